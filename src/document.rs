@@ -1,0 +1,271 @@
+//! A JSON document read with places: every value knows where it stands, every mistake is kept with its
+//! place, and reading goes on after the first one.
+//!
+//! It does not know: which keys there are or what they mean. `config` and each kind's `compile` take the
+//! keys they know from [`Fields`]; what nobody took is reported with the nearest key that exists.
+//!
+//! ```text
+//!   bytes ─ parse ─► Value ─ Node::root ─► Node ─ fields() ─► Fields ─ take("url") ─► Node ─ text() ─► &str
+//!                                            └────────────── all mistakes ─► Errors ◄──────────┘
+//! ```
+
+mod errors;
+mod fields;
+mod structure;
+mod value;
+mod words;
+
+pub use errors::{Error, Errors, quoted};
+pub use fields::Fields;
+pub use value::{Value, parse, parse_json};
+pub use words::{fold, nearest, one_of};
+
+use crate::time::Span;
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+/// What a value is, in the words of an error message.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
+        Value::Bool(flag) => format!("`{flag}`"),
+        Value::Whole(number) => format!("`{number}`"),
+        // All the digits of 1e300 say no more.
+        Value::Number(number) if !(1e-6..1e16).contains(&number.abs()) => format!("`{number:e}`"),
+        Value::Number(number) => format!("`{number}`"),
+        Value::Text(text) => quoted(text),
+        Value::List(_) => "a list".into(),
+        Value::Object(_) => "an object".into(),
+    }
+}
+
+/// A value and its place. Every reading method reports a mistake at that place and returns `None`.
+#[derive(Clone)]
+pub struct Node<'a> {
+    value: &'a Value,
+    path: String,
+    errors: &'a Errors,
+}
+
+impl<'a> Node<'a> {
+    /// The whole document.
+    pub fn root(value: &'a Value, errors: &'a Errors) -> Node<'a> {
+        Node { value, path: String::new(), errors }
+    }
+
+    /// The value itself, for forms that depend on its type.
+    pub fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// Reports a mistake at this place.
+    pub fn fail(&self, why: impl Into<String>) {
+        self.errors.add(&self.path, why);
+    }
+
+    /// Reports that something else was expected here.
+    pub fn expected<T>(&self, what: &str) -> Option<T> {
+        self.fail(format!("expected {what}, found {}", describe(self.value)));
+        None
+    }
+
+    /// As [`Node::expected`]; `42` and `"42"` would look alike, so the quotes are told as well.
+    fn expected_unquoted<T>(&self, what: &str, looks_right: impl Fn(&str) -> bool) -> Option<T> {
+        match self.value {
+            Value::Text(text) if looks_right(text.trim()) => {
+                self.fail(format!("expected {what}, found the text {}, leave out its quotes", quoted(text)));
+                None
+            }
+            _ => self.expected(what),
+        }
+    }
+
+    /// Text.
+    pub fn text(&self) -> Option<&'a str> {
+        match self.value {
+            Value::Text(text) => Some(text),
+            Value::Bool(_) | Value::Whole(_) | Value::Number(_) => {
+                self.fail(format!("expected text, found {}, put it in quotes", describe(self.value)));
+                None
+            }
+            _ => self.expected("text"),
+        }
+    }
+
+    /// Text, or a number or flag as it would be written: YAML turns an unquoted `42` into a number.
+    pub fn scalar(&self) -> Option<String> {
+        match self.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Whole(number) => Some(number.to_string()),
+            Value::Bool(flag) => Some(flag.to_string()),
+            _ => self.text().map(str::to_owned),
+        }
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self) -> Option<bool> {
+        match self.value {
+            Value::Bool(flag) => Some(*flag),
+            _ => self.expected_unquoted("true or false", |text| matches!(text, "true" | "false")),
+        }
+    }
+
+    /// A whole number within `range`.
+    pub fn whole(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        match self.value {
+            Value::Whole(number) if range.contains(number) => Some(*number),
+            _ => {
+                let what = format!("a whole number from {} to {}", range.start(), range.end());
+                self.expected_unquoted(&what, |text| text.parse::<u64>().is_ok())
+            }
+        }
+    }
+
+    /// A span of time such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
+    pub fn span(&self, range: RangeInclusive<Span>) -> Option<Span> {
+        let found = match self.value {
+            Value::Text(text) => words::span(text),
+            _ => None,
+        };
+        match found {
+            Some(span) if range.contains(&span) => Some(span),
+            Some(_) => self.expected(&format!("a span from {} to {}", range.start(), range.end())),
+            None => self.expected("a span such as `500ms`, `30s`, `5m`, `12h` or `7d`"),
+        }
+    }
+
+    /// One of `choices`, whatever its case and with space, `_` and `-` alike.
+    pub fn choice<T: Copy>(&self, what: &str, choices: &[(&str, T)]) -> Option<T> {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let Value::Text(text) = self.value else {
+            return self.expected(&one_of(&names));
+        };
+        let word = fold(text);
+        let choice = choices.iter().find(|(name, _)| fold(name) == word);
+        if choice.is_none() {
+            self.fail(format!("unknown {what} {}, expected {}", quoted(text), one_of(&names)));
+        }
+        choice.map(|(_, choice)| *choice)
+    }
+
+    /// The items of a list.
+    pub fn list(&self) -> Option<Vec<Node<'a>>> {
+        match self.value {
+            Value::List(items) => Some(self.items(items)),
+            _ => self.expected("a list"),
+        }
+    }
+
+    /// The items of a list; a value that is no list stands for a list of itself.
+    pub fn one_or_many(&self) -> Vec<Node<'a>> {
+        match self.value {
+            Value::List(items) => self.items(items),
+            _ => vec![self.clone()],
+        }
+    }
+
+    fn items(&self, items: &'a [Value]) -> Vec<Node<'a>> {
+        let node = |(index, value)| Node { value, path: format!("{}[{index}]", self.path), ..self.clone() };
+        items.iter().enumerate().map(node).collect()
+    }
+
+    /// An object whose keys are known: see [`Fields`].
+    pub fn fields(&self) -> Option<Fields<'a>> {
+        match self.value {
+            Value::Object(entries) => Some(Fields::new(entries, &self.path, self.errors)),
+            _ => self.expected("an object"),
+        }
+    }
+
+    /// An object whose keys are the user's own words. A key that stands twice is reported, and its first
+    /// value given.
+    pub fn entries(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
+        let Value::Object(entries) = self.value else {
+            return self.expected("an object");
+        };
+        fields::report_duplicates(entries, &self.path, self.errors);
+        let mut seen = HashSet::new();
+        let first = |(key, _): &&'a (String, Value)| seen.insert(key.as_str());
+        let node = |(key, value): &'a (String, Value)| {
+            (key.as_str(), Node { value, path: fields::place(&self.path, key), errors: self.errors })
+        };
+        Some(entries.iter().filter(first).map(node).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(json: &str, read: impl Fn(&Node)) -> Vec<String> {
+        let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
+        read(&Node::root(&value, &errors));
+        errors.into_vec().iter().map(Error::to_string).collect()
+    }
+
+    #[test]
+    fn a_number_without_a_fraction_is_whole_however_it_is_written() {
+        for json in ["1000", "1e3", "1000.0"] {
+            assert_eq!(parse(json.as_bytes()).unwrap(), Value::Whole(1000));
+        }
+        assert_eq!(parse(b"-1").unwrap(), Value::Number(-1.0));
+        assert_eq!(parse(b"0.5").unwrap(), Value::Number(0.5));
+        assert_eq!(parse(b"1e300").unwrap(), Value::Number(1e300));
+    }
+
+    #[test]
+    fn a_mistake_names_its_place_and_what_was_found() {
+        let read = |node: &Node| {
+            let mut fields = node.fields().unwrap();
+            let list = fields.take("list").unwrap().list().unwrap();
+            assert_eq!(list[0].whole(1..=10), None);
+            assert_eq!(list[1].text(), None);
+            assert_eq!(list[2].span(Span::from_secs(1)..=Span::from_secs(60)), None);
+            fields.finish();
+        };
+        assert_eq!(
+            mistakes(r#"{"list": [11, null, "1h", 4], "lisst": 1, "list": []}"#, read),
+            [
+                "`list` is given twice",
+                "list[0]: expected a whole number from 1 to 10, found `11`",
+                "list[1]: expected text, found nothing",
+                "list[2]: expected a span from 1s to 1m, found `1h`",
+                "unknown key `lisst`, did you mean `list`?",
+            ]
+        );
+    }
+
+    #[test]
+    fn quotes_that_are_too_many_or_too_few_are_told() {
+        let read = |node: &Node| {
+            let list = node.list().unwrap();
+            assert_eq!(list[0].whole(1..=10), None);
+            assert_eq!(list[1].flag(), None);
+            assert_eq!(list[2].text(), None);
+            assert_eq!(list[3].whole(1..=10), None);
+            assert_eq!(list[4].choice("mode", &[("on", ()), ("off", ())]), None);
+        };
+        assert_eq!(
+            mistakes(r#"["5", "true", 7, 1e300, false]"#, read),
+            [
+                "[0]: expected a whole number from 1 to 10, found the text `5`, leave out its quotes",
+                "[1]: expected true or false, found the text `true`, leave out its quotes",
+                "[2]: expected text, found `7`, put it in quotes",
+                "[3]: expected a whole number from 1 to 10, found `1e300`",
+                "[4]: expected on or off, found `false`",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_value_prints_as_the_json_it_was() {
+        let json = r#"{"a":[1,-1.5,null,true],"b\"c":"d\ne","a":{}}"#;
+        assert_eq!(parse(json.as_bytes()).unwrap().to_string(), json);
+    }
+
+    #[test]
+    fn an_empty_document_says_so() {
+        assert_eq!(parse(b" \n").unwrap_err().to_string(), "the configuration is empty");
+        assert!(parse(b"{").unwrap_err().to_string().starts_with("not valid JSON: EOF"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Mistakes in a document: each with its place, all of them kept.
+//!
+//! It does not know: how they are shown; a host logs them, a tool prints them.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+
+/// One mistake. It prints as `limits[0].rules[1].unit: unknown unit …`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Error {
+    /// The place, as `limits[0].rules[1].unit`; empty for the document itself.
+    pub path: String,
+    /// What is wrong and what is allowed: lower case, no full stop, the user's words in backticks.
+    pub why: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() { f.write_str(&self.why) } else { write!(f, "{}: {}", self.path, self.why) }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Collects mistakes while a document is read.
+#[derive(Debug, Default)]
+pub struct Errors(RefCell<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    in_order: Vec<Error>,
+    /// The same: whether one is known must not take longer the more there are.
+    known: HashSet<Error>,
+}
+
+impl Errors {
+    /// Keeps a mistake. The same one at the same place is kept once.
+    pub fn add(&self, path: &str, why: impl Into<String>) {
+        let error = Error { path: path.into(), why: why.into() };
+        let mut kept = self.0.borrow_mut();
+        if kept.known.insert(error.clone()) {
+            kept.in_order.push(error);
+        }
+    }
+
+    /// Whether nothing was wrong.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().in_order.is_empty()
+    }
+
+    /// All mistakes, in the order they were met.
+    pub fn into_vec(self) -> Vec<Error> {
+        self.0.into_inner().in_order
+    }
+}
+
+/// A user's word in backticks, control characters escaped and cut at 64 characters: it may go to a log.
+pub fn quoted(word: &str) -> String {
+    const LONGEST: usize = 64;
+    let mut escaped = String::from("`");
+    for (count, character) in word.chars().enumerate() {
+        if count == LONGEST {
+            escaped.push('…');
+            break;
+        }
+        if character.is_control() {
+            escaped.extend(character.escape_default())
+        } else {
+            escaped.push(character)
+        }
+    }
+    escaped.push('`');
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_word_cannot_break_a_log_line() {
+        assert_eq!(quoted("a\nb"), "`a\\nb`");
+        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(64)));
+    }
+}

@@ -1,0 +1,225 @@
+//! An object whose keys are known: what is taken is known, what is left over is a mistake.
+//!
+//! It does not know: the keys. Several readers may take from one object, one after the other (a rule's
+//! common keys, then those of its algorithm); the last one calls [`Fields::finish`].
+
+use super::{Errors, Node, Value, nearest, one_of, quoted};
+use std::collections::HashSet;
+
+/// The keys of one object and which of them have been asked for.
+pub struct Fields<'a> {
+    entries: &'a [(String, Value)],
+    /// Where a key is looked up that `entries` lacks: the rule that an override changes.
+    base: &'a [(String, Value)],
+    base_path: String,
+    path: String,
+    errors: &'a Errors,
+    known: Vec<&'static str>,
+    /// Known too, but not offered in a hint: another spelling.
+    spellings: Vec<&'static str>,
+    missing: Vec<&'static str>,
+    /// Keys of other objects, and where those are.
+    elsewhere: Vec<(&'static str, &'static str)>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(entries: &'a [(String, Value)], path: &str, errors: &'a Errors) -> Fields<'a> {
+        report_duplicates(entries, path, errors);
+        Fields {
+            entries,
+            base: &[],
+            base_path: String::new(),
+            path: path.into(),
+            errors,
+            known: Vec::new(),
+            spellings: Vec::new(),
+            missing: Vec::new(),
+            elsewhere: Vec::new(),
+        }
+    }
+
+    /// These keys laid over those of `base`: a key that is absent here is taken from there.
+    pub fn over(self, base: &Fields<'a>) -> Fields<'a> {
+        Fields { base: base.entries, base_path: base.path.clone(), ..self }
+    }
+
+    /// Reports a mistake about the object itself.
+    pub fn fail(&self, why: impl Into<String>) {
+        self.errors.add(&self.path, why);
+    }
+
+    /// The value at `key`, if it is given. From then on the key is known.
+    pub fn take(&mut self, key: &'static str) -> Option<Node<'a>> {
+        self.known.push(key);
+        let find = |entries: &'a [(String, Value)]| entries.iter().find(|(name, _)| name == key);
+        let (path, (_, value)) = match find(self.entries) {
+            Some(entry) => (&self.path, entry),
+            None => (&self.base_path, find(self.base)?),
+        };
+        Some(Node { value, path: place(path, key), errors: self.errors })
+    }
+
+    /// The value at `key`, whose absence is a mistake; it is told when all keys are known, unless one that
+    /// is left over is `key` misspelt.
+    pub fn require(&mut self, key: &'static str) -> Option<Node<'a>> {
+        let node = self.take(key);
+        if node.is_none() {
+            self.missing.push(key);
+        }
+        node
+    }
+
+    /// As [`Fields::require`], for a key that has another spelling.
+    pub fn require_either(&mut self, key: &'static str, spelling: &'static str) -> Option<Node<'a>> {
+        let other = self.take(spelling);
+        self.known.retain(|known| *known != spelling);
+        self.spellings.push(spelling);
+        match (self.take(key), other) {
+            (Some(node), Some(other)) => {
+                other.fail(format!("`{key}` is given already"));
+                Some(node)
+            }
+            (None, None) => self.require(key),
+            (node, other) => node.or(other),
+        }
+    }
+
+    /// Notes keys that are known in another place, for a mistake to tell where they belong.
+    pub fn belong(&mut self, keys: &[&'static str], place: &'static str) {
+        self.elsewhere.extend(keys.iter().map(|key| (*key, place)));
+    }
+
+    /// Whether a key that nobody took is most likely `key` misspelt.
+    pub fn misspells(&self, key: &str) -> bool {
+        self.unknown(self.entries).any(|unknown| self.meant(unknown) == Some(key))
+    }
+
+    /// Whether `key` is given, without taking it.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|(name, _)| name == key)
+    }
+
+    /// Reports every key that nobody took, and those that are missing.
+    pub fn finish(self) {
+        self.report_missing();
+        for key in self.unknown(self.entries) {
+            let hint = match (self.place_of(key), self.meant(key)) {
+                (Some(place), _) => format!("it belongs {place}"),
+                (None, Some(near)) => format!("did you mean `{near}`?"),
+                (None, None) if self.known.is_empty() => "there is nothing to set here".into(),
+                (None, None) => format!("expected {}", one_of(&self.known)),
+            };
+            self.fail(format!("unknown key {}, {hint}", quoted(key)));
+        }
+    }
+
+    fn report_missing(&self) {
+        // What an override lacks, the rule lacks.
+        let (path, entries) = match self.base {
+            [] => (&self.path, self.entries),
+            base => (&self.base_path, base),
+        };
+        for key in &self.missing {
+            if !self.unknown(entries).any(|unknown| self.meant(unknown) == Some(*key)) {
+                self.errors.add(path, format!("`{key}` is missing"));
+            }
+        }
+    }
+
+    fn unknown(&self, entries: &'a [(String, Value)]) -> impl Iterator<Item = &'a str> {
+        let taken = |key: &str| self.known.contains(&key) || self.spellings.contains(&key);
+        entries.iter().map(|(key, _)| key.as_str()).filter(move |key| !taken(key))
+    }
+
+    fn meant(&self, key: &str) -> Option<&'static str> {
+        nearest(key, &self.known)
+    }
+
+    fn place_of(&self, key: &str) -> Option<&'static str> {
+        self.elsewhere.iter().find(|(known, _)| *known == key).map(|(_, place)| *place)
+    }
+}
+
+pub(super) fn report_duplicates(entries: &[(String, Value)], path: &str, errors: &Errors) {
+    let mut seen = HashSet::new();
+    for (key, _) in entries {
+        if !seen.insert(key) {
+            errors.add(path, format!("{} is given twice", quoted(key)));
+        }
+    }
+}
+
+/// The place of `key` in the object at `path`: `a.b`, or `a["b c"]` where a dot would mislead.
+pub(super) fn place(path: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    match (plain, path.is_empty()) {
+        (true, true) => key.into(),
+        (true, false) => format!("{path}.{key}"),
+        (false, _) => format!("{path}[{}]", quoted(key).replace('`', "\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn an_override_falls_back_to_the_rule_it_changes() {
+        let errors = Errors::default();
+        let (rule, change) = (parse(br#"{"rpu": 1, "burst": 5}"#), parse(br#"{"rpu": 2, "brust": 1}"#));
+        let (rule, change) = (rule.unwrap(), change.unwrap());
+        let rule = Node::root(&rule, &errors).fields().unwrap();
+        let mut fields = Node::root(&change, &errors).fields().unwrap().over(&rule);
+        assert_eq!(fields.take("rpu").unwrap().whole(0..=9), Some(2));
+        assert_eq!(fields.take("burst").unwrap().whole(0..=9), Some(5));
+        assert!(fields.take("start").is_none());
+        fields.finish();
+        let errors = errors.into_vec();
+        assert_eq!(errors[0].why, "unknown key `brust`, did you mean `burst`?");
+        assert_eq!(errors.len(), 1);
+    }
+
+    fn mistakes(json: &str, read: impl FnOnce(&mut Fields)) -> Vec<String> {
+        let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
+        let mut fields = Node::root(&value, &errors).fields().unwrap();
+        read(&mut fields);
+        fields.finish();
+        errors.into_vec().into_iter().map(|error| error.why).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_told_once() {
+        let read = |fields: &mut Fields| {
+            fields.require_either("url", "Url");
+            fields.take("rules");
+            fields.belong(&["rpu"], "to a rule");
+        };
+        assert_eq!(mistakes("{}", read), ["`url` is missing"]);
+        assert_eq!(mistakes(r#"{"ulr": 1}"#, read), ["unknown key `ulr`, did you mean `url`?"]);
+        assert_eq!(mistakes(r#"{"Url": 1}"#, read), [""; 0]);
+        assert_eq!(mistakes(r#"{"Url": 1, "url": 1}"#, read), ["`url` is given already"]);
+        assert_eq!(mistakes(r#"{"url": 1, "rpu": 1}"#, read), ["unknown key `rpu`, it belongs to a rule"]);
+        assert_eq!(mistakes(r#"{"url": 1, "zzzz": 1}"#, read), ["unknown key `zzzz`, expected url or rules"]);
+    }
+
+    #[test]
+    fn each_duplicate_is_told_once_however_many_keys_there_are() {
+        let errors = Errors::default();
+        let entry = |number: usize| (format!("k{number}"), Value::Null);
+        let mut entries: Vec<_> = (0..100_000).map(entry).collect();
+        report_duplicates(&entries, "", &errors);
+        assert!(errors.is_empty());
+        entries.extend((0..50_000).chain(0..50_000).map(entry));
+        report_duplicates(&entries, "at", &errors);
+        let told = errors.into_vec().into_iter().map(|error| error.to_string());
+        assert!(told.eq((0..50_000).map(|number| format!("at: `k{number}` is given twice"))));
+    }
+
+    #[test]
+    fn a_place_can_be_read_back() {
+        assert_eq!(place("", "a"), "a");
+        assert_eq!(place("a", "b-c"), "a.b-c");
+        assert_eq!(place("a", "b.c"), "a[\"b.c\"]");
+    }
+}

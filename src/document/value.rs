@@ -1,0 +1,147 @@
+//! A JSON value and how it is read: from text, or from a message in protobuf's wire form.
+//!
+//! It does not know: places, or what is expected.
+
+use super::{Error, structure};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+
+/// A JSON value that keeps the order of its keys, and duplicates.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number without a fraction, from 0 to 2⁶⁴−1. `1e3` and `5.0` are such numbers: Envoy's
+    /// `google.protobuf.Struct` holds all numbers as doubles.
+    Whole(u64),
+    /// Any other number.
+    Number(f64),
+    /// Text.
+    Text(String),
+    /// A list.
+    List(Vec<Value>),
+    /// An object, in its own order; a key may stand in it twice.
+    Object(Vec<(String, Value)>),
+}
+
+impl Value {
+    /// The value of a double: doubles tell whole numbers apart up to 2⁵³.
+    pub(super) fn of_double(number: f64) -> Value {
+        let whole = number >= 0.0 && number.fract() == 0.0 && number <= 9_007_199_254_740_992.0;
+        if whole { Value::Whole(number as u64) } else { Value::Number(number) }
+    }
+}
+
+/// Compact JSON, the same in every build.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("null"),
+            Value::Bool(flag) => write!(f, "{flag}"),
+            Value::Whole(number) => write!(f, "{number}"),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Text(text) => write!(f, "{}", serde_json::Value::from(text.as_str())),
+            Value::List(items) => {
+                f.write_str("[")?;
+                for (at, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if at > 0 { "," } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Value::Object(entries) => {
+                f.write_str("{")?;
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    let (comma, key) = (if at > 0 { "," } else { "" }, serde_json::Value::from(key.as_str()));
+                    write!(f, "{comma}{key}:{value}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// Reads a document: JSON text, or a `google.protobuf.Struct` in its wire form. The error tells the line
+/// and the column of the text.
+pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(Error { path: String::new(), why: "the configuration is empty".into() });
+    }
+    let not_json = |error| {
+        // YAML in a string is a likely slip: as a structure it would have come as one.
+        let hint = match bytes.trim_ascii_start() {
+            [b'{' | b'[' | b'"', ..] => "",
+            _ => "; YAML is read only where the gateway takes a structure, in a string write JSON",
+        };
+        Error { path: String::new(), why: format!("not valid JSON: {error}{hint}") }
+    };
+    // A message begins with 0x0a, which as text is an empty line: only what is no JSON is tried as one.
+    serde_json::from_slice(bytes).or_else(|error| structure::parse(bytes).ok_or(error)).map_err(not_json)
+}
+
+/// Reads JSON text and nothing else, for documents that are nobody's configuration: a client's.
+pub fn parse_json(bytes: &[u8]) -> Option<Value> {
+    serde_json::from_slice(bytes).ok()
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Whole(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        Ok(u64::try_from(value).map_or(Value::Number(value as f64), Value::Whole))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::of_double(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.into()))
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut object = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            object.push(entry);
+        }
+        Ok(Value::Object(object))
+    }
+}

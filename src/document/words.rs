@@ -1,0 +1,109 @@
+//! Words of a configuration: names that ignore case, spans of time, and the nearest word to a misspelt one.
+//!
+//! It does not know: which words there are.
+
+use crate::time::Span;
+
+/// A name as it is compared: lower case, with `_` and `-` as spaces.
+pub fn fold(name: &str) -> String {
+    name.trim().to_lowercase().replace(['_', '-'], " ")
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn one_of(words: &[&str]) -> String {
+    match words {
+        [] => "nothing".into(),
+        [only] => (*only).into(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// A span such as `500ms`, `30s`, `5m`, `12h`, `7d`; `0` needs no unit. `None` for anything else.
+pub(super) fn span(text: &str) -> Option<Span> {
+    let text = text.trim();
+    let digits = text.len().checked_sub(text.trim_start_matches(|c: char| c.is_ascii_digit()).len())?;
+    let (number, unit) = text.split_at_checked(digits)?;
+    let number: u64 = number.parse().ok()?;
+    let unit_ns: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        "" if number == 0 => 1,
+        _ => return None,
+    };
+    number.checked_mul(unit_ns).map(Span::from_ns)
+}
+
+/// The word among `known` that `word` is most likely a misspelling of.
+///
+/// Near enough is one edit for up to four letters, two for up to eight, three beyond: a swap of two
+/// neighbours counts as one edit (optimal string alignment, Damerau 1964).
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word = fold(word);
+    let allowed = match word.chars().count() {
+        0..=4 => 1,
+        5..=8 => 2,
+        _ => 3,
+    };
+    let near = known.iter().map(|name| (distance(&word, &fold(name)), *name)).min_by_key(|(far, _)| *far)?;
+    (near.0 <= allowed).then_some(near.1)
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    // The last two rows of the table of distances between prefixes of `a` and of `b`.
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, &from) in a.iter().enumerate() {
+        let mut next = vec![i.saturating_add(1)];
+        for (j, &to) in b.iter().enumerate() {
+            let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX);
+            let mut best = at(&row, j).saturating_add(usize::from(from != to));
+            best = best.min(at(&row, j.saturating_add(1)).saturating_add(1));
+            best = best.min(at(&next, j).saturating_add(1));
+            let swapped = |i: usize, j: usize| a.get(i) == Some(&to) && b.get(j) == Some(&from);
+            if let (Some(i), Some(j)) = (i.checked_sub(1), j.checked_sub(1))
+                && swapped(i, j)
+            {
+                best = best.min(at(&before, j).saturating_add(1));
+            }
+            next.push(best);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_with_their_unit() {
+        for (text, ms) in [("500ms", 500), ("30s", 30_000), ("5M", 300_000), ("12 h", 43_200_000), ("0", 0)] {
+            assert_eq!(span(text), Some(Span::from_ms(ms)), "{text}");
+        }
+        for text in ["", "s", "5", "-5s", "1.5s", "5 weeks", "99999999999999999999s", "300000000000d"] {
+            assert_eq!(span(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_word_is_a_likely_misspelling() {
+        let known = ["url", "rules", "methods", "exclusive"];
+        assert_eq!(nearest("ulr", &known), Some("url"));
+        assert_eq!(nearest("Rule", &known), Some("rules"));
+        assert_eq!(nearest("exclusiv", &known), Some("exclusive"));
+        assert_eq!(nearest("timeout", &known), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("ca", "ac"), 1);
+    }
+
+    #[test]
+    fn names_ignore_case_and_the_kind_of_gap() {
+        assert_eq!(fold("Token_Bucket"), fold("token-bucket"));
+        assert_eq!(one_of(&["a", "b", "c"]), "a, b or c");
+    }
+}

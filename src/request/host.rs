@@ -1,0 +1,74 @@
+//! The host asked for, in the one spelling under which it is compared and counted.
+//!
+//! It does not know: which hosts the gateway serves; a client can ask for any.
+
+use std::net::Ipv6Addr;
+
+/// The host's name in an authority (RFC 3986 §3.2): lower case, without the port and without the dot of the
+/// DNS root, so that `API.example.com.:443` is `api.example.com`. An IPv6 address keeps its brackets and is
+/// written as RFC 5952 has it. What is no host is kept as it is, but for its case.
+pub fn name(authority: &[u8]) -> Vec<u8> {
+    let host = without_port(authority.trim_ascii());
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    match bracketed(host) {
+        Some(address) => of_address(address).into_bytes(),
+        None => host.to_ascii_lowercase(),
+    }
+}
+
+/// The name of an IPv6 address.
+pub fn of_address(address: Ipv6Addr) -> String {
+    format!("[{address}]")
+}
+
+fn bracketed(host: &[u8]) -> Option<Ipv6Addr> {
+    let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(inner).ok()?.parse().ok()
+}
+
+/// Colons within brackets, or several without, belong to an address.
+fn without_port(authority: &[u8]) -> &[u8] {
+    let mut sides = authority.rsplitn(2, |byte| *byte == b':');
+    match (sides.next(), sides.next()) {
+        (Some(port), Some(host))
+            if port.iter().all(u8::is_ascii_digit) && (host.ends_with(b"]") || !host.contains(&b':')) =>
+        {
+            host
+        }
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_spellings_of_a_host_are_one_name() {
+        for (authority, expected) in [
+            ("example.com", "example.com"),
+            ("Example.COM", "example.com"),
+            (" example.com:8080 ", "example.com"),
+            ("example.com:", "example.com"),
+            ("example.com.", "example.com"),
+            ("example.com..", "example.com."),
+            ("EXAMPLE.com.:443", "example.com"),
+            ("example.com:HTTP", "example.com:http"),
+            ("192.0.2.7:80", "192.0.2.7"),
+            ("[::1]", "[::1]"),
+            ("[::1]:443", "[::1]"),
+            ("[2001:DB8:0::1]:443", "[2001:db8::1]"),
+            ("[2001:DB8:0::1].", "[2001:db8::1]"),
+            ("[::X]:443", "[::x]"),
+            ("[::1]x", "[::1]x"),
+            ("[::1", "[::1"),
+            ("::1", "::1"),
+            ("", ""),
+            (":80", ""),
+            (".", ""),
+        ] {
+            assert_eq!(name(authority.as_bytes()), expected.as_bytes(), "{authority}");
+            assert_eq!(name(expected.as_bytes()) == expected.as_bytes(), expected != "example.com.");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A request's path in its normal form, in every way a backend may read it.
+//!
+//! It does not know: patterns, limits, or what the backend behind this gateway really does.
+//!
+//! Two spellings of one path have one normal form: `/`, then segments with single slashes between them.
+//! No segment is empty, `.` or `..`, so a path never climbs above `/`; a slash at the end makes no
+//! difference, or `=/api` could be slipped past with `/api/`. Case is kept.
+//!
+//! Within a segment, a character that may stand there as it is (`pchar`, RFC 3986 §3.3) does so, and any
+//! other is an escape in upper case (§6.2.2.1). This decodes more than the unreserved characters of
+//! §6.2.2.2: backends take `%3A` and `:` for the same, and a client that could choose between the two would
+//! have two quotas. Escapes are decoded once: `%252e` is no dot. A `%` that begins no escape is text, `%25`.
+//!
+//! ```text
+//!   //a/./b%7e/../c%3ad/?q=1   ─►   /a/c:d
+//!   /x/..;/admin               ─►   /x/..;/admin   and, as servlet containers read it,   /admin
+//!   //x/admin                  ─►   /x/admin       and, as parsers of urls read it,      /admin
+//! ```
+
+mod readings;
+mod unit;
+
+pub use readings::Readings;
+
+use std::borrow::Cow;
+use unit::{AUTHORITY, STRICT, Unit, Way, units};
+
+/// One path in normal form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path<'a>(Cow<'a, [u8]>);
+
+impl<'a> Path<'a> {
+    /// The segments, in order; `/` has none.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.0.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
+    }
+
+    /// The whole path, beginning with `/`.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path of a request target as RFC 3986 reads it.
+    #[cfg(test)]
+    fn strict(target: &'a [u8]) -> Path<'a> {
+        Path::read(path_of(target), STRICT)
+    }
+
+    /// A path as a backend of this way reads it. Nothing is copied when RFC 3986 has it so already.
+    fn read(path: &'a [u8], way: Way) -> Path<'a> {
+        match path {
+            b"" => Path(Cow::Borrowed(b"/")),
+            _ if way == STRICT && is_normal(path) => Path(Cow::Borrowed(path)),
+            _ => Path(Cow::Owned(normalise(path, way))),
+        }
+    }
+}
+
+/// One segment in the form it has in a normal path, or `None` when no path has such a segment: it is empty
+/// or a dot segment, or goes beyond a segment with `/`, `?` or `#`.
+pub fn segment(text: &[u8]) -> Option<Vec<u8>> {
+    if text.iter().any(|byte| b"/?#".contains(byte)) {
+        return None;
+    }
+    let path = Path::read(text, STRICT);
+    path.segments().next().map(<[u8]>::to_vec)
+}
+
+/// Whether one segment, however it is spelt, is `..`.
+pub fn is_parent(text: &[u8]) -> bool {
+    units(text).map(|unit| unit.byte).eq(*b"..")
+}
+
+/// The path of a request target: without its query, and without the scheme and authority of an absolute one.
+fn path_of(target: &[u8]) -> &[u8] {
+    let path = target.split(|byte| b"?#".contains(byte)).next().unwrap_or_default();
+    absolute(path).unwrap_or(path)
+}
+
+fn absolute(target: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = target.split_at_checked(target.iter().position(|byte| *byte == b':')?)?;
+    let is_scheme = scheme.first()?.is_ascii_alphabetic()
+        && scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
+    let rest = rest.strip_prefix(b"://").filter(|_| is_scheme)?;
+    let authority = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    rest.get(authority..)
+}
+
+fn is_normal(path: &[u8]) -> bool {
+    let is_segment = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..");
+    match path.strip_prefix(b"/") {
+        Some(b"") => true,
+        Some(rest) => {
+            rest.split(|byte| *byte == b'/').all(is_segment) && units(rest).all(|unit| unit.is_normal())
+        }
+        None => false,
+    }
+}
+
+fn normalise(path: &[u8], way: Way) -> Vec<u8> {
+    // The segments that are done, each with a slash on both sides, then the one that is being written.
+    let mut out = Vec::with_capacity(path.len().saturating_add(2));
+    out.push(b'/');
+    let mut dropping = false;
+    for unit in behind_host(path, way) {
+        if unit.separates(way) {
+            end_segment(&mut out);
+            dropping = false;
+        } else if dropping || unit.cuts(way) {
+            dropping = true;
+        } else {
+            unit.write(&mut out);
+        }
+    }
+    end_segment(&mut out);
+    if out.len() > 1 {
+        out.pop();
+    }
+    out
+}
+
+/// The characters of a path behind its leading separators, and behind the host that follows two or more of
+/// them for a backend of this way.
+fn behind_host(path: &[u8], way: Way) -> impl Iterator<Item = Unit<'_>> {
+    let mut units = units(path).peekable();
+    let leading = std::iter::from_fn(|| units.next_if(|unit| unit.separates(way))).count();
+    if leading > 1 && way & AUTHORITY != 0 {
+        while units.next_if(|unit| !unit.separates(way)).is_some() {}
+    }
+    units
+}
+
+/// Ends the last segment of `out`: resolves it if it is a dot segment, else puts a slash after it.
+///
+/// Every byte that is looked at is then behind a slash or gone, so a path is looked at twice at most.
+fn end_segment(out: &mut Vec<u8>) {
+    let parent = last_segment(out);
+    match out.get(parent..).unwrap_or_default() {
+        b"" => {}
+        b"." => out.truncate(parent),
+        b".." => {
+            out.truncate(parent.saturating_sub(1));
+            let grandparent = last_segment(out);
+            out.truncate(grandparent);
+            if out.is_empty() {
+                out.push(b'/');
+            }
+        }
+        _ => out.push(b'/'),
+    }
+}
+
+/// Where the last segment begins: behind the last slash.
+fn last_segment(out: &[u8]) -> usize {
+    out.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &Path) -> String {
+        String::from_utf8(path.as_bytes().to_vec()).unwrap()
+    }
+
+    fn check(cases: &[(&str, &str)]) {
+        for (target, expected) in cases {
+            assert_eq!(text(&Path::strict(target.as_bytes())), *expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_path_have_one_normal_form() {
+        check(&[
+            ("/", "/"),
+            ("/a/b", "/a/b"),
+            ("/a/b/", "/a/b"),
+            ("//a///b", "/a/b"),
+            ("/./a/././b/.", "/a/b"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a"),
+            ("/../../etc", "/etc"),
+            ("/a/%2e%2e/b", "/b"),
+            ("/a/%2E./b/.%2e/%2e/c", "/c"),
+            ("/...", "/..."),
+            ("/A/a", "/A/a"),
+            ("/%61%7E%7e%2D", "/a~~-"),
+            ("/a%3ab%2A", "/a:b*"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("/café", "/caf%C3%A9"),
+            ("/%252e%252e/%25", "/%252e%252e/%25"),
+            ("/%zz/%2/%", "/%25zz/%252/%25"),
+            ("/%%34%31", "/%2541"),
+            ("/a?b=/../c", "/a"),
+            ("/a#/../c", "/a"),
+            ("/a%3F%23", "/a%3F%23"),
+        ]);
+    }
+
+    #[test]
+    fn a_target_without_a_leading_slash_stays_below_the_root() {
+        check(&[
+            ("", "/"),
+            ("?q", "/"),
+            ("*", "/*"),
+            ("..", "/"),
+            ("a/b", "/a/b"),
+            ("http://example.com/a//b?q", "/a/b"),
+            ("HTTP://example.com", "/"),
+            ("example.com:443", "/example.com:443"),
+            ("1x://h/a", "/1x:/h/a"),
+            ("/http://h/a", "/http:/h/a"),
+        ]);
+    }
+
+    #[test]
+    fn a_normal_path_is_not_copied() {
+        for target in ["/", "/a/b", "/a%2Fb;c/%20", ""] {
+            assert!(matches!(Path::strict(target.as_bytes()).0, Cow::Borrowed(_)), "{target}");
+        }
+        for target in ["/a/", "//a", "/a/.", "/%2f", "/%61", "/%", "/é", "a"] {
+            assert!(matches!(Path::strict(target.as_bytes()).0, Cow::Owned(_)), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_segment_on_its_own_is_normalised_as_in_a_path() {
+        let check = |text: &str| segment(text.as_bytes()).map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(check("a%3ab").as_deref(), Some("a:b"));
+        assert_eq!(check("a%2f b").as_deref(), Some("a%2F%20b"));
+        assert_eq!(check("http:").as_deref(), Some("http:"));
+        assert!(is_parent(b"..") && is_parent(b"%2E.") && !is_parent(b".") && !is_parent(b"..."));
+        for text in ["", ".", "%2e.", "a/b", "/", "a?b", "#"] {
+            assert_eq!(check(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_climb_ends_at_the_root() {
+        let target = [b"/".to_vec(), b"a/".repeat(1 << 13), b"%2e%2e/".repeat(1 << 14)].concat();
+        assert_eq!(text(&Path::strict(&target)), "/");
+    }
+}

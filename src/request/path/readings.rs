@@ -1,0 +1,205 @@
+//! All readings of one path, where backends read it differently.
+//!
+//! It does not know: how a reading is made (that is [`Path`]), nor what is matched against it.
+
+use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, STRICT, Unit, Way, units};
+use super::{Path, path_of};
+
+/// All readings of one path.
+///
+/// Backends disagree on four questions, and this side cannot tell how the one behind it answers them. So a
+/// path that raises them is read once for every combination of answers, at most sixteen times, and a limit
+/// applies when its pattern matches any of the readings: the client gains nothing by a spelling. To read only
+/// the strictest and the most lenient way would not do: in `/x/..;\y/admin` a servlet container, which
+/// drops the parameter but takes `\` for a character, sees `/admin`, and neither of those two does.
+///
+/// | a backend may… | raised by | so does |
+/// | --- | --- | --- |
+/// | decode escapes before it looks for separators | `%2f` `%5c` `%3b` | nginx |
+/// | take `\` for `/` | `\` `%5c` | IIS, browsers |
+/// | drop `;parameters` from a segment | `;` `%3b` | Tomcat, Jetty, Spring |
+/// | take the name in `//name/path` for a host | two separators at the beginning | `new URL(…, base)`, Python's `urlsplit` |
+///
+/// A name behind three separators is a host to `new URL` and a segment to `urlsplit`. The second needs no
+/// reading of its own: it is the one of a backend that knows no host in a path.
+#[derive(Clone, Debug)]
+pub struct Readings<'a> {
+    strict: Path<'a>,
+    others: Vec<Path<'a>>,
+}
+
+impl<'a> Readings<'a> {
+    /// The readings of a request target's path. Linear in its length.
+    ///
+    /// The query is left out; of a target in absolute form (RFC 9112 §3.2.2), the scheme and the authority
+    /// too. What lacks its leading slash gets one: the empty target is `/`, and `*` is `/*`.
+    pub fn of(target: &'a [u8]) -> Readings<'a> {
+        let path = path_of(target);
+        let mut readings = Readings { strict: Path::read(path, STRICT), others: Vec::new() };
+        let raised = questions(path);
+        let most = DECODES | BACKSLASH | PARAMETERS | AUTHORITY;
+        for way in (1..=most).filter(|way| way & !raised == 0) {
+            let reading = Path::read(path, way);
+            if readings.iter().all(|known| *known != reading) {
+                readings.others.push(reading);
+            }
+        }
+        readings
+    }
+
+    /// Every reading once, the strict one first.
+    pub fn iter(&self) -> impl Iterator<Item = &Path<'a>> {
+        std::iter::once(&self.strict).chain(&self.others)
+    }
+}
+
+/// The questions that a path raises.
+fn questions(path: &[u8]) -> Way {
+    let begins_with_two = units(path).take(2).filter(Unit::may_separate).count() == 2;
+    units(path).fold(if begins_with_two { AUTHORITY } else { STRICT }, |raised, unit| {
+        let question = match unit.byte {
+            b'/' => STRICT,
+            b'\\' => BACKSLASH,
+            b';' => PARAMETERS,
+            _ => return raised,
+        };
+        raised | question | if unit.is_escape() { DECODES } else { STRICT }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::borrow::Cow;
+
+    fn text(path: &Path) -> String {
+        String::from_utf8(path.as_bytes().to_vec()).unwrap()
+    }
+
+    fn check(cases: &[(&str, &[&str])]) {
+        for (target, expected) in cases {
+            let readings = Readings::of(target.as_bytes());
+            assert_eq!(readings.iter().map(text).collect::<Vec<_>>(), *expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_backends_disagree_on_has_a_reading_for_each() {
+        check(&[
+            ("/x/..;/admin", &["/x/..;/admin", "/admin"]),
+            ("/a;v=1/b;c", &["/a;v=1/b;c", "/a/b"]),
+            ("/a%3Bb", &["/a;b", "/a"]),
+            ("/a%2fb", &["/a%2Fb", "/a/b"]),
+            (r"/a\b", &["/a%5Cb", "/a/b"]),
+            ("/a%5cb", &["/a%5Cb", "/a/b"]),
+            ("/x/..%2Fadmin", &["/x/..%2Fadmin", "/admin"]),
+            (r"/x\..;p=\admin", &["/x%5C..;p=%5Cadmin", "/x/..;p=/admin", "/x%5C..", "/admin"]),
+            (r"/x/..;\y/admin", &[r"/x/..;%5Cy/admin", "/x/..;/y/admin", "/admin", "/y/admin"]),
+            ("/api;%2f..", &["/api;%2F..", "/", "/api"]),
+            ("/%252f%255c%253b", &["/%252f%255c%253b"]),
+            ("/a//b", &["/a/b"]),
+        ]);
+    }
+
+    #[test]
+    fn a_host_may_stand_at_the_beginning() {
+        check(&[
+            ("//x/admin", &["/x/admin", "/admin"]),
+            ("//x", &["/x", "/"]),
+            ("//", &["/"]),
+            ("///x/admin", &["/x/admin", "/admin"]),
+            ("//x//y/admin", &["/x/y/admin", "/y/admin"]),
+            ("//../admin", &["/admin"]),
+            ("//u:p@x:80/a?q", &["/u:p@x:80/a", "/a"]),
+            (r"/\x/admin", &["/%5Cx/admin", "/x/admin", "/admin"]),
+            (r"//x\y/admin", &["/x%5Cy/admin", "/x/y/admin", "/admin", "/y/admin"]),
+            ("/%2fx/admin", &["/%2Fx/admin", "/x/admin", "/admin"]),
+            ("//x;/admin", &["/x;/admin", "/x/admin", "/admin"]),
+            ("http://h//x/admin", &["/x/admin", "/admin"]),
+        ]);
+    }
+
+    /// Paths made of what normalisation looks at, so that most of them need it.
+    fn hostile() -> impl Strategy<Value = String> {
+        const PIECES: [&str; 22] = [
+            "/", "/", "/", "..", ".", "%2e", "%2E", "a", "B", "%61", "%2f", "%2F", "%5c", "\\", ";", "%3b",
+            "%3B", "%", "%2", "%25", "é", "%c3",
+        ];
+        let pieces = prop::collection::vec(prop::sample::select(&PIECES[..]), 0..14);
+        let start = prop::sample::select(&["/", "//", "///", "/\\", "/%2f", "%5c/", ""][..]);
+        (start, pieces).prop_map(|(start, pieces)| start.to_string() + &pieces.concat())
+    }
+
+    /// The same, slowly: replaces the characters that a backend of this way takes for others, and then
+    /// keeps a stack of segments.
+    fn model(path: &str, way: Way) -> String {
+        let mut plain = String::new();
+        let mut rest = path;
+        while let Some(first) = rest.chars().next() {
+            let escape = rest.get(..3).filter(|text| text.starts_with('%'));
+            let escaped = escape.and_then(|text| u8::from_str_radix(&text[1..], 16).ok());
+            match (escaped.map(char::from), first) {
+                (Some(mark @ ('.' | 'a' | '*' | '+')), _) => plain.push(mark),
+                (Some('/'), _) if way & DECODES != 0 => plain.push('/'),
+                (Some('\\'), _) if way & DECODES != 0 && way & BACKSLASH != 0 => plain.push('/'),
+                // Stands for a `;` that begins no parameters.
+                (Some(';'), _) => plain.push(if way & DECODES != 0 { ';' } else { '\0' }),
+                (Some(_), _) => plain.push_str(&rest[..3].to_uppercase()),
+                (None, '\\') => plain.push_str(if way & BACKSLASH != 0 { "/" } else { "%5C" }),
+                (None, '%') => plain.push_str("%25"),
+                (None, 'é') => plain.push_str("%C3%A9"),
+                (None, other) => plain.push(other),
+            }
+            rest = &rest[escaped.map_or(first.len_utf8(), |_| 3)..];
+        }
+        let unled = plain.trim_start_matches('/');
+        if way & AUTHORITY != 0 && plain.len() > unled.len() + 1 {
+            plain = unled.split_once('/').map_or("", |(_host, path)| path).to_string();
+        }
+        let mut stack: Vec<String> = Vec::new();
+        for segment in plain.split('/') {
+            let kept = if way & PARAMETERS != 0 { segment.split(';').next().unwrap() } else { segment };
+            match kept {
+                "" | "." => {}
+                ".." => drop(stack.pop()),
+                other => stack.push(other.replace('\0', ";")),
+            }
+        }
+        format!("/{}", stack.join("/"))
+    }
+
+    proptest! {
+        #[test]
+        fn every_backend_finds_its_reading(path in hostile()) {
+            let readings = Readings::of(path.as_bytes());
+            let found: Vec<String> = readings.iter().map(text).collect();
+            prop_assert_eq!(&found[0], &model(&path, STRICT));
+            let mut expected: Vec<String> = (0..16).map(|way| model(&path, way)).collect();
+            for way in &expected {
+                prop_assert!(found.contains(way), "{:?} lacks {}", found, way);
+            }
+            expected.sort();
+            expected.dedup();
+            prop_assert_eq!(found.len(), expected.len());
+        }
+
+        #[test]
+        fn a_reading_is_normal_and_stays_as_it_is(path in hostile()) {
+            for reading in Readings::of(path.as_bytes()).iter() {
+                prop_assert!(reading.as_bytes().starts_with(b"/"));
+                prop_assert!(reading.segments().all(|segment| ![&b""[..], b".", b".."].contains(&segment)));
+                let joined: Vec<u8> = reading.segments().flat_map(|segment| [b"/", segment].concat()).collect();
+                prop_assert!(reading.as_bytes() == joined || reading.as_bytes() == b"/");
+                let again = Path::strict(reading.as_bytes());
+                prop_assert!(matches!(&again.0, Cow::Borrowed(_)));
+                prop_assert_eq!(&again, reading);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(target in prop::collection::vec(any::<u8>(), 0..64)) {
+            prop_assert!(Readings::of(&target).iter().count() <= 16);
+        }
+    }
+}

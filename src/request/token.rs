@@ -1,0 +1,67 @@
+//! Tokens: what a method or the name of a header is made of (RFC 9110 §5.6.2).
+//!
+//! It does not know: which methods and headers there are, nor which of them may be named where.
+
+use crate::document::{Node, quoted};
+
+/// Whether `bytes` are a token: letters, digits and some marks, at least one of them.
+pub fn is_token(bytes: &[u8]) -> bool {
+    let is_mark = |byte: &u8| b"!#$%&'*+-.^_`|~".contains(byte);
+    !bytes.is_empty() && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
+}
+
+/// Reads `text` as the name of a header (RFC 9110 §5.1) and turns it to lower case. `taken` tells, by the name
+/// in lower case, why one is not for this place and what is. Mistakes are reported at `node`.
+pub fn header_name(
+    text: &str,
+    node: &Node,
+    taken: impl Fn(&str) -> Option<&'static str>,
+) -> Option<Box<str>> {
+    let name = text.to_ascii_lowercase();
+    if let Some(why) = taken(&name) {
+        node.fail(format!("{} cannot be given here: {why}", quoted(&name)));
+    } else if !is_token(name.as_bytes()) {
+        let allowed = "letters, digits and marks such as `-` and `_`";
+        node.fail(format!("{} is no name of a header, expected {allowed}", quoted(text)));
+    } else {
+        return Some(name.into());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Error, Errors, Value};
+
+    #[test]
+    fn a_token_has_no_gap_and_no_separator() {
+        for token in ["GET", "x-plan", "a.b_c", "M-SEARCH", "1"] {
+            assert!(is_token(token.as_bytes()), "{token}");
+        }
+        for other in ["", "a b", ":path", "a:", "é", "a/b", "a,b", "a\n"] {
+            assert!(!is_token(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_header_has_a_token_for_its_name_unless_that_is_taken() {
+        for (text, expected) in [
+            ("X-User_ID", Ok("x-user_id")),
+            ("Host", Err("`host` cannot be given here: name it elsewhere")),
+            (":Path", Err("`:path` cannot be given here: name it elsewhere")),
+            (
+                ":X",
+                Err("`:X` is no name of a header, expected letters, digits and marks such as `-` and `_`"),
+            ),
+            ("", Err("`` is no name of a header, expected letters, digits and marks such as `-` and `_`")),
+        ] {
+            let errors = Errors::default();
+            let taken = |name: &str| matches!(name, "host" | ":path").then_some("name it elsewhere");
+            let name = header_name(text, &Node::root(&Value::Null, &errors), taken);
+            let mistakes: Vec<String> = errors.into_vec().iter().map(Error::to_string).collect();
+            assert_eq!(name.as_deref(), expected.ok(), "{text}");
+            assert_eq!(mistakes, expected.err().into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Instants and spans in nanoseconds, as plain numbers that are handed in.
+//!
+//! It does not know: what time it is. The host reads its clock and passes the instant down; nothing in
+//! the core asks for it, so that a test can let a week pass without waiting.
+//!
+//! All arithmetic saturates. At nanoseconds a `u64` reaches the year 2554.
+
+use std::fmt;
+
+/// An instant: nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Time {
+    /// The Unix epoch, before any instant a host reports.
+    pub const ZERO: Time = Time(0);
+
+    /// The instant `ns` nanoseconds after the Unix epoch.
+    pub const fn from_ns(ns: u64) -> Time {
+        Time(ns)
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `span` later, at most the last that can be told.
+    pub const fn after(self, span: Span) -> Time {
+        Time(self.0.saturating_add(span.0))
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub const fn since(self, earlier: Time) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// A span of `ns` nanoseconds.
+    pub const fn from_ns(ns: u64) -> Span {
+        Span(ns)
+    }
+
+    /// A span of `ms` milliseconds.
+    pub const fn from_ms(ms: u64) -> Span {
+        Span(ms.saturating_mul(1_000_000))
+    }
+
+    /// A span of `secs` seconds.
+    pub const fn from_secs(secs: u64) -> Span {
+        Span(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// The span in nanoseconds.
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// The span in whole seconds, rounded up: a client that waits so long has waited long enough.
+    pub const fn as_secs_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000_000)
+    }
+
+    /// What is left of this span when `other` is taken away; at least zero.
+    pub const fn minus(self, other: Span) -> Span {
+        Span(self.0.saturating_sub(other.0))
+    }
+}
+
+/// The largest of `d`, `h`, `m`, `s`, `ms`, `us`, `ns` that divides the span: `90s`, `2m`, `500ms`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 7] = [
+            (86_400_000_000_000, "d"),
+            (3_600_000_000_000, "h"),
+            (60_000_000_000, "m"),
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+            (1_000, "us"),
+            (1, "ns"),
+        ];
+        for (ns, name) in UNITS {
+            if self.0 >= ns && self.0.is_multiple_of(ns) {
+                return write!(f, "{}{name}", self.0.div_euclid(ns));
+            }
+        }
+        write!(f, "0s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_prints_as_it_would_be_written() {
+        for (span, text) in [
+            (Span::ZERO, "0s"),
+            (Span::from_secs(90), "90s"),
+            (Span::from_secs(120), "2m"),
+            (Span::from_secs(7 * 86_400), "7d"),
+            (Span::from_ms(500), "500ms"),
+            (Span::from_ns(1_500), "1500ns"),
+        ] {
+            assert_eq!(span.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn whole_seconds_round_up_and_nothing_wraps() {
+        assert_eq!(Span::from_ns(1).as_secs_ceil(), 1);
+        assert_eq!(Span::from_secs(2).as_secs_ceil(), 2);
+        let last = Time::from_ns(u64::MAX);
+        assert_eq!(last.after(Span::from_secs(1)), last);
+        assert_eq!(Time::ZERO.since(last), Span::ZERO);
+        assert_eq!(Span::from_secs(1).minus(Span::from_secs(2)), Span::ZERO);
+    }
+}
