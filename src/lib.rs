@@ -28,6 +28,8 @@
 
 #[cfg(any(target_arch = "wasm32", test))]
 
+pub mod store;
+
 pub mod request;
 
 pub mod document;
