@@ -28,6 +28,8 @@
 
 #[cfg(any(target_arch = "wasm32", test))]
 
+pub mod table;
+
 pub mod store;
 
 pub mod request;

@@ -1,0 +1,174 @@
+//! The bytes of a table: its keys' names, and how cells lie in a value.
+//!
+//! It does not know: what is in a cell, or a store.
+
+/// Ways in a value. More would need fewer spare ones, but cost more to copy and to fight over.
+const WAYS: usize = 16;
+
+/// The format and the checksum.
+const HEADER: usize = 8;
+/// Tells this form of a value from later ones.
+const FORMAT: u32 = 1;
+const FINGERPRINT: usize = 8;
+
+/// `diana/`, eleven characters for the table, four for the index.
+const KEY_SIZE: usize = 21;
+
+/// The name of one key: `diana/` lets nginx put it in a zone of that name. Within a table keys differ only
+/// in the last four bytes, and a CRC-32 of equally long keys that differ only there never collides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key([u8; KEY_SIZE]);
+
+impl Key {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+pub(super) enum Found {
+    Way(usize),
+    Free(usize),
+    Full,
+}
+
+#[derive(Debug)]
+pub(super) struct Layout {
+    prefix: [u8; KEY_SIZE],
+    sets: u32,
+    ways: usize,
+    cell: usize,
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Writes `number` into `to`, six bits a byte.
+fn write_digits(number: u64, to: &mut [u8]) {
+    let mut rest = number;
+    for byte in to {
+        let digit = usize::try_from(rest & 63).unwrap_or(0);
+        *byte = DIGITS.get(digit).copied().unwrap_or(b'A');
+        rest >>= 6;
+    }
+}
+
+impl Layout {
+    pub(super) fn new(name: u64, cell: usize, actors: u64) -> Layout {
+        let ways = if actors <= 1 { 1 } else { WAYS };
+        // Twice the room: 16 ways for every 8 actors. Four digits name 2²⁴ sets.
+        let sets = if actors <= 1 { 1 } else { actors.div_ceil(8).clamp(1, 1 << 24) };
+        let mut prefix = [b'A'; KEY_SIZE];
+        prefix.iter_mut().zip(b"diana/").for_each(|(to, from)| *to = *from);
+        if let Some(digits) = prefix.get_mut(6..17) {
+            write_digits(name, digits);
+        }
+        Layout { prefix, sets: u32::try_from(sets).unwrap_or(1), ways, cell }
+    }
+
+    pub(super) fn sets(&self) -> u32 {
+        self.sets
+    }
+
+    pub(super) fn ways(&self) -> usize {
+        self.ways
+    }
+
+    pub(super) fn value_size(&self) -> usize {
+        self.way_size().saturating_mul(self.ways).saturating_add(HEADER)
+    }
+
+    fn way_size(&self) -> usize {
+        self.cell.saturating_add(FINGERPRINT)
+    }
+
+    /// The key whose value holds the cell of `hash`. The high bits choose: multiplied by the number of sets
+    /// and divided by 2⁶⁴ they are spread evenly without a division (Lemire 2019, "Fast random integer
+    /// generation in an interval").
+    pub(super) fn key(&self, hash: u64) -> Key {
+        let index = u128::from(hash).saturating_mul(self.sets.into()) >> 64;
+        let mut key = self.prefix;
+        if let Some(digits) = key.get_mut(17..) {
+            write_digits(u64::try_from(index).unwrap_or(0), digits);
+        }
+        Key(key)
+    }
+
+    pub(super) fn empty(&self) -> Vec<u8> {
+        vec![0; self.value_size()]
+    }
+
+    /// What a way is marked with; zero marks a free one.
+    fn mark_of(hash: u64) -> u64 {
+        hash.max(1)
+    }
+
+    /// The hash of the actor that a way is marked with.
+    pub(super) fn fingerprint(&self, value: &[u8], way: usize) -> u64 {
+        let bytes = value.get(self.way_start(way)..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |fingerprint| u64::from_le_bytes(*fingerprint))
+    }
+
+    pub(super) fn find(&self, value: &[u8], hash: u64) -> Found {
+        let ways = value.get(HEADER..).unwrap_or_default().chunks_exact(self.way_size());
+        let mut free = None;
+        for (way, bytes) in ways.enumerate() {
+            match bytes.first_chunk().map(|fingerprint| u64::from_le_bytes(*fingerprint)) {
+                Some(fingerprint) if fingerprint == Layout::mark_of(hash) => return Found::Way(way),
+                Some(0) if free.is_none() => free = Some(way),
+                _ => {}
+            }
+        }
+        free.map_or(Found::Full, Found::Free)
+    }
+
+    pub(super) fn mark(&self, value: &mut [u8], way: usize, hash: u64) {
+        let from = self.way_start(way);
+        if let Some(bytes) = value.get_mut(from..).and_then(|rest| rest.first_chunk_mut()) {
+            *bytes = Layout::mark_of(hash).to_le_bytes();
+        }
+    }
+
+    fn way_start(&self, way: usize) -> usize {
+        way.saturating_mul(self.way_size()).saturating_add(HEADER)
+    }
+
+    pub(super) fn cell<'v>(&self, value: &'v [u8], way: usize) -> &'v [u8] {
+        let from = self.way_start(way).saturating_add(FINGERPRINT);
+        value.get(from..from.saturating_add(self.cell)).unwrap_or_default()
+    }
+
+    pub(super) fn cell_mut<'v>(&self, value: &'v mut [u8], way: usize) -> &'v mut [u8] {
+        let from = self.way_start(way).saturating_add(FINGERPRINT);
+        value.get_mut(from..from.saturating_add(self.cell)).unwrap_or_default()
+    }
+
+    pub(super) fn seal(&self, key: &Key, value: &mut [u8]) {
+        let checksum = self.checksum(key, value);
+        let header = FORMAT.to_le_bytes().into_iter().chain(checksum.to_le_bytes());
+        value.iter_mut().zip(header).for_each(|(to, from)| *to = from);
+    }
+
+    pub(super) fn is_ours(&self, key: &Key, value: &[u8]) -> bool {
+        let word = |at: usize| value.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        value.len() == self.value_size()
+            && word(0) == Some(FORMAT)
+            && word(4) == Some(self.checksum(key, value))
+    }
+
+    /// Of the key and of all that follows the header. It finds accidents, not forgeries: who can write
+    /// shared data can write a checksum. The mix is that of FxHash (Firefox), eight bytes a step.
+    fn checksum(&self, key: &Key, value: &[u8]) -> u32 {
+        const K: u64 = 0x517c_c1b7_2722_0a95;
+        let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(K);
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            u64::from_le_bytes(word)
+        };
+        let body = value.get(HEADER..).unwrap_or_default();
+        let (whole, rest) = body.as_chunks::<8>();
+        let mut sum = key.as_bytes().chunks(8).fold(0, |sum, bytes| mix(sum, word(bytes)));
+        sum = whole.iter().fold(sum, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
+        sum = mix(sum, word(rest));
+        u32::try_from(sum >> 32).unwrap_or(0)
+    }
+}
