@@ -28,6 +28,8 @@
 
 #[cfg(any(target_arch = "wasm32", test))]
 
+pub mod algorithm;
+
 pub mod table;
 
 pub mod store;

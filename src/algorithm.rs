@@ -1,0 +1,142 @@
+//! How a rule counts: old state in, verdict and new state out; each kind a file.
+//!
+//! It does not know: where the state is kept, whose it is, what time it is, or that there are other rules.
+//!
+//! ```text
+//!   cell ─► prepare(now) ─► step(now, cost) ─► Verdict ──► admitted: the cell as changed is stored
+//!                                                     └──► refused: the cell is as it was
+//!   later:  cell ─► give_back(now, charge) ─► as if the request had not been
+//! ```
+//!
+//! To add a kind: a file in `algorithm/` with a `KIND`, its `mod` line and its line in [`KINDS`]. The laws
+//! in the tests, and the configuration's error messages, walk that list.
+
+mod rate;
+mod refuse_all;
+mod token_bucket;
+
+pub use refuse_all::RefuseAll;
+
+use crate::document::Fields;
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// So many units of cost per unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Requests per unit, or units of cost where requests weigh more than one: 0 to 10⁹.
+    pub rpu: u64,
+    /// The unit of time, from 1 ms to 7 days.
+    pub unit: Span,
+}
+
+impl Quota {
+    /// The largest `rpu`.
+    pub const MAX_RPU: u64 = 1_000_000_000;
+    /// The shortest unit.
+    pub const MIN_UNIT: Span = Span::from_ms(1);
+    /// The longest unit.
+    pub const MAX_UNIT: Span = Span::from_secs(7 * 86_400);
+}
+
+/// Whether a request may pass, as far as one rule is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It may, `delay` from now; zero is at once.
+    Admit {
+        /// How long the request has to wait for its turn.
+        delay: Span,
+    },
+    /// It may not.
+    Refuse {
+        /// After just so long the same request would be admitted, if nobody else came; `None`: never.
+        retry_after: Option<Span>,
+    },
+}
+
+/// What one algorithm says to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the request may pass.
+    pub outcome: Outcome,
+    /// How many units of cost would still be admitted at this instant, this request already counted.
+    pub remaining: u64,
+    /// How long until `remaining` grows, if nobody comes; zero when it cannot grow.
+    pub more_in: Span,
+    /// How long until the cell is back where it can grow no further.
+    pub full_in: Span,
+    /// What to hand to [`Algorithm::give_back`] when the request is to be uncounted.
+    pub charge: Charge,
+}
+
+impl Verdict {
+    /// Whether the request may pass, at once or later.
+    pub fn admits(&self) -> bool {
+        matches!(self.outcome, Outcome::Admit { .. })
+    }
+}
+
+/// What a cell was charged for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Units of cost; 0 when nothing was charged.
+    pub cost: u64,
+    /// When.
+    pub at: Time,
+    /// The instant it was booked at, in the algorithm's own sense.
+    pub booked_at: Time,
+    /// What the algorithm needs to know of the cell as it was.
+    pub stamp: (u32, u32),
+}
+
+/// A way of counting. A cell is `size()` bytes; all zero is a cell nobody has used.
+///
+/// Laws, tested for every kind: a refused step leaves the cell as it is; a step of cost 0 is a look and
+/// changes nothing; `retry_after` is exact to the nanosecond; any bytes are a valid cell; a clock that
+/// steps back neither admits more nor locks out for longer than the unit.
+pub trait Algorithm: std::fmt::Debug {
+    /// How it counts, in words that are the same in every build: rules of one meaning read each other's
+    /// cells, others have cells of their own.
+    fn meaning(&self) -> String;
+
+    /// Bytes of a cell.
+    fn size(&self) -> usize;
+
+    /// Brings a cell to a state that is possible at `now`: a new one starts, one from the future (the clock
+    /// stepped back, or the bytes are not ours) is cut to the worst that could be. Returns whether the cell
+    /// changed and has to be stored even if the request is refused.
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool;
+
+    /// Judges a request of `cost` units and, if it is admitted, charges the cell for it.
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict;
+
+    /// Takes a charge back: afterwards no more is admitted than if the request had never come, whoever came
+    /// and whatever was given back meanwhile. The cell need not be prepared.
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge);
+
+    /// Whether a charge ends with the request, as a permit does.
+    fn settles(&self) -> bool {
+        false
+    }
+
+    /// What is lost if the cell is dropped at `now`.
+    fn worth(&self, cell: &[u8], now: Time) -> Worth;
+}
+
+/// A kind of algorithm: its names and its compiler.
+pub struct Kind {
+    /// The long name, `token bucket`.
+    pub name: &'static str,
+    /// The abbreviation, `TB`.
+    pub short: &'static str,
+    /// The keys of a rule that are the kind's own.
+    pub keys: &'static [&'static str],
+    /// How many requests can pass in any span of time, as the reference says it.
+    pub bound: &'static str,
+    /// Takes the kind's own keys of a rule; mistakes are reported at their place and give `None`.
+    /// `rpu` is at least 1.
+    pub compile: fn(&mut Fields, Quota) -> Option<Box<dyn Algorithm>>,
+}
+
+/// Every kind of algorithm; the first is the default.
+pub static KINDS: &[&Kind] = &[&token_bucket::KIND];

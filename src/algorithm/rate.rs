@@ -1,0 +1,96 @@
+//! Rates and instants as exact rationals: nothing is ever rounded, so no rate drifts.
+//!
+//! It does not know: what comes at a rate. `unit / rpu` is seldom a whole number of nanoseconds; instants are
+//! kept as nanoseconds and a fraction over `rpu / gcd(rpu, unit)`, which makes every sum of them exact.
+
+use super::Quota;
+
+/// An instant or a span, in nanoseconds and a fraction of one over the `per` of its [`Rate`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Exact {
+    pub(super) ns: u64,
+    pub(super) part: u32,
+}
+
+impl Exact {
+    pub(super) fn whole(ns: u64) -> Exact {
+        Exact { ns, part: 0 }
+    }
+
+    pub(super) fn ceil(self) -> u64 {
+        self.ns.saturating_add(u64::from(self.part > 0))
+    }
+}
+
+/// How long tokens take: `ns / per` each, in lowest terms.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub(super) ns: u64,
+    pub(super) per: u32,
+}
+
+impl Rate {
+    pub(super) fn of(quota: Quota) -> Rate {
+        let (unit, rpu) = (quota.unit.as_ns().max(1), quota.rpu.clamp(1, Quota::MAX_RPU));
+        let common = gcd(unit, rpu);
+        let lowest = |number: u64| number.checked_div(common).unwrap_or(number).max(1);
+        Rate { ns: lowest(unit), per: u32::try_from(lowest(rpu)).unwrap_or(u32::MAX) }
+    }
+
+    /// How long `tokens` take. Saturates where no rule is allowed to reach.
+    pub(super) fn span_of(self, tokens: u64) -> Exact {
+        let per = u64::from(self.per);
+        if let Some(all) = tokens.checked_mul(self.ns) {
+            let (ns, part) = (all.checked_div(per), all.checked_rem(per));
+            return Exact { ns: ns.unwrap_or(0), part: u32::try_from(part.unwrap_or(0)).unwrap_or(0) };
+        }
+        let all = u128::from(tokens).saturating_mul(u128::from(self.ns));
+        let (ns, part) = (all.checked_div(per.into()), all.checked_rem(per.into()));
+        Exact {
+            ns: u64::try_from(ns.unwrap_or(0)).unwrap_or(u64::MAX),
+            part: u32::try_from(part.unwrap_or(0)).unwrap_or(0),
+        }
+    }
+
+    /// How many whole tokens come in `span`.
+    pub(super) fn tokens_in(self, span: Exact) -> u64 {
+        let (per, part) = (u64::from(self.per), u64::from(span.part));
+        if let Some(all) = span.ns.checked_mul(per).and_then(|all| all.checked_add(part)) {
+            return all.checked_div(self.ns).unwrap_or(0);
+        }
+        let all = u128::from(span.ns).saturating_mul(per.into()).saturating_add(part.into());
+        u64::try_from(all.checked_div(self.ns.into()).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn add(self, a: Exact, b: Exact) -> Exact {
+        let part = u64::from(a.part).saturating_add(b.part.into());
+        let ns = a.ns.saturating_add(b.ns);
+        match part.checked_sub(self.per.into()) {
+            Some(carried) => {
+                Exact { ns: ns.saturating_add(1), part: u32::try_from(carried).unwrap_or(u32::MAX) }
+            }
+            None => Exact { ns, part: u32::try_from(part).unwrap_or(u32::MAX) },
+        }
+    }
+
+    /// `a − b`, at least zero.
+    pub(super) fn sub(self, a: Exact, b: Exact) -> Exact {
+        if a <= b {
+            return Exact::default();
+        }
+        match a.part.checked_sub(b.part) {
+            Some(part) => Exact { ns: a.ns.saturating_sub(b.ns), part },
+            None => Exact {
+                ns: a.ns.saturating_sub(b.ns).saturating_sub(1),
+                part: a.part.saturating_add(self.per.saturating_sub(b.part)),
+            },
+        }
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a.checked_rem(b).unwrap_or(0));
+    }
+    a
+}

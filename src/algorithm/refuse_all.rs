@@ -1,0 +1,40 @@
+//! `rpu: 0`: nobody passes, whatever the algorithm.
+//!
+//! It does not know: any state.
+
+use super::{Algorithm, Charge, Outcome, Verdict};
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// Refuses every request, for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct RefuseAll;
+
+impl Algorithm for RefuseAll {
+    fn meaning(&self) -> String {
+        "refuse all".into()
+    }
+
+    fn size(&self) -> usize {
+        0
+    }
+
+    fn prepare(&self, _: &mut [u8], _: Time) -> bool {
+        false
+    }
+
+    fn step(&self, _: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let outcome = match cost {
+            0 => Outcome::Admit { delay: Span::ZERO },
+            _ => Outcome::Refuse { retry_after: None },
+        };
+        let charge = Charge { at: now, ..Charge::default() };
+        Verdict { outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
+    }
+
+    fn give_back(&self, _: &mut [u8], _: Time, _: Charge) {}
+
+    fn worth(&self, _: &[u8], _: Time) -> Worth {
+        Worth::Nothing
+    }
+}

@@ -1,0 +1,233 @@
+//! `TB`, the token bucket: filled at `rpu` per `unit` up to `burst`, each request takes its cost.
+//!
+//! It does not know: who refills it. The level is never stored; the one instant at which the bucket will be
+//! full is (a "theoretical arrival time" in the words of ITU-T I.371's generic cell rate algorithm, of
+//! which this is the continuous-state form), and the level follows from it:
+//!
+//! ```text
+//!   level                         a token takes  unit / rpu
+//!   burst ┤          ╭─────────   fill =         burst · unit / rpu
+//!         │     ╱╲  ╱             level(now) =   burst − (full_at − now) · rpu / unit,  at most burst
+//!         │    ╱  ╲╱              admitted  ⇔   max(full_at, now) + cost · unit / rpu ≤ now + fill
+//!       0 ┼───────────┼────►      and then full_at := the left-hand side
+//!                     full_at
+//! ```
+//!
+//! **Exact.** Instants are rationals ([`super::rate`]): nothing is rounded and no rate drifts.
+//!
+//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass.
+//!
+//! **Clocks.** A bucket that seems to be further from full than an empty one was charged by a worker whose
+//! clock is ahead, or the clock stepped back. By up to [`LAG`] it is left as it is, in debt: to cut it would
+//! give away the time between two workers' clocks at each request. Beyond, and where waiting for a token
+//! would take longer than the unit, it is cut to that.
+
+use super::rate::{Exact, Rate};
+use super::{Algorithm, Charge, Kind, Outcome, Quota, Verdict};
+use crate::document::Fields;
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// The kind, for [`super::KINDS`].
+pub static KIND: Kind = Kind {
+    name: "token bucket",
+    short: "TB",
+    keys: &["burst", "start"],
+    bound: "burst + t · rpu / unit in any span t",
+    compile,
+};
+
+/// How a bucket begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// With all of `burst`: the burst is lent in advance.
+    Full,
+    /// With nothing: the burst is what was saved up by not asking.
+    Empty,
+}
+
+#[derive(Debug)]
+struct TokenBucket {
+    rate: Rate,
+    burst: u64,
+    /// How long an empty bucket takes to be full.
+    fill: Exact,
+    /// By how much a bucket may seem to be less than empty.
+    slack: Exact,
+    start: Start,
+}
+
+/// When the bucket is full, nanoseconds as `u64` and the fraction as `u32`; then how often a charge has been
+/// given back, and how often the bucket has been cut, each `u32` and wrapping. Little-endian.
+const SIZE: usize = 20;
+const GIVEN_BACK: usize = 12;
+const CUT: usize = 16;
+
+/// By how much the clocks of two workers may differ, caches and pauses included.
+const LAG: Exact = Exact { ns: 1_000_000_000, part: 0 };
+
+/// A bucket that takes longer to fill is a mistake, and would not fit the arithmetic.
+const LONGEST_FILL_YEARS: u128 = 100;
+const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
+
+fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+    let burst = match fields.take("burst") {
+        Some(node) => node.whole(1..=Quota::MAX_RPU),
+        None => Some(quota.rpu),
+    };
+    let start = match fields.take("start") {
+        Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
+        None => Some(Start::Full),
+    };
+    let (burst, start) = (burst?, start?);
+    let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
+    let years = u128::from(burst).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year);
+    if years > LONGEST_FILL_YEARS {
+        let why = format!(
+            "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
+            quota.rpu, quota.unit
+        );
+        // Of the three keys any may come from the rule that an override changes: the place is that of both.
+        fields.fail(why);
+        return None;
+    }
+    Some(Box::new(TokenBucket::new(quota, burst, start)))
+}
+
+impl TokenBucket {
+    fn new(quota: Quota, burst: u64, start: Start) -> TokenBucket {
+        let rate = Rate::of(quota);
+        // With that much slack, a token that takes the rest of the unit comes after a unit at the latest.
+        let slack = rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(LAG);
+        TokenBucket { rate, burst, fill: rate.span_of(burst), slack, start }
+    }
+
+    /// The instant at which the bucket is full. Foreign bytes may hold any fraction.
+    fn full_at(&self, cell: &[u8]) -> Exact {
+        let ns = cell.first_chunk().map_or(0, |ns| u64::from_le_bytes(*ns));
+        Exact { ns, part: word(cell, 8).min(self.rate.per.saturating_sub(1)) }
+    }
+
+    fn store(&self, cell: &mut [u8], full_at: Exact) {
+        let bytes = full_at.ns.to_le_bytes().into_iter().chain(full_at.part.to_le_bytes());
+        cell.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    }
+
+    /// The instant at which a bucket that is empty at `now` is full.
+    fn full_from(&self, now: Time) -> Exact {
+        self.rate.add(Exact::whole(now.as_ns()), self.fill)
+    }
+
+    /// The last instant at which a bucket is full that is possible at `now`.
+    fn last_full_from(&self, now: Time) -> Exact {
+        self.rate.add(self.full_from(now), self.slack)
+    }
+}
+
+/// The `u32` at `at`.
+fn word(cell: &[u8], at: usize) -> u32 {
+    cell.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// Adds one to the `u32` at `at`.
+fn count(cell: &mut [u8], at: usize) {
+    let next = word(cell, at).wrapping_add(1);
+    cell.iter_mut().skip(at).zip(next.to_le_bytes()).for_each(|(to, from)| *to = from);
+}
+
+impl Algorithm for TokenBucket {
+    fn meaning(&self) -> String {
+        let start = match self.start {
+            Start::Full => "full",
+            Start::Empty => "empty",
+        };
+        format!("TB {} in {} ns, {} from {start}", self.rate.per, self.rate.ns, self.burst)
+    }
+
+    fn size(&self) -> usize {
+        SIZE
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        let (full_at, last) = (self.full_at(cell), self.last_full_from(now));
+        if full_at > last {
+            self.store(cell, last);
+            count(cell, CUT);
+            return true;
+        }
+        let new = self.start == Start::Empty && full_at == Exact::default();
+        if new {
+            self.store(cell, self.full_from(now));
+        }
+        new
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let rate = self.rate;
+        let (instant, emptiest) = (Exact::whole(now.as_ns()), self.full_from(now));
+        let before = self.full_at(cell).max(instant).min(self.last_full_from(now));
+        let after = rate.add(before, rate.span_of(cost.min(self.burst)));
+        let (outcome, full_at) = if cost > self.burst {
+            (Outcome::Refuse { retry_after: None }, before)
+        } else if cost == 0 || after <= emptiest {
+            (Outcome::Admit { delay: Span::ZERO }, after)
+        } else {
+            let short_of = Span::from_ns(rate.sub(after, emptiest).ceil());
+            (Outcome::Refuse { retry_after: Some(short_of) }, before)
+        };
+        let charged = full_at > before;
+        if charged {
+            self.store(cell, full_at);
+        }
+        let remaining = rate.tokens_in(rate.sub(emptiest, full_at));
+        let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(self.burst)));
+        Verdict {
+            outcome,
+            remaining,
+            more_in: Span::from_ns(rate.sub(next, emptiest).ceil()),
+            full_in: Span::from_ns(rate.sub(full_at, instant).ceil()),
+            charge: Charge {
+                cost: if charged { cost } else { 0 },
+                at: now,
+                booked_at: Time::from_ns(before.ns),
+                stamp: (word(cell, GIVEN_BACK), word(cell, CUT)),
+            },
+        }
+    }
+
+    /// From the instant on at which the bucket would have been full without the charge it would have gained
+    /// nothing, but with the charge it did: that much is kept from what is given back.
+    ///
+    /// That instant is the one it was booked at. But if another charge has been given back since, it may have
+    /// been earlier, at the earliest when the charge was made. If the bucket has been cut since, the charge
+    /// may have been cut off with the rest, and nothing is given back.
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        self.prepare(cell, now);
+        let (given_back, cut) = charge.stamp;
+        if cut != word(cell, CUT) {
+            return;
+        }
+        let full_without = if given_back == word(cell, GIVEN_BACK) { charge.booked_at } else { charge.at };
+        let gained = Exact::whole(now.since(full_without).as_ns());
+        let back = self.rate.sub(self.rate.span_of(charge.cost.min(self.burst)), gained);
+        let full_at = self.full_at(cell);
+        self.store(cell, self.rate.sub(full_at, back));
+        count(cell, GIVEN_BACK);
+    }
+
+    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+        let full_at = self.full_at(cell).min(self.last_full_from(now));
+        let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
+        let saved = self.rate.sub(self.fill, to_full);
+        match self.start {
+            // What a new cell would be given at once is what this one lacks.
+            Start::Full if to_full == Exact::default() => Worth::Nothing,
+            Start::Full if saved < self.rate.span_of(1) => Worth::Refusing(Span::from_ns(to_full.ceil())),
+            Start::Full => Worth::Used(Span::from_ns(to_full.ceil())),
+            // A new cell would begin with nothing, and not before it is asked again: what this one has saved
+            // is lost, and what it would have saved until then.
+            Start::Empty if full_at == Exact::default() => Worth::Nothing,
+            Start::Empty => Worth::Used(Span::from_ns(saved.ceil())),
+        }
+    }
+}
