@@ -29,6 +29,7 @@
 #[cfg(any(target_arch = "wasm32", test))]
 
 pub mod algorithm;
+pub mod matcher;
 
 pub mod table;
 

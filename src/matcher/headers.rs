@@ -1,0 +1,271 @@
+//! `headers`: what a limit asks of headers, all of which must hold.
+//!
+//! It does not know: which headers there are. Values are the client's bytes and need not be text.
+//!
+//! | written | holds when the header |
+//! | --- | --- |
+//! | `{x-plan: free}` | has this value, byte for byte |
+//! | `{x-plan: {prefix: fr}}` | has a value that begins so |
+//! | `{x-plan: {regex: "free\|trial"}}` | has a value that all of the expression matches, not a part of it |
+//! | `{x-plan: {present: true}}` | is there, with any value |
+//! | `{x-plan: {present: false}}` | is not there |
+//!
+//! A header may stand in several lines: then one that holds is enough, for nobody knows which of them the
+//! backend believes; `{present: false}` holds when there is no line at all.
+//!
+//! An expression has the syntax of `regex-lite` and takes time linear in the value. It sees text: each
+//! part of a value that is not UTF-8 is U+FFFD to it.
+
+use super::{Kind, Matcher};
+use crate::document::{Node, Value, quoted};
+use crate::request::token::header_name;
+use crate::request::{Part, PartId, Parts, Request};
+use regex_lite::{Regex, RegexBuilder};
+
+/// The kind behind the key `headers`.
+pub static KIND: Kind = Kind { key: "headers", compile };
+
+/// The largest compiled expression, in bytes: matching costs up to its size for each byte of a value.
+const REGEX_SIZE: usize = 64 << 10;
+
+#[derive(Debug)]
+struct Headers(Vec<(PartId, Condition)>);
+
+#[derive(Debug)]
+enum Condition {
+    Exact(Box<[u8]>),
+    Prefix(Box<[u8]>),
+    Regex(Regex),
+    Present(bool),
+}
+
+impl Matcher for Headers {
+    fn matches(&self, request: &Request) -> bool {
+        self.0.iter().all(|(part, condition)| condition.holds(request.lines(*part)))
+    }
+
+    fn is_certain(&self, request: &Request) -> bool {
+        let each = |(part, condition): &(PartId, Condition)| {
+            let lines = request.lines(*part);
+            condition.holds(lines) && lines.iter().all(|line| condition.holds(std::slice::from_ref(line)))
+        };
+        self.0.iter().all(each)
+    }
+}
+
+impl Condition {
+    fn holds(&self, lines: &[Vec<u8>]) -> bool {
+        match self {
+            Condition::Present(expected) => lines.is_empty() != *expected,
+            Condition::Exact(expected) => lines.iter().any(|line| **expected == **line),
+            Condition::Prefix(prefix) => lines.iter().any(|line| line.starts_with(prefix)),
+            Condition::Regex(regex) => {
+                lines.iter().any(|line| regex.is_match(&String::from_utf8_lossy(line)))
+            }
+        }
+    }
+}
+
+fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
+    let entries = node.entries()?;
+    if entries.is_empty() {
+        node.fail("no header is listed, leave `headers` out to match every request");
+    }
+    let listed = entries.len();
+    let mut conditions: Vec<(PartId, Condition)> = Vec::new();
+    for (key, node) in entries {
+        // Both are read before either is given up, so that each reports its mistakes.
+        let (name, condition) = (header_name(key, &node, taken), condition(&node));
+        let (Some(name), Some(condition)) = (name, condition) else { continue };
+        let part = parts.intern(Part::Header(name));
+        if conditions.iter().any(|(known, _)| *known == part) {
+            node.fail("this header is given twice, names of headers ignore case");
+        } else {
+            conditions.push((part, condition));
+        }
+    }
+    let complete = listed > 0 && conditions.len() == listed;
+    complete.then(|| Box::new(Headers(conditions)) as Box<dyn Matcher>)
+}
+
+fn taken(name: &str) -> Option<&'static str> {
+    match name {
+        ":method" => Some("`methods` matches it"),
+        ":authority" | "host" => Some("`hosts` matches it"),
+        ":path" => Some("`url` matches it"),
+        _ => None,
+    }
+}
+
+fn condition(node: &Node) -> Option<Condition> {
+    if !matches!(node.value(), Value::Object(_)) {
+        return node.scalar().map(|text| Condition::Exact(text.into_bytes().into()));
+    }
+    let mut fields = node.fields()?;
+    let (prefix, regex, present) = (fields.take("prefix"), fields.take("regex"), fields.take("present"));
+    fields.finish();
+    let given = [&prefix, &regex, &present].into_iter().flatten().count();
+    if given == 0 && *node.value() != Value::Object(Vec::new()) {
+        // Only keys that are unknown, each of which has been told.
+        return None;
+    }
+    match (prefix, regex, present) {
+        (Some(node), None, None) => prefix_of(&node),
+        (None, Some(node), None) => regex_of(&node).map(Condition::Regex),
+        (None, None, Some(node)) => node.flag().map(Condition::Present),
+        _ => {
+            node.fail("expected `prefix`, `regex` or `present`, and one of them only");
+            None
+        }
+    }
+}
+
+fn prefix_of(node: &Node) -> Option<Condition> {
+    let text = node.scalar()?;
+    if text.is_empty() {
+        node.fail("every value begins with an empty prefix, write `present: true`");
+        return None;
+    }
+    Some(Condition::Prefix(text.into_bytes().into()))
+}
+
+fn regex_of(node: &Node) -> Option<Regex> {
+    let text = node.scalar()?;
+    // First on its own: `a)(b` is no expression, though it is one between the parentheses of the second.
+    let build = |text: &str| RegexBuilder::new(text).size_limit(REGEX_SIZE).build();
+    let whole = build(&text).and_then(|_| build(&format!(r"\A(?:{text})\z")));
+    whole.map_err(|error| node.fail(format!("{} is no regular expression: {error}", quoted(&text)))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matcher::testing::{matching, mistakes};
+
+    /// The values of `x-plan`, among those a client may send, that fulfil a condition.
+    fn check(condition: &str, expected: &[&str]) {
+        let values = ["free", "Free", "freedom", "a free", "42", "true", "", "fr\ne"];
+        let header = |value| (Part::Header("x-plan".into()), value);
+        let mut requests: Vec<_> = values.iter().map(|value| (*value, vec![header(*value)])).collect();
+        requests.push(("absent", vec![]));
+        assert_eq!(
+            matching(&KIND, &format!(r#"{{"X-Plan": {condition}}}"#), &requests),
+            expected,
+            "{condition}"
+        );
+    }
+
+    #[test]
+    fn a_header_is_compared_as_the_condition_says() {
+        check(r#""free""#, &["free"]);
+        check(r#""""#, &[""]);
+        check("42", &["42"]);
+        check("true", &["true"]);
+        check(r#"{"prefix": "free"}"#, &["free", "freedom"]);
+        check(r#"{"prefix": 4}"#, &["42"]);
+        check(r#"{"present": true}"#, &["free", "Free", "freedom", "a free", "42", "true", "", "fr\ne"]);
+        check(r#"{"present": false}"#, &["absent"]);
+    }
+
+    #[test]
+    fn an_expression_matches_the_whole_value() {
+        check(r#"{"regex": "free"}"#, &["free"]);
+        check(r#"{"regex": "fre|free|freed"}"#, &["free"]);
+        check(r#"{"regex": "(?i)free"}"#, &["free", "Free"]);
+        check(r#"{"regex": ".*ee.*"}"#, &["free", "Free", "freedom", "a free"]);
+        check(r#"{"regex": "[0-9]*"}"#, &["42", ""]);
+        check(r#"{"regex": "(?m)^fr$"}"#, &[]);
+        check(r#"{"regex": 42}"#, &["42"]);
+    }
+
+    #[test]
+    fn one_line_that_holds_is_enough() {
+        let line = |value| (Part::Header("x-plan".into()), value);
+        let requests = [
+            ("first", vec![line("free"), line("zzz")]),
+            ("last", vec![line("zzz"), line("free")]),
+            ("none", vec![line("zzz"), line("yyy")]),
+            ("joined", vec![line("zzz, free")]),
+            ("absent", vec![]),
+        ];
+        for (condition, expected) in [
+            (r#""free""#, &["first", "last"][..]),
+            (r#"{"prefix": "fr"}"#, &["first", "last"]),
+            (r#"{"regex": "fre+"}"#, &["first", "last"]),
+            (r#"{"present": true}"#, &["first", "last", "none", "joined"]),
+            (r#"{"present": false}"#, &["absent"]),
+        ] {
+            let json = format!(r#"{{"x-plan": {condition}}}"#);
+            assert_eq!(matching(&KIND, &json, &requests), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn all_headers_must_hold() {
+        let json = r#"{"a": "1", "b": {"present": false}}"#;
+        let header = |name: &str, value| (Part::Header(name.into()), value);
+        let requests = [
+            ("both", vec![header("a", "1")]),
+            ("first", vec![header("a", "1"), header("b", "")]),
+            ("second", vec![header("a", "2")]),
+            ("second too", vec![]),
+        ];
+        assert_eq!(matching(&KIND, json, &requests), ["both"]);
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_compared_as_bytes() {
+        let value = &[b"fr\xff".to_vec()];
+        assert!(Condition::Exact(b"fr\xff"[..].into()).holds(value));
+        assert!(Condition::Prefix(b"fr"[..].into()).holds(value));
+        assert!(!Condition::Exact("fr\u{fffd}".as_bytes().into()).holds(value));
+        assert!(Condition::Regex(Regex::new("fr\u{fffd}").unwrap()).holds(value));
+    }
+
+    #[test]
+    fn a_mistake_names_its_place() {
+        for (json, expected) in [
+            ("{}", "no header is listed, leave `headers` out to match every request"),
+            ("[]", "expected an object, found a list"),
+            (r#"{"a": []}"#, "a: expected text, found a list"),
+            (r#"{":Path": "/"}"#, "[\":Path\"]: `:path` cannot be given here: `url` matches it"),
+            (r#"{":method": "GET"}"#, "[\":method\"]: `:method` cannot be given here: `methods` matches it"),
+            (r#"{"Host": "a"}"#, "Host: `host` cannot be given here: `hosts` matches it"),
+            (
+                r#"{":x": "a"}"#,
+                "[\":x\"]: `:x` is no name of a header, expected letters, digits and marks such as `-` and `_`",
+            ),
+            (r#"{"a": "1", "A": "2"}"#, "A: this header is given twice, names of headers ignore case"),
+            (r#"{"a": {}}"#, "a: expected `prefix`, `regex` or `present`, and one of them only"),
+            (
+                r#"{"a": {"prefix": "b", "present": true}}"#,
+                "a: expected `prefix`, `regex` or `present`, and one of them only",
+            ),
+            (r#"{"a": {"present": "yes"}}"#, "a.present: expected true or false, found `yes`"),
+            (
+                r#"{"a": {"prefix": ""}}"#,
+                "a.prefix: every value begins with an empty prefix, write `present: true`",
+            ),
+        ] {
+            assert_eq!(mistakes(&KIND, json), [expected], "{json}");
+        }
+        assert_eq!(
+            mistakes(&KIND, r#"{"a": {"prefx": "b"}}"#),
+            ["a: unknown key `prefx`, did you mean `prefix`?"]
+        );
+        assert_eq!(mistakes(&KIND, r#"{"a b": null}"#).len(), 2);
+    }
+
+    #[test]
+    fn a_bad_expression_is_refused_with_its_reason() {
+        for (regex, reason) in [
+            ("[a", "a.regex: `[a` is no regular expression: "),
+            ("a)(b", "a.regex: `a)(b` is no regular expression: "),
+            ("(?x)a # b", "a.regex: `(?x)a # b` is no regular expression: "),
+            ("(a{100}){100}", "a.regex: `(a{100}){100}` is no regular expression: "),
+        ] {
+            let found = mistakes(&KIND, &format!(r#"{{"a": {{"regex": "{regex}"}}}}"#));
+            assert!(found.len() == 1 && found[0].starts_with(reason), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `methods`: the methods that a limit is about, as `[GET, POST]` or a single `GET`.
+//!
+//! It does not know: which methods there are; any token may be one (RFC 9110 §9.1). Methods are told apart
+//! by case, and all registered ones are upper case, so a configured one is taken as upper case; the
+//! request's is taken as it is.
+//!
+//! `GET` includes `HEAD`, which is the same request but for the body of its answer (RFC 9110 §9.3.2): a
+//! backend does the same work, and a client would slip past a limit on `GET` with it. `HEAD` is itself alone.
+
+use super::{Kind, Matcher};
+use crate::document::{Node, quoted};
+use crate::request::token::is_token;
+use crate::request::{Part, PartId, Parts, Request};
+
+/// The kind behind the key `methods`.
+pub static KIND: Kind = Kind { key: "methods", compile };
+
+#[derive(Debug)]
+struct Methods {
+    part: PartId,
+    allowed: Vec<Box<[u8]>>,
+}
+
+impl Matcher for Methods {
+    fn matches(&self, request: &Request) -> bool {
+        request.lines(self.part).iter().any(|method| self.allowed.iter().any(|allowed| **allowed == **method))
+    }
+}
+
+fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
+    let nodes = node.one_or_many();
+    if nodes.is_empty() {
+        node.fail("no method is listed, leave `methods` out to match them all");
+    }
+    let listed = nodes.len();
+    let mut allowed: Vec<Box<[u8]>> = nodes.iter().filter_map(method).collect();
+    let complete = listed > 0 && allowed.len() == listed;
+    if allowed.iter().any(|method| **method == *b"GET") {
+        allowed.push(b"HEAD"[..].into());
+    }
+    complete.then(|| Box::new(Methods { part: parts.intern(Part::Method), allowed }) as Box<dyn Matcher>)
+}
+
+fn method(node: &Node) -> Option<Box<[u8]>> {
+    let text = node.text()?;
+    if text == "*" {
+        node.fail("`*` is no method, leave `methods` out to match them all");
+        return None;
+    }
+    if !is_token(text.as_bytes()) {
+        node.fail(format!("{} is no method, expected one such as `GET` or `POST`", quoted(text)));
+        return None;
+    }
+    Some(text.to_ascii_uppercase().into_bytes().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matcher::testing::{matching, mistakes};
+
+    #[test]
+    fn a_method_is_compared_exactly() {
+        let check = |json, expected: &[&str]| {
+            let methods = ["GET", "HEAD", "POST", "get", "GETS", "PURGE", ""];
+            let requests = methods.map(|method| (method, vec![(Part::Method, method)]));
+            assert_eq!(matching(&KIND, json, &requests), expected, "{json}");
+        };
+        check(r#"["GET", "POST"]"#, &["GET", "HEAD", "POST"]);
+        check(r#""get""#, &["GET", "HEAD"]);
+        check(r#"["HEAD"]"#, &["HEAD"]);
+        check(r#"["head", "GET"]"#, &["GET", "HEAD"]);
+        check(r#"["POST"]"#, &["POST"]);
+        check(r#"["Purge"]"#, &["PURGE"]);
+        assert!(matching(&KIND, r#""GET""#, &[("no method", vec![])]).is_empty());
+    }
+
+    #[test]
+    fn a_mistake_names_its_place() {
+        assert_eq!(mistakes(&KIND, "[]"), ["no method is listed, leave `methods` out to match them all"]);
+        assert_eq!(
+            mistakes(&KIND, r#"["GET", "GET POST", 7, "*"]"#),
+            [
+                "[1]: `GET POST` is no method, expected one such as `GET` or `POST`",
+                "[2]: expected text, found `7`, put it in quotes",
+                "[3]: `*` is no method, leave `methods` out to match them all",
+            ]
+        );
+    }
+}

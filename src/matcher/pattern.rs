@@ -1,0 +1,274 @@
+//! Patterns on a path: `url` of a limit.
+//!
+//! It does not know: how many patterns there are; [`super::tree`] matches all of them at once.
+//!
+//! | pattern | matches |
+//! | --- | --- |
+//! | `/api` | `/api` and all below it: `/api/x`, not `/apiary` |
+//! | `/api/**` | the same, in so many words |
+//! | `=/api` | `/api` alone |
+//! | `/users/*/orders` | any one segment in place of `*` |
+//! | `/` | every request |
+//! | `=/` | the root alone |
+//!
+//! A pattern is normalised as a request's path is, so it does not matter how either of them is spelt; an
+//! escaped `%2A` is the character, never the wildcard.
+
+use crate::document::{Node, quoted};
+use crate::request::path;
+use std::fmt;
+use std::str::FromStr;
+
+/// The most segments a pattern may have: matching goes one call deeper with each.
+const MOST_SEGMENTS: usize = 64;
+
+/// A compiled pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    segments: Vec<Segment>,
+    exact: bool,
+}
+
+/// What a pattern asks of one segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// `*`: there is one.
+    Any,
+    /// It is these bytes, in normal form.
+    Literal(Box<[u8]>),
+}
+
+/// How much a pattern asks of a path; the less specific one is less.
+///
+/// More segments are more specific; among as many, the first one that differs decides, and a literal is more
+/// specific than `*`; last, `=` is more specific than none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Specificity {
+    segments: usize,
+    literal: Vec<bool>,
+    exact: bool,
+}
+
+impl Pattern {
+    /// Reads a pattern; a mistake is reported at its place.
+    pub fn parse(node: Node) -> Option<Pattern> {
+        node.text()?.parse().map_err(|why: String| node.fail(why)).ok()
+    }
+
+    /// What it asks of each segment, in order.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Whether a path must end where the pattern does.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// How specific it is.
+    pub fn specificity(&self) -> Specificity {
+        Specificity {
+            segments: self.segments.len(),
+            literal: self.segments.iter().map(|segment| *segment != Segment::Any).collect(),
+            exact: self.exact,
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    /// What is wrong, and what is allowed.
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pattern, String> {
+        let (exact, path) = match text.strip_prefix('=') {
+            Some(path) => (true, path),
+            None => (false, text),
+        };
+        let Some(rest) = path.strip_prefix('/') else {
+            return Err(no_leading_slash(text, path));
+        };
+        if let Some((path, _)) = text.split_once(['?', '#']) {
+            return Err(format!(
+                "the query is no part of a pattern, leave it out: {} instead of {}",
+                quoted(path),
+                quoted(text)
+            ));
+        }
+        let rest = match rest.trim_end_matches('/') {
+            "**" => Some(""),
+            rest => rest.strip_suffix("/**"),
+        }
+        .map_or(Ok(rest), |above| if exact { Err(exact_and_below(text)) } else { Ok(above) })?;
+        let mut segments = Vec::new();
+        for word in rest.split('/') {
+            segments.extend(segment(word)?);
+        }
+        if segments.len() > MOST_SEGMENTS {
+            return Err(format!("a pattern has at most {MOST_SEGMENTS} segments"));
+        }
+        Ok(Pattern { segments, exact })
+    }
+}
+
+/// One segment of a pattern; `Ok(None)` for those that mean nothing: empty or `.`.
+fn segment(word: &str) -> Result<Option<Segment>, String> {
+    match word {
+        "*" => return Ok(Some(Segment::Any)),
+        "**" => return Err("`**` is allowed as the last segment only, `*` stands for one segment".into()),
+        _ if word.contains('*') => {
+            return Err(format!(
+                "`*` stands for a whole segment, not for a part of {}; write `%2A` for the character",
+                quoted(word)
+            ));
+        }
+        _ => {}
+    }
+    match path::segment(word.as_bytes()) {
+        Some(bytes) => Ok(Some(Segment::Literal(bytes.into()))),
+        None if path::is_parent(word.as_bytes()) => {
+            Err(format!("{} is not allowed in a pattern, write the path it leads to", quoted(word)))
+        }
+        None => Ok(None),
+    }
+}
+
+fn no_leading_slash(text: &str, path: &str) -> String {
+    if path.is_empty() || path == "*" || path == "**" {
+        return format!(
+            "a pattern begins with `/` or `=/`, found {}; `/` matches every request",
+            quoted(text)
+        );
+    }
+    if let Some((_, rest)) = path.split_once("://") {
+        let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
+        let path = if path.is_empty() { "/" } else { path };
+        return format!(
+            "a pattern is a path, not a full url: write {} here and {} in `hosts`",
+            quoted(path),
+            quoted(host)
+        );
+    }
+    let equals = if text == path { "" } else { "=" };
+    let path = path.trim_start();
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    format!(
+        "a pattern begins with `/` or `=/`, found {}, did you mean {}?",
+        quoted(text),
+        quoted(&format!("{equals}{slash}{path}"))
+    )
+}
+
+fn exact_and_below(text: &str) -> String {
+    format!(
+        "`=` asks for the path alone and `/**` for all below it, leave out one of them in {}",
+        quoted(text)
+    )
+}
+
+/// The pattern as it would be written; reading it gives the same pattern.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.exact { "=" } else { "" })?;
+        if self.segments.is_empty() {
+            return f.write_str("/");
+        }
+        for segment in &self.segments {
+            match segment {
+                Segment::Any => f.write_str("/*")?,
+                Segment::Literal(bytes) => {
+                    write!(f, "/{}", String::from_utf8_lossy(bytes).replace('*', "%2A"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Errors, Value};
+
+    fn check(cases: &[(&str, &str)]) {
+        for (text, expected) in cases {
+            let (value, errors) = (Value::Text((*text).into()), Errors::default());
+            let found = Pattern::parse(Node::root(&value, &errors));
+            let mistakes: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+            assert_eq!(found.is_none(), !mistakes.is_empty());
+            let found = found.map_or(mistakes.join("\n"), |pattern| {
+                assert_eq!(pattern.to_string().parse(), Ok(pattern.clone()), "{text} is read back");
+                pattern.to_string()
+            });
+            assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_normalised_as_a_path_is() {
+        check(&[
+            ("/", "/"),
+            ("=/", "=/"),
+            ("/api/", "/api"),
+            ("=/api//v1/.", "=/api/v1"),
+            ("/api/**", "/api"),
+            ("/api/**/", "/api"),
+            ("/**", "/"),
+            ("/*/**", "/*"),
+            ("/users/*/orders", "/users/*/orders"),
+            ("/a%3ab", "/a:b"),
+            ("/a%2fb;c", "/a%2Fb;c"),
+            ("/%2A/a%2a", "/%2A/a%2A"),
+            ("/café", "/caf%C3%A9"),
+            ("/%7Eme/%zz", "/~me/%25zz"),
+            ("/...", "/..."),
+        ]);
+        assert_eq!("/a%3ab".parse::<Pattern>(), "/a%3Ab".parse());
+    }
+
+    #[test]
+    fn a_mistake_in_a_pattern_says_what_to_write() {
+        check(&[
+            ("", "a pattern begins with `/` or `=/`, found ``; `/` matches every request"),
+            ("*", "a pattern begins with `/` or `=/`, found `*`; `/` matches every request"),
+            ("api", "a pattern begins with `/` or `=/`, found `api`, did you mean `/api`?"),
+            ("=api", "a pattern begins with `/` or `=/`, found `=api`, did you mean `=/api`?"),
+            (" /api", "a pattern begins with `/` or `=/`, found ` /api`, did you mean `/api`?"),
+            (
+                "https://example.com:8080/api",
+                "a pattern is a path, not a full url: write `/api` here and `example.com:8080` in `hosts`",
+            ),
+            (
+                "http://example.com",
+                "a pattern is a path, not a full url: write `/` here and `example.com` in `hosts`",
+            ),
+            ("=/api?x=1", "the query is no part of a pattern, leave it out: `=/api` instead of `=/api?x=1`"),
+            ("/a#b", "the query is no part of a pattern, leave it out: `/a` instead of `/a#b`"),
+            (
+                "/x/a*b",
+                "`*` stands for a whole segment, not for a part of `a*b`; write `%2A` for the character",
+            ),
+            ("/**/a", "`**` is allowed as the last segment only, `*` stands for one segment"),
+            ("/a/../b", "`..` is not allowed in a pattern, write the path it leads to"),
+            ("/a/.%2E", "`.%2E` is not allowed in a pattern, write the path it leads to"),
+            (
+                "=/a/**",
+                "`=` asks for the path alone and `/**` for all below it, leave out one of them in `=/a/**`",
+            ),
+        ]);
+        check(&[
+            (&"/a".repeat(64), &"/a".repeat(64)),
+            (&"/a".repeat(65), "a pattern has at most 64 segments"),
+        ]);
+    }
+
+    #[test]
+    fn the_less_specific_pattern_comes_first() {
+        let ascending =
+            ["/", "=/", "/*", "=/*", "/a", "=/a", "/*/*", "/*/b", "/a/*", "=/a/*", "/a/b", "=/a/b", "/a/*/c"];
+        let order = |text: &str| text.parse::<Pattern>().unwrap().specificity();
+        for pair in ascending.windows(2) {
+            assert!(order(pair[0]) < order(pair[1]), "{pair:?}");
+        }
+        assert_eq!(order("/a"), order("/b/**"));
+    }
+}

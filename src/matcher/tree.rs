@@ -1,0 +1,159 @@
+//! All patterns of a policy in one tree, so that a request pays for the length of its path and not for the
+//! number of limits.
+//!
+//! It does not know: limits; a pattern stands for the index it was inserted with.
+//!
+//! ```text
+//!   0  /             root ── below [0]
+//!   1  /users         ├─ users ── below [1]
+//!   2  =/users/*      │    └─ * ── here [2]
+//!   3  /a/b           └─ a ─ b ── below [3]
+//! ```
+
+use super::pattern::{Pattern, Segment};
+use crate::request::path::Path;
+use std::collections::BTreeMap;
+
+/// Patterns by their segments. The default has none.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// Ordered, not hashed: hashing safely takes a key, which a gateway does not give before it runs.
+    literals: BTreeMap<Box<[u8]>, Tree>,
+    any: Option<Box<Tree>>,
+    /// Patterns that match a path that ends at this node.
+    here: Vec<usize>,
+    /// Patterns that match every path that comes through this node.
+    below: Vec<usize>,
+}
+
+impl Tree {
+    /// Adds a pattern, named by `index`.
+    pub fn insert(&mut self, pattern: &Pattern, index: usize) {
+        let mut node = self;
+        for segment in pattern.segments() {
+            node = match segment {
+                Segment::Any => node.any.get_or_insert_default(),
+                Segment::Literal(bytes) => node.literals.entry(bytes.clone()).or_default(),
+            };
+        }
+        if pattern.is_exact() { node.here.push(index) } else { node.below.push(index) }
+    }
+
+    /// Replaces `out` by the indices of all patterns that match `path`: each once, ascending.
+    pub fn matches(&self, path: &Path, out: &mut Vec<usize>) {
+        out.clear();
+        self.collect(path.segments(), out);
+        out.sort_unstable();
+    }
+
+    /// Goes as deep as the longest pattern, however long the path is.
+    fn collect<'p>(&self, mut segments: impl Iterator<Item = &'p [u8]> + Clone, out: &mut Vec<usize>) {
+        out.extend(&self.below);
+        match segments.next() {
+            None => out.extend(&self.here),
+            Some(segment) => {
+                if let Some(child) = self.literals.get(segment) {
+                    child.collect(segments.clone(), out);
+                }
+                if let Some(child) = &self.any {
+                    child.collect(segments, out);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::path::{Path, Readings};
+    use proptest::prelude::*;
+
+    fn check(patterns: &[&str], cases: &[(&str, &[usize])]) {
+        let mut tree = Tree::default();
+        for (index, pattern) in patterns.iter().enumerate() {
+            tree.insert(&pattern.parse().unwrap(), index);
+        }
+        let mut found = vec![99];
+        for (target, expected) in cases {
+            tree.matches(Readings::of(target.as_bytes()).iter().next().unwrap(), &mut found);
+            assert_eq!(found, *expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn every_pattern_of_a_path_is_found() {
+        check(
+            &["/", "=/", "/api", "=/api", "/api/*", "/users/*/orders", "=/users/me/orders"],
+            &[
+                ("/", &[0, 1]),
+                ("", &[0, 1]),
+                ("*", &[0]),
+                ("/?q=/api", &[0, 1]),
+                ("/apiary", &[0]),
+                ("/Api", &[0]),
+                ("/api", &[0, 2, 3]),
+                ("/api/", &[0, 2, 3]),
+                ("/api//", &[0, 2, 3]),
+                ("/api/x", &[0, 2, 4]),
+                ("/api/x/y", &[0, 2, 4]),
+                ("/users/orders", &[0]),
+                ("/users/7/orders/1", &[0, 5]),
+                ("/users/me/orders", &[0, 5, 6]),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_path_longer_than_any_pattern_is_no_deeper() {
+        let long = "/a".repeat(1 << 15);
+        check(&["/a/*", "=/a/*"], &[(&long, &[0])]);
+    }
+
+    /// What the page on patterns says, word by word.
+    fn model(pattern: &Pattern, path: &Path) -> bool {
+        let path: Vec<&[u8]> = path.segments().collect();
+        let ends = if pattern.is_exact() {
+            path.len() == pattern.segments().len()
+        } else {
+            path.len() >= pattern.segments().len()
+        };
+        ends && pattern.segments().iter().zip(path).all(|(asked, segment)| match asked {
+            Segment::Any => true,
+            Segment::Literal(bytes) => **bytes == *segment,
+        })
+    }
+
+    /// Few words, so that a path often matches several patterns.
+    fn words(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+        prop::collection::vec(prop::sample::select(words), 0..5)
+            .prop_map(|words| format!("/{}", words.join("/")))
+    }
+
+    fn patterns() -> impl Strategy<Value = Vec<String>> {
+        let pattern = (prop::sample::select(vec!["", "="]), words(&["a", "b", "*", "*", "c;d"]))
+            .prop_map(|(exact, path)| format!("{exact}{path}"));
+        prop::collection::vec(pattern, 0..24)
+    }
+
+    proptest! {
+        #[test]
+        fn the_tree_finds_what_a_loop_over_the_patterns_finds(
+            patterns in patterns(),
+            target in words(&["a", "b", "%61", "x", "c;d", "b;e", "a%2fb", "..", ""]),
+        ) {
+            let patterns: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
+            let mut tree = Tree::default();
+            for (index, pattern) in patterns.iter().enumerate() {
+                tree.insert(pattern, index);
+            }
+            let readings = Readings::of(target.as_bytes());
+            let path = readings.iter().next().unwrap();
+            let mut found = Vec::new();
+            tree.matches(path, &mut found);
+            let expected: Vec<usize> =
+                (0..patterns.len()).filter(|index| model(&patterns[*index], path)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
