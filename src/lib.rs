@@ -28,6 +28,7 @@
 
 #[cfg(any(target_arch = "wasm32", test))]
 
+pub mod actor;
 pub mod algorithm;
 pub mod matcher;
 

@@ -1,0 +1,288 @@
+//! IP addresses as hosts and proxies write them, and networks as configurations do.
+//!
+//! It does not know: where an address comes from, nor whether it can be believed (that is [`super::ip`]).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Reads an address: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]:443`, each also in double
+/// quotes (RFC 7239, section 6) and between spaces.
+///
+/// The port and an IPv6 zone (`fe80::1%eth0`, RFC 4007) are dropped, and an IPv4-mapped IPv6 address is the
+/// IPv4 address it maps (RFC 4291, section 2.5.5.2), so that one client has one address.
+pub fn parse(bytes: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_ascii();
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let address = if let Some(bracketed) = text.strip_prefix('[') {
+        let (address, port) = bracketed.split_once(']')?;
+        if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+            return None;
+        }
+        IpAddr::V6(v6(address)?)
+    } else {
+        match text.split_once(':') {
+            None => IpAddr::V4(text.parse().ok()?),
+            Some((address, port)) if is_port(port) => IpAddr::V4(address.parse().ok()?),
+            Some(_) => IpAddr::V6(v6(text)?),
+        }
+    };
+    Some(address.to_canonical())
+}
+
+fn v6(text: &str) -> Option<Ipv6Addr> {
+    text.split('%').next()?.parse().ok()
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
+/// The network of `address`: all bits beyond the prefix of its family are zero. A prefix that is longer
+/// than an address leaves it whole.
+pub fn mask(address: IpAddr, v4_prefix: u8, v6_prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let host_bits = u32::from(v4_prefix.min(32)).abs_diff(32);
+            let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() & mask))
+        }
+        IpAddr::V6(address) => {
+            let host_bits = u32::from(v6_prefix.min(128)).abs_diff(128);
+            let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
+        }
+    }
+}
+
+/// A block of addresses with a common prefix (CIDR, RFC 4632 and RFC 4291, section 2.3). It prints as
+/// `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    /// The first address: the bits beyond the prefix are zero.
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Reads `10.0.0.0/8` or a single address. A network written with bits beyond its prefix is a mistake:
+    /// one of the two was meant differently. The error is a sentence for whoever wrote the text.
+    pub fn parse(text: &str) -> Result<Network, String> {
+        let word = crate::document::quoted(text);
+        let (address, prefix) = match text.trim().split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text.trim(), None),
+        };
+        let Ok(written) = address.parse::<IpAddr>() else {
+            return Err(format!(
+                "{word} is not an address such as `192.0.2.7` or a network such as `10.0.0.0/8` or `2001:db8::/32`"
+            ));
+        };
+        let longest = longest_prefix(written);
+        let prefix = match prefix {
+            None => longest,
+            Some(prefix) => decimal(prefix).filter(|bits| *bits <= longest).ok_or_else(|| {
+                format!("the prefix length of {word} is not a whole number from 0 to {longest}")
+            })?,
+        };
+        let first = mask(written, prefix, prefix);
+        if first != written {
+            let right = Network { address: first, prefix };
+            return Err(format!("{word} has bits set beyond its prefix, did you mean `{right}`?"));
+        }
+        // Requests come with canonical addresses. A mapped address has bits set up to the 96th, so that a
+        // network that begins with one lies in the mapped range as a whole.
+        let address = written.to_canonical();
+        let mapped_bits = longest.abs_diff(longest_prefix(address));
+        Ok(Network { address, prefix: prefix.saturating_sub(mapped_bits) })
+    }
+
+    /// The network of `address` with a prefix of so many bits.
+    pub fn of(address: IpAddr, prefix: u8) -> Network {
+        Network { address: mask(address, prefix, prefix), prefix }
+    }
+
+    /// Whether `address`, as [`parse`] gives it, lies in the network. No IPv4 address lies in an IPv6
+    /// network, nor the other way round.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        mask(address, self.prefix, self.prefix) == self.address
+    }
+
+    /// The first address of the network.
+    pub fn first(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits all its addresses share; for a single address all 32 or 128.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
+    /// Whether it is one address only.
+    pub fn is_single(&self) -> bool {
+        self.prefix == longest_prefix(self.address)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+fn longest_prefix(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Digits only: `+8` is a number to the standard library, but to nobody else.
+fn decimal(text: &str) -> Option<u8> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn addresses_are_read_as_hosts_and_proxies_write_them() {
+        for (text, address) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("192.0.2.7:0", "192.0.2.7"),
+            (" 192.0.2.7:65535\t", "192.0.2.7"),
+            ("\"192.0.2.7:80\"", "192.0.2.7"),
+            ("::1", "::1"),
+            ("[::1]", "::1"),
+            ("[::1]:443", "::1"),
+            ("\"[2001:DB8::1]:443\"", "2001:db8::1"),
+            ("fe80::1%eth0", "fe80::1"),
+            ("[fe80::1%25eth0]:443", "fe80::1"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("[::ffff:192.0.2.7]:80", "192.0.2.7"),
+            ("::ffff:c000:207", "192.0.2.7"),
+            ("::192.0.2.7", "::192.0.2.7"),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(address.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_none() {
+        for text in [
+            "",
+            " ",
+            "\"",
+            "unknown",
+            "_hidden",
+            "192.0.2",
+            "192.0.2.256",
+            "010.0.0.1",
+            "192.0.2.7:",
+            "192.0.2.7:+1",
+            "192.0.2.7:65536",
+            "192.0.2.7%eth0",
+            "[192.0.2.7]",
+            "[::1",
+            "[::1]443",
+            "[::1]:http",
+            "::1]",
+            "192.0.2.7, 192.0.2.8",
+            "/var/run/client.sock",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn a_mask_keeps_the_prefix_of_the_addresss_family() {
+        for (address, v4, v6, masked) in [
+            ("192.0.2.255", 32, 0, "192.0.2.255"),
+            ("192.0.2.255", 24, 0, "192.0.2.0"),
+            ("192.0.2.255", 31, 0, "192.0.2.254"),
+            ("192.0.2.255", 0, 128, "0.0.0.0"),
+            ("192.0.2.255", 255, 0, "192.0.2.255"),
+            ("2001:db8:1:2:3:4:5:6", 0, 64, "2001:db8:1:2::"),
+            ("2001:db8:1:2:3:4:5:6", 0, 128, "2001:db8:1:2:3:4:5:6"),
+            ("2001:db8:1:2:3:4:5:6", 32, 0, "::"),
+        ] {
+            assert_eq!(
+                mask(address.parse().unwrap(), v4, v6),
+                masked.parse::<IpAddr>().unwrap(),
+                "{address}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_network_holds_its_addresses() {
+        for (network, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.6"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("::/0", "2001:db8::1", "0.0.0.0"),
+            ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::"),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", "11.0.0.0"),
+            (" ::1 ", "::1", "::"),
+        ] {
+            let network = Network::parse(network).unwrap();
+            assert!(network.contains(inside.parse().unwrap()), "{network} {inside}");
+            assert!(!network.contains(outside.parse().unwrap()), "{network} {outside}");
+        }
+        assert_eq!(Network::parse("::ffff:10.0.0.0/104").unwrap().to_string(), "10.0.0.0/8");
+        assert!(Network::parse("10.0.0.0").unwrap().is_single());
+        assert!(!Network::parse("10.0.0.0/31").unwrap().is_single());
+    }
+
+    #[test]
+    fn a_wrong_network_is_refused_with_a_hint() {
+        for (text, why) in [
+            ("10.1.0.0/8", "`10.1.0.0/8` has bits set beyond its prefix, did you mean `10.0.0.0/8`?"),
+            (
+                "2001:db8::1/64",
+                "`2001:db8::1/64` has bits set beyond its prefix, did you mean `2001:db8::/64`?",
+            ),
+            ("10.0.0.0/33", "the prefix length of `10.0.0.0/33` is not a whole number from 0 to 32"),
+            ("10.0.0.0/+8", "the prefix length of `10.0.0.0/+8` is not a whole number from 0 to 32"),
+            ("::/", "the prefix length of `::/` is not a whole number from 0 to 128"),
+        ] {
+            assert_eq!(Network::parse(text).unwrap_err(), why);
+        }
+        for text in ["", "localhost", "[::1]", "10.0.0.0:80"] {
+            assert!(Network::parse(text).unwrap_err().contains("is not an address such as"), "{text}");
+        }
+    }
+
+    fn any_address() -> impl Strategy<Value = IpAddr> {
+        prop_oneof![
+            any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
+            any::<u128>().prop_map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits))),
+            any::<u32>().prop_map(|bits| IpAddr::V6(Ipv4Addr::from_bits(bits).to_ipv6_mapped())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_is_read_back_in_all_its_dresses(address in any_address(), port: u16) {
+            let (bare, with_port) = match address {
+                IpAddr::V4(v4) => (v4.to_string(), format!("{v4}:{port}")),
+                IpAddr::V6(v6) => (format!("{v6}%zone"), format!("[{v6}]:{port}")),
+            };
+            for text in [address.to_string(), bare, format!(" {with_port} "), format!("\"{with_port}\"")] {
+                prop_assert_eq!(parse(text.as_bytes()), Some(address.to_canonical()), "{}", text);
+            }
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(shaped in "[0-9a-f:.%\\[\\]\" /]{0,40}", bytes: Vec<u8>) {
+            let _ = (parse(shaped.as_bytes()), Network::parse(&shaped), parse(&bytes));
+        }
+
+        #[test]
+        fn a_network_is_what_shares_its_mask(a in any_address(), b in any_address(), prefix in 0u8..=32) {
+            let (a, b) = (a.to_canonical(), b.to_canonical());
+            let network = Network::parse(&format!("{}/{prefix}", mask(a, prefix, prefix))).unwrap();
+            prop_assert!(network.contains(a));
+            prop_assert_eq!(network.contains(b), mask(a, prefix, prefix) == mask(b, prefix, prefix));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The actor is the value of a request header: `{header: x-user-id}`.
+//!
+//! It does not know: who set the header. A client can send any, so a rule that must hold counts a header
+//! that something in front of the filter sets or verifies. A header in several lines that differ counts as
+//! missing (see [`Request::get`]).
+
+use super::{Actor, Kind, Scope, append};
+use crate::document::Node;
+use crate::request::token::header_name;
+use crate::request::{Part, PartId, Request};
+
+/// The kind `header`.
+pub static KIND: Kind = Kind { key: "header", compile, bare: None };
+
+#[derive(Debug)]
+struct Header(PartId);
+
+impl Actor for Header {
+    /// White space around the value is not part of it (RFC 9110, section 5.5).
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        request.get(self.0).is_some_and(|value| append(value.trim_ascii(), key))
+    }
+}
+
+fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    Some(named(name(&node)?, scope))
+}
+
+/// The actor of the header `name`, which is lower case.
+pub(super) fn named(name: Box<str>, scope: &mut Scope) -> Box<dyn Actor> {
+    Box::new(Header(scope.parts.intern(Part::Header(name))))
+}
+
+/// Reads the name of a header that no other kind of source reads; it is given in lower case.
+pub(super) fn name(node: &Node) -> Option<Box<str>> {
+    header_name(node.text()?, node, |name| match name {
+        // As a header it would keep its port and its case, and one host would be many actors.
+        ":authority" | "host" => Some("the actor `host` reads the host"),
+        ":method" => Some("the actor `method` reads the method"),
+        ":path" => Some("the actors `path` and `query` read the url"),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::actor::testing;
+    use crate::request::{Part, Values};
+
+    #[test]
+    fn the_value_counts_without_the_space_around_it() {
+        for (sent, expected) in [
+            (Some("alice"), Some("alice")),
+            (Some(" alice\t"), Some("alice")),
+            (Some("Alice, bob"), Some("Alice, bob")),
+            (Some(""), None),
+            (Some(" "), None),
+            (None, None),
+        ] {
+            let mut request = Values::default();
+            if let Some(sent) = sent {
+                request = request.with(Part::Header("x-user-id".into()), sent);
+            }
+            let value = testing::value(r#"{"header": "X-User-ID"}"#, request);
+            assert_eq!(value, expected.map(|text| text.as_bytes().to_vec()), "{sent:?}");
+        }
+        let twice = |first: &str, second: &str| {
+            let header = Part::Header("x-user-id".into());
+            let request = Values::default().with(header.clone(), first).with(header, second);
+            testing::value(r#"{"header": "x-user-id"}"#, request)
+        };
+        assert_eq!(twice("alice", "alice").as_deref(), Some(&b"alice"[..]));
+        assert_eq!(twice("random", "alice"), None);
+        assert_eq!(testing::parse(r#"{"header": "a"}"#, "alice").unwrap(), b"alice");
+        assert_eq!(testing::parse(r#"{"header": "a"}"#, "").unwrap_err(), "an empty value is never counted");
+    }
+
+    #[test]
+    fn a_name_that_no_header_has_is_refused() {
+        let form = "is no name of a header, expected letters, digits and marks such as `-` and `_`";
+        let host = "cannot be given here: the actor `host` reads the host";
+        for (definition, why) in [
+            (r#"{"header": ""}"#, &*format!("`` {form}")),
+            (r#"{"header": "a b"}"#, &format!("`a b` {form}")),
+            (r#"{"header": ":scheme"}"#, &format!("`:scheme` {form}")),
+            (r#"{"header": ":authority"}"#, &format!("`:authority` {host}")),
+            (r#"{"header": "Host"}"#, &format!("`host` {host}")),
+            (
+                r#"{"header": ":path"}"#,
+                "`:path` cannot be given here: the actors `path` and `query` read the url",
+            ),
+            (r#"{"header": 1}"#, "expected text, found `1`, put it in quotes"),
+        ] {
+            assert_eq!(testing::mistakes(definition), [format!("header: {why}")]);
+        }
+    }
+}

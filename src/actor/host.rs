@@ -1,0 +1,62 @@
+//! The actor is the host asked for: `{host: {}}`, or plainly `host`.
+//!
+//! It does not know: which hosts the gateway serves; a client can ask for any. How a host is spelt makes no
+//! difference (see [`host::name`]).
+
+use super::{Actor, Kind, Scope, append, nothing_to_set};
+use crate::document::Node;
+use crate::request::{Part, PartId, Request, host};
+
+/// The kind `host`.
+pub static KIND: Kind = Kind { key: "host", compile, bare: Some(bare) };
+
+#[derive(Debug)]
+struct Host(PartId);
+
+impl Actor for Host {
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        request.get(self.0).is_some_and(|authority| append(&host::name(authority), key))
+    }
+
+    fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
+        super::text(&host::name(value.as_bytes()))
+    }
+}
+
+fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    nothing_to_set(&node)?;
+    Some(bare(scope))
+}
+
+fn bare(scope: &mut Scope) -> Box<dyn Actor> {
+    Box::new(Host(scope.parts.intern(Part::Host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::actor::testing;
+    use crate::request::{Part, Values};
+
+    #[test]
+    fn all_spellings_of_a_host_are_one_actor() {
+        for (sent, expected) in [
+            ("Example.COM.:8080", Some("example.com")),
+            ("192.0.2.7:80", Some("192.0.2.7")),
+            ("[2001:DB8:0::1]:443", Some("[2001:db8::1]")),
+            ("", None),
+            (":80", None),
+            (".", None),
+        ] {
+            for definition in [r#""host""#, r#"{"host": {}}"#] {
+                let value = testing::value(definition, Values::default().with(Part::Host, sent));
+                assert_eq!(value, expected.map(|text| text.as_bytes().to_vec()), "{sent}");
+            }
+            assert_eq!(testing::parse(r#""host""#, sent).ok(), expected.map(|text| text.as_bytes().to_vec()));
+        }
+    }
+
+    #[test]
+    fn there_is_nothing_to_set() {
+        assert_eq!(testing::mistakes(r#"{"host": "a"}"#), ["host: expected `{}` or true, found `a`"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! The actor is a claim of the bearer token: `{jwt: sub}`, `{jwt: realm.tenant}`.
+//!
+//! It does not know: whether the token is genuine. **The signature is not verified**, nor are expiry or
+//! issuer: a client could write any claim. This kind belongs behind something that verifies the token and
+//! refuses the request otherwise, such as Envoy's `jwt_authn` filter placed before this one.
+//!
+//! ```text
+//!   authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl
+//!                         └──── header ──────┘ └ {"sub":"alice"} ─┘ └ signature
+//! ```
+//!
+//! A token that cannot be read has no claims; the actor is missing then. So it is when an object on the way
+//! to the claim has the key twice: parsers disagree which one counts (RFC 7519, section 4).
+
+use super::{Actor, Kind, Scope, append};
+use crate::document::{self, Node, Value};
+use crate::request::{Part, PartId, Request};
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// The kind `jwt`.
+pub static KIND: Kind = Kind { key: "jwt", compile, bare: None };
+
+/// RFC 7515, section 2 has no padding; some issuers write it nevertheless.
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Bounds the work for one token: the path is tried in as many ways as it has dots.
+const LONGEST_PATH: usize = 256;
+
+#[derive(Debug)]
+struct Jwt {
+    authorization: PartId,
+    /// The claim's place, dotted.
+    path: Box<str>,
+}
+
+impl Actor for Jwt {
+    /// Text, or a whole number or flag as it would be written; any other claim counts as missing.
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        let Some(payload) = request.get(self.authorization).and_then(payload) else { return false };
+        match claim(&payload, &self.path) {
+            Some(Value::Text(text)) => append(text.as_bytes(), key),
+            Some(Value::Whole(number)) => append(number.to_string().as_bytes(), key),
+            Some(Value::Bool(flag)) => append(flag.to_string().as_bytes(), key),
+            _ => false,
+        }
+    }
+}
+
+/// The claims of a bearer token (RFC 6750, section 2.1) in compact form (RFC 7515, section 7.1).
+fn payload(authorization: &[u8]) -> Option<Value> {
+    let mut words = authorization.trim_ascii().splitn(2, |byte| *byte == b' ');
+    if !words.next()?.eq_ignore_ascii_case(b"bearer") {
+        return None;
+    }
+    let mut pieces = words.next()?.trim_ascii().split(|byte| *byte == b'.');
+    let (Some(_header), Some(payload), Some(_signature), None) =
+        (pieces.next(), pieces.next(), pieces.next(), pieces.next())
+    else {
+        return None;
+    };
+    document::parse_json(&BASE64URL.decode(payload).ok()?)
+}
+
+/// The value at `path`. At each level the longest key that the path begins with is followed, the whole path
+/// first: so `https://example.com/plan` is found, and `https://example.com/claims.tenant` too.
+fn claim<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    let Value::Object(entries) = value else { return None };
+    for (key, rest) in splits(path) {
+        let mut found = entries.iter().filter(|(name, _)| name == key);
+        let Some((_, value)) = found.next() else { continue };
+        if found.next().is_some() {
+            return None;
+        }
+        return rest.map_or(Some(value), |rest| claim(value, rest));
+    }
+    None
+}
+
+/// `a.b.c` as `a.b.c`, as `a.b` and `c`, and as `a` and `b.c`.
+fn splits(path: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let at_dots = path.rmatch_indices('.').filter_map(|(dot, _)| {
+        let (key, rest) = path.split_at_checked(dot)?;
+        Some((key, rest.strip_prefix('.')))
+    });
+    std::iter::once((path, None)).chain(at_dots)
+}
+
+fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    let path = node.text()?;
+    if path.is_empty() || path.len() > LONGEST_PATH {
+        return node.expected(&format!("a claim's dotted path of 1 to {LONGEST_PATH} bytes"));
+    }
+    let authorization = scope.parts.intern(Part::Header("authorization".into()));
+    Some(Box::new(Jwt { authorization, path: path.into() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::testing;
+    use crate::request::Values;
+    use base64::engine::general_purpose::{URL_SAFE as PADDED, URL_SAFE_NO_PAD as BARE};
+
+    fn authorized(definition: &str, authorization: &str) -> Option<String> {
+        let request = Values::default().with(Part::Header("authorization".into()), authorization);
+        testing::value(definition, request).map(|value| String::from_utf8(value).unwrap())
+    }
+
+    fn check(path: &str, payload: &str, expected: Option<&str>) {
+        let token = format!("Bearer e30.{}.c2ln", BARE.encode(payload));
+        let found = authorized(&format!(r#"{{"jwt": "{path}"}}"#), &token);
+        assert_eq!(found.as_deref(), expected, "{path} in {payload}");
+    }
+
+    #[test]
+    fn a_claim_is_found_by_its_path() {
+        check("sub", r#"{"sub": "alice", "iss": "x"}"#, Some("alice"));
+        check("sub", r#"{"\u0073ub": "\u0061lice"}"#, Some("alice"));
+        check("realm.tenant", r#"{"realm": {"tenant": "t1"}}"#, Some("t1"));
+        check("realm.tenant", r#"{"realm.tenant": "whole", "realm": {"tenant": "t1"}}"#, Some("whole"));
+        check("https://example.com/plan", r#"{"https://example.com/plan": "free"}"#, Some("free"));
+        check("https://e.com/c.plan", r#"{"https://e.com/c": {"plan": "free"}}"#, Some("free"));
+        check("a.b.c.d", r#"{"a": {"b.c": {"d": "deep"}}}"#, Some("deep"));
+        check("a.b.c", r#"{"a": {"b": {"c": 2}}, "a.b": {"c": 1}}"#, Some("1"));
+    }
+
+    #[test]
+    fn a_claim_is_text_a_whole_number_or_a_flag() {
+        check("c", r#"{"c": 42}"#, Some("42"));
+        check("c", r#"{"c": 18446744073709551615}"#, Some("18446744073709551615"));
+        check("c", r#"{"c": true}"#, Some("true"));
+        for other in ["\"\"", "null", "-1", "1.5", "[\"a\"]", "{\"a\": 1}"] {
+            check("c", &format!(r#"{{"c": {other}}}"#), None);
+        }
+        check("c", r#"["c"]"#, None);
+        check("c.d", r#"{"c": "d"}"#, None);
+        check("c", r#"{"C": 1}"#, None);
+    }
+
+    #[test]
+    fn a_key_given_twice_on_the_way_counts_as_missing() {
+        check("a", r#"{"a": "x", "a": "x"}"#, None);
+        check("a", r#"{"a": "x", "\u0061": "y"}"#, None);
+        check("a.b", r#"{"a": {"b": 1}, "a": {}}"#, None);
+        check("a.b", r#"{"a": {"b": 1, "b": 2}}"#, None);
+        check("a", r#"{"a": "x", "b": 1, "b": 2}"#, Some("x"));
+    }
+
+    #[test]
+    fn only_a_readable_bearer_token_has_claims() {
+        // Not a multiple of three bytes, and with a letter that only this alphabet has.
+        let json = r#"{"sub":"??>>~~é!"}"#;
+        let (bare, padded) = (BARE.encode(json), PADDED.encode(json));
+        assert!(padded.ends_with('=') && bare.contains(['-', '_']), "{padded}");
+        for (authorization, found) in [
+            (format!("Bearer a.{bare}.c"), true),
+            (format!("bEARER   a.{padded}.c "), true),
+            (format!("Bearer .{bare}."), true),
+            (format!("Basic a.{bare}.c"), false),
+            (format!("Bearer a.{bare}"), false),
+            (format!("Bearer a.{bare}.c.d.e"), false),
+            (format!("Bearer a.{bare}=====.c"), false),
+            (format!("Bearer a.!{bare}.c"), false),
+            (format!("Bearera.{bare}.c"), false),
+            ("Bearer".into(), false),
+            ("Bearer a..c".into(), false),
+            ("Bearer a.e30.c".into(), false),
+            (format!("Bearer a.{}.c", BARE.encode("[".repeat(40_000))), false),
+            (String::new(), false),
+        ] {
+            let expected = found.then_some("??>>~~é!");
+            assert_eq!(
+                authorized(r#"{"jwt": "sub"}"#, &authorization).as_deref(),
+                expected,
+                "{authorization}"
+            );
+        }
+        assert_eq!(testing::value(r#"{"jwt": "sub"}"#, Values::default()), None);
+        // `{"sub": "alice"}` as a `google.protobuf.Struct`, in which a configuration may come.
+        let message = b"\x0a\x0e\x0a\x03sub\x12\x07\x1a\x05alice";
+        assert!(document::parse(message).is_ok());
+        let token = format!("Bearer a.{}.c", BARE.encode(message));
+        assert_eq!(authorized(r#"{"jwt": "sub"}"#, &token), None);
+    }
+
+    #[test]
+    fn a_path_is_needed() {
+        let why = "jwt: expected a claim's dotted path of 1 to 256 bytes, found ``";
+        assert_eq!(testing::mistakes(r#"{"jwt": ""}"#), [why]);
+        assert_eq!(testing::mistakes(&format!(r#"{{"jwt": "{}"}}"#, "a".repeat(257))).len(), 1);
+    }
+}

@@ -1,0 +1,158 @@
+//! The key of a rule's actors: the values of all of them in one run of bytes.
+//!
+//! It does not know: what the key is hashed with, nor which rule it is for. Keys of one list of actors
+//! differ whenever the values do; keys of different lists may be the same bytes, so whoever stores them
+//! keeps the lists apart.
+//!
+//! ```text
+//!   actor: [user, path]     user = "a", path = "bc"
+//!   key:   01 00 00 00 'a'  02 00 00 00 'b' 'c'
+//! ```
+
+use super::Named;
+use crate::request::Request;
+
+/// Appends the key of `actors` in this request to `out`, or returns `false` and appends nothing when the
+/// request lacks one of them. For `all`, which is no actor, nothing is all there is to append.
+pub fn key(actors: &[Named], request: &Request, out: &mut Vec<u8>) -> bool {
+    let before = out.len();
+    let whole = actors.iter().all(|named| component(out, |out| named.actor().write(request, out)));
+    if !whole {
+        out.truncate(before);
+    }
+    whole
+}
+
+/// The key of `actors` for a value written in a configuration, or why there is no such key.
+///
+/// The value for several actors is their values with `,` between them, in the order of the list; spaces
+/// around each are dropped. Such a value cannot hold a comma itself, that for a single actor can.
+pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
+    let values: Vec<&str> = match actors {
+        [] => return Err("`all` is nobody in particular: it has no values".into()),
+        [_] => vec![value.trim()],
+        _ => value.split(',').map(str::trim).collect(),
+    };
+    if values.len() != actors.len() {
+        let names: Vec<&str> = actors.iter().map(Named::name).collect();
+        let (expected, found) = (actors.len(), values.len());
+        return Err(format!("expected {expected} values as in `{}`, found {found}", names.join(", ")));
+    }
+    let mut key = Vec::new();
+    for (named, value) in actors.iter().zip(values) {
+        let value = named.actor().parse(value)?;
+        component(&mut key, |key| {
+            key.extend(value);
+            true
+        });
+    }
+    Ok(key)
+}
+
+/// Appends what `write` appends, with its length before it: four bytes, the least significant first.
+fn component(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = out.len();
+    out.extend([0; 4]);
+    let value_start = out.len();
+    let found = write(out);
+    // A wasm host's memory is 4 GiB at most: every length fits.
+    let length = u32::try_from(out.len().saturating_sub(value_start)).unwrap_or(u32::MAX);
+    if let Some(slot) = out.get_mut(start..).and_then(|tail| tail.first_chunk_mut()) {
+        *slot = length.to_le_bytes();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Actors;
+    use crate::actor::testing::with_scope;
+    use crate::document::{Errors, Node, Value};
+    use crate::request::{Part, Parts, Values};
+    use proptest::prelude::*;
+
+    fn select(names: &[&str]) -> (Vec<Named>, Parts) {
+        let (actors, parts, mistakes) = with_scope(r#"{"tenant": {"header": "x-tenant"}}"#, |node, scope| {
+            let actors = Actors::compile(Some(node), scope);
+            let names = Value::List(names.iter().map(|name| Value::Text((*name).into())).collect());
+            actors.select(Node::root(&names, &Errors::default()), scope).unwrap()
+        });
+        assert_eq!(mistakes, [""; 0]);
+        (actors, parts)
+    }
+
+    fn request(user: &str, tenant: &str) -> Values {
+        Values::default()
+            .with(Part::Header("x-user-id".into()), user)
+            .with(Part::Header("x-tenant".into()), tenant)
+            .with(Part::Address, "192.0.2.7:0")
+    }
+
+    fn key_of(names: &[&str], request: &Values) -> Option<Vec<u8>> {
+        let (actors, parts) = select(names);
+        let mut out = b"before".to_vec();
+        let found = key(&actors, &Request::new(request, &parts), &mut out);
+        let key = out.strip_prefix(b"before").unwrap().to_vec();
+        assert!(found || key.is_empty());
+        found.then_some(key)
+    }
+
+    #[test]
+    fn a_key_is_each_value_behind_its_length() {
+        let full = request("a", "bc");
+        assert_eq!(key_of(&["user"], &full).unwrap(), b"\x01\0\0\0a");
+        assert_eq!(key_of(&["user", "tenant"], &full).unwrap(), b"\x01\0\0\0a\x02\0\0\0bc");
+        assert_eq!(
+            key_of(&["tenant", "ip"], &full).unwrap(),
+            b"\x02\0\0\0bc\x06\0\0\0\x04\x20\xc0\0\x02\x07"
+        );
+        assert_eq!(key_of(&["all"], &full).unwrap(), b"");
+        let long = request(&"x".repeat(60_000), "bc");
+        assert_eq!(key_of(&["user"], &long).unwrap().first_chunk(), Some(&60_000u32.to_le_bytes()));
+    }
+
+    #[test]
+    fn a_key_lacks_no_part() {
+        for names in [&["user", "tenant"][..], &["tenant", "user"], &["user"]] {
+            assert_eq!(key_of(names, &request("", "t")), None, "{names:?}");
+        }
+    }
+
+    fn check(names: &[&str], value: &str, expected: Result<&[u8], &str>) {
+        let found = parse_key(&select(names).0, value);
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{value}");
+    }
+
+    #[test]
+    fn a_configured_value_is_the_key_of_its_requests() {
+        check(&["user"], "a", Ok(b"\x01\0\0\0a"));
+        check(&["user"], " a,b ", Ok(b"\x03\0\0\0a,b"));
+        check(&["user", "tenant"], "a,bc", Ok(b"\x01\0\0\0a\x02\0\0\0bc"));
+        check(&["tenant", "ip"], " bc , 192.0.2.7", Ok(b"\x02\0\0\0bc\x06\0\0\0\x04\x20\xc0\0\x02\x07"));
+        check(&["user", "tenant"], "a", Err("expected 2 values as in `user, tenant`, found 1"));
+        check(&["user", "tenant"], "a,b,c", Err("expected 2 values as in `user, tenant`, found 3"));
+        check(&["user", "tenant"], "a,", Err("an empty value is never counted"));
+        check(&["user"], "", Err("an empty value is never counted"));
+        check(&["all"], "a", Err("`all` is nobody in particular: it has no values"));
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_have_different_keys(
+            a in "[ab\\x01\\x02]{1,4}", b in "[ab\\x01\\x02]{1,4}",
+            c in "[ab\\x01\\x02]{1,4}", d in "[ab\\x01\\x02]{1,4}",
+        ) {
+            let names = ["user", "tenant"];
+            let keys = (key_of(&names, &request(&a, &b)), key_of(&names, &request(&c, &d)));
+            prop_assert_eq!(keys.0 == keys.1, (&a, &b) == (&c, &d));
+            prop_assert_eq!(parse_key(&select(&names).0, &format!("{a},{b}")).ok(), keys.0);
+        }
+
+        #[test]
+        fn moving_the_border_changes_the_key(text in "[ab]{3,6}", cut in 1usize..3, other in 1usize..3) {
+            let key = |cut| key_of(&["user", "tenant"], &request(&text[..cut], &text[cut..]));
+            prop_assert_eq!(key(cut) == key(other), cut == other);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The actor is the request's method: `{method: {}}`, or plainly `method`.
+//!
+//! It does not know: which methods there are. Case counts in a method (RFC 9110, section 9.1).
+
+use super::{Actor, Kind, Scope, append, nothing_to_set};
+use crate::document::Node;
+use crate::request::{Part, PartId, Request};
+
+/// The kind `method`.
+pub static KIND: Kind = Kind { key: "method", compile, bare: Some(bare) };
+
+#[derive(Debug)]
+struct Method(PartId);
+
+impl Actor for Method {
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        request.get(self.0).is_some_and(|value| append(value, key))
+    }
+}
+
+fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    nothing_to_set(&node)?;
+    Some(bare(scope))
+}
+
+fn bare(scope: &mut Scope) -> Box<dyn Actor> {
+    Box::new(Method(scope.parts.intern(Part::Method)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::actor::testing;
+    use crate::request::{Part, Values};
+
+    #[test]
+    fn the_method_counts_as_it_was_sent() {
+        for definition in [r#""method""#, r#"{"method": {}}"#, r#"{"method": true}"#] {
+            let value = |sent: &str| testing::value(definition, Values::default().with(Part::Method, sent));
+            assert_eq!(value("GET").as_deref(), Some(&b"GET"[..]));
+            assert_eq!(value("get").as_deref(), Some(&b"get"[..]));
+            assert_eq!(value(""), None);
+        }
+    }
+
+    #[test]
+    fn there_is_nothing_to_set() {
+        for (definition, why) in [
+            (r#"{"method": "GET"}"#, "method: expected `{}` or true, found `GET`"),
+            (r#"{"method": false}"#, "method: expected `{}` or true, found `false`"),
+            (r#"{"method": {"name": 1}}"#, "method: unknown key `name`, there is nothing to set here"),
+        ] {
+            assert_eq!(testing::mistakes(definition), [why]);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The actors of a policy by name: those that are always there, and those its configuration defines.
+//!
+//! It does not know: which rules use them. Two rules count the same clients when the lists of [`Named`]
+//! that [`Actors::select`] gave them are equal.
+
+use super::{Actor, Scope, compile, header, ip};
+use crate::document::{Node, Value, nearest, one_of, quoted};
+use std::rc::Rc;
+
+/// Counts nobody in particular: all requests together.
+const ALL: &str = "all";
+/// The client's address. It is configured by the policy's `ip` object, so no definition may replace it.
+const IP: &str = "ip";
+/// Names that are known without a definition, and the header that gives their value.
+const DEFAULTS: [(&str, &str); 2] = [("user", "x-user-id"), ("device", "x-device-id")];
+/// Another name, and the one it stands for.
+const ALIAS: (&str, &str) = ("account", "user");
+const LONGEST_NAME: usize = 64;
+const LONGEST_TUPLE: usize = 8;
+
+/// An actor under its own name. Two of them are equal when their names are: a name means one thing in a
+/// policy, and `account` is `user`.
+#[derive(Clone, Debug)]
+pub struct Named {
+    name: Rc<str>,
+    meaning: Rc<str>,
+    actor: Rc<dyn Actor>,
+}
+
+impl Named {
+    /// The name, that of `user` for `account`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, in words that mean the same in every policy: its name and its definition.
+    pub fn meaning(&self) -> &str {
+        &self.meaning
+    }
+
+    /// The source of its value.
+    pub fn actor(&self) -> &dyn Actor {
+        &*self.actor
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Named) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Named {}
+
+/// The actors of a policy.
+#[derive(Debug, Default)]
+pub struct Actors(Vec<Definition>);
+
+#[derive(Debug)]
+struct Definition {
+    name: Rc<str>,
+    meaning: Rc<str>,
+    /// `None` when it could not be compiled: rules may name it, and its mistake is told once.
+    actor: Option<Rc<dyn Actor>>,
+}
+
+impl Actors {
+    /// Compiles the policy's `actors` object, if there is one.
+    pub fn compile(node: Option<Node>, scope: &mut Scope) -> Actors {
+        let entries = node.and_then(|node| node.entries()).unwrap_or_default();
+        let define = |(name, node): (&str, Node)| {
+            check_name(name, &node);
+            let meaning = format!("{name} {}", node.value()).into();
+            Definition { name: name.into(), meaning, actor: compile(node, scope).map(Rc::from) }
+        };
+        Actors(entries.into_iter().map(define).collect())
+    }
+
+    /// The actors of a rule: a name, or a list of names whose values count together (a tuple). The order
+    /// counts. `all` is the empty list. Mistakes are reported at their place and give `None`.
+    pub fn select(&self, node: Node, scope: &mut Scope) -> Option<Vec<Named>> {
+        if matches!(node.value(), Value::Null | Value::Object(_)) {
+            return node
+                .expected("the name of an actor, such as one defined in `actors`, or a list of names");
+        }
+        let items = node.one_or_many();
+        if items.is_empty() || items.len() > LONGEST_TUPLE {
+            node.fail(format!("expected 1 to {LONGEST_TUPLE} actors, found {}", items.len()));
+            return None;
+        }
+        // A number may be a name that YAML took for one.
+        if let [only] = items.as_slice()
+            && only.scalar()? == ALL
+        {
+            return Some(Vec::new());
+        }
+        let found: Vec<Option<Named>> =
+            items.iter().map(|item| self.find(&item.scalar()?, item, scope)).collect();
+        for (at, named) in found.iter().enumerate() {
+            if let (Some(named), Some(item)) = (named, items.get(at))
+                && found.iter().take(at).flatten().any(|earlier| earlier == named)
+            {
+                item.fail(format!("the actor `{}` is in the list already", named.name));
+                return None;
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// The actor that is called `name` at `place`, where an unknown name is reported.
+    pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<Named> {
+        let name = if name == ALIAS.0 { ALIAS.1 } else { name };
+        if let Some(definition) = self.0.iter().find(|definition| *definition.name == *name) {
+            let actor = definition.actor.clone()?;
+            let (name, meaning) = (definition.name.clone(), definition.meaning.clone());
+            return Some(Named { name, meaning, actor });
+        }
+        if name == IP {
+            return Some(Actors::ip(scope));
+        }
+        if let Some((name, header)) = DEFAULTS.into_iter().find(|(known, _)| *known == name) {
+            let actor = header::named(header.into(), scope).into();
+            return Some(Named { name: name.into(), meaning: name.into(), actor });
+        }
+        if name == ALL {
+            place.fail("`all` is nobody in particular: it stands alone and has no values");
+            return None;
+        }
+        let mut known = vec![ALL, IP, ALIAS.0];
+        known.extend(DEFAULTS.map(|(name, _)| name));
+        known.extend(self.0.iter().map(|definition| &*definition.name).filter(|name| is_name(name)));
+        known.sort_unstable();
+        known.dedup();
+        let hint = match nearest(name, &known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("expected {}, or define it in `actors`", one_of(&known)),
+        };
+        place.fail(format!("unknown actor {}, {hint}", quoted(name)));
+        None
+    }
+
+    /// The actor `ip`: the client's address as the policy's `ip` options have it.
+    pub fn ip(scope: &mut Scope) -> Named {
+        Named { name: IP.into(), meaning: IP.into(), actor: ip::by_client(scope).into() }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+fn check_name(name: &str, node: &Node) {
+    if name == ALIAS.0 {
+        node.fail(format!("`{}` is another name of `{}`: define `{1}`", ALIAS.0, ALIAS.1));
+    } else if name == ALL {
+        node.fail("`all` is nobody in particular and cannot be defined");
+    } else if name == IP {
+        node.fail("`ip` is the client's address, set by `ip` at the top: define another name, such as `net`");
+    } else if !is_name(name) {
+        let why = format!("1 to {LONGEST_NAME} of a to z, 0 to 9, `_` and `-`");
+        node.fail(format!("{} is not an actor's name: {why}", quoted(name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::testing::with_scope;
+    use crate::document;
+    use crate::request::{Part, Request, Values};
+
+    /// Selects `actor` in a document `{"actors": …, "actor": …}`; the names, or the mistakes.
+    fn select(json: &str) -> Result<Vec<String>, Vec<String>> {
+        let (selected, _, mistakes) = with_scope(json, |node, scope| {
+            let mut fields = node.fields().unwrap();
+            let actors = Actors::compile(fields.take("actors"), scope);
+            actors.select(fields.take("actor").unwrap(), scope)
+        });
+        assert!(selected.is_some() || !mistakes.is_empty(), "a mistake is told");
+        let names = |list: Vec<Named>| list.iter().map(|named| named.name().to_string()).collect();
+        if mistakes.is_empty() { Ok(selected.map(names).unwrap()) } else { Err(mistakes) }
+    }
+
+    fn check(actor: &str, expected: &[&str]) {
+        let json = format!(
+            r#"{{"actors": {{"net": {{"ip": {{}}}}, "m": "method", "42": "host"}}, "actor": {actor}}}"#
+        );
+        assert_eq!(select(&json).unwrap(), expected, "{actor}");
+    }
+
+    #[test]
+    fn a_rule_names_one_actor_or_several() {
+        check(r#""all""#, &[]);
+        check(r#"["all"]"#, &[]);
+        check(r#""ip""#, &["ip"]);
+        check(r#""user""#, &["user"]);
+        check(r#""account""#, &["user"]);
+        check(r#"["account"]"#, &["user"]);
+        check(r#"["net", "device", "m"]"#, &["net", "device", "m"]);
+        check("42", &["42"]);
+    }
+
+    fn refused(actor: &str, mistakes: &[&str]) {
+        let json = format!(r#"{{"actors": {{"net": {{"ip": {{}}}}, "bad": 1}}, "actor": {actor}}}"#);
+        let expected =
+            [&["actors.bad: expected a source such as `{header: x-user-id}`, found `1`"], mistakes];
+        assert_eq!(select(&json).unwrap_err(), expected.concat(), "{actor}");
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_with_what_is_known() {
+        const KNOWN: &str = "expected account, all, bad, device, ip, net or user, or define it in `actors`";
+        refused(r#""usr""#, &["actor: unknown actor `usr`, did you mean `user`?"]);
+        refused(r#""session""#, &[&format!("actor: unknown actor `session`, {KNOWN}")]);
+        refused(
+            r#"["ip", "nte", "zzz"]"#,
+            &[
+                "actor[1]: unknown actor `nte`, did you mean `net`?",
+                &format!("actor[2]: unknown actor `zzz`, {KNOWN}"),
+            ],
+        );
+        let alone = "`all` is nobody in particular: it stands alone and has no values";
+        refused(r#"["ip", "all"]"#, &[&format!("actor[1]: {alone}")]);
+        refused(r#"["user", "ip", "account"]"#, &["actor[2]: the actor `user` is in the list already"]);
+        refused(r#"["account", "user"]"#, &["actor[1]: the actor `user` is in the list already"]);
+        refused("[]", &["actor: expected 1 to 8 actors, found 0"]);
+        refused(&format!("[{}]", ["\"ip\""; 9].join(",")), &["actor: expected 1 to 8 actors, found 9"]);
+        refused(
+            "{}",
+            &[
+                "actor: expected the name of an actor, such as one defined in `actors`, or a list of names, found an object",
+            ],
+        );
+        refused("[[]]", &["actor[0]: expected text, found a list"]);
+        // What is wrong with a definition is told once, where it stands.
+        refused(r#""bad""#, &[]);
+        refused(r#"["bad", "ip"]"#, &[]);
+    }
+
+    #[test]
+    fn a_definition_has_a_plain_name_of_its_own() {
+        for (name, why) in [
+            ("account", "actors.account: `account` is another name of `user`: define `user`"),
+            ("all", "actors.all: `all` is nobody in particular and cannot be defined"),
+            (
+                "ip",
+                "actors.ip: `ip` is the client's address, set by `ip` at the top: define another name, such as `net`",
+            ),
+            ("A", "actors.A: `A` is not an actor's name: 1 to 64 of a to z, 0 to 9, `_` and `-`"),
+            ("a b", "actors[\"a b\"]: `a b` is not an actor's name: 1 to 64 of a to z, 0 to 9, `_` and `-`"),
+        ] {
+            let json = format!(r#"{{"actors": {{"{name}": "host"}}, "actor": "all"}}"#);
+            assert_eq!(select(&json).unwrap_err(), [why]);
+        }
+        for (length, fine) in [(0, false), (1, true), (64, true), (65, false)] {
+            let json = format!(r#"{{"actors": {{"{}": "host"}}, "actor": "all"}}"#, "a".repeat(length));
+            assert_eq!(select(&json).is_ok(), fine, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_definition_replaces_a_default() {
+        let request = Values::default()
+            .with(Part::Header("x-user-id".into()), "alice")
+            .with(Part::Header("x-device-id".into()), "phone")
+            .with(Part::Header("x-login".into()), "bob");
+        let value = |json: &str, name: &str| {
+            let (named, parts, mistakes) = with_scope(json, |node, scope| {
+                let actors = Actors::compile(Some(node), scope);
+                let name = document::Value::Text(name.into());
+                let errors = document::Errors::default();
+                actors.select(Node::root(&name, &errors), scope).unwrap()
+            });
+            assert_eq!(mistakes, [""; 0]);
+            let mut key = Vec::new();
+            assert!(named[0].actor().write(&Request::new(&request, &parts), &mut key));
+            String::from_utf8(key).unwrap()
+        };
+        for name in ["user", "account"] {
+            assert_eq!(value("{}", name), "alice");
+            assert_eq!(value(r#"{"user": {"header": "x-login"}}"#, name), "bob");
+        }
+        assert_eq!(value("{}", "device"), "phone");
+    }
+
+    #[test]
+    fn the_same_names_are_the_same_actors() {
+        let ((a, b, c, d), _, _) =
+            with_scope(r#"[["user", "ip"], ["account", "ip"], ["ip", "user"], "ip"]"#, |node, scope| {
+                let actors = Actors::default();
+                let mut lists =
+                    node.list().unwrap().into_iter().map(|node| actors.select(node, scope).unwrap());
+                let mut next = || lists.next().unwrap();
+                (next(), next(), next(), next())
+            });
+        assert_eq!(a, b);
+        assert_ne!(a, c);
+        assert_ne!(a, d);
+    }
+}

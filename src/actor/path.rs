@@ -1,0 +1,141 @@
+//! `{path: 2}`: the client is told by a segment of the path, as in `/tenants/NAME/…`.
+//!
+//! It does not know: patterns. Segments are those of the path's normal form, counted from 1, so one name has
+//! one value however it is spelt. A path with fewer segments has no such actor.
+//!
+//! Nor has a path whose readings disagree on this segment: in `/users/42;a=1` it is `42` to one backend and
+//! `42;a=1` to another, and a client must not get a fresh quota by parameters that its backend ignores.
+
+use super::{Actor, Kind, Scope, only};
+use crate::document::{Node, quoted};
+use crate::request::path::{self, Readings};
+use crate::request::{Part, PartId, Parts, Request};
+
+/// The kind behind the key `path`.
+pub static KIND: Kind = Kind { key: "path", compile, bare: None };
+
+const LAST: u64 = 32;
+
+#[derive(Debug)]
+struct PathSegment {
+    part: PartId,
+    /// How many segments come before it.
+    before: usize,
+}
+
+impl Actor for PathSegment {
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        let Some(readings) = request.get(self.part).map(Readings::of) else { return false };
+        let Some(Some(segment)) = only(readings.iter().map(|path| path.segments().nth(self.before))) else {
+            return false;
+        };
+        key.extend_from_slice(segment);
+        true
+    }
+
+    fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
+        let Some(segment) = path::segment(value.as_bytes()) else {
+            return Err("expected a segment of a path, such as `acme`".into());
+        };
+        if Readings::of(&[b"/", segment.as_slice()].concat()).iter().count() > 1 {
+            let why = "a segment that backends read differently is never counted";
+            return Err(format!("{why}, found {}", quoted(value)));
+        }
+        Ok(segment)
+    }
+}
+
+fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    read(&node, scope.parts).map(|actor| Box::new(actor) as Box<dyn Actor>)
+}
+
+fn read(node: &Node, parts: &mut Parts) -> Option<PathSegment> {
+    let number = node.whole(1..=LAST)?;
+    let before = usize::try_from(number.saturating_sub(1)).ok()?;
+    Some(PathSegment { part: parts.intern(Part::Path), before })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Error, Errors, Value};
+    use crate::request::Values;
+
+    fn actor(number: u64) -> Result<(PathSegment, Parts), Vec<Error>> {
+        let (value, errors, mut parts) = (Value::Whole(number), Errors::default(), Parts::default());
+        let actor = read(&Node::root(&value, &errors), &mut parts);
+        actor.map(|actor| (actor, parts)).ok_or_else(|| errors.into_vec())
+    }
+
+    #[test]
+    fn a_segment_is_written_in_its_normal_form() {
+        for (target, number, expected) in [
+            ("/tenants/acme/x", 1, Some("tenants")),
+            ("/tenants/acme/x", 2, Some("acme")),
+            ("/tenants/acme/x?y", 3, Some("x")),
+            ("/tenants/acme/x", 4, None),
+            ("/tenants//./%61cme/", 2, Some("acme")),
+            ("/tenants/a%3ac", 2, Some("a:c")),
+            ("/tenants/ACME", 2, Some("ACME")),
+            ("/tenants/x/../acme", 2, Some("acme")),
+            ("/", 1, None),
+        ] {
+            let (actor, parts) = actor(number).unwrap();
+            let values = Values::default().with(Part::Path, target);
+            let mut key = b"k".to_vec();
+            let written = actor.write(&Request::new(&values, &parts), &mut key);
+            assert_eq!(written, expected.is_some(), "{target}");
+            assert_eq!(key, format!("k{}", expected.unwrap_or("")).into_bytes(), "{target}");
+        }
+        let (actor, parts) = actor(1).unwrap();
+        let mut key = Vec::new();
+        assert!(!actor.write(&Request::new(&Values::default(), &parts), &mut key) && key.is_empty());
+    }
+
+    #[test]
+    fn a_segment_that_backends_read_differently_is_missing() {
+        for (target, number, expected) in [
+            ("/users/42;a=1", 2, None),
+            ("/users/42;a=1", 1, Some("users")),
+            ("/users/42;a=1/x", 3, Some("x")),
+            ("/users/x/..;/42", 2, None),
+            ("/users/x/..;/42", 1, Some("users")),
+            ("/users/a%2fc", 2, None),
+            (r"/users/a\c", 2, None),
+            ("/users/42/;a", 2, Some("42")),
+            ("/users/42/;a", 3, None),
+            ("//users/42", 2, None),
+            ("//x/x/x", 2, Some("x")),
+            ("//x/x/x", 3, None),
+        ] {
+            let (actor, parts) = actor(number).unwrap();
+            let values = Values::default().with(Part::Path, target);
+            let mut key = Vec::new();
+            let written = actor.write(&Request::new(&values, &parts), &mut key);
+            assert_eq!(written.then_some(&*key), expected.map(str::as_bytes), "{target} {number}");
+            assert!(written || key.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_configured_value_is_read_as_a_segment() {
+        let (actor, _) = actor(1).unwrap();
+        assert_eq!(actor.parse("%61%3ab"), Ok(b"a:b".to_vec()));
+        for text in ["", "..", "a/b"] {
+            assert_eq!(actor.parse(text), Err("expected a segment of a path, such as `acme`".into()));
+        }
+        for text in ["42;a", "a%2fb", r"a\b"] {
+            let why = actor.parse(text).unwrap_err();
+            assert!(why.starts_with("a segment that backends read differently is never counted"), "{why}");
+        }
+    }
+
+    #[test]
+    fn segments_are_counted_from_1_to_32() {
+        assert!(actor(32).is_ok());
+        for number in [0, 33] {
+            let why = format!("expected a whole number from 1 to 32, found `{number}`");
+            assert_eq!(actor(number).unwrap_err()[0].to_string(), why);
+        }
+    }
+}

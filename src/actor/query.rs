@@ -1,0 +1,119 @@
+//! The actor is a parameter of the query: `{query: api_key}`.
+//!
+//! It does not know: whether the key exists; that is for whoever issued it.
+//!
+//! Names and values are decoded as by the `application/x-www-form-urlencoded` parser of the WHATWG URL
+//! standard (section 5.1), so that `k=a+b` and `%6B=a%20b` are one actor. The outcome stays bytes.
+//!
+//! A parameter given twice with different values counts as missing: backends disagree whether the first or
+//! the last one counts, and a client must not get a fresh quota by adding one that its backend ignores.
+
+use super::{Actor, Kind, Scope, append, only};
+use crate::document::Node;
+use crate::request::{Part, PartId, Request, escape};
+
+/// The kind `query`.
+pub static KIND: Kind = Kind { key: "query", compile, bare: None };
+
+#[derive(Debug)]
+struct Query {
+    target: PartId,
+    /// The decoded name.
+    name: Box<str>,
+}
+
+impl Actor for Query {
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        let Some(target) = request.get(self.target) else { return false };
+        only(values(target, self.name.as_bytes())).is_some_and(|value| append(&value, key))
+    }
+}
+
+/// The decoded values of `name` in a request target.
+fn values(target: &[u8], name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let before_fragment = target.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let query = before_fragment.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default();
+    query.split(|byte| *byte == b'&').filter_map(move |pair| {
+        let mut sides = pair.splitn(2, |byte| *byte == b'=');
+        let named = decoded(sides.next()?).eq(name.iter().copied());
+        named.then(|| decoded(sides.next().unwrap_or_default()).collect())
+    })
+}
+
+/// `+` is a space and `%41` is `A`; a `%` that no two hexadecimal digits follow stands for itself.
+fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (length, byte) = match (escape::leading(rest), rest.first()?) {
+            (Some(byte), _) => (escape::LENGTH, byte),
+            (None, b'+') => (1, b' '),
+            (None, byte) => (1, *byte),
+        };
+        rest = rest.get(length..)?;
+        Some(byte)
+    })
+}
+
+fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    let name = node.text()?;
+    if name.is_empty() {
+        return node.expected("a parameter's name");
+    }
+    Some(Box::new(Query { target: scope.parts.intern(Part::Path), name: name.into() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::testing;
+    use crate::request::Values;
+
+    fn check(name: &str, target: &str, expected: Option<&[u8]>) {
+        let definition = format!(r#"{{"query": "{name}"}}"#);
+        let value = testing::value(&definition, Values::default().with(Part::Path, target));
+        assert_eq!(value.as_deref(), expected, "{target}");
+    }
+
+    #[test]
+    fn the_decoded_parameter_counts() {
+        check("key", "/?key=1", Some(b"1"));
+        check("key", "/a?x=2&key=1&y=3", Some(b"1"));
+        check("key", "/?key=a%20b", Some(b"a b"));
+        check("key", "/?%6bey=a+b", Some(b"a b"));
+        check("key", "/?k%65y=%41%4a%4A", Some(b"AJJ"));
+        check("key", "/?key=a=b", Some(b"a=b"));
+        check("key", "/?key=a%26b", Some(b"a&b"));
+        check("key", "/?key=a?key=b", Some(b"a?key=b"));
+        check("key", "/?key=%ff", Some(b"\xff"));
+        check("key", "/?key=%", Some(b"%"));
+        check("key", "/?key=%4", Some(b"%4"));
+        check("key", "/?key=%4x%zz%+1", Some(b"%4x%zz% 1"));
+        check("a b", "/?a+b=1", Some(b"1"));
+        check("key", "http://host/?key=1", Some(b"1"));
+    }
+
+    #[test]
+    fn without_one_value_the_actor_is_missing() {
+        check("key", "/", None);
+        check("key", "/?", None);
+        check("key", "/key=1", None);
+        check("key", "/?key", None);
+        check("key", "/?key=", None);
+        check("key", "/?Key=1&akey=2&keys=3", None);
+        check("key", "/#?key=1", None);
+        check("key", "/?a=1#&key=1", None);
+    }
+
+    #[test]
+    fn a_second_value_must_be_the_same() {
+        check("key", "/?key=a&key=%61", Some(b"a"));
+        check("key", "/?key=a&key=b", None);
+        check("key", "/?key=a&key", None);
+        check("key", "/?key=a&k%65y=a&key=b", None);
+    }
+
+    #[test]
+    fn a_name_is_needed() {
+        assert_eq!(testing::mistakes(r#"{"query": ""}"#), ["query: expected a parameter's name, found ``"]);
+    }
+}
