@@ -28,6 +28,10 @@
 
 #[cfg(any(target_arch = "wasm32", test))]
 
+pub mod session;
+
+pub mod policy;
+
 pub mod actor;
 pub mod algorithm;
 pub mod matcher;

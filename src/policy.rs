@@ -1,0 +1,164 @@
+//! All rules, compiled: which of them apply to a request, and what they decide together.
+//!
+//! It does not know: the configuration's syntax, the host, or what a refusal looks like to a client.
+//!
+//! ```text
+//!   Policy ── Limit  (url pattern, conditions)      less specific first
+//!               └─ Group  (one actor, one cell, one load and one swap)
+//!                    └─ Rule  (quota, algorithm, enforced or shadow)
+//! ```
+//!
+//! INVARIANT: a policy cannot be wrong. Whatever could be refused was refused when it was compiled.
+
+mod build;
+mod charge;
+mod decision;
+mod group;
+mod known;
+mod lists;
+mod overridden;
+
+pub use build::{Draft, LimitDraft, RuleDraft};
+pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
+pub use group::{Count, Missing};
+pub use lists::{List, Lists, Member};
+
+pub(crate) use charge::{Held, Terms, decide, settle};
+pub(crate) use known::Known;
+pub(crate) use overridden::Overridden;
+
+use crate::actor::{Named, ip};
+use crate::matcher::{Matcher, tree::Tree};
+use crate::request::path::Readings;
+use crate::request::{PartId, Parts, Request, Source};
+use group::Group;
+use std::collections::HashMap;
+
+/// Names a rule within its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(usize);
+
+impl RuleId {
+    /// A number from 0 up to the number of rules.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// A rule: what it is called, how it counts, and whether it refuses.
+#[derive(Debug)]
+pub struct Rule {
+    name: Box<str>,
+    enforced: bool,
+    cost: u64,
+    /// Where its state lies in the group's cell.
+    offset: usize,
+    count: Count,
+    overrides: HashMap<Vec<u8>, Count>,
+}
+
+impl Rule {
+    /// The rule's name, unique in its policy: `[a-z0-9_-]`, at most 64 bytes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it refuses; else it only counts and reports.
+    pub fn enforced(&self) -> bool {
+        self.enforced
+    }
+}
+
+#[derive(Debug)]
+struct Limit {
+    conditions: Vec<Box<dyn Matcher>>,
+    exclusive: bool,
+    /// Limits of one rank are equally specific.
+    rank: usize,
+    groups: Vec<Group>,
+}
+
+impl Limit {
+    fn holds(&self, request: &Request) -> bool {
+        self.conditions.iter().all(|condition| condition.matches(request))
+    }
+
+    fn holds_certainly(&self, request: &Request) -> bool {
+        self.conditions.iter().all(|condition| condition.is_certain(request))
+    }
+}
+
+/// All rules, compiled.
+#[derive(Debug)]
+pub struct Policy {
+    parts: Parts,
+    path: PartId,
+    content_type: PartId,
+    ip: ip::Options,
+    /// The actor `ip`, in place of one that a request lacks.
+    address: Named,
+    tree: Tree,
+    limits: Vec<Limit>,
+    rules: Vec<Rule>,
+    lists: Lists,
+    /// Whether the deny list refuses.
+    enforced: bool,
+}
+
+impl Policy {
+    /// A request whose parts are read from `source` as this policy asks for them.
+    pub fn request<'a>(&'a self, source: &'a dyn Source) -> Request<'a> {
+        Request::new(source, &self.parts)
+    }
+
+    /// The rule of this name. `None` only for a name from another policy.
+    pub fn rule(&self, id: RuleId) -> Option<&Rule> {
+        self.rules.get(id.0)
+    }
+
+    /// All rules, in the order they are asked.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
+        self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), rule))
+    }
+
+    /// The number of keys of the store that this policy can ever use, and the bytes of all their values.
+    pub fn footprint(&self) -> (u64, u64) {
+        let tables = self.limits.iter().flat_map(|limit| &limit.groups).map(|group| &group.table);
+        tables.fold((0, 0), |(keys, bytes), table| {
+            let size = u64::try_from(table.value_size()).unwrap_or(u64::MAX);
+            (keys.saturating_add(table.keys()), bytes.saturating_add(table.keys().saturating_mul(size)))
+        })
+    }
+
+    /// Whether the client speaks gRPC: `application/grpc`, alone or with a suffix as in `+proto`. With anything
+    /// else after it a gateway does not answer as to gRPC, and what is said for gRPC would become a body.
+    pub fn is_grpc(&self, request: &Request) -> bool {
+        let Some(rest) =
+            request.get(self.content_type).and_then(|value| value.strip_prefix(b"application/grpc"))
+        else {
+            return false;
+        };
+        matches!(rest.first(), None | Some(b'+'))
+    }
+
+    /// The limits that apply, less specific first: those whose url and conditions match, but for the ones
+    /// that a more specific exclusive limit switches off. A limit that applies in one reading of the path
+    /// applies: what is exclusive in one reading, or by one line of a header, switches nothing off in another.
+    fn applicable(&self, request: &Request) -> Vec<(usize, &Limit)> {
+        let target = request.get(self.path).unwrap_or_default();
+        let (mut found, mut indices) = (Vec::new(), Vec::new());
+        for path in Readings::of(target).iter() {
+            self.tree.matches(path, &mut indices);
+            let limit = |index: &usize| Some((*index, self.limits.get(*index)?));
+            let holds = |(_, limit): &(usize, &Limit)| limit.holds(request);
+            let limits: Vec<(usize, &Limit)> = indices.iter().filter_map(limit).filter(holds).collect();
+            let frees = |limit: &Limit| limit.exclusive && limit.holds_certainly(request);
+            let exclusive = limits.iter().rfind(|(_, limit)| frees(limit));
+            let least = exclusive.map_or(0, |(_, limit)| limit.rank);
+            found.extend(limits.into_iter().filter(|(_, limit)| limit.rank >= least));
+        }
+        found.sort_unstable_by_key(|(index, _)| *index);
+        found.dedup_by_key(|(index, _)| *index);
+        found
+    }
+}

@@ -1,0 +1,152 @@
+//! Puts a policy together from compiled parts: sorts limits, forms cell groups, lays out cells and tables.
+//!
+//! It does not know: where the parts come from. Whoever drafts a policy has checked it.
+
+use super::group::{Count, Group, Missing};
+use super::{Limit, Lists, Policy, Rule};
+use crate::actor::{Named, ip};
+use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
+use crate::request::{Part, Parts};
+use crate::table::Table;
+use std::collections::HashMap;
+
+/// A rule to be.
+#[derive(Debug)]
+pub struct RuleDraft {
+    /// Unique in the policy.
+    pub name: String,
+    /// Whom it counts; nobody in particular is everybody together.
+    pub actors: Vec<Named>,
+    /// What happens when the request lacks the actor.
+    pub missing: Missing,
+    /// Whether it refuses.
+    pub enforced: bool,
+    /// How it counts.
+    pub count: Count,
+    /// How it counts certain actors, by key.
+    pub overrides: HashMap<Vec<u8>, Count>,
+}
+
+/// A limit to be.
+#[derive(Debug)]
+pub struct LimitDraft {
+    /// Its url pattern.
+    pub pattern: Pattern,
+    /// All of them have to hold.
+    pub conditions: Vec<Box<dyn Matcher>>,
+    /// The conditions, in words that mean the same in every policy.
+    pub meaning: String,
+    /// Whether it switches off less specific limits.
+    pub exclusive: bool,
+    /// Its rules.
+    pub rules: Vec<RuleDraft>,
+}
+
+/// A policy to be.
+#[derive(Debug)]
+pub struct Draft {
+    /// The request parts that its actors and conditions name.
+    pub parts: Parts,
+    /// How the client's address is found.
+    pub ip: ip::Options,
+    /// The actor `ip`.
+    pub address: Named,
+    /// Its limits.
+    pub limits: Vec<LimitDraft>,
+    /// Its lists.
+    pub lists: Lists,
+    /// Whether the deny list refuses.
+    pub enforced: bool,
+    /// How many actors the table of each cell group is made for.
+    pub max_actors: u64,
+}
+
+impl Draft {
+    /// The policy.
+    pub fn build(self) -> Policy {
+        let Draft { mut parts, ip, address, mut limits, lists, enforced, max_actors } = self;
+        let specificity = |limit: &LimitDraft| (limit.pattern.specificity(), limit.conditions.len());
+        // Stable: what is equally specific stays in the order of the configuration.
+        limits.sort_by_key(specificity);
+
+        let (path, content_type) =
+            (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
+        let mut tree = Tree::default();
+        let mut builder = Builder { max_actors, ..Builder::default() };
+        let mut compiled = Vec::new();
+        let (mut rank, mut last) = (0usize, None);
+        for (index, limit) in limits.into_iter().enumerate() {
+            tree.insert(&limit.pattern, index);
+            let specificity = specificity(&limit);
+            if last.as_ref().is_some_and(|last| *last != specificity) {
+                rank = rank.saturating_add(1);
+            }
+            last = Some(specificity);
+            let meaning = format!("{} {}", limit.pattern, limit.meaning);
+            compiled.push(Limit {
+                conditions: limit.conditions,
+                exclusive: limit.exclusive,
+                rank,
+                groups: builder.groups(&meaning, limit.rules),
+            });
+        }
+        let rules = builder.rules;
+        Policy { parts, path, content_type, ip, address, tree, limits: compiled, rules, lists, enforced }
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    max_actors: u64,
+    rules: Vec<Rule>,
+    /// How many tables there are of each meaning: two limits that say the same count apart.
+    tables: HashMap<String, u32>,
+    groups: usize,
+}
+
+impl Builder {
+    /// Rules of one limit that count the same actor form a group, in the order of their first ones.
+    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> Vec<Group> {
+        let mut sorted: Vec<(String, Vec<RuleDraft>)> = Vec::new();
+        for rule in rules {
+            let actors: Vec<&str> = rule.actors.iter().map(Named::meaning).collect();
+            let meaning = format!("{limit} {} {}", actors.join(" "), rule.missing.name());
+            match sorted.iter_mut().find(|(known, _)| *known == meaning) {
+                Some((_, group)) => group.push(rule),
+                None => sorted.push((meaning, vec![rule])),
+            }
+        }
+        sorted.into_iter().filter_map(|(meaning, rules)| self.group(meaning, rules)).collect()
+    }
+
+    fn group(&mut self, meaning: String, drafts: Vec<RuleDraft>) -> Option<Group> {
+        let first = drafts.first()?;
+        let (actors, missing) = (first.actors.clone(), first.missing);
+        // What changes when a quota does, so that the other cells stay.
+        let how: Vec<String> = drafts.iter().map(|rule| rule.count.algorithm.meaning()).collect();
+        let ordinal = self.tables.entry(meaning.clone()).or_default();
+        let name = format!("{meaning} {ordinal}");
+        *ordinal = ordinal.saturating_add(1);
+
+        let start = self.rules.len();
+        let mut size = 0usize;
+        for draft in drafts {
+            let counts = draft.overrides.values().chain([&draft.count]);
+            let bytes = counts.map(|count| count.algorithm.size()).max().unwrap_or(0);
+            self.rules.push(Rule {
+                name: draft.name.into(),
+                enforced: draft.enforced,
+                cost: 1,
+                offset: size,
+                count: draft.count,
+                overrides: draft.overrides,
+            });
+            size = size.saturating_add(bytes);
+        }
+        let actors_in_table = if actors.is_empty() { 1 } else { self.max_actors };
+        let id = self.groups;
+        self.groups = self.groups.saturating_add(1);
+        let table = Table::new(&name, &how.join(", "), size, actors_in_table);
+        Some(Group { id, actors, missing, rules: start..self.rules.len(), table })
+    }
+}

@@ -1,0 +1,139 @@
+//! What a policy decides about one request, and what each rule contributed.
+//!
+//! It does not know: how it is shown to the client (`response`), nor metrics' names (the host's).
+
+use super::{Policy, RuleId};
+use crate::algorithm::{Quota, Verdict};
+use crate::table::Eviction;
+use crate::time::Time;
+
+/// What the deny list is called where rules are named; no rule has this name.
+pub const DENY: &str = "deny";
+
+/// What the allow list is called.
+pub const ALLOW: &str = "allow";
+
+/// What happens to the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It passes.
+    Pass,
+    /// It passes and nothing was counted: the allow list names it.
+    Allowed,
+    /// It passes at that instant.
+    Wait(Time),
+    /// It is refused and charged to no rule.
+    Refuse(Reason),
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Of the rules that refuse, the one whose wait is longest.
+    Rule(RuleId),
+    /// The request lacks the actor of this rule, which says `missing: deny`.
+    NoActor(RuleId),
+    /// The deny list names it.
+    Denied,
+}
+
+/// How a rule counted a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tally {
+    /// It admits; charged if the request passes.
+    Admitted,
+    /// It refuses.
+    Refused,
+    /// It would refuse, but is in shadow.
+    Shadowed,
+    /// The store failed: not counted, and not held against the request.
+    Uncounted,
+}
+
+/// What one rule contributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The rule.
+    pub rule: RuleId,
+    /// Its quota for this actor.
+    pub quota: Quota,
+    /// How it counted the request.
+    pub tally: Tally,
+    /// What its algorithm said. `None` when there is nothing to say: uncounted, or no actor.
+    pub verdict: Option<Verdict>,
+}
+
+/// What happened to the store on the way, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Cells dropped with nothing lost.
+    pub evicted_lossless: u32,
+    /// Cells dropped whose actors start anew.
+    pub evicted_lossy: u32,
+    /// Newcomers refused because every cell of their set refuses.
+    pub evicted_crowded: u32,
+    /// Swaps that another worker won.
+    pub swaps_lost: u32,
+    /// Loads or swaps that failed.
+    pub faults: u32,
+    /// Values found that were not ours, or of another shape.
+    pub foreign: u32,
+    /// Refusals decided from what this worker knew, without asking the store.
+    pub known: u32,
+    /// Requests that the deny list names, let pass in shadow.
+    pub denied_in_shadow: u32,
+}
+
+impl Events {
+    pub(super) fn evicted(&mut self, eviction: Option<Eviction>) {
+        let count = match eviction {
+            Some(Eviction::Lossless) => &mut self.evicted_lossless,
+            Some(Eviction::Lossy) => &mut self.evicted_lossy,
+            Some(Eviction::Crowded { .. }) => &mut self.evicted_crowded,
+            None => return,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// What a policy decides about one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What happens.
+    pub outcome: Outcome,
+    /// What each rule contributed that was asked.
+    pub reports: Vec<Report>,
+    /// What happened to the store on the way.
+    pub events: Events,
+}
+
+impl Decision {
+    pub(super) fn of(outcome: Outcome) -> Decision {
+        Decision { outcome, reports: Vec::new(), events: Events::default() }
+    }
+
+    /// Whether the request is refused.
+    pub fn refuses(&self) -> bool {
+        matches!(self.outcome, Outcome::Refuse(_))
+    }
+
+    /// For access logs, who refuses, or would in shadow, and which of the two: names of rules with commas
+    /// between them, or `deny` for the list. `None` for a request that everybody admits.
+    pub fn blamed(&self, policy: &Policy) -> Option<(String, &'static str)> {
+        if self.outcome == Outcome::Refuse(Reason::Denied) {
+            return Some((DENY.into(), "refused"));
+        }
+        let counts = |report: &&Report| matches!(report.tally, Tally::Refused | Tally::Shadowed);
+        let blamed = self.reports.iter().filter(counts);
+        let rules = blamed.filter_map(|report| Some(policy.rule(report.rule)?.name()));
+        let denied = (self.events.denied_in_shadow > 0).then_some(DENY);
+        let names: Vec<&str> = denied.into_iter().chain(rules).collect();
+        let result = if self.refuses() { "refused" } else { "shadow" };
+        (!names.is_empty()).then(|| (names.join(","), result))
+    }
+
+    /// The rules that refuse, in the order they were asked; none when a list decided.
+    pub fn refusing(&self) -> impl Iterator<Item = &Report> {
+        self.reports.iter().filter(|report| report.tally == Tally::Refused)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a worker knows to be refused: the cell as it was last read, for a short while.
+//!
+//! It does not know: algorithms. A cell that refused is kept as bytes; whether it refuses still is worked
+//! out again from them, so that an answer without the store is the answer the store would give, unless
+//! somebody gave something back or the policy changed, which is seen after [`TRUSTED`] at the latest.
+
+use crate::time::{Span, Time};
+
+/// For how long a cell is believed without being read again.
+const TRUSTED: Span = Span::from_ms(100);
+
+/// How many refused actors a worker remembers; a power of two.
+const SLOTS: usize = 1024;
+
+/// Cells that refused, by group and actor.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    group: usize,
+    hash: u64,
+    read_at: Time,
+    cell: Vec<u8>,
+}
+
+impl Known {
+    fn index(group: usize, hash: u64) -> usize {
+        let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(mixed & 0xffff).unwrap_or(0) & SLOTS.saturating_sub(1)
+    }
+
+    fn slot(&self, group: usize, hash: u64) -> Option<&Slot> {
+        let slot = self.slots.get(Known::index(group, hash))?;
+        (slot.hash == hash && slot.group == group && !slot.cell.is_empty()).then_some(slot)
+    }
+
+    /// Whether this actor is remembered, however long ago it was read.
+    pub(super) fn holds(&self, group: usize, hash: u64) -> bool {
+        self.slot(group, hash).is_some()
+    }
+
+    /// The cell of this actor if it refused and was read just before `now`.
+    pub(super) fn recall(&self, group: usize, hash: u64, now: Time) -> Option<&[u8]> {
+        let slot = self.slot(group, hash)?;
+        let fresh = now >= slot.read_at && now.since(slot.read_at) < TRUSTED;
+        fresh.then_some(&*slot.cell)
+    }
+
+    /// Remembers a cell that refused at `now`, in place of another actor's.
+    pub(super) fn remember(&mut self, group: usize, hash: u64, now: Time, cell: &[u8]) {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, Slot::default());
+        }
+        if let Some(slot) = self.slots.get_mut(Known::index(group, hash)) {
+            (slot.group, slot.hash, slot.read_at) = (group, hash, now);
+            slot.cell.clear();
+            slot.cell.extend_from_slice(cell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_believed_for_100_ms_and_only_its_own() {
+        let mut known = Known::default();
+        let at = |ms: u64| Time::ZERO.after(Span::from_ms(ms));
+        assert_eq!(known.recall(0, 7, at(0)), None);
+        known.remember(0, 7, at(1000), b"cell");
+        assert_eq!(known.recall(0, 7, at(1000)), Some(&b"cell"[..]));
+        assert_eq!(known.recall(0, 7, at(1099)), Some(&b"cell"[..]));
+        assert_eq!(known.recall(0, 7, at(1100)), None);
+        assert_eq!(known.recall(0, 7, at(999)), None, "the clock stepped back");
+        assert_eq!(known.recall(1, 7, at(1000)), None);
+        assert_eq!(known.recall(0, 8, at(1000)), None);
+        known.remember(0, 7 + (1 << 16), at(1000), b"other");
+        assert_eq!(known.recall(0, 7, at(1000)), None, "it took the slot");
+    }
+}
