@@ -30,6 +30,8 @@
 
 pub mod session;
 
+pub mod response;
+
 pub mod policy;
 
 pub mod actor;

@@ -1,0 +1,397 @@
+//! What the client is told: a refusal's status, headers and body, and on any answer how much is left.
+//!
+//! It does not know: how a decision came about, or how a host sends an answer.
+//!
+//! ```text
+//!   Decision ─┬─ passed ──► headers() ─► ratelimit-policy, ratelimit, x-ratelimit-…
+//!             └─ refused ─► refusal() ─► the same, retry-after, the configured ones, status, body, details
+//! ```
+//!
+//! INVARIANT: nothing that a client sent gets into an answer. All of it is texts and names from the
+//! configuration, and numbers.
+
+mod fields;
+mod options;
+mod problem;
+#[cfg(test)]
+mod testing;
+
+pub use fields::MOST_SHOWN;
+pub use options::Options;
+
+use crate::algorithm;
+use crate::policy::{Decision, Outcome, Policy, Reason, Report, RuleId};
+use crate::time::Span;
+use fields::Limit;
+use options::{Body, Form};
+use std::borrow::Cow;
+
+/// How long a client is sent away when nothing tells how long to wait: the deny list names it, or it lacks
+/// the actor that a rule demands. Neither changes by waiting; an hour keeps it from trying all the time and
+/// lets it back the same day once the configuration has changed.
+pub const UNKNOWN_WAIT: Span = Span::from_secs(3600);
+
+/// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
+pub const RESOURCE_EXHAUSTED: u32 = 8;
+
+/// The answer to a refused request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 in its place.
+    pub status: u32,
+    /// All headers to send but those of the message's frame. Names are lower case and each stands once;
+    /// values are visible ASCII, space and tab.
+    pub headers: Vec<(&'a str, Cow<'a, str>)>,
+    /// The body; empty for gRPC.
+    pub body: Cow<'a, [u8]>,
+    /// The gRPC status, when the client speaks gRPC.
+    pub grpc_status: Option<u32>,
+    /// Why, in a word without spaces for the host's access log, and for gRPC's message:
+    /// `diana_refused:<rule>`, `diana_no_actor:<rule>` or `diana_denied`.
+    pub details: String,
+}
+
+impl Options {
+    /// The answer to a request that `decision` refuses, complete with [`Options::headers`]; `None` if it
+    /// does not refuse. `policy` is the one that decided, `entropy` any number as likely as the others.
+    pub fn refusal(
+        &self,
+        policy: &Policy,
+        decision: &Decision,
+        grpc: bool,
+        entropy: u32,
+    ) -> Option<Refusal<'_>> {
+        let Outcome::Refuse(reason) = decision.outcome else {
+            return None;
+        };
+        let seconds = self.retry_after(reason, decision, entropy);
+        let mut headers = vec![("retry-after", Cow::from(seconds.to_string()))];
+        headers.extend(self.headers(policy, decision).into_iter().map(|(name, value)| (name, value.into())));
+        let (content_type, body) =
+            if grpc { (None, Cow::default()) } else { self.body(reason, policy, decision) };
+        headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
+        headers.extend(self.headers.iter().map(|(name, value)| (&**name, Cow::from(&**value))));
+        let (status, grpc_status) = (self.status, grpc.then_some(RESOURCE_EXHAUSTED));
+        Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy) })
+    }
+
+    /// The headers that tell how much is left, for the answer to any request that `decision` is about.
+    ///
+    /// Shown are the enforced rules that counted the request, the tightest first and at most
+    /// [16](MOST_SHOWN) of them. Rules in shadow, and rules that the store failed, are not; nor is
+    /// anything to a client that a list names, which no rule counts.
+    pub fn headers(&self, policy: &Policy, decision: &Decision) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
+        if self.form == Form::Off {
+            return headers;
+        }
+        let limits = Limit::tightest_first(policy, decision);
+        if matches!(self.form, Form::Ietf | Form::Both) {
+            headers.extend(fields::ietf(&limits));
+        }
+        if matches!(self.form, Form::XRateLimit | Form::Both) {
+            headers.extend(fields::x_ratelimit(&limits));
+        }
+        headers
+    }
+
+    /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
+    /// rounded up, and up to `jitter` more, rounded up too, each whole second as likely as the others. So it is
+    /// never before the `t` of a rule that refuses, and short waits are spread as well, over two seconds.
+    fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> u64 {
+        let wait = match reason {
+            Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
+            Reason::NoActor(_) | Reason::Denied => UNKNOWN_WAIT,
+        };
+        let seconds = wait.as_secs_ceil().max(1);
+        let most = u128::from(seconds).saturating_mul(self.jitter_percent.into()).div_ceil(100);
+        let extra = most.saturating_add(1).saturating_mul(entropy.into()) >> 32;
+        seconds.saturating_add(u64::try_from(extra).unwrap_or(0))
+    }
+
+    /// The content type and the body; an empty body has no type.
+    fn body(&self, reason: Reason, policy: &Policy, decision: &Decision) -> (Option<&str>, Cow<'_, [u8]>) {
+        match &self.body {
+            Body::Problem => {
+                let body = problem::json(self.status, reason, policy, decision);
+                (Some(problem::CONTENT_TYPE), body.into_bytes().into())
+            }
+            Body::Text { content_type, text } => {
+                ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
+            }
+        }
+    }
+}
+
+/// How long a refusing rule sends a client away. One that would never admit this request says so by its
+/// unit: what comes back after it may be a smaller request.
+fn wait(report: &Report) -> Span {
+    match report.verdict.map(|verdict| verdict.outcome) {
+        Some(algorithm::Outcome::Refuse { retry_after: Some(wait) }) => wait,
+        _ => report.quota.unit,
+    }
+}
+
+fn details(reason: Reason, policy: &Policy) -> String {
+    match reason {
+        Reason::Rule(id) => format!("diana_refused:{}", name(policy, id)),
+        Reason::NoActor(id) => format!("diana_no_actor:{}", name(policy, id)),
+        Reason::Denied => "diana_denied".into(),
+    }
+}
+
+/// A rule's name; empty only for a rule of another policy.
+fn name(policy: &Policy, id: RuleId) -> &str {
+    policy.rule(id).map_or("", |rule| rule.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Said, admit, decision, items, policy, refuse};
+    use super::*;
+    use crate::policy::{Events, Tally};
+    use proptest::prelude::*;
+
+    fn options(status: u32, jitter_percent: u32) -> Options {
+        Options { status, jitter_percent, form: Form::Both, ..Options::default() }
+    }
+
+    fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
+        let (rule, _) = policy.rules().next().unwrap();
+        let Decision { reports, .. } = decision(policy, &[(10, 1000, None)]);
+        let reports = reports.into_iter().map(|report| Report { tally: Tally::Refused, ..report }).collect();
+        Decision { outcome: Outcome::Refuse(reason(rule)), reports, events: Events::default() }
+    }
+
+    fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {
+        refusal.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+    }
+
+    #[test]
+    fn a_refusal_is_complete() {
+        let policy = policy(["all", "per-ip", "~shadow"]);
+        let decision =
+            decision(&policy, &[(50, 1000, admit(3, 20)), (10, 1000, refuse(100)), (1, 1000, refuse(1000))]);
+        let mut options = Options { jitter_percent: 0, ..Options::default() };
+        options.headers = vec![("x-reason".into(), "too many".into())];
+        let refusal = options.refusal(&policy, &decision, false, u32::MAX).unwrap();
+        let own = |(name, value): &(&str, Cow<str>)| format!("{name}: {value}");
+        assert_eq!(
+            refusal.headers.iter().map(own).collect::<Vec<_>>(),
+            [
+                "retry-after: 1",
+                r#"ratelimit-policy: "per-ip";q=10;w=1, "all";q=50;w=1"#,
+                r#"ratelimit: "per-ip";r=0;t=1, "all";r=3;t=1"#,
+                "content-type: application/problem+json",
+                "x-reason: too many",
+            ]
+        );
+        assert_eq!((refusal.status, refusal.grpc_status), (429, None));
+        assert_eq!(refusal.details, "diana_refused:per-ip");
+        assert_eq!(
+            str::from_utf8(&refusal.body).unwrap(),
+            concat!(
+                r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+                r#""title":"Quota Exceeded","status":429,"violated-policies":["per-ip"]}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn only_a_refusal_is_answered() {
+        let policy = policy(["a"]);
+        let passed = decision(&policy, &[(10, 1000, admit(9, 100))]);
+        assert_eq!(Options::default().refusal(&policy, &passed, false, 0), None);
+        assert_eq!(Options::default().headers(&policy, &passed).len(), 2);
+    }
+
+    #[test]
+    fn a_grpc_client_gets_a_status_in_place_of_a_body() {
+        let policy = policy(["a"]);
+        let decision = decision(&policy, &[(10, 1000, refuse(1))]);
+        let mut options = options(429, 20);
+        for body in [Body::Problem, Body::Text { content_type: "text/plain".into(), text: "no".into() }] {
+            options.body = body;
+            let refusal = options.refusal(&policy, &decision, true, 0).unwrap();
+            assert_eq!((refusal.grpc_status, refusal.body.len()), (Some(8), 0));
+            assert_eq!(header(&refusal, "content-type"), None);
+            assert_eq!(header(&refusal, "retry-after"), Some("1"));
+            assert_eq!(refusal.details, "diana_refused:a");
+        }
+    }
+
+    #[test]
+    fn the_configured_body_is_sent_with_its_type() {
+        let policy = policy(["a"]);
+        let decision = decision(&policy, &[(10, 1000, refuse(1))]);
+        for (text, expected) in [("no\n", Some("text/html")), ("", None)] {
+            let body = Body::Text { content_type: "text/html".into(), text: text.into() };
+            let options = Options { body, ..Options::default() };
+            let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
+            assert_eq!(&*refusal.body, text.as_bytes());
+            assert_eq!(header(&refusal, "content-type"), expected);
+        }
+    }
+
+    #[test]
+    fn the_problem_says_what_kind_of_refusal_it_is() {
+        let policy = policy(["a", "b", "~c"]);
+        let by_rules =
+            decision(&policy, &[(10, 1000, refuse(1)), (0, 1000, refuse(None)), (1, 1000, refuse(1))]);
+        let denied =
+            Decision { outcome: Outcome::Refuse(Reason::Denied), reports: vec![], ..by_rules.clone() };
+        let lacking = refused_for(Reason::NoActor, &policy);
+        for (status, decision, kind, violated, details) in [
+            (429, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
+            (403, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
+            (503, &by_rules, "temporary-reduced-capacity", r#"["a","b"]"#, "diana_refused:a"),
+            (429, &denied, "abnormal-usage-detected", r#"["deny"]"#, "diana_denied"),
+            (503, &denied, "abnormal-usage-detected", r#"["deny"]"#, "diana_denied"),
+            (429, &lacking, "quota-exceeded", r#"["a"]"#, "diana_no_actor:a"),
+        ] {
+            let options = options(status, 0);
+            let refusal = options.refusal(&policy, decision, false, 0).unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
+            let uri = format!("https://iana.org/assignments/http-problem-types#{kind}");
+            assert_eq!(body["type"], *uri);
+            assert_eq!(body["status"], status);
+            assert_eq!(body["violated-policies"].to_string(), violated);
+            assert_eq!((refusal.status, &*refusal.details), (status, details));
+        }
+    }
+
+    #[test]
+    fn the_longest_wait_counts_and_is_spread_upward() {
+        const HALF: u32 = 1 << 31;
+        let cases: [(&[Said], u32, u32, &str); 20] = [
+            (&[(1, 1000, refuse(1))], 0, u32::MAX, "1"),
+            // However short the wait, half of the clients return a second later.
+            (&[(1, 1000, refuse(1))], 1, HALF - 1, "1"),
+            (&[(1, 1000, refuse(1))], 1, HALF, "2"),
+            (&[(1, 1000, refuse(1))], 100, u32::MAX, "2"),
+            (&[(1, 1000, refuse(5000))], 20, u32::MAX, "6"),
+            (&[(1, 1000, refuse(6000))], 20, u32::MAX, "8"),
+            (&[(1, 1000, refuse(101_000))], 1, u32::MAX, "103"),
+            (&[(1, 1000, refuse(0))], 0, 0, "1"),
+            (&[(1, 1000, refuse(1001))], 20, 0, "2"),
+            (&[(1, 1000, refuse(2000)), (1, 1000, refuse(7000))], 0, u32::MAX, "7"),
+            (&[(1, 1000, refuse(7000)), (1, 1000, refuse(2000))], 0, u32::MAX, "7"),
+            (&[(1, 1000, refuse(7000)), (1, 1000, admit(0, 9000))], 0, 0, "7"),
+            // A rule that never admits sends the client away for its unit, and another may for longer.
+            (&[(0, 60_000, refuse(None))], 0, 0, "60"),
+            (&[(0, 60_000, refuse(None)), (1, 1000, refuse(90_000))], 0, 0, "90"),
+            (&[(1, 1000, refuse(100_000))], 20, 0, "100"),
+            (&[(1, 1000, refuse(100_000))], 20, HALF, "110"),
+            (&[(1, 1000, refuse(100_000))], 20, u32::MAX, "120"),
+            (&[(1, 1000, refuse(100_000))], 100, u32::MAX, "200"),
+            (&[(1, 1000, refuse(604_800_000))], 100, u32::MAX, "1209600"),
+            (&[(1, 1000, refuse(u64::MAX / 1_000_000))], 100, 0, "18446744074"),
+        ];
+        let policy = policy(["a", "b"]);
+        for (said, jitter, entropy, expected) in cases {
+            let options = options(429, jitter);
+            let refusal = options.refusal(&policy, &decision(&policy, said), false, entropy).unwrap();
+            assert_eq!(header(&refusal, "retry-after"), Some(expected), "{said:?} {jitter} {entropy}");
+        }
+    }
+
+    #[test]
+    fn where_no_time_is_known_it_is_an_hour() {
+        let policy = policy(["a"]);
+        for decision in [refused_for(Reason::NoActor, &policy), refused_for(|_| Reason::Denied, &policy)] {
+            let options = options(429, 0);
+            let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
+            assert_eq!(header(&refusal, "retry-after"), Some("3600"));
+            assert_eq!(header(&refusal, "ratelimit"), None);
+        }
+    }
+
+    #[test]
+    fn the_form_of_headers_is_the_configured_one() {
+        let policy = policy(["a"]);
+        let decision = decision(&policy, &[(10, 1000, admit(9, 100))]);
+        let x = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+        for (form, expected) in [
+            (Form::Ietf, vec!["ratelimit-policy", "ratelimit"]),
+            (Form::XRateLimit, x.to_vec()),
+            (Form::Both, [&["ratelimit-policy", "ratelimit"][..], &x].concat()),
+            (Form::Off, vec![]),
+        ] {
+            let options = Options { form, ..Options::default() };
+            let names: Vec<_> = options.headers(&policy, &decision).iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, expected);
+        }
+    }
+
+    fn any_said() -> impl Strategy<Value = Said> {
+        let ms = || prop_oneof![0..3000u64, 0..700_000_000u64];
+        let verdict = prop_oneof![
+            3 => (any::<u64>(), ms()).prop_map(|(remaining, more_in)| admit(remaining, more_in)),
+            3 => proptest::option::of(ms()).prop_map(refuse),
+            1 => Just(None),
+        ];
+        (0..=1_000_000_000u64, 1..=604_800_000u64, verdict)
+    }
+
+    /// Rules, most of them named as rules may be, and what each says.
+    fn any_rules() -> impl Strategy<Value = Vec<(String, Said)>> {
+        let name = prop_oneof![3 => "~?[a-z0-9_-]{1,12}", 1 => ".{1,6}", 1 => "[\"\\\\a,;=]{1,4}"];
+        proptest::collection::vec((name, any_said()), 1..24)
+    }
+
+    proptest! {
+        #[test]
+        fn retry_after_is_never_before_any_t_of_a_refusing_rule(
+            rules in any_rules(), jitter in 0..=100u32, entropy in any::<u32>(),
+        ) {
+            let policy = policy(rules.iter().map(|(name, _)| name));
+            let said: Vec<Said> = rules.iter().map(|(_, said)| *said).collect();
+            let decision = decision(&policy, &said);
+            let options = options(429, jitter);
+            let Some(refusal) = options.refusal(&policy, &decision, false, entropy) else {
+                prop_assert!(!decision.refuses());
+                return Ok(());
+            };
+            let seconds: u64 = header(&refusal, "retry-after").unwrap().parse().unwrap();
+            let shown = items(header(&refusal, "ratelimit").unwrap()).unwrap();
+            let refusing = decision.refusing().count();
+            for (_, parameters) in shown.iter().take(refusing) {
+                prop_assert!(parameters.iter().all(|(key, value)| key != "t" || *value <= seconds));
+            }
+            let longest = decision.refusing().map(wait).max().unwrap().as_secs_ceil().max(1);
+            let most = longest + (longest * u64::from(jitter)).div_ceil(100);
+            prop_assert!((longest..=most).contains(&seconds));
+            let reset: u64 = header(&refusal, "x-ratelimit-reset").unwrap().parse().unwrap();
+            prop_assert!(reset <= seconds);
+        }
+
+        #[test]
+        fn an_answer_is_well_formed(rules in any_rules(), status in 400..600u32, grpc in any::<bool>()) {
+            let policy = policy(rules.iter().map(|(name, _)| name));
+            let said: Vec<Said> = rules.iter().map(|(_, said)| *said).collect();
+            let decision = decision(&policy, &said);
+            let options = options(status, 20);
+            let Some(refusal) = options.refusal(&policy, &decision, grpc, 7) else {
+                return Ok(());
+            };
+            let mut names: Vec<_> = refusal.headers.iter().map(|(name, _)| *name).collect();
+            names.sort_unstable();
+            prop_assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
+            for (_, value) in &refusal.headers {
+                prop_assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{value}");
+            }
+            prop_assert_eq!(refusal.body.is_empty(), grpc);
+            if !grpc {
+                let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
+                let refusing: Vec<&str> = rules
+                    .iter()
+                    .filter(|(name, _)| !name.starts_with('~'))
+                    .filter(|(_, (_, _, verdict))| verdict.is_some_and(|verdict| !verdict.admits()))
+                    .map(|(name, _)| &**name)
+                    .collect();
+                prop_assert_eq!(&body["violated-policies"], &serde_json::Value::from(refusing));
+            }
+        }
+    }
+}

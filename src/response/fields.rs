@@ -1,0 +1,288 @@
+//! Header fields that tell how much is left, in the two forms that clients read.
+//!
+//! It does not know: which form is wanted, or whether the request was refused.
+//!
+//! | form | source |
+//! | --- | --- |
+//! | `ratelimit-policy: "per-ip";q=10;w=1` | draft-ietf-httpapi-ratelimit-headers-10 §3: quota, window |
+//! | `ratelimit: "per-ip";r=0;t=1` | the same, §4: remaining, seconds until there is more |
+//! | `x-ratelimit-limit: 10, 10;w=1;name="per-ip"` | Envoy's `DRAFT_VERSION_03`: the tightest quota, then all |
+//! | `x-ratelimit-remaining: 0` | of the tightest rule |
+//! | `x-ratelimit-reset: 1` | the same, in seconds |
+//!
+//! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
+
+use crate::algorithm::{Outcome, Quota};
+use crate::policy::{Decision, Policy, Report};
+use crate::time::Span;
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+/// So many rules are shown, for the headers to stay short under any policy.
+pub const MOST_SHOWN: usize = 16;
+
+/// One rule as a client sees it.
+pub(super) struct Limit<'p> {
+    name: &'p str,
+    quota: Quota,
+    remaining: u64,
+    refuses: bool,
+    /// Until a refusing rule would admit the request, until another one has more left. `None`: never.
+    wait: Option<Span>,
+}
+
+impl<'p> Limit<'p> {
+    /// The rules to show: those that refuse, the longest wait first; then the others, the one with the
+    /// least remaining first and of equals the one that is slowest to grow. Equals keep their order.
+    pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<Limit<'p>> {
+        let shown = decision.reports.iter().filter_map(|report| Limit::of(policy, report));
+        let mut limits: Vec<Limit> = shown.collect();
+        limits.sort_by_key(|limit| {
+            if limit.refuses {
+                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))))
+            } else {
+                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()))
+            }
+        });
+        limits.truncate(MOST_SHOWN);
+        limits
+    }
+
+    /// `None` for a rule that is not shown: one in shadow, or without a verdict.
+    fn of(policy: &'p Policy, report: &Report) -> Option<Limit<'p>> {
+        let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
+        let verdict = report.verdict?;
+        let (refuses, wait) = match verdict.outcome {
+            Outcome::Refuse { retry_after } => (true, retry_after),
+            Outcome::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
+        };
+        let Report { quota, .. } = *report;
+        Some(Limit { name: rule.name(), quota, remaining: verdict.remaining, refuses, wait })
+    }
+
+    fn window_secs(&self) -> u64 {
+        self.quota.unit.as_secs_ceil()
+    }
+
+    /// Seconds until the client may expect more. A form that has to say something says the unit for a rule
+    /// that never admits the request, as `Retry-After` does, and 0 for one that cannot grow.
+    fn reset_secs(&self) -> u64 {
+        match (self.wait, self.refuses) {
+            (Some(wait), _) => wait.as_secs_ceil(),
+            (None, true) => self.window_secs(),
+            (None, false) => 0,
+        }
+    }
+}
+
+/// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; nothing when there
+/// is no rule to show. `t` is left out of `RateLimit` where no time brings more.
+pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
+    if limits.is_empty() {
+        return Vec::new();
+    }
+    let policy = list(limits, |item, limit| {
+        let _ =
+            write!(item, "{};q={};w={}", string(limit.name), integer(limit.quota.rpu), limit.window_secs());
+    });
+    let service = list(limits, |item, limit| {
+        let _ = write!(item, "{};r={}", string(limit.name), integer(limit.remaining));
+        if let Some(wait) = limit.wait {
+            let _ = write!(item, ";t={}", wait.as_secs_ceil());
+        }
+    });
+    vec![("ratelimit-policy", policy), ("ratelimit", service)]
+}
+
+/// `x-ratelimit-limit`, `-remaining` and `-reset`; nothing when there is no rule to show.
+pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
+    let Some(tightest) = limits.first() else {
+        return Vec::new();
+    };
+    let policies = list(limits, |item, limit| {
+        let _ = write!(item, "{};w={};name={}", limit.quota.rpu, limit.window_secs(), string(limit.name));
+    });
+    vec![
+        ("x-ratelimit-limit", format!("{}, {policies}", tightest.quota.rpu)),
+        ("x-ratelimit-remaining", tightest.remaining.to_string()),
+        ("x-ratelimit-reset", tightest.reset_secs().to_string()),
+    ]
+}
+
+fn list(limits: &[Limit], write_item: impl Fn(&mut String, &Limit)) -> String {
+    let mut list = String::new();
+    for limit in limits {
+        if !list.is_empty() {
+            list.push_str(", ");
+        }
+        write_item(&mut list, limit);
+    }
+    list
+}
+
+/// A string (RFC 9651 §3.3.3). It holds visible ASCII and spaces only; a rule's name has nothing else, and
+/// anything else would become `?`.
+fn string(text: &str) -> String {
+    let mut string = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => string.extend(['\\', character]),
+            ' '..='~' => string.push(character),
+            _ => string.push('?'),
+        }
+    }
+    string.push('"');
+    string
+}
+
+/// An integer (RFC 9651 §3.3.1), which has at most 15 digits.
+fn integer(number: u64) -> u64 {
+    number.min(999_999_999_999_999)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Said, admit, decision, items, policy, refuse};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn show(
+        form: fn(&[Limit]) -> Vec<(&'static str, String)>,
+        names: &[&str],
+        said: &[Said],
+    ) -> Vec<(&'static str, String)> {
+        let policy = policy(names);
+        form(&Limit::tightest_first(&policy, &decision(&policy, said)))
+    }
+
+    /// The names of the rules shown, in their order.
+    fn order(names: &[&str], said: &[Said]) -> Vec<String> {
+        let shown = show(ietf, names, said);
+        let names = |value: &str| items(value).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let [(_, policies), (_, limits)] = &shown[..] else {
+            assert!(shown.is_empty());
+            return Vec::new();
+        };
+        assert_eq!(names(policies), names(limits));
+        names(limits)
+    }
+
+    #[test]
+    fn both_forms_say_the_same() {
+        for (said, policies, limits, remaining, reset) in [
+            ((10, 1000, admit(9, 100)), "q=10;w=1", "r=9;t=1", "9", "1"),
+            ((10, 1000, admit(10, 0)), "q=10;w=1", "r=10", "10", "0"),
+            ((10, 1000, refuse(1001)), "q=10;w=1", "r=0;t=2", "0", "2"),
+            ((10, 500, admit(0, 50)), "q=10;w=1", "r=0;t=1", "0", "1"),
+            ((1000, 86_400_000, admit(1, 86_399_001)), "q=1000;w=86400", "r=1;t=86400", "1", "86400"),
+            ((0, 60_000, refuse(None)), "q=0;w=60", "r=0", "0", "60"),
+        ] {
+            let expected =
+                [("ratelimit-policy", format!("\"a\";{policies}")), ("ratelimit", format!("\"a\";{limits}"))];
+            assert_eq!(show(ietf, &["a"], &[said]), expected);
+            let (quota, window) = (said.0, policies.split_once('w').unwrap().1);
+            let expected = [
+                ("x-ratelimit-limit", format!("{quota}, {quota};w{window};name=\"a\"")),
+                ("x-ratelimit-remaining", remaining.into()),
+                ("x-ratelimit-reset", reset.into()),
+            ];
+            assert_eq!(show(x_ratelimit, &["a"], &[said]), expected);
+        }
+    }
+
+    #[test]
+    fn the_tightest_rule_leads() {
+        let said = [(100, 1000, admit(40, 10)), (1000, 3_600_000, admit(7, 3600)), (10, 1000, admit(9, 100))];
+        assert_eq!(
+            show(x_ratelimit, &["a", "b", "c"], &said),
+            [
+                (
+                    "x-ratelimit-limit",
+                    r#"1000, 1000;w=3600;name="b", 10;w=1;name="c", 100;w=1;name="a""#.to_string()
+                ),
+                ("x-ratelimit-remaining", "7".into()),
+                ("x-ratelimit-reset", "4".into()),
+            ]
+        );
+        let cases: [(&[Said], &[&str]); 5] = [
+            (&[(9, 1, admit(0, 9)), (9, 1, refuse(1)), (9, 1, refuse(2))], &["c", "b", "a"]),
+            (&[(9, 1, refuse(9)), (9, 1, refuse(None)), (9, 1, refuse(9))], &["b", "a", "c"]),
+            (&[(9, 1, admit(1, 0)), (9, 1, admit(1, 5)), (9, 1, admit(0, 1))], &["c", "b", "a"]),
+            (&[(9, 1, admit(1, 5)), (9, 1, admit(1, 5)), (9, 1, admit(1, 5))], &["a", "b", "c"]),
+            (&[(9, 1, admit(5, 5)), (9, 1, admit(0, 0)), (9, 1, refuse(0))], &["c", "b", "a"]),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(order(&["a", "b", "c"], said), expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_count_is_not_shown() {
+        let said = [(9, 1, admit(5, 5)), (9, 1, refuse(5)), (9, 1, None), (9, 1, admit(6, 5))];
+        assert_eq!(order(&["a", "~b", "c", "~d"], &said), ["a"]);
+        assert_eq!(order(&["~a", "~b", "c", "~d"], &said), [""; 0]);
+        assert_eq!(show(x_ratelimit, &["~a"], &said), []);
+    }
+
+    #[test]
+    fn the_tightest_16_are_shown() {
+        let names: Vec<String> = (0..40).map(|index| format!("rule-{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let said: Vec<Said> = (0..40).map(|index| (100, 1000, admit(40 - index, 1))).collect();
+        let expected: Vec<&str> = names.iter().rev().take(16).copied().collect();
+        assert_eq!(order(&names, &said), expected);
+    }
+
+    #[test]
+    fn a_string_is_escaped() {
+        assert_eq!(string(r#"a"b\c"#), r#""a\"b\\c""#);
+        assert_eq!(string("é\n\u{7f} ~"), "\"??? ~\"");
+        assert_eq!(
+            items(r#""a\"";q=1, "b""#),
+            Some(vec![("a\"".into(), vec![("q".into(), 1)]), ("b".into(), vec![])])
+        );
+        for other in [
+            "",
+            "a;q=1",
+            "\"a\";q",
+            "\"a\";q=",
+            "\"a\";q=-1",
+            "\"a\",",
+            "\"a\" ;q=1",
+            "\"é\"",
+            "\"a\";q=1000000000000000",
+        ] {
+            assert_eq!(items(other), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_fields_are_lists_of_strings_with_parameters(
+            rules in proptest::collection::vec(
+                ("[ -}]{0,8}", any::<u64>(), 1..=604_800_000u64, 0..=u64::MAX / 1_000_000),
+                1..20,
+            ),
+        ) {
+            let policy = policy(rules.iter().map(|(name, ..)| name));
+            let said: Vec<Said> = rules.iter().map(|&(_, n, unit, ms)| (n, unit, admit(n, ms))).collect();
+            let shown = ietf(&Limit::tightest_first(&policy, &decision(&policy, &said)));
+            let shown: Vec<_> = shown.iter().map(|(_, value)| items(value)).collect();
+            let [Some(policies), Some(limits)] = &shown[..] else {
+                return Err(TestCaseError::fail(format!("{shown:?}")));
+            };
+            prop_assert_eq!(policies.len(), rules.len().min(MOST_SHOWN));
+            prop_assert_eq!(limits.len(), policies.len());
+            for ((name, policy), (again, limit)) in policies.iter().zip(limits) {
+                prop_assert_eq!(name, again);
+                prop_assert!(rules.iter().any(|(known, ..)| known == name));
+                let keys = |parameters: &[(String, u64)]| -> String {
+                    parameters.iter().map(|(key, _)| &**key).collect()
+                };
+                prop_assert_eq!(keys(policy), "qw");
+                prop_assert!(policy[1].1 > 0);
+                prop_assert!(keys(limit) == "rt" && limit[1].1 > 0 || keys(limit) == "r");
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! How refusals look and what is told of the limits: `response` and `headers` at the top of a configuration.
+//!
+//! It does not know: policies or decisions.
+
+use crate::document::{Node, Value, quoted};
+use crate::request::token::{header_name, is_token};
+
+/// How answers look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// From 400 to 599.
+    pub(super) status: u32,
+    pub(super) body: Body,
+    /// Headers of the user's own: lower-case names, each once and none that is written elsewhere.
+    pub(super) headers: Vec<(Box<str>, Box<str>)>,
+    /// How far `Retry-After` is spread, in percent of the wait: 0 to 100.
+    pub(super) jitter_percent: u32,
+    pub(super) form: Form,
+}
+
+/// The body of a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// Problem details, see `problem`.
+    Problem,
+    /// The same text for all.
+    Text { content_type: Box<str>, text: Box<str> },
+}
+
+/// The headers that tell how much is left, see `fields`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Ietf,
+    XRateLimit,
+    Both,
+    Off,
+}
+
+/// What an absent `response` and an absent `headers` mean.
+impl Default for Options {
+    fn default() -> Options {
+        let (body, headers, form) = (Body::Problem, Vec::new(), Form::Ietf);
+        Options { status: 429, body, headers, jitter_percent: 20, form }
+    }
+}
+
+impl Options {
+    /// Reads the values at `response` and at `headers`. Mistakes are reported at their place, and leave
+    /// the default.
+    pub fn compile(response: Option<Node>, headers: Option<Node>) -> Options {
+        let mut options = Options::default();
+        if let Some(form) = headers.and_then(|node| form(&node)) {
+            options.form = form;
+        }
+        let Some(mut fields) = response.and_then(|node| node.fields()) else {
+            return options;
+        };
+        let status = fields.take("status").and_then(|node| node.whole(400..=599));
+        if let Some(status) = status.and_then(|status| u32::try_from(status).ok()) {
+            options.status = status;
+        }
+        if let Some(body) = body(fields.take("body"), fields.take("content_type")) {
+            options.body = body;
+        }
+        if let Some(node) = fields.take("headers") {
+            options.headers = own_headers(&node);
+        }
+        if let Some(percent) = fields.take("jitter").and_then(|node| percent(&node)) {
+            options.jitter_percent = percent;
+        }
+        fields.finish();
+        options
+    }
+}
+
+fn form(node: &Node) -> Option<Form> {
+    // An unquoted `off` is `false` in YAML 1.1, which Envoy reads.
+    if let Value::Bool(false) = node.value() {
+        return Some(Form::Off);
+    }
+    let choices =
+        [("ietf", Form::Ietf), ("x-ratelimit", Form::XRateLimit), ("both", Form::Both), ("off", Form::Off)];
+    node.choice("form of headers", &choices)
+}
+
+fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {
+    // Both are read before either is given up, so that each reports its mistakes.
+    let media_type = content_type.as_ref().map(media_type);
+    match (body, content_type) {
+        (Some(body), _) => {
+            let content_type = media_type.unwrap_or_else(|| Some("text/plain; charset=utf-8".into()));
+            Some(Body::Text { text: body.text()?.into(), content_type: content_type? })
+        }
+        (None, Some(node)) => {
+            node.fail("there is no `body` that it could describe, the default one has a type of its own");
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+/// A media type, `type/subtype` with or without parameters (RFC 9110 §8.3.1).
+fn media_type(node: &Node) -> Option<Box<str>> {
+    let value = field_value(node)?;
+    let essence = value.split(';').next().unwrap_or_default().trim_ascii_end();
+    let (kind, subtype) = essence.split_once('/').unwrap_or_default();
+    if !is_token(kind.as_bytes()) || !is_token(subtype.as_bytes()) {
+        return node.expected("a media type such as `application/json`");
+    }
+    Some(value)
+}
+
+fn own_headers(node: &Node) -> Vec<(Box<str>, Box<str>)> {
+    let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
+    for (key, node) in node.entries().unwrap_or_default() {
+        let (Some(name), Some(value)) = (header_name(key, &node, taken), field_value(&node)) else {
+            continue;
+        };
+        if headers.iter().any(|(known, _)| *known == name) {
+            node.fail("this header is given twice, names of headers ignore case");
+        } else {
+            headers.push((name, value));
+        }
+    }
+    headers
+}
+
+/// Why a header is not the user's to set.
+fn taken(name: &str) -> Option<&'static str> {
+    Some(match name {
+        ":status" => "it is set by `status`",
+        "content-type" => "it is set by `content_type`",
+        "content-encoding" => "the body is sent as it is written",
+        "retry-after" => "it is sent with every refusal, spread by `jitter`",
+        "ratelimit"
+        | "ratelimit-policy"
+        | "x-ratelimit-limit"
+        | "x-ratelimit-remaining"
+        | "x-ratelimit-reset" => "it is set by `headers` at the top",
+        "grpc-status" | "grpc-message" => "it is set when the client speaks gRPC",
+        // Of the message's frame, of the connection only (RFC 9113 §8.2.2), or of whoever answers.
+        "content-length" | "transfer-encoding" | "connection" | "keep-alive" | "proxy-connection" | "te"
+        | "trailer" | "upgrade" | "date" | "server" => "it is the gateway's own",
+        _ => return None,
+    })
+}
+
+/// A field value of visible ASCII, spaces and tabs. White space around it is not part of it (RFC 9110 §5.5).
+fn field_value(node: &Node) -> Option<Box<str>> {
+    let value = node.scalar()?;
+    let allowed = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
+    if !value.bytes().all(allowed) {
+        node.fail(format!("{} is no value of a header, expected visible ASCII and spaces", quoted(&value)));
+        return None;
+    }
+    Some(value.trim_ascii().into())
+}
+
+/// `20%`, in whole percent, or the number 0.
+fn percent(node: &Node) -> Option<u32> {
+    let found = match node.value() {
+        Value::Whole(0) => Some(0),
+        Value::Text(text) => text.trim().strip_suffix('%').and_then(whole_number),
+        _ => None,
+    };
+    match found {
+        Some(percent) if percent <= 100 => Some(percent),
+        _ => node.expected("whole percent from `0%` to `100%`"),
+    }
+}
+
+/// `parse` alone would take a sign.
+fn whole_number(text: &str) -> Option<u32> {
+    let text = text.trim_end();
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{self, Error, Errors};
+
+    /// Compiles `{response: …, headers: …}`.
+    fn compile(json: &str) -> (Options, Vec<String>) {
+        let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
+        let mut fields = Node::root(&value, &errors).fields().unwrap();
+        let options = Options::compile(fields.take("response"), fields.take("headers"));
+        fields.finish();
+        (options, errors.into_vec().iter().map(Error::to_string).collect())
+    }
+
+    fn accept(json: &str) -> Options {
+        let (options, mistakes) = compile(json);
+        assert_eq!(mistakes, [""; 0], "{json}");
+        options
+    }
+
+    #[test]
+    fn what_is_absent_has_its_default() {
+        for json in
+            ["{}", r#"{"response": {}}"#, r#"{"headers": "ietf"}"#, r#"{"response": {"headers": {}}}"#]
+        {
+            assert_eq!(accept(json), Options::default(), "{json}");
+        }
+        let expected = Options {
+            status: 429,
+            body: Body::Problem,
+            headers: vec![],
+            jitter_percent: 20,
+            form: Form::Ietf,
+        };
+        assert_eq!(Options::default(), expected);
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let options = accept(
+            r#"{
+                "response": {
+                    "status": 503,
+                    "body": "later\n",
+                    "content_type": "text/html; charset=utf-8",
+                    "headers": {"X-Reason": " too\tmany ", "x-code": 7, "x-empty": ""},
+                    "jitter": "100 %"
+                },
+                "headers": "X_RateLimit"
+            }"#,
+        );
+        let headers = [("x-reason", "too\tmany"), ("x-code", "7"), ("x-empty", "")];
+        let expected = Options {
+            status: 503,
+            body: Body::Text { content_type: "text/html; charset=utf-8".into(), text: "later\n".into() },
+            headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
+            jitter_percent: 100,
+            form: Form::XRateLimit,
+        };
+        assert_eq!(options, expected);
+        for (json, form) in [
+            (r#"{"headers": "both"}"#, Form::Both),
+            (r#"{"headers": "off"}"#, Form::Off),
+            (r#"{"headers": false}"#, Form::Off),
+        ] {
+            assert_eq!(accept(json).form, form, "{json}");
+        }
+        for (json, percent) in [("0", 0), (r#""0%""#, 0), (r#""5%""#, 5)] {
+            let options = accept(&format!(r#"{{"response": {{"jitter": {json}}}}}"#));
+            assert_eq!(options.jitter_percent, percent, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_body_without_a_type_is_plain_text() {
+        let Body::Text { content_type, text } = accept(r#"{"response": {"body": "no"}}"#).body else {
+            panic!("a text");
+        };
+        assert_eq!((&*content_type, &*text), ("text/plain; charset=utf-8", "no"));
+    }
+
+    #[test]
+    fn a_mistake_names_its_place_and_leaves_the_default() {
+        for (response, expected) in [
+            (r#"{"status": 200}"#, "status: expected a whole number from 400 to 599, found `200`"),
+            (r#"{"status": 600}"#, "status: expected a whole number from 400 to 599, found `600`"),
+            (r#"{"body": 1}"#, "body: expected text, found `1`, put it in quotes"),
+            (
+                r#"{"content_type": "text/html"}"#,
+                "content_type: there is no `body` that it could describe, the default one has a type of its own",
+            ),
+            (
+                r#"{"body": "", "content_type": "html"}"#,
+                "content_type: expected a media type such as `application/json`, found `html`",
+            ),
+            (
+                r#"{"body": "", "content_type": "text/"}"#,
+                "content_type: expected a media type such as `application/json`, found `text/`",
+            ),
+            (
+                r#"{"body": "", "content_type": "text/html;\r\nx: y"}"#,
+                "content_type: `text/html;\\r\\nx: y` is no value of a header, expected visible ASCII and spaces",
+            ),
+            (r#"{"jitter": 20}"#, "jitter: expected whole percent from `0%` to `100%`, found `20`"),
+            (r#"{"jitter": "101%"}"#, "jitter: expected whole percent from `0%` to `100%`, found `101%`"),
+            (r#"{"jitter": "+5%"}"#, "jitter: expected whole percent from `0%` to `100%`, found `+5%`"),
+            (r#"{"jitter": "%"}"#, "jitter: expected whole percent from `0%` to `100%`, found `%`"),
+            (r#"{"jitter": "5"}"#, "jitter: expected whole percent from `0%` to `100%`, found `5`"),
+        ] {
+            let (options, mistakes) = compile(&format!(r#"{{"response": {response}}}"#));
+            assert_eq!(mistakes, [format!("response.{expected}")]);
+            assert_eq!(options, Options::default(), "{response}");
+        }
+        let unknown = r#"{"response": {"states": 429}, "headers": "yes"}"#;
+        assert_eq!(
+            compile(unknown).1,
+            [
+                "headers: unknown form of headers `yes`, expected ietf, x-ratelimit, both or off",
+                "response: unknown key `states`, did you mean `status`?",
+            ]
+        );
+        assert_eq!(compile(r#"{"response": 429}"#).1, ["response: expected an object, found `429`"]);
+    }
+
+    #[test]
+    fn a_header_that_is_not_the_users_to_set_is_refused_with_the_reason() {
+        let gateway = "it is the gateway's own";
+        let limits = "it is set by `headers` at the top";
+        for (name, why) in [
+            (":status", "it is set by `status`"),
+            ("content-type", "it is set by `content_type`"),
+            ("content-encoding", "the body is sent as it is written"),
+            ("retry-after", "it is sent with every refusal, spread by `jitter`"),
+            ("ratelimit", limits),
+            ("ratelimit-policy", limits),
+            ("x-ratelimit-limit", limits),
+            ("x-ratelimit-remaining", limits),
+            ("x-ratelimit-reset", limits),
+            ("grpc-status", "it is set when the client speaks gRPC"),
+            ("grpc-message", "it is set when the client speaks gRPC"),
+            ("content-length", gateway),
+            ("transfer-encoding", gateway),
+            ("connection", gateway),
+            ("keep-alive", gateway),
+            ("upgrade", gateway),
+            ("date", gateway),
+            ("server", gateway),
+        ] {
+            for spelt in [name.to_string(), name.to_uppercase()] {
+                let (options, mistakes) =
+                    compile(&format!(r#"{{"response": {{"headers": {{"{spelt}": "1"}}}}}}"#));
+                assert_eq!(mistakes.len(), 1, "{spelt}");
+                assert!(
+                    mistakes[0].ends_with(&format!(": `{name}` cannot be given here: {why}")),
+                    "{mistakes:?}"
+                );
+                assert_eq!(options.headers, []);
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_that_could_not_be_sent_is_refused() {
+        let form = "is no name of a header, expected letters, digits and marks such as `-` and `_`";
+        for (headers, expected) in [
+            (r#"{"": "1"}"#, &*format!(r#"[""]: `` {form}"#)),
+            (r#"{":x": "1"}"#, &format!(r#"[":x"]: `:x` {form}"#)),
+            (r#"{"a b": "1"}"#, &format!(r#"["a b"]: `a b` {form}"#)),
+            (
+                r#"{"a": "1\r\nb: 2"}"#,
+                r".a: `1\r\nb: 2` is no value of a header, expected visible ASCII and spaces",
+            ),
+            (r#"{"a": "\u0000"}"#, r".a: `\u{0}` is no value of a header, expected visible ASCII and spaces"),
+            (
+                r#"{"a": "\u007f"}"#,
+                r".a: `\u{7f}` is no value of a header, expected visible ASCII and spaces",
+            ),
+            (r#"{"a": "é"}"#, ".a: `é` is no value of a header, expected visible ASCII and spaces"),
+            (r#"{"a": ["1"]}"#, ".a: expected text, found a list"),
+            (r#"{"a": "1", "A": "2"}"#, ".A: this header is given twice, names of headers ignore case"),
+            ("[]", ": expected an object, found a list"),
+        ] {
+            let (_, mistakes) = compile(&format!(r#"{{"response": {{"headers": {headers}}}}}"#));
+            assert_eq!(mistakes, [format!("response.headers{expected}")]);
+        }
+    }
+}

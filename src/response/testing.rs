@@ -1,0 +1,125 @@
+//! Policies and decisions made by hand, and a reader of structured fields.
+//!
+//! It does not know: configurations; the policies are drafted.
+
+use crate::actor::{Actors, Scope, ip};
+use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
+use crate::policy::{
+    Count, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy, Reason, Report, RuleDraft,
+    Tally,
+};
+use crate::request::Parts;
+use crate::time::Span;
+use std::collections::HashMap;
+
+/// A policy of rules with these names; `~` before a name puts the rule into shadow.
+pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
+    let rule = |name: S| {
+        let quota = Quota { rpu: 0, unit: Quota::MIN_UNIT };
+        let shadowed = name.as_ref().strip_prefix('~');
+        RuleDraft {
+            name: shadowed.unwrap_or(name.as_ref()).into(),
+            actors: Vec::new(),
+            missing: Missing::Share,
+            enforced: shadowed.is_none(),
+            count: Count::new(quota, Box::new(RefuseAll)),
+            overrides: HashMap::new(),
+        }
+    };
+    let limit = LimitDraft {
+        pattern: "/".parse().unwrap(),
+        conditions: Vec::new(),
+        meaning: String::new(),
+        exclusive: false,
+        rules: names.into_iter().map(rule).collect(),
+    };
+    let mut parts = Parts::default();
+    let ip = ip::Options::compile(None, &mut parts);
+    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+    let (limits, lists) = (vec![limit], Lists::default());
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1 }.build()
+}
+
+/// A rule's quota, its unit in milliseconds, and what it says; `None` when the store failed it.
+pub type Said = (u64, u64, Option<Verdict>);
+
+/// The decision that follows when the rules of `policy` say so, one each.
+pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
+    let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &Said)| {
+        let tally = match verdict.map(|verdict| verdict.admits()) {
+            Some(true) => Tally::Admitted,
+            Some(false) if compiled.enforced() => Tally::Refused,
+            Some(false) => Tally::Shadowed,
+            None => Tally::Uncounted,
+        };
+        let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
+        Report { rule, quota, tally, verdict: *verdict }
+    };
+    let reports: Vec<Report> = policy.rules().zip(said).map(report).collect();
+    let refusing = reports.iter().find(|report| report.tally == Tally::Refused);
+    let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Refuse(Reason::Rule(report.rule)));
+    Decision { outcome, reports, events: Events::default() }
+}
+
+/// Admitted, with so much left and more in so many milliseconds.
+pub fn admit(remaining: u64, more_in_ms: u64) -> Option<Verdict> {
+    verdict(algorithm::Outcome::Admit { delay: Span::ZERO }, remaining, more_in_ms)
+}
+
+/// Refused for so many milliseconds, or for ever.
+pub fn refuse(retry_after_ms: impl Into<Option<u64>>) -> Option<Verdict> {
+    let retry_after = retry_after_ms.into().map(Span::from_ms);
+    verdict(
+        algorithm::Outcome::Refuse { retry_after },
+        0,
+        retry_after.unwrap_or_default().as_ns() / 1_000_000,
+    )
+}
+
+fn verdict(outcome: algorithm::Outcome, remaining: u64, more_in_ms: u64) -> Option<Verdict> {
+    let more_in = Span::from_ms(more_in_ms);
+    Some(Verdict { outcome, remaining, more_in, full_in: more_in, charge: Charge::default() })
+}
+
+/// An item of a structured field's list: a string and its parameters, all of them integers.
+pub type Item = (String, Vec<(String, u64)>);
+
+/// Reads a list of such items, and nothing but such (RFC 9651 §4.2); `None` for other text.
+pub fn items(text: &str) -> Option<Vec<Item>> {
+    let mut rest = text;
+    let mut items = Vec::new();
+    loop {
+        let (value, after) = string(rest)?;
+        let mut parameters = Vec::new();
+        rest = after;
+        while let Some(after) = rest.strip_prefix(';') {
+            let (key, after) = after.split_once('=')?;
+            let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
+            let (number, after) = after.split_at(digits);
+            if !is_key || number.len() > 15 {
+                return None;
+            }
+            parameters.push((key.to_string(), number.parse().ok()?));
+            rest = after;
+        }
+        items.push((value, parameters));
+        if rest.is_empty() {
+            return Some(items);
+        }
+        rest = rest.strip_prefix(", ")?;
+    }
+}
+
+fn string(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut characters = text.strip_prefix('"')?.chars();
+    loop {
+        match characters.next()? {
+            '"' => return Some((value, characters.as_str())),
+            '\\' => value.push(characters.next().filter(|c| matches!(c, '"' | '\\'))?),
+            visible @ ' '..='~' => value.push(visible),
+            _ => return None,
+        }
+    }
+}
