@@ -28,6 +28,8 @@
 
 #[cfg(any(target_arch = "wasm32", test))]
 
+pub mod config;
+
 pub mod session;
 
 pub mod response;

@@ -1,0 +1,164 @@
+//! Bytes of configuration to a policy that cannot be wrong, or every mistake in its place.
+//!
+//! It does not know: what a rule does. It takes the keys that all rules share and hands the rest to the
+//! kind that owns them: an algorithm, an actor's source, a condition.
+//!
+//! ```text
+//!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
+//!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
+//!                            └► actors, ip, lists, response, headers, mode, local
+//! ```
+
+mod limit;
+mod lists;
+mod names;
+mod rule;
+
+use crate::actor::{Actors, Scope, ip};
+use crate::algorithm::KINDS;
+use crate::document::{self, Error, Errors, Fields, Node, Value};
+use crate::policy::{Draft, LimitDraft, Lists, Policy};
+use crate::request::Parts;
+use crate::response::Options;
+
+/// A configuration that was accepted.
+#[derive(Debug)]
+pub struct Configuration {
+    /// What decides.
+    pub policy: Policy,
+    /// What clients are told.
+    pub response: Options,
+}
+
+/// Reads a configuration. All mistakes are told, not only the first.
+pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
+    let document = document::parse(bytes).map_err(|error| vec![error])?;
+    let errors = Errors::default();
+    let configuration = read(Node::root(&document, &errors));
+    match configuration {
+        Some(configuration) if errors.is_empty() => Ok(configuration),
+        _ => Err(errors.into_vec()),
+    }
+}
+
+/// Whether a rule or a list refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Enforce,
+    Shadow,
+}
+
+impl Mode {
+    fn compile(node: Option<Node>) -> Mode {
+        const CHOICES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
+        node.and_then(|node| node.choice("mode", &CHOICES)).unwrap_or(Mode::Enforce)
+    }
+}
+
+/// Keys of each object, to tell where one belongs that stands in another. `headers` is a key of two.
+const TOP_KEYS: &[&str] = &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local"];
+const LIMIT_KEYS: &[&str] = &["url", "Url", "methods", "hosts", "exclusive", "rules"];
+const RULE_KEYS: &[&str] = &["name", "actor", "rpu", "unit", "algo", "scope", "missing", "overrides"];
+
+/// The keys of a rule, those of all algorithms included.
+fn rule_keys() -> Vec<&'static str> {
+    let own = KINDS.iter().flat_map(|kind| kind.keys);
+    RULE_KEYS.iter().chain(own).copied().collect()
+}
+
+/// The document's parts that are not limits; all `None` in the two short forms.
+#[derive(Default)]
+struct Top<'a> {
+    limits: Option<Vec<Node<'a>>>,
+    actors: Option<Node<'a>>,
+    ip: Option<Node<'a>>,
+    allow: Option<Node<'a>>,
+    deny: Option<Node<'a>>,
+    response: Option<Node<'a>>,
+    headers: Option<Node<'a>>,
+    mode: Option<Node<'a>>,
+    local: Option<Node<'a>>,
+}
+
+impl<'a> Top<'a> {
+    fn of(node: Node<'a>) -> Option<Top<'a>> {
+        if let Value::List(_) = node.value() {
+            return Some(Top { limits: node.list(), ..Top::default() });
+        }
+        let Value::Object(entries) = node.value() else {
+            return node.expected("an object with `limits`, one limit, or a list of limits");
+        };
+        let mut fields = node.fields()?;
+        if is_limit(entries) {
+            return Some(Top { limits: Some(vec![node]), ..Top::default() });
+        }
+        fields.belong(LIMIT_KEYS, "to a limit in `limits`");
+        fields.belong(&rule_keys(), "to a rule in `rules`");
+        let top = Top {
+            limits: fields.require("limits").and_then(|node| node.list()),
+            actors: fields.take("actors"),
+            ip: fields.take("ip"),
+            allow: fields.take("allow"),
+            deny: fields.take("deny"),
+            response: fields.take("response"),
+            headers: fields.take("headers"),
+            mode: fields.take("mode"),
+            local: fields.take("local"),
+        };
+        fields.finish();
+        Some(top)
+    }
+}
+
+/// Whether the document is one limit; it may be misspelt.
+fn is_limit(entries: &[(String, Value)]) -> bool {
+    let known: Vec<&str> = TOP_KEYS.iter().chain(["headers"].iter()).chain(LIMIT_KEYS).copied().collect();
+    let meant = |of: &[&str]| {
+        entries.iter().any(|(key, _)| document::nearest(key, &known).is_some_and(|near| of.contains(&near)))
+    };
+    !meant(&["limits"]) && meant(LIMIT_KEYS)
+}
+
+fn read(root: Node) -> Option<Configuration> {
+    let top = Top::of(root)?;
+    let mut parts = Parts::default();
+    let ip = ip::Options::compile(top.ip, &mut parts);
+    let mut scope = Scope { parts: &mut parts, ip: &ip };
+    let actors = Actors::compile(top.actors, &mut scope);
+    let mode = Mode::compile(top.mode);
+    let mut reader = rule::Reader { actors: &actors, mode, names: names::Names::default() };
+
+    let nodes = top.limits.unwrap_or_default();
+    reader.names.collect(&nodes);
+    let limits: Vec<Option<LimitDraft>> =
+        nodes.into_iter().map(|node| limit::compile(node, &mut reader, &mut scope)).collect();
+    let lists = Lists {
+        allow: lists::compile(top.allow, &actors, &mut scope),
+        deny: lists::compile(top.deny, &actors, &mut scope),
+    };
+    let address = Actors::ip(&mut scope);
+    let response = Options::compile(top.response, top.headers);
+    let max_actors = local(top.local);
+    let draft = Draft {
+        limits: limits.into_iter().collect::<Option<_>>()?,
+        parts,
+        ip,
+        address,
+        lists,
+        enforced: mode == Mode::Enforce,
+        max_actors,
+    };
+    Some(Configuration { policy: draft.build(), response })
+}
+
+/// How many actors the table of each cell group is made for.
+const MAX_ACTORS: u64 = 100_000;
+
+fn local(node: Option<Node>) -> u64 {
+    let read = |mut fields: Fields| {
+        let max_actors = fields.take("max_actors").and_then(|node| node.whole(1..=10_000_000));
+        fields.finish();
+        max_actors
+    };
+    node.and_then(|node| node.fields()).and_then(read).unwrap_or(MAX_ACTORS)
+}

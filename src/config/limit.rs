@@ -1,0 +1,53 @@
+//! One limit: its url, its conditions, its rules.
+//!
+//! It does not know: what a condition means; each kind of matcher reads its own key.
+
+use super::rule;
+use crate::actor::Scope;
+use crate::document::{Node, Value};
+use crate::matcher::{KINDS, pattern::Pattern};
+use crate::policy::LimitDraft;
+
+/// Reads a limit. Mistakes are reported at their place and give `None`.
+pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) -> Option<LimitDraft> {
+    let Value::Object(_) = node.value() else {
+        return node.expected("a limit such as `{url: /api, rules: […]}`");
+    };
+    let mut fields = node.fields()?;
+    // `Url` is how the original design spelt it.
+    let url = fields.require_either("url", "Url");
+    let url_text = url.as_ref().and_then(|node| node.text()).unwrap_or_default();
+    let pattern = url.and_then(Pattern::parse);
+
+    let (mut conditions, mut meaning, mut whole) = (Vec::new(), String::new(), true);
+    for kind in KINDS {
+        if let Some(node) = fields.take(kind.key) {
+            meaning.push_str(&format!("{} {} ", kind.key, node.value()));
+            match (kind.compile)(node, scope.parts) {
+                Some(condition) => conditions.push(condition),
+                None => whole = false,
+            }
+        }
+    }
+    let exclusive = fields.take("exclusive").and_then(|node| node.flag()).unwrap_or(false);
+    let nodes = match fields.take("rules") {
+        Some(node) => node.list(),
+        None => Some(Vec::new()),
+    };
+    fields.belong(&["mode"], "to a rule in `rules`, or at the top beside `limits`");
+    fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
+    fields.belong(&super::rule_keys(), "to a rule in `rules`");
+    let misspelt = fields.misspells("rules") || fields.misspells("exclusive");
+    let misplaced = super::rule_keys().iter().any(|key| fields.has(key));
+    fields.finish();
+    let nodes = nodes?;
+    if nodes.is_empty() && !exclusive && !misspelt && !misplaced {
+        node.fail(
+            "a limit without `rules` does nothing; with `exclusive: true` it lifts less specific limits",
+        );
+    }
+    let read = |(index, node)| rule::compile(node, reader, scope, url_text, index);
+    let rules: Vec<_> = nodes.into_iter().enumerate().map(read).collect();
+    let rules = rules.into_iter().collect::<Option<Vec<_>>>()?;
+    whole.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, rules })
+}

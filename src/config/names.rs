@@ -1,0 +1,102 @@
+//! Rules' names: what is shown in headers, metrics and logs. Unique in a configuration.
+//!
+//! It does not know: rules. A rule without a name is called after its limit's url and its place in it.
+
+use crate::document::{Node, Value, quoted};
+use crate::policy::{ALLOW, DENY};
+use std::collections::HashSet;
+
+const LONGEST: usize = 64;
+
+/// Names that metrics use for the two lists.
+const RESERVED: [&str; 2] = [ALLOW, DENY];
+
+/// The names that are taken.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    given: HashSet<String>,
+    taken: HashSet<String>,
+}
+
+impl Names {
+    /// Notes the names that rules of these limits give themselves, so that no default is in their way.
+    pub(super) fn collect(&mut self, limits: &[Node]) {
+        let entry = |value: &Value, key: &str| match value {
+            Value::Object(entries) => {
+                entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+            }
+            _ => None,
+        };
+        for limit in limits {
+            if let Some(Value::List(rules)) = entry(limit.value(), "rules") {
+                for rule in &rules {
+                    if let Some(Value::Text(name)) = entry(rule, "name") {
+                        self.given.insert(name);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The name of rule `index` of the limit on `url`: the given one, or one made from those two.
+    pub(super) fn name(&mut self, given: Option<Node>, url: &str, index: usize) -> Option<String> {
+        let Some(node) = given else {
+            return Some(self.derived(url, index));
+        };
+        let name = node.text()?;
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+        if name.is_empty() || name.len() > LONGEST || !name.bytes().all(allowed) {
+            return node.expected(&format!("1 to {LONGEST} of a-z, 0-9, `_` and `-`"));
+        }
+        if RESERVED.contains(&name) {
+            node.fail(format!(
+                "the name {} is taken by the list that is called so, choose another",
+                quoted(name)
+            ));
+            return None;
+        }
+        if !self.taken.insert(name.into()) {
+            node.fail(format!("another rule is called {} already", quoted(name)));
+            return None;
+        }
+        Some(name.into())
+    }
+
+    fn derived(&mut self, url: &str, index: usize) -> String {
+        let plain =
+            |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
+        let words: String = url.chars().take(LONGEST / 2).map(plain).collect();
+        let stem = match words.trim_matches('-') {
+            "" => "root",
+            stem => stem,
+        };
+        let first = format!("{stem}-{index}");
+        let others = (2u32..).map(|number| format!("{first}-{number}"));
+        let free = |name: &String| !self.given.contains(name) && !self.taken.contains(name);
+        let name = std::iter::once(first.clone()).chain(others).find(free).unwrap_or(first.clone());
+        self.taken.insert(name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_name_tells_the_url_and_is_unique() {
+        let mut names = Names::default();
+        names.given.insert("api-1".into());
+        for (url, index, name) in [
+            ("/", 0, "root-0"),
+            ("/API/v1", 0, "api-v1-0"),
+            ("/users/*/orders", 2, "users---orders-2"),
+            ("=/api", 0, "api-0"),
+            ("/api", 0, "api-0-2"),
+            ("/api", 1, "api-1-2"),
+            ("/é\n\"", 0, "root-0-2"),
+        ] {
+            assert_eq!(names.name(None, url, index).as_deref(), Some(name), "{url}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One rule: whom it counts, how much per unit, by which algorithm, and for whom that differs.
+//!
+//! It does not know: any algorithm's keys; what is left of a rule after the common ones is the algorithm's.
+
+use super::Mode;
+use super::names::Names;
+use crate::actor::{self, Actors, Named, Scope};
+use crate::algorithm::{self, Kind, Quota, RefuseAll};
+use crate::document::{Fields, Node, Value, fold, one_of, quoted};
+use crate::policy::{Count, Missing, RuleDraft};
+use crate::time::Span;
+use std::collections::HashMap;
+
+/// What reading a rule depends on beside the rule.
+pub(super) struct Reader<'a> {
+    pub(super) actors: &'a Actors,
+    /// The document's mode: shadow there puts every rule into shadow.
+    pub(super) mode: Mode,
+    pub(super) names: Names,
+}
+
+/// Reads rule `index` of the limit on `url`. Mistakes are reported at their place and give `None`.
+pub(super) fn compile(
+    node: Node,
+    reader: &mut Reader,
+    scope: &mut Scope,
+    url: &str,
+    index: usize,
+) -> Option<RuleDraft> {
+    let Value::Object(_) = node.value() else {
+        return node.expected("a rule such as `{actor: ip, rpu: 10, unit: second}`");
+    };
+    let mut fields = node.fields()?;
+    let name = reader.names.name(fields.take("name"), url, index);
+    let actors = match fields.take("actor") {
+        Some(node) => reader.actors.select(node, scope),
+        None => Some(Vec::new()),
+    };
+    let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
+    let mode = Mode::compile(fields.take("mode"));
+    if let Some(node) = fields.take("scope") {
+        node.choice("scope", &[("local", ())]);
+    }
+    let kind = algorithm(fields.take("algo"));
+    // An override reads the rule's keys again, laid over with its own; a mistake in them is told once.
+    let overrides = fields.take("overrides");
+    let count = count(&mut fields, kind);
+    let overrides = match overrides {
+        Some(node) => self::overrides(&node, &fields, kind, actors.as_deref()),
+        None => Some(HashMap::new()),
+    };
+    fields.belong(super::LIMIT_KEYS, "to the limit, beside `rules`");
+    fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
+    fields.finish();
+    Some(RuleDraft {
+        name: name?,
+        actors: actors?,
+        missing: missing.unwrap_or(Missing::Ip),
+        enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
+        count: count?,
+        overrides: overrides?,
+    })
+}
+
+fn missing(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
+    let choices = [Missing::Ip, Missing::Skip, Missing::Share, Missing::Deny];
+    let missing = node.choice("value", &choices.map(|missing| (missing.name(), missing)))?;
+    if let Some([]) = actors {
+        node.fail("no request lacks the actor `all`: leave `missing` out, or name another `actor`");
+    }
+    Some(missing)
+}
+
+fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
+    let Some(node) = node else {
+        return algorithm::KINDS.first().copied();
+    };
+    let text = node.text()?;
+    let named = |kind: &&&Kind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
+    let kind = algorithm::KINDS.iter().find(named);
+    if kind.is_none() {
+        let names: Vec<String> =
+            algorithm::KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        node.fail(format!("unknown algorithm {}, expected {}", quoted(text), one_of(&names)));
+    }
+    kind.copied()
+}
+
+/// The keys that say how much: `rpu` and `unit`, and those of the algorithm.
+fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
+    let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
+    let unit = fields.require("unit").and_then(unit);
+    // Without a quota the algorithm's own keys are read for their own mistakes: the slightest one makes
+    // none with them.
+    let quota = match (rpu, unit) {
+        (Some(rpu @ 1..), Some(unit)) => Quota { rpu, unit },
+        _ => Quota { rpu: 1, unit: Quota::MIN_UNIT },
+    };
+    let Some(kind) = kind else {
+        // Whichever was meant, its keys are not unknown.
+        algorithm::KINDS.iter().flat_map(|kind| kind.keys).for_each(|key| drop(fields.take(key)));
+        return None;
+    };
+    let algorithm = (kind.compile)(fields, quota);
+    let (rpu, unit) = (rpu?, unit?);
+    let algorithm = if rpu == 0 { Box::new(RefuseAll) } else { algorithm? };
+    Some(Count::new(Quota { rpu, unit }, algorithm))
+}
+
+fn unit(node: Node) -> Option<Span> {
+    const WORDS: [(&str, u64); 4] = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
+    let Value::Text(text) = node.value() else {
+        return node.expected("second, minute, hour, day or a span such as `30s`");
+    };
+    if let Some((_, secs)) = WORDS.iter().find(|(word, _)| *word == fold(text)) {
+        return Some(Span::from_secs(*secs));
+    }
+    if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
+        node.fail(format!(
+            "unknown unit {}, expected second, minute, hour, day or a span such as `30s`",
+            quoted(text)
+        ));
+        return None;
+    }
+    node.span(Quota::MIN_UNIT..=Quota::MAX_UNIT)
+}
+
+/// How the rule counts the actors that are named by value.
+fn overrides(
+    node: &Node,
+    rule: &Fields,
+    kind: Option<&Kind>,
+    actors: Option<&[Named]>,
+) -> Option<HashMap<Vec<u8>, Count>> {
+    let mut overrides = HashMap::new();
+    let mut whole = true;
+    let entries = node.entries()?;
+    if entries.is_empty() {
+        node.fail("it changes nothing: leave it out, or name an actor's value as in `{vip-42: {rpu: 100}}`");
+    }
+    for (value, node) in entries {
+        let key =
+            actors.and_then(|actors| actor::parse_key(actors, value).map_err(|why| node.fail(why)).ok());
+        let fields = match node.value() {
+            Value::Object(_) => node.fields(),
+            _ => node.expected("what is different for it, such as `{rpu: 100}`"),
+        };
+        let count = fields.and_then(|fields| {
+            let mut fields = fields.over(rule);
+            let count = count(&mut fields, kind);
+            fields.belong(&super::rule_keys(), "to the rule itself: an override changes how much");
+            fields.finish();
+            count
+        });
+        match (key, count) {
+            (Some(key), Some(count)) => {
+                if overrides.insert(key, count).is_some() {
+                    node.fail("another key names the same actor");
+                    whole = false;
+                }
+            }
+            _ => whole = false,
+        }
+    }
+    whole.then_some(overrides)
+}
