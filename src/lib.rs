@@ -27,6 +27,7 @@
 )]
 
 #[cfg(any(target_arch = "wasm32", test))]
+mod host;
 
 pub mod config;
 

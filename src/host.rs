@@ -1,0 +1,8 @@
+//! The hosts that load Diana. Each drives sessions through its own calls; all that is known of a host is
+//! in its folder.
+//!
+//! It does not know: rules, or how a decision is made.
+
+mod pairs;
+#[cfg(target_arch = "wasm32")]
+mod proxy_wasm;

@@ -1,0 +1,66 @@
+//! One log line for a configuration that was taken, though every worker takes it.
+//!
+//! It does not know: which worker it runs in. Whoever is first notes the configuration in the store.
+
+use super::calls::{self, Level};
+use super::root::Gateway;
+use crate::store::{Store, Swap};
+use crate::table::Hasher;
+use crate::time::{Span, Time};
+
+const KEY: &[u8] = b"diana/announced";
+
+/// Workers take a configuration within so long of one another.
+const AGAIN_AFTER: Span = Span::from_secs(10);
+
+/// So many configurations are remembered: filters that share a `vm_id` take theirs at once.
+const REMEMBERED: usize = 16;
+
+/// So often another worker may be faster before it is left at that.
+const ROUNDS: u32 = 8;
+
+/// Says that a configuration, whose bytes these are, was taken, unless another worker has just said so.
+pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
+    let (store, hash) = (&gateway.store, Hasher::name(bytes));
+    for _ in 0..ROUNDS {
+        let now = gateway.now();
+        let Ok(found) = store.load(KEY) else {
+            return;
+        };
+        let mut said = found.as_ref().map(|loaded| read(&loaded.bytes)).unwrap_or_default();
+        if said.iter().any(|(known, at)| *known == hash && now.since(*at) < AGAIN_AFTER) {
+            return;
+        }
+        said.retain(|(known, _)| *known != hash);
+        said.insert(0, (hash, now));
+        said.truncate(REMEMBERED);
+        match store.swap(KEY, &write(&said), found.map(|loaded| loaded.version)) {
+            Ok(Swap::Done) => return calls::log(Level::Info, &words(gateway)),
+            Ok(Swap::Lost) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn words(gateway: &Gateway) -> String {
+    let policy = &gateway.configuration.policy;
+    let (keys, size) = policy.footprint();
+    let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
+    format!("configuration taken, {rules}; at most {keys} and {} KiB of shared data", size.div_ceil(1024))
+}
+
+/// `1 rule`, `2 rules`.
+pub(super) fn plural<N: PartialEq + From<u8> + std::fmt::Display>(count: N, word: &str) -> String {
+    if count == N::from(1) { format!("1 {word}") } else { format!("{count} {word}s") }
+}
+
+fn read(bytes: &[u8]) -> Vec<(u64, Time)> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let number = |word: &[u8; 8]| u64::from_le_bytes(*word);
+    pairs.iter().map(|[hash, at]| (number(hash), Time::from_ns(number(at)))).collect()
+}
+
+fn write(said: &[(u64, Time)]) -> Vec<u8> {
+    said.iter().flat_map(|(hash, at)| [hash.to_le_bytes(), at.as_ns().to_le_bytes()]).flatten().collect()
+}

@@ -1,0 +1,217 @@
+//! The host calls, each with its status as a value.
+//!
+//! It does not know: what a value means. Source: the proxy-wasm ABI, version 0.2.1.
+
+use crate::host::pairs;
+use crate::response::Refusal;
+use crate::store::{Fault, SharedData, Written};
+use crate::time::Time;
+use std::ptr::null_mut;
+
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+
+const REQUEST_HEADERS: u32 = 0;
+const RESPONSE_HEADERS: u32 = 2;
+const PLUGIN_CONFIGURATION: u32 = 7;
+const COUNTER: u32 = 0;
+
+// All return a status. What a host returns in `*mut *mut u8` it has allocated in our memory by
+// `proxy_on_memory_allocate`, which the SDK exports and which makes a boxed slice of just that size.
+unsafe extern "C" {
+    fn proxy_log(level: u32, message: *const u8, size: usize) -> u32;
+    fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
+    fn proxy_get_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        max: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_add_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        size: usize,
+    ) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        size: usize,
+    ) -> u32;
+    fn proxy_get_property(path: *const u8, path_size: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, size: usize) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+        cas: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(key: *const u8, key_size: usize, value: *const u8, size: usize, cas: u32)
+    -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
+    fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+}
+
+/// How grave a log line is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Level {
+    Debug = 1,
+    Info = 2,
+    Error = 4,
+    Critical = 5,
+}
+
+/// Writes a line to the host's log; nothing can be done if that fails.
+pub(super) fn log(level: Level, message: &str) {
+    // SAFETY: the pointer and the size are those of a live string.
+    unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
+}
+
+/// The host's clock, which may step.
+pub(super) fn now() -> Result<Time, Fault> {
+    let mut ns = 0;
+    // SAFETY: the host writes eight bytes.
+    match unsafe { proxy_get_current_time_nanoseconds(&mut ns) } {
+        OK => Ok(Time::from_ns(ns)),
+        status => Err(Fault(status)),
+    }
+}
+
+/// Bytes that a host has returned: `None` for a null pointer.
+fn returned(data: *mut u8, size: usize) -> Option<Vec<u8>> {
+    if data.is_null() {
+        return None;
+    }
+    // SAFETY: allocated by `proxy_on_memory_allocate` with just this size, and handed over to us.
+    Some(unsafe { Vec::from_raw_parts(data, size, size) })
+}
+
+/// Makes a call that returns bytes; any status but OK is a value that is not there.
+fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> {
+    let (mut data, mut size) = (null_mut(), 0);
+    match call(&mut data, &mut size) {
+        OK => Some(returned(data, size).unwrap_or_default()),
+        _ => None,
+    }
+}
+
+/// The plugin's configuration; only while it is being configured.
+pub(super) fn plugin_configuration(size: usize) -> Vec<u8> {
+    // SAFETY: the host writes a pointer and a size.
+    bytes(|data, len| unsafe { proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, size, data, len) })
+        .unwrap_or_default()
+}
+
+/// All request headers, as [`pairs`] has them.
+pub(super) fn request_headers() -> Option<Vec<u8>> {
+    // SAFETY: the host writes a pointer and a size.
+    bytes(|data, size| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, size) })
+}
+
+/// Adds a line to the response's headers.
+pub(super) fn add_response_header(name: &str, value: &str) {
+    let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
+    // SAFETY: both strings live through the call.
+    unsafe { proxy_add_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
+}
+
+/// Sets a response header in place of any other of its name.
+pub(super) fn replace_response_header(name: &str, value: &str) {
+    let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
+    // SAFETY: both strings live through the call.
+    unsafe { proxy_replace_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
+}
+
+/// An attribute of the host's by its path, the words parted by zero bytes.
+pub(super) fn property(path: &[u8]) -> Option<Vec<u8>> {
+    let (key, key_size) = (path.as_ptr(), path.len());
+    // SAFETY: the path lives through the call; the host writes a pointer and a size.
+    bytes(|data, size| unsafe { proxy_get_property(key, key_size, data, size) })
+}
+
+/// Sets an attribute for the host's access log.
+pub(super) fn set_property(path: &str, value: &str) {
+    // SAFETY: both strings live through the call.
+    unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) };
+}
+
+/// Answers the request in place of the upstream. A gRPC client gets the details as its message, which a
+/// host takes from the body.
+pub(super) fn send_local_response(refusal: &Refusal) -> Result<(), Fault> {
+    let headers = pairs::encode(&refusal.headers);
+    let (body, grpc_status) = match refusal.grpc_status {
+        Some(status) => (refusal.details.as_bytes(), i32::try_from(status).unwrap_or(-1)),
+        None => (&*refusal.body, -1),
+    };
+    // SAFETY: all pointers are to live bytes of the given sizes.
+    let status = unsafe {
+        proxy_send_local_response(
+            refusal.status,
+            refusal.details.as_ptr(),
+            refusal.details.len(),
+            body.as_ptr(),
+            body.len(),
+            headers.as_ptr(),
+            headers.len(),
+            grpc_status,
+        )
+    };
+    if status == OK { Ok(()) } else { Err(Fault(status)) }
+}
+
+/// Defines a counter and tells its id. Each call makes a new id: once a VM.
+pub(super) fn define_counter(name: &str) -> Option<u32> {
+    let mut id = 0;
+    // SAFETY: the name lives through the call; the host writes four bytes.
+    let status = unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &mut id) };
+    (status == OK).then_some(id)
+}
+
+/// Adds to a counter; a counter that cannot be reached is not worth a request.
+pub(super) fn increment(id: u32, by: u32) {
+    // SAFETY: plain numbers.
+    unsafe { proxy_increment_metric(id, by.into()) };
+}
+
+/// The host's shared data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostData;
+
+impl SharedData for HostData {
+    fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
+        let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
+        // SAFETY: the key lives through the call; the host writes a pointer, a size and four bytes.
+        match unsafe { proxy_get_shared_data(key.as_ptr(), key.len(), &mut data, &mut size, &mut cas) } {
+            OK => Ok((returned(data, size), (cas != 0).then_some(cas))),
+            NOT_FOUND => Ok((None, None)),
+            status => Err(Fault(status)),
+        }
+    }
+
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+        let cas = cas.unwrap_or(0);
+        // SAFETY: key and value live through the call.
+        match unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) } {
+            OK => Ok(Written::Ok),
+            CAS_MISMATCH => Ok(Written::CasMismatch),
+            status => Err(Fault(status)),
+        }
+    }
+}
