@@ -1,0 +1,181 @@
+//! Config → what Envoy reads: a bootstrap, and the gateway's listener as a file of the listener discovery service, so
+//! that replacing the file replaces the filter's configuration in a running process.
+
+use crate::config::{Config, Plugin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The listener under test.
+pub(crate) const LISTENER: &str = "gateway";
+/// The file of listeners, in the process' folder.
+pub(crate) const LISTENERS_FILE: &str = "listeners.json";
+/// The access log, in the process' folder.
+pub(crate) const ACCESS_LOG: &str = "access.log";
+/// A socket in the process' folder: no port to find for the listener that plays the upstream.
+const UPSTREAM_SOCKET: &str = "upstream.sock";
+
+/// The bootstrap. All paths in it are relative to the process' folder, where Envoy is started.
+pub(crate) fn bootstrap(config: &Config) -> Value {
+    let inside = json!({"pipe": {"path": UPSTREAM_SOCKET}});
+    let upstream = match config.upstream {
+        Some(address) => crate::config::cluster("upstream", address, false),
+        None => cluster("upstream", &inside, false),
+    };
+    let mut clusters = vec![upstream];
+    clusters.extend(config.clusters.iter().cloned());
+    json!({
+        "node": {"id": "gateway", "cluster": "gateway"},
+        "admin": {"address": local(0)},
+        "dynamic_resources": {
+            "lds_config": {
+                "resource_api_version": "V3",
+                "path_config_source": {"path": LISTENERS_FILE, "watched_directory": {"path": "."}},
+            },
+        },
+        "static_resources": {"listeners": [upstream_listener(config, &inside)], "clusters": clusters},
+        "stats_config": {"stats_tags": stats_tags()},
+    })
+}
+
+/// The file of listeners: one, on `port` (0: any free one).
+pub(crate) fn listeners(config: &Config, filter: &Path, port: u16) -> Value {
+    json!({"resources": [{
+        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+        "name": LISTENER,
+        "address": local(port),
+        "filter_chains": [{"filters": [gateway_hcm(config, filter)]}],
+    }]})
+}
+
+fn gateway_hcm(config: &Config, filter: &Path) -> Value {
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+    });
+    let route = json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}});
+    let mut manager = json!({
+        "@type": HCM,
+        "stat_prefix": LISTENER,
+        "use_remote_address": config.use_remote_address,
+        "normalize_path": config.normalize_path,
+        "max_request_headers_kb": config.max_request_headers_kb,
+        "route_config": routes("gateway", &route),
+        "http_filters": [wasm(config, filter), router],
+    });
+    if let Some(format) = &config.access_log {
+        let log = json!({
+            "name": "envoy.access_loggers.file",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
+                "path": ACCESS_LOG,
+                "log_format": {"text_format_source": {"inline_string": format!("{format}\n")}},
+            },
+        });
+        manager["access_log"] = json!([log]);
+    }
+    json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager})
+}
+
+fn wasm(config: &Config, filter: &Path) -> Value {
+    let plugin = match &config.plugin {
+        Plugin::Struct(value) => {
+            json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": value})
+        }
+        Plugin::Text(text) => {
+            json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text})
+        }
+    };
+    json!({
+        "name": "envoy.filters.http.wasm",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": "diana",
+                "root_id": "diana",
+                "failure_policy": config.failure_policy,
+                "reload_config": {
+                    "backoff": {"base_interval": format!("{:.3}s", config.reload_backoff.as_secs_f64())},
+                },
+                "vm_config": {
+                    "vm_id": config.vm_id,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": filter}},
+                },
+                "configuration": plugin,
+            },
+        },
+    })
+}
+
+fn upstream_listener(config: &Config, address: &Value) -> Value {
+    let (status, body) = &config.answer;
+    let route = json!({
+        "match": {"prefix": "/"},
+        "direct_response": {"status": status, "body": {"inline_string": body}},
+    });
+    let manager = json!({
+        "@type": HCM,
+        "stat_prefix": "upstream",
+        // As generous as the gateway may be: this side must not be the one that refuses.
+        "max_request_headers_kb": 192,
+        "route_config": routes("upstream", &route),
+        "http_filters": [{
+            "name": "envoy.filters.http.router",
+            "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+        }],
+    });
+    json!({
+        "name": "upstream",
+        "address": address,
+        "filter_chains": [{"filters": [
+            {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
+        ]}],
+    })
+}
+
+/// A cluster with one endpoint.
+pub(crate) fn cluster(name: &str, address: &Value, http2: bool) -> Value {
+    let mut cluster = json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
+        },
+        // A load test is not the place to learn about the defaults of 1024.
+        "circuit_breakers": {"thresholds": [
+            {"max_connections": 100_000, "max_pending_requests": 100_000, "max_requests": 100_000},
+        ]},
+    });
+    if http2 {
+        cluster["typed_extension_protocol_options"] = json!({
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http2_protocol_options": {}},
+            },
+        });
+    }
+    cluster
+}
+
+/// `wasmcustom.diana.rule.NAME.result.RESULT.requests` becomes `diana_requests{rule="NAME",result="RESULT"}`, and
+/// `wasmcustom.diana.kind.KIND.evictions` becomes `diana_evictions{kind="KIND"}`; as in `envoy.yaml`.
+fn stats_tags() -> Value {
+    json!([
+        {"tag_name": "rule", "regex": r"^wasmcustom\.diana(\.rule\.([^.]+))\."},
+        {"tag_name": "result", "regex": r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."},
+        {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
+    ])
+}
+
+fn routes(name: &str, route: &Value) -> Value {
+    json!({"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": [route]}]})
+}
+
+fn local(port: u16) -> Value {
+    json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
+}
+
+const HCM: &str =
+    "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";

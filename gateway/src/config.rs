@@ -1,0 +1,104 @@
+//! What a test may choose about its gateway. Everything has a default but the filter's configuration.
+
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The filter's configuration in the form in which Envoy gets it.
+#[derive(Clone, Debug)]
+pub enum Plugin {
+    /// `google.protobuf.StringValue`: handed over byte for byte.
+    Text(String),
+    /// `google.protobuf.Struct`: what a document in YAML becomes. Envoy's documentation promises the filter JSON, but
+    /// 1.40 hands over the message in protobuf's own encoding.
+    Struct(Value),
+}
+
+/// As JSON text.
+impl From<Value> for Plugin {
+    fn from(value: Value) -> Self {
+        Self::Text(value.to_string())
+    }
+}
+
+impl From<&str> for Plugin {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Plugin {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// One gateway: `Config { concurrency: 1, ..Config::new(json!({…})) }`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The filter's configuration.
+    pub plugin: Plugin,
+    /// The filter to load; by default the one this workspace builds.
+    pub filter: Option<PathBuf>,
+    /// Gateways keep shared data by this name, within one process.
+    pub vm_id: String,
+    /// What a VM that has trapped means: `FAIL_RELOAD`, `FAIL_CLOSED` or `FAIL_OPEN`.
+    pub failure_policy: String,
+    /// The least time between two reloads of a VM that has trapped.
+    pub reload_backoff: Duration,
+    /// Worker threads.
+    pub concurrency: u32,
+    /// Where requests go that pass; by default a listener of the same Envoy that gives `answer`.
+    pub upstream: Option<SocketAddr>,
+    /// Status and body of the answer when there is no `upstream`.
+    pub answer: (u16, String),
+    /// Whether the client's address is that of the connection (true) or what `x-forwarded-for` claims (false).
+    pub use_remote_address: bool,
+    /// Whether Envoy normalises paths before the filter sees them.
+    pub normalize_path: bool,
+    /// Envoy's limit for the size of all request headers.
+    pub max_request_headers_kb: u32,
+    /// The format of a line of the access log, which [`Gateway::access_log`](crate::Gateway::access_log) reads.
+    pub access_log: Option<String>,
+    /// The level of Envoy's own log, with levels for components after a comma: `info,wasm:debug`.
+    pub log_level: String,
+    /// How long an old configuration lives after an update.
+    pub drain: Duration,
+    /// Environment of the process, such as `EVENT_PRECISE_TIMER`.
+    pub env: Vec<(String, String)>,
+    /// More clusters, for call-outs; `cluster` makes one.
+    pub clusters: Vec<Value>,
+}
+
+impl Config {
+    /// All defaults with this configuration of the filter.
+    pub fn new(plugin: impl Into<Plugin>) -> Self {
+        Self {
+            plugin: plugin.into(),
+            filter: None,
+            vm_id: "diana".into(),
+            failure_policy: "FAIL_RELOAD".into(),
+            reload_backoff: Duration::from_millis(100),
+            concurrency: 2,
+            upstream: None,
+            answer: (200, "hello from upstream\n".into()),
+            use_remote_address: true,
+            normalize_path: false,
+            max_request_headers_kb: 60,
+            access_log: None,
+            log_level: "info".into(),
+            drain: Duration::from_secs(2),
+            env: Vec::new(),
+            clusters: Vec::new(),
+        }
+    }
+}
+
+/// A cluster with one endpoint, to be added to [`Config::clusters`]. `http2` is what gRPC needs.
+pub fn cluster(name: &str, endpoint: SocketAddr, http2: bool) -> Value {
+    let address = serde_json::json!({
+        "socket_address": {"address": endpoint.ip().to_string(), "port_value": endpoint.port()}
+    });
+    crate::bootstrap::cluster(name, &address, http2)
+}

@@ -1,0 +1,278 @@
+//! A running gateway, and all that a test does with it.
+
+use crate::admin::{Admin, Stats};
+use crate::bootstrap::{ACCESS_LOG, LISTENER, LISTENERS_FILE, bootstrap, listeners};
+use crate::process::{Folder, Process, Start};
+use crate::{
+    Answer, Config, Connection, Load, Plugin, Report, Response, Shot, filter, http, load, wait_until,
+};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long Envoy may take to look at a changed file.
+const UPDATE: Duration = Duration::from_secs(30);
+
+/// What became of a change of configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// It is in force, and the old one has ended: [`Config::drain`] after it was replaced.
+    Accepted,
+    /// The old configuration goes on. These are the lines of Envoy's log that say why.
+    Rejected(String),
+}
+
+/// An Envoy with the filter in it, ready for requests; it ends when this is dropped.
+pub struct Gateway {
+    process: Process,
+    address: SocketAddr,
+    /// What it was started from, unless that was a file.
+    generated: Option<(Config, PathBuf)>,
+}
+
+impl Gateway {
+    /// Starts one. An error of the filter's configuration is an error here, with Envoy's words.
+    pub fn start(config: Config) -> Result<Self> {
+        let filter = match &config.filter {
+            Some(path) => {
+                path.canonicalize().with_context(|| format!("no filter at `{}`", path.display()))?
+            }
+            None => filter::filter()?.to_owned(),
+        };
+        let folder = Folder::create()?;
+        folder.write(LISTENERS_FILE, &listeners(&config, &filter, 0).to_string())?;
+        let file = folder.write("envoy.json", &bootstrap(&config).to_string())?;
+        let directory = folder.path().to_owned();
+        let start = Start {
+            bootstrap: &file,
+            directory: &directory,
+            concurrency: config.concurrency,
+            drain: config.drain,
+            log_level: &config.log_level,
+            env: &config.env,
+        };
+        let process = Process::start(folder, &start)?;
+        let Some(address) = process.admin.listener(LISTENER)? else {
+            bail!("Envoy refuses the listener:\n{}", process.complaints(0));
+        };
+        Ok(Self { process, address, generated: Some((config, filter)) })
+    }
+
+    /// Starts one from a file such as `envoy.yaml`, whose relative paths begin at the workspace's root. Each
+    /// `port_value` in it is given to `port`, which says what to put in its place: itself, or [`free_port`].
+    /// The file has an admin interface and a listener `gateway`, which is the one to talk to.
+    pub fn from_file(file: &Path, mut port: impl FnMut(u16) -> u16) -> Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        let mut known = BTreeMap::new();
+        let text = replace_ports(&text, |number| *known.entry(number).or_insert_with(|| port(number)));
+        let folder = Folder::create()?;
+        let bootstrap = folder.write("envoy.yaml", &text)?;
+        let start = Start {
+            bootstrap: &bootstrap,
+            directory: crate::root(),
+            concurrency: 2,
+            drain: Duration::from_secs(2),
+            log_level: "info",
+            env: &[],
+        };
+        let process = Process::start(folder, &start)?;
+        let Some(address) = process.admin.listener(LISTENER)? else {
+            bail!("`{}` has no listener `{LISTENER}`, or Envoy refuses it", file.display());
+        };
+        Ok(Self { process, address, generated: None })
+    }
+
+    /// Where it takes requests.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its admin interface.
+    pub fn admin(&self) -> Admin {
+        self.process.admin
+    }
+
+    /// Opens a connection, for several requests or for reading an answer later.
+    pub fn connect(&self) -> Result<Connection> {
+        Connection::open(self.address)
+    }
+
+    /// `GET`s a path on a connection of its own.
+    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
+        self.request("GET", path, headers, b"")
+    }
+
+    /// Sends a request on a connection of its own.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Response> {
+        self.connect()?.request(method, path, headers, body)
+    }
+
+    /// Sends bytes as they are and reads what comes back; `None` if the gateway closes without an answer.
+    pub fn raw(&self, bytes: &[u8]) -> Result<Option<Response>> {
+        http::raw(self.address, bytes)
+    }
+
+    /// Sends many requests; `shot` makes the one of an index.
+    pub fn load(&self, load: Load, shot: impl Fn(u64) -> Shot + Sync) -> Result<Report> {
+        load::run(self.address, load, shot, |_| {})
+    }
+
+    /// The same, with `seen` told of each answer.
+    pub fn load_watched(
+        &self,
+        load: Load,
+        shot: impl Fn(u64) -> Shot + Sync,
+        seen: impl Fn(Answer) + Sync,
+    ) -> Result<Report> {
+        load::run(self.address, load, shot, seen)
+    }
+
+    /// Puts another configuration of the filter in place and waits until Envoy has refused it, or taken it and let go
+    /// of the old one.
+    pub fn update(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
+        self.reconfigure(|config| config.plugin = plugin.into())
+    }
+
+    /// The same, and does not wait until the old configuration is gone: it serves its connections until they end, or
+    /// `Config::drain` is over.
+    pub fn update_beside(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
+        self.change(|config| config.plugin = plugin.into(), false)
+    }
+
+    /// Changes anything about the listener. What concerns the process (workers, clusters, upstream, environment)
+    /// stays as it was at the start.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) -> Result<Update> {
+        self.change(change, true)
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Config), drained: bool) -> Result<Update> {
+        let Some((config, filter)) = &mut self.generated else {
+            bail!("a gateway that was started from a file cannot be changed");
+        };
+        let mut changed = config.clone();
+        change(&mut changed);
+        let file = changed.filter.as_ref().unwrap_or(filter).clone();
+        // With its own port the listener is the same one to Envoy, which then keeps the socket.
+        let text = listeners(&changed, &file, self.address.port()).to_string();
+        let count = |name: &str| self.process.admin.counter(&format!("listener_manager.{name}"));
+        let before = (count("lds.update_success")?, count("lds.update_rejected")?);
+        let logged = self.process.log().len();
+        self.process.folder.write(LISTENERS_FILE, &text)?;
+        let accepted = wait_until("Envoy to judge the update", UPDATE, || {
+            if count("lds.update_rejected").ok()? > before.1 {
+                return Some(false);
+            }
+            let taken = count("lds.update_success").ok()? > before.0;
+            // A connection that a worker has yet to accept for a listener that goes is reset: it has to be gone.
+            let warming = count("total_listeners_warming").ok()?;
+            let draining = if drained { count("total_listeners_draining").ok()? } else { 0 };
+            (taken && warming + draining == 0).then_some(true)
+        })?;
+        if !accepted {
+            return Ok(Update::Rejected(self.process.complaints(logged)));
+        }
+        *config = changed;
+        *filter = file;
+        Ok(Update::Accepted)
+    }
+
+    /// All statistics, as Prometheus would see them.
+    pub fn stats(&self) -> Result<Stats> {
+        self.process.admin.stats()
+    }
+
+    /// Envoy's log so far.
+    pub fn logs(&self) -> String {
+        self.process.log()
+    }
+
+    /// Whether Envoy's log has this text.
+    pub fn log_contains(&self, text: &str) -> bool {
+        self.logs().contains(text)
+    }
+
+    /// The access log so far, for a gateway with [`Config::access_log`]. Lines come a moment after their requests.
+    pub fn access_log(&self) -> Vec<String> {
+        let bytes = fs::read(self.process.folder.path().join(ACCESS_LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until the access log has so many lines, and returns it.
+    pub fn access_log_of(&self, lines: usize) -> Result<Vec<String>> {
+        wait_until("the access log", Duration::from_secs(10), || {
+            Some(self.access_log()).filter(|log| log.len() >= lines)
+        })
+    }
+
+    /// The file that Envoy writes its log to, and whatever it prints. It goes when the gateway does.
+    pub fn log_file(&self) -> PathBuf {
+        self.process.log_file()
+    }
+
+    /// The process' number.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether the process still runs.
+    pub fn alive(&mut self) -> bool {
+        self.process.alive()
+    }
+
+    /// The memory the process has in use, in bytes.
+    pub fn rss_bytes(&self) -> Result<u64> {
+        let file = format!("/proc/{}/status", self.process.id());
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read `{file}`"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no line `VmRSS`")?;
+        let kib: u64 =
+            line.trim().trim_end_matches(" kB").parse().context("`VmRSS` is not a number of kB")?;
+        Ok(kib * 1024)
+    }
+}
+
+/// A port of 127.0.0.1 that nobody listened on a moment ago.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Puts another number in the place of each `port_value: NUMBER`.
+fn replace_ports(text: &str, mut port: impl FnMut(u16) -> u16) -> String {
+    const KEY: &str = "port_value:";
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(KEY) {
+        out.push_str(before);
+        out.push_str(KEY);
+        let digits = after.trim_start_matches(' ');
+        let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+        rest = match digits[..end].parse() {
+            Ok(number) => {
+                out.push_str(&format!(" {}", port(number)));
+                &digits[end..]
+            }
+            Err(_) => after,
+        };
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_port_is_replaced() {
+        let text = "a: {port_value: 10000}\nb:\n  port_value: 6379 # redis\nport_value: none\n";
+        let moved = replace_ports(text, |port| port + 1);
+        assert_eq!(moved, "a: {port_value: 10001}\nb:\n  port_value: 6380 # redis\nport_value: none\n");
+    }
+}

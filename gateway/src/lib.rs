@@ -1,0 +1,51 @@
+//! A real Envoy with the filter in it, for the end-to-end tests and the demo.
+//!
+//! ```text
+//!   Config ──> bootstrap ──> Gateway (one Envoy process, its own folder under target/)
+//!                               │ admin: stats, listeners, acceptance of an update
+//!   get, raw, load ──HTTP/1.1──>│ listener: connection manager, diana, router
+//!                               └──> upstream: a second listener of the same Envoy, or an `Upstream`
+//! ```
+//!
+//! It is a crate of its own because both `xtask` and `tests/e2e` need it: a test that depended on `xtask` would
+//! depend on a command line, and the filter must depend on neither (this is a dev-dependency there, so a wasm build
+//! never sees it).
+//!
+//! Everything here blocks and uses threads. The client speaks HTTP/1.1 by itself: tests must send what a well-behaved
+//! client library refuses to send, and a pipelining load generator leaves most of two cores to Envoy.
+//!
+//! What it does not know: what the filter decides. It carries configurations and answers, the tests judge them.
+
+pub mod admin;
+mod bootstrap;
+pub mod config;
+pub mod envoy;
+pub mod filter;
+mod gateway;
+pub mod http;
+pub mod load;
+mod process;
+pub mod upstream;
+pub mod wait;
+mod wheel;
+
+pub use config::{Config, Plugin};
+pub use gateway::{Gateway, Update, free_port};
+pub use http::{Connection, Response};
+pub use load::{Answer, Load, Report, Shot};
+pub use upstream::{Received, Reply, Upstream};
+pub use wait::wait_until;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// The workspace's own `target` folder. What this crate keeps (the Envoy it fetched, the filter it built, the folders
+/// of running gateways) lies here whatever `CARGO_TARGET_DIR` says, because `envoy.yaml` names `target/diana.wasm`.
+pub fn target() -> PathBuf {
+    root().join("target")
+}

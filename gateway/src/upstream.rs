@@ -1,0 +1,198 @@
+//! A server of the test's own, to stand behind the gateway or beside it: an upstream whose answers carry costs, a
+//! store that is slow, a server of configurations. HTTP/1.1, a thread a connection; the handler may block.
+
+use crate::http::{read_chunks, read_exactly, read_headers, read_line};
+use anyhow::Result;
+use std::io::{self, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// A request as the server got it.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// `GET`, …
+    pub method: String,
+    /// With the query.
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Received {
+    /// The first header of this name (in lower case).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the server answers.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// 200, …
+    pub status: u16,
+    /// Besides `content-length`.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// A status and a body.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    /// The same with one more header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+}
+
+type Handler = Box<dyn Fn(&Received) -> Reply + Send + Sync>;
+
+struct Shared {
+    handler: Handler,
+    requests: AtomicU64,
+    stopped: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+/// A running server; it ends when this is dropped.
+pub struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Upstream {
+    /// Starts one on a free port.
+    pub fn start(handler: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            handler: Box::new(handler),
+            requests: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            open: Mutex::new(Vec::new()),
+        });
+        let server = Arc::clone(&shared);
+        thread::spawn(move || accept(&listener, &server));
+        Ok(Self { address, shared })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The number of requests it was asked so far.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        // Wakes `accept`, which then sees the flag and lets go of the port.
+        let _ = TcpStream::connect(self.address);
+        for stream in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let Ok(copy) = stream.try_clone() else { continue };
+        shared.open.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+        let shared = Arc::clone(shared);
+        // The peer's closing is the usual end of a connection.
+        thread::spawn(move || drop(serve(stream, &shared)));
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut write = stream.try_clone()?;
+    let mut read = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        read_line(&mut read, &mut line)?;
+        let start = String::from_utf8_lossy(&line).into_owned();
+        let mut words = start.split(' ').map(str::to_owned);
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let mut request = Received { method, path, ..Received::default() };
+        let mut headers = Vec::new();
+        let head = read_headers(&mut read, &mut line, &mut |name, value| {
+            let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+            headers.push((name, String::from_utf8_lossy(value).into_owned()));
+        })?;
+        request.headers = headers;
+        if head.chunked {
+            read_chunks(&mut read, &mut request.body, &mut line)?;
+        } else {
+            read_exactly(&mut read, head.length.unwrap_or(0), &mut request.body)?;
+        }
+        shared.requests.fetch_add(1, Ordering::SeqCst);
+        let reply = (shared.handler)(&request);
+        let mut bytes = format!("HTTP/1.1 {} -\r\ncontent-length: {}\r\n", reply.status, reply.body.len());
+        for (name, value) in &reply.headers {
+            bytes.push_str(&format!("{name}: {value}\r\n"));
+        }
+        bytes.push_str("\r\n");
+        let mut bytes = bytes.into_bytes();
+        if request.method != "HEAD" {
+            bytes.extend_from_slice(&reply.body);
+        }
+        write.write_all(&bytes)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Connection;
+
+    #[test]
+    fn what_is_sent_is_received_and_the_reply_comes_back() {
+        let upstream = Upstream::start(|received| {
+            let text = format!("{} {} ", received.method, received.path).into_bytes();
+            let body = [text.as_slice(), &received.body].concat();
+            Reply::new(201, body).header("x-seen", received.header("x-sent").unwrap_or("nothing"))
+        })
+        .unwrap();
+        let mut connection = Connection::open(upstream.address()).unwrap();
+        let answer = connection.request("POST", "/a?b", &[("X-Sent", "this")], b"body").unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (201, "POST /a?b body"));
+        assert_eq!(answer.header("x-seen"), Some("this"));
+        // The next one of the same connection, and one of another.
+        let head = connection.request("HEAD", "/", &[], b"").unwrap();
+        assert_eq!((head.status, head.body.len(), head.header("x-seen")), (201, 0, Some("nothing")));
+        let chunked = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+        let answer = crate::http::raw(upstream.address(), chunked).unwrap().unwrap();
+        assert_eq!(answer.text(), "PUT / hi");
+        assert_eq!(upstream.requests(), 3);
+    }
+
+    #[test]
+    fn it_ends_when_it_is_dropped() {
+        let upstream = Upstream::start(|_| Reply::new(200, "")).unwrap();
+        let address = upstream.address();
+        let mut connection = Connection::open(address).unwrap();
+        assert_eq!(connection.request("GET", "/", &[], b"").unwrap().status, 200);
+        drop(upstream);
+        assert!(connection.request("GET", "/", &[], b"").is_err(), "an open connection is closed");
+        let patience = std::time::Duration::from_secs(10);
+        let refused = || TcpStream::connect(address).is_err().then_some(());
+        crate::wait_until("the port to be let go", patience, refused).unwrap();
+    }
+}

