@@ -1,0 +1,10 @@
+//! Every kind of algorithm: laws that hold for all of them, and a slow model of each.
+//!
+//! To cover a new kind: its row in `subject::SUBJECTS`, a generator of its keys and a model of it.
+
+mod giving_back;
+mod laws;
+mod reference;
+mod schedule;
+mod subject;
+mod token_bucket;

@@ -1,0 +1,89 @@
+//! What is given back: afterwards no more is admitted than if the request had never come.
+
+use super::schedule::{Arrival, Event, Run, astray, begins, onward, said, within};
+use super::subject::{cases, log, rules};
+use proptest::prelude::*;
+
+/// For each arrival, after how many further ones it is given back, if at all.
+fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
+    prop::collection::vec(prop_oneof![1 => Just(None), 2 => (0..6_usize).prop_map(Some)], 24)
+}
+
+/// Goes through `arrivals` and gives some back: the events, with their instants and whether they were kept.
+fn go(run: &mut Run, arrivals: &[Arrival], returns: &[Option<usize>]) -> Vec<(u64, bool, Event)> {
+    let mut events: Vec<(u64, bool, Event)> = Vec::new();
+    for (index, arrival) in arrivals.iter().enumerate() {
+        let event = run.arrive(arrival);
+        events.push((run.now, true, event));
+        for (earlier, after) in returns.iter().enumerate().take(index + 1) {
+            if after.is_some_and(|after| earlier + after == index) {
+                run.give_back(&events[earlier].2);
+                events[earlier].1 = false;
+            }
+        }
+    }
+    events
+}
+
+proptest! {
+    #![proptest_config(cases(800))]
+
+    #[test]
+    fn given_back_at_once_it_never_came(
+        rule in rules(), begin in begins(), before in astray(), cost in log(1_000_000_000), after in onward(),
+    ) {
+        let mut without = Run::after(&rule, begin, &before);
+        let mut with = without.clone();
+        let event = with.ask(cost.min(without.look().remaining));
+        with.give_back(&event);
+        for arrival in &after {
+            let event = with.arrive(arrival);
+            without.move_to(with.now);
+            prop_assert_eq!(said(event.verdict), said(without.ask(event.cost).verdict));
+        }
+    }
+
+    /// The instant in a charge is a whole nanosecond, so that much may be missing for as long.
+    #[test]
+    fn given_back_before_anybody_else_comes_it_never_came_but_for_a_nanosecond(
+        rule in rules(), begin in begins(), before in onward(), cost in log(1_000_000_000),
+        later in 0..=1_000_000_000_000_000_u64, scale in 0..50_u32,
+    ) {
+        let without = Run::after(&rule, begin, &before);
+        let mut with = without.clone();
+        let event = with.ask(cost.min(without.look().remaining));
+        let later = later >> scale;
+        with.move_to(with.now + later);
+        with.give_back(&event);
+        prop_assert!(with.look().remaining <= without.probe(later, 0).remaining);
+        prop_assert!(with.probe(1, 0).remaining >= without.probe(later, 0).remaining);
+    }
+
+    /// All that passed and was kept would have passed if the rest had never come, and no more is left.
+    #[test]
+    fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come(
+        rule in rules(), begin in begins(), arrivals in onward(), returns in returns(),
+    ) {
+        let mut with = Run::after(&rule, begin, &[]);
+        let mut without = with.clone();
+        for (now, kept, event) in go(&mut with, &arrivals, &returns) {
+            without.move_to(now);
+            // One that is not counted looks: a bucket may begin when it is first seen.
+            let cost = if kept { event.charged() } else { 0 };
+            prop_assert!(without.ask(cost).verdict.admits());
+        }
+        without.move_to(with.now);
+        prop_assert!(with.look().remaining <= without.look().remaining);
+        prop_assert!(with.probe(rule.quota.unit.as_ns(), 1).admits());
+    }
+
+    #[test]
+    fn what_is_kept_is_within_the_bound_whatever_the_clock_does(
+        rule in rules(), begin in begins(), arrivals in astray(), returns in returns(),
+    ) {
+        let mut run = Run::after(&rule, begin, &[]);
+        let events = go(&mut run, &arrivals, &returns).into_iter().filter(|(_, kept, _)| *kept);
+        within(&*rule.reference, &events.map(|(_, _, event)| event).collect::<Vec<_>>())?;
+        prop_assert!(run.probe(rule.quota.unit.as_ns(), 1).admits());
+    }
+}

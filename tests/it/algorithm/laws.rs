@@ -1,0 +1,244 @@
+//! What holds for every kind of algorithm.
+
+use super::schedule::{Arrival, Gap, Run, astray, begins, onward, said, within};
+use super::subject::{SUBJECTS, cases, power, rules};
+use diana::algorithm::{Algorithm, Charge, KINDS, Outcome, RefuseAll};
+use diana::table::Worth;
+use diana::time::{Span, Time};
+use proptest::prelude::*;
+
+#[test]
+fn every_kind_is_a_subject_of_these_laws() {
+    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.short).collect();
+    let subjects: Vec<&str> = SUBJECTS.iter().map(|subject| subject.short).collect();
+    assert_eq!(kinds, subjects, "a kind has its row in `SUBJECTS`, in the order of `KINDS`");
+}
+
+/// Bytes that are not ours: `noise` in place of the cell, or the cell with one byte changed.
+#[derive(Clone, Debug)]
+enum Foreign {
+    Noise(Vec<u8>),
+    Changed(usize, u8),
+}
+
+fn foreign() -> impl Strategy<Value = Foreign> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 64).prop_map(Foreign::Noise),
+        prop::collection::vec(prop_oneof![Just(0), Just(0xff)], 64).prop_map(Foreign::Noise),
+        (0..64_usize, 1..=255_u8).prop_map(|(at, mask)| Foreign::Changed(at, mask)),
+    ]
+}
+
+impl Foreign {
+    fn put(&self, cell: &mut [u8]) {
+        match self {
+            Foreign::Noise(noise) => cell.iter_mut().zip(noise).for_each(|(to, from)| *to = *from),
+            Foreign::Changed(at, mask) => {
+                let size = cell.len().max(1);
+                cell.iter_mut().skip(at % size).take(1).for_each(|byte| *byte ^= mask);
+            }
+        }
+    }
+}
+
+/// What a look promises of times to come holds to the nanosecond.
+fn promises_hold(run: &Run, unit_ns: u64) -> Result<(), TestCaseError> {
+    let look = run.look();
+    let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
+    let most = run.probe(full, 0).remaining;
+    if more == 0 {
+        prop_assert_eq!((full, look.remaining), (0, most));
+    } else {
+        prop_assert!(more <= full);
+        prop_assert_eq!(run.probe(more - 1, 0).remaining, look.remaining);
+        prop_assert!(run.probe(more, 0).remaining > look.remaining);
+        prop_assert!(run.probe(full - 1, 0).remaining < most);
+    }
+    let back = run.probe(full, 0);
+    prop_assert_eq!((back.more_in, back.full_in), (Span::ZERO, Span::ZERO));
+    prop_assert_eq!(run.probe(full + 3 * unit_ns, 0).remaining, most);
+    if let Outcome::Refuse { retry_after: Some(wait) } = run.probe(0, look.remaining + 1).outcome {
+        prop_assert!(!run.probe(wait.as_ns() - 1, look.remaining + 1).admits());
+        prop_assert!(run.probe(wait.as_ns(), look.remaining + 1).admits());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn a_refusal_is_free_and_a_look_changes_nothing(
+        rule in rules(), begin in begins(), arrivals in astray(),
+    ) {
+        let mut run = Run::new(&rule, begin);
+        for arrival in &arrivals {
+            run.advance(&arrival.gap);
+            run.prepare();
+            let before = run.cell.clone();
+            let look = run.ask(0).verdict;
+            prop_assert_eq!(look.outcome, Outcome::Admit { delay: Span::ZERO });
+            prop_assert_eq!(look.charge.cost, 0);
+            prop_assert_eq!(&run.cell, &before);
+            let event = run.arrive(&Arrival { gap: Gap::Still, cost: arrival.cost.clone() });
+            if event.charged() == 0 {
+                prop_assert_eq!(event.verdict.charge.cost, 0);
+                prop_assert_eq!(&run.cell, &before);
+            } else {
+                prop_assert_eq!(event.verdict.charge.cost, event.cost);
+                prop_assert_ne!(&run.cell, &before);
+            }
+            let after = run.cell.clone();
+            let refused = run.ask(u64::MAX).verdict;
+            prop_assert_eq!(refused.outcome, Outcome::Refuse { retry_after: None });
+            prop_assert_eq!(&run.cell, &after);
+        }
+    }
+
+    #[test]
+    fn retry_after_is_exact(rule in rules(), begin in begins(), arrivals in astray(), part in 0.0..=1.0) {
+        let run = Run::after(&rule, begin, &arrivals);
+        let rest = run.look().remaining;
+        let some = power(rule.capacity, part);
+        for cost in [1, some, rest, rest + 1, rule.capacity, rule.capacity + 1] {
+            match run.probe(0, cost).outcome {
+                Outcome::Admit { .. } => prop_assert!(cost <= rest),
+                Outcome::Refuse { retry_after: None } => prop_assert!(cost > rule.capacity),
+                Outcome::Refuse { retry_after: Some(wait) } => {
+                    prop_assert!(wait > Span::ZERO && cost > rest && cost <= rule.capacity);
+                    prop_assert!(!run.probe(wait.as_ns() - 1, cost).admits());
+                    prop_assert!(run.probe(wait.as_ns(), cost).admits());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn remaining_is_exact(rule in rules(), begin in begins(), arrivals in astray()) {
+        let run = Run::after(&rule, begin, &arrivals);
+        let rest = run.look().remaining;
+        prop_assert!(run.probe(0, rest).admits());
+        prop_assert!(!run.probe(0, rest + 1).admits());
+        let (mut one_by_one, ones) = (run.clone(), rest.min(20));
+        prop_assert!(one_by_one.ask(rest - ones).verdict.admits());
+        for left in (0..ones).rev() {
+            let verdict = one_by_one.ask(1).verdict;
+            prop_assert!(verdict.admits());
+            prop_assert_eq!(verdict.remaining, left);
+        }
+        let refused = one_by_one.ask(1).verdict;
+        prop_assert!(!refused.admits());
+        prop_assert_eq!(refused.remaining, 0);
+    }
+
+    #[test]
+    fn more_in_and_full_in_are_exact(rule in rules(), begin in begins(), arrivals in astray()) {
+        let run = Run::after(&rule, begin, &arrivals);
+        promises_hold(&run, rule.quota.unit.as_ns())?;
+    }
+
+    #[test]
+    fn no_more_pass_than_the_bound_says(rule in rules(), begin in begins(), arrivals in onward()) {
+        let mut run = Run::new(&rule, begin);
+        let events: Vec<_> = arrivals.iter().map(|arrival| run.arrive(arrival)).collect();
+        within(&*rule.reference, &events)?;
+    }
+
+    /// What a clock steps back counts as no time at all, and nobody is locked out by it.
+    #[test]
+    fn a_clock_that_steps_frees_nothing_and_locks_nobody_out(
+        rule in rules(), begin in begins(), arrivals in astray(),
+    ) {
+        let (mut run, mut events) = (Run::new(&rule, begin), Vec::new());
+        for arrival in &arrivals {
+            events.push(run.arrive(arrival));
+            prop_assert!(run.probe(rule.quota.unit.as_ns(), 1).admits());
+            prop_assert!(run.probe(run.look().full_in.as_ns(), rule.capacity).admits());
+        }
+        within(&*rule.reference, &events)?;
+    }
+
+    #[test]
+    fn any_bytes_are_a_cell(
+        rule in rules(), begin in begins(), before in onward(), foreign in foreign(), after in astray(),
+    ) {
+        let mut run = Run::after(&rule, begin, &before);
+        foreign.put(&mut run.cell);
+        let (bytes, worth) = (run.cell.clone(), run.algorithm.worth(&run.cell, Time::from_ns(run.now)));
+        prop_assert_eq!(run.prepare(), run.cell != bytes);
+        if worth != Worth::Nothing {
+            prop_assert_eq!(run.algorithm.worth(&run.cell, Time::from_ns(run.now)), worth);
+        }
+        promises_hold(&run, rule.quota.unit.as_ns())?;
+        let prepared = run.cell.clone();
+        prop_assert!(!run.prepare());
+        prop_assert_eq!(&run.cell, &prepared);
+        prop_assert!(run.probe(rule.quota.unit.as_ns(), 1).admits());
+        let events: Vec<_> = after.iter().map(|arrival| run.arrive(arrival)).collect();
+        within(&*rule.reference, &events)?;
+    }
+
+    #[test]
+    fn nothing_panics_whatever_comes(
+        rule in rules(), noise in prop::collection::vec(any::<u8>(), 0..64),
+        calls in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..9),
+    ) {
+        let algorithm = rule.compile();
+        let mut short = noise.clone();
+        let mut cell = noise;
+        cell.resize(algorithm.size(), 0);
+        for (now, cost, at, back) in calls {
+            let (charge, now) = (Charge { cost, at: Time::from_ns(at), booked_at: Time::from_ns(at / 2), stamp: (cost as u32, at as u32) }, Time::from_ns(now));
+            for cell in [&mut cell, &mut short] {
+                algorithm.prepare(cell, now);
+                algorithm.worth(cell, now);
+                algorithm.step(cell, now, cost);
+                if back {
+                    algorithm.give_back(cell, now, charge);
+                }
+            }
+        }
+    }
+
+    /// A cell is worth nothing exactly when a new one in its place would go unnoticed.
+    #[test]
+    fn worth_is_what_a_new_cell_would_lack(
+        rule in rules(), begin in begins(), arrivals in astray(), later in onward(), used in any::<bool>(),
+    ) {
+        let mut run = Run::new(&rule, begin);
+        if used {
+            run = Run::after(&rule, begin, &arrivals);
+        }
+        let mut new = run.clone();
+        new.cell.fill(0);
+        let refuses = !run.probe(0, 1).admits() && new.probe(0, 1).admits();
+        match run.algorithm.worth(&run.cell, Time::from_ns(run.now)) {
+            Worth::Nothing => {
+                prop_assert!(!refuses);
+                for arrival in &later {
+                    let event = run.arrive(arrival);
+                    new.move_to(run.now);
+                    prop_assert_eq!(said(event.verdict), said(new.ask(event.cost).verdict));
+                }
+            }
+            worth => {
+                prop_assert_eq!(refuses, matches!(worth, Worth::Refusing(_)));
+                let (unit, full) = (rule.quota.unit.as_ns(), new.look().full_in.as_ns());
+                let noticed = |later| said(run.probe(later, 0)) != said(new.probe(later, 0));
+                prop_assert!([0, 1, unit, full].into_iter().any(noticed));
+            }
+        }
+    }
+}
+
+/// `rpu: 0` is no kind, but it keeps the laws that make sense without a quota.
+#[test]
+fn who_refuses_all_admits_a_look_and_says_never() {
+    let (algorithm, mut cell) = (RefuseAll, Vec::new());
+    let now = Time::from_ns(1);
+    assert!(!algorithm.prepare(&mut cell, now));
+    assert!(algorithm.step(&mut cell, now, 0).admits());
+    let refused = algorithm.step(&mut cell, now, 1);
+    assert_eq!(said(refused), (Outcome::Refuse { retry_after: None }, 0, Span::ZERO, Span::ZERO));
+    assert_eq!(algorithm.worth(&cell, now), Worth::Nothing);
+}

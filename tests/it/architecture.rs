@@ -1,0 +1,100 @@
+//! House rules that no compiler checks: which module may use which, and what every file has to say.
+//!
+//! It does not know: the order of the modules. `src/lib.rs` lists them from the outside in, level by level,
+//! with an empty line between two levels; a module uses only what stands on levels below its own.
+
+mod source;
+
+use source::{File, files, levels};
+
+/// Longer files do more than one thing.
+const LONGEST: usize = 400;
+
+/// Fails with one line for each file that breaks a rule, and what to do.
+#[track_caller]
+fn hold(broken: Vec<String>, remedy: &str) {
+    assert!(broken.is_empty(), "\n  {}\n{remedy}\n", broken.join("\n  "));
+}
+
+#[test]
+fn a_module_uses_only_what_is_below_it() {
+    let levels = levels();
+    let level = |module: &str| levels.iter().position(|level| level.iter().any(|name| name == module));
+    let mut broken = Vec::new();
+    for file in files().iter().filter(|file| file.module() != "lib") {
+        let Some(own) = level(file.module()) else {
+            broken.push(format!("{}: its module is not in src/lib.rs", file.path));
+            continue;
+        };
+        for (line, used) in file.uses(&levels.concat()) {
+            if used != file.module() && level(&used).is_none_or(|used| used <= own) {
+                broken.push(format!("{}:{line} uses `{used}`, which is not below it", file.path));
+            }
+        }
+    }
+    hold(
+        broken,
+        "Modules use only those on a lower level of src/lib.rs. Move what both need further down, or hand it \
+         in as an argument or a trait of the lower module; do not reorder the levels.",
+    );
+}
+
+#[test]
+fn kinds_of_one_level_do_not_know_one_another() {
+    let levels = levels();
+    let level = |module: &str| levels.iter().position(|level| level.iter().any(|name| name == module));
+    let together = level("matcher").is_some()
+        && level("matcher") == level("actor")
+        && level("actor") == level("algorithm");
+    assert!(together, "matcher, actor and algorithm share a level of src/lib.rs, so that none uses another");
+    // From the inside out; whatever else is added, these stay in order.
+    let order = ["time", "document", "request", "store", "table", "algorithm", "policy", "session"];
+    let found: Vec<_> = order.iter().map(|module| level(module)).collect();
+    assert!(
+        found.is_sorted_by(|inner, outer| inner > outer),
+        "src/lib.rs lists {order:?} from the inside out"
+    );
+}
+
+#[test]
+fn only_the_host_names_the_sdk_or_declares_a_host_call() {
+    let names = ["proxy_wasm", "extern \"C\"", "hostcalls"];
+    let broken =
+        files().iter().filter(|file| file.module() != "host").flat_map(|f| f.lines_with(&names)).collect();
+    hold(
+        broken,
+        "Only src/host.rs and src/host/ talk to the host. The core is handed values and returns values.",
+    );
+}
+
+#[test]
+fn only_the_host_knows_what_time_it_is() {
+    let names = ["Instant", "SystemTime", "thread::sleep", "UNIX_EPOCH"];
+    let broken =
+        files().iter().filter(|file| file.module() != "host").flat_map(|f| f.lines_with(&names)).collect();
+    hold(broken, "Time is an argument: take a `time::Time`, which the host reads once for each request.");
+}
+
+#[test]
+fn every_module_says_what_it_is_and_what_it_does_not_know() {
+    let mut broken = Vec::new();
+    for file in files() {
+        if !file.text.starts_with("//! ") {
+            broken.push(format!("{}: begins without `//!`", file.path));
+        } else if !file.is_root() && !file.is_tests() && !file.header().contains("does not know") {
+            broken.push(format!("{}: its `//!` does not say what it does not know", file.path));
+        }
+    }
+    hold(
+        broken,
+        "A module begins with `//!`: one sentence that says what it is, then `It does not know: …`, what is \
+         kept out of it on purpose.",
+    );
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let too_long = |file: &File| file.text.lines().count() >= LONGEST;
+    let broken = files().into_iter().filter(too_long).map(|file| file.path).collect();
+    hold(broken, &format!("A file has fewer than {LONGEST} lines: split it by what its parts do not know."));
+}

@@ -1,0 +1,129 @@
+//! The configurations in `tests/corpus`: those that are accepted for ever, and those that are refused, each
+//! with its exact messages; and documents of their shape with mistakes in them.
+//!
+//! To add one: a file in `accept`; or a file in `refuse`, and `UPDATE=1 cargo test corpus` writes its
+//! messages beside it, to be read before they are committed. A file in `accept` is never edited.
+
+mod shapes;
+
+use diana::config::compile;
+use diana::document::Error;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// The files of a folder of the corpus with this extension, in order.
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(folder);
+    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: BTreeSet<_> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    assert!(extension == "txt" || !files.is_empty(), "no `.{extension}` files in {}", folder.display());
+    files.into_iter().collect()
+}
+
+fn name(path: &Path) -> String {
+    path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string()
+}
+
+/// One message a line.
+fn printed(errors: &[Error]) -> String {
+    errors.iter().map(|error| format!("{error}\n")).collect()
+}
+
+#[test]
+fn what_was_accepted_is_accepted() {
+    let mut report = String::new();
+    for path in files("accept", "json") {
+        if let Err(errors) = compile(&fs::read(&path).unwrap()) {
+            writeln!(report, "{} is refused:\n{}", name(&path), printed(&errors)).unwrap();
+        }
+    }
+    assert!(report.is_empty(), "\n{report}Configurations that were accepted once are accepted for ever.");
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let update = env::var_os("UPDATE").is_some();
+    let mut report = String::new();
+    for path in files("refuse", "json") {
+        let Err(errors) = compile(&fs::read(&path).unwrap()) else {
+            writeln!(report, "{} is accepted\n", name(&path)).unwrap();
+            continue;
+        };
+        errors.iter().for_each(|error| assert_eq!(fault(error), None, "{}: {error}", name(&path)));
+        let (found, beside) = (printed(&errors), path.with_extension("txt"));
+        match fs::read_to_string(&beside) {
+            Ok(expected) if expected == found => {}
+            Ok(expected) => {
+                let difference = difference(&expected, &found);
+                writeln!(report, "{} (- expected, + found)\n{difference}", name(&path)).unwrap();
+            }
+            Err(_) if update => fs::write(&beside, found).unwrap(),
+            Err(_) => writeln!(report, "{} has no .txt beside it\n{found}", name(&path)).unwrap(),
+        }
+    }
+    assert!(
+        report.is_empty(),
+        "\n{report}\n`UPDATE=1 cargo test corpus` writes the .txt files that are not there; \
+         one that has become wrong is deleted first, by hand."
+    );
+}
+
+#[test]
+fn no_message_is_stale() {
+    for path in files("refuse", "txt") {
+        assert!(path.with_extension("json").exists(), "{} has no .json beside it", name(&path));
+    }
+}
+
+/// What is wrong with the way a mistake is told.
+fn fault(error: &Error) -> Option<&'static str> {
+    const TYPES: [&str; 9] = ["Some(", "None", "u64", "f64", "usize", "String", "Vec<", "Value::", "Err("];
+    let why = error.why.as_str();
+    // The user's own words may be anything.
+    let ours: String = why.split('`').step_by(2).collect();
+    match why.chars().next() {
+        None => Some("says nothing"),
+        Some(first) if !first.is_lowercase() && first != '`' => Some("begins with a capital or a mark"),
+        _ if error.to_string().contains(char::is_control) => Some("has a control character"),
+        _ if why.ends_with(['.', ' ', ',', ':']) => Some("does not end with its last word"),
+        _ if TYPES.iter().any(|name| ours.contains(name)) => Some("names a type of the code"),
+        _ => None,
+    }
+}
+
+/// The lines of both, those in common once: the longest common subsequence (Wagner and Fischer 1974).
+fn difference(expected: &str, found: &str) -> String {
+    let (a, b): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
+    let mut common = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            common[i][j] = match a[i] == b[j] {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut j, mut lines) = (0, 0, String::new());
+    while i < a.len() || j < b.len() {
+        let (mark, line) = if i < a.len() && j < b.len() && a[i] == b[j] {
+            (i, j) = (i + 1, j + 1);
+            (' ', a[i - 1])
+        } else if i < a.len() && (j == b.len() || common[i + 1][j] >= common[i][j + 1]) {
+            i += 1;
+            ('-', a[i - 1])
+        } else {
+            j += 1;
+            ('+', b[j - 1])
+        };
+        writeln!(lines, "  {mark} {line}").unwrap();
+    }
+    lines
+}
+
+#[test]
+fn a_difference_shows_what_is_common_once() {
+    assert_eq!(difference("a\nb\nc\n", "a\nx\nc\nd\n"), "    a\n  - b\n  + x\n    c\n  + d\n");
+}

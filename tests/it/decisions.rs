@@ -1,0 +1,214 @@
+//! Scripted decisions: a configuration, then one request a line and what is decided about it.
+//!
+//! It does not know: how a decision is made. To add one: a `check` in the file of its subject.
+//!
+//! ```text
+//!   0ms  ip=10.0.0.1 user=ann GET /api      -> pass
+//!   0ms  4x user=ann GET /api               -> pass                       four times, the same each time
+//!   1s   w1 user=ann GET /api               -> refuse per-user retry=3s   asked of another worker
+//!   1s   user=bob x-plan=free GET /api      -> pass root=9 per-user=4     what each rule reports, in order
+//! ```
+//!
+//! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), or else the name of a
+//! header, each with its value, in which `_` is a space. After the arrow: `pass`, `allowed`, `denied`,
+//! `wait=1s`, `no-actor RULE`, or `refuse RULE retry=1s`, where `retry` may be left out, or be `never`.
+//! Then, unless nobody cares, all rules that were asked: `RULE=7` admits and has seven left,
+//! `RULE=refused`, `RULE=shadowed`, `RULE=uncounted`, or `none` when no rule was.
+
+mod actors;
+mod buckets;
+mod conditions;
+mod lists;
+mod missing;
+mod shadow;
+mod stacking;
+mod urls;
+
+use crate::harness::{Gateway, START, store};
+use diana::algorithm;
+use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, Tally};
+use diana::request::{Part, Values};
+use diana::store::{Rules, Simulated};
+use diana::time::{Span, Time};
+
+/// Runs `script` under `json`, on a simulated host of either kind.
+#[track_caller]
+fn check(json: &str, script: &str) {
+    for rules in [Rules::Lenient, Rules::Strict] {
+        let host = Simulated::new(rules);
+        let mut gateway = Gateway::new(json, store(&host));
+        let lines = script.lines().map(str::trim);
+        for (number, text) in lines.enumerate().filter(|(_, text)| !text.is_empty()) {
+            let line = Line::parse(text);
+            for turn in 1..=line.times {
+                let decision = gateway.ask(line.worker, &line.request, line.now);
+                let found = Found::of(&decision, &gateway.policy, line.now);
+                if let Err(what) = found.fulfils(line.expected) {
+                    panic!("\n{}", explain(script, number, turn, &what, &found, json));
+                }
+            }
+        }
+    }
+}
+
+fn explain(script: &str, failing: usize, turn: usize, what: &str, found: &Found, json: &str) -> String {
+    let mut text = String::new();
+    for (number, line) in script.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let mark = if number == failing { "!!" } else { "  " };
+        text.push_str(&format!("{mark} {}\n", line.trim()));
+        if number == failing {
+            let arrow = line.trim().find("->").unwrap_or(0);
+            let times = if turn > 1 { format!(" (time {turn})") } else { String::new() };
+            text.push_str(&format!("   {:arrow$}-> {found}{times}\n", ""));
+            text.push_str(&format!("   {:arrow$}   {what}\n", ""));
+        }
+    }
+    format!("{text}under\n{json}")
+}
+
+/// One line of a script.
+struct Line<'s> {
+    now: Time,
+    times: usize,
+    worker: usize,
+    request: Values,
+    expected: &'s str,
+}
+
+impl Line<'_> {
+    fn parse(text: &str) -> Line<'_> {
+        let (asked, expected) =
+            text.split_once("->").unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing"));
+        let mut words = asked.split_whitespace();
+        let now = START.after(span(words.next().unwrap()));
+        let mut line = Line { now, times: 1, worker: 0, request: Values::default(), expected };
+        for word in words {
+            let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+            if let Some(times) = number(word.strip_suffix('x')) {
+                line.times = times;
+            } else if let Some(worker) = number(word.strip_prefix('w')) {
+                line.worker = worker;
+            } else {
+                let (part, value) = part(word);
+                line.request = line.request.with(part, value);
+            }
+        }
+        line
+    }
+}
+
+fn part(word: &str) -> (Part, Vec<u8>) {
+    if word.starts_with(['/', '\\', '*']) || word.contains("://") {
+        return (Part::Path, word.into());
+    }
+    let Some((name, value)) = word.split_once('=') else {
+        return (Part::Method, word.into());
+    };
+    let value = value.replace('_', " ").into_bytes();
+    let part = match name {
+        "ip" => Part::Address,
+        "user" => Part::Header("x-user-id".into()),
+        "device" => Part::Header("x-device-id".into()),
+        "host" => Part::Host,
+        "property" => {
+            let (path, value) = word["property=".len()..].split_once('=').unwrap();
+            return (Part::Property(path.split('.').map(Into::into).collect()), value.into());
+        }
+        header => Part::Header(header.into()),
+    };
+    (part, value)
+}
+
+fn span(text: &str) -> Span {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let ns = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => panic!("`{text}` is no time: expected one such as `100ms`"),
+    };
+    Span::from_ns(number.parse::<u64>().unwrap() * ns)
+}
+
+/// A decision in the words of a script.
+struct Found {
+    outcome: Vec<String>,
+    reports: Vec<String>,
+}
+
+impl Found {
+    fn of(decision: &Decision, policy: &Policy, now: Time) -> Found {
+        let name = |id: RuleId| policy.rule(id).unwrap().name().to_string();
+        let mut outcome = match decision.outcome {
+            Outcome::Pass => vec!["pass".into()],
+            Outcome::Allowed => vec!["allowed".into()],
+            Outcome::Wait(until) => vec![format!("wait={}", until.since(now))],
+            Outcome::Refuse(Reason::Denied) => vec!["denied".into()],
+            Outcome::Refuse(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
+            Outcome::Refuse(Reason::Rule(id)) => {
+                let report = decision.reports.iter().find(|report| report.rule == id);
+                let retry = match report.and_then(|report| report.verdict).map(|verdict| verdict.outcome) {
+                    Some(algorithm::Outcome::Refuse { retry_after: Some(span) }) => span.to_string(),
+                    Some(algorithm::Outcome::Refuse { retry_after: None }) => "never".into(),
+                    other => panic!("the rule that refuses says {other:?}"),
+                };
+                vec!["refuse".into(), name(id), format!("retry={retry}")]
+            }
+        };
+        if decision.events.denied_in_shadow > 0 {
+            outcome.push("denied-in-shadow".into());
+        }
+        let mut reports = Vec::new();
+        for report in &decision.reports {
+            let what = match (report.tally, report.verdict) {
+                (Tally::Admitted, Some(verdict)) => verdict.remaining.to_string(),
+                (Tally::Admitted, None) => panic!("admitted without a verdict"),
+                (Tally::Refused, _) => "refused".into(),
+                (Tally::Shadowed, _) => "shadowed".into(),
+                (Tally::Uncounted, _) => "uncounted".into(),
+            };
+            reports.push(format!("{}={what}", name(report.rule)));
+        }
+        if reports.is_empty() {
+            reports.push("none".into());
+        }
+        Found { outcome, reports }
+    }
+
+    /// Why this is not what is expected.
+    fn fulfils(&self, expected: &str) -> Result<(), String> {
+        let expected: Vec<&str> = expected.split_whitespace().collect();
+        let mut rest = expected.as_slice();
+        for word in &self.outcome {
+            match rest.split_first() {
+                Some((first, others)) if first == word => rest = others,
+                _ if word.starts_with("retry=") && !rest.iter().any(|word| word.starts_with("retry=")) => {}
+                other => {
+                    return Err(format!("`{}` is `{word}`", other.map_or("nothing", |(first, _)| first)));
+                }
+            }
+        }
+        if rest.is_empty() || rest == self.reports {
+            return Ok(());
+        }
+        Err(format!("reports differ from `{}`", rest.join(" ")))
+    }
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.outcome.join(" "), self.reports.join(" "))
+    }
+}
+
+#[test]
+#[should_panic(expected = "!! 0ms GET / -> pass root-0=1\n       ")]
+fn a_failing_line_is_shown_in_its_script() {
+    let json = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "second"}]}"#;
+    check(json, "0ms GET / -> pass root-0=1\n 1ms GET / -> refuse root-0");
+}

@@ -1,0 +1,133 @@
+//! Requests that lack the actor.
+
+use super::check;
+use crate::harness::{Gateway, START, store};
+use diana::request::{Part, Values};
+use diana::store::{Rules, Simulated};
+
+fn rule(missing: &str) -> String {
+    format!(
+        r#"{{"url": "/", "rules": [{{"name": "user", "actor": "user", "rpu": 1, "unit": "hour"{missing}}}]}}"#
+    )
+}
+
+#[test]
+fn by_default_they_are_counted_by_address() {
+    for missing in ["", r#", "missing": "ip""#] {
+        check(
+            &rule(missing),
+            "0ms user=10.0.0.1       GET / -> pass
+             0ms user=10.0.0.1       GET / -> refuse user
+             0ms ip=10.0.0.1:1       GET / -> pass user=0
+             0ms ip=10.0.0.1:2       GET / -> refuse user retry=1h
+             0ms ip=10.0.0.1 user=   GET / -> refuse user retry=1h
+             0ms ip=10.0.0.2         GET / -> pass user=0
+             0ms user=ann ip=10.0.0.1 GET / -> pass user=0
+             0ms                     GET / -> pass user=0
+             0ms ip=nonsense         GET / -> refuse user retry=1h
+             0ms user=bob            GET / -> pass user=0",
+        );
+    }
+}
+
+#[test]
+fn an_address_is_nobodys_user() {
+    // What an address, or nobody at all, is hashed as, sent as a user.
+    let addresses: [&[u8]; 4] = [b"\x04\x20\x0a\0\0\x01", b"\x01\x04\x20\x0a\0\0\x01", b"\x02", b"\x01"];
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(&rule(""), store(&host));
+    let by_address = Values::default().with(Part::Path, "/").with(Part::Address, "10.0.0.1");
+    for request in [Values::default().with(Part::Path, "/"), by_address.clone()] {
+        assert!(!gateway.ask(0, &request, START).refuses());
+    }
+    for user in addresses {
+        let request = by_address.clone().with(Part::Header("x-user-id".into()), user);
+        assert!(!gateway.ask(0, &request, START).refuses(), "{user:?}");
+    }
+}
+
+#[test]
+fn skip_leaves_them_alone() {
+    check(
+        &rule(r#", "missing": "skip""#),
+        "0ms 9x ip=10.0.0.1 GET / -> pass none
+         0ms user=ann GET / -> pass user=0
+         0ms user=ann GET / -> refuse user",
+    );
+}
+
+#[test]
+fn share_counts_them_together() {
+    check(
+        &rule(r#", "missing": "share""#),
+        "0ms ip=10.0.0.1 GET / -> pass user=0
+         0ms ip=10.0.0.2 GET / -> refuse user retry=1h
+         0ms             GET / -> refuse user retry=1h
+         0ms user=ann    GET / -> pass user=0",
+    );
+}
+
+#[test]
+fn deny_refuses_them() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "total", "rpu": 3, "unit": "hour"},
+        {"name": "user", "actor": "user", "rpu": 1, "unit": "hour", "missing": "deny"},
+        {"name": "trial", "actor": "device", "rpu": 1, "unit": "hour", "missing": "deny", "mode": "shadow"}]}"#;
+    check(
+        json,
+        "0ms ip=10.0.0.1         GET / -> no-actor user user=refused trial=shadowed
+         0ms device=a            GET / -> no-actor user user=refused
+         0ms user=ann device=a   GET / -> pass total=2 user=0 trial=0
+         0ms user=bob            GET / -> pass trial=shadowed total=1 user=0
+         0ms user=bob            GET / -> refuse user trial=shadowed total=1 user=refused
+         0ms user=cyd device=a   GET / -> pass total=0 user=0 trial=shadowed",
+    );
+}
+
+#[test]
+fn of_several_that_demand_an_actor_the_first_is_named() {
+    let json = r#"{"limits": [
+        {"url": "/api", "rules": [
+            {"name": "device", "actor": "device", "rpu": 1, "unit": "hour", "missing": "deny"}]},
+        {"url": "/", "rules": [
+            {"name": "trial", "actor": "plan", "rpu": 1, "unit": "hour", "missing": "deny", "mode": "shadow"},
+            {"name": "user", "actor": "user", "rpu": 1, "unit": "hour", "missing": "deny"},
+            {"name": "hour", "actor": "user", "rpu": 2, "unit": "day", "missing": "deny"}]}],
+        "actors": {"plan": {"header": "x-plan"}}}"#;
+    check(
+        json,
+        "0ms                   GET /api -> no-actor user trial=shadowed user=refused hour=refused device=refused
+         0ms user=ann          GET /api -> no-actor device trial=shadowed device=refused
+         0ms user=ann device=a GET /api -> pass trial=shadowed user=0 hour=1 device=0",
+    );
+}
+
+#[test]
+fn rules_that_differ_in_it_alone_are_asked_apart() {
+    let skips = r#"{"name": "skips", "actor": "user", "rpu": 1, "unit": "hour", "missing": "skip"}"#;
+    let shares = r#"{"name": "shares", "actor": "user", "rpu": 2, "unit": "hour", "missing": "share"}"#;
+    for (rules, both) in [([skips, shares], "skips=0 shares=1"), ([shares, skips], "shares=1 skips=0")] {
+        check(
+            &format!(r#"{{"url": "/", "rules": [{}]}}"#, rules.join(", ")),
+            &format!(
+                "0ms          GET / -> pass shares=1
+                 0ms user=ann GET / -> pass {both}
+                 0ms          GET / -> pass shares=0
+                 0ms          GET / -> refuse shares shares=refused
+                 0ms user=bob GET / -> pass {both}"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_tuple_lacks_what_one_of_its_actors_lacks() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "pair", "actor": ["user", "device"], "rpu": 1, "unit": "hour", "missing": "share"}]}"#;
+    check(
+        json,
+        "0ms user=ann          GET / -> pass
+         0ms device=phone      GET / -> refuse pair
+         0ms user=ann device=phone GET / -> pass",
+    );
+}

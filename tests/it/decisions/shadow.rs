@@ -1,0 +1,81 @@
+//! Rules and policies in shadow: they count and report, and never refuse.
+
+use super::check;
+use crate::harness::{Gateway, START, get, store};
+use diana::store::{Rules, Simulated};
+
+#[test]
+fn a_shadow_rule_counts_on_its_own_and_stops_nobody() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "trial", "actor": "user", "rpu": 2, "unit": "second", "mode": "shadow"},
+        {"name": "real", "actor": "user", "rpu": 4, "unit": "hour"},
+        {"name": "total", "rpu": 100, "unit": "hour"}]}"#;
+    check(
+        json,
+        "0ms    user=ann GET / -> pass trial=1 real=3 total=99
+         0ms    user=ann GET / -> pass trial=0 real=2 total=98
+         0ms    user=ann GET / -> pass trial=shadowed real=1 total=97
+         500ms  user=ann GET / -> pass trial=0 real=0 total=96
+         500ms  user=ann GET / -> refuse real trial=shadowed real=refused total=96
+         1s     user=ann GET / -> refuse real trial=1 real=refused total=96
+         1s  9x user=ann GET / -> refuse real trial=1 real=refused
+         2s     user=bob GET / -> pass trial=1 real=3 total=95",
+    );
+}
+
+#[test]
+fn a_shadow_rule_of_a_group_of_its_own_is_not_charged_for_a_refused_request() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "trial", "rpu": 5, "unit": "hour", "mode": "shadow"},
+        {"name": "real", "actor": "user", "rpu": 1, "unit": "hour"}]}"#;
+    check(
+        json,
+        "0ms       user=ann GET / -> pass trial=4 real=0
+         0ms   w1 user=ann GET / -> refuse real trial=4 real=refused
+         0ms      user=bob GET / -> pass trial=3 real=0",
+    );
+}
+
+#[test]
+fn in_a_shadow_policy_nothing_is_refused() {
+    let json = r#"{"mode": "shadow", "deny": ["192.0.2.7"], "limits": [{"url": "/", "rules": [
+        {"name": "user", "actor": "user", "rpu": 1, "unit": "hour", "missing": "deny"},
+        {"name": "closed", "rpu": 0, "unit": "hour", "mode": "enforce"}]}]}"#;
+    check(
+        json,
+        "0ms user=ann ip=10.0.0.1  GET / -> pass user=0 closed=shadowed
+         0ms user=ann ip=10.0.0.1  GET / -> pass user=shadowed closed=shadowed
+         0ms          ip=10.0.0.1  GET / -> pass user=shadowed closed=shadowed
+         0ms user=bob ip=192.0.2.7 GET / -> pass denied-in-shadow user=0 closed=shadowed
+         0ms user=bob ip=192.0.2.7 GET / -> pass denied-in-shadow user=shadowed closed=shadowed",
+    );
+}
+
+#[test]
+fn the_access_log_is_told_who_refused_and_who_would_have() {
+    let json = r#"{"deny": [{"user": "mallory"}], "limits": [{"url": "/", "rules": [
+        {"name": "few", "actor": "user", "rpu": 1, "unit": "hour"},
+        {"name": "watched", "rpu": 1, "unit": "hour", "mode": "shadow"}]}]}"#;
+    for (mode, users) in [
+        (
+            "enforce",
+            vec![
+                ("ann", None),
+                ("bob", Some(("watched", "shadow"))),
+                ("ann", Some(("few,watched", "refused"))),
+                ("mallory", Some(("deny", "refused"))),
+            ],
+        ),
+        ("shadow", vec![("ann", None), ("mallory", Some(("deny,watched", "shadow")))]),
+    ] {
+        let json = json.replacen('{', &format!(r#"{{"mode": "{mode}", "#), 1);
+        let host = Simulated::new(Rules::Lenient);
+        let mut gateway = Gateway::new(&json, store(&host));
+        for (user, expected) in users {
+            let decision = gateway.ask(0, &get("/", user), START);
+            let blamed = decision.blamed(&gateway.policy);
+            let blamed = blamed.as_ref().map(|(names, result)| (names.as_str(), *result));
+            assert_eq!(blamed, expected, "{user} in {mode}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Which limits apply to a path: overlapping, exclusive, and however it is spelt.
+
+use super::check;
+
+#[test]
+fn the_less_specific_limit_is_asked_first() {
+    let json = r#"[
+        {"url": "/sample/*/x", "rules": [{"name": "any", "rpu": 9, "unit": "hour"}]},
+        {"url": "/sample", "rules": [{"name": "sample", "rpu": 2, "unit": "hour"}]},
+        {"url": "=/sample", "rules": [{"name": "just", "rpu": 9, "unit": "hour"}]},
+        {"url": "/", "methods": ["GET"], "rules": [{"name": "reads", "rpu": 9, "unit": "hour"}]},
+        {"url": "/", "rules": [{"name": "root", "rpu": 3, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET  /sample     -> pass root=2 reads=8 sample=1 just=8
+         0ms POST /sample/1/x -> pass root=1 sample=0 any=8
+         0ms w1 POST /sample/1/y -> refuse sample root=1 sample=refused
+         0ms POST /samples    -> pass root=0
+         0ms w2 GET  /sample/1/x -> refuse sample root=refused reads=8 sample=refused any=8",
+    );
+}
+
+#[test]
+fn an_exclusive_limit_switches_off_less_specific_ones() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "root", "rpu": 1, "unit": "hour"}]},
+        {"url": "/api", "rules": [{"name": "api", "rpu": 8, "unit": "hour"}], "exclusive": true},
+        {"url": "/api", "rules": [{"name": "peer", "rpu": 8, "unit": "hour"}]},
+        {"url": "/api/x", "rules": [{"name": "x", "rpu": 8, "unit": "hour"}]},
+        {"url": "=/health", "exclusive": true}]"#;
+    check(
+        json,
+        "0ms    GET /        -> pass root=0
+         0ms    GET /        -> refuse root
+         0ms    GET /api     -> pass api=7 peer=7
+         0ms    GET /api/x   -> pass api=6 peer=6 x=7
+         0ms 9x GET /health  -> pass none
+         0ms    GET /health/ -> pass none
+         0ms    GET /health/a -> refuse root",
+    );
+}
+
+#[test]
+fn of_two_exclusive_limits_the_more_specific_one_counts() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "root", "rpu": 9, "unit": "hour"}]},
+        {"url": "/a", "exclusive": true, "rules": [{"name": "a", "rpu": 9, "unit": "hour"}]},
+        {"url": "/a/b", "rules": [{"name": "b", "rpu": 9, "unit": "hour"}]},
+        {"url": "/a/b/c", "exclusive": true, "rules": [{"name": "c", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET /a     -> pass a=8
+         0ms GET /a/b   -> pass a=7 b=8
+         0ms GET /a/b/c -> pass c=8
+         0ms GET /z     -> pass root=8",
+    );
+}
+
+#[test]
+fn an_exclusive_limit_whose_conditions_do_not_hold_switches_nothing_off() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "free", "rpu": 9, "unit": "hour"}]},
+        {"url": "/", "headers": {"x-plan": "pro"}, "exclusive": true,
+         "rules": [{"name": "pro", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms x-plan=pro  GET / -> pass pro=8
+         0ms x-plan=free GET / -> pass free=8
+         0ms             GET / -> pass free=7",
+    );
+}
+
+#[test]
+fn no_spelling_slips_past() {
+    let json = r#"{"url": "/admin/caf%c3%a9", "rules": [{"name": "admin", "rpu": 1, "unit": "hour"}]}"#;
+    let mut script = String::from("0ms GET /admin/café -> pass\n");
+    for target in [
+        "//admin///caf%C3%A9",
+        "/./admin/./caf%c3%A9/.",
+        "/%61dmin/caf%C3%A9",
+        "/%61%64%6D%69%6e/%63af%C3%A9/",
+        "/x/../admin/café?q=/other",
+        "/x/%2e%2e/admin/café#f",
+        "/x/%2E%2E/admin/y/.%2e/café",
+        "/../../admin/café",
+        "/x/..;/admin/café",
+        "/x/..;a=1/admin;b/café;c",
+        "/admin%2Fcafé",
+        "/admin%2fcafé",
+        "/admin\\café",
+        "/admin%5Ccafé/below",
+        "http://any.example/admin/café",
+        "/admin/café/below/../..;x/café",
+        "//x/admin/café",
+        "///x/admin/café",
+        "/\\x/admin/café",
+        "//x;a/y/..;/admin%2Fcafé",
+    ] {
+        script.push_str(&format!("0ms GET {target} -> refuse admin\n"));
+    }
+    for target in [
+        "/x/admin/café",
+        "/x//admin/café",
+        "/Admin/café",
+        "/admin/cafés",
+        "/admin/café/..",
+        "/%2561dmin/café",
+        "/admin",
+        "/",
+    ] {
+        script.push_str(&format!("0ms GET {target} -> pass none\n"));
+    }
+    check(json, &script);
+}
+
+#[test]
+fn a_root_limit_holds_for_whatever_is_asked() {
+    let json = r#"{"url": "/", "rules": [{"name": "root", "rpu": 1, "unit": "hour"}]}"#;
+    check(
+        json,
+        "0ms GET / -> pass
+         0ms OPTIONS * -> refuse root
+         0ms GET /%zz/% -> refuse root
+         0ms GET -> refuse root
+         0ms CONNECT example.com:443 -> refuse root",
+    );
+}
+
+#[test]
+fn a_limit_that_applies_in_any_reading_applies() {
+    let limit = |url: &str| {
+        format!(
+            r#"{{"url": "{url}", "rules": [{{"name": "{}", "rpu": 9, "unit": "hour"}}]}}"#,
+            url.replace(['/', '*', ':', '%'], "-").trim_matches('-')
+        )
+    };
+    let urls = ["/admin", "/x", "/a%2fb", "/a/b", "/v1/m:run"].map(limit);
+    check(
+        &format!("[{}]", urls.join(", ")),
+        r"0ms GET /x/..;/admin -> pass admin=8 x=8
+          0ms GET /x/..%5cadmin -> pass admin=7 x=7
+          0ms GET /x/..;\y/admin -> pass admin=6 x=6
+          0ms GET /admin;a=1 -> pass admin=5
+          0ms GET /a%2Fb -> pass a-2fb=8 a-b=8
+          0ms GET /v1/m%3Arun;x -> pass v1-m-run=8
+          0ms GET //v1/admin -> pass admin=4
+          0ms GET /%2561dmin -> pass none",
+    );
+}
+
+/// What is exclusive for one backend must not free what another one serves.
+#[test]
+fn an_exclusive_limit_switches_nothing_off_in_another_reading() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "hour"}]},
+        {"url": "/health", "exclusive": true}]"#;
+    check(
+        json,
+        r"0ms GET /health -> pass none
+          0ms GET /health/live;x=1 -> pass none
+          0ms GET /hello -> pass all=0
+          0ms GET /health/..;/hello -> refuse all
+          0ms GET /hello/..%2fhealth -> refuse all
+          0ms GET /hello;/../health -> pass none",
+    );
+}

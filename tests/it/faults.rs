@@ -1,0 +1,140 @@
+//! Stores that fail: a request is never refused, and nothing panics, because of a store.
+//!
+//! It does not know: why a store fails.
+
+use crate::harness::{Counting, Gateway, Random, at, get, store};
+use diana::policy::{Decision, Outcome, Tally};
+use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+/// A store of which one call in `one_in` fails, having written or not.
+struct Failing<'h> {
+    store: Portable<&'h Simulated>,
+    random: RefCell<Random>,
+    one_in: Cell<usize>,
+}
+
+impl Failing<'_> {
+    fn fails(&self) -> bool {
+        self.one_in.get() > 0 && self.random.borrow_mut().below(self.one_in.get()) == 0
+    }
+}
+
+impl Store for Failing<'_> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        if self.fails() { Err(Fault(10)) } else { self.store.load(key) }
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        if self.fails() {
+            return Err(Fault(10));
+        }
+        let swapped = self.store.swap(key, value, expected)?;
+        if self.fails() { Err(Fault(11)) } else { Ok(swapped) }
+    }
+}
+
+/// A store on which somebody else is always faster.
+struct Losing<'h>(Portable<&'h Simulated>);
+
+impl Store for Losing<'_> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        self.0.load(key)
+    }
+
+    fn swap(&self, _: &[u8], _: &[u8], _: Option<Version>) -> Result<Swap, Fault> {
+        Ok(Swap::Lost)
+    }
+}
+
+const THREE_GROUPS: &str = r#"{"url": "/", "rules": [
+    {"name": "all", "rpu": 9, "unit": "hour"},
+    {"name": "user", "actor": "user", "rpu": 4, "unit": "hour"},
+    {"name": "user-too", "actor": "user", "rpu": 3, "unit": "hour", "mode": "shadow"},
+    {"name": "ip", "actor": "ip", "rpu": 8, "unit": "hour", "start": "full"}]}"#;
+
+fn tallies(decision: &Decision) -> Vec<Tally> {
+    decision.reports.iter().map(|report| report.tally).collect()
+}
+
+#[test]
+fn what_cannot_be_counted_passes_and_says_so() {
+    for seed in 0..400 {
+        let host = Simulated::new(if seed % 2 == 0 { Rules::Lenient } else { Rules::Strict });
+        let one_in = Cell::new(2 + seed as usize % 7);
+        let failing = Failing { store: store(&host), random: RefCell::new(Random(seed)), one_in };
+        let mut gateway = Gateway::new(THREE_GROUPS, failing);
+        let mut random = Random(seed);
+        let mut counted: HashMap<(usize, usize), u32> = HashMap::new();
+        for turn in 0..40 {
+            let user = random.below(2);
+            let decision = gateway.ask(turn % 3, &get("/", &format!("user-{user}")), at(0));
+            let tallies = tallies(&decision);
+            if tallies.contains(&Tally::Uncounted) {
+                assert!(decision.events.faults > 0);
+            }
+            let refuses = |(rule, tally): (usize, &Tally)| *tally == Tally::Refused && rule != 2;
+            assert_eq!(decision.refuses(), tallies.iter().enumerate().any(refuses), "{decision:?}");
+            for (rule, tally) in tallies.iter().enumerate() {
+                if *tally == Tally::Admitted && !decision.refuses() {
+                    let key = if rule == 1 || rule == 2 { user } else { 0 };
+                    *counted.entry((rule, key)).or_default() += 1;
+                }
+            }
+        }
+        for ((rule, _), count) in counted {
+            assert!(count <= [9, 4, 3, 8][rule], "{count} counted by rule {rule}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_store_stops_nobody_and_a_revived_one_counts() {
+    let host = Simulated::new(Rules::Lenient);
+    let failing = Failing { store: store(&host), random: RefCell::new(Random(1)), one_in: Cell::new(1) };
+    let mut gateway = Gateway::new(THREE_GROUPS, failing);
+    for _ in 0..20 {
+        let decision = gateway.ask(0, &get("/", "ann"), at(0));
+        assert_eq!(decision.outcome, Outcome::Pass);
+        assert_eq!((tallies(&decision), decision.events.faults), (vec![Tally::Uncounted; 4], 3));
+    }
+    gateway.store.one_in.set(0);
+    for left in [3, 2, 1, 0] {
+        let decision = gateway.ask(0, &get("/", "ann"), at(0));
+        assert_eq!(decision.reports[1].verdict.unwrap().remaining, left);
+        assert_eq!((decision.outcome, decision.events.faults), (Outcome::Pass, 0));
+    }
+    assert!(gateway.ask(0, &get("/", "ann"), at(0)).refuses());
+}
+
+#[test]
+fn a_store_that_always_loses_is_given_up() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(THREE_GROUPS, Counting::new(Losing(store(&host))));
+    gateway.store.taken();
+    let decision = gateway.ask(0, &get("/", "ann"), at(0));
+    assert_eq!(decision.outcome, Outcome::Pass);
+    assert_eq!(tallies(&decision), [Tally::Uncounted; 4]);
+    assert_eq!(decision.events.faults, 3, "once a group");
+    let (loads, swaps) = gateway.store.taken();
+    assert!(loads <= 3 * 4_100 && swaps <= 3 * 4_100, "{loads} loads, {swaps} swaps");
+    assert_eq!(decision.events.swaps_lost as usize, swaps);
+}
+
+#[test]
+fn a_damaged_value_counts_as_never_written_and_is_told() {
+    let host = Simulated::new(Rules::Strict);
+    let gateway = Gateway::new(r#"{"url": "/", "rules": [{"rpu": 1, "unit": "hour"}]}"#, store(&host));
+    let is_service = |key: &[u8]| [&b"diana/rules"[..], b"diana/seed"].contains(&key);
+    for turn in 0..60 {
+        let decision = gateway.ask_anew(&get("/", "ann"), at(0));
+        assert_eq!((decision.outcome, decision.events.foreign), (Outcome::Pass, u32::from(turn > 0)));
+        assert!(gateway.ask_anew(&get("/", "ann"), at(0)).refuses());
+        let key = host.keys().into_iter().find(|key| !is_service(key)).unwrap();
+        let mut loaded = gateway.store.load(&key).unwrap().unwrap();
+        let place = turn % loaded.bytes.len();
+        loaded.bytes[place] ^= 1;
+        gateway.store.swap(&key, &loaded.bytes, Some(loaded.version)).unwrap();
+    }
+}

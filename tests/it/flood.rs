@@ -1,0 +1,182 @@
+//! Clients that invent actors: nobody frees itself so, and nothing grows.
+//!
+//! It does not know: how a table chooses whom to drop.
+
+use crate::harness::{Gateway, Random, at, get, store};
+use diana::policy::{Events, Outcome};
+use diana::store::{Portable, Rules, Simulated};
+
+const INVENTED: usize = 50_000;
+
+fn json(max_actors: u64, keys: &str) -> String {
+    format!(
+        r#"{{"local": {{"max_actors": {max_actors}}}, "limits": [{{"url": "/", "rules": [
+            {{"name": "user", "actor": "user", "unit": "hour", {keys}}}]}}]}}"#
+    )
+}
+
+/// Bytes of the keys that are neither the rules' nor the seed's.
+fn names(host: &Simulated) -> usize {
+    host.keys().iter().filter(|key| !is_service(key)).map(Vec::len).sum()
+}
+
+fn is_service(key: &[u8]) -> bool {
+    [&b"diana/rules"[..], b"diana/seed"].contains(&key)
+}
+
+type Simple<'h> = Gateway<Portable<&'h Simulated>>;
+
+/// Who may pass while `INVENTED` requests of invented actors come, one a millisecond.
+fn flood(gateway: &mut Simple, seed: u64, different: usize) -> Events {
+    let (mut random, mut total) = (Random(seed), Events::default());
+    for turn in 0..INVENTED {
+        let user = format!("invented-{}", random.below(different));
+        let events = gateway.ask(turn % 3, &get("/", &user), at(turn as u64)).events;
+        total.evicted_lossless += events.evicted_lossless;
+        total.evicted_lossy += events.evicted_lossy;
+        total.evicted_crowded += events.evicted_crowded;
+        assert_eq!((events.faults, events.foreign, events.swaps_lost), (0, 0, 0));
+        if turn % 500 == 0 {
+            let villain = gateway.ask_anew(&get("/", "villain"), at(turn as u64));
+            assert!(villain.refuses(), "free after {turn} invented actors");
+        }
+    }
+    total
+}
+
+/// Uses up what the villain has.
+fn throttle(gateway: &mut Simple, burst: usize) {
+    for _ in 0..burst {
+        assert_eq!(gateway.ask(0, &get("/", "villain"), at(0)).outcome, Outcome::Pass);
+    }
+    assert!(gateway.ask(0, &get("/", "villain"), at(0)).refuses());
+}
+
+#[test]
+fn nobody_is_freed_by_actors_that_refuse_themselves() {
+    for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict)] {
+        let host = Simulated::new(rules);
+        let mut gateway = Gateway::new(&json(max_actors, r#""rpu": 1"#), store(&host));
+        throttle(&mut gateway, 1);
+        let total = flood(&mut gateway, 1, INVENTED);
+        assert_eq!((total.evicted_lossless, total.evicted_lossy), (0, 0), "every cell refuses");
+        assert!(total.evicted_crowded > 10_000, "{total:?}");
+        let hour = 3_600_000;
+        assert!(gateway.ask_anew(&get("/", "villain"), at(hour - 1)).refuses());
+        assert_eq!(
+            gateway.ask_anew(&get("/", "villain"), at(hour)).outcome,
+            Outcome::Pass,
+            "honestly earned"
+        );
+    }
+}
+
+/// The villain is back where it began a minute later, each invented actor after 20 requests not before 72 s.
+#[test]
+fn nobody_is_freed_who_is_held_shorter_than_others() {
+    let host = Simulated::new(Rules::Lenient);
+    let keys = r#""rpu": 1000, "overrides": {"villain": {"rpu": 1, "unit": "minute"}}"#;
+    let mut gateway = Gateway::new(&json(16, keys), store(&host));
+    throttle(&mut gateway, 1);
+    for turn in 0..20_000 {
+        gateway.ask(0, &get("/", &format!("invented-{}", turn / 20)), at(turn));
+    }
+    assert!(gateway.ask_anew(&get("/", "villain"), at(20_000)).refuses());
+}
+
+#[test]
+fn nobody_is_freed_by_actors_that_come_once_or_often() {
+    for (max_actors, different) in [(16, INVENTED), (16, 200), (100, INVENTED), (100, 1000)] {
+        let host = Simulated::new(Rules::Lenient);
+        let mut gateway = Gateway::new(&json(max_actors, r#""rpu": 10"#), store(&host));
+        throttle(&mut gateway, 10);
+        let total = flood(&mut gateway, 2, different);
+        assert!(total.evicted_lossy > 1000, "{total:?}");
+    }
+}
+
+#[test]
+fn nobody_is_freed_because_another_rule_has_forgotten() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"local": {"max_actors": 16}, "limits": [{"url": "/", "rules": [
+        {"actor": "user", "unit": "hour", "rpu": 10}, {"actor": "user", "unit": "second", "rpu": 100000}]}]}"#;
+    let mut gateway = Gateway::new(json, store(&host));
+    throttle(&mut gateway, 10);
+    flood(&mut gateway, 3, INVENTED);
+}
+
+#[test]
+fn who_has_used_more_stays_and_newcomers_pass() {
+    let host = Simulated::new(Rules::Strict);
+    let mut gateway = Gateway::new(&json(16, r#""rpu": 10"#), store(&host));
+    for _ in 0..9 {
+        gateway.ask(0, &get("/", "regular"), at(0));
+    }
+    for turn in 0..2000 {
+        assert!(!gateway.ask(0, &get("/", &format!("invented-{turn}")), at(0)).refuses());
+    }
+    assert_eq!(gateway.ask(0, &get("/", "regular"), at(0)).reports[0].verdict.unwrap().remaining, 0);
+    assert!(gateway.ask(0, &get("/", "regular"), at(0)).refuses());
+}
+
+#[test]
+fn who_is_back_where_it_began_goes_without_loss() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(&json(8, r#""rpu": 3600"#), store(&host));
+    let mut total = Events::default();
+    // One second pays for one request, so after a second every cell is full again.
+    for turn in 0..1000 {
+        let events = gateway.ask(0, &get("/", &format!("user-{turn}")), at(turn * 1000)).events;
+        total.evicted_lossless += events.evicted_lossless;
+        assert_eq!((events.evicted_lossy, events.evicted_crowded), (0, 0));
+    }
+    assert_eq!(total.evicted_lossless, 1000 - 16);
+}
+
+#[test]
+fn memory_is_fixed_once_every_key_is_written() {
+    for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict), (1000, Rules::Lenient)] {
+        let host = Simulated::new(rules);
+        let json = format!(
+            r#"{{"local": {{"max_actors": {max_actors}}}, "limits": [{{"url": "/", "rules": [
+                {{"actor": "user", "rpu": 9, "unit": "hour"}}, {{"actor": "user", "rpu": 5, "unit": "second"}},
+                {{"actor": ["user", "ip"], "rpu": 9, "unit": "hour", "overrides": {{"a, 10.0.0.1": {{"rpu": 1}}}}}},
+                {{"rpu": 1000000000, "unit": "second"}}]}}]}}"#
+        );
+        let mut gateway = Gateway::new(&json, store(&host));
+        let services = (host.len(), host.bytes());
+        let (keys, bytes) = gateway.policy.footprint();
+        let mut random = Random(3);
+        let mut first_fill = None;
+        for turn in 0..20_000 {
+            let user = format!("invented-{}", random.below(INVENTED));
+            assert!(!gateway.ask(turn % 2, &get("/", &user), at(turn as u64)).refuses());
+            if turn == 15_000 {
+                first_fill = Some((host.len(), host.bytes()));
+            }
+        }
+        assert_eq!(first_fill, Some((host.len(), host.bytes())));
+        assert_eq!(host.len(), services.0 + keys as usize);
+        assert_eq!(host.bytes(), services.1 + bytes as usize + names(&host));
+    }
+}
+
+/// A newcomer with a quota of its own must not shorten what it is refused with.
+#[test]
+fn nobody_is_freed_by_a_newcomer_with_another_quota() {
+    let host = Simulated::new(Rules::Lenient);
+    let keys = r#""rpu": 1, "overrides": {"vip": {"rpu": 1000, "unit": "second"}}"#;
+    let gateway = Gateway::new(&json(16, keys), store(&host));
+    let users: Vec<String> = (0..200).map(|user| format!("user-{user}")).collect();
+    let passes = |user: &str, now| !gateway.ask_anew(&get("/", user), at(now)).refuses();
+    let passed: Vec<&String> = users.iter().filter(|user| passes(user, 0)).collect();
+    assert_eq!(passed.len(), 32, "two sets of sixteen");
+    for now in 1..5_000 {
+        if passes("vip", now) {
+            panic!("there was no room for it");
+        }
+        let user = passed[now as usize % passed.len()];
+        assert!(!passes(user, now), "{user} is free after {now} ms");
+    }
+    assert!(passes("vip", 3_600_000), "until the others are free as well");
+}

@@ -1,0 +1,140 @@
+//! A simulated gateway: workers that share a store, a clock that is an argument, requests made of values.
+//!
+//! It does not know: what is tested.
+
+use diana::config;
+use diana::policy::{Decision, Policy};
+use diana::request::{Part, Values};
+use diana::session::{Session, Step, Worker};
+use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
+use diana::table::{Seed, shared_seed};
+use diana::time::{Span, Time};
+use std::cell::Cell;
+
+/// When every test begins: an instant as hosts report it, in November 2023.
+pub const START: Time = Time::from_ns(1_700_000_000_000_000_000);
+
+const SEED: Seed = *b"a seed of a test";
+
+/// So many milliseconds after [`START`].
+pub fn at(ms: u64) -> Time {
+    START.after(Span::from_ms(ms))
+}
+
+/// The policy of a configuration that is accepted.
+pub fn policy(json: &str) -> Policy {
+    match config::compile(json.as_bytes()) {
+        Ok(configuration) => configuration.policy,
+        Err(errors) => {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            panic!("the configuration is refused:\n  {}\n{json}", errors.join("\n  "))
+        }
+    }
+}
+
+/// The store of a simulated host.
+pub fn store(host: &Simulated) -> Portable<&Simulated> {
+    Portable::probe(host).unwrap()
+}
+
+/// `GET target` of `user`, from one address.
+pub fn get(target: &str, user: &str) -> Values {
+    Values::default()
+        .with(Part::Method, "GET")
+        .with(Part::Path, target)
+        .with(Part::Address, "10.0.0.1:0")
+        .with(Part::Header("x-user-id".into()), user)
+}
+
+/// A worker whose host can hold requests back.
+pub fn worker(policy: &Policy, seed: &Seed) -> Worker {
+    Worker::new(policy, seed, true)
+}
+
+/// What is decided about a request; a request that has to wait has waited.
+pub fn ask<S: Store>(
+    policy: &Policy,
+    worker: &mut Worker,
+    store: &S,
+    request: &Values,
+    clock: impl Fn() -> Time,
+) -> Decision {
+    match Session::start(policy, worker, store, &policy.request(request), clock) {
+        (_, Step::Done(decision)) => decision,
+        (mut session, Step::Wait(_)) => session.resume().unwrap(),
+    }
+}
+
+/// Workers of one gateway over one store.
+pub struct Gateway<S> {
+    pub policy: Policy,
+    pub store: S,
+    seed: Seed,
+    workers: Vec<Worker>,
+}
+
+impl<S: Store> Gateway<S> {
+    pub fn new(json: &str, store: S) -> Gateway<S> {
+        // As a host does; a store that fails must not keep the gateway from starting.
+        let seed = shared_seed(&store, SEED).unwrap_or(SEED);
+        Gateway { policy: policy(json), store, seed, workers: Vec::new() }
+    }
+
+    /// What worker `index` decides.
+    pub fn ask(&mut self, index: usize, request: &Values, now: Time) -> Decision {
+        while self.workers.len() <= index {
+            self.workers.push(worker(&self.policy, &self.seed));
+        }
+        ask(&self.policy, &mut self.workers[index], &self.store, request, || now)
+    }
+
+    /// What a worker decides that remembers nothing.
+    pub fn ask_anew(&self, request: &Values, now: Time) -> Decision {
+        ask(&self.policy, &mut worker(&self.policy, &self.seed), &self.store, request, || now)
+    }
+}
+
+/// A store that counts its calls.
+pub struct Counting<S> {
+    store: S,
+    loads: Cell<usize>,
+    swaps: Cell<usize>,
+}
+
+impl<S> Counting<S> {
+    pub fn new(store: S) -> Counting<S> {
+        Counting { store, loads: Cell::new(0), swaps: Cell::new(0) }
+    }
+
+    /// Loads and swaps since this was last asked.
+    pub fn taken(&self) -> (usize, usize) {
+        (self.loads.take(), self.swaps.take())
+    }
+}
+
+impl<S: Store> Store for Counting<S> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        self.loads.set(self.loads.get() + 1);
+        self.store.load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        self.swaps.set(self.swaps.get() + 1);
+        self.store.swap(key, value, expected)
+    }
+}
+
+/// Numbers that look random and are the same for the same seed (SplitMix64, Steele et al. 2014).
+#[derive(Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+}

@@ -1,0 +1,156 @@
+//! How often the store is asked: once a group to judge, once a group to charge, and not at all for a
+//! refusal that the worker knows.
+//!
+//! It does not know: what is written.
+
+use crate::harness::{Counting, Gateway, at, get, store};
+use diana::policy::Outcome;
+use diana::request::{Part, Values};
+use diana::store::{Portable, Rules, Simulated, Store};
+use diana::time::Time;
+
+type Counted<'h> = Gateway<Counting<Portable<&'h Simulated>>>;
+
+/// A gateway whose calls are counted from the first request on.
+fn gateway<'h>(host: &'h Simulated, json: &str) -> Counted<'h> {
+    let gateway = Gateway::new(json, Counting::new(store(host)));
+    gateway.store.taken();
+    gateway
+}
+
+/// Whether the request passes, and the loads and swaps it took.
+fn ask(gateway: &mut Counted, worker: usize, request: &Values, now: Time) -> (bool, usize, usize) {
+    let passes = !gateway.ask(worker, request, now).refuses();
+    let (loads, swaps) = gateway.store.taken();
+    (passes, loads, swaps)
+}
+
+#[test]
+fn one_group_is_one_load_and_one_swap() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 2, "unit": "second"},
+        {"actor": "user", "rpu": 9, "unit": "hour"}, {"actor": "user", "rpu": 99, "unit": "day"}]}"#;
+    let mut gateway = gateway(&host, json);
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 1, 1));
+    assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(0)), (true, 1, 1));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(99)), (false, 0, 0), "known");
+    assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(99)), (false, 1, 0), "not by this worker");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(100)), (false, 1, 0), "read again");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "bob"), at(100)), (true, 1, 1), "another one is not known");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(500)), (true, 1, 1));
+}
+
+#[test]
+fn each_group_is_asked_and_charged_once() {
+    let host = Simulated::new(Rules::Strict);
+    let json = r#"[{"url": "/", "rules": [{"rpu": 9, "unit": "hour"}, {"actor": "user", "rpu": 2, "unit": "hour"}]},
+                   {"url": "/api", "rules": [{"actor": "user", "rpu": 9, "unit": "hour"}]}]"#;
+    let mut gateway = gateway(&host, json);
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 2, 2));
+    assert_eq!(ask(&mut gateway, 0, &get("/api", "ann"), at(0)), (true, 3, 3));
+    assert_eq!(ask(&mut gateway, 0, &get("/api", "ann"), at(0)), (false, 3, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/api", "ann"), at(1)), (false, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(1)), (false, 0, 0), "its group refuses here too");
+}
+
+#[test]
+fn nothing_is_asked_when_nothing_is_counted() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"allow": ["10.0.0.2"], "deny": ["10.0.0.3"], "limits": [
+        {"url": "/api", "rules": [{"rpu": 9, "unit": "hour"}]},
+        {"url": "/mine", "rules": [{"actor": "user", "rpu": 9, "unit": "hour", "missing": "skip"}]},
+        {"url": "/user", "rules": [{"actor": "user", "rpu": 9, "unit": "hour", "missing": "deny"}]}]}"#;
+    let mut gateway = gateway(&host, json);
+    let from = |ip: &str, path: &str| Values::default().with(Part::Path, path).with(Part::Address, ip);
+    assert_eq!(ask(&mut gateway, 0, &from("10.0.0.1", "/other"), at(0)), (true, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &from("10.0.0.1", "/mine"), at(0)), (true, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &from("10.0.0.1", "/user"), at(0)), (false, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &from("10.0.0.2", "/api"), at(0)), (true, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &from("10.0.0.3", "/api"), at(0)), (false, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &from("10.0.0.1", "/api"), at(0)), (true, 1, 1));
+}
+
+#[test]
+fn what_changes_nothing_is_not_swapped() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 0, "unit": "hour", "mode": "shadow"}]}"#;
+    let mut gateway = gateway(&host, json);
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 1, 0));
+    assert_eq!(
+        ask(&mut gateway, 0, &get("/", "ann"), at(0)),
+        (true, 1, 0),
+        "shadow is never known to refuse"
+    );
+}
+
+const ONE_A_MINUTE: &str = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
+
+#[test]
+fn a_known_refusal_is_a_refusal_like_any_other() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = gateway(&host, ONE_A_MINUTE);
+    for now in [0, 0] {
+        gateway.ask(0, &get("/", "ann"), at(now));
+    }
+    let known = gateway.ask(0, &get("/", "ann"), at(50));
+    let asked = gateway.ask_anew(&get("/", "ann"), at(50));
+    assert_eq!((known.outcome, &known.reports), (asked.outcome, &asked.reports));
+    assert_eq!((known.events.known, asked.events.known), (1, 0));
+}
+
+#[test]
+fn what_is_known_of_one_actor_is_held_against_no_other() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "hour"}]}"#;
+    let mut gateway = gateway(&host, json);
+    // More than a worker remembers.
+    for user in 0..3000 {
+        let request = get("/", &format!("user-{user}"));
+        assert!(!gateway.ask(0, &request, at(0)).refuses(), "{user}");
+        assert!(gateway.ask(0, &request, at(0)).refuses(), "{user}");
+    }
+}
+
+#[test]
+fn what_is_known_is_not_believed_when_it_is_over() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"rpu": 20, "unit": "second", "burst": 1}]}"#;
+    let mut gateway = gateway(&host, json);
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 1, 1));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(49)), (false, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(50)), (true, 1, 1), "the wait is over");
+}
+
+#[test]
+fn what_others_gave_back_is_seen_within_a_tenth_of_a_second() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = gateway(&host, r#"{"url": "/", "rules": [{"rpu": 2, "unit": "minute"}]}"#);
+    gateway.ask(0, &get("/", "ann"), at(0));
+    let plain = store(&host);
+    let is_cell = |key: &Vec<u8>| ![&b"diana/rules"[..], b"diana/seed"].contains(&&**key);
+    let key = host.keys().into_iter().find(is_cell).unwrap();
+    let with_one_left = plain.load(&key).unwrap().unwrap().bytes;
+    gateway.ask(0, &get("/", "ann"), at(0));
+    gateway.store.taken();
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
+
+    // Somebody gives one back.
+    let version = plain.load(&key).unwrap().map(|loaded| loaded.version);
+    plain.swap(&key, &with_one_left, version).unwrap();
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(99)), (false, 0, 0), "not seen yet");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(100)), (true, 1, 1));
+}
+
+#[test]
+fn a_clock_that_steps_back_asks_again() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = gateway(&host, ONE_A_MINUTE);
+    gateway.ask(0, &get("/", "ann"), at(1000));
+    assert!(gateway.ask(0, &get("/", "ann"), at(1000)).refuses());
+    gateway.store.taken();
+    let earlier = gateway.ask(0, &get("/", "ann"), at(999));
+    assert!(matches!(earlier.outcome, Outcome::Refuse(_)));
+    assert_eq!(gateway.store.taken().0, 1);
+}

@@ -1,0 +1,194 @@
+//! Several workers at once: the order of their calls to the store is chosen by a seed, call by call.
+//!
+//! It does not know: real concurrency. Each worker is a thread with a policy of its own, as in a gateway,
+//! but only one runs at a time: before every load and every swap it hands a baton on.
+//!
+//! ```text
+//!   worker 0   load ······ swap ··············· load ··· swap ·····
+//!   worker 1   ····· load ······ swap (lost) ······· load ···· …      the seed decides who is next
+//! ```
+
+mod baton;
+mod model;
+
+use crate::harness::{Random, START, at};
+use baton::{Asked, Crew};
+use diana::policy::{Outcome, Reason, Tally};
+use diana::store::Rules;
+use diana::time::{Span, Time};
+use model::{Client, Model, Spec};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Up to three groups of up to two rules, on two urls that contain one another.
+fn specs() -> impl Strategy<Value = Vec<Spec>> {
+    let rule = (1u64..6, prop::bool::weighted(0.2));
+    let group = (any::<bool>(), 0usize..3, prop::collection::vec(rule, 1..=2));
+    prop::collection::vec(group, 1..=3).prop_map(|groups| {
+        let flat = |(api, actor, rules): (bool, usize, Vec<(u64, bool)>)| {
+            rules.into_iter().map(move |(burst, shadow)| Spec { api, actor, burst, shadow })
+        };
+        groups.into_iter().flat_map(flat).collect()
+    })
+}
+
+fn client() -> impl Strategy<Value = Client> {
+    (0usize..2, 0usize..2, any::<bool>()).prop_map(|(user, ip, api)| Client { user, ip, api })
+}
+
+/// What each of two to four workers is asked.
+fn plans() -> impl Strategy<Value = Vec<Vec<Client>>> {
+    prop::collection::vec(prop::collection::vec(client(), 1..9), 2..=4)
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    prop_oneof![Just(Rules::Lenient), Just(Rules::Strict)]
+}
+
+/// Counts what `asked` was charged, and checks that no rule admitted one too many.
+fn tally(model: &mut Model, asked: &[Asked]) {
+    for Asked { client, decision, .. } in asked {
+        let passed = match decision.outcome {
+            Outcome::Pass => true,
+            Outcome::Refuse(Reason::Rule(_)) => false,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(decision.events.faults, 0, "the store is sound");
+        for report in decision.reports.iter().filter(|_| passed) {
+            let rule = report.rule.index();
+            match report.tally {
+                Tally::Admitted => model.charge(rule, *client),
+                Tally::Shadowed => assert!(model.specs[rule].shadow),
+                other => panic!("a request passed that a rule tallied as {other:?}"),
+            }
+        }
+    }
+    model.assert_within_burst();
+}
+
+/// Whether it was refused after it may have been charged: its loads had admitted it, a swap was lost.
+fn is_late(asked: &&Asked) -> bool {
+    asked.decision.refuses() && asked.decision.events.swaps_lost > 0
+}
+
+/// When all is quiet, each cell holds just what its admitted requests took: nothing was charged for refused
+/// ones, nothing was lost, and what is left can be had to the last unit.
+fn assert_exact(crew: &Crew, model: &mut Model) {
+    for client in Client::all() {
+        for _ in 0..7 {
+            let decision = crew.ask_anew(client, START);
+            let expected = model.decide(client);
+            let report = |report: &diana::policy::Report| {
+                (report.rule.index(), report.tally, report.verdict.unwrap().remaining)
+            };
+            let found = (decision.refuses(), decision.reports.iter().map(report).collect());
+            assert_eq!(found, expected, "{client:?} in {:?}", model.specs);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn at_one_instant_every_rule_admits_its_burst_and_no_more(
+        specs in specs(), plans in plans(), rules in rules(), seed: u64,
+    ) {
+        let mut model = Model::new(specs);
+        let mut crew = Crew::new(model.json("hour"), rules, plans.len());
+        let asked = crew.run(&plans, || START, &mut Random(seed));
+        tally(&mut model, &asked);
+        for Asked { client, decision, .. } in &asked {
+            if let Outcome::Refuse(Reason::Rule(id)) = decision.outcome {
+                let spec = &model.specs[id.index()];
+                let rivals = plans.iter().flatten().filter(|other| spec.counts_alike(*client, **other)).count();
+                prop_assert!(rivals as u64 > spec.burst, "refused though there was enough for everybody");
+            }
+        }
+        assert_exact(&crew, &mut model);
+    }
+
+    /// Rounds of requests, each at an instant of its own: in no span do more pass than were left and came.
+    #[test]
+    fn over_time_every_rule_keeps_its_bound(
+        specs in specs(),
+        rounds in prop::collection::vec((plans(), 0u64..1500), 2..6),
+        rules in rules(),
+        seed: u64,
+    ) {
+        let model = Model::new(specs);
+        let mut crew = Crew::new(model.json("second"), rules, 4);
+        let (mut random, mut now_ms) = (Random(seed), 0);
+        let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
+        for (plans, pause_ms) in rounds {
+            now_ms += pause_ms;
+            for Asked { client, decision, now } in crew.run(&plans, || at(now_ms), &mut random) {
+                prop_assert_eq!(decision.events.faults, 0);
+                let charged = |report: &&diana::policy::Report| report.tally == Tally::Admitted;
+                for report in decision.reports.iter().filter(charged).filter(|_| !decision.refuses()) {
+                    let rule = report.rule.index();
+                    admitted.entry((rule, model.specs[rule].key(client))).or_default().push(now);
+                }
+            }
+        }
+        for ((rule, _), times) in admitted {
+            assert_within_bound(&times, model.specs[rule].burst);
+        }
+    }
+
+    /// A clock that goes on each time it is read, between the calls of one request too: a worker that was
+    /// held up has read an earlier time than the one which charged in between.
+    #[test]
+    fn while_time_passes_every_rule_keeps_its_bound(
+        specs in specs(), plans in plans(), rules in rules(), tick_ms in 0u64..400, seed: u64,
+    ) {
+        let model = Model::new(specs);
+        let mut crew = Crew::new(model.json("second"), rules, plans.len());
+        let ticks = AtomicU64::new(0);
+        let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
+        let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
+        for Asked { client, decision, .. } in crew.run(&plans, clock, &mut Random(seed)) {
+            let charged = |report: &&diana::policy::Report| report.tally == Tally::Admitted;
+            for report in decision.reports.iter().filter(charged).filter(|_| !decision.refuses()) {
+                let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
+                admitted.entry((rule, model.specs[rule].key(client))).or_default().push(charge.at);
+            }
+        }
+        for ((rule, _), mut times) in admitted {
+            times.sort();
+            assert_within_bound(&times, model.specs[rule].burst);
+        }
+    }
+}
+
+/// `burst`, and as many a second.
+fn assert_within_bound(admitted: &[Time], burst: u64) {
+    for (first, start) in admitted.iter().enumerate() {
+        for (last, end) in admitted.iter().enumerate().skip(first) {
+            let count = (last - first + 1) as u64;
+            let earned = u128::from(end.since(*start).as_ns()) * u128::from(burst);
+            let taken = u128::from(count.saturating_sub(burst)) * u128::from(Span::from_secs(1).as_ns());
+            assert!(taken <= earned, "{count} within {} at {burst}/s", end.since(*start));
+        }
+    }
+}
+
+/// The properties above are worth nothing if workers never meet. These seeds are always the same.
+#[test]
+fn workers_do_lose_swaps_and_give_back() {
+    let spec = |actor, burst| Spec { api: false, actor, burst, shadow: false };
+    let (mut lost, mut late) = (0, 0);
+    for seed in 0..100 {
+        let mut model = Model::new(vec![spec(0, 7), spec(1, 5), spec(2, 2)]);
+        let mut crew = Crew::new(model.json("hour"), Rules::Strict, 3);
+        // The first groups have enough for everybody, the last one has not.
+        let plan = |user: usize| vec![Client { user, ip: 0, api: false }; 2];
+        let asked = crew.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
+        tally(&mut model, &asked);
+        assert_exact(&crew, &mut model);
+        lost += asked.iter().map(|asked| asked.decision.events.swaps_lost).sum::<u32>();
+        late += asked.iter().filter(is_late).count();
+    }
+    assert!(lost > 100 && late > 20, "{lost} lost, {late} refused late");
+}

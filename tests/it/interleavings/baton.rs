@@ -1,0 +1,162 @@
+//! Workers as threads of which only one runs, and the baton that says which.
+//!
+//! It does not know: what the workers are asked, or what is true of their answers.
+
+use super::model::Client;
+use crate::harness::{Random, ask, policy, worker};
+use diana::policy::Decision;
+use diana::session::Worker;
+use diana::store::{Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written};
+use diana::table::Seed;
+use diana::time::Time;
+use std::cell::Cell;
+use std::sync::{Condvar, Mutex};
+
+const SEED: Seed = *b"workers' one key";
+
+/// A request and what was decided.
+pub struct Asked {
+    pub client: Client,
+    /// What the clock said last.
+    pub now: Time,
+    pub decision: Decision,
+}
+
+/// The workers of one gateway.
+pub struct Crew {
+    json: String,
+    host: Mutex<Simulated>,
+    workers: Vec<Worker>,
+}
+
+impl Crew {
+    pub fn new(json: String, rules: Rules, workers: usize) -> Crew {
+        let host = Mutex::new(Simulated::new(rules));
+        let policy = policy(&json);
+        Crew { json, host, workers: (0..workers).map(|_| worker(&policy, &SEED)).collect() }
+    }
+
+    /// Asks each worker its plan, in an order of calls that `random` chooses.
+    pub fn run(
+        &mut self,
+        plans: &[Vec<Client>],
+        clock: impl Fn() -> Time + Sync,
+        random: &mut Random,
+    ) -> Vec<Asked> {
+        let store = Portable::probe(Locked(&self.host)).unwrap();
+        let (baton, store, json, clock) = (&Baton::new(plans.len(), random), &store, &*self.json, &clock);
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
+                threads.push(scope.spawn(move || {
+                    let seat = Seat { baton, me, store };
+                    // Its own, as in a gateway: policies are not shared between threads.
+                    let policy = policy(json);
+                    baton.wait(me);
+                    let one = |client: &Client| {
+                        let now = Cell::new(Time::ZERO);
+                        // Between reading the clock and going on others may have their turn, too.
+                        let tell = || {
+                            now.set(clock());
+                            baton.pass(me);
+                            now.get()
+                        };
+                        let decision = ask(&policy, worker, &seat, &client.request(), tell);
+                        Asked { client: *client, now: now.get(), decision }
+                    };
+                    plan.iter().map(one).collect::<Vec<_>>()
+                }));
+            }
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    /// What a worker decides that remembers nothing, while all others are quiet.
+    pub fn ask_anew(&self, client: Client, now: Time) -> Decision {
+        let store = Portable::probe(Locked(&self.host)).unwrap();
+        let policy = policy(&self.json);
+        ask(&policy, &mut worker(&policy, &SEED), &store, &client.request(), || now)
+    }
+}
+
+/// Shared data that several threads may use.
+struct Locked<'a>(&'a Mutex<Simulated>);
+
+impl SharedData for Locked<'_> {
+    fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
+        self.0.lock().unwrap().get(key)
+    }
+
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+        self.0.lock().unwrap().set(key, value, cas)
+    }
+}
+
+/// Says who runs.
+struct Baton {
+    state: Mutex<State>,
+    passed: Condvar,
+}
+
+struct State {
+    holder: usize,
+    running: Vec<usize>,
+    random: Random,
+}
+
+impl State {
+    fn choose(&mut self) {
+        if !self.running.is_empty() {
+            self.holder = self.running[self.random.below(self.running.len())];
+        }
+    }
+}
+
+impl Baton {
+    fn new(workers: usize, random: &mut Random) -> Baton {
+        let seed = random.below(usize::MAX) as u64;
+        let mut state = State { holder: 0, running: (0..workers).collect(), random: Random(seed) };
+        state.choose();
+        Baton { state: Mutex::new(state), passed: Condvar::new() }
+    }
+
+    fn wait(&self, me: usize) {
+        let state = self.state.lock().unwrap();
+        drop(self.passed.wait_while(state, |state| state.holder != me).unwrap());
+    }
+
+    fn pass(&self, me: usize) {
+        self.state.lock().unwrap().choose();
+        self.passed.notify_all();
+        self.wait(me);
+    }
+}
+
+/// The store as one worker sees it: before each call others may have their turn.
+struct Seat<'a> {
+    baton: &'a Baton,
+    me: usize,
+    store: &'a Portable<Locked<'a>>,
+}
+
+impl Store for Seat<'_> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        self.baton.pass(self.me);
+        self.store.load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        self.baton.pass(self.me);
+        self.store.swap(key, value, expected)
+    }
+}
+
+/// A worker that is done, or has panicked, leaves the others running.
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut state = self.baton.state.lock().unwrap();
+        state.running.retain(|running| *running != self.me);
+        state.choose();
+        self.baton.passed.notify_all();
+    }
+}

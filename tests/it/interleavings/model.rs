@@ -1,0 +1,127 @@
+//! What is true of a handful of rules at one instant, counted the slow way.
+//!
+//! It does not know: algorithms, cells, or workers.
+
+use diana::policy::Tally;
+use diana::request::{Part, Values};
+use std::collections::BTreeMap;
+
+/// One rule: `burst` per unit.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Whether it is a rule of `/api`; else it is one of `/`.
+    pub api: bool,
+    /// 0 all, 1 the user, 2 the address.
+    pub actor: usize,
+    pub burst: u64,
+    pub shadow: bool,
+}
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    pub user: usize,
+    pub ip: usize,
+    pub api: bool,
+}
+
+impl Client {
+    /// Every one there is.
+    pub fn all() -> impl Iterator<Item = Client> {
+        (0..8).map(|bits| Client { user: bits & 1, ip: bits >> 1 & 1, api: bits >> 2 & 1 == 1 })
+    }
+
+    pub fn request(self) -> Values {
+        Values::default()
+            .with(Part::Path, if self.api { "/api/x" } else { "/" })
+            .with(Part::Address, format!("10.0.0.{}", self.ip))
+            .with(Part::Header("x-user-id".into()), format!("user-{}", self.user))
+    }
+}
+
+impl Spec {
+    fn applies(&self, client: Client) -> bool {
+        client.api || !self.api
+    }
+
+    /// Whom it counts in this client's requests.
+    pub fn key(&self, client: Client) -> usize {
+        [0, client.user, client.ip][self.actor]
+    }
+
+    /// Whether it counts both clients, and as one.
+    pub fn counts_alike(&self, a: Client, b: Client) -> bool {
+        self.applies(a) && self.applies(b) && self.key(a) == self.key(b)
+    }
+}
+
+/// Rules, and what each of them has been charged.
+pub struct Model {
+    /// In the order of the policy.
+    pub specs: Vec<Spec>,
+    charged: BTreeMap<(usize, usize), u64>,
+}
+
+impl Model {
+    /// Sorts the rules as a policy does: by url, then by the order of the first of each group.
+    pub fn new(mut specs: Vec<Spec>) -> Model {
+        let order: Vec<(bool, usize)> = specs.iter().map(|spec| (spec.api, spec.actor)).collect();
+        let first = |spec: &Spec| order.iter().position(|known| *known == (spec.api, spec.actor));
+        specs.sort_by_key(|spec| (spec.api, first(spec)));
+        Model { specs, charged: BTreeMap::new() }
+    }
+
+    /// A configuration with these rules.
+    pub fn json(&self, unit: &str) -> String {
+        let rule = |spec: &Spec| {
+            let (actor, mode) =
+                (["all", "user", "ip"][spec.actor], ["enforce", "shadow"][spec.shadow as usize]);
+            let burst = spec.burst;
+            format!(r#"{{"actor": "{actor}", "rpu": {burst}, "unit": "{unit}", "mode": "{mode}"}}"#)
+        };
+        let limit = |api: bool| {
+            let rules: Vec<String> = self.specs.iter().filter(|spec| spec.api == api).map(rule).collect();
+            let url = if api { "/api" } else { "/" };
+            (!rules.is_empty()).then(|| format!(r#"{{"url": "{url}", "rules": [{}]}}"#, rules.join(", ")))
+        };
+        let limits: Vec<String> = [false, true].into_iter().filter_map(limit).collect();
+        format!(r#"{{"local": {{"max_actors": 1000}}, "limits": [{}]}}"#, limits.join(", "))
+    }
+
+    pub fn charge(&mut self, rule: usize, client: Client) {
+        *self.charged.entry((rule, self.specs[rule].key(client))).or_default() += 1;
+    }
+
+    fn left(&self, rule: usize, client: Client) -> u64 {
+        let key = (rule, self.specs[rule].key(client));
+        self.specs[rule].burst - self.charged.get(&key).copied().unwrap_or(0)
+    }
+
+    pub fn assert_within_burst(&self) {
+        for ((rule, key), charged) in &self.charged {
+            let spec = &self.specs[*rule];
+            assert!(*charged <= spec.burst, "{charged} were admitted by {spec:?} of {key}");
+        }
+    }
+
+    /// Whether a lone request is refused, and what each rule reports.
+    pub fn decide(&mut self, client: Client) -> (bool, Vec<(usize, Tally, u64)>) {
+        let rules: Vec<usize> =
+            (0..self.specs.len()).filter(|rule| self.specs[*rule].applies(client)).collect();
+        let refuses = |rule: &usize| !self.specs[*rule].shadow && self.left(*rule, client) == 0;
+        let refused = rules.iter().any(refuses);
+        let mut reports = Vec::new();
+        for rule in rules {
+            let tally = match (self.left(rule, client), self.specs[rule].shadow) {
+                (0, true) => Tally::Shadowed,
+                (0, false) => Tally::Refused,
+                _ => Tally::Admitted,
+            };
+            if !refused && tally == Tally::Admitted {
+                self.charge(rule, client);
+            }
+            reports.push((rule, tally, self.left(rule, client)));
+        }
+        (refused, reports)
+    }
+}

@@ -1,0 +1,163 @@
+//! A new configuration over the store of the old one: what still means the same keeps its count.
+//!
+//! It does not know: how a configuration is delivered.
+
+use crate::harness::{Gateway, at, get, store};
+use diana::policy::Decision;
+use diana::request::{Part, Values};
+use diana::store::{Rules, Simulated};
+
+fn limit(url: &str, rpu: u32) -> String {
+    format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}}]}}"#)
+}
+
+fn remaining(decision: &Decision) -> Vec<u64> {
+    decision.reports.iter().map(|report| report.verdict.unwrap().remaining).collect()
+}
+
+/// What ann has left at `target` under a configuration with these limits.
+fn ask(host: &Simulated, limits: &[String], target: &str) -> Vec<u64> {
+    ask_as(host, &format!("[{}]", limits.join(", ")), &get(target, "ann"))
+}
+
+/// What is left for whoever sends `request`.
+fn ask_as(host: &Simulated, json: &str, request: &Values) -> Vec<u64> {
+    remaining(&Gateway::new(json, store(host)).ask_anew(request, at(0)))
+}
+
+#[test]
+fn a_limit_keeps_its_count_wherever_it_stands() {
+    for rules in [Rules::Lenient, Rules::Strict] {
+        let host = Simulated::new(rules);
+        let (a, b) = (limit("/a", 9), limit("/b", 9));
+        assert_eq!(ask(&host, &[a.clone(), b.clone()], "/a"), [8]);
+        assert_eq!(ask(&host, &[b.clone(), a.clone()], "/a"), [7], "another order");
+        assert_eq!(ask(&host, std::slice::from_ref(&a), "/a"), [6], "the other is gone");
+        assert_eq!(ask(&host, &[limit("/", 5), b.clone(), a.clone()], "/a"), [4, 5], "one more");
+        assert_eq!(ask(&host, &[b, a], "/b"), [8]);
+    }
+}
+
+#[test]
+fn another_quota_starts_anew_and_memory_does_not_grow() {
+    let host = Simulated::new(Rules::Lenient);
+    for rpu in 5..100 {
+        let json = format!(r#"{{"local": {{"max_actors": 16}}, "limits": [{}]}}"#, limit("/", rpu));
+        let gateway = Gateway::new(&json, store(&host));
+        let decision = gateway.ask_anew(&get("/", "ann"), at(0));
+        assert_eq!(remaining(&decision), [u64::from(rpu) - 1]);
+        assert!(host.len() as u64 <= gateway.policy.footprint().0 + 2, "and the keys of the host itself");
+    }
+}
+
+/// While an old configuration is drained, or two listeners share a `vm_id`.
+#[test]
+fn configurations_that_differ_in_a_quota_count_side_by_side() {
+    for actor in ["all", "user"] {
+        let limit = |rpu: u32| {
+            format!(r#"{{"url": "/", "rules": [{{"actor": "{actor}", "rpu": {rpu}, "unit": "hour"}}]}}"#)
+        };
+        let host = Simulated::new(Rules::Lenient);
+        let mut old = Gateway::new(&limit(5), store(&host));
+        let mut new = Gateway::new(&limit(6), store(&host));
+        let (mut old_passed, mut new_passed, mut foreign) = (0, 0, 0);
+        for turn in 0..50 {
+            for (gateway, passed) in [(&mut old, &mut old_passed), (&mut new, &mut new_passed)] {
+                let decision = gateway.ask(turn, &get("/", "ann"), at(0));
+                *passed += u32::from(!decision.refuses());
+                foreign += decision.events.foreign;
+            }
+        }
+        assert_eq!((old_passed, new_passed, foreign), (5, 6, 0), "{actor}");
+    }
+}
+
+#[test]
+fn limits_that_differ_in_a_condition_alone_keep_their_own_counts() {
+    let host = Simulated::new(Rules::Lenient);
+    let conditions = [
+        r#""methods": "GET""#,
+        r#""methods": "PUT""#,
+        r#""hosts": "a.example.com""#,
+        r#""hosts": "b.example.com""#,
+        r#""headers": {"x-plan": "free"}"#,
+        r#""headers": {"x-plan": "paid"}"#,
+        r#""headers": {"x-plan": {"prefix": "paid"}}"#,
+    ];
+    let limit = |condition: &&str| {
+        format!(r#"{{"url": "/", {condition}, "rules": [{{"actor": "user", "rpu": 9, "unit": "hour"}}]}}"#)
+    };
+    let mut limits: Vec<String> = conditions.iter().map(limit).collect();
+    // Each request is one limit's alone, but for the last.
+    let request = |method: &str, host: &str, plan: &str| {
+        Values::default()
+            .with(Part::Path, "/")
+            .with(Part::Header("x-user-id".into()), "ann")
+            .with(Part::Method, method)
+            .with(Part::Host, host)
+            .with(Part::Header("x-plan".into()), plan)
+    };
+    let requests = [
+        request("GET", "c.example.com", ""),
+        request("PUT", "c.example.com", ""),
+        request("DELETE", "a.example.com", ""),
+        request("DELETE", "b.example.com", ""),
+        request("DELETE", "c.example.com", "free"),
+        request("DELETE", "c.example.com", "paid-yearly"),
+    ];
+    let ask =
+        |limits: &[String], request: &Values| ask_as(&host, &format!("[{}]", limits.join(", ")), request);
+    // As many are used up in each as its place says.
+    for (place, request) in requests.iter().enumerate() {
+        for used in 0..=place as u64 {
+            assert_eq!(ask(&limits, request), [8 - used], "{place}");
+        }
+    }
+    limits.reverse();
+    for (place, request) in requests.iter().enumerate() {
+        assert_eq!(ask(&limits, request), [7 - place as u64], "{place}, in another order");
+    }
+    assert_eq!(
+        ask(&limits, &request("DELETE", "c.example.com", "paid")),
+        [1, 8],
+        "both that ask for this plan"
+    );
+}
+
+#[test]
+fn an_actor_that_is_defined_anew_starts_anew() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = |apikey: &str, tenant: &str| {
+        format!(
+            r#"{{"limits": [{{"url": "/", "rules": [
+                {{"actor": "apikey", "rpu": 9, "unit": "hour"}},
+                {{"actor": "tenant", "rpu": 9, "unit": "hour"}},
+                {{"actor": ["tenant", "apikey"], "rpu": 9, "unit": "hour"}},
+                {{"actor": "user", "rpu": 9, "unit": "hour"}}]}}],
+            "actors": {{"apikey": {{{apikey}}}, "tenant": {{{tenant}}}}}}}"#
+        )
+    };
+    // The same value wherever it is looked for.
+    let request = get("/?a=1", "ann").with(Part::Header("b".into()), "1").with(Part::Header("c".into()), "1");
+    let ask = |apikey: &str, tenant: &str| ask_as(&host, &json(apikey, tenant), &request);
+    assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [8, 8, 8, 8]);
+    assert_eq!(ask(r#""header": "b""#, r#""header": "c""#), [8, 7, 8, 7], "another source");
+    assert_eq!(ask(r#""header": "c""#, r#""header": "c""#), [8, 6, 8, 6], "another header");
+    assert_eq!(ask(r#""header": "c""#, r#""header": "b""#), [7, 8, 8, 5], "the other one");
+    assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [7, 5, 7, 4], "as at the beginning");
+}
+
+#[test]
+fn an_override_that_changes_starts_its_own_actor_anew() {
+    let host = Simulated::new(Rules::Lenient);
+    let rule = |bob: u32| {
+        format!(
+            r#"{{"url": "/", "rules": [{{"actor": "user", "rpu": 9, "unit": "hour", "overrides": {{"bob": {{"rpu": {bob}}}}}}}]}}"#
+        )
+    };
+    let ask = |json: &str, user: &str| {
+        remaining(&Gateway::new(json, store(&host)).ask_anew(&get("/", user), at(0)))
+    };
+    assert_eq!((ask(&rule(5), "ann"), ask(&rule(5), "bob")), (vec![8], vec![4]));
+    assert_eq!((ask(&rule(50), "ann"), ask(&rule(50), "bob")), (vec![7], vec![49]));
+}
