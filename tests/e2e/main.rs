@@ -3,18 +3,22 @@
 //! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM` and `$ENVOY` name
 //! others.
 
+mod answers;
+mod configuration;
+mod exact;
+mod hostile;
+mod matching;
+mod memory;
 
 use gateway::{Config, Gateway};
 use serde_json::{Value, json};
 
 /// A gateway with this configuration and all defaults.
-#[allow(dead_code)]
 fn start(configuration: Value) -> Gateway {
     Gateway::start(Config::new(configuration)).expect("the gateway should start")
 }
 
 /// One limit on everything, with these rules, and definitions of the actors that tests use.
-#[allow(dead_code)]
 fn limits(rules: Value) -> Value {
     json!({
         "limits": [{"url": "/", "rules": rules}],

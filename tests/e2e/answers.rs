@@ -1,0 +1,119 @@
+//! What a client, a log and a scraper of metrics get to see.
+
+use crate::{limits, start};
+use gateway::{Config, Gateway};
+use serde_json::{Value, json};
+
+#[test]
+fn passed_and_refused_answers_tell_the_quota() {
+    let gateway = start(limits(json!([
+        {"name": "hour", "actor": "ip", "rpu": 100, "unit": "hour"},
+        {"name": "minute", "actor": "ip", "rpu": 1, "unit": "minute"},
+    ])));
+    let passed = gateway.get("/", &[]).unwrap();
+    let policy = r#""minute";q=1;w=60, "hour";q=100;w=3600"#;
+    assert_eq!((passed.status, passed.header("ratelimit-policy")), (200, Some(policy)));
+    assert_eq!(passed.header("ratelimit"), Some(r#""minute";r=0;t=60, "hour";r=99;t=36"#));
+    assert_eq!(passed.header("retry-after"), None);
+
+    let refused = gateway.get("/", &[]).unwrap();
+    assert_eq!((refused.status, refused.header("ratelimit-policy")), (429, Some(policy)));
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((55..=72).contains(&wait), "a minute and up to a fifth of it, not {wait} s");
+    let body: Value = serde_json::from_slice(&refused.body).unwrap();
+    assert_eq!(body["violated-policies"], json!(["minute"]));
+    assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+}
+
+#[test]
+fn a_refusal_is_what_the_configuration_says() {
+    let gateway = start(json!({
+        "limits": [{"url": "/", "rules": [{"name": "none", "rpu": 0, "unit": "hour"}]}],
+        "response": {"status": 503, "body": "later", "headers": {"x-reason": "limit"}, "jitter": "0%"},
+        "headers": "x-ratelimit",
+    }));
+    let refused = gateway.get("/", &[]).unwrap();
+    assert_eq!((refused.status, refused.text().as_str()), (503, "later"));
+    assert_eq!(refused.header("x-reason"), Some("limit"));
+    assert_eq!(refused.header("retry-after"), Some("3600"));
+    assert_eq!(refused.header("x-ratelimit-limit"), Some(r#"0, 0;w=3600;name="none""#));
+    assert_eq!(refused.header("x-ratelimit-remaining"), Some("0"));
+    assert_eq!(refused.header("ratelimit"), None);
+}
+
+#[test]
+fn a_grpc_client_gets_resource_exhausted() {
+    let gateway = start(limits(json!([{"name": "none", "rpu": 0, "unit": "hour"}])));
+    let headers = [("content-type", "application/grpc+proto"), ("te", "trailers")];
+    let refused = gateway.request("POST", "/pkg.Service/Method", &headers, b"").unwrap();
+    assert_eq!((refused.status, refused.header("grpc-status")), (200, Some("8")));
+    assert!(refused.header("retry-after").is_some());
+    assert!(refused.body.is_empty());
+}
+
+#[test]
+fn metrics_and_the_access_log_name_the_rule() {
+    let document = json!({
+        "limits": [{"url": "/", "rules": [
+            {"name": "enforced", "actor": "user", "rpu": 1, "unit": "hour"},
+            {"name": "watched", "actor": "user", "rpu": 1, "unit": "day", "mode": "shadow"},
+        ]}],
+        "allow": [{"user": "root"}],
+        "deny": [{"user": "mallory"}],
+    });
+    let format = "%REQ(X-USER-ID)% %RESPONSE_CODE% %FILTER_STATE(wasm.diana.rule:PLAIN)% \
+        %FILTER_STATE(wasm.diana.result:PLAIN)% %RESPONSE_CODE_DETAILS%";
+    let config = Config { access_log: Some(format.into()), ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    for (user, status) in [("ann", 200), ("ann", 429), ("root", 200), ("root", 200), ("mallory", 429)] {
+        assert_eq!(gateway.get("/", &[("x-user-id", user)]).unwrap().status, status, "{user}");
+    }
+    assert_eq!(
+        gateway.access_log_of(5).unwrap(),
+        [
+            "ann 200 - - via_upstream",
+            "ann 429 enforced,watched refused diana_refused:enforced",
+            "root 200 - - via_upstream",
+            "root 200 - - via_upstream",
+            "mallory 429 deny refused diana_denied",
+        ]
+    );
+    let stats = gateway.stats().unwrap();
+    let count = |rule, result| stats.sum("diana_requests", &[("rule", rule), ("result", result)]);
+    assert_eq!((count("enforced", "ok"), count("enforced", "refused")), (1, 1));
+    assert_eq!((count("watched", "ok"), count("watched", "shadow")), (1, 1));
+    assert_eq!((count("allow", "ok"), count("deny", "refused")), (2, 1));
+}
+
+#[test]
+fn a_rule_in_shadow_refuses_nobody() {
+    let rules = json!([{"name": "watched", "rpu": 1, "unit": "hour"}]);
+    let gateway = start(json!({"mode": "shadow", "limits": [{"url": "/", "rules": rules}]}));
+    for _ in 0..5 {
+        let passed = gateway.get("/", &[]).unwrap();
+        assert_eq!((passed.status, passed.header("ratelimit")), (200, None));
+    }
+    let stats = gateway.stats().unwrap();
+    assert_eq!(stats.sum("diana_requests", &[("rule", "watched"), ("result", "shadow")]), 4);
+}
+
+#[test]
+fn the_client_is_the_trusted_entry_of_the_header() {
+    let rules = json!([{"name": "ip", "actor": "ip", "rpu": 1, "unit": "hour"}]);
+    let document = json!({"limits": [{"url": "/", "rules": rules}], "ip": {"trusted_hops": 1}});
+    let config = Config { use_remote_address: false, ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    for (forwarded, status) in [
+        ("192.0.2.1", 200),
+        ("192.0.2.1", 429),
+        ("203.0.113.9, 192.0.2.1", 429),
+        ("192.0.2.2", 200),
+        ("2001:db8::1", 200),
+        ("2001:db8::2", 429),
+        ("::ffff:192.0.2.2", 429),
+    ] {
+        let answer = gateway.get("/", &[("x-forwarded-for", forwarded)]).unwrap();
+        assert_eq!(answer.status, status, "{forwarded}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Configurations on their way through Envoy: both forms, and those that are refused.
+
+use crate::{limits, start};
+use gateway::{Config, Connection, Gateway, Plugin, Update, free_port, root, wait_until};
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn yaml_in_envoys_own_file_is_the_same_document() {
+    let document = limits(json!([{"name": "few", "actor": "ip", "rpu": 2, "unit": "hour", "burst": 1}]));
+    let gateway = Gateway::start(Config::new(Plugin::Struct(document))).unwrap();
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
+    let refused = gateway.get("/", &[]).unwrap();
+    assert_eq!((refused.status, refused.header("ratelimit-policy")), (429, Some(r#""few";q=2;w=3600"#)));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_every_mistake_and_the_old_one_goes_on() {
+    let mut gateway = start(limits(json!([{"name": "one", "rpu": 1, "unit": "hour"}])));
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
+    let wrong = json!({"limits": [
+        {"url": "api", "rules": [{"rpu": -1, "unit": "secnd"}]},
+        {"url": "/", "rulse": []},
+    ]});
+    let Update::Rejected(why) = gateway.update(wrong).unwrap() else {
+        panic!("a wrong configuration was accepted");
+    };
+    for place in [
+        "limits[0].url",
+        "limits[0].rules[0].rpu",
+        "limits[0].rules[0].unit",
+        "limits[1]: unknown key `rulse`",
+    ] {
+        assert!(
+            why.contains(place) || gateway.log_contains(place),
+            "{place} is not told:\n{}",
+            gateway.logs()
+        );
+    }
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 429, "the old configuration has its count");
+}
+
+#[test]
+fn a_gateway_does_not_start_with_a_wrong_configuration_and_says_why() {
+    let error = Gateway::start(Config::new("{\"limits\": [")).map(|_| ()).unwrap_err();
+    assert!(format!("{error:#}").contains("not valid JSON"), "{error:#}");
+}
+
+#[test]
+fn a_new_configuration_takes_over_and_unchanged_rules_keep_their_counts() {
+    let one = json!({"url": "/one", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]});
+    let two = json!({"url": "/two", "rules": [{"name": "two", "actor": "ip", "rpu": 1, "unit": "hour"}]});
+    let mut gateway = start(json!({"limits": [one]}));
+    assert_eq!(gateway.get("/one", &[]).unwrap().status, 200);
+    assert_eq!(gateway.get("/two", &[]).unwrap().status, 200);
+    assert_eq!(gateway.update(json!({"limits": [two, one]})).unwrap(), Update::Accepted);
+    assert_eq!(gateway.get("/one", &[]).unwrap().status, 429, "its count is kept");
+    assert_eq!(gateway.get("/two", &[]).unwrap().status, 200);
+    assert_eq!(gateway.get("/two", &[]).unwrap().status, 429);
+}
+
+#[test]
+fn a_configuration_is_announced_once_though_every_worker_takes_it() {
+    let config = Config { concurrency: 2, ..Config::new(limits(json!([{"rpu": 1, "unit": "hour"}]))) };
+    let gateway = Gateway::start(config).unwrap();
+    let taken = || gateway.logs().matches("configuration taken").count();
+    wait_until("the line in the log", Duration::from_secs(10), || (taken() > 0).then_some(())).unwrap();
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
+    assert_eq!(taken(), 1);
+}
+
+#[test]
+fn the_repositorys_envoy_yaml_works_as_its_comments_say() {
+    let gateway = Gateway::from_file(&root().join("envoy.yaml"), |_| free_port().unwrap()).unwrap();
+    let status = |path: &str, headers: &[(&str, &str)]| gateway.get(path, headers).unwrap().status;
+    assert_eq!(status("/api", &[("x-user-id", "ann"), ("x-plan", "free")]), 200);
+    assert_eq!(status("/api", &[("x-user-id", "bot")]), 429);
+    assert_eq!(status("/hello", &[("x-user-id", "mallory")]), 429);
+    let orders = b"GET /users/42/orders HTTP/1.1\r\nhost: shop.example.com\r\n\r\n";
+    let answer = gateway.raw(orders).unwrap().unwrap();
+    assert_eq!(answer.status, 429, "an empty bucket has to be saved up");
+    let passed =
+        (0..6).filter(|_| gateway.request("POST", "/login", &[], b"").unwrap().status == 200).count();
+    assert_eq!(passed, 5);
+    let health = (0..50).filter(|_| status("/health", &[]) == 200).count();
+    assert_eq!(health, 50);
+    let stats = gateway.stats().unwrap();
+    assert_eq!(stats.sum("diana_requests", &[("rule", "login"), ("result", "refused")]), 1);
+}
+
+/// Until its last connection has ended, an old configuration is in use beside the new one.
+#[test]
+fn while_the_old_configuration_is_drained_both_count_exactly() {
+    let rule = |rpu: u32| json!({"url": "/counted", "rules": [{"actor": "ip", "rpu": rpu, "unit": "hour"}]});
+    let config = Config { drain: Duration::from_secs(60), ..Config::new(rule(5)) };
+    let mut gateway = Gateway::start(config).unwrap();
+    let status = |connection: &mut Connection, path: &str| {
+        Some(connection.request("GET", path, &[], b"").ok()?.status)
+    };
+    let mut old = gateway.connect().unwrap();
+    assert_eq!(status(&mut old, "/counted"), Some(200));
+    assert_eq!(gateway.update_beside(rule(6)).unwrap(), Update::Accepted);
+    // A connection that the old listener has not accepted before it goes is reset.
+    let connect = || {
+        let mut new = gateway.connect().ok()?;
+        status(&mut new, "/free").map(|_| new)
+    };
+    let mut new = wait_until("a connection to the new listener", Duration::from_secs(10), connect).unwrap();
+    let (mut old_passed, mut new_passed) = (1, 0);
+    for _ in 0..20 {
+        old_passed += u32::from(status(&mut old, "/counted") == Some(200));
+        new_passed += u32::from(status(&mut new, "/counted") == Some(200));
+    }
+    assert_eq!((old_passed, new_passed), (5, 6));
+    assert_eq!(gateway.stats().unwrap().sum("diana_foreign_values", &[]), 0);
+}

@@ -1,0 +1,103 @@
+//! Counts, to the request: what passes a limit is its burst and what the time refilled, never one more.
+
+use crate::{limits, start};
+use gateway::{Gateway, Load, Report, Shot};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// At most so many pass `burst` and `rpu` per `unit_secs` in the time a load took.
+fn at_most(burst: u64, rpu: u64, unit_secs: u64, report: &Report) -> u64 {
+    let ns = u64::try_from(report.duration().as_nanos()).unwrap();
+    burst + (u128::from(ns) * u128::from(rpu) / (u128::from(unit_secs) * 1_000_000_000)) as u64
+}
+
+/// `"name";r=12` in a `ratelimit` header.
+fn remaining(header: &str, name: &str) -> u64 {
+    let item = header.split(", ").find(|item| item.starts_with(&format!("\"{name}\"")));
+    let r = item.and_then(|item| item.split(';').find_map(|parameter| parameter.strip_prefix("r=")));
+    r.unwrap_or_else(|| panic!("no `{name}` in {header}")).parse().unwrap()
+}
+
+fn counted(gateway: &Gateway, rule: &str, result: &str) -> u64 {
+    gateway.stats().unwrap().sum("diana_requests", &[("rule", rule), ("result", result)])
+}
+
+#[test]
+fn ten_thousand_requests_against_a_hundred_a_minute() {
+    let gateway = start(limits(json!([{"name": "all", "rpu": 100, "unit": "minute", "burst": 100}])));
+    let report =
+        gateway.load(Load { connections: 50, ..Load::requests(10_000) }, |_| Shot::get("/")).unwrap();
+    let (passed, most) = (report.status(200), at_most(100, 100, 60, &report));
+    println!("passed {passed} of 10,000 in {:?}; at most {most} may", report.duration());
+    assert!((100..=most).contains(&passed), "{passed} passed, from 100 to {most} may");
+    assert_eq!(report.status(429), 10_000 - passed);
+    assert_eq!(report.lost, 0);
+    assert_eq!(
+        (counted(&gateway, "all", "ok"), counted(&gateway, "all", "refused")),
+        (passed, 10_000 - passed)
+    );
+}
+
+#[test]
+fn a_thousand_users_have_their_own_hundred() {
+    const USERS: u64 = 1_000;
+    let gateway =
+        start(limits(json!([{"name": "user", "actor": "user", "rpu": 100, "unit": "minute", "burst": 100}])));
+    let passed = Mutex::new(HashMap::<u64, u64>::new());
+    let report = gateway
+        .load_watched(
+            Load { connections: 32, ..Load::requests(USERS * 150) },
+            // Users take turns: each is served by both workers, and meets itself on several connections.
+            |index| Shot::get("/").header("x-user-id", format!("user-{}", index / 16 % USERS)),
+            |answer| {
+                let mut passed = passed.lock().unwrap();
+                *passed.entry(answer.index / 16 % USERS).or_default() += u64::from(answer.status == 200);
+            },
+        )
+        .unwrap();
+    let most = at_most(100, 100, 60, &report);
+    let passed = passed.into_inner().unwrap();
+    let (least_of, most_of) = (passed.values().min().unwrap(), passed.values().max().unwrap());
+    println!(
+        "{USERS} users, {:?}: from {least_of} to {most_of} passed; at most {most} may",
+        report.duration()
+    );
+    assert_eq!((passed.len() as u64, report.lost), (USERS, 0));
+    assert!(passed.values().all(|count| (100..=most).contains(count)), "{least_of} to {most_of}");
+}
+
+#[test]
+fn the_hour_is_charged_only_for_what_the_second_let_pass() {
+    let gateway = start(limits(json!([
+        {"name": "second", "actor": "user", "rpu": 5, "unit": "second"},
+        {"name": "hour", "actor": "user", "rpu": 100, "unit": "hour"},
+    ])));
+    let shot = |_| Shot::get("/").header("x-user-id", "ann");
+    let report = gateway.load(Load::requests(40_000), shot).unwrap();
+    let (passed, most) = (report.status(200), at_most(5, 5, 1, &report));
+    assert!((5..=most).contains(&passed), "{passed} passed, from 5 to {most} may");
+    let last = gateway.get("/", &[("x-user-id", "ann")]).unwrap();
+    let passed = passed + u64::from(last.status == 200);
+    let left = remaining(last.header("ratelimit").unwrap(), "hour");
+    println!("{passed} of 40,001 passed in {:?}; the hour has {left} of 100 left", report.duration());
+    // An hour's token comes back every 36 s.
+    let refilled = at_most(0, 100, 3_600, &report) + 1;
+    assert!((100 - passed..=100 - passed + refilled).contains(&left), "{left} left of 100 after {passed}");
+    assert_eq!(counted(&gateway, "hour", "ok"), passed);
+    assert_eq!(counted(&gateway, "hour", "refused"), 0);
+}
+
+#[test]
+fn what_a_second_group_refuses_is_not_charged_to_the_first() {
+    // Two actors are two cell groups: each request passes two swaps, or none.
+    let gateway = start(limits(json!([
+        {"name": "all", "rpu": 1000, "unit": "hour"},
+        {"name": "user", "actor": "user", "rpu": 10, "unit": "hour"},
+    ])));
+    let shot = |index: u64| Shot::get("/").header("x-user-id", format!("user-{}", index % 20));
+    let report = gateway.load(Load { connections: 40, ..Load::requests(20_000) }, shot).unwrap();
+    assert_eq!((report.status(200), report.lost), (200, 0), "20 users with 10 each");
+    let next = gateway.get("/", &[("x-user-id", "another")]).unwrap();
+    assert_eq!(remaining(next.header("ratelimit").unwrap(), "all"), 1000 - 200 - 1);
+}

@@ -1,0 +1,157 @@
+//! What a request says about itself, as Envoy hands it over.
+
+use crate::start;
+use gateway::{Config, Gateway};
+use serde_json::{Value, json};
+
+fn once(name: &str, actor: Value) -> Value {
+    json!([{"name": name, "actor": actor, "rpu": 1, "unit": "hour", "missing": "skip"}])
+}
+
+/// Sends raw header lines to `target`; whether the request passed.
+fn passes(gateway: &Gateway, target: &str, lines: &str) -> bool {
+    let request = format!("GET {target} HTTP/1.1\r\n{lines}\r\n");
+    match gateway.raw(request.as_bytes()).unwrap().unwrap().status {
+        200 => true,
+        429 => false,
+        status => panic!("{target} {lines}: {status}"),
+    }
+}
+
+#[test]
+fn conditions_see_the_method_the_host_and_the_headers() {
+    let rule = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let gateway = start(json!({"limits": [
+        {"url": "/method", "methods": "POST", "rules": rule("method")},
+        {"url": "/host", "hosts": ["*.example.com"], "rules": rule("host")},
+        {"url": "/header", "headers": {"x-plan": {"regex": "fr.e"}, "x-vip": {"present": false}}, "rules": rule("header")},
+    ]}));
+    assert!(passes(&gateway, "/method", "host: a\r\n"));
+    assert_eq!(gateway.request("POST", "/method", &[], b"x").unwrap().status, 429);
+    assert!(passes(&gateway, "/host", "host: example.com\r\n"));
+    assert!(!passes(&gateway, "/host", "host: API.example.com:8080\r\n"));
+    assert!(passes(&gateway, "/header", "host: a\r\nx-plan: freemium\r\n"));
+    assert!(!passes(&gateway, "/header", "host: a\r\nx-plan: free\r\n"));
+    assert!(passes(&gateway, "/header", "host: a\r\nx-plan: free\r\nx-vip:\r\n"));
+}
+
+#[test]
+fn an_actor_may_come_from_anywhere() {
+    let limits: Vec<Value> = [
+        ("cookie", json!("session")),
+        ("query", json!("key")),
+        ("jwt", json!("tenant")),
+        ("path", json!("second")),
+        ("method", json!("verb")),
+        ("host", json!("site")),
+        ("property", json!("route")),
+        ("tuple", json!(["user", "key"])),
+    ]
+    .into_iter()
+    .map(|(name, actor)| json!({"url": format!("/{name}"), "rules": once(name, actor)}))
+    .collect();
+    let gateway = start(json!({"limits": limits, "actors": {
+        "session": {"cookie": "s"}, "key": {"query": "k"}, "tenant": {"jwt": "realm.tenant"}, "second": {"path": 2},
+        "verb": "method", "site": {"host": {}}, "route": {"property": ["request", "url_path"]},
+    }}));
+    // {"realm":{"tenant":"acme"}} and the same with "other".
+    let [acme, other] = ["eyJyZWFsbSI6eyJ0ZW5hbnQiOiJhY21lIn19", "eyJyZWFsbSI6eyJ0ZW5hbnQiOiJvdGhlciJ9fQ"]
+        .map(|payload| format!("host: a\r\nauthorization: bearer e30.{payload}.sig\r\n"));
+    let plain = "host: a\r\n";
+    for (first, same, another) in [
+        (
+            ("/cookie", "host: a\r\ncookie: a=b; s=1\r\n"),
+            ("/cookie", "host: a\r\ncookie: s=1\r\n"),
+            ("/cookie", "host: a\r\ncookie: s=2\r\n"),
+        ),
+        (("/query?k=a%62", plain), ("/query?x&k=ab", plain), ("/query?k=b", plain)),
+        (("/jwt", &acme), ("/jwt", &acme), ("/jwt", &other)),
+        (("/path/a", plain), ("/path/%61/b", plain), ("/path/b", plain)),
+        (
+            ("/host", "host: A.example:80\r\n"),
+            ("/host", "host: a.example\r\n"),
+            ("/host", "host: b.example\r\n"),
+        ),
+        (("/property", plain), ("/property", plain), ("/property/b", plain)),
+        (
+            ("/tuple?k=1", "host: a\r\nx-user-id: u\r\n"),
+            ("/tuple?k=1", "host: a\r\nx-user-id: u\r\n"),
+            ("/tuple?k=2", "host: a\r\nx-user-id: u\r\n"),
+        ),
+    ] {
+        assert!(passes(&gateway, first.0, first.1), "{first:?}");
+        assert!(!passes(&gateway, same.0, same.1), "{same:?} is the same as {first:?}");
+        assert!(passes(&gateway, another.0, another.1), "{another:?} is not {first:?}");
+    }
+    assert!(passes(&gateway, "/method", plain));
+    assert!(!passes(&gateway, "/method", plain));
+    assert_eq!(gateway.request("PUT", "/method", &[], b"").unwrap().status, 200);
+}
+
+/// Proxies in front add lines; a client must not choose its address with one of its own.
+#[test]
+fn an_address_list_in_several_lines_is_one_list() {
+    let document = json!({
+        "limits": [{"url": "/", "rules": once("ip", json!("ip"))}],
+        "ip": {"trusted_hops": 1},
+    });
+    let config = Config { use_remote_address: false, ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    let lines =
+        |client: &str| format!("host: a\r\nx-forwarded-for: {client}\r\nx-forwarded-for: 192.0.2.1\r\n");
+    assert!(passes(&gateway, "/", &lines("203.0.113.1")));
+    assert!(!passes(&gateway, "/", &lines("203.0.113.2")));
+    assert!(!passes(&gateway, "/", &lines("203.0.113.3, 203.0.113.4")));
+}
+
+/// Which of two lines a backend believes nobody knows: whose lines differ is counted by address.
+#[test]
+fn a_header_in_two_lines_is_no_way_around_a_rule() {
+    let gateway = start(json!({"limits": [{"url": "/", "rules": [
+        {"name": "user", "actor": "user", "rpu": 1, "unit": "hour"}]}]}));
+    assert!(passes(&gateway, "/", "host: a\r\nx-user-id: ann\r\n"));
+    assert!(!passes(&gateway, "/", "host: a\r\nx-user-id: ann\r\nx-user-id: ann\r\n"));
+    assert!(passes(&gateway, "/", "host: a\r\nx-user-id: ann\r\nx-user-id: bob\r\n"));
+    assert!(!passes(&gateway, "/", "host: a\r\nx-user-id: cyd\r\nx-user-id: ann\r\n"));
+}
+
+/// A client may send a line of its own in front of the one that a proxy sets.
+#[test]
+fn a_line_in_front_chooses_nothing() {
+    let gateway = start(json!({
+        "limits": [
+            {"url": "/ip", "rules": once("ip", json!("ip"))},
+            {"url": "/cookie", "rules": [
+                {"name": "cookie", "actor": "session", "rpu": 1, "unit": "hour", "missing": "share"}]},
+            {"url": "/plan", "headers": {"x-plan": "free"}, "rules": [{"name": "plan", "rpu": 0, "unit": "hour"}]},
+        ],
+        "actors": {"session": {"cookie": "s"}},
+        "ip": {"trusted_hops": 1, "header": "x-client-ip"},
+    }));
+    let ip = |own: &str| format!("host: a\r\nx-client-ip: {own}\r\nx-client-ip: 192.0.2.1\r\n");
+    assert!(passes(&gateway, "/ip", &ip("203.0.113.1")));
+    assert!(!passes(&gateway, "/ip", &ip("203.0.113.2")));
+    let cookie = |own: &str| format!("host: a\r\ncookie: s={own}\r\ncookie: s=ann\r\n");
+    assert!(passes(&gateway, "/cookie", &cookie("1")));
+    assert!(!passes(&gateway, "/cookie", &cookie("2")));
+    assert!(!passes(&gateway, "/plan", "host: a\r\nx-plan: mine\r\nx-plan: free\r\n"));
+}
+
+/// Backends do not agree on what these paths are: what one takes for `/health`, another serves as `/hello`.
+#[test]
+fn what_is_never_limited_lends_that_to_no_other_path() {
+    let gateway = start(json!({"limits": [
+        {"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "hour"}]},
+        {"url": "/health", "exclusive": true},
+    ]}));
+    for (target, expected) in [
+        ("/health", true),
+        ("/hello", true),
+        ("/hello", false),
+        ("/health/..;/hello", false),
+        ("/hello/..%2fhealth", false),
+        ("/health/live", true),
+    ] {
+        assert_eq!(passes(&gateway, target, "host: a\r\n"), expected, "{target}");
+    }
+}
