@@ -58,10 +58,12 @@ struct TokenBucket {
 }
 
 /// When the bucket is full, nanoseconds as `u64` and the fraction as `u32`; then how often a charge has been
-/// given back, and how often the bucket has been cut, each `u32` and wrapping. Little-endian.
-const SIZE: usize = 20;
+/// given back, and how often the bucket has been cut, each `u32` and wrapping; then the latest instant of a
+/// charge, `u64`. Little-endian.
+const SIZE: usize = 28;
 const GIVEN_BACK: usize = 12;
 const CUT: usize = 16;
+const LATEST: usize = 20;
 
 /// By how much the clocks of two workers may differ, caches and pauses included.
 const LAG: Exact = Exact { ns: 1_000_000_000, part: 0 };
@@ -113,6 +115,15 @@ impl TokenBucket {
         cell.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
     }
 
+    fn latest_charge(&self, cell: &[u8]) -> Time {
+        let bytes = cell.get(LATEST..).and_then(|rest| rest.first_chunk());
+        Time::from_ns(bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+    }
+
+    fn charged_at(&self, cell: &mut [u8], at: Time) {
+        cell.iter_mut().skip(LATEST).zip(at.as_ns().to_le_bytes()).for_each(|(to, from)| *to = from);
+    }
+
     /// The instant at which a bucket that is empty at `now` is full.
     fn full_from(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.fill)
@@ -152,6 +163,7 @@ impl Algorithm for TokenBucket {
         let (full_at, last) = (self.full_at(cell), self.last_full_from(now));
         if full_at > last {
             self.store(cell, last);
+            self.charged_at(cell, now);
             count(cell, CUT);
             return true;
         }
@@ -178,6 +190,7 @@ impl Algorithm for TokenBucket {
         let charged = full_at > before;
         if charged {
             self.store(cell, full_at);
+            self.charged_at(cell, now.max(self.latest_charge(cell)));
         }
         let remaining = rate.tokens_in(rate.sub(emptiest, full_at));
         let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(self.burst)));
@@ -208,6 +221,8 @@ impl Algorithm for TokenBucket {
             return;
         }
         let full_without = if given_back == word(cell, GIVEN_BACK) { charge.booked_at } else { charge.at };
+        // A clock that has stepped back since somebody else was charged says too little.
+        let now = now.max(self.latest_charge(cell));
         let gained = Exact::whole(now.since(full_without).as_ns());
         let back = self.rate.sub(self.rate.span_of(charge.cost.min(self.burst)), gained);
         let full_at = self.full_at(cell);

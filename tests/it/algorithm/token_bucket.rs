@@ -110,7 +110,7 @@ fn what_was_cut_with_a_clock_that_stepped_back_is_not_given_back() {
 #[test]
 fn foreign_bytes_are_the_emptiest_bucket_even_if_nobody_prepares_it() {
     let run = Run::new(&rule(7, 1_001 * MS, 5, true), BEGIN);
-    let verdict = run.algorithm.step(&mut [0xff; 20], Time::from_ns(BEGIN), 1);
+    let verdict = run.algorithm.step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
     assert_eq!(verdict.outcome, Outcome::Refuse { retry_after: Some(Span::from_ms(1_001)) });
     assert_eq!((verdict.remaining, verdict.full_in), (0, Span::from_ms(1_001 + 4 * 143)));
 }
@@ -219,4 +219,19 @@ fn a_clock_that_steps_back_far_locks_out_for_a_second_and_a_token_at_most() {
     run.move_to(BEGIN - 1_000_000_000 * MS);
     let retry_after = Some(Span::from_secs(3_601));
     assert_eq!(run.ask(1).verdict.outcome, Outcome::Refuse { retry_after });
+}
+
+/// Once: what a bucket had gained before a clock stepped back was given back a second time.
+#[test]
+fn a_clock_that_steps_back_between_two_charges_that_are_given_back_frees_nothing() {
+    let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
+    let first = run.ask(5);
+    run.move_to(BEGIN + 5 * MS);
+    let second = run.ask(8);
+    run.move_to(BEGIN + 3 * MS);
+    run.give_back(&first);
+    run.move_to(BEGIN + 11 * MS);
+    assert!(run.ask(1).verdict.admits());
+    run.give_back(&second);
+    assert_eq!(run.look().remaining, 9);
 }
