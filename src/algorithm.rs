@@ -11,9 +11,17 @@
 //! To add a kind: a file in `algorithm/` with a `KIND`, its `mod` line and its line in [`KINDS`]. The laws
 //! in the tests, and the configuration's error messages, walk that list.
 
+mod bits;
+mod bytes;
+mod concurrency;
+mod leaky_bucket;
 mod rate;
 mod refuse_all;
+mod ring;
+mod sliding_log;
+mod sliding_window;
 mod token_bucket;
+mod window;
 
 pub use refuse_all::RefuseAll;
 
@@ -26,7 +34,7 @@ use crate::time::{Span, Time};
 pub struct Quota {
     /// Requests per unit, or units of cost where requests weigh more than one: 0 to 10⁹.
     pub rpu: u64,
-    /// The unit of time, from 1 ms to 7 days.
+    /// The unit of time, from 1 ms to 7 days; zero where `rpu` is a number of requests in flight.
     pub unit: Span,
 }
 
@@ -63,7 +71,7 @@ pub struct Verdict {
     pub remaining: u64,
     /// How long until `remaining` grows, if nobody comes; zero when it cannot grow.
     pub more_in: Span,
-    /// How long until the cell is back where it can grow no further.
+    /// How long until the cell is as good as new: `remaining` can grow no further, and nobody would wait.
     pub full_in: Span,
     /// What to hand to [`Algorithm::give_back`] when the request is to be uncounted.
     pub charge: Charge,
@@ -93,7 +101,8 @@ pub struct Charge {
 ///
 /// Laws, tested for every kind: a refused step leaves the cell as it is; a step of cost 0 is a look and
 /// changes nothing; `retry_after` is exact to the nanosecond; any bytes are a valid cell; a clock that
-/// steps back neither admits more nor locks out for longer than the unit.
+/// steps back frees no more than what the kind's instants are coarse by (a window, a slice, else nothing), and
+/// locks nobody out for longer than the kind would without it and the second by which clocks may differ.
 pub trait Algorithm: std::fmt::Debug {
     /// How it counts, in words that are the same in every build: rules of one meaning read each other's
     /// cells, others have cells of their own.
@@ -114,6 +123,11 @@ pub trait Algorithm: std::fmt::Debug {
     /// and whatever was given back meanwhile. The cell need not be prepared.
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge);
 
+    /// Whether it may admit a request that has to wait.
+    fn waits(&self) -> bool {
+        false
+    }
+
     /// Whether a charge ends with the request, as a permit does.
     fn settles(&self) -> bool {
         false
@@ -131,6 +145,8 @@ pub struct Kind {
     pub short: &'static str,
     /// The keys of a rule that are the kind's own.
     pub keys: &'static [&'static str],
+    /// Whether its quota is per unit of time; else `rpu` is a number of requests in flight.
+    pub per_unit: bool,
     /// How many requests can pass in any span of time, as the reference says it.
     pub bound: &'static str,
     /// Takes the kind's own keys of a rule; mistakes are reported at their place and give `None`.
@@ -139,4 +155,24 @@ pub struct Kind {
 }
 
 /// Every kind of algorithm; the first is the default.
-pub static KINDS: &[&Kind] = &[&token_bucket::KIND];
+pub static KINDS: &[&Kind] = &[
+    &token_bucket::KIND,
+    &window::KIND,
+    &sliding_window::KIND,
+    &sliding_log::KIND,
+    &leaky_bucket::KIND,
+    &concurrency::KIND,
+];
+
+/// By how much the clocks of two workers may differ, caches and pauses included: a cell that is no further in
+/// the future is left as it is.
+const LAG: Span = Span::from_secs(1);
+
+/// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
+pub const MAX_WAIT: Span = Span::from_secs(3_600);
+
+/// How much of `span` a use of `used` out of `limit` stands for.
+fn share(used: u64, limit: u64, span_ns: u64) -> Span {
+    let all = u128::from(used).saturating_mul(span_ns.into());
+    Span::from_ns(u64::try_from(all.checked_div(limit.into()).unwrap_or(0)).unwrap_or(u64::MAX))
+}

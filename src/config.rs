@@ -58,7 +58,8 @@ impl Mode {
 /// Keys of each object, to tell where one belongs that stands in another. `headers` is a key of two.
 const TOP_KEYS: &[&str] = &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local"];
 const LIMIT_KEYS: &[&str] = &["url", "Url", "methods", "hosts", "exclusive", "rules"];
-const RULE_KEYS: &[&str] = &["name", "actor", "rpu", "unit", "algo", "scope", "missing", "overrides"];
+const RULE_KEYS: &[&str] =
+    &["name", "actor", "rpu", "unit", "algo", "scope", "missing", "overrides", "reject_delay"];
 
 /// The keys of a rule, those of all algorithms included.
 fn rule_keys() -> Vec<&'static str> {

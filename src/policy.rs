@@ -13,6 +13,7 @@
 mod build;
 mod charge;
 mod decision;
+mod give_back;
 mod group;
 mod known;
 mod lists;
@@ -23,7 +24,8 @@ pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally
 pub use group::{Count, Missing};
 pub use lists::{List, Lists, Member};
 
-pub(crate) use charge::{Held, Terms, decide, settle};
+pub(crate) use charge::{Terms, decide};
+pub(crate) use give_back::{Held, cancel, settle};
 pub(crate) use known::Known;
 pub(crate) use overridden::Overridden;
 
@@ -31,6 +33,7 @@ use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};
 use crate::request::path::Readings;
 use crate::request::{PartId, Parts, Request, Source};
+use crate::time::Span;
 use group::Group;
 use std::collections::HashMap;
 
@@ -50,6 +53,7 @@ impl RuleId {
 pub struct Rule {
     name: Box<str>,
     enforced: bool,
+    reject_delay: Span,
     cost: u64,
     /// Where its state lies in the group's cell.
     offset: usize,
@@ -114,6 +118,19 @@ impl Policy {
     /// The rule of this name. `None` only for a name from another policy.
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
         self.rules.get(id.0)
+    }
+
+    /// Whether a rule may make a request wait, or hold a refusal back.
+    pub fn waits(&self) -> bool {
+        let counts =
+            |rule: &Rule| rule.overrides.values().chain([&rule.count]).any(|count| count.algorithm.waits());
+        self.rules.iter().any(|rule| rule.reject_delay > Span::ZERO || rule.enforced && counts(rule))
+    }
+
+    /// How long to hold a refusal back: as long as that of its rules which asks for most.
+    pub fn reject_delay(&self, decision: &Decision) -> Span {
+        let delays = decision.refusing().filter_map(|report| Some(self.rule(report.rule)?.reject_delay));
+        delays.max().unwrap_or(Span::ZERO)
     }
 
     /// All rules, in the order they are asked.

@@ -15,21 +15,17 @@ mod options;
 mod problem;
 #[cfg(test)]
 mod testing;
+mod wait;
 
 pub use fields::MOST_SHOWN;
 pub use options::Options;
+pub use wait::UNKNOWN_WAIT;
 
-use crate::algorithm;
-use crate::policy::{Decision, Outcome, Policy, Reason, Report, RuleId};
-use crate::time::Span;
+use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
 use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;
-
-/// How long a client is sent away when nothing tells how long to wait: the deny list names it, or it lacks
-/// the actor that a rule demands. Neither changes by waiting; an hour keeps it from trying all the time and
-/// lets it back the same day once the configuration has changed.
-pub const UNKNOWN_WAIT: Span = Span::from_secs(3600);
+use wait::wait;
 
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
 pub const RESOURCE_EXHAUSTED: u32 = 8;
@@ -123,15 +119,6 @@ impl Options {
     }
 }
 
-/// How long a refusing rule sends a client away. One that would never admit this request says so by its
-/// unit: what comes back after it may be a smaller request.
-fn wait(report: &Report) -> Span {
-    match report.verdict.map(|verdict| verdict.outcome) {
-        Some(algorithm::Outcome::Refuse { retry_after: Some(wait) }) => wait,
-        _ => report.quota.unit,
-    }
-}
-
 fn details(reason: Reason, policy: &Policy) -> String {
     match reason {
         Reason::Rule(id) => format!("diana_refused:{}", name(policy, id)),
@@ -147,9 +134,9 @@ fn name(policy: &Policy, id: RuleId) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Said, admit, decision, items, policy, refuse};
+    use super::testing::{Bare, Said, admit, decision, items, policy, refuse};
     use super::*;
-    use crate::policy::{Events, Tally};
+    use crate::policy::{Events, Report, Tally};
     use proptest::prelude::*;
 
     fn options(status: u32, jitter_percent: u32) -> Options {
@@ -264,7 +251,7 @@ mod tests {
     #[test]
     fn the_longest_wait_counts_and_is_spread_upward() {
         const HALF: u32 = 1 << 31;
-        let cases: [(&[Said], u32, u32, &str); 20] = [
+        let cases: [(&[Said], u32, u32, &str); 25] = [
             (&[(1, 1000, refuse(1))], 0, u32::MAX, "1"),
             // However short the wait, half of the clients return a second later.
             (&[(1, 1000, refuse(1))], 1, HALF - 1, "1"),
@@ -287,6 +274,12 @@ mod tests {
             (&[(1, 1000, refuse(100_000))], 100, u32::MAX, "200"),
             (&[(1, 1000, refuse(604_800_000))], 100, u32::MAX, "1209600"),
             (&[(1, 1000, refuse(u64::MAX / 1_000_000))], 100, 0, "18446744074"),
+            // Nobody knows when a permit comes back; where there are none, no wait helps.
+            (&[(8, 0, refuse(60_000))], 0, u32::MAX, "1"),
+            (&[(8, 0, refuse(1))], 20, u32::MAX, "2"),
+            (&[(8, 0, refuse(60_000)), (1, 1000, refuse(4000))], 0, 0, "4"),
+            (&[(8, 0, admit(0, 60_000)), (1, 1000, refuse(1000))], 0, 0, "1"),
+            (&[(0, 0, refuse(None))], 0, 0, "3600"),
         ];
         let policy = policy(["a", "b"]);
         for (said, jitter, entropy, expected) in cases {
@@ -331,7 +324,8 @@ mod tests {
             3 => proptest::option::of(ms()).prop_map(refuse),
             1 => Just(None),
         ];
-        (0..=1_000_000_000u64, 1..=604_800_000u64, verdict)
+        let unit_ms = prop_oneof![1 => Just(0), 4 => 1..=604_800_000u64];
+        (0..=1_000_000_000u64, unit_ms, verdict)
     }
 
     /// Rules, most of them named as rules may be, and what each says.
@@ -357,7 +351,8 @@ mod tests {
             let shown = items(header(&refusal, "ratelimit").unwrap()).unwrap();
             let refusing = decision.refusing().count();
             for (_, parameters) in shown.iter().take(refusing) {
-                prop_assert!(parameters.iter().all(|(key, value)| key != "t" || *value <= seconds));
+                let early = |value: &Bare| matches!(value, Bare::Integer(t) if *t <= seconds);
+                prop_assert!(parameters.iter().all(|(key, value)| key != "t" || early(value)));
             }
             let longest = decision.refusing().map(wait).max().unwrap().as_secs_ceil().max(1);
             let most = longest + (longest * u64::from(jitter)).div_ceil(100);

@@ -36,14 +36,20 @@ impl Worker {
 pub enum Step {
     /// Let the request pass, or answer it.
     Done(Decision),
-    /// Hold the request until that instant, then call [`Session::resume`].
-    Wait(Time),
+    /// Hold the request until that instant, then call [`Session::resume`] and let it pass.
+    Wait {
+        /// When its turn comes.
+        until: Time,
+        /// What was decided.
+        decision: Decision,
+    },
 }
 
 /// One request.
 #[derive(Debug)]
 pub struct Session {
-    waiting: Option<Decision>,
+    /// Whether its turn has yet to come.
+    waiting: bool,
     held: Vec<Held>,
 }
 
@@ -61,14 +67,19 @@ impl Session {
         let terms = Terms { store, hasher, overridden, clock: &clock, may_wait: *may_wait };
         let (decision, held) = policy::decide(policy, request, known, &terms);
         match decision.outcome {
-            Outcome::Wait(until) => (Session { waiting: Some(decision), held }, Step::Wait(until)),
-            _ => (Session { waiting: None, held }, Step::Done(decision)),
+            Outcome::Wait(until) => (Session { waiting: true, held }, Step::Wait { until, decision }),
+            _ => (Session { waiting: false, held }, Step::Done(decision)),
         }
     }
 
-    /// The wait is over: the request may go on. `None` for a request that was not waiting.
-    pub fn resume(&mut self) -> Option<Decision> {
-        self.waiting.take()
+    /// The wait is over: the request goes on.
+    pub fn resume(&mut self) {
+        self.waiting = false;
+    }
+
+    /// Whether the request waits for its turn.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     /// Whether [`Session::settle`] has anything to do.
@@ -76,7 +87,8 @@ impl Session {
         !self.held.is_empty()
     }
 
-    /// The request is over, in whatever way: what was held for its duration is given back, once.
+    /// The request is over, in whatever way: what was held for its duration is given back, once. One that
+    /// leaves while it waits gives back all that it was charged, and its turn if nobody has one behind it.
     pub fn settle<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -87,6 +99,10 @@ impl Session {
         let held = std::mem::take(&mut self.held);
         let Worker { hasher, overridden, may_wait, .. } = worker;
         let terms = Terms { store, hasher, overridden, clock: &clock, may_wait: *may_wait };
+        if self.waiting {
+            self.waiting = false;
+            return policy::cancel(policy, &held, &terms);
+        }
         policy::settle(policy, &held, &terms)
     }
 }

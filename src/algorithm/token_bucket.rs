@@ -15,15 +15,20 @@
 //!
 //! **Exact.** Instants are rationals ([`super::rate`]): nothing is rounded and no rate drifts.
 //!
-//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass.
+//! **Waiting.** With `max_wait` a request may take what has yet to come, and waits until it has: the bucket is
+//! lent so much in advance, `reach` in place of `fill`.
+//!
+//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass; where requests may wait and one costs
+//! more than `burst`, its cost takes the place of `burst`.
 //!
 //! **Clocks.** A bucket that seems to be further from full than an empty one was charged by a worker whose
 //! clock is ahead, or the clock stepped back. By up to [`LAG`] it is left as it is, in debt: to cut it would
 //! give away the time between two workers' clocks at each request. Beyond, and where waiting for a token
 //! would take longer than the unit, it is cut to that.
 
+use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, Outcome, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, MAX_WAIT, Outcome, Quota, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -32,7 +37,8 @@ use crate::time::{Span, Time};
 pub static KIND: Kind = Kind {
     name: "token bucket",
     short: "TB",
-    keys: &["burst", "start"],
+    keys: &["burst", "start", "max_wait"],
+    per_unit: true,
     bound: "burst + t · rpu / unit in any span t",
     compile,
 };
@@ -52,6 +58,10 @@ struct TokenBucket {
     burst: u64,
     /// How long an empty bucket takes to be full.
     fill: Exact,
+    /// The same for one that lends as much in advance as comes while a request may wait.
+    reach: Exact,
+    /// What comes in `reach`: the most that one request may cost.
+    capacity: u64,
     /// By how much a bucket may seem to be less than empty.
     slack: Exact,
     start: Start,
@@ -61,12 +71,10 @@ struct TokenBucket {
 /// given back, and how often the bucket has been cut, each `u32` and wrapping; then the latest instant of a
 /// charge, `u64`. Little-endian.
 const SIZE: usize = 28;
+const PART: usize = 8;
 const GIVEN_BACK: usize = 12;
 const CUT: usize = 16;
 const LATEST: usize = 20;
-
-/// By how much the clocks of two workers may differ, caches and pauses included.
-const LAG: Exact = Exact { ns: 1_000_000_000, part: 0 };
 
 /// A bucket that takes longer to fill is a mistake, and would not fit the arithmetic.
 const LONGEST_FILL_YEARS: u128 = 100;
@@ -81,7 +89,11 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
         None => Some(Start::Full),
     };
-    let (burst, start) = (burst?, start?);
+    let max_wait = match fields.take("max_wait") {
+        Some(node) => node.span(Span::ZERO..=MAX_WAIT),
+        None => Some(Span::ZERO),
+    };
+    let (burst, start, max_wait) = (burst?, start?, max_wait?);
     let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
     let years = u128::from(burst).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year);
     if years > LONGEST_FILL_YEARS {
@@ -93,35 +105,28 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         fields.fail(why);
         return None;
     }
-    Some(Box::new(TokenBucket::new(quota, burst, start)))
+    Some(Box::new(TokenBucket::new(quota, burst, start, max_wait)))
 }
 
 impl TokenBucket {
-    fn new(quota: Quota, burst: u64, start: Start) -> TokenBucket {
+    fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         let rate = Rate::of(quota);
         // With that much slack, a token that takes the rest of the unit comes after a unit at the latest.
-        let slack = rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(LAG);
-        TokenBucket { rate, burst, fill: rate.span_of(burst), slack, start }
+        let slack =
+            rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(LAG.as_ns()));
+        let fill = rate.span_of(burst);
+        let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
+        TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, start }
     }
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction.
     fn full_at(&self, cell: &[u8]) -> Exact {
-        let ns = cell.first_chunk().map_or(0, |ns| u64::from_le_bytes(*ns));
-        Exact { ns, part: word(cell, 8).min(self.rate.per.saturating_sub(1)) }
+        Exact { ns: u64_at(cell, 0), part: u32_at(cell, PART).min(self.rate.per.saturating_sub(1)) }
     }
 
     fn store(&self, cell: &mut [u8], full_at: Exact) {
-        let bytes = full_at.ns.to_le_bytes().into_iter().chain(full_at.part.to_le_bytes());
-        cell.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-    }
-
-    fn latest_charge(&self, cell: &[u8]) -> Time {
-        let bytes = cell.get(LATEST..).and_then(|rest| rest.first_chunk());
-        Time::from_ns(bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)))
-    }
-
-    fn charged_at(&self, cell: &mut [u8], at: Time) {
-        cell.iter_mut().skip(LATEST).zip(at.as_ns().to_le_bytes()).for_each(|(to, from)| *to = from);
+        write(cell, 0, &full_at.ns.to_le_bytes());
+        write(cell, PART, &full_at.part.to_le_bytes());
     }
 
     /// The instant at which a bucket that is empty at `now` is full.
@@ -131,19 +136,13 @@ impl TokenBucket {
 
     /// The last instant at which a bucket is full that is possible at `now`.
     fn last_full_from(&self, now: Time) -> Exact {
-        self.rate.add(self.full_from(now), self.slack)
+        self.rate.add(self.latest(now), self.slack)
     }
-}
 
-/// The `u32` at `at`.
-fn word(cell: &[u8], at: usize) -> u32 {
-    cell.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
-
-/// Adds one to the `u32` at `at`.
-fn count(cell: &mut [u8], at: usize) {
-    let next = word(cell, at).wrapping_add(1);
-    cell.iter_mut().skip(at).zip(next.to_le_bytes()).for_each(|(to, from)| *to = from);
+    /// The last instant at which a bucket is full that has admitted a request at `now`.
+    fn latest(&self, now: Time) -> Exact {
+        self.rate.add(Exact::whole(now.as_ns()), self.reach)
+    }
 }
 
 impl Algorithm for TokenBucket {
@@ -159,12 +158,16 @@ impl Algorithm for TokenBucket {
         SIZE
     }
 
+    fn waits(&self) -> bool {
+        self.reach > self.fill
+    }
+
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let (full_at, last) = (self.full_at(cell), self.last_full_from(now));
         if full_at > last {
             self.store(cell, last);
-            self.charged_at(cell, now);
-            count(cell, CUT);
+            write(cell, LATEST, &now.as_ns().to_le_bytes());
+            add_one(cell, CUT);
             return true;
         }
         let new = self.start == Start::Empty && full_at == Exact::default();
@@ -176,34 +179,37 @@ impl Algorithm for TokenBucket {
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
-        let (instant, emptiest) = (Exact::whole(now.as_ns()), self.full_from(now));
+        let (instant, emptiest, latest) = (Exact::whole(now.as_ns()), self.full_from(now), self.latest(now));
         let before = self.full_at(cell).max(instant).min(self.last_full_from(now));
-        let after = rate.add(before, rate.span_of(cost.min(self.burst)));
-        let (outcome, full_at) = if cost > self.burst {
+        let after = rate.add(before, rate.span_of(cost.min(self.capacity)));
+        let (outcome, full_at) = if cost > self.capacity {
             (Outcome::Refuse { retry_after: None }, before)
-        } else if cost == 0 || after <= emptiest {
-            (Outcome::Admit { delay: Span::ZERO }, after)
+        } else if cost == 0 {
+            (Outcome::Admit { delay: Span::ZERO }, before)
+        } else if after <= latest {
+            // Until what it took has come.
+            (Outcome::Admit { delay: Span::from_ns(rate.sub(after, emptiest).ceil()) }, after)
         } else {
-            let short_of = Span::from_ns(rate.sub(after, emptiest).ceil());
+            let short_of = Span::from_ns(rate.sub(after, latest).ceil());
             (Outcome::Refuse { retry_after: Some(short_of) }, before)
         };
         let charged = full_at > before;
         if charged {
             self.store(cell, full_at);
-            self.charged_at(cell, now.max(self.latest_charge(cell)));
+            write(cell, LATEST, &now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
-        let remaining = rate.tokens_in(rate.sub(emptiest, full_at));
-        let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(self.burst)));
+        let remaining = rate.tokens_in(rate.sub(latest, full_at));
+        let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(self.capacity)));
         Verdict {
             outcome,
             remaining,
-            more_in: Span::from_ns(rate.sub(next, emptiest).ceil()),
+            more_in: Span::from_ns(rate.sub(next, latest).ceil()),
             full_in: Span::from_ns(rate.sub(full_at, instant).ceil()),
             charge: Charge {
                 cost: if charged { cost } else { 0 },
                 at: now,
                 booked_at: Time::from_ns(before.ns),
-                stamp: (word(cell, GIVEN_BACK), word(cell, CUT)),
+                stamp: (u32_at(cell, GIVEN_BACK), u32_at(cell, CUT)),
             },
         }
     }
@@ -213,27 +219,34 @@ impl Algorithm for TokenBucket {
     ///
     /// That instant is the one it was booked at. But if another charge has been given back since, it may have
     /// been earlier, at the earliest when the charge was made. If the bucket has been cut since, the charge
-    /// may have been cut off with the rest, and nothing is given back.
+    /// may have been cut off with the rest, and nothing is given back; nor is it while somebody waits who came
+    /// later, who has been told when to go as if the charge had stayed.
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (given_back, cut) = charge.stamp;
-        if cut != word(cell, CUT) {
+        if cut != u32_at(cell, CUT) {
             return;
         }
-        let full_without = if given_back == word(cell, GIVEN_BACK) { charge.booked_at } else { charge.at };
-        // A clock that has stepped back since somebody else was charged says too little.
-        let now = now.max(self.latest_charge(cell));
-        let gained = Exact::whole(now.since(full_without).as_ns());
-        let back = self.rate.sub(self.rate.span_of(charge.cost.min(self.burst)), gained);
         let full_at = self.full_at(cell);
+        let charged = self.rate.span_of(charge.cost.min(self.capacity));
+        let is_last = self.rate.sub(full_at, charged).ns == charge.booked_at.as_ns();
+        let somebody_waits = self.reach > self.fill && full_at > self.full_from(now);
+        if somebody_waits && !is_last {
+            return;
+        }
+        let full_without = if given_back == u32_at(cell, GIVEN_BACK) { charge.booked_at } else { charge.at };
+        // A clock that has stepped back since somebody else was charged says too little.
+        let now = now.max(Time::from_ns(u64_at(cell, LATEST)));
+        let gained = Exact::whole(now.since(full_without).as_ns());
+        let back = self.rate.sub(charged, gained);
         self.store(cell, self.rate.sub(full_at, back));
-        count(cell, GIVEN_BACK);
+        add_one(cell, GIVEN_BACK);
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {
         let full_at = self.full_at(cell).min(self.last_full_from(now));
         let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
-        let saved = self.rate.sub(self.fill, to_full);
+        let saved = self.rate.sub(self.reach, to_full);
         match self.start {
             // What a new cell would be given at once is what this one lacks.
             Start::Full if to_full == Exact::default() => Worth::Nothing,
@@ -242,6 +255,9 @@ impl Algorithm for TokenBucket {
             // A new cell would begin with nothing, and not before it is asked again: what this one has saved
             // is lost, and what it would have saved until then.
             Start::Empty if full_at == Exact::default() => Worth::Nothing,
+            Start::Empty if saved < self.rate.span_of(1) && self.capacity > self.burst => {
+                Worth::Refusing(Span::from_ns(to_full.ceil()))
+            }
             Start::Empty => Worth::Used(Span::from_ns(saved.ceil())),
         }
     }

@@ -6,7 +6,7 @@ use super::Mode;
 use super::names::Names;
 use crate::actor::{self, Actors, Named, Scope};
 use crate::algorithm::{self, Kind, Quota, RefuseAll};
-use crate::document::{Fields, Node, Value, fold, one_of, quoted};
+use crate::document::{Fields, Node, Value, fold, nearest, one_of, quoted};
 use crate::policy::{Count, Missing, RuleDraft};
 use crate::time::Span;
 use std::collections::HashMap;
@@ -41,6 +41,10 @@ pub(super) fn compile(
     if let Some(node) = fields.take("scope") {
         node.choice("scope", &[("local", ())]);
     }
+    let reject_delay = match fields.take("reject_delay") {
+        Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
+        None => Some(Span::ZERO),
+    };
     let kind = algorithm(fields.take("algo"));
     // An override reads the rule's keys again, laid over with its own; a mistake in them is told once.
     let overrides = fields.take("overrides");
@@ -57,10 +61,14 @@ pub(super) fn compile(
         actors: actors?,
         missing: missing.unwrap_or(Missing::Ip),
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
+        reject_delay: reject_delay?,
         count: count?,
         overrides: overrides?,
     })
 }
+
+/// The longest that a refusal is held back.
+const MAX_REJECT_DELAY: Span = Span::from_secs(60);
 
 fn missing(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
     let choices = [Missing::Ip, Missing::Skip, Missing::Share, Missing::Deny];
@@ -79,10 +87,17 @@ fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
     let named = |kind: &&&Kind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
     let kind = algorithm::KINDS.iter().find(named);
     if kind.is_none() {
-        let names: Vec<String> =
-            algorithm::KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name)).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        node.fail(format!("unknown algorithm {}, expected {}", quoted(text), one_of(&names)));
+        // Of abbreviations any is near any other.
+        let names: Vec<&str> = algorithm::KINDS.iter().map(|kind| kind.name).collect();
+        let hint = match nearest(text, &names) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => {
+                let both = algorithm::KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name));
+                let both: Vec<String> = both.collect();
+                format!("expected {}", one_of(&both.iter().map(String::as_str).collect::<Vec<_>>()))
+            }
+        };
+        node.fail(format!("unknown algorithm {}, {hint}", quoted(text)));
     }
     kind.copied()
 }
@@ -90,12 +105,22 @@ fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
 /// The keys that say how much: `rpu` and `unit`, and those of the algorithm.
 fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
     let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
-    let unit = fields.require("unit").and_then(unit);
-    // Without a quota the algorithm's own keys are read for their own mistakes: the slightest one makes
-    // none with them.
+    let unit = match kind {
+        Some(Kind { per_unit: false, name, .. }) => {
+            if let Some(node) = fields.take("unit") {
+                node.fail(format!("{name} has no unit: `rpu` is how many may be in flight at once"));
+            }
+            Some(Span::ZERO)
+        }
+        Some(_) => fields.require("unit").and_then(unit),
+        // Whichever was meant may have none.
+        None => fields.take("unit").and_then(unit),
+    };
+    // Without a quota the algorithm's own keys are read for their own mistakes: one per nanosecond makes none
+    // with them, neither too many to remember nor too slow to wait for.
     let quota = match (rpu, unit) {
         (Some(rpu @ 1..), Some(unit)) => Quota { rpu, unit },
-        _ => Quota { rpu: 1, unit: Quota::MIN_UNIT },
+        _ => Quota { rpu: 1, unit: Span::from_ns(1) },
     };
     let Some(kind) = kind else {
         // Whichever was meant, its keys are not unknown.
@@ -103,9 +128,20 @@ fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
         return None;
     };
     let algorithm = (kind.compile)(fields, quota);
+    others_keys(fields, kind);
     let (rpu, unit) = (rpu?, unit?);
     let algorithm = if rpu == 0 { Box::new(RefuseAll) } else { algorithm? };
     Some(Count::new(Quota { rpu, unit }, algorithm))
+}
+
+/// Notes the keys that only other algorithms have, and which those are.
+fn others_keys(fields: &mut Fields, own: &Kind) {
+    for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {
+        let having = algorithm::KINDS.iter().filter(|kind| kind.keys.contains(key));
+        let having: Vec<&str> = having.map(|kind| kind.short).collect();
+        let place = format!("to the algorithm {}, and `algo` is {} here", one_of(&having), own.short);
+        fields.belong(&[*key], place);
+    }
 }
 
 fn unit(node: Node) -> Option<Span> {

@@ -4,6 +4,7 @@
 //! common keys, then those of its algorithm); the last one calls [`Fields::finish`].
 
 use super::{Errors, Node, Value, nearest, one_of, quoted};
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// The keys of one object and which of them have been asked for.
@@ -19,7 +20,7 @@ pub struct Fields<'a> {
     spellings: Vec<&'static str>,
     missing: Vec<&'static str>,
     /// Keys of other objects, and where those are.
-    elsewhere: Vec<(&'static str, &'static str)>,
+    elsewhere: Vec<(&'static str, Cow<'static, str>)>,
 }
 
 impl<'a> Fields<'a> {
@@ -85,8 +86,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes keys that are known in another place, for a mistake to tell where they belong.
-    pub fn belong(&mut self, keys: &[&'static str], place: &'static str) {
-        self.elsewhere.extend(keys.iter().map(|key| (*key, place)));
+    pub fn belong(&mut self, keys: &[&'static str], place: impl Into<Cow<'static, str>>) {
+        let place = place.into();
+        self.elsewhere.extend(keys.iter().map(|key| (*key, place.clone())));
     }
 
     /// Whether a key that nobody took is most likely `key` misspelt.
@@ -135,8 +137,8 @@ impl<'a> Fields<'a> {
         nearest(key, &self.known)
     }
 
-    fn place_of(&self, key: &str) -> Option<&'static str> {
-        self.elsewhere.iter().find(|(known, _)| *known == key).map(|(_, place)| *place)
+    fn place_of(&self, key: &str) -> Option<&str> {
+        self.elsewhere.iter().find(|(known, _)| *known == key).map(|(_, place)| &**place)
     }
 }
 

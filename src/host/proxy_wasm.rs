@@ -6,6 +6,7 @@
 //!   proxy_on_configure          root    configuration, store, seed ─► Gateway, shared by all streams
 //!   proxy_on_request_headers    stream  Session::start ─► pass, or send_local_response
 //!   proxy_on_response_headers   stream  adds RateLimit headers
+//!   proxy_on_tick               root    lets go on whose turn has come
 //!   proxy_on_done               stream  Session::settle
 //! ```
 //!
@@ -18,6 +19,7 @@ mod metrics;
 mod parts;
 mod root;
 mod stream;
+mod waiting;
 
 use calls::Level;
 

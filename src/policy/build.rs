@@ -8,6 +8,7 @@ use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
 use crate::request::{Part, Parts};
 use crate::table::Table;
+use crate::time::Span;
 use std::collections::HashMap;
 
 /// A rule to be.
@@ -21,6 +22,8 @@ pub struct RuleDraft {
     pub missing: Missing,
     /// Whether it refuses.
     pub enforced: bool,
+    /// How long a refusal of it is held back.
+    pub reject_delay: Span,
     /// How it counts.
     pub count: Count,
     /// How it counts certain actors, by key.
@@ -136,6 +139,7 @@ impl Builder {
             self.rules.push(Rule {
                 name: draft.name.into(),
                 enforced: draft.enforced,
+                reject_delay: draft.reject_delay,
                 cost: 1,
                 offset: size,
                 count: draft.count,

@@ -19,9 +19,10 @@
 //! Between its charge and its being given back a request counts as having passed, so that others may be
 //! refused that need not have been; never the other way round.
 
+use super::give_back::{Held, Place, uncharge};
 use super::group::{Group, Identity, Judgement};
 use super::{Count, Decision, Events, Known, Outcome, Overridden, Policy, Reason, Report, RuleId, Tally};
-use crate::algorithm::{self, Charge};
+use crate::algorithm;
 use crate::request::Request;
 use crate::store::{Fault, Store, Swap};
 use crate::table::{Entry, Eviction, Hasher, Set};
@@ -29,7 +30,7 @@ use crate::time::{Span, Time};
 
 /// After so many lost swaps in a row a store is taken for broken. Each loss means that another worker has
 /// won; even if 64 of them did nothing else, one would lose so often in a row once in 10²⁷ times.
-const MAX_LOST: u32 = 4_096;
+pub(super) const MAX_LOST: u32 = 4_096;
 
 /// All that a decision depends on beside the policy and the request.
 pub(crate) struct Terms<'a, S: ?Sized> {
@@ -40,18 +41,6 @@ pub(crate) struct Terms<'a, S: ?Sized> {
     /// Whether the host can hold a request and let it go on later.
     pub(crate) may_wait: bool,
 }
-
-/// Charges of one group that end with their request, such as permits.
-#[derive(Debug)]
-pub(crate) struct Held {
-    place: Place,
-    hash: u64,
-    key: Vec<u8>,
-    charges: Vec<Charge>,
-}
-
-/// Of the limit in the policy, and of the group in the limit.
-type Place = (usize, usize);
 
 /// One group's part in a decision.
 struct Bid<'p> {
@@ -115,7 +104,9 @@ pub(crate) fn decide<S: Store + ?Sized>(
     }
     let judged_at = bids.iter().filter_map(|bid| bid.judged.as_ref().map(|judged| judged.at)).max();
     let outcome = passing(policy, &reports, judged_at.unwrap_or(now));
-    let held = bids.into_iter().filter_map(Bid::held).collect();
+    // Who waits may leave, and then gives all of it back.
+    let is_waiting = matches!(outcome, Outcome::Wait(_));
+    let held = bids.into_iter().filter(|bid| is_waiting || bid.settles()).filter_map(Bid::held).collect();
     (Decision { outcome, reports, events }, held)
 }
 
@@ -281,6 +272,7 @@ impl<'p> Bid<'p> {
         known: &mut Known,
         events: &mut Events,
     ) {
+        let settles = self.settles();
         let Some(Judged { entry, judgement, at }) = &mut self.judged else {
             return;
         };
@@ -288,9 +280,11 @@ impl<'p> Bid<'p> {
             events.evicted(entry.eviction());
             return;
         }
-        if judgement.refused {
+        if judgement.refused && !settles {
+            // Permits come back at any time: their lack is not remembered.
             known.remember(self.group.id, self.hash, *at, judgement.before());
-        } else {
+        }
+        if !judgement.refused {
             judgement.undo(policy, self.group, &self.counts, entry.cell_mut(), *at);
         }
         // Lost or failed, the next request repairs it.
@@ -313,63 +307,25 @@ impl<'p> Bid<'p> {
 }
 
 impl Bid<'_> {
-    /// The charges that end with the request, if there are any.
+    /// Whether a charge of it ends with the request.
+    fn settles(&self) -> bool {
+        self.counts.iter().any(|count| count.algorithm.settles())
+    }
+
+    /// What was charged, to be given back.
     fn held(self) -> Option<Held> {
         let judgement = self.judged?.judgement;
-        let settles = self.counts.iter().any(|count| count.algorithm.settles());
         let Bid { place, hash, key, .. } = self;
-        settles.then(|| Held { place, hash, key, charges: judgement.charges() })
+        Some(Held { place, hash, key, charges: judgement.charges() })
     }
-}
-
-/// Takes stored charges back, one for each rule of the group.
-fn uncharge<S: Store + ?Sized>(
-    group: &Group,
-    hash: u64,
-    counts: &[&Count],
-    charges: &[Charge],
-    policy: &Policy,
-    terms: &Terms<S>,
-    events: &mut Events,
-) {
-    for _ in 0..MAX_LOST {
-        let Ok(set) = group.table.load(terms.store, hash) else {
-            break;
-        };
-        // Evicted meanwhile, the charge is gone with its cell.
-        let Some(mut entry) = set.find() else {
-            return;
-        };
-        group.give_back(policy, counts, charges, entry.cell_mut(), (terms.clock)());
-        match entry.commit(terms.store) {
-            Ok(Swap::Done) => return,
-            Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
-            Err(Fault(_)) => break,
-        }
-    }
-    events.faults = events.faults.saturating_add(1);
-}
-
-/// Ends charges that end with their request.
-pub(crate) fn settle<S: Store + ?Sized>(policy: &Policy, held: &[Held], terms: &Terms<S>) -> Events {
-    let mut events = Events::default();
-    for Held { place: (limit, group), hash, key, charges } in held {
-        let Some(group) = policy.limits.get(*limit).and_then(|limit| limit.groups.get(*group)) else {
-            continue;
-        };
-        let counts = group.counts(policy, key);
-        let ends = |(count, charge): (&&Count, &Charge)| {
-            if count.algorithm.settles() { *charge } else { Charge::default() }
-        };
-        let charges: Vec<Charge> = counts.iter().zip(charges).map(ends).collect();
-        uncharge(group, *hash, &counts, &charges, policy, terms, &mut events);
-    }
-    events
 }
 
 /// The refusing rule whose wait is longest; one that never admits waits longest.
 fn refusal(reports: &[Report]) -> Outcome {
+    // A permit comes back when another request ends: that is sooner than its time is up.
+    let is_permit = |report: &Report| report.quota.unit == Span::ZERO;
     let wait = |report: &&Report| match report.verdict.map(|verdict| verdict.outcome) {
+        Some(algorithm::Outcome::Refuse { retry_after: Some(_) }) if is_permit(report) => Span::from_secs(1),
         Some(algorithm::Outcome::Refuse { retry_after }) => retry_after.unwrap_or(Span::from_ns(u64::MAX)),
         _ => Span::ZERO,
     };

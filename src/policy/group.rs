@@ -204,7 +204,10 @@ impl Judgement {
                 && delay > Span::ZERO
                 && !may_wait
             {
-                verdict.outcome = Outcome::Refuse { retry_after: Some(delay) };
+                let state = state_mut(rule, count, cell);
+                state.copy_from_slice(self::state(rule, count, &judgement.before));
+                let outcome = Outcome::Refuse { retry_after: Some(delay) };
+                verdict = Verdict { outcome, ..count.algorithm.step(state, now, 0) };
             }
             judgement.refused |= rule.enforced && !verdict.admits();
             judgement.verdicts.push(verdict);

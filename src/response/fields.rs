@@ -6,12 +6,14 @@
 //! | --- | --- |
 //! | `ratelimit-policy: "per-ip";q=10;w=1` | draft-ietf-httpapi-ratelimit-headers-10 §3: quota, window |
 //! | `ratelimit: "per-ip";r=0;t=1` | the same, §4: remaining, seconds until there is more |
+//! | `ratelimit-policy: "c";q=8;qu="concurrent-requests"` | the same: a quota of requests in flight has no window |
 //! | `x-ratelimit-limit: 10, 10;w=1;name="per-ip"` | Envoy's `DRAFT_VERSION_03`: the tightest quota, then all |
 //! | `x-ratelimit-remaining: 0` | of the tightest rule |
 //! | `x-ratelimit-reset: 1` | the same, in seconds |
 //!
 //! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
 
+use super::wait::{PERMIT_WAIT, in_flight, never};
 use crate::algorithm::{Outcome, Quota};
 use crate::policy::{Decision, Policy, Report};
 use crate::time::Span;
@@ -27,7 +29,8 @@ pub(super) struct Limit<'p> {
     quota: Quota,
     remaining: u64,
     refuses: bool,
-    /// Until a refusing rule would admit the request, until another one has more left. `None`: never.
+    /// Until a refusing rule would admit the request, until another one has more left; of requests in flight
+    /// a guess. `None`: never.
     wait: Option<Span>,
 }
 
@@ -57,11 +60,13 @@ impl<'p> Limit<'p> {
             Outcome::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
         };
         let Report { quota, .. } = *report;
+        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { wait });
         Some(Limit { name: rule.name(), quota, remaining: verdict.remaining, refuses, wait })
     }
 
-    fn window_secs(&self) -> u64 {
-        self.quota.unit.as_secs_ceil()
+    /// `None` for a quota of requests in flight.
+    fn window_secs(&self) -> Option<u64> {
+        (!in_flight(self.quota)).then(|| self.quota.unit.as_secs_ceil())
     }
 
     /// Seconds until the client may expect more. A form that has to say something says the unit for a rule
@@ -69,25 +74,28 @@ impl<'p> Limit<'p> {
     fn reset_secs(&self) -> u64 {
         match (self.wait, self.refuses) {
             (Some(wait), _) => wait.as_secs_ceil(),
-            (None, true) => self.window_secs(),
+            (None, true) => never(self.quota).as_secs_ceil(),
             (None, false) => 0,
         }
     }
 }
 
 /// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; nothing when there
-/// is no rule to show. `t` is left out of `RateLimit` where no time brings more.
+/// is no rule to show. `t` is left out of `RateLimit` where no time brings more, or nobody knows which.
 pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
     if limits.is_empty() {
         return Vec::new();
     }
     let policy = list(limits, |item, limit| {
-        let _ =
-            write!(item, "{};q={};w={}", string(limit.name), integer(limit.quota.rpu), limit.window_secs());
+        let _ = write!(item, "{};q={}", string(limit.name), integer(limit.quota.rpu));
+        let _ = match limit.window_secs() {
+            Some(window) => write!(item, ";w={window}"),
+            None => item.write_str(r#";qu="concurrent-requests""#),
+        };
     });
     let service = list(limits, |item, limit| {
         let _ = write!(item, "{};r={}", string(limit.name), integer(limit.remaining));
-        if let Some(wait) = limit.wait {
+        if let Some(wait) = limit.wait.filter(|_| !in_flight(limit.quota)) {
             let _ = write!(item, ";t={}", wait.as_secs_ceil());
         }
     });
@@ -100,7 +108,8 @@ pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let policies = list(limits, |item, limit| {
-        let _ = write!(item, "{};w={};name={}", limit.quota.rpu, limit.window_secs(), string(limit.name));
+        let window = limit.window_secs().map_or(String::new(), |window| format!(";w={window}"));
+        let _ = write!(item, "{}{window};name={}", limit.quota.rpu, string(limit.name));
     });
     vec![
         ("x-ratelimit-limit", format!("{}, {policies}", tightest.quota.rpu)),
@@ -142,7 +151,7 @@ fn integer(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Said, admit, decision, items, policy, refuse};
+    use super::super::testing::{Bare, Said, admit, decision, items, policy, refuse};
     use super::*;
     use proptest::prelude::*;
 
@@ -188,6 +197,60 @@ mod tests {
             ];
             assert_eq!(show(x_ratelimit, &["a"], &[said]), expected);
         }
+    }
+
+    /// Nobody knows when a permit comes back: what the ring says is the latest.
+    #[test]
+    fn a_quota_of_requests_in_flight_has_no_window() {
+        for (said, limits, reset) in [
+            ((8, 0, admit(7, 67_500)), "r=7", "1"),
+            ((8, 0, refuse(67_500)), "r=0", "1"),
+            ((8, 0, refuse(1)), "r=0", "1"),
+            ((8, 0, admit(8, 0)), "r=8", "0"),
+            ((0, 0, refuse(None)), "r=0", "3600"),
+        ] {
+            let expected = [
+                ("ratelimit-policy", format!(r#""x";q={};qu="concurrent-requests""#, said.0)),
+                ("ratelimit", format!(r#""x";{limits}"#)),
+            ];
+            assert_eq!(show(ietf, &["x"], &[said]), expected);
+            let expected = [
+                ("x-ratelimit-limit", format!(r#"{0}, {0};name="x""#, said.0)),
+                ("x-ratelimit-remaining", limits[2..].into()),
+                ("x-ratelimit-reset", reset.into()),
+            ];
+            assert_eq!(show(x_ratelimit, &["x"], &[said]), expected);
+        }
+    }
+
+    /// A request that waits for its turn is one that passes.
+    #[test]
+    fn who_has_to_wait_is_admitted() {
+        let delayed = |remaining| {
+            let outcome = Outcome::Admit { delay: Span::from_secs(9) };
+            admit(remaining, 500).map(|verdict| crate::algorithm::Verdict { outcome, ..verdict })
+        };
+        let said = [(10, 1000, admit(9, 100)), (10, 1000, delayed(3)), (10, 1000, refuse(500))];
+        assert_eq!(show(ietf, &["tb", "lb", "w"], &said)[1].1, r#""w";r=0;t=1, "lb";r=3;t=1, "tb";r=9;t=1"#);
+    }
+
+    #[test]
+    fn kinds_of_quotas_stand_side_by_side() {
+        let said = [(8, 0, refuse(60_000)), (10, 1000, refuse(1500)), (5, 60_000, admit(4, 12_000))];
+        assert_eq!(
+            show(ietf, &["c", "tb", "w"], &said),
+            [
+                (
+                    "ratelimit-policy",
+                    r#""tb";q=10;w=1, "c";q=8;qu="concurrent-requests", "w";q=5;w=60"#.to_string()
+                ),
+                ("ratelimit", r#""tb";r=0;t=2, "c";r=0, "w";r=4;t=12"#.into()),
+            ]
+        );
+        assert_eq!(
+            show(x_ratelimit, &["c", "tb", "w"], &said)[0].1,
+            r#"10, 10;w=1;name="tb", 8;name="c", 5;w=60;name="w""#
+        );
     }
 
     #[test]
@@ -239,7 +302,7 @@ mod tests {
         assert_eq!(string("é\n\u{7f} ~"), "\"??? ~\"");
         assert_eq!(
             items(r#""a\"";q=1, "b""#),
-            Some(vec![("a\"".into(), vec![("q".into(), 1)]), ("b".into(), vec![])])
+            Some(vec![("a\"".into(), vec![("q".into(), Bare::Integer(1))]), ("b".into(), vec![])])
         );
         for other in [
             "",
@@ -251,6 +314,8 @@ mod tests {
             "\"a\" ;q=1",
             "\"é\"",
             "\"a\";q=1000000000000000",
+            "\"a\";q=\"b",
+            "\"a\";q=b",
         ] {
             assert_eq!(items(other), None, "{other}");
         }
@@ -260,7 +325,7 @@ mod tests {
         #[test]
         fn the_fields_are_lists_of_strings_with_parameters(
             rules in proptest::collection::vec(
-                ("[ -}]{0,8}", any::<u64>(), 1..=604_800_000u64, 0..=u64::MAX / 1_000_000),
+                ("[ -}]{0,8}", any::<u64>(), prop_oneof![Just(0), 1..=604_800_000u64], 0..=u64::MAX / 1_000_000),
                 1..20,
             ),
         ) {
@@ -276,12 +341,20 @@ mod tests {
             for ((name, policy), (again, limit)) in policies.iter().zip(limits) {
                 prop_assert_eq!(name, again);
                 prop_assert!(rules.iter().any(|(known, ..)| known == name));
-                let keys = |parameters: &[(String, u64)]| -> String {
+                let keys = |parameters: &[(String, Bare)]| -> String {
                     parameters.iter().map(|(key, _)| &**key).collect()
                 };
-                prop_assert_eq!(keys(policy), "qw");
-                prop_assert!(policy[1].1 > 0);
-                prop_assert!(keys(limit) == "rt" && limit[1].1 > 0 || keys(limit) == "r");
+                let grows = keys(limit) == "rt" && limit[1].1 != Bare::Integer(0) || keys(limit) == "r";
+                prop_assert!(grows, "{limit:?}");
+                match &policy[1] {
+                    (key, Bare::Integer(secs)) => prop_assert!(key == "w" && *secs > 0),
+                    (key, Bare::String(unit)) => {
+                        prop_assert!(key == "qu" && unit == "concurrent-requests");
+                        prop_assert_eq!(keys(limit), "r");
+                    }
+                }
+                prop_assert_eq!(policy.len(), 2);
+                prop_assert_eq!(&policy[0].0, "q");
             }
         }
     }

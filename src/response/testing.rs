@@ -22,6 +22,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             actors: Vec::new(),
             missing: Missing::Share,
             enforced: shadowed.is_none(),
+            reject_delay: Default::default(),
             count: Count::new(quota, Box::new(RefuseAll)),
             overrides: HashMap::new(),
         }
@@ -40,7 +41,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1 }.build()
 }
 
-/// A rule's quota, its unit in milliseconds, and what it says; `None` when the store failed it.
+/// A rule's quota, its unit in milliseconds, zero of requests in flight, and what it says; `None` when the store failed it.
 pub type Said = (u64, u64, Option<Verdict>);
 
 /// The decision that follows when the rules of `policy` say so, one each.
@@ -81,8 +82,15 @@ fn verdict(outcome: algorithm::Outcome, remaining: u64, more_in_ms: u64) -> Opti
     Some(Verdict { outcome, remaining, more_in, full_in: more_in, charge: Charge::default() })
 }
 
-/// An item of a structured field's list: a string and its parameters, all of them integers.
-pub type Item = (String, Vec<(String, u64)>);
+/// An item of a structured field's list: a string and its parameters.
+pub type Item = (String, Vec<(String, Bare)>);
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bare {
+    Integer(u64),
+    String(String),
+}
 
 /// Reads a list of such items, and nothing but such (RFC 9651 §4.2); `None` for other text.
 pub fn items(text: &str) -> Option<Vec<Item>> {
@@ -94,13 +102,11 @@ pub fn items(text: &str) -> Option<Vec<Item>> {
         rest = after;
         while let Some(after) = rest.strip_prefix(';') {
             let (key, after) = after.split_once('=')?;
-            let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
-            let (number, after) = after.split_at(digits);
-            if !is_key || number.len() > 15 {
+            if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase()) {
                 return None;
             }
-            parameters.push((key.to_string(), number.parse().ok()?));
+            let (value, after) = bare(after)?;
+            parameters.push((key.to_string(), value));
             rest = after;
         }
         items.push((value, parameters));
@@ -109,6 +115,16 @@ pub fn items(text: &str) -> Option<Vec<Item>> {
         }
         rest = rest.strip_prefix(", ")?;
     }
+}
+
+fn bare(text: &str) -> Option<(Bare, &str)> {
+    if text.starts_with('"') {
+        return string(text).map(|(value, after)| (Bare::String(value), after));
+    }
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, after) = text.split_at(digits);
+    let number = (number.len() <= 15).then(|| number.parse().ok()).flatten()?;
+    Some((Bare::Integer(number), after))
 }
 
 fn string(text: &str) -> Option<(String, &str)> {

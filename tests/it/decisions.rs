@@ -7,6 +7,7 @@
 //!   0ms  4x user=ann GET /api               -> pass                       four times, the same each time
 //!   1s   w1 user=ann GET /api               -> refuse per-user retry=3s   asked of another worker
 //!   1s   user=bob x-plan=free GET /api      -> pass root=9 per-user=4     what each rule reports, in order
+//!   2s   2x settle                             the two oldest requests end that hold something until they do
 //! ```
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), or else the name of a
@@ -20,9 +21,12 @@ mod buckets;
 mod conditions;
 mod lists;
 mod missing;
+mod permits;
+mod queues;
 mod shadow;
 mod stacking;
 mod urls;
+mod windows;
 
 use crate::harness::{Gateway, START, store};
 use diana::algorithm;
@@ -30,6 +34,7 @@ use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, Tally};
 use diana::request::{Part, Values};
 use diana::store::{Rules, Simulated};
 use diana::time::{Span, Time};
+use std::collections::VecDeque;
 
 /// Runs `script` under `json`, on a simulated host of either kind.
 #[track_caller]
@@ -37,11 +42,22 @@ fn check(json: &str, script: &str) {
     for rules in [Rules::Lenient, Rules::Strict] {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(json, store(&host));
+        let mut unsettled = VecDeque::new();
         let lines = script.lines().map(str::trim);
         for (number, text) in lines.enumerate().filter(|(_, text)| !text.is_empty()) {
             let line = Line::parse(text);
             for turn in 1..=line.times {
-                let decision = gateway.ask(line.worker, &line.request, line.now);
+                if line.settles {
+                    let held = unsettled.pop_front();
+                    let (worker, mut session) = held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
+                    gateway.settle(worker, &mut session, line.now);
+                    assert!(!session.owes(), "`{text}` leaves something to settle");
+                    continue;
+                }
+                let (session, decision) = gateway.start(line.worker, &line.request, line.now);
+                if session.owes() {
+                    unsettled.push_back((line.worker, session));
+                }
                 let found = Found::of(&decision, &gateway.policy, line.now);
                 if let Err(what) = found.fulfils(line.expected) {
                     panic!("\n{}", explain(script, number, turn, &what, &found, json));
@@ -71,17 +87,22 @@ struct Line<'s> {
     now: Time,
     times: usize,
     worker: usize,
+    /// It is no request but the end of one.
+    settles: bool,
     request: Values,
     expected: &'s str,
 }
 
 impl Line<'_> {
     fn parse(text: &str) -> Line<'_> {
-        let (asked, expected) =
-            text.split_once("->").unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing"));
+        let settles = text.ends_with(" settle");
+        let (asked, expected) = match text.split_once("->") {
+            None if settles => (text.trim_end_matches("settle"), ""),
+            split => split.unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing")),
+        };
         let mut words = asked.split_whitespace();
         let now = START.after(span(words.next().unwrap()));
-        let mut line = Line { now, times: 1, worker: 0, request: Values::default(), expected };
+        let mut line = Line { now, times: 1, worker: 0, settles, request: Values::default(), expected };
         for word in words {
             let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
             if let Some(times) = number(word.strip_suffix('x')) {

@@ -57,22 +57,37 @@ fn the_demo_is_taken() {
     check("envoy.yaml", &plugins[0]);
 }
 
+/// A file of the repository.
+fn text(file: &str) -> String {
+    fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
 #[test]
 fn every_key_of_the_demo_and_the_reference_is_described() {
-    let reference =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
+    let reference = text("docs/configuration.md");
+    let described = |word: &str| assert!(reference.contains(word), "{word} is not described");
     for kind in diana::algorithm::KINDS {
-        assert!(
-            reference.contains(kind.short) && reference.contains(kind.name),
-            "{} is not described",
-            kind.name
-        );
+        described(&format!("`{}` or `{}`", kind.short, kind.name));
+        described(&format!("**`{}`, {}.**", kind.short, kind.name));
+        for key in kind.keys {
+            described(&format!("| `{key}` | `"));
+        }
     }
-    for key in diana::actor::KINDS
-        .iter()
-        .map(|kind| kind.key)
-        .chain(diana::matcher::KINDS.iter().map(|kind| kind.key))
-    {
-        assert!(reference.contains(&format!("`{key}")), "`{key}` is not described");
+    let actors = diana::actor::KINDS.iter().map(|kind| kind.key);
+    for key in actors.chain(diana::matcher::KINDS.iter().map(|kind| kind.key)) {
+        described(&format!("`{key}"));
+    }
+}
+
+#[test]
+fn the_readme_and_the_reference_say_every_bound() {
+    for file in ["README.md", "docs/configuration.md"] {
+        let text = text(file);
+        for kind in diana::algorithm::KINDS {
+            let said = text
+                .lines()
+                .any(|line| line.contains(&format!("`{}`", kind.short)) && line.contains(kind.bound));
+            assert!(said, "{file} does not say of {}: {}", kind.short, kind.bound);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! It does not know: what is tested.
 
 use diana::config;
-use diana::policy::{Decision, Policy};
+use diana::policy::{Decision, Events, Policy};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
@@ -59,9 +59,23 @@ pub fn ask<S: Store>(
     request: &Values,
     clock: impl Fn() -> Time,
 ) -> Decision {
+    start(policy, worker, store, request, clock).1
+}
+
+/// The same, and the request itself, which goes on until it is settled.
+fn start<S: Store>(
+    policy: &Policy,
+    worker: &mut Worker,
+    store: &S,
+    request: &Values,
+    clock: impl Fn() -> Time,
+) -> (Session, Decision) {
     match Session::start(policy, worker, store, &policy.request(request), clock) {
-        (_, Step::Done(decision)) => decision,
-        (mut session, Step::Wait(_)) => session.resume().unwrap(),
+        (session, Step::Done(decision)) => (session, decision),
+        (mut session, Step::Wait { decision, .. }) => {
+            session.resume();
+            (session, decision)
+        }
     }
 }
 
@@ -82,10 +96,20 @@ impl<S: Store> Gateway<S> {
 
     /// What worker `index` decides.
     pub fn ask(&mut self, index: usize, request: &Values, now: Time) -> Decision {
+        self.start(index, request, now).1
+    }
+
+    /// The same, and the request itself, to be settled by [`Gateway::settle`].
+    pub fn start(&mut self, index: usize, request: &Values, now: Time) -> (Session, Decision) {
         while self.workers.len() <= index {
             self.workers.push(worker(&self.policy, &self.seed));
         }
-        ask(&self.policy, &mut self.workers[index], &self.store, request, || now)
+        start(&self.policy, &mut self.workers[index], &self.store, request, || now)
+    }
+
+    /// A request that worker `index` has started is over.
+    pub fn settle(&self, index: usize, session: &mut Session, now: Time) -> Events {
+        session.settle(&self.policy, &self.workers[index], &self.store, || now)
     }
 
     /// What a worker decides that remembers nothing.

@@ -42,6 +42,39 @@ fn one_group_is_one_load_and_one_swap() {
 }
 
 #[test]
+fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
+    let host = Simulated::new(Rules::Strict);
+    let rules = diana::algorithm::KINDS.iter().map(|kind| {
+        let unit = if kind.per_unit { r#", "unit": "hour""# } else { "" };
+        format!(r#"{{"actor": "user", "algo": "{}", "rpu": 2{unit}}}"#, kind.short)
+    });
+    let rules: Vec<String> = rules.collect();
+    let json = format!(r#"{{"url": "/", "rules": [{}]}}"#, rules.join(", "));
+    let mut gateway = gateway(&host, &json);
+    let (mut first, decision) = gateway.start(0, &get("/", "ann"), at(0));
+    assert!(!decision.refuses());
+    assert_eq!(decision.reports.len(), diana::algorithm::KINDS.len());
+    assert_eq!(gateway.store.taken(), (1, 1));
+    assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(0)), (true, 1, 1), "waits for its turn");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
+    gateway.settle(0, &mut first, at(1));
+    assert_eq!(gateway.store.taken(), (1, 1), "the permit");
+}
+
+#[test]
+fn what_holds_nothing_settles_nothing() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"algo": "C", "rpu": 1}, {"rpu": 9, "unit": "hour"}]}"#;
+    let mut gateway = gateway(&host, json);
+    let _held = gateway.start(0, &get("/", "ann"), at(0));
+    let (mut refused, decision) = gateway.start(0, &get("/", "ann"), at(0));
+    assert!(decision.refuses() && !refused.owes());
+    gateway.store.taken();
+    gateway.settle(0, &mut refused, at(1));
+    assert_eq!(gateway.store.taken(), (0, 0));
+}
+
+#[test]
 fn each_group_is_asked_and_charged_once() {
     let host = Simulated::new(Rules::Strict);
     let json = r#"[{"url": "/", "rules": [{"rpu": 9, "unit": "hour"}, {"actor": "user", "rpu": 2, "unit": "hour"}]},

@@ -14,3 +14,4 @@ mod harness;
 mod hot_path;
 mod interleavings;
 mod reload;
+mod waiting;

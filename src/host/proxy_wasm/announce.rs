@@ -35,7 +35,13 @@ pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
         said.insert(0, (hash, now));
         said.truncate(REMEMBERED);
         match store.swap(KEY, &write(&said), found.map(|loaded| loaded.version)) {
-            Ok(Swap::Done) => return calls::log(Level::Info, &words(gateway)),
+            Ok(Swap::Done) => {
+                calls::log(Level::Info, &words(gateway));
+                if gateway.configuration.policy.waits() && !gateway.may_wait {
+                    calls::log(Level::Warn, "this host cannot hold requests: what would wait is refused");
+                }
+                return;
+            }
             Ok(Swap::Lost) => {}
             Err(_) => return,
         }

@@ -65,6 +65,9 @@ unsafe extern "C" {
         headers_size: usize,
         grpc_status: i32,
     ) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_set_effective_context(id: u32) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, offset: i64) -> u32;
 }
@@ -74,6 +77,7 @@ unsafe extern "C" {
 pub(super) enum Level {
     Debug = 1,
     Info = 2,
+    Warn = 3,
     Error = 4,
     Critical = 5,
 }
@@ -152,28 +156,64 @@ pub(super) fn set_property(path: &str, value: &str) {
     unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) };
 }
 
-/// Answers the request in place of the upstream. A gRPC client gets the details as its message, which a
-/// host takes from the body.
-pub(super) fn send_local_response(refusal: &Refusal) -> Result<(), Fault> {
-    let headers = pairs::encode(&refusal.headers);
-    let (body, grpc_status) = match refusal.grpc_status {
-        Some(status) => (refusal.details.as_bytes(), i32::try_from(status).unwrap_or(-1)),
-        None => (&*refusal.body, -1),
-    };
+/// An answer in place of the upstream's, ready to be sent now or later.
+#[derive(Debug)]
+pub(super) struct Answer {
+    status: u32,
+    details: String,
+    headers: Vec<u8>,
+    body: Vec<u8>,
+    grpc_status: i32,
+}
+
+impl From<Refusal<'_>> for Answer {
+    /// A gRPC client gets the details as its message, which a host takes from the body.
+    fn from(refusal: Refusal) -> Answer {
+        let headers = pairs::encode(&refusal.headers);
+        let Refusal { status, details, body, grpc_status, .. } = refusal;
+        let (body, grpc_status) = match grpc_status {
+            Some(status) => (details.clone().into_bytes(), i32::try_from(status).unwrap_or(-1)),
+            None => (body.into_owned(), -1),
+        };
+        Answer { status, details, headers, body, grpc_status }
+    }
+}
+
+/// Answers the request of the effective stream.
+pub(super) fn send_local_response(answer: &Answer) -> Result<(), Fault> {
+    let Answer { status, details, headers, body, grpc_status } = answer;
     // SAFETY: all pointers are to live bytes of the given sizes.
     let status = unsafe {
         proxy_send_local_response(
-            refusal.status,
-            refusal.details.as_ptr(),
-            refusal.details.len(),
+            *status,
+            details.as_ptr(),
+            details.len(),
             body.as_ptr(),
             body.len(),
             headers.as_ptr(),
             headers.len(),
-            grpc_status,
+            *grpc_status,
         )
     };
     if status == OK { Ok(()) } else { Err(Fault(status)) }
+}
+
+/// Lets the root context's timer fire every so many milliseconds; 0 stops it.
+pub(super) fn set_tick_period(ms: u32) {
+    // SAFETY: a plain number.
+    unsafe { proxy_set_tick_period_milliseconds(ms) };
+}
+
+/// Makes this stream the one that calls are about, until the callback ends; whether it is still there.
+pub(super) fn set_effective_context(id: u32) -> bool {
+    // SAFETY: a plain number.
+    unsafe { proxy_set_effective_context(id) == OK }
+}
+
+/// Lets the request go on that was held.
+pub(super) fn resume_request() {
+    // SAFETY: a plain number: the request's direction of the effective stream.
+    unsafe { proxy_continue_stream(0) };
 }
 
 /// Defines a counter and tells its id. Each call makes a new id: once a VM.

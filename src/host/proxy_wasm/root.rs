@@ -6,9 +6,10 @@ use super::announce::{announce, plural};
 use super::calls::{self, HostData, Level};
 use super::metrics::Metrics;
 use super::stream::Stream;
+use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
 use crate::session::Worker;
-use crate::store::{Fault, Portable};
+use crate::store::{Fault, Portable, Rules};
 use crate::table::{Seed, shared_seed};
 use crate::time::Time;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
@@ -23,6 +24,9 @@ pub(super) struct Gateway {
     pub(super) store: Portable<HostData>,
     pub(super) worker: RefCell<Worker>,
     pub(super) metrics: RefCell<Metrics>,
+    pub(super) waiting: RefCell<Waiting>,
+    /// Whether the host can hold a request and let it go on.
+    pub(super) may_wait: bool,
     random: Cell<u64>,
     last: Cell<Time>,
 }
@@ -36,14 +40,17 @@ impl Gateway {
             .iter_mut()
             .zip(low.to_le_bytes().into_iter().chain(high.to_le_bytes()))
             .for_each(|(to, b)| *to = b);
-        // Requests do not wait: no algorithm asks for it, and what nobody resumes would hang.
-        let worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?, false);
+        // nginx crashes when a request is resumed from a timer; its swap rules give it away.
+        let may_wait = store.rules() == Rules::Lenient;
+        let worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?, may_wait);
         let metrics = Metrics::new(&configuration.policy);
         Ok(Gateway {
             configuration,
             store,
             worker: RefCell::new(worker),
             metrics: RefCell::new(metrics),
+            waiting: RefCell::default(),
+            may_wait,
             random: Cell::new(random()),
             last: Cell::new(calls::now()?),
         })
@@ -111,8 +118,32 @@ impl RootContext for Root {
         }
     }
 
-    fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Stream::new(self.gateway.clone())))
+    fn on_tick(&mut self) {
+        let Some(gateway) = &self.gateway else {
+            return;
+        };
+        let Ok(mut waiting) = gateway.waiting.try_borrow_mut() else {
+            return;
+        };
+        let due = waiting.due(gateway.now());
+        drop(waiting);
+        for (stream, parked) in due {
+            if !calls::set_effective_context(stream) {
+                continue;
+            }
+            match parked {
+                Parked::Request => calls::resume_request(),
+                // A host that cannot answer must not be left holding the request.
+                Parked::Refusal(answer) if calls::send_local_response(&answer).is_err() => {
+                    calls::resume_request();
+                }
+                Parked::Refusal(_) => {}
+            }
+        }
+    }
+
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
+        Some(Box::new(Stream::new(id, self.gateway.clone())))
     }
 
     fn get_type(&self) -> Option<ContextType> {

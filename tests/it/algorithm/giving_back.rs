@@ -74,7 +74,7 @@ proptest! {
         }
         without.move_to(with.now);
         prop_assert!(with.look().remaining <= without.look().remaining);
-        prop_assert!(with.probe(rule.quota.unit.as_ns(), 1).admits());
+        prop_assert!(with.probe(rule.longest_lockout_ns, 1).admits());
     }
 
     #[test]
@@ -84,6 +84,6 @@ proptest! {
         let mut run = Run::after(&rule, begin, &[]);
         let events = go(&mut run, &arrivals, &returns).into_iter().filter(|(_, kept, _)| *kept);
         within(&*rule.reference, &events.map(|(_, _, event)| event).collect::<Vec<_>>())?;
-        prop_assert!(run.probe(rule.quota.unit.as_ns(), 1).admits());
+        prop_assert!(run.probe(rule.longest_lockout_ns, 1).admits());
     }
 }

@@ -1,13 +1,13 @@
 //! What the laws are about: for each kind a generator of rules and the slow model that says what is right.
 
-use super::reference::Bucket;
-use diana::algorithm::{Algorithm, KINDS, Kind, Quota, Verdict};
+use super::models::{Bucket, Log, Queue, Reference, Slices};
+use diana::algorithm::{Algorithm, KINDS, Kind, MAX_WAIT, Quota};
 use diana::document::{Errors, Node, parse};
-use diana::time::{Span, Time};
+use diana::time::Span;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
-use std::fmt::Debug;
+use proptest::test_runner::RngSeed;
 use std::rc::Rc;
 
 /// A kind and how its rules are made up.
@@ -17,16 +17,14 @@ pub struct Subject {
 }
 
 /// One row a kind.
-pub const SUBJECTS: &[Subject] = &[Subject { short: "TB", rules: token_buckets }];
-
-/// A slow model of one cell, written from the definition of the kind and not from its code.
-pub trait Reference: Debug {
-    /// The verdict of a cell that is prepared and then asked. Its charge is not looked at.
-    fn step(&mut self, now: Time, cost: u64) -> Verdict;
-
-    /// How many units may pass in a span of so many nanoseconds, both ends included.
-    fn most(&self, elapsed_ns: u128) -> u128;
-}
+pub const SUBJECTS: &[Subject] = &[
+    Subject { short: "TB", rules: token_buckets },
+    Subject { short: "W", rules: windows },
+    Subject { short: "SW", rules: sliding_windows },
+    Subject { short: "SL", rules: sliding_logs },
+    Subject { short: "LB", rules: leaky_buckets },
+    Subject { short: "C", rules: concurrencies },
+];
 
 /// A rule and what is to be expected of it.
 #[derive(Debug)]
@@ -36,6 +34,10 @@ pub struct Rule {
     pub json: String,
     /// The largest cost that is ever admitted.
     pub capacity: u64,
+    /// The span of time on whose scale things happen.
+    pub scale_ns: u64,
+    /// After so long a request of cost 1 is admitted, whatever was before, if nobody comes meanwhile.
+    pub longest_lockout_ns: u64,
     pub reference: Box<dyn Reference>,
 }
 
@@ -69,9 +71,13 @@ pub fn rules() -> impl Strategy<Value = Rule> {
     }))
 }
 
-/// So many cases for each kind.
+/// So many cases for each kind, always the same; `$PROPTEST_RNG_SEED` tries others.
 pub fn cases(each: u32) -> ProptestConfig {
-    ProptestConfig { cases: each * KINDS.len() as u32, ..ProptestConfig::default() }
+    let config = ProptestConfig { cases: each * KINDS.len() as u32, ..ProptestConfig::default() };
+    match config.rng_seed {
+        RngSeed::Random => ProptestConfig { rng_seed: RngSeed::Fixed(6), ..config },
+        RngSeed::Fixed(_) => config,
+    }
 }
 
 /// From 1 to `most`, each order of magnitude as often as the other.
@@ -103,8 +109,24 @@ pub fn quotas() -> impl Strategy<Value = Quota> {
 /// A bucket that takes longer to fill is refused.
 pub const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
+/// By how much the clocks of two workers may differ.
+const LAG_NS: u64 = 1_000_000_000;
+
 fn token_buckets() -> BoxedStrategy<Rule> {
-    quotas().prop_flat_map(|quota| (Just(quota), bursts(quota), any::<bool>())).prop_map(token_bucket).boxed()
+    let parts = quotas().prop_flat_map(|quota| (Just(quota), bursts(quota), any::<bool>(), waits(quota)));
+    parts.prop_map(|(quota, burst, full, wait)| waiting_bucket(quota, burst, full, wait)).boxed()
+}
+
+/// `None`: the default.
+fn waits(quota: Quota) -> impl Strategy<Value = Option<Span>> {
+    let token = quota.unit.as_ns() / quota.rpu;
+    prop_oneof![
+        3 => Just(None),
+        3 => log(MAX_WAIT.as_ns() / 1_000_000).prop_map(Some),
+        3 => (0..=9 * token / 1_000_000 + 2).prop_map(Some),
+        1 => Just(Some(0)),
+    ]
+    .prop_map(|wait| wait.map(|ms| Span::from_ms(ms).min(MAX_WAIT)))
 }
 
 /// `None`: as much as `rpu`.
@@ -120,12 +142,134 @@ fn bursts(quota: Quota) -> impl Strategy<Value = Option<u64>> {
 }
 
 pub fn token_bucket((quota, burst, full): (Quota, Option<u64>, bool)) -> Rule {
-    let start = if full { "" } else { r#""start": "empty""# };
-    let json = match burst {
-        Some(burst) if full => format!(r#"{{"burst": {burst}}}"#),
-        Some(burst) => format!(r#"{{"burst": {burst}, {start}}}"#),
-        None => format!("{{{start}}}"),
-    };
-    let capacity = burst.unwrap_or(quota.rpu);
-    Rule { kind: "TB", quota, json, capacity, reference: Box::new(Bucket::new(quota, capacity, full)) }
+    waiting_bucket(quota, burst, full, None)
+}
+
+pub fn waiting_bucket(quota: Quota, burst: Option<u64>, full: bool, max_wait: Option<Span>) -> Rule {
+    let keys = [
+        burst.map(|burst| format!(r#""burst": {burst}"#)),
+        (!full).then(|| r#""start": "empty""#.into()),
+        max_wait.map(|wait| format!(r#""max_wait": "{wait}""#)),
+    ];
+    let burst = burst.unwrap_or(quota.rpu);
+    let bucket = Bucket::new(quota, burst, full, max_wait.unwrap_or(Span::ZERO));
+    let unit_ns = quota.unit.as_ns();
+    Rule {
+        kind: "TB",
+        quota,
+        json: object(keys),
+        capacity: bucket.capacity(),
+        scale_ns: unit_ns,
+        longest_lockout_ns: unit_ns,
+        reference: Box::new(bucket),
+    }
+}
+
+fn object(keys: impl IntoIterator<Item = Option<String>>) -> String {
+    format!("{{{}}}", keys.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+fn windows() -> BoxedStrategy<Rule> {
+    quotas().prop_map(window).boxed()
+}
+
+pub fn window(quota: Quota) -> Rule {
+    let reference = Box::new(Slices::new(quota.rpu, quota.unit, 1, 1));
+    per_unit("W", quota, "{}".into(), reference)
+}
+
+/// A rule of a kind that admits `rpu` at most, and is done with them after a unit.
+fn per_unit(kind: &'static str, quota: Quota, json: String, reference: Box<dyn Reference>) -> Rule {
+    let scale_ns = quota.unit.as_ns();
+    Rule {
+        kind,
+        quota,
+        json,
+        capacity: quota.rpu,
+        scale_ns,
+        longest_lockout_ns: scale_ns + LAG_NS,
+        reference,
+    }
+}
+
+fn sliding_windows() -> BoxedStrategy<Rule> {
+    let slices =
+        prop_oneof![1 => Just(None), 2 => (2..=60_u64).prop_map(Some), 1 => (2..=4_u64).prop_map(Some)];
+    (quotas(), slices).prop_map(|(quota, slices)| sliding_window(quota, slices)).boxed()
+}
+
+pub fn sliding_window(quota: Quota, slices: Option<u64>) -> Rule {
+    let json = object([slices.map(|slices| format!(r#""slices": {slices}"#))]);
+    let slices = slices.unwrap_or(10);
+    let reference = Box::new(Slices::new(quota.rpu, quota.unit, slices, slices));
+    per_unit("SW", quota, json, reference)
+}
+
+fn sliding_logs() -> BoxedStrategy<Rule> {
+    let few = prop_oneof![2 => 1..=12_u64, 1 => 1..=128_u64, 1 => Just(128)];
+    (quotas(), few).prop_map(|(quota, rpu)| sliding_log(Quota { rpu, ..quota })).boxed()
+}
+
+pub fn sliding_log(quota: Quota) -> Rule {
+    per_unit("SL", quota, "{}".into(), Box::new(Log::new(quota)))
+}
+
+fn leaky_buckets() -> BoxedStrategy<Rule> {
+    let parts = quotas().prop_flat_map(|quota| {
+        let queue = prop_oneof![
+            1 => Just(None),
+            2 => (0..=9_u64).prop_map(Some),
+            2 => log(Quota::MAX_RPU).prop_map(Some),
+        ];
+        (Just(quota), queue, waits(quota))
+    });
+    parts.prop_map(|(quota, queue, wait)| leaky_bucket(quota, queue, wait)).boxed()
+}
+
+/// If the last in the queue waited longer than is allowed, `max_wait` is that.
+pub fn leaky_bucket(quota: Quota, queue: Option<u64>, max_wait: Option<Span>) -> Rule {
+    let longest =
+        u128::from(queue.unwrap_or(quota.rpu)) * u128::from(quota.unit.as_ns()) / u128::from(quota.rpu);
+    let max_wait = max_wait.or((longest >= MAX_WAIT.as_ns().into()).then_some(MAX_WAIT));
+    let json = object([
+        queue.map(|queue| format!(r#""queue": {queue}"#)),
+        max_wait.map(|wait| format!(r#""max_wait": "{wait}""#)),
+    ]);
+    let reference = Queue::new(quota, queue.unwrap_or(quota.rpu), max_wait);
+    let scale_ns = quota.unit.as_ns();
+    Rule {
+        kind: "LB",
+        quota,
+        json,
+        capacity: reference.capacity(),
+        scale_ns,
+        longest_lockout_ns: scale_ns.div_ceil(quota.rpu) + LAG_NS,
+        reference: Box::new(reference),
+    }
+}
+
+fn concurrencies() -> BoxedStrategy<Rule> {
+    let (shortest, longest) = (1_000, 86_400_000_u64);
+    let hold = prop_oneof![
+        1 => Just(None),
+        2 => (shortest..=longest).prop_map(Some),
+        2 => select(vec![shortest, shortest + 1, 60 * shortest, longest]).prop_map(Some),
+    ];
+    let limit = prop_oneof![1 => 1..=12_u64, 1 => log(Quota::MAX_RPU)];
+    (limit, hold).prop_map(|(rpu, hold)| concurrency(rpu, hold.map(Span::from_ms))).boxed()
+}
+
+pub fn concurrency(rpu: u64, max_hold: Option<Span>) -> Rule {
+    let json = object([max_hold.map(|hold| format!(r#""max_hold": "{hold}""#))]);
+    let hold = max_hold.unwrap_or(Span::from_secs(60));
+    let hold_ns = hold.as_ns();
+    Rule {
+        kind: "C",
+        quota: Quota { rpu, unit: Span::ZERO },
+        json,
+        capacity: rpu,
+        scale_ns: hold_ns,
+        longest_lockout_ns: hold_ns + hold_ns.div_ceil(8) + LAG_NS,
+        reference: Box::new(Slices::new(rpu, hold, 8, 9)),
+    }
 }

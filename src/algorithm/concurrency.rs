@@ -1,0 +1,77 @@
+//! `C`, concurrency: so many requests in flight at once. A permit is taken on arrival and given back when the
+//! stream ends, however it ends.
+//!
+//! It does not know: whether a stream is still there. What has not come back within `max_hold` counts as
+//! returned, so that a worker that died does not lock a limit for ever.
+//!
+//! ```text
+//!   taken in    │ 2 │ 0 │ 3 │ 1 │ 0 │ 0 │ 1 │ 2 │ 1 │      eighths of max_hold, and one more
+//!               └─ leave the ring, if they have not been given back before
+//! ```
+//!
+//! **Bound.** `rpu` at any instant, but for requests that last longer than `max_hold`: those stop counting
+//! after `max_hold` at the earliest and 9/8 of it at the latest.
+
+use super::ring::Ring;
+use super::{Algorithm, Charge, Kind, Quota, Verdict, sliding_window};
+use crate::document::Fields;
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// The kind, for [`super::KINDS`].
+pub static KIND: Kind = Kind {
+    name: "concurrency",
+    short: "C",
+    keys: &["max_hold"],
+    per_unit: false,
+    bound: "rpu at any instant, of requests that last at most max_hold",
+    compile,
+};
+
+const PARTS: u64 = 8;
+
+#[derive(Debug)]
+struct Concurrency {
+    rpu: u64,
+    ring: Ring,
+}
+
+fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+    let max_hold = match fields.take("max_hold") {
+        Some(node) => node.span(Span::from_secs(1)..=Span::from_secs(86_400))?,
+        None => Span::from_secs(60),
+    };
+    let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
+    Some(Box::new(Concurrency { rpu: quota.rpu, ring }))
+}
+
+impl Algorithm for Concurrency {
+    fn meaning(&self) -> String {
+        format!("C {} for {} ns", self.rpu, self.ring.span_ns)
+    }
+
+    fn size(&self) -> usize {
+        self.ring.size()
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        self.ring.cut(cell, now)
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        sliding_window::step(self.ring, self.rpu, cell, now, cost)
+    }
+
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        self.ring.cut(cell, now);
+        self.ring.take(cell, charge);
+    }
+
+    fn settles(&self) -> bool {
+        true
+    }
+
+    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+        sliding_window::worth(self.ring, self.rpu, cell, now)
+    }
+}

@@ -1,0 +1,226 @@
+//! `LB`, the leaky bucket as a queue: lets requests go one by one, `unit / rpu` apart. The excess waits for
+//! its turn; what would wait too long, or behind too many, is refused.
+//!
+//! It does not know: who waits. It gives turns out in the order in which it is asked.
+//!
+//! ```text
+//!   asked    x xx x                                    turn = max(next, now)
+//!   goes     │    │    │    │                          admitted  ⇔  turn − now ≤ min(queue · unit / rpu, max_wait)
+//!            └─ unit / rpu ─┘                          and then  next := turn + unit / rpu
+//! ```
+//!
+//! One that costs more goes at the first of as many turns, the last of which has to be that near.
+//!
+//! **Bound.** In any span `t` at most `1 + t · rpu / unit` go on, none closer to another than `unit / rpu`. That
+//! is exact; who waits is woken at the whole nanosecond after its turn.
+//!
+//! **Clocks.** Turns are kept, and with them the lock-out, when a clock steps back by no more than [`LAG`];
+//! beyond, the next is cut to the last that could have been given out.
+
+use super::bits;
+use super::bytes::{add_one, u32_at, u64_at, write};
+use super::rate::{Exact, Rate};
+use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Verdict};
+use crate::document::Fields;
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// The kind, for [`super::KINDS`].
+pub static KIND: Kind = Kind {
+    name: "leaky bucket",
+    short: "LB",
+    keys: &["queue", "max_wait"],
+    per_unit: true,
+    bound: "1 + t · rpu / unit in any span t",
+    compile,
+};
+
+/// The next turn, nanoseconds as `u64` and the fraction as `u32`; how often the cell was cut, `u32`; then a bit
+/// for each of the last turns, bit 0 for the one before the next, set when it was given back.
+const BITS: usize = 16;
+/// So many turns can be given back at the most while others wait behind them.
+const MOST_BITS: u64 = 1_024;
+const PART: usize = 8;
+const CUT: usize = 12;
+
+#[derive(Debug)]
+struct LeakyBucket {
+    rate: Rate,
+    /// The longest that a turn may be off.
+    longest: Exact,
+    /// Bytes of a cell.
+    size: usize,
+}
+
+fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+    let rate = Rate::of(quota);
+    let given = fields.take("queue");
+    let is_given = given.is_some();
+    let queue = given.map_or(Some(quota.rpu), |node| node.whole(0..=Quota::MAX_RPU));
+    let max_wait = match fields.take("max_wait") {
+        Some(node) => node.span(Span::ZERO..=super::MAX_WAIT).map(Some),
+        None => Some(None),
+    };
+    let (queue, max_wait) = (queue?, max_wait?);
+    let (queued, most) = (rate.span_of(queue), Exact::whole(super::MAX_WAIT.as_ns()));
+    let longest = match max_wait {
+        Some(max_wait) => queued.min(Exact::whole(max_wait.as_ns())),
+        None if is_given => queued,
+        None => queued.min(most),
+    };
+    if longest > most {
+        fields.fail(format!(
+            "the last of a `queue` of {queue} at {} per {} waits longer than the {} that are allowed: give a `max_wait`",
+            quota.rpu,
+            quota.unit,
+            super::MAX_WAIT
+        ));
+        return None;
+    }
+    let turns = rate.tokens_in(longest).min(MOST_BITS);
+    let bits = usize::try_from(turns.div_ceil(8)).unwrap_or(0);
+    Some(Box::new(LeakyBucket { rate, longest, size: bits.saturating_add(BITS) }))
+}
+
+impl LeakyBucket {
+    fn next(&self, cell: &[u8]) -> Exact {
+        let part = u32_at(cell, PART).min(self.rate.per.saturating_sub(1));
+        Exact { ns: u64_at(cell, 0), part }
+    }
+
+    fn store(&self, cell: &mut [u8], next: Exact) {
+        write(cell, 0, &next.ns.to_le_bytes());
+        write(cell, PART, &next.part.to_le_bytes());
+    }
+
+    /// The latest turn that an asker at `now` is given.
+    fn last(&self, now: Time) -> Exact {
+        self.rate.add(Exact::whole(now.as_ns()), self.longest)
+    }
+
+    /// The latest turn that may be next at `now`: the one behind the latest that was given out, and as much
+    /// later as clocks may differ.
+    fn furthest(&self, now: Time) -> Exact {
+        let behind = self.rate.add(self.last(now), self.rate.span_of(1));
+        self.rate.add(behind, Exact::whole(LAG.as_ns()))
+    }
+
+    /// How many units have their turns from `turn` to `last`.
+    fn places(&self, turn: Exact, last: Exact) -> u64 {
+        if turn > last {
+            return 0;
+        }
+        self.rate.tokens_in(self.rate.sub(last, turn)).saturating_add(1)
+    }
+}
+
+/// The bits of turns that were given back.
+fn given_back(cell: &mut [u8]) -> &mut [u8] {
+    cell.get_mut(BITS..).unwrap_or_default()
+}
+
+impl Algorithm for LeakyBucket {
+    fn meaning(&self) -> String {
+        format!("LB {} in {} ns", self.rate.per, self.rate.ns)
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn waits(&self) -> bool {
+        self.longest > Exact::default()
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        let furthest = self.furthest(now);
+        let is_far = self.next(cell) > furthest;
+        if is_far {
+            self.store(cell, furthest);
+            given_back(cell).fill(0);
+            add_one(cell, CUT);
+        }
+        is_far
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let rate = self.rate;
+        let (instant, last) = (Exact::whole(now.as_ns()), self.last(now));
+        let turn = self.next(cell).min(self.furthest(now)).max(instant);
+        let places = self.places(turn, last);
+        let capacity = self.places(instant, last);
+        let (outcome, charged) = if cost == 0 {
+            (Outcome::Admit { delay: Span::ZERO }, 0)
+        } else if cost > capacity {
+            (Outcome::Refuse { retry_after: None }, 0)
+        } else if cost > places {
+            // The turn of its last unit has to come within reach.
+            let last_turn = rate.add(turn, rate.span_of(cost.saturating_sub(1)));
+            (Outcome::Refuse { retry_after: Some(Span::from_ns(rate.sub(last_turn, last).ceil())) }, 0)
+        } else {
+            (Outcome::Admit { delay: Span::from_ns(rate.sub(turn, instant).ceil()) }, cost)
+        };
+        let next = rate.add(turn, rate.span_of(charged));
+        if charged > 0 {
+            // Turns stand close together until the queue is empty; then a new row begins.
+            if self.next(cell) < turn {
+                given_back(cell).fill(0)
+            } else {
+                bits::shift_up(given_back(cell), charged)
+            }
+            self.store(cell, next);
+        }
+        let remaining = self.places(next, last);
+        let one_more = rate.add(next, rate.span_of(remaining));
+        let full = remaining == capacity;
+        Verdict {
+            outcome,
+            remaining,
+            more_in: if full { Span::ZERO } else { Span::from_ns(rate.sub(one_more, last).ceil()) },
+            full_in: Span::from_ns(rate.sub(next, instant).ceil()),
+            charge: Charge {
+                cost: charged,
+                at: now,
+                booked_at: Time::from_ns(turn.ns),
+                stamp: (turn.part, u32_at(cell, CUT)),
+            },
+        }
+    }
+
+    /// The last turn given out is the next one again. One with others behind it, who have been told when to
+    /// go, stays empty, and is given back with the last of them.
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        self.prepare(cell, now);
+        let rate = self.rate;
+        let (next, turn) = (self.next(cell), Exact { ns: charge.booked_at.as_ns(), part: charge.stamp.0 });
+        let behind = rate.add(turn, rate.span_of(charge.cost));
+        let between = rate.tokens_in(rate.sub(next, behind));
+        if charge.stamp.1 != u32_at(cell, CUT) || rate.add(behind, rate.span_of(between)) != next {
+            return;
+        }
+        let row = given_back(cell);
+        let last = if between == 0 { charge.cost } else { 0 };
+        if last > 0 {
+            bits::shift_down(row, last);
+        } else {
+            bits::set(row, between, charge.cost);
+        }
+        let before = bits::leading(row);
+        bits::shift_down(row, before);
+        let turns = last.saturating_add(before);
+        self.store(cell, rate.sub(next, rate.span_of(turns)));
+    }
+
+    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+        let instant = Exact::whole(now.as_ns());
+        let turn = self.next(cell).min(self.furthest(now));
+        let free_in = Span::from_ns(self.rate.sub(turn, instant).ceil());
+        if turn <= instant {
+            Worth::Nothing
+        } else if turn > self.last(now) {
+            Worth::Refusing(free_in)
+        } else {
+            Worth::Used(free_in)
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A ring of slices of time, each with a count: what the sliding window and the permits of a concurrency limit
+//! are kept in.
+//!
+//! It does not know: what is counted, or how much is too much.
+//!
+//! ```text
+//!   slice(now) = ⌊now · per / span⌋          kept at: slice mod len
+//!
+//!   cell:  newest slice u64 │ cuts u32 │ count u32 × len        little-endian
+//! ```
+//!
+//! A cell only changes when something is counted or taken out, or when it is cut: that time goes on is seen by
+//! whoever reads it. A newest slice that is about to begin counts already: a worker whose clock is ahead has
+//! opened it.
+
+use super::bytes::{add_one, u32_at, u64_at, write};
+use super::{Charge, LAG};
+use crate::time::{Span, Time};
+
+const CUT: usize = 8;
+const COUNTS: usize = 12;
+
+/// How time is cut: `per` slices to `span_ns`, of which the last `len` count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    pub(super) span_ns: u64,
+    pub(super) per: u64,
+    pub(super) len: u64,
+}
+
+impl Ring {
+    pub(super) fn size(self) -> usize {
+        usize::try_from(self.len).unwrap_or(0).saturating_mul(4).saturating_add(COUNTS)
+    }
+
+    fn slice(self, now: Time) -> u64 {
+        let all = u128::from(now.as_ns()).saturating_mul(self.per.into());
+        u64::try_from(all.checked_div(self.span_ns.into()).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    fn begins(self, slice: u64) -> Time {
+        let all = u128::from(slice).saturating_mul(self.span_ns.into());
+        Time::from_ns(u64::try_from(all.div_ceil(self.per.max(1).into())).unwrap_or(u64::MAX))
+    }
+
+    /// How long until `slice` leaves the ring.
+    fn leaves(self, slice: u64, now: Time) -> Span {
+        self.begins(slice.saturating_add(self.len)).since(now)
+    }
+
+    fn at(self, slice: u64) -> usize {
+        let place = usize::try_from(slice.checked_rem(self.len).unwrap_or(0)).unwrap_or(0);
+        place.saturating_mul(4).saturating_add(COUNTS)
+    }
+
+    /// The newest slice at `now`.
+    fn newest(self, cell: &[u8], now: Time) -> u64 {
+        self.slice(now).max(u64_at(cell, 0))
+    }
+
+    /// The slices that count when `newest` is the newest, oldest first, and what they hold.
+    fn counts(self, cell: &[u8], newest: u64) -> impl Iterator<Item = (u64, u32)> {
+        let stored = u64_at(cell, 0);
+        let oldest = newest.saturating_sub(self.len.saturating_sub(1));
+        (oldest..=newest).map(move |slice| {
+            let count = if slice > stored { 0 } else { u32_at(cell, self.at(slice)) };
+            (slice, count)
+        })
+    }
+
+    /// Moves a cell from further in the future than clocks may differ to `now`, its counts as old as they
+    /// are: whether it did.
+    pub(super) fn cut(self, cell: &mut [u8], now: Time) -> bool {
+        let (stored, current) = (u64_at(cell, 0), self.slice(now));
+        let is_far = stored > current && self.begins(stored).since(now) > LAG;
+        if is_far {
+            let counts: Vec<(u64, u32)> = self.counts(cell, stored).collect();
+            cell.iter_mut().skip(COUNTS).for_each(|byte| *byte = 0);
+            for (slice, count) in counts {
+                // No slice is before the epoch.
+                let at = self.at(current.saturating_sub(stored.saturating_sub(slice)));
+                write(cell, at, &u32_at(cell, at).saturating_add(count).to_le_bytes());
+            }
+            write(cell, 0, &current.to_le_bytes());
+            add_one(cell, CUT);
+        }
+        is_far
+    }
+
+    /// What the slices hold together.
+    pub(super) fn sum(self, cell: &[u8], now: Time) -> u64 {
+        let counts = self.counts(cell, self.newest(cell, now));
+        counts.fold(0, |sum, (_, count)| sum.saturating_add(count.into()))
+    }
+
+    /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
+    pub(super) fn is_ahead(self, cell: &[u8], now: Time) -> bool {
+        u64_at(cell, 0) > self.slice(now)
+    }
+
+    /// Counts `cost` in the newest slice.
+    pub(super) fn add(self, cell: &mut [u8], now: Time, cost: u64) {
+        let (stored, newest) = (u64_at(cell, 0), self.newest(cell, now));
+        let begun = newest.saturating_sub(stored).min(self.len);
+        for age in 0..begun {
+            write(cell, self.at(newest.saturating_sub(age)), &0u32.to_le_bytes());
+        }
+        let at = self.at(newest);
+        let count = u32_at(cell, at).saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+        write(cell, at, &count.to_le_bytes());
+        write(cell, 0, &newest.to_le_bytes());
+    }
+
+    /// What [`Ring::take`] needs to know of a charge of `cost`.
+    pub(super) fn charge(self, cell: &[u8], now: Time, cost: u64) -> Charge {
+        let booked_at = self.begins(self.newest(cell, now));
+        Charge { cost, at: now, booked_at, stamp: (0, u32_at(cell, CUT)) }
+    }
+
+    /// Takes a charge out of its slice, if that is still in the ring and the cell was not cut since.
+    pub(super) fn take(self, cell: &mut [u8], charge: Charge) {
+        let (stored, slice) = (u64_at(cell, 0), self.slice(charge.booked_at));
+        let is_live = slice <= stored && stored.saturating_sub(slice) < self.len;
+        if is_live && charge.stamp.1 == u32_at(cell, CUT) {
+            let at = self.at(slice);
+            let cost = u32::try_from(charge.cost).unwrap_or(u32::MAX);
+            write(cell, at, &u32_at(cell, at).saturating_sub(cost).to_le_bytes());
+        }
+    }
+
+    /// How long until at least `cost` has left, or all that is there.
+    pub(super) fn leaves_in(self, cell: &[u8], now: Time, cost: u64) -> Span {
+        let mut left = 0u64;
+        let last = self.counts(cell, self.newest(cell, now)).find(|(_, count)| {
+            left = left.saturating_add((*count).into());
+            left >= cost
+        });
+        last.map_or(self.empty_in(cell, now), |(slice, _)| self.leaves(slice, now))
+    }
+
+    /// How long until all has left.
+    pub(super) fn empty_in(self, cell: &[u8], now: Time) -> Span {
+        let filled = self.counts(cell, self.newest(cell, now)).filter(|(_, count)| *count > 0);
+        filled.last().map_or(Span::ZERO, |(slice, _)| self.leaves(slice, now))
+    }
+}

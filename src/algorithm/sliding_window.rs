@@ -1,0 +1,106 @@
+//! `SW`, the sliding window: the unit is cut into slices, and what the last `slices` of them took is limited.
+//!
+//! It does not know: where within a slice a request came.
+//!
+//! ```text
+//!   ···│ 2 │ 0 │ 3 │ 1 │ 0 │···►      admitted  ⇔  sum of the ring + cost ≤ rpu
+//!      └──── one unit ─────┘          as time goes on, the oldest slice leaves
+//!                        now
+//! ```
+//!
+//! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit, `2 · rpu` at the worst.
+
+use super::ring::Ring;
+use super::{Algorithm, Charge, Kind, Outcome, Quota, Verdict};
+use crate::document::Fields;
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// The kind, for [`super::KINDS`].
+pub static KIND: Kind = Kind {
+    name: "sliding window",
+    short: "SW",
+    keys: &["slices"],
+    per_unit: true,
+    bound: "rpu in any span of unit − unit / slices, 2 · rpu in a unit",
+    compile,
+};
+
+#[derive(Debug)]
+struct SlidingWindow {
+    rpu: u64,
+    ring: Ring,
+}
+
+fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+    let slices = match fields.take("slices") {
+        Some(node) => node.whole(2..=60)?,
+        None => 10,
+    };
+    let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
+    Some(Box::new(SlidingWindow { rpu: quota.rpu, ring }))
+}
+
+/// What a ring that may hold `limit` says to `cost` more, which it holds afterwards if they are admitted.
+pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+    let over = ring.sum(cell, now).saturating_add(cost).saturating_sub(limit);
+    let (outcome, charged) = if cost > limit {
+        (Outcome::Refuse { retry_after: None }, 0)
+    } else if cost > 0 && over > 0 {
+        (Outcome::Refuse { retry_after: Some(ring.leaves_in(cell, now, over)) }, 0)
+    } else {
+        (Outcome::Admit { delay: Span::ZERO }, cost)
+    };
+    if charged > 0 {
+        ring.add(cell, now, charged);
+    }
+    let sum = ring.sum(cell, now);
+    // What is over the limit, in bytes that are not ours, has to leave before anything comes back.
+    let more = sum.saturating_sub(limit).saturating_add(1);
+    Verdict {
+        outcome,
+        remaining: limit.saturating_sub(sum),
+        more_in: if sum > 0 { ring.leaves_in(cell, now, more) } else { Span::ZERO },
+        full_in: ring.empty_in(cell, now),
+        charge: ring.charge(cell, now, charged),
+    }
+}
+
+/// What a ring that may hold `limit` is worth.
+pub(super) fn worth(ring: Ring, limit: u64, cell: &[u8], now: Time) -> Worth {
+    let mut cell = cell.to_vec();
+    ring.cut(&mut cell, now);
+    match ring.sum(&cell, now) {
+        0 if !ring.is_ahead(&cell, now) => Worth::Nothing,
+        sum if sum >= limit => Worth::Refusing(ring.empty_in(&cell, now)),
+        sum => Worth::Used(super::share(sum, limit, ring.span_ns)),
+    }
+}
+
+impl Algorithm for SlidingWindow {
+    fn meaning(&self) -> String {
+        let Ring { span_ns, len, .. } = self.ring;
+        format!("SW {} in {span_ns} ns by {len}", self.rpu)
+    }
+
+    fn size(&self) -> usize {
+        self.ring.size()
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        self.ring.cut(cell, now)
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        step(self.ring, self.rpu, cell, now, cost)
+    }
+
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        self.ring.cut(cell, now);
+        self.ring.take(cell, charge);
+    }
+
+    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+        worth(self.ring, self.rpu, cell, now)
+    }
+}

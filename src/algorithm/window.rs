@@ -1,0 +1,149 @@
+//! `W`, the fixed window: a counter for each unit of time, aligned to the Unix epoch in UTC.
+//!
+//! It does not know: calendars. A day is 86,400 s and begins at midnight UTC, a week of `7d` on a Thursday.
+//!
+//! ```text
+//!   used  rpu ┤      ╭──│        ╭─│          window(now) = ⌊now / unit⌋
+//!             │   ╭──╯  │     ╭──╯ │          admitted  ⇔  used + cost ≤ rpu
+//!           0 ┼───╯─────│─────╯────│──►       a new window begins with nothing used
+//! ```
+//!
+//! **Bound.** `rpu` in each window, so that up to `2 · rpu` pass around a boundary: in any span `t` at most
+//! `(⌈t / unit⌉ + 1) · rpu`.
+//!
+//! **Clocks.** A window that begins no later than [`LAG`] from now counts already. One further ahead is from
+//! before the clock stepped back: what was used of it counts as used of the current one.
+
+use super::bytes::{add_one, u32_at, u64_at, write};
+use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Verdict};
+use crate::document::Fields;
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// The kind, for [`super::KINDS`].
+pub static KIND: Kind = Kind {
+    name: "window",
+    short: "W",
+    keys: &[],
+    per_unit: true,
+    bound: "(⌈t / unit⌉ + 1) · rpu in any span t",
+    compile,
+};
+
+/// Which window, `u64`; how much of it is used, and how often the cell was cut, each `u32`. Little-endian.
+const SIZE: usize = 16;
+const USED: usize = 8;
+const CUT: usize = 12;
+
+#[derive(Debug)]
+struct Window {
+    rpu: u64,
+    unit_ns: u64,
+}
+
+fn compile(_: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+    Some(Box::new(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1) }))
+}
+
+impl Window {
+    fn at(&self, now: Time) -> u64 {
+        now.as_ns().checked_div(self.unit_ns).unwrap_or(0)
+    }
+
+    fn begins(&self, window: u64) -> Time {
+        Time::from_ns(window.saturating_mul(self.unit_ns))
+    }
+
+    /// The window that counts at `now` and how much of it is used. A window that is about to begin counts
+    /// already: a worker whose clock is ahead has opened it.
+    fn counting(&self, cell: &[u8], now: Time) -> (u64, u64) {
+        let (current, stored) = (self.at(now), u64_at(cell, 0));
+        let used = u64::from(u32_at(cell, USED)).min(self.rpu);
+        if stored < current {
+            (current, 0)
+        } else if self.is_far(stored, now) {
+            (current, used)
+        } else {
+            (stored, used)
+        }
+    }
+
+    /// Whether a window is further ahead than clocks may differ.
+    fn is_far(&self, window: u64, now: Time) -> bool {
+        window > self.at(now) && self.begins(window).since(now) > LAG
+    }
+
+    fn ends_in(&self, window: u64, now: Time) -> Span {
+        self.begins(window.saturating_add(1)).since(now)
+    }
+}
+
+impl Algorithm for Window {
+    fn meaning(&self) -> String {
+        format!("W {} in {} ns", self.rpu, self.unit_ns)
+    }
+
+    fn size(&self) -> usize {
+        SIZE
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        let is_far = self.is_far(u64_at(cell, 0), now);
+        if is_far {
+            write(cell, 0, &self.at(now).to_le_bytes());
+            add_one(cell, CUT);
+        }
+        is_far
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let (window, used) = self.counting(cell, now);
+        let left = self.rpu.saturating_sub(used);
+        let ends_in = self.ends_in(window, now);
+        let (outcome, charged) = if cost > self.rpu {
+            (Outcome::Refuse { retry_after: None }, 0)
+        } else if cost > left {
+            (Outcome::Refuse { retry_after: Some(ends_in) }, 0)
+        } else {
+            (Outcome::Admit { delay: Span::ZERO }, cost)
+        };
+        let used = used.saturating_add(charged);
+        if charged > 0 {
+            write(cell, 0, &window.to_le_bytes());
+            write(cell, USED, &u32::try_from(used).unwrap_or(u32::MAX).to_le_bytes());
+        }
+        let full_in = if used > 0 { ends_in } else { Span::ZERO };
+        Verdict {
+            outcome,
+            remaining: self.rpu.saturating_sub(used),
+            more_in: full_in,
+            full_in,
+            charge: Charge {
+                cost: charged,
+                at: now,
+                booked_at: self.begins(window),
+                stamp: (0, u32_at(cell, CUT)),
+            },
+        }
+    }
+
+    /// Only to the window that was charged, and not if the cell has been cut since.
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        self.prepare(cell, now);
+        let (window, used) = (u64_at(cell, 0), u64::from(u32_at(cell, USED)).min(self.rpu));
+        if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CUT) {
+            let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
+            write(cell, USED, &used.to_le_bytes());
+        }
+    }
+
+    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+        let (window, used) = self.counting(cell, now);
+        match used {
+            // One that a worker opened whose clock is ahead still counts what comes until it ends.
+            0 if window == self.at(now) => Worth::Nothing,
+            used if used >= self.rpu => Worth::Refusing(self.ends_in(window, now)),
+            used => Worth::Used(super::share(used, self.rpu, self.unit_ns)),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `C` alone: permits, and that none comes back twice.
+
+use super::schedule::{Event, Run, within};
+use super::subject::{compile, concurrency};
+use diana::algorithm::{Outcome, Quota};
+use diana::time::Span;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+const SEC: u64 = 1_000 * MS;
+
+/// The first instant of an eighth of 8 s.
+const BEGIN: u64 = 1_753_000_000 * SEC;
+
+fn eight(rpu: u64) -> Run {
+    Run::new(&concurrency(rpu, Some(Span::from_secs(8))), BEGIN)
+}
+
+#[test]
+fn permits_come_back_in_any_order() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut run = eight(3);
+        let mut permits = Vec::new();
+        for second in 0..3 {
+            run.move_to(BEGIN + second * SEC);
+            permits.push(run.ask(1));
+        }
+        assert!(run.algorithm.settles() && !run.ask(1).verdict.admits());
+        for (back, index) in order.into_iter().enumerate() {
+            run.give_back(&permits[index]);
+            assert_eq!(run.look().remaining, back as u64 + 1);
+        }
+        assert_eq!(run.look().full_in, Span::ZERO);
+    }
+}
+
+#[test]
+fn a_permit_that_comes_back_at_once_was_never_taken() {
+    let mut run = eight(1);
+    for _ in 0..1_000 {
+        let permit = run.ask(1);
+        assert!(permit.verdict.admits());
+        assert!(!run.ask(1).verdict.admits());
+        run.give_back(&permit);
+    }
+}
+
+/// Taken in the first instant of an eighth it is held for nine of them, in the last for eight.
+#[test]
+fn a_permit_that_does_not_come_back_expires_and_does_not_come_back_then() {
+    for (later, held) in [(0, 9 * SEC), (SEC - 1, 8 * SEC + 1)] {
+        let mut run = eight(2);
+        run.move_to(BEGIN + later);
+        let lost = run.ask(1);
+        assert_eq!(lost.verdict.full_in, Span::from_ns(held));
+        run.move_to(run.now + held - 1);
+        assert_eq!(run.ask(2).verdict.outcome, Outcome::Refuse { retry_after: Some(Span::from_ns(1)) });
+        run.move_to(run.now + 1);
+        assert_eq!(run.ask(2).verdict.remaining, 0);
+        // Its place in the ring has been taken by the two.
+        run.give_back(&lost);
+        assert_eq!(run.look().remaining, 0);
+    }
+}
+
+#[test]
+fn a_permit_that_was_cut_does_not_come_back() {
+    let mut run = eight(2);
+    let permit = run.ask(1);
+    run.move_to(BEGIN - 20 * SEC);
+    assert!(run.prepare());
+    run.give_back(&permit);
+    assert_eq!(run.look().remaining, 1);
+    assert_eq!(run.look().full_in, Span::from_secs(9));
+    // Nor does it when its eighth has come again, and another has been taken in it.
+    run.move_to(BEGIN);
+    assert_eq!(run.ask(1).verdict.remaining, 1);
+    run.give_back(&permit);
+    assert_eq!(run.look().remaining, 1);
+}
+
+/// A worker whose clock is behind gives back what one that is ahead has taken.
+#[test]
+fn a_permit_comes_back_by_a_clock_that_is_behind() {
+    let mut run = eight(2);
+    let permit = run.ask(1);
+    run.move_to(BEGIN - SEC);
+    run.give_back(&permit);
+    assert_eq!(run.look().remaining, 2);
+}
+
+#[test]
+fn a_mistake_is_told_with_what_is_allowed() {
+    let quota = Quota { rpu: 1, unit: Span::ZERO };
+    for (json, is_ok) in [("999ms", false), ("1s", true), ("1d", true), ("86400001ms", false)] {
+        assert_eq!(compile("C", &format!(r#"{{"max_hold": "{json}"}}"#), quota).is_ok(), is_ok, "{json}");
+    }
+}
+
+/// A request: after how long it comes, what it costs, and how long it is there.
+type Stream = (u64, u64, u64);
+
+fn streams() -> impl Strategy<Value = Vec<Stream>> {
+    prop::collection::vec((0..3_000_u64, 1..4_u64, 0..14_000_u64), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    /// By the definition: in flight is what has come, has not gone and is not older than its ninth eighth.
+    #[test]
+    fn what_is_in_flight_is_what_a_list_of_streams_says(streams in streams(), limit in 1..9_u64) {
+        let mut run = eight(limit);
+        let mut held: Vec<(u64, Event)> = Vec::new();
+        for (gap, cost, lasts) in streams {
+            let now = run.now + gap * MS;
+            held.sort_by_key(|(ends, _)| *ends);
+            while held.first().is_some_and(|(ends, _)| *ends <= now) {
+                let (ends, event) = held.remove(0);
+                run.move_to(ends);
+                run.give_back(&event);
+            }
+            run.move_to(now);
+            let lives = |event: &Event| now / SEC - event.verdict.charge.at.as_ns() / SEC < 9;
+            let flight: u64 = held.iter().filter(|(_, event)| lives(event)).map(|(_, event)| event.cost).sum();
+            prop_assert_eq!(run.look().remaining, limit - flight);
+            let event = run.ask(cost);
+            prop_assert_eq!(event.charged() > 0, flight + cost <= limit);
+            if event.charged() > 0 {
+                held.push((now + lasts * MS, event));
+            }
+        }
+        let rule = concurrency(limit, Some(Span::from_secs(8)));
+        let lost: Vec<Event> = held.iter().map(|(_, event)| *event).collect();
+        within(&*rule.reference, &lost)?;
+    }
+}

@@ -1,0 +1,56 @@
+//! The slow models, and that each kind says exactly what its model says.
+
+mod bucket;
+mod log;
+mod queue;
+mod slices;
+
+pub use bucket::Bucket;
+pub use log::Log;
+pub use queue::Queue;
+pub use slices::Slices;
+
+use super::schedule::{Run, astray, begins, onward, said};
+use super::subject::{cases, rules};
+use diana::algorithm::Verdict;
+use diana::time::{Span, Time};
+use proptest::prelude::*;
+use std::fmt::Debug;
+
+/// By how much the clocks of two workers may differ.
+const LAG_NS: i128 = 1_000_000_000;
+
+/// A slow model of one cell, written from the definition of the kind and not from its code.
+pub trait Reference: Debug {
+    /// The verdict of a cell that is prepared and then asked. Its charge is not looked at.
+    fn step(&mut self, now: Time, cost: u64) -> Verdict;
+
+    /// How many units may go in a span of so many nanoseconds, both ends included, when no request asks for
+    /// more than `largest`.
+    fn most(&self, elapsed_ns: u128, largest: u64) -> u128;
+
+    /// How much time is lost to the rule when a clock steps back: as coarse as its instants are.
+    fn coarse_ns(&self) -> u128 {
+        0
+    }
+}
+
+fn span(ns: i128) -> Span {
+    Span::from_ns(ns.max(0).try_into().unwrap())
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    #[test]
+    fn every_kind_says_what_its_model_says(
+        mut rule in rules(), begin in begins(), arrivals in prop_oneof![onward().boxed(), astray().boxed()],
+    ) {
+        let mut run = Run::new(&rule, begin);
+        for arrival in &arrivals {
+            let event = run.arrive(arrival);
+            let expected = rule.reference.step(Time::from_ns(run.now), event.cost);
+            prop_assert_eq!(said(event.verdict), said(expected), "{:?}", arrival);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The token bucket.
+
+use super::{LAG_NS, Reference, span};
+use diana::algorithm::{Charge, Outcome, Quota, Verdict};
+use diana::time::{Span, Time};
+
+/// The token bucket by its definition: a level that grows by `rpu` each unit, up to `burst`, and may be taken
+/// below zero by what comes in `max_wait`; who takes that waits until the level is back at zero.
+///
+/// Levels are kept in tokens times `unit`, which makes them whole numbers: a nanosecond adds `rpu` of them.
+///
+/// The level follows the clock both ways. When the clock goes back, what has come in since is taken away,
+/// even what is not there, but never more than comes in a second, or in the unit less one token.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    rpu: i128,
+    unit: i128,
+    burst: i128,
+    full: bool,
+    /// By how much the level may be taken below zero.
+    lent: i128,
+    /// The level at the last charge, and when that was. `None`: nobody has come yet.
+    state: Option<(i128, i128)>,
+}
+
+impl Bucket {
+    pub fn new(quota: Quota, burst: u64, full: bool, max_wait: Span) -> Bucket {
+        let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
+        let lent = i128::from(max_wait.as_ns()) * rpu;
+        Bucket { rpu, unit, burst: i128::from(burst) * unit, full, lent, state: None }
+    }
+
+    /// The most that one request may ask for.
+    pub fn capacity(&self) -> u64 {
+        u64::try_from((self.burst + self.lent) / self.unit).unwrap()
+    }
+
+    fn level(&mut self, now: i128) -> i128 {
+        // Which is full has always been.
+        let first = if self.full { (self.burst, 0) } else { (0, now) };
+        let (level, at) = *self.state.get_or_insert(first);
+        let level = level + (now - at) * self.rpu;
+        let least = -self.lent - (self.unit * (self.rpu - 1)).min(self.rpu * LAG_NS);
+        if level < least {
+            self.state = Some((least, now));
+        }
+        level.clamp(least, self.burst)
+    }
+
+    /// How long until `level` has become `wanted`.
+    fn wait(&self, level: i128, wanted: i128) -> Span {
+        span(((wanted - level).max(0) + self.rpu - 1) / self.rpu)
+    }
+}
+
+impl Reference for Bucket {
+    fn step(&mut self, now: Time, cost: u64) -> Verdict {
+        let now = i128::from(now.as_ns());
+        let (mut level, wanted) = (self.level(now), i128::from(cost) * self.unit);
+        let outcome = if cost == 0 {
+            Outcome::Admit { delay: Span::ZERO }
+        } else if cost > self.capacity() {
+            Outcome::Refuse { retry_after: None }
+        } else if level - wanted < -self.lent {
+            Outcome::Refuse { retry_after: Some(self.wait(level, wanted - self.lent)) }
+        } else {
+            level -= wanted;
+            self.state = Some((level, now));
+            Outcome::Admit { delay: self.wait(level, 0) }
+        };
+        let remaining = u64::try_from((level + self.lent).max(0) / self.unit).unwrap();
+        let more = i128::from(remaining + 1) * self.unit - self.lent;
+        Verdict {
+            outcome,
+            remaining,
+            more_in: if remaining == self.capacity() { Span::ZERO } else { self.wait(level, more) },
+            full_in: self.wait(level, self.burst),
+            charge: Charge::default(),
+        }
+    }
+
+    /// One that asks for more than the burst goes at once when all of it has come.
+    fn most(&self, elapsed_ns: u128, largest: u64) -> u128 {
+        let came = i128::try_from(elapsed_ns).unwrap() * self.rpu / self.unit;
+        u128::try_from((self.burst / self.unit).max(largest.into()) + came).unwrap()
+    }
+}

@@ -1,0 +1,79 @@
+//! The sliding log.
+
+use super::{LAG_NS, Reference, span};
+use diana::algorithm::{Charge, Outcome, Quota, Verdict};
+use diana::time::{Span, Time};
+
+/// The instant of each unit that was admitted; those of less than a unit ago are limited.
+///
+/// When the clock goes back by no more than [`LAG_NS`] the newest instant stays the present until it is
+/// reached again. By more: every instant is as much before the present as it was before the newest.
+#[derive(Clone, Debug)]
+pub struct Log {
+    rpu: usize,
+    unit: i128,
+    /// Oldest first.
+    instants: Vec<i128>,
+}
+
+impl Log {
+    pub fn new(quota: Quota) -> Log {
+        let rpu = usize::try_from(quota.rpu).unwrap();
+        Log { rpu, unit: quota.unit.as_ns().into(), instants: Vec::new() }
+    }
+
+    /// Brings the log to `now`: the present.
+    fn present(&mut self, now: i128) -> i128 {
+        let Some(newest) = self.instants.last().copied() else {
+            return now;
+        };
+        let ahead = newest - now;
+        if ahead > LAG_NS {
+            self.instants.iter_mut().for_each(|instant| *instant -= ahead);
+        }
+        if ahead > LAG_NS { now } else { now.max(newest) }
+    }
+
+    fn live(&self, present: i128) -> &[i128] {
+        let dead = self.instants.iter().filter(|instant| present - **instant >= self.unit).count();
+        &self.instants[dead..]
+    }
+}
+
+impl Reference for Log {
+    fn step(&mut self, now: Time, cost: u64) -> Verdict {
+        let now = i128::from(now.as_ns());
+        let present = self.present(now);
+        let mut live = self.live(present).to_vec();
+        let wait = |instant: i128| span(instant + self.unit - now);
+        let room = self.rpu - live.len();
+        let cost = usize::try_from(cost).unwrap();
+        let outcome = if cost > self.rpu {
+            Outcome::Refuse { retry_after: None }
+        } else if cost > room {
+            Outcome::Refuse { retry_after: Some(wait(live[cost - room - 1])) }
+        } else {
+            live.extend(std::iter::repeat_n(present, cost));
+            if cost > 0 {
+                self.instants.clone_from(&live);
+            }
+            Outcome::Admit { delay: Span::ZERO }
+        };
+        Verdict {
+            outcome,
+            remaining: (self.rpu - live.len()).try_into().unwrap(),
+            more_in: live.first().map_or(Span::ZERO, |oldest| wait(*oldest)),
+            full_in: live.last().map_or(Span::ZERO, |newest| wait(*newest)),
+            charge: Charge::default(),
+        }
+    }
+
+    fn most(&self, elapsed_ns: u128, _: u64) -> u128 {
+        (elapsed_ns / self.unit.unsigned_abs() + 1) * u128::try_from(self.rpu).unwrap()
+    }
+
+    /// What was struck out because it was too old is young again when the clock steps back.
+    fn coarse_ns(&self) -> u128 {
+        self.unit.unsigned_abs()
+    }
+}

@@ -1,0 +1,82 @@
+//! The leaky bucket.
+
+use super::{LAG_NS, Reference, span};
+use diana::algorithm::{Charge, Outcome, Quota, Verdict};
+use diana::time::{Span, Time};
+
+/// Turns that are a token's time apart. Who asks is given the first that is free, and as many more as it costs
+/// over one; if the last of them were more than `longest` away, it is refused.
+///
+/// Instants are kept in nanoseconds times `rpu`, which makes them whole numbers: a token takes `unit` of them.
+///
+/// When the clock goes back, the turns stay, unless the last is further away than any that could have been
+/// given out by a clock that is [`LAG_NS`] ahead: then it counts as just so far away.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    rpu: i128,
+    unit: i128,
+    longest: i128,
+    /// The last turn that was given out.
+    last: Option<i128>,
+}
+
+impl Queue {
+    pub fn new(quota: Quota, queue: u64, max_wait: Option<Span>) -> Queue {
+        let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
+        let queued = i128::from(queue) * unit;
+        let longest = max_wait.map_or(queued, |wait| queued.min(i128::from(wait.as_ns()) * rpu));
+        Queue { rpu, unit, longest, last: None }
+    }
+
+    /// The most that one request may ask for.
+    pub fn capacity(&self) -> u64 {
+        u64::try_from(self.longest / self.unit + 1).unwrap()
+    }
+
+    /// Whole nanoseconds, rounded up.
+    fn span(&self, instants: i128) -> Span {
+        span((instants.max(0) + self.rpu - 1) / self.rpu)
+    }
+
+    /// The `count`-th turn from `now` on that is free.
+    fn turn(&self, now: i128, count: u64) -> i128 {
+        let first = self.last.map_or(now, |last| now.max(last + self.unit));
+        first + i128::from(count - 1) * self.unit
+    }
+}
+
+impl Reference for Queue {
+    fn step(&mut self, now: Time, cost: u64) -> Verdict {
+        let now = i128::from(now.as_ns()) * self.rpu;
+        let furthest = now + self.longest + LAG_NS * self.rpu;
+        self.last = self.last.map(|last| last.min(furthest));
+        let latest = now + self.longest;
+        let outcome = if cost == 0 {
+            Outcome::Admit { delay: Span::ZERO }
+        } else if cost > self.capacity() {
+            Outcome::Refuse { retry_after: None }
+        } else if self.turn(now, cost) > latest {
+            Outcome::Refuse { retry_after: Some(self.span(self.turn(now, cost) - latest)) }
+        } else {
+            let first = self.turn(now, 1);
+            self.last = Some(self.turn(now, cost));
+            Outcome::Admit { delay: self.span(first - now) }
+        };
+        let free = (latest - self.turn(now, 1)).div_euclid(self.unit) + 1;
+        let remaining = u64::try_from(free.max(0)).unwrap();
+        let is_most = remaining == self.capacity();
+        Verdict {
+            outcome,
+            remaining,
+            more_in: if is_most { Span::ZERO } else { self.span(self.turn(now, remaining + 1) - latest) },
+            full_in: self.span(self.turn(now, 1) - now),
+            charge: Charge::default(),
+        }
+    }
+
+    /// One goes with all that it costs; the next when as much time has passed.
+    fn most(&self, elapsed_ns: u128, largest: u64) -> u128 {
+        let came = i128::try_from(elapsed_ns).unwrap() * self.rpu / self.unit;
+        u128::from(largest.max(1)) + u128::try_from(came).unwrap()
+    }
+}

@@ -1,0 +1,93 @@
+//! The fixed window, the sliding window and the permits of a concurrency limit: what came in the last few
+//! slices of time.
+
+use super::{LAG_NS, Reference, span};
+use diana::algorithm::{Charge, Outcome, Verdict};
+use diana::time::{Span, Time};
+
+/// Every charge with the number of the slice it came in. A span of `span` is `per` slices, counted from the
+/// epoch on; what came in the last `len` of them, this one included, is limited.
+///
+/// When the clock goes back by no more than [`LAG_NS`] the last slice that was charged stays the current one
+/// until it is over. By more: what was charged is as many slices old as it was.
+#[derive(Clone, Debug)]
+pub struct Slices {
+    span: i128,
+    per: i128,
+    len: i128,
+    limit: u64,
+    charges: Vec<(i128, u64)>,
+}
+
+impl Slices {
+    pub fn new(limit: u64, span: Span, per: u64, len: u64) -> Slices {
+        let (span, per, len) = (span.as_ns().into(), per.into(), len.into());
+        Slices { span, per, len, limit, charges: Vec::new() }
+    }
+
+    /// The first whole nanosecond of a slice.
+    fn begins(&self, slice: i128) -> i128 {
+        (slice * self.span + self.per - 1).div_euclid(self.per)
+    }
+
+    /// The current slice, of a log that is brought to `now`.
+    fn slice(&mut self, now: i128) -> i128 {
+        let current = now * self.per / self.span;
+        let Some(last) = self.charges.iter().map(|(slice, _)| *slice).max().filter(|last| *last > current)
+        else {
+            return current;
+        };
+        if self.begins(last) - now <= LAG_NS {
+            return last;
+        }
+        // What has left stays away; the rest is not from before the epoch.
+        let len = self.len;
+        self.charges.retain(|(slice, _)| *slice > last - len);
+        self.charges.iter_mut().for_each(|(slice, _)| *slice = (*slice - (last - current)).max(0));
+        current
+    }
+
+    fn live(&self, current: i128) -> u64 {
+        self.charges.iter().filter(|(slice, _)| *slice > current - self.len).map(|(_, cost)| cost).sum()
+    }
+
+    /// How long until no more than `rest` are live.
+    fn wait(&self, current: i128, now: i128, rest: u64) -> Span {
+        let then = (current..).find(|slice| self.live(*slice) <= rest).unwrap();
+        if then == current { Span::ZERO } else { span(self.begins(then) - now) }
+    }
+}
+
+impl Reference for Slices {
+    fn step(&mut self, now: Time, cost: u64) -> Verdict {
+        let now = i128::from(now.as_ns());
+        let current = self.slice(now);
+        let outcome = if cost > self.limit {
+            Outcome::Refuse { retry_after: None }
+        } else if cost > 0 && self.live(current) + cost > self.limit {
+            Outcome::Refuse { retry_after: Some(self.wait(current, now, self.limit - cost)) }
+        } else {
+            self.charges.extend((cost > 0).then_some((current, cost)));
+            Outcome::Admit { delay: Span::ZERO }
+        };
+        let live = self.live(current);
+        Verdict {
+            outcome,
+            remaining: self.limit - live,
+            more_in: if live == 0 { Span::ZERO } else { self.wait(current, now, live - 1) },
+            full_in: self.wait(current, now, 0),
+            charge: Charge::default(),
+        }
+    }
+
+    /// As many rings as it takes to cover all slices that the span can touch.
+    fn most(&self, elapsed_ns: u128, _: u64) -> u128 {
+        let (span, per) = (self.span.unsigned_abs(), self.per.unsigned_abs());
+        let touched = (elapsed_ns * per).div_ceil(span) + 1;
+        touched.div_ceil(self.len.unsigned_abs()) * u128::from(self.limit)
+    }
+
+    fn coarse_ns(&self) -> u128 {
+        self.span.unsigned_abs().div_ceil(self.per.unsigned_abs())
+    }
+}

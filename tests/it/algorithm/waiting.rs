@@ -1,0 +1,196 @@
+//! `LB`, and `TB` with `max_wait`: who has to wait is told when to go, and nobody else is told the same.
+
+use super::schedule::{Event, Run};
+use super::subject::{compile, leaky_bucket, waiting_bucket};
+use diana::algorithm::{Outcome, Quota};
+use diana::table::Worth;
+use diana::time::{Span, Time};
+use proptest::prelude::*;
+
+const BEGIN: u64 = 1_753_000_000_123_456_789;
+const MS: u64 = 1_000_000;
+const SEC: u64 = 1_000 * MS;
+
+fn per(rpu: u64, unit_ns: u64) -> Quota {
+    Quota { rpu, unit: Span::from_ns(unit_ns) }
+}
+
+/// The instant at which the request goes, in nanoseconds after the beginning.
+fn goes(run: &Run, event: &Event) -> u64 {
+    run.now - BEGIN + event.delay().as_ns()
+}
+
+fn refused_for(ns: u64) -> Outcome {
+    Outcome::Refuse { retry_after: Some(Span::from_ns(ns)) }
+}
+
+/// The `n`-th turn is the first whole nanosecond after `n · unit / rpu`: nothing drifts, however uneven.
+#[test]
+fn turns_are_a_tokens_time_apart_and_do_not_drift() {
+    for (rpu, unit_ns) in [(7, 1_001 * MS), (3, MS), (333, SEC), (999_999_937, SEC), (Quota::MAX_RPU, MS)] {
+        let mut run = Run::new(&leaky_bucket(per(rpu, unit_ns), Some(5_000), None), BEGIN);
+        let mut turn = 0_u128;
+        while turn < 100_000 {
+            let event = run.ask(1);
+            match event.verdict.outcome {
+                Outcome::Admit { .. } => {
+                    let expected = (turn * u128::from(unit_ns)).div_ceil(rpu.into());
+                    assert_eq!(u128::from(goes(&run, &event)), expected, "{turn} of {rpu} per {unit_ns}");
+                    turn += 1;
+                }
+                Outcome::Refuse { retry_after } => run.move_to(run.now + retry_after.unwrap().as_ns()),
+            }
+        }
+    }
+}
+
+/// The turn itself, as it is booked: nanoseconds and the fraction, times `per`.
+fn booked(event: &Event, per: u64) -> u128 {
+    let charge = event.verdict.charge;
+    u128::from(charge.booked_at.as_ns()) * u128::from(per) + u128::from(charge.stamp.0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Clocks of two workers, some given back, one after another: as rationals, never closer.
+    #[test]
+    fn no_two_turns_are_closer_than_a_tokens_time(
+        rpu in 1..1_000_u64, arrivals in prop::collection::vec((0..40_u64, 0..500_u64, any::<u8>()), 1_000),
+    ) {
+        let prime = 1_000_003;
+        let (mut run, mut now) = (Run::new(&leaky_bucket(per(rpu, prime), Some(5), None), BEGIN), BEGIN);
+        let mut turns: Vec<u128> = Vec::new();
+        for (gap, lag, back) in arrivals {
+            now += gap * prime / rpu / 20;
+            run.move_to(now - lag * MS);
+            let event = run.ask(1);
+            if event.charged() > 0 && back < 64 {
+                run.give_back(&event);
+            } else if event.charged() > 0 {
+                turns.push(booked(&event, rpu));
+            }
+        }
+        for pair in turns.windows(2) {
+            prop_assert!(pair[0] + u128::from(prime) <= pair[1]);
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_full_refuses_until_the_first_has_gone() {
+    let mut run = Run::new(&leaky_bucket(per(50, SEC), Some(3), None), BEGIN);
+    for turn in 0..4 {
+        let event = run.ask(1);
+        assert_eq!((goes(&run, &event), event.verdict.remaining), (turn * 20 * MS, 3 - turn));
+    }
+    assert_eq!(run.ask(1).verdict.outcome, refused_for(20 * MS));
+    assert_eq!(run.ask(5).verdict.outcome, Outcome::Refuse { retry_after: None });
+    run.move_to(BEGIN + 20 * MS);
+    let event = run.ask(1);
+    assert_eq!(goes(&run, &event), 80 * MS);
+}
+
+#[test]
+fn what_costs_more_takes_as_many_turns() {
+    let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
+    for (cost, at) in [(4, 0), (5, 400 * MS), (1, 900 * MS)] {
+        let event = run.ask(cost);
+        assert_eq!(goes(&run, &event), at);
+    }
+    assert_eq!(run.ask(2).verdict.outcome, refused_for(200 * MS));
+}
+
+#[test]
+fn a_turn_comes_back_with_the_last_one_behind_it() {
+    let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
+    let events = [run.ask(1), run.ask(1), run.ask(1)];
+    run.give_back(&events[1]);
+    assert_eq!(run.look().remaining, 7);
+    run.give_back(&events[2]);
+    assert_eq!(run.look().remaining, 9);
+    run.give_back(&events[1]);
+    assert_eq!(run.look().remaining, 9, "only once");
+    run.give_back(&events[0]);
+    assert_eq!((run.look().remaining, run.look().full_in), (10, Span::ZERO));
+}
+
+/// The turns of those that wait stay theirs when the clock of another worker steps far, and what was cut is
+/// nobody's to give back.
+#[test]
+fn a_queue_that_was_cut_gives_nothing_back() {
+    let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
+    let event = run.ask(10);
+    run.move_to(BEGIN - 3_600 * SEC);
+    assert!(run.prepare());
+    assert_eq!(run.ask(1).verdict.outcome, refused_for(SEC + 100 * MS));
+    run.give_back(&event);
+    assert_eq!(run.ask(1).verdict.outcome, refused_for(SEC + 100 * MS));
+}
+
+#[test]
+fn who_may_not_wait_is_refused() {
+    for (queue, wait) in [(Some(0), None), (None, Some(Span::ZERO))] {
+        let mut run = Run::new(&leaky_bucket(per(10, SEC), queue, wait), BEGIN);
+        assert_eq!(run.ask(1).delay(), Span::ZERO);
+        assert_eq!(run.ask(1).verdict.outcome, refused_for(100 * MS));
+    }
+}
+
+#[test]
+fn a_bucket_lends_what_comes_in_time() {
+    let wait = Some(Span::from_ms(250));
+    let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), true, wait), BEGIN);
+    assert_eq!(run.look().remaining, 5);
+    for at in [0, 0, 0, 100 * MS, 200 * MS] {
+        let event = run.ask(1);
+        assert_eq!(goes(&run, &event), at);
+    }
+    assert_eq!(run.ask(1).verdict.outcome, refused_for(50 * MS));
+    assert_eq!(run.ask(6).verdict.outcome, Outcome::Refuse { retry_after: None });
+    assert_eq!(run.look().full_in, Span::from_ms(500));
+}
+
+/// Once: what was given back before another's turn was had by a third at that same instant.
+#[test]
+fn a_bucket_takes_nothing_back_while_somebody_waits_behind() {
+    let wait = Some(Span::from_secs(1));
+    let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(1), true, wait), BEGIN);
+    let (first, second, third) = (run.ask(1), run.ask(1), run.ask(1));
+    run.give_back(&second);
+    run.give_back(&first);
+    assert_eq!(goes(&run, &run.clone().ask(1)), 300 * MS);
+    run.give_back(&third);
+    assert_eq!(goes(&run, &run.clone().ask(1)), 200 * MS);
+    run.give_back(&second);
+    assert_eq!(goes(&run, &run.clone().ask(1)), 100 * MS);
+    run.give_back(&first);
+    assert_eq!(goes(&run, &run.clone().ask(1)), 0);
+}
+
+/// Once: such a bucket never came to be one that refuses, and was the first to go.
+#[test]
+fn an_overdrawn_bucket_that_began_empty_is_refusing() {
+    let wait = Some(Span::from_ms(250));
+    let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), false, wait), BEGIN);
+    let worth = |run: &Run| run.algorithm.worth(&run.cell, Time::from_ns(run.now));
+    assert_eq!(run.ask(1).delay(), Span::from_ms(100));
+    assert_eq!(worth(&run), Worth::Used(Span::from_ms(150)));
+    assert_eq!(run.ask(1).delay(), Span::from_ms(200));
+    assert!(!run.ask(1).verdict.admits());
+    assert_eq!(worth(&run), Worth::Refusing(Span::from_ms(500)));
+}
+
+#[test]
+fn a_mistake_is_told_with_what_is_allowed() {
+    let quota = per(1, 60 * SEC);
+    let too_long = "the last of a `queue` of 61 at 1 per 1m waits longer than the 1h that are allowed: give a `max_wait`";
+    assert_eq!(compile("LB", r#"{"queue": 61}"#, quota).unwrap_err(), [too_long]);
+    let ok = [r#"{"queue": 60}"#, r#"{"queue": 61, "max_wait": "1h"}"#, r#"{"queue": 0}"#, "{}"];
+    assert!(ok.iter().all(|json| compile("LB", json, quota).is_ok()));
+    for (kind, json) in [("LB", r#"{"max_wait": "61m"}"#), ("TB", r#"{"max_wait": "61m"}"#)] {
+        let why = compile(kind, json, quota).unwrap_err();
+        assert!(why.len() == 1 && why[0].starts_with("max_wait: ") && why[0].contains("1h"), "{why:?}");
+    }
+    assert_eq!(compile("LB", r#"{"queue": -1, "max_wait": "x"}"#, quota).unwrap_err().len(), 2);
+}

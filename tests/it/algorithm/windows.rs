@@ -1,0 +1,241 @@
+//! `W`, `SW` and `SL`: what each lets pass around the boundary of a window, and what is special to each.
+
+use super::schedule::Run;
+use super::subject::{Rule, compile, sliding_log, sliding_window, window};
+use diana::algorithm::{Outcome, Quota};
+use diana::table::Worth;
+use diana::time::{Span, Time};
+
+const MS: u64 = 1_000_000;
+const SEC: u64 = 1_000 * MS;
+const DAY: u64 = 86_400 * SEC;
+
+/// 2025-07-21 00:00:00 UTC, a Monday.
+const MIDNIGHT: u64 = 1_753_056_000 * SEC;
+
+fn per(rpu: u64, unit_ns: u64) -> Quota {
+    Quota { rpu, unit: Span::from_ns(unit_ns) }
+}
+
+fn refused_for(ns: u64) -> Outcome {
+    Outcome::Refuse { retry_after: Some(Span::from_ns(ns)) }
+}
+
+/// How many of those that try at each of `instants` pass.
+fn passed(rule: &Rule, instants: impl Iterator<Item = u64>) -> u64 {
+    let mut run = Run::new(rule, MIDNIGHT);
+    let asks = instants.map(|now| {
+        run.move_to(now);
+        run.ask(1).charged()
+    });
+    asks.sum()
+}
+
+/// All in the last moment of one window, and all again in the first of the next.
+#[test]
+fn the_boundary_attack_passes_a_window_and_no_sliding_one() {
+    let minute = per(100, 60 * SEC);
+    let boundary = MIDNIGHT + 60 * SEC;
+    let attack =
+        || (0..200).map(move |i| boundary - MS + i % 2 * MS).collect::<std::collections::BTreeSet<_>>();
+    let attack = || attack().into_iter().flat_map(|now| std::iter::repeat_n(now, 200));
+    assert_eq!(passed(&window(minute), attack()), 200);
+    assert_eq!(passed(&sliding_window(minute, None), attack()), 100);
+    assert_eq!(passed(&sliding_window(minute, Some(2)), attack()), 100);
+    assert_eq!(passed(&sliding_log(minute), attack()), 100);
+}
+
+/// Two bursts a unit less a slice apart: what the slices of `SW` are too coarse to see, and `SL` is not.
+#[test]
+fn two_bursts_within_a_unit_pass_slices_that_are_too_coarse_and_no_log() {
+    let minute = per(100, 60 * SEC);
+    let attack = || [MIDNIGHT + 6 * SEC - 1, MIDNIGHT + 60 * SEC].into_iter().flat_map(|now| [now; 200]);
+    assert_eq!(passed(&sliding_window(minute, Some(10)), attack()), 200);
+    assert_eq!(passed(&sliding_log(minute), attack()), 100);
+    let sooner = || [MIDNIGHT + 6 * SEC - 1, MIDNIGHT + 60 * SEC - 1].into_iter().flat_map(|now| [now; 200]);
+    assert_eq!(passed(&sliding_window(minute, Some(10)), sooner()), 100);
+}
+
+#[test]
+fn a_window_is_aligned_to_the_epoch_in_utc() {
+    // The epoch was a Thursday, this Monday is four days after another.
+    for (unit, since) in [(SEC, 0), (60 * SEC, 0), (3_600 * SEC, 0), (DAY, 0), (7 * DAY, 4 * DAY)] {
+        let mut run = Run::new(&window(per(3, unit)), MIDNIGHT - since - 1);
+        assert_eq!(run.ask(3).verdict.full_in, Span::from_ns(1), "{unit}");
+        assert_eq!(run.ask(1).verdict.outcome, refused_for(1));
+        run.move_to(MIDNIGHT - since);
+        assert!(run.ask(2).verdict.admits());
+        assert_eq!(run.look().full_in, Span::from_ns(unit));
+        run.move_to(MIDNIGHT - since + unit - 1);
+        assert_eq!(run.ask(2).verdict.outcome, refused_for(1));
+        run.move_to(MIDNIGHT - since + unit);
+        assert_eq!(run.ask(3).verdict.remaining, 0);
+    }
+}
+
+#[test]
+fn a_window_that_a_worker_with_a_clock_ahead_has_opened_counts_for_all() {
+    let mut run = Run::new(&window(per(3, 60 * SEC)), MIDNIGHT);
+    assert!(run.ask(2).verdict.admits());
+    run.move_to(MIDNIGHT - SEC);
+    assert_eq!(run.ask(2).verdict.outcome, refused_for(61 * SEC));
+    let ahead = run.ask(1);
+    assert!(ahead.verdict.admits());
+    run.give_back(&ahead);
+    assert_eq!(run.look().remaining, 1);
+    // A nanosecond more than clocks may differ: the window is over, what it took is not.
+    run.move_to(MIDNIGHT - SEC - 1);
+    assert!(run.prepare());
+    assert_eq!(run.ask(2).verdict.outcome, refused_for(SEC + 1));
+}
+
+/// Given back while the window has yet to begin, it stays open: what was used before is not used again.
+#[test]
+fn a_window_that_is_open_early_and_unused_is_worth_something() {
+    for rule in [window(per(3, 60 * SEC)), sliding_window(per(3, 60 * SEC), None)] {
+        let mut run = Run::new(&rule, MIDNIGHT);
+        let event = run.ask(1);
+        run.move_to(MIDNIGHT - MS);
+        run.give_back(&event);
+        let worth = |run: &Run| run.algorithm.worth(&run.cell, Time::from_ns(run.now));
+        assert_eq!(worth(&run), Worth::Used(Span::ZERO));
+        run.move_to(MIDNIGHT);
+        assert_eq!(worth(&run), Worth::Nothing);
+    }
+}
+
+/// Once: a request that was charged nothing was given back to the window before its own, which was then empty.
+#[test]
+fn a_window_that_is_over_is_not_emptied_by_what_came_later() {
+    let mut run = Run::new(&window(per(3, 60 * SEC)), MIDNIGHT - MS);
+    run.ask(3);
+    run.move_to(MIDNIGHT);
+    let refused = run.ask(4);
+    run.give_back(&refused);
+    run.move_to(MIDNIGHT - MS);
+    assert_eq!(run.look().remaining, 0);
+}
+
+/// Slices of 6 s, each with its number of requests, seen by every clock.
+#[test]
+fn a_ring_keeps_its_order_when_the_clock_steps_far() {
+    for far in [-DAY.cast_signed(), -3 * 60 * SEC.cast_signed(), -7 * SEC.cast_signed()] {
+        let mut run = Run::new(&sliding_window(per(100, 60 * SEC), None), MIDNIGHT);
+        for slice in 0..10 {
+            run.move_to(MIDNIGHT + slice * 6 * SEC);
+            assert!(run.ask(slice + 1).verdict.admits());
+        }
+        // A second into its slice: the newest slice, with 10 in it, is this one.
+        let now = (MIDNIGHT + 60 * SEC).checked_add_signed(far).unwrap() / (6 * SEC) * 6 * SEC + SEC;
+        run.move_to(now);
+        assert!(run.prepare(), "{far}");
+        assert_eq!(run.look().remaining, 45);
+        assert!(!run.prepare());
+        let mut left = 45;
+        for slice in 0..10 {
+            left += slice + 1;
+            let leaves = now - SEC + (slice + 1) * 6 * SEC;
+            assert_eq!(run.probe(leaves - 1 - now, 0).remaining, left - slice - 1);
+            assert_eq!(run.probe(leaves - now, 0).remaining, left);
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_nobody_came_to_for_long_is_empty_and_goes_on() {
+    for later in [60 * SEC, 61 * SEC, 59 * SEC + 59 * SEC, DAY, 400 * DAY] {
+        let mut run = Run::new(&sliding_window(per(10, 60 * SEC), Some(60)), MIDNIGHT);
+        for second in 0..10 {
+            run.move_to(MIDNIGHT + second * SEC);
+            assert!(run.ask(1).verdict.admits());
+        }
+        run.move_to(MIDNIGHT + 9 * SEC + later);
+        assert_eq!(run.look().remaining, 10);
+        assert_eq!(run.ask(4).verdict.remaining, 6);
+        assert_eq!(run.look().full_in, Span::from_secs(60));
+    }
+}
+
+#[test]
+fn a_charge_that_left_the_ring_is_not_taken_from_the_slice_in_its_place() {
+    let mut run = Run::new(&sliding_window(per(10, 60 * SEC), Some(6)), MIDNIGHT);
+    let gone = run.ask(5);
+    run.move_to(MIDNIGHT + 60 * SEC);
+    assert_eq!(run.ask(7).verdict.remaining, 3);
+    run.give_back(&gone);
+    assert_eq!(run.look().remaining, 3);
+}
+
+#[test]
+fn what_was_cut_is_not_given_back() {
+    let quota = per(10, 60 * SEC);
+    for rule in [window(quota), sliding_window(quota, None), sliding_log(quota)] {
+        let mut run = Run::new(&rule, MIDNIGHT);
+        let event = run.ask(5);
+        run.move_to(MIDNIGHT - 30 * SEC);
+        assert!(run.prepare());
+        // In the place of the charge there is now another.
+        run.move_to(MIDNIGHT);
+        let before = run.ask(3).verdict.remaining;
+        run.give_back(&event);
+        assert_eq!(run.look().remaining, before, "{}", rule.kind);
+    }
+}
+
+#[test]
+fn a_log_lets_each_go_when_it_is_a_unit_old() {
+    let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
+    for (later, cost) in [(0, 1), (7, 2), (11, 1)] {
+        run.move_to(MIDNIGHT + later);
+        assert!(run.ask(cost).verdict.admits());
+    }
+    for (cost, later) in [(1, 60 * SEC - 11), (2, 60 * SEC - 4), (3, 60 * SEC - 4), (4, 60 * SEC)] {
+        assert_eq!(run.ask(cost).verdict.outcome, refused_for(later));
+    }
+    assert_eq!(run.look().full_in, Span::from_secs(60));
+}
+
+/// Two came at once: striking one out leaves the other.
+#[test]
+fn a_log_strikes_out_what_is_given_back_and_no_more() {
+    let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
+    let (first, _) = (run.ask(1), run.ask(2));
+    run.move_to(MIDNIGHT + SEC);
+    run.ask(1);
+    run.give_back(&first);
+    assert_eq!(run.look().remaining, 1);
+    assert_eq!(run.ask(3).verdict.outcome, refused_for(59 * SEC));
+}
+
+/// Ages that are out of order, in bytes that are not ours, leave in order.
+#[test]
+fn a_foreign_log_is_read_in_order() {
+    let mut run = Run::new(&sliding_log(per(3, 60 * SEC)), MIDNIGHT);
+    for second in 0..3 {
+        run.move_to(MIDNIGHT + second * SEC);
+        run.ask(1);
+    }
+    let width = 5;
+    for at in 16..16 + width {
+        run.cell.swap(at, at + 2 * width);
+    }
+    for (cost, seconds) in [(1, 58), (2, 59), (3, 60)] {
+        assert_eq!(run.ask(cost).verdict.outcome, refused_for(seconds * SEC));
+    }
+}
+
+#[test]
+fn a_mistake_is_told_with_what_is_allowed() {
+    let quota = per(129, 60 * SEC);
+    let too_many = "a sliding log remembers each of the last `rpu` requests, at most 128: use SW, or TB";
+    assert_eq!(compile("SL", "{}", quota).unwrap_err(), [too_many]);
+    assert!(compile("SL", "{}", per(128, 60 * SEC)).is_ok());
+    for slices in [1, 61] {
+        let expected = format!("slices: expected a whole number from 2 to 60, found `{slices}`");
+        assert_eq!(compile("SW", &format!(r#"{{"slices": {slices}}}"#), quota).unwrap_err(), [expected]);
+    }
+    for slices in [2, 60] {
+        assert!(compile("SW", &format!(r#"{{"slices": {slices}}}"#), quota).is_ok());
+    }
+    assert_eq!(compile("W", r#"{"burst": 1}"#, quota).unwrap_err().len(), 1);
+}

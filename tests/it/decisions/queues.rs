@@ -1,0 +1,122 @@
+//! Rules that hold requests back until their turn.
+
+use super::check;
+use crate::harness::{at, get, policy, store};
+use diana::algorithm;
+use diana::session::{Session, Step, Worker};
+use diana::store::{Rules, Simulated};
+use diana::time::Span;
+
+fn rule(keys: &str) -> String {
+    format!(r#"{{"url": "/", "rules": [{{"name": "r", "actor": "user", {keys}}}]}}"#)
+}
+
+#[test]
+fn a_leaky_bucket_lets_requests_go_one_by_one() {
+    check(
+        &rule(r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 2"#),
+        "0ms      user=ann GET / -> pass r=2
+         0ms   w1 user=ann GET / -> wait=100ms r=1
+         0ms   w2 user=ann GET / -> wait=200ms r=0
+         0ms      user=ann GET / -> refuse r retry=100ms r=refused
+         0ms      user=bob GET / -> pass r=2
+         50ms  w3 user=ann GET / -> refuse r retry=50ms
+         100ms w3 user=ann GET / -> wait=200ms r=0
+         250ms    user=ann GET / -> wait=150ms r=0
+         10s      user=ann GET / -> pass r=2",
+    );
+}
+
+#[test]
+fn turns_are_a_third_of_a_second_apart_to_the_nanosecond() {
+    check(
+        &rule(r#""algo": "leaky bucket", "rpu": 3, "unit": "second""#),
+        "0ms user=ann GET / -> pass r=3
+         0ms user=ann GET / -> wait=333333334ns r=2
+         0ms user=ann GET / -> wait=666666667ns r=1
+         0ms user=ann GET / -> wait=1s r=0
+         0ms user=ann GET / -> refuse r retry=333333334ns",
+    );
+}
+
+#[test]
+fn nobody_waits_longer_than_max_wait() {
+    check(
+        &rule(r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 100, "max_wait": "150ms""#),
+        "0ms    user=ann GET / -> pass r=1
+         0ms    user=ann GET / -> wait=100ms r=0
+         0ms    user=ann GET / -> refuse r retry=50ms
+         50ms   user=ann GET / -> wait=150ms r=0",
+    );
+}
+
+#[test]
+fn without_a_queue_what_comes_too_early_is_refused() {
+    check(
+        &rule(r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 0"#),
+        "0ms    user=ann GET / -> pass r=0
+         99ms   user=ann GET / -> refuse r retry=1ms
+         100ms  user=ann GET / -> pass r=0",
+    );
+}
+
+#[test]
+fn a_token_bucket_may_lend_what_comes_while_a_request_waits() {
+    check(
+        &rule(r#""rpu": 10, "unit": "second", "burst": 2, "max_wait": "200ms""#),
+        "0ms       user=ann GET / -> pass r=3
+         0ms       user=ann GET / -> pass r=2
+         0ms    w1 user=ann GET / -> wait=100ms r=1
+         0ms    w2 user=ann GET / -> wait=200ms r=0
+         0ms       user=ann GET / -> refuse r retry=100ms
+         100ms     user=ann GET / -> wait=200ms r=0
+         500ms     user=ann GET / -> pass r=3
+         10s    2x user=ann GET / -> pass
+         10s       user=ann GET / -> wait=100ms r=1",
+    );
+}
+
+#[test]
+fn the_longest_wait_counts_and_a_refusal_takes_no_turn() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "slow", "actor": "user", "algo": "LB", "rpu": 1, "unit": "second"},
+        {"name": "fast", "actor": "ip", "algo": "LB", "rpu": 10, "unit": "second"},
+        {"name": "hour", "actor": "user", "algo": "W", "rpu": 2, "unit": "hour"}]}"#;
+    check(
+        json,
+        "0ms       user=ann ip=10.0.0.1 GET / -> pass slow=1 hour=1 fast=10
+         0ms       user=ann ip=10.0.0.1 GET / -> wait=1s slow=0 hour=0 fast=9
+         0ms       user=ann ip=10.0.0.1 GET / -> refuse hour slow=refused hour=refused fast=9
+         0ms    9x user=ann ip=10.0.0.1 GET / -> refuse hour
+         0ms       user=bob ip=10.0.0.1 GET / -> wait=200ms slow=1 hour=1 fast=8
+         0ms    w1 user=cyd ip=10.0.0.1 GET / -> wait=300ms slow=1 hour=1 fast=7",
+    );
+}
+
+#[test]
+fn a_rule_in_shadow_holds_nobody_back() {
+    check(
+        &rule(r#""algo": "LB", "rpu": 1, "unit": "second", "queue": 1, "mode": "shadow""#),
+        "0ms    user=ann GET / -> pass r=1
+         0ms    user=ann GET / -> pass r=0
+         0ms    user=ann GET / -> pass r=shadowed",
+    );
+}
+
+#[test]
+fn where_no_host_holds_requests_who_would_wait_is_refused() {
+    let policy = policy(&rule(r#""algo": "LB", "rpu": 10, "unit": "second""#));
+    let (host, seed) = (Simulated::new(Rules::Lenient), [0; 16]);
+    let mut worker = Worker::new(&policy, &seed, false);
+    let mut ask = |ms| {
+        let request = get("/", "ann");
+        match Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1 {
+            Step::Done(decision) => decision.reports[0].verdict.unwrap().outcome,
+            Step::Wait { .. } => panic!("a host is asked to hold a request that it cannot hold"),
+        }
+    };
+    let refuse = |ms| algorithm::Outcome::Refuse { retry_after: Some(Span::from_ms(ms)) };
+    let pass = algorithm::Outcome::Admit { delay: Span::ZERO };
+    assert_eq!((ask(0), ask(0), ask(99)), (pass, refuse(100), refuse(1)));
+    assert_eq!((ask(100), ask(150)), (pass, refuse(50)));
+}

@@ -1,0 +1,149 @@
+//! Sessions that wait: what is given back by those that leave, and what becomes of them where nobody may wait.
+//!
+//! It does not know: timers. A host holds a request and lets it go.
+
+use crate::harness::{START, at, get, policy, store};
+use diana::algorithm::Outcome;
+use diana::policy::{Policy, Tally};
+use diana::session::{Session, Step, Worker};
+use diana::store::{Portable, Rules, Simulated};
+use diana::time::{Span, Time};
+
+const SEED: [u8; 16] = [7; 16];
+
+/// One worker of one gateway.
+struct One<'h> {
+    policy: Policy,
+    worker: Worker,
+    store: Portable<&'h Simulated>,
+}
+
+impl<'h> One<'h> {
+    fn new(json: &str, host: &'h Simulated, may_wait: bool) -> One<'h> {
+        let policy = policy(json);
+        let worker = Worker::new(&policy, &SEED, may_wait);
+        One { policy, worker, store: store(host) }
+    }
+
+    fn start(&mut self, user: &str, now: Time) -> (Session, Step) {
+        let request = get("/", user);
+        let request = self.policy.request(&request);
+        Session::start(&self.policy, &mut self.worker, &self.store, &request, || now)
+    }
+
+    fn settle(&mut self, session: &mut Session, now: Time) {
+        session.settle(&self.policy, &self.worker, &self.store, || now);
+    }
+}
+
+/// How long after [`START`] a request goes on.
+fn turn(step: &Step) -> Option<Span> {
+    match step {
+        Step::Wait { until, .. } => Some(until.since(START)),
+        Step::Done(decision) => (!decision.refuses()).then_some(Span::ZERO),
+    }
+}
+
+const QUEUE: &str = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}"#;
+
+#[test]
+fn turns_are_given_out_in_order_and_the_queue_is_bounded() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut one = One::new(QUEUE, &host, true);
+    let turns: Vec<Option<Span>> = (0..6).map(|_| turn(&one.start("ann", START).1)).collect();
+    let ms = |ms| Some(Span::from_ms(ms));
+    assert_eq!(turns, [ms(0), ms(100), ms(200), ms(300), ms(400), None]);
+    let Step::Done(refused) = one.start("ann", START).1 else { panic!("it waits") };
+    let outcome = refused.reports[0].verdict.unwrap().outcome;
+    assert_eq!(outcome, Outcome::Refuse { retry_after: ms(100) }, "when the first of the queue has gone");
+}
+
+#[test]
+fn whoever_leaves_in_whatever_order_leaves_no_queue_behind() {
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let host = Simulated::new(Rules::Strict);
+        let mut one = One::new(QUEUE, &host, true);
+        assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+        let mut waiting: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
+        for place in order {
+            assert!(waiting[place].is_waiting());
+            one.settle(&mut waiting[place], at(1));
+        }
+        assert_eq!(turn(&one.start("ann", at(1)).1), Some(Span::from_ms(100)), "{order:?}");
+    }
+}
+
+#[test]
+fn a_turn_with_others_behind_it_stays_empty_until_they_are_gone() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut one = One::new(QUEUE, &host, true);
+    let mut sessions: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
+    one.settle(&mut sessions[1], START);
+    assert_eq!(turn(&one.start("ann", START).1), Some(Span::from_ms(400)), "nobody is moved");
+}
+
+#[test]
+fn who_has_gone_on_keeps_what_he_took() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut one = One::new(QUEUE, &host, true);
+    let mut sessions: Vec<Session> = (0..3).map(|_| one.start("ann", START).0).collect();
+    for session in &mut sessions {
+        session.resume();
+        one.settle(session, at(200));
+    }
+    assert_eq!(turn(&one.start("ann", at(200)).1), Some(Span::from_ms(300)));
+}
+
+#[test]
+fn where_nobody_may_wait_what_would_is_refused_and_charged_nothing() {
+    let host = Simulated::new(Rules::Strict);
+    for json in
+        [QUEUE, r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "burst": 1, "max_wait": "1s"}]}"#]
+    {
+        let mut one = One::new(json, &host, false);
+        assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+        for _ in 0..3 {
+            let Step::Done(refused) = one.start("ann", START).1 else { panic!("it waits") };
+            let retry_after = Some(Span::from_ms(100));
+            assert_eq!(refused.reports[0].verdict.unwrap().outcome, Outcome::Refuse { retry_after });
+        }
+        assert_eq!(turn(&one.start("ann", at(100)).1), Some(Span::ZERO));
+    }
+}
+
+/// What a rule in shadow would refuse, it does not count.
+#[test]
+fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "mode": "shadow"}]}"#;
+    let mut one = One::new(json, &host, false);
+    let tallies: Vec<Tally> = [0, 0, 50, 100, 100]
+        .into_iter()
+        .map(|ms| match one.start("ann", at(ms)).1 {
+            Step::Done(decision) => decision.reports[0].tally,
+            Step::Wait { .. } => panic!("it waits"),
+        })
+        .collect();
+    let (yes, no) = (Tally::Admitted, Tally::Shadowed);
+    assert_eq!(tallies, [yes, no, no, yes, no]);
+}
+
+#[test]
+fn a_permit_comes_back_once_however_its_request_ends() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}"#;
+    let mut one = One::new(json, &host, true);
+    let (mut first, _) = one.start("ann", START);
+    let (mut second, _) = one.start("ann", START);
+    assert!(first.owes() && second.owes());
+    assert_eq!(turn(&one.start("ann", START).1), None);
+    for _ in 0..3 {
+        one.settle(&mut first, START);
+    }
+    let (mut third, step) = one.start("ann", START);
+    assert_eq!((turn(&step), turn(&one.start("ann", START).1)), (Some(Span::ZERO), None));
+    one.settle(&mut second, START);
+    one.settle(&mut third, START);
+    let (_, Step::Done(decision)) = one.start("ann", START) else { panic!("it waits") };
+    assert_eq!(decision.reports[0].verdict.unwrap().remaining, 1);
+}
