@@ -92,6 +92,7 @@ fn wasm(config: &Config, filter: &Path) -> Value {
             "config": {
                 "name": "diana",
                 "root_id": "diana",
+                "allow_on_headers_stop_iteration": config.stop_iteration,
                 "failure_policy": config.failure_policy,
                 "reload_config": {
                     "backoff": {"base_interval": format!("{:.3}s", config.reload_backoff.as_secs_f64())},

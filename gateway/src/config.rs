@@ -47,6 +47,8 @@ pub struct Config {
     pub failure_policy: String,
     /// The least time between two reloads of a VM that has trapped.
     pub reload_backoff: Duration,
+    /// Envoy's `allow_on_headers_stop_iteration`: a filter that pauses a request's headers is asked about its body, too.
+    pub stop_iteration: bool,
     /// Worker threads.
     pub concurrency: u32,
     /// Where requests go that pass; by default a listener of the same Envoy that gives `answer`.
@@ -80,6 +82,7 @@ impl Config {
             vm_id: "diana".into(),
             failure_policy: "FAIL_RELOAD".into(),
             reload_backoff: Duration::from_millis(100),
+            stop_iteration: false,
             concurrency: 2,
             upstream: None,
             answer: (200, "hello from upstream\n".into()),

@@ -3,12 +3,14 @@
 //! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM` and `$ENVOY` name
 //! others.
 
+mod algorithms;
 mod answers;
 mod configuration;
 mod exact;
 mod hostile;
 mod matching;
 mod memory;
+mod waiting;
 
 use gateway::{Config, Gateway};
 use serde_json::{Value, json};

@@ -1,0 +1,169 @@
+//! Requests that wait for their turn, and refusals that are held back.
+
+use crate::{limits, start};
+use gateway::{Config, Connection, Gateway, Load, Reply, Shot, Upstream, wait_until};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A gateway in front of a server that notes when each request arrives.
+fn watched(document: Value, env: &[(&str, &str)]) -> Watched {
+    let env: Vec<_> = env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    watched_with(|config| Config { env, ..config }, document)
+}
+
+type Watched = (Gateway, Upstream, Arc<Mutex<Vec<Instant>>>);
+
+fn watched_with(change: impl FnOnce(Config) -> Config, document: Value) -> Watched {
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&arrivals);
+    let upstream = Upstream::start(move |_| {
+        seen.lock().unwrap().push(Instant::now());
+        Reply::new(200, "late")
+    })
+    .unwrap();
+    let config = change(Config { upstream: Some(upstream.address()), ..Config::new(document) });
+    (Gateway::start(config).unwrap(), upstream, arrivals)
+}
+
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+/// 500 requests of 20 clients through a leaky bucket of 50 a second.
+fn shaped(env: &[(&str, &str)], name: &str) {
+    let rule = json!([{"name": "shaped", "algo": "LB", "rpu": 50, "unit": "second"}]);
+    let (gateway, _upstream, arrivals) = watched(limits(rule), env);
+    let report = gateway.load(Load { connections: 20, ..Load::requests(500) }, |_| Shot::get("/")).unwrap();
+    assert_eq!((report.status(200), report.lost), (500, 0));
+    let arrivals = arrivals.lock().unwrap().clone();
+    let first = arrivals[0];
+    let span = arrivals[499] - first;
+    let rate = 499.0 / span.as_secs_f64();
+    let sorted = |values: &mut Vec<f64>| values.sort_by(f64::total_cmp);
+    let mut gaps: Vec<f64> = arrivals.windows(2).map(|pair| ms(pair[1] - pair[0])).collect();
+    let mut late: Vec<f64> =
+        (0..500).map(|turn| ms(arrivals[turn] - report.first_send) - 20.0 * turn as f64).collect();
+    sorted(&mut gaps);
+    sorted(&mut late);
+    println!(
+        "leaky bucket of 50/s, {name}: {rate:.2}/s over {:.2} s; gaps from {:.1} to {:.1} ms; after its turn a request \
+         came {:.1} ms (median), {:.1} (99th percentile), {:.1} (most)",
+        span.as_secs_f64(),
+        gaps[0],
+        gaps[498],
+        late[250],
+        late[495],
+        late[499]
+    );
+    // A turn comes late by the timer's precision, or the machine's; never early. The first cannot have been given
+    // out before it was asked for.
+    for (turn, arrival) in arrivals.iter().enumerate() {
+        let (after, due) = (ms(*arrival - report.first_send), 20.0 * turn as f64);
+        assert!(after >= due, "arrival {turn} came {:.1} ms before its turn", due - after);
+    }
+    assert!((49.0..=51.0).contains(&rate), "{rate:.2} a second");
+}
+
+#[test]
+fn a_leaky_bucket_lets_requests_go_one_by_one() {
+    shaped(&[], "timer as it is");
+}
+
+#[test]
+fn a_leaky_bucket_with_the_precise_timer() {
+    shaped(&[("EVENT_PRECISE_TIMER", "1")], "EVENT_PRECISE_TIMER=1");
+}
+
+#[test]
+fn what_would_wait_too_long_is_refused_with_the_time_it_takes() {
+    let rule = json!([{"name": "queue", "algo": "leaky bucket", "rpu": 1, "unit": "minute", "queue": 0}]);
+    let gateway = start(limits(rule));
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
+    let refused = gateway.get("/", &[]).unwrap();
+    assert_eq!(refused.status, 429);
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((55..=72).contains(&wait), "a minute and up to a fifth of it, not {wait} s");
+}
+
+#[test]
+fn a_token_bucket_lends_what_comes_while_one_waits() {
+    let rule = json!([{"name": "lent", "rpu": 10, "unit": "second", "burst": 1, "max_wait": "450ms"}]);
+    let (gateway, _upstream, arrivals) = watched(limits(rule), &[]);
+    let report = gateway.load(Load { connections: 10, ..Load::requests(10) }, |_| Shot::get("/")).unwrap();
+    // One at once, four that wait for 100 to 400 ms; the others are refused at once.
+    assert_eq!((report.status(200), report.status(429)), (5, 5));
+    let arrivals = arrivals.lock().unwrap().clone();
+    for (turn, arrival) in arrivals.iter().enumerate() {
+        assert!(ms(*arrival - report.first_send) >= 100.0 * turn as f64, "arrival {turn}");
+    }
+}
+
+/// Also where Envoy asks about the body of a request whose headers wait.
+#[test]
+fn a_body_waits_with_its_request() {
+    let rule = limits(json!([{"name": "shaped", "algo": "LB", "rpu": 4, "unit": "second"}]));
+    for stop_iteration in [false, true] {
+        let (gateway, upstream, arrivals) =
+            watched_with(|config| Config { stop_iteration, ..config }, rule.clone());
+        let body = vec![b'x'; 300_000];
+        let shot = |_| Shot { method: "POST", body: body.clone(), ..Shot::get("/") };
+        let report = gateway.load(Load { connections: 4, ..Load::requests(4) }, shot).unwrap();
+        assert_eq!((report.status(200), upstream.requests()), (4, 4));
+        let arrivals = arrivals.lock().unwrap().clone();
+        assert!(ms(arrivals[3] - report.first_send) >= 750.0, "stop_iteration: {stop_iteration}");
+    }
+}
+
+#[test]
+fn a_refusal_is_held_back() {
+    let rule = json!([{"name": "slow", "rpu": 1, "unit": "hour", "reject_delay": "300ms"}]);
+    let gateway = start(limits(rule));
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
+    let before = Instant::now();
+    let refused = gateway.get("/", &[]).unwrap();
+    assert_eq!(refused.status, 429);
+    assert!(refused.header("retry-after").is_some() && !refused.body.is_empty());
+    assert!(before.elapsed() >= Duration::from_millis(300));
+}
+
+/// Beyond a bound refusals are not held back: a flood of them must not fill the memory.
+#[test]
+fn no_more_refusals_are_held_back_than_a_worker_has_room_for() {
+    let rule = json!([{"name": "slow", "rpu": 0, "unit": "hour", "reject_delay": "60s"}]);
+    let gateway = Gateway::start(Config { concurrency: 1, ..Config::new(limits(rule)) }).unwrap();
+    let mut held: Vec<Connection> = Vec::new();
+    for _ in 0..1_000 {
+        let mut connection = gateway.connect().unwrap();
+        connection.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        held.push(connection);
+    }
+    let at_once = || Some(gateway.get("/", &[]).ok()?.status).filter(|status| *status == 429);
+    wait_until("a refusal that is not held back", Duration::from_secs(30), at_once).unwrap();
+}
+
+#[test]
+fn a_thousand_clients_that_leave_leave_no_queue_behind() {
+    let rule = json!([{"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 1000}]);
+    let gateway = start(limits(rule));
+    let connect = || {
+        let mut connection = gateway.connect().unwrap();
+        connection.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        connection
+    };
+    let waiting: Vec<Connection> = (0..1_000).map(|_| connect()).collect();
+    let counted = || gateway.stats().unwrap().sum("diana_requests", &[("rule", "queue"), ("result", "ok")]);
+    wait_until("all to have their turns", Duration::from_secs(30), || (counted() >= 1_000).then_some(()))
+        .unwrap();
+    drop(waiting);
+    // With the others' turns before it, it would wait for a hundred seconds.
+    let free = wait_until("the queue to be gone", Duration::from_secs(60), || {
+        let before = Instant::now();
+        let answer = gateway.get("/", &[]).ok()?;
+        let left = answer.header("ratelimit")?.split(";r=").nth(1)?.split(';').next()?.parse::<u64>().ok()?;
+        (left >= 995).then_some((left, before.elapsed()))
+    });
+    let (left, took) = free.unwrap();
+    println!("1,000 clients left; the next request waited {:.0} ms and left room for {left}", ms(took));
+    assert_eq!(gateway.admin().counter("wasm.diana.vm_reload_success").unwrap_or(0), 0);
+}
