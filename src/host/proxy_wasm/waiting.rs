@@ -12,6 +12,9 @@ use std::collections::{BinaryHeap, HashMap};
 /// refusals does not fill its memory.
 const MOST_REFUSALS: usize = 1_000;
 
+/// So many turns that nobody waits for are not worth clearing away.
+const SPARE: usize = 64;
+
 /// What becomes of a stream when its time has come.
 #[derive(Debug)]
 pub(super) enum Parked {
@@ -55,7 +58,13 @@ impl Waiting {
 
     /// The stream is gone: whether it was waiting.
     pub(super) fn leave(&mut self, stream: u32) -> bool {
-        self.take(stream).is_some()
+        let waited = self.take(stream).is_some();
+        // Clients that come and leave must not fill the queue with turns that nobody waits for.
+        let parked = &self.parked;
+        if self.queue.len() > parked.len().saturating_mul(2).saturating_add(SPARE) {
+            self.queue.retain(|Reverse((_, _, stream))| parked.contains_key(stream));
+        }
+        waited
     }
 
     fn take(&mut self, stream: u32) -> Option<Parked> {
