@@ -53,6 +53,11 @@ fn a_burst_around_a_boundary_passes_a_window_twice_and_a_sliding_one_once() {
     assert!(before + after <= 50 + 30, "a burst, and what came in 600 ms");
 }
 
+/// What an upstream does while a permit is held: no test waits for it, it only makes requests overlap.
+fn work() {
+    thread::sleep(Duration::from_millis(5)); // the simulated upstream's own time, not a wait for a condition
+}
+
 /// 64 clients, some of which hang up, before an upstream some of whose answers are errors.
 #[test]
 fn never_more_in_flight_than_permitted_and_none_is_lost() {
@@ -62,11 +67,11 @@ fn never_more_in_flight_than_permitted_and_none_is_lost() {
     let upstream = Upstream::start(move |request| {
         if request.path == "/hangs-up" {
             // Whoever asked is gone before this is over: it is not known here until when it holds its permit.
-            thread::sleep(Duration::from_millis(5)); // work, which is what a permit is for
+            work();
             return Reply::new(200, "nobody reads this");
         }
         peak.fetch_max(counted.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        thread::sleep(Duration::from_millis(5)); // work, which is what a permit is for
+        work();
         counted.fetch_sub(1, Ordering::SeqCst);
         Reply::new(if request.path == "/fails" { 500 } else { 200 }, "done")
     })
