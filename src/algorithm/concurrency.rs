@@ -55,7 +55,7 @@ impl Algorithm for Concurrency {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.cut(cell, now)
+        self.ring.mend(cell, now)
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -63,7 +63,7 @@ impl Algorithm for Concurrency {
     }
 
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.ring.cut(cell, now);
+        self.ring.mend(cell, now);
         self.ring.take(cell, charge);
     }
 

@@ -6,8 +6,11 @@
 //! ```text
 //!   slice(now) = ⌊now · per / span⌋          kept at: slice mod len
 //!
-//!   cell:  newest slice u64 │ cuts u32 │ count u32 × len        little-endian
+//!   cell:  newest slice u64 │ cuts u32 │ sum u64 │ count u32 × len        little-endian
 //! ```
+//!
+//! The sum is that of all counts, so that who asks takes off it what has left since, mostly nothing or one slice.
+//! [`Ring::mend`] sees to it that bytes that are not ours cannot contradict themselves.
 //!
 //! A cell only changes when something is counted or taken out, or when it is cut: that time goes on is seen by
 //! whoever reads it. A newest slice that is about to begin counts already: a worker whose clock is ahead has
@@ -18,7 +21,8 @@ use super::{Charge, LAG};
 use crate::time::{Span, Time};
 
 const CUT: usize = 8;
-const COUNTS: usize = 12;
+const SUM: usize = 12;
+const COUNTS: usize = 20;
 
 /// How time is cut: `per` slices to `span_ns`, of which the last `len` count.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +72,25 @@ impl Ring {
         })
     }
 
+    /// All counts, added up one by one.
+    fn total(self, cell: &[u8]) -> u64 {
+        let counts = self.counts(cell, u64_at(cell, 0));
+        counts.fold(0, |sum, (_, count)| sum.saturating_add(count.into()))
+    }
+
+    /// Makes the sum that of the counts, and [`Ring::cut`]s: whether the cell changed.
+    pub(super) fn mend(self, cell: &mut [u8], now: Time) -> bool {
+        let total = self.total(cell);
+        let is_wrong = total != u64_at(cell, SUM);
+        if is_wrong {
+            write(cell, SUM, &total.to_le_bytes());
+        }
+        self.cut(cell, now) || is_wrong
+    }
+
     /// Moves a cell from further in the future than clocks may differ to `now`, its counts as old as they
     /// are: whether it did.
-    pub(super) fn cut(self, cell: &mut [u8], now: Time) -> bool {
+    fn cut(self, cell: &mut [u8], now: Time) -> bool {
         let (stored, current) = (u64_at(cell, 0), self.slice(now));
         let is_far = stored > current && self.begins(stored).since(now) > LAG;
         if is_far {
@@ -82,15 +102,19 @@ impl Ring {
                 write(cell, at, &u32_at(cell, at).saturating_add(count).to_le_bytes());
             }
             write(cell, 0, &current.to_le_bytes());
+            let total = self.total(cell);
+            write(cell, SUM, &total.to_le_bytes());
             add_one(cell, CUT);
         }
         is_far
     }
 
-    /// What the slices hold together.
+    /// What the slices hold together, of a cell that is whole.
     pub(super) fn sum(self, cell: &[u8], now: Time) -> u64 {
-        let counts = self.counts(cell, self.newest(cell, now));
-        counts.fold(0, |sum, (_, count)| sum.saturating_add(count.into()))
+        let newest = self.newest(cell, now);
+        let counts = self.counts(cell, u64_at(cell, 0));
+        let left = counts.take_while(|(slice, _)| slice.saturating_add(self.len) <= newest);
+        left.fold(u64_at(cell, SUM), |sum, (_, count)| sum.saturating_sub(count.into()))
     }
 
     /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
@@ -101,6 +125,7 @@ impl Ring {
     /// Counts `cost` in the newest slice.
     pub(super) fn add(self, cell: &mut [u8], now: Time, cost: u64) {
         let (stored, newest) = (u64_at(cell, 0), self.newest(cell, now));
+        let sum = self.sum(cell, now).saturating_add(cost);
         let begun = newest.saturating_sub(stored).min(self.len);
         for age in 0..begun {
             write(cell, self.at(newest.saturating_sub(age)), &0u32.to_le_bytes());
@@ -108,6 +133,7 @@ impl Ring {
         let at = self.at(newest);
         let count = u32_at(cell, at).saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
         write(cell, at, &count.to_le_bytes());
+        write(cell, SUM, &sum.to_le_bytes());
         write(cell, 0, &newest.to_le_bytes());
     }
 
@@ -123,8 +149,10 @@ impl Ring {
         let is_live = slice <= stored && stored.saturating_sub(slice) < self.len;
         if is_live && charge.stamp.1 == u32_at(cell, CUT) {
             let at = self.at(slice);
-            let cost = u32::try_from(charge.cost).unwrap_or(u32::MAX);
-            write(cell, at, &u32_at(cell, at).saturating_sub(cost).to_le_bytes());
+            let count = u32_at(cell, at);
+            let cost = count.min(u32::try_from(charge.cost).unwrap_or(u32::MAX));
+            write(cell, at, &count.saturating_sub(cost).to_le_bytes());
+            write(cell, SUM, &u64_at(cell, SUM).saturating_sub(cost.into()).to_le_bytes());
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
 /// What a ring that may hold `limit` is worth.
 pub(super) fn worth(ring: Ring, limit: u64, cell: &[u8], now: Time) -> Worth {
     let mut cell = cell.to_vec();
-    ring.cut(&mut cell, now);
+    ring.mend(&mut cell, now);
     match ring.sum(&cell, now) {
         0 if !ring.is_ahead(&cell, now) => Worth::Nothing,
         sum if sum >= limit => Worth::Refusing(ring.empty_in(&cell, now)),
@@ -88,7 +88,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.cut(cell, now)
+        self.ring.mend(cell, now)
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -96,7 +96,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.ring.cut(cell, now);
+        self.ring.mend(cell, now);
         self.ring.take(cell, charge);
     }
 

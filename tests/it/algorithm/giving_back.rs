@@ -77,6 +77,16 @@ proptest! {
         prop_assert!(with.probe(rule.longest_lockout_ns, 1).admits());
     }
 
+    /// A cell that has to be repaired is stored again even for a request that is refused.
+    #[test]
+    fn what_is_given_back_leaves_a_cell_that_is_whole(
+        rule in rules(), begin in begins(), arrivals in onward(), returns in returns(),
+    ) {
+        let mut run = Run::after(&rule, begin, &[]);
+        go(&mut run, &arrivals, &returns);
+        prop_assert!(!run.prepare());
+    }
+
     #[test]
     fn what_is_kept_is_within_the_bound_whatever_the_clock_does(
         rule in rules(), begin in begins(), arrivals in astray(), returns in returns(),
