@@ -102,8 +102,7 @@ pub(crate) fn decide<S: Store + ?Sized>(
     if refused {
         return (Decision { outcome: refusal(&reports), reports, events }, Vec::new());
     }
-    let judged_at = bids.iter().filter_map(|bid| bid.judged.as_ref().map(|judged| judged.at)).max();
-    let outcome = passing(policy, &reports, judged_at.unwrap_or(now));
+    let outcome = bids.iter().filter_map(|bid| bid.turn(policy)).max().map_or(Outcome::Pass, Outcome::Wait);
     // Who waits may leave, and then gives all of it back.
     let is_waiting = matches!(outcome, Outcome::Wait(_));
     let held = bids.into_iter().filter(|bid| is_waiting || bid.settles()).filter_map(Bid::held).collect();
@@ -307,6 +306,14 @@ impl<'p> Bid<'p> {
 }
 
 impl Bid<'_> {
+    /// When its enforced rules let the request go on; `None` is at once. Counted from when they were judged,
+    /// which is what they have booked: other groups may have been judged later.
+    fn turn(&self, policy: &Policy) -> Option<Time> {
+        let Judged { judgement, at, .. } = self.judged.as_ref()?;
+        let delay = judgement.delay(policy, self.group);
+        (delay > Span::ZERO).then(|| at.after(delay))
+    }
+
     /// Whether a charge of it ends with the request.
     fn settles(&self) -> bool {
         self.counts.iter().any(|count| count.algorithm.settles())
@@ -332,16 +339,4 @@ fn refusal(reports: &[Report]) -> Outcome {
     // Backwards, because the last of equals is taken and the first is meant.
     let refusing = reports.iter().rev().filter(|report| report.tally == Tally::Refused);
     refusing.max_by_key(wait).map_or(Outcome::Pass, |report| Outcome::Refuse(Reason::Rule(report.rule)))
-}
-
-/// At once, or after the longest wait that an enforced rule asks for.
-fn passing(policy: &Policy, reports: &[Report], now: Time) -> Outcome {
-    let delay = |report: &Report| match report.verdict?.outcome {
-        algorithm::Outcome::Admit { delay } if policy.rule(report.rule)?.enforced => Some(delay),
-        _ => None,
-    };
-    match reports.iter().filter_map(delay).max() {
-        Some(delay) if delay > Span::ZERO => Outcome::Wait(now.after(delay)),
-        _ => Outcome::Pass,
-    }
 }

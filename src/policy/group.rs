@@ -246,6 +246,16 @@ impl Judgement {
         &self.before
     }
 
+    /// The longest that an enforced rule makes the request wait.
+    pub(super) fn delay(&self, policy: &Policy, group: &Group) -> Span {
+        let enforced = group.rules(policy).zip(&self.verdicts).filter(|((_, rule), _)| rule.enforced);
+        let delays = enforced.filter_map(|(_, verdict)| match verdict.outcome {
+            Outcome::Admit { delay } => Some(delay),
+            Outcome::Refuse { .. } => None,
+        });
+        delays.max().unwrap_or(Span::ZERO)
+    }
+
     /// What each rule was charged.
     pub(super) fn charges(&self) -> Vec<Charge> {
         self.verdicts.iter().map(|verdict| verdict.charge).collect()

@@ -6,8 +6,9 @@ use crate::harness::{START, at, get, policy, store};
 use diana::algorithm::Outcome;
 use diana::policy::{Policy, Tally};
 use diana::session::{Session, Step, Worker};
-use diana::store::{Portable, Rules, Simulated};
+use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana::time::{Span, Time};
+use std::cell::Cell;
 
 const SEED: [u8; 16] = [7; 16];
 
@@ -146,4 +147,48 @@ fn a_permit_comes_back_once_however_its_request_ends() {
     one.settle(&mut third, START);
     let (_, Step::Done(decision)) = one.start("ann", START) else { panic!("it waits") };
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 1);
+}
+
+/// A store whose swap number `loses` another worker wins, and takes 5 ms for it.
+struct Slow<'h> {
+    store: Portable<&'h Simulated>,
+    loses: Cell<u32>,
+    ms: Cell<u64>,
+}
+
+impl Store for Slow<'_> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        self.store.load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        self.loses.set(self.loses.get().wrapping_sub(1));
+        if self.loses.get() == 0 {
+            self.ms.set(self.ms.get() + 5);
+            return Ok(Swap::Lost);
+        }
+        self.store.swap(key, value, expected)
+    }
+}
+
+/// Once: the wait was counted from when the last group was judged, and the next turn came too soon after it.
+#[test]
+fn a_turn_is_the_one_that_was_booked_however_long_other_groups_take() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "queue", "algo": "LB", "rpu": 50, "unit": "second"},
+        {"name": "user", "actor": "user", "rpu": 100, "unit": "second"}]}"#;
+    let (host, policy) = (Simulated::new(Rules::Lenient), policy(json));
+    let mut worker = Worker::new(&policy, &SEED, true);
+    let store = Slow { store: store(&host), loses: Cell::new(4), ms: Cell::new(0) };
+    let turns: Vec<Option<Span>> = (0..3)
+        .map(|_| {
+            let request = get("/", "ann");
+            let clock = || at(store.ms.get());
+            turn(&Session::start(&policy, &mut worker, &store, &policy.request(&request), clock).1)
+        })
+        .collect();
+    assert_eq!(
+        (turns, store.ms.get()),
+        (vec![Some(Span::ZERO), Some(Span::from_ms(20)), Some(Span::from_ms(40))], 5)
+    );
 }
