@@ -228,19 +228,25 @@ impl Algorithm for TokenBucket {
             return;
         }
         let full_at = self.full_at(cell);
+        let none_given_back = given_back == u32_at(cell, GIVEN_BACK);
         let charged = self.rate.span_of(charge.cost.min(self.capacity));
         let is_last = self.rate.sub(full_at, charged).ns == charge.booked_at.as_ns();
         let somebody_waits = self.reach > self.fill && full_at > self.full_from(now);
         if somebody_waits && !is_last {
             return;
         }
-        let full_without = if given_back == u32_at(cell, GIVEN_BACK) { charge.booked_at } else { charge.at };
+        let full_without = if none_given_back { charge.booked_at } else { charge.at };
         // A clock that has stepped back since somebody else was charged says too little.
         let now = now.max(Time::from_ns(u64_at(cell, LATEST)));
         let gained = Exact::whole(now.since(full_without).as_ns());
         let back = self.rate.sub(charged, gained);
         self.store(cell, self.rate.sub(full_at, back));
-        add_one(cell, GIVEN_BACK);
+        // The bucket is as it was before the charge, and so is all that is known of earlier ones: of those that
+        // wait, the last can leave, and then the one before it.
+        let never_came = none_given_back && is_last && gained == Exact::default();
+        if !never_came {
+            add_one(cell, GIVEN_BACK);
+        }
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

@@ -168,6 +168,22 @@ fn a_bucket_takes_nothing_back_while_somebody_waits_behind() {
     assert_eq!(goes(&run, &run.clone().ask(1)), 0);
 }
 
+/// Once: of those that had waited for a while only the last got back what it had taken.
+#[test]
+fn a_bucket_takes_all_back_from_the_last_to_the_first() {
+    for burst in [1, 3] {
+        let wait = Some(Span::from_secs(60));
+        let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(burst), true, wait), BEGIN);
+        let events: Vec<Event> = (0..100).map(|_| run.ask(1)).collect();
+        run.move_to(BEGIN + 250 * MS);
+        for event in events.iter().rev().filter(|event| event.delay() > Span::from_ms(250)) {
+            run.give_back(event);
+        }
+        // The others have gone.
+        assert_eq!(goes(&run, &run.clone().ask(1)), 300 * MS, "a burst of {burst}");
+    }
+}
+
 /// Once: such a bucket never came to be one that refuses, and was the first to go.
 #[test]
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
