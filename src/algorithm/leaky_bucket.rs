@@ -121,7 +121,9 @@ fn given_back(cell: &mut [u8]) -> &mut [u8] {
 
 impl Algorithm for LeakyBucket {
     fn meaning(&self) -> String {
-        format!("LB {} in {} ns", self.rate.per, self.rate.ns)
+        // One with a shorter queue cuts that of another.
+        let Exact { ns, part } = self.longest;
+        format!("LB {} in {} ns, {ns} ns and {part} long", self.rate.per, self.rate.ns)
     }
 
     fn size(&self) -> usize {

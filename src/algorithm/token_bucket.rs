@@ -151,7 +151,9 @@ impl Algorithm for TokenBucket {
             Start::Full => "full",
             Start::Empty => "empty",
         };
-        format!("TB {} in {} ns, {} from {start}", self.rate.per, self.rate.ns, self.burst)
+        // One that lends less cuts what another has lent.
+        let lent = self.rate.sub(self.reach, self.fill).ns;
+        format!("TB {} in {} ns, {} from {start}, {lent} ns lent", self.rate.per, self.rate.ns, self.burst)
     }
 
     fn size(&self) -> usize {

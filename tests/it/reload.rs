@@ -72,6 +72,27 @@ fn configurations_that_differ_in_a_quota_count_side_by_side() {
     }
 }
 
+/// Once: the one with the shorter queue cut the other's each time it was asked, and who waited there was passed.
+#[test]
+fn configurations_that_differ_in_how_long_one_waits_count_side_by_side() {
+    for algo in [r#""algo": "LB", "queue": 100000"#, r#""burst": 1"#] {
+        let limit = |wait: &str| {
+            let rule = format!(r#"{{{algo}, "rpu": 200, "unit": "second", "max_wait": "{wait}"}}"#);
+            format!(r#"{{"url": "/", "rules": [{rule}]}}"#)
+        };
+        let host = Simulated::new(Rules::Lenient);
+        let mut long = Gateway::new(&limit("20s"), store(&host));
+        let mut short = Gateway::new(&limit("6s"), store(&host));
+        let (mut long_passed, mut short_passed) = (0, 0);
+        for turn in 0..6_000 {
+            for (gateway, passed) in [(&mut long, &mut long_passed), (&mut short, &mut short_passed)] {
+                *passed += u32::from(!gateway.ask(turn % 2, &get("/", "ann"), at(0)).refuses());
+            }
+        }
+        assert_eq!((long_passed, short_passed), (4_001, 1_201), "{algo}");
+    }
+}
+
 #[test]
 fn limits_that_differ_in_a_condition_alone_keep_their_own_counts() {
     let host = Simulated::new(Rules::Lenient);
