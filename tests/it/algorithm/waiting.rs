@@ -184,6 +184,22 @@ fn a_bucket_takes_all_back_from_the_last_to_the_first() {
     }
 }
 
+/// What looks like the last charge may be another's in the place of one that was given back.
+#[test]
+fn a_charge_in_the_place_of_another_is_not_the_last() {
+    let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(5), true, None), BEGIN);
+    let (first, second) = (run.ask(1), run.ask(1));
+    run.give_back(&first);
+    let third = run.ask(1);
+    run.give_back(&second);
+    run.move_to(BEGIN + 50 * MS);
+    run.ask(1);
+    run.move_to(BEGIN + 60 * MS);
+    run.give_back(&third);
+    // Had only the last come, it would be full 90 ms from here.
+    assert!(run.look().full_in >= Span::from_ms(90));
+}
+
 /// Once: such a bucket never came to be one that refuses, and was the first to go.
 #[test]
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
