@@ -6,3 +6,5 @@
 mod pairs;
 #[cfg(target_arch = "wasm32")]
 mod proxy_wasm;
+#[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only a host has clocks"))]
+mod steady;

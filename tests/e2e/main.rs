@@ -5,6 +5,7 @@
 
 mod algorithms;
 mod answers;
+mod clock;
 mod configuration;
 mod exact;
 mod hostile;

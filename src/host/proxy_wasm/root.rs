@@ -8,6 +8,7 @@ use super::metrics::Metrics;
 use super::stream::Stream;
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
+use crate::host::steady::Steady;
 use crate::session::Worker;
 use crate::store::{Fault, Portable, Rules};
 use crate::table::{Seed, shared_seed};
@@ -29,6 +30,7 @@ pub(super) struct Gateway {
     pub(super) may_wait: bool,
     random: Cell<u64>,
     last: Cell<Time>,
+    steady: RefCell<Steady>,
 }
 
 impl Gateway {
@@ -53,6 +55,7 @@ impl Gateway {
             may_wait,
             random: Cell::new(random()),
             last: Cell::new(calls::now()?),
+            steady: RefCell::default(),
         })
     }
 
@@ -61,6 +64,22 @@ impl Gateway {
         let now = calls::now().unwrap_or(self.last.get());
         self.last.set(now);
         now
+    }
+
+    /// The clock that those who wait go by; the host's own if there is none that never steps.
+    fn steady(&self) -> Time {
+        calls::steady().unwrap_or_else(|| self.now())
+    }
+
+    /// Holds a stream until the host's clock shows `until`, steps apart; whether it can.
+    pub(super) fn park(&self, stream: u32, until: Time, parked: Parked) -> bool {
+        let (Ok(mut waiting), Ok(mut clocks)) = (self.waiting.try_borrow_mut(), self.steady.try_borrow_mut())
+        else {
+            return false;
+        };
+        let (now, steady) = (self.now(), self.steady());
+        waiting.park(stream, clocks.deadline(until, now, steady), parked, steady);
+        true
     }
 
     /// A number that clients cannot foresee, for jitter: SplitMix64 (Steele, Lea and Flood 2014).
@@ -125,7 +144,7 @@ impl RootContext for Root {
         let Ok(mut waiting) = gateway.waiting.try_borrow_mut() else {
             return;
         };
-        let due = waiting.due(gateway.now());
+        let due = waiting.due(gateway.steady());
         drop(waiting);
         for (stream, parked) in due {
             if !calls::set_effective_context(stream) {

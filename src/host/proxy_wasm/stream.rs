@@ -62,8 +62,7 @@ impl Stream {
 
     /// Holds the stream until then; `None`, which lets it go on, only if that cannot be.
     fn park(&self, gateway: &Gateway, until: Time, parked: Parked) -> Option<Action> {
-        gateway.waiting.try_borrow_mut().ok()?.park(self.id, until, parked, gateway.now());
-        Some(Action::Pause)
+        gateway.park(self.id, until, parked).then_some(Action::Pause)
     }
 
     /// Whatever comes of a request that waits has to wait with it.

@@ -1,7 +1,8 @@
 //! Streams that wait: requests for their turn, and refusals that are held back.
 //!
-//! It does not know: why they wait. The timer is armed for the earliest deadline and off when nobody waits;
-//! a tick comes when it is due or a little later, never earlier.
+//! It does not know: why they wait, or the host's clock: its instants are those of one that never steps. The
+//! timer is armed for the earliest deadline and off when nobody waits; a tick comes when it is due or a little
+//! later, never earlier.
 
 use super::calls::{self, Answer};
 use crate::time::{Span, Time};
