@@ -123,9 +123,10 @@ pub trait Algorithm: std::fmt::Debug {
     /// and whatever was given back meanwhile. The cell need not be prepared.
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge);
 
-    /// Whether it may admit a request that has to wait.
-    fn waits(&self) -> bool {
-        false
+    /// The same for a host that cannot hold requests, over the same cells: what would have to wait is refused.
+    /// `None`: it makes nobody wait.
+    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
+        None
     }
 
     /// Whether a charge ends with the request, as a permit does.

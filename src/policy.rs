@@ -120,11 +120,21 @@ impl Policy {
         self.rules.get(id.0)
     }
 
-    /// Whether a rule may make a request wait, or hold a refusal back.
-    pub fn waits(&self) -> bool {
-        let counts =
-            |rule: &Rule| rule.overrides.values().chain([&rule.count]).any(|count| count.algorithm.waits());
-        self.rules.iter().any(|rule| rule.reject_delay > Span::ZERO || rule.enforced && counts(rule))
+    /// For a host that cannot hold requests: what would wait is refused, and no refusal is held back. Whether
+    /// that changes anything.
+    pub fn refuse_to_wait(&mut self) -> bool {
+        let mut changed = false;
+        for rule in &mut self.rules {
+            changed |= rule.reject_delay > Span::ZERO;
+            rule.reject_delay = Span::ZERO;
+            for count in rule.overrides.values_mut().chain([&mut rule.count]) {
+                if let Some(algorithm) = count.algorithm.without_waiting() {
+                    changed |= rule.enforced;
+                    count.algorithm = algorithm;
+                }
+            }
+        }
+        changed
     }
 
     /// How long to hold a refusal back: as long as that of its rules which asks for most.

@@ -19,15 +19,13 @@ pub struct Worker {
     hasher: Hasher,
     overridden: Overridden,
     known: Known,
-    may_wait: bool,
 }
 
 impl Worker {
-    /// A worker under `policy` whose actor values are hashed with `seed`. `may_wait`: whether its host can hold a request
-    /// back; where it cannot, a rule that would make one wait refuses it.
-    pub fn new(policy: &Policy, seed: &Seed, may_wait: bool) -> Worker {
+    /// A worker under `policy` whose actor values are hashed with `seed`.
+    pub fn new(policy: &Policy, seed: &Seed) -> Worker {
         let hasher = Hasher::new(seed);
-        Worker { hasher, overridden: Overridden::new(policy, &hasher), known: Known::default(), may_wait }
+        Worker { hasher, overridden: Overridden::new(policy, &hasher), known: Known::default() }
     }
 }
 
@@ -63,8 +61,8 @@ impl Session {
         request: &Request,
         clock: impl Fn() -> Time,
     ) -> (Session, Step) {
-        let Worker { hasher, overridden, known, may_wait } = worker;
-        let terms = Terms { store, hasher, overridden, clock: &clock, may_wait: *may_wait };
+        let Worker { hasher, overridden, known } = worker;
+        let terms = Terms { store, hasher, overridden, clock: &clock };
         let (decision, held) = policy::decide(policy, request, known, &terms);
         match decision.outcome {
             Outcome::Wait(until) => (Session { waiting: true, held }, Step::Wait { until, decision }),
@@ -97,8 +95,8 @@ impl Session {
         clock: impl Fn() -> Time,
     ) -> Events {
         let held = std::mem::take(&mut self.held);
-        let Worker { hasher, overridden, may_wait, .. } = worker;
-        let terms = Terms { store, hasher, overridden, clock: &clock, may_wait: *may_wait };
+        let Worker { hasher, overridden, .. } = worker;
+        let terms = Terms { store, hasher, overridden, clock: &clock };
         if self.waiting {
             self.waiting = false;
             return policy::cancel(policy, &held, &terms);

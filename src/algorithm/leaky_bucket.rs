@@ -130,8 +130,9 @@ impl Algorithm for LeakyBucket {
         self.size
     }
 
-    fn waits(&self) -> bool {
-        self.longest > Exact::default()
+    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
+        let at_once = Exact::default();
+        (self.longest > at_once).then(|| Box::new(LeakyBucket { longest: at_once, ..*self }) as Box<_>)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {

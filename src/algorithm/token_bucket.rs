@@ -160,8 +160,9 @@ impl Algorithm for TokenBucket {
         SIZE
     }
 
-    fn waits(&self) -> bool {
-        self.reach > self.fill
+    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
+        let Self { fill, burst, .. } = *self;
+        (self.reach > fill).then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {

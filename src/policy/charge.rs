@@ -38,8 +38,6 @@ pub(crate) struct Terms<'a, S: ?Sized> {
     pub(crate) hasher: &'a Hasher,
     pub(crate) overridden: &'a Overridden,
     pub(crate) clock: &'a dyn Fn() -> Time,
-    /// Whether the host can hold a request and let it go on later.
-    pub(crate) may_wait: bool,
 }
 
 /// One group's part in a decision.
@@ -158,7 +156,7 @@ fn recall<S: ?Sized>(
             continue;
         };
         let mut cell = cell.to_vec();
-        let judgement = Judgement::pass(policy, bid.group, &bid.counts, &mut cell, now, terms.may_wait);
+        let judgement = Judgement::pass(policy, bid.group, &bid.counts, &mut cell, now);
         if judgement.refused {
             refused = true;
             judgement.report(policy, bid.group, &bid.counts, reports);
@@ -211,7 +209,7 @@ impl<'p> Bid<'p> {
                 self.counts = group.counts(policy, key(by));
             }
             let cell = entry.cell_mut();
-            let judgement = Judgement::pass(policy, group, &self.counts, cell, now, terms.may_wait);
+            let judgement = Judgement::pass(policy, group, &self.counts, cell, now);
             Judged { entry, judgement, at: now }
         });
     }

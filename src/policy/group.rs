@@ -188,7 +188,6 @@ impl Judgement {
         counts: &[&Count],
         cell: &mut [u8],
         now: Time,
-        may_wait: bool,
     ) -> Judgement {
         let rules = || group.rules(policy).map(|(_, rule)| rule).zip(counts.iter().copied());
         let mut repaired = false;
@@ -199,16 +198,7 @@ impl Judgement {
         let mut judgement =
             Judgement { before, verdicts: Vec::with_capacity(counts.len()), refused: false, repaired };
         for (rule, count) in rules() {
-            let mut verdict = count.algorithm.step(state_mut(rule, count, cell), now, rule.cost);
-            if let Outcome::Admit { delay } = verdict.outcome
-                && delay > Span::ZERO
-                && !may_wait
-            {
-                let state = state_mut(rule, count, cell);
-                state.copy_from_slice(self::state(rule, count, &judgement.before));
-                let outcome = Outcome::Refuse { retry_after: Some(delay) };
-                verdict = Verdict { outcome, ..count.algorithm.step(state, now, 0) };
-            }
+            let verdict = count.algorithm.step(state_mut(rule, count, cell), now, rule.cost);
             judgement.refused |= rule.enforced && !verdict.admits();
             judgement.verdicts.push(verdict);
         }

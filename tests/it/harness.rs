@@ -46,9 +46,9 @@ pub fn get(target: &str, user: &str) -> Values {
         .with(Part::Header("x-user-id".into()), user)
 }
 
-/// A worker whose host can hold requests back.
+/// A worker of one gateway.
 pub fn worker(policy: &Policy, seed: &Seed) -> Worker {
-    Worker::new(policy, seed, true)
+    Worker::new(policy, seed)
 }
 
 /// What is decided about a request; a request that has to wait has waited.

@@ -21,8 +21,11 @@ struct One<'h> {
 
 impl<'h> One<'h> {
     fn new(json: &str, host: &'h Simulated, may_wait: bool) -> One<'h> {
-        let policy = policy(json);
-        let worker = Worker::new(&policy, &SEED, may_wait);
+        let mut policy = policy(json);
+        if !may_wait {
+            policy.refuse_to_wait();
+        }
+        let worker = Worker::new(&policy, &SEED);
         One { policy, worker, store: store(host) }
     }
 
@@ -112,6 +115,30 @@ fn where_nobody_may_wait_what_would_is_refused_and_charged_nothing() {
     }
 }
 
+/// Once: it was told when it might have waited, and what remained with those that might; and who would have
+/// waited was taken for one that is not refused, whose cell may be dropped.
+#[test]
+fn where_nobody_may_wait_a_refusal_is_that_of_a_rule_without_waiting() {
+    for rule in [r#""algo": "LB", "max_wait": "30s""#, r#""burst": 1, "max_wait": "30s""#] {
+        let limit =
+            format!(r#"{{"url": "/", "rules": [{{"actor": "user", "rpu": 1, "unit": "minute", {rule}}}]}}"#);
+        let json = format!(r#"{{"limits": [{limit}], "local": {{"max_actors": 1}}}}"#);
+        let host = Simulated::new(Rules::Strict);
+        let mut one = One::new(&json, &host, false);
+        assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+        for s in [0, 20, 40, 59] {
+            let now = at(1_000 * s);
+            let Step::Done(refused) = one.start("ann", now).1 else { panic!("it waits") };
+            let verdict = refused.reports[0].verdict.unwrap();
+            let outcome = Outcome::Refuse { retry_after: Some(Span::from_secs(60 - s)) };
+            assert_eq!((verdict.outcome, verdict.remaining), (outcome, 0), "{rule} at {s} s");
+            for user in 0..100 {
+                one.start(&format!("{s}-{user}"), now);
+            }
+        }
+    }
+}
+
 /// What a rule in shadow would refuse, it does not count.
 #[test]
 fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
@@ -178,7 +205,7 @@ fn a_turn_is_the_one_that_was_booked_however_long_other_groups_take() {
         {"name": "queue", "algo": "LB", "rpu": 50, "unit": "second"},
         {"name": "user", "actor": "user", "rpu": 100, "unit": "second"}]}"#;
     let (host, policy) = (Simulated::new(Rules::Lenient), policy(json));
-    let mut worker = Worker::new(&policy, &SEED, true);
+    let mut worker = Worker::new(&policy, &SEED);
     let store = Slow { store: store(&host), loses: Cell::new(4), ms: Cell::new(0) };
     let turns: Vec<Option<Span>> = (0..3)
         .map(|_| {

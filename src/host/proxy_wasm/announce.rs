@@ -37,7 +37,7 @@ pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
         match store.swap(KEY, &write(&said), found.map(|loaded| loaded.version)) {
             Ok(Swap::Done) => {
                 calls::log(Level::Info, &words(gateway));
-                if gateway.configuration.policy.waits() && !gateway.may_wait {
+                if gateway.refuses_to_wait {
                     calls::log(Level::Warn, "this host cannot hold requests: what would wait is refused");
                 }
                 return;

@@ -26,15 +26,15 @@ pub(super) struct Gateway {
     pub(super) worker: RefCell<Worker>,
     pub(super) metrics: RefCell<Metrics>,
     pub(super) waiting: RefCell<Waiting>,
-    /// Whether the host can hold a request and let it go on.
-    pub(super) may_wait: bool,
+    /// Whether the configuration would make requests wait, and the host cannot.
+    pub(super) refuses_to_wait: bool,
     random: Cell<u64>,
     last: Cell<Time>,
     steady: RefCell<Steady>,
 }
 
 impl Gateway {
-    fn new(configuration: Configuration) -> Result<Gateway, Fault> {
+    fn new(mut configuration: Configuration) -> Result<Gateway, Fault> {
         let store = Portable::probe(HostData)?;
         let (low, high) = (random(), random());
         let mut fresh = Seed::default();
@@ -43,8 +43,8 @@ impl Gateway {
             .zip(low.to_le_bytes().into_iter().chain(high.to_le_bytes()))
             .for_each(|(to, b)| *to = b);
         // nginx crashes when a request is resumed from a timer; its swap rules give it away.
-        let may_wait = store.rules() == Rules::Lenient;
-        let worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?, may_wait);
+        let refuses_to_wait = store.rules() == Rules::Strict && configuration.policy.refuse_to_wait();
+        let worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?);
         let metrics = Metrics::new(&configuration.policy);
         Ok(Gateway {
             configuration,
@@ -52,7 +52,7 @@ impl Gateway {
             worker: RefCell::new(worker),
             metrics: RefCell::new(metrics),
             waiting: RefCell::default(),
-            may_wait,
+            refuses_to_wait,
             random: Cell::new(random()),
             last: Cell::new(calls::now()?),
             steady: RefCell::default(),

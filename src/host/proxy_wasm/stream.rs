@@ -53,7 +53,7 @@ impl Stream {
         let answer = Answer::from(refusal);
         let delay = policy.reject_delay(&decision);
         let has_room = || gateway.waiting.try_borrow().is_ok_and(|waiting| waiting.has_room());
-        if delay > Span::ZERO && gateway.may_wait && has_room() {
+        if delay > Span::ZERO && has_room() {
             return self.park(&gateway, gateway.now().after(delay), Parked::Refusal(answer));
         }
         // A host that cannot answer must not be left holding the request.

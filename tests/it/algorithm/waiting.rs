@@ -1,6 +1,6 @@
 //! `LB`, and `TB` with `max_wait`: who has to wait is told when to go, and nobody else is told the same.
 
-use super::schedule::{Event, Run};
+use super::schedule::{Event, Run, said};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
 use diana::algorithm::{Outcome, Quota};
 use diana::table::Worth;
@@ -198,6 +198,29 @@ fn a_charge_in_the_place_of_another_is_not_the_last() {
     run.give_back(&third);
     // Had only the last come, it would be full 90 ms from here.
     assert!(run.look().full_in >= Span::from_ms(90));
+}
+
+/// As if it said `max_wait: 0s`.
+#[test]
+fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
+    let (quota, wait) = (per(10, SEC), Some(Span::from_secs(3)));
+    let pairs = [
+        (leaky_bucket(quota, Some(9), None), leaky_bucket(quota, Some(0), None)),
+        (waiting_bucket(quota, Some(3), true, wait), waiting_bucket(quota, Some(3), true, None)),
+        (waiting_bucket(quota, Some(3), false, wait), waiting_bucket(quota, Some(3), false, None)),
+    ];
+    for (waiting, at_once) in pairs {
+        let algorithm = waiting.compile().without_waiting().unwrap();
+        assert!(algorithm.without_waiting().is_none() && at_once.compile().without_waiting().is_none());
+        let mut other = Run::new(&at_once, BEGIN);
+        let mut run = Run::new(&waiting, BEGIN);
+        run.algorithm = algorithm.into();
+        for (ms, cost) in [(0, 1), (0, 4), (50, 1), (100, 1), (350, 3), (5_000, 4), (5_000, 3), (4_999, 1)] {
+            run.move_to(BEGIN + ms * MS);
+            other.move_to(BEGIN + ms * MS);
+            assert_eq!(said(run.ask(cost).verdict), said(other.ask(cost).verdict), "{cost} at {ms} ms");
+        }
+    }
 }
 
 /// Once: such a bucket never came to be one that refuses, and was the first to go.

@@ -105,9 +105,10 @@ fn a_rule_in_shadow_holds_nobody_back() {
 
 #[test]
 fn where_no_host_holds_requests_who_would_wait_is_refused() {
-    let policy = policy(&rule(r#""algo": "LB", "rpu": 10, "unit": "second""#));
+    let mut policy = policy(&rule(r#""algo": "LB", "rpu": 10, "unit": "second""#));
+    assert!(policy.refuse_to_wait());
     let (host, seed) = (Simulated::new(Rules::Lenient), [0; 16]);
-    let mut worker = Worker::new(&policy, &seed, false);
+    let mut worker = Worker::new(&policy, &seed);
     let mut ask = |ms| {
         let request = get("/", "ann");
         match Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1 {
