@@ -9,6 +9,8 @@
 //!               └─ leave the ring, if they have not been given back before
 //! ```
 //!
+//! **Clocks.** When the clock steps back, a permit is as old as it was, and comes back when its stream ends.
+//!
 //! **Bound.** `rpu` at any instant, but for requests that last longer than `max_hold`: those stop counting
 //! after `max_hold` at the earliest and 9/8 of it at the latest.
 
@@ -64,7 +66,9 @@ impl Algorithm for Concurrency {
 
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.ring.mend(cell, now);
-        self.ring.take(cell, charge);
+        if let Some(charge) = self.ring.follow(cell, charge) {
+            self.ring.take(cell, charge);
+        }
     }
 
     fn settles(&self) -> bool {

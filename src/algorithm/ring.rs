@@ -6,7 +6,7 @@
 //! ```text
 //!   slice(now) = ⌊now · per / span⌋          kept at: slice mod len
 //!
-//!   cell:  newest slice u64 │ cuts u32 │ sum u64 │ count u32 × len        little-endian
+//!   cell:  newest slice u64 │ moved u32 │ sum u64 │ count u32 × len        little-endian
 //! ```
 //!
 //! The sum is that of all counts, so that who asks takes off it what has left since, mostly nothing or one slice.
@@ -16,11 +16,12 @@
 //! whoever reads it. A newest slice that is about to begin counts already: a worker whose clock is ahead has
 //! opened it.
 
-use super::bytes::{add_one, u32_at, u64_at, write};
+use super::bytes::{u32_at, u64_at, write};
 use super::{Charge, LAG};
 use crate::time::{Span, Time};
 
-const CUT: usize = 8;
+/// By how many slices the cell has been moved in all, each time that it was cut; wraps.
+const MOVED: usize = 8;
 const SUM: usize = 12;
 const COUNTS: usize = 20;
 
@@ -104,7 +105,8 @@ impl Ring {
             write(cell, 0, &current.to_le_bytes());
             let total = self.total(cell);
             write(cell, SUM, &total.to_le_bytes());
-            add_one(cell, CUT);
+            let moved = u32::try_from(stored.saturating_sub(current) & u64::from(u32::MAX)).unwrap_or(0);
+            write(cell, MOVED, &u32_at(cell, MOVED).wrapping_add(moved).to_le_bytes());
         }
         is_far
     }
@@ -140,14 +142,21 @@ impl Ring {
     /// What [`Ring::take`] needs to know of a charge of `cost`.
     pub(super) fn charge(self, cell: &[u8], now: Time, cost: u64) -> Charge {
         let booked_at = self.begins(self.newest(cell, now));
-        Charge { cost, at: now, booked_at, stamp: (0, u32_at(cell, CUT)) }
+        Charge { cost, at: now, booked_at, stamp: (0, u32_at(cell, MOVED)) }
+    }
+
+    /// The charge where it lies in a cell that has been cut since it was made; `None` before the epoch.
+    pub(super) fn follow(self, cell: &[u8], charge: Charge) -> Option<Charge> {
+        let moved = u32_at(cell, MOVED);
+        let slice = self.slice(charge.booked_at).checked_sub(moved.wrapping_sub(charge.stamp.1).into())?;
+        Some(Charge { booked_at: self.begins(slice), stamp: (0, moved), ..charge })
     }
 
     /// Takes a charge out of its slice, if that is still in the ring and the cell was not cut since.
     pub(super) fn take(self, cell: &mut [u8], charge: Charge) {
         let (stored, slice) = (u64_at(cell, 0), self.slice(charge.booked_at));
         let is_live = slice <= stored && stored.saturating_sub(slice) < self.len;
-        if is_live && charge.stamp.1 == u32_at(cell, CUT) {
+        if is_live && charge.stamp.1 == u32_at(cell, MOVED) {
             let at = self.at(slice);
             let count = u32_at(cell, at);
             let cost = count.min(u32::try_from(charge.cost).unwrap_or(u32::MAX));
