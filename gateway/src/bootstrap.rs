@@ -4,6 +4,7 @@
 use crate::config::{Config, Plugin};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// The listener under test.
 pub(crate) const LISTENER: &str = "gateway";
@@ -52,16 +53,20 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
     });
-    let route = json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}});
+    let mut all = config.routes.clone();
+    all.push(json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}}));
     let mut manager = json!({
         "@type": HCM,
         "stat_prefix": LISTENER,
         "use_remote_address": config.use_remote_address,
         "normalize_path": config.normalize_path,
         "max_request_headers_kb": config.max_request_headers_kb,
-        "route_config": routes("gateway", &route),
+        "route_config": routes("gateway", &all),
         "http_filters": [wasm(config, filter), router],
     });
+    if let Some(timeout) = config.request_timeout {
+        manager["request_timeout"] = json!(seconds(timeout));
+    }
     if let Some(format) = &config.access_log {
         let log = json!({
             "name": "envoy.access_loggers.file",
@@ -95,7 +100,7 @@ fn wasm(config: &Config, filter: &Path) -> Value {
                 "allow_on_headers_stop_iteration": config.stop_iteration,
                 "failure_policy": config.failure_policy,
                 "reload_config": {
-                    "backoff": {"base_interval": format!("{:.3}s", config.reload_backoff.as_secs_f64())},
+                    "backoff": {"base_interval": seconds(config.reload_backoff)},
                 },
                 "vm_config": {
                     "vm_id": config.vm_id,
@@ -119,7 +124,7 @@ fn upstream_listener(config: &Config, address: &Value) -> Value {
         "stat_prefix": "upstream",
         // As generous as the gateway may be: this side must not be the one that refuses.
         "max_request_headers_kb": 192,
-        "route_config": routes("upstream", &route),
+        "route_config": routes("upstream", &[route]),
         "http_filters": [{
             "name": "envoy.filters.http.router",
             "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
@@ -170,8 +175,12 @@ fn stats_tags() -> Value {
     ])
 }
 
-fn routes(name: &str, route: &Value) -> Value {
-    json!({"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": [route]}]})
+fn routes(name: &str, routes: &[Value]) -> Value {
+    json!({"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": routes}]})
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{:.3}s", span.as_secs_f64())
 }
 
 fn local(port: u16) -> Value {

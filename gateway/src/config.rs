@@ -55,6 +55,10 @@ pub struct Config {
     pub upstream: Option<SocketAddr>,
     /// Status and body of the answer when there is no `upstream`.
     pub answer: (u16, String),
+    /// More routes, tried before the one that sends everything to the upstream and gives it 30 s.
+    pub routes: Vec<Value>,
+    /// Envoy's `request_timeout`: how long a request may take to be whole and on its way.
+    pub request_timeout: Option<Duration>,
     /// Whether the client's address is that of the connection (true) or what `x-forwarded-for` claims (false).
     pub use_remote_address: bool,
     /// Whether Envoy normalises paths before the filter sees them.
@@ -69,7 +73,7 @@ pub struct Config {
     pub drain: Duration,
     /// Environment of the process, such as `EVENT_PRECISE_TIMER`.
     pub env: Vec<(String, String)>,
-    /// More clusters, for call-outs; `cluster` makes one.
+    /// More clusters, for call-outs and [`Config::routes`]; `cluster` makes one.
     pub clusters: Vec<Value>,
 }
 
@@ -86,6 +90,8 @@ impl Config {
             concurrency: 2,
             upstream: None,
             answer: (200, "hello from upstream\n".into()),
+            routes: Vec::new(),
+            request_timeout: None,
             use_remote_address: true,
             normalize_path: false,
             max_request_headers_kb: 60,

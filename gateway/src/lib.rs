@@ -33,7 +33,7 @@ pub use config::{Config, Plugin};
 pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
 pub use load::{Answer, Load, Report, Shot};
-pub use upstream::{Received, Reply, Upstream};
+pub use upstream::{Ending, Received, Reply, Upstream};
 pub use wait::wait_until;
 
 use std::path::{Path, PathBuf};

@@ -38,12 +38,33 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// How much of it is sent.
+    pub ending: Ending,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// With the last byte of its body.
+    #[default]
+    Whole,
+    /// Nothing is sent of it, until whoever asked hangs up.
+    Silence,
+    /// After the first byte of its body, until whoever asked hangs up.
+    Stall,
+    /// After the first byte of its body the connection is closed.
+    HangUp,
 }
 
 impl Reply {
     /// A status and a body.
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into() }
+        Self { status, headers: Vec::new(), body: body.into(), ending: Ending::Whole }
+    }
+
+    /// The same with another ending.
+    pub fn ending(self, ending: Ending) -> Self {
+        Self { ending, ..self }
     }
 
     /// The same with one more header.
@@ -150,10 +171,24 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
         }
         bytes.push_str("\r\n");
         let mut bytes = bytes.into_bytes();
-        if request.method != "HEAD" {
-            bytes.extend_from_slice(&reply.body);
+        let body = match reply.ending {
+            _ if request.method == "HEAD" => &[],
+            Ending::Whole => reply.body.as_slice(),
+            _ => reply.body.get(..1).unwrap_or_default(),
+        };
+        bytes.extend_from_slice(body);
+        match reply.ending {
+            Ending::Whole => write.write_all(&bytes)?,
+            Ending::HangUp => {
+                write.write_all(&bytes)?;
+                return write.shutdown(Shutdown::Both);
+            }
+            Ending::Stall => {
+                write.write_all(&bytes)?;
+                return io::copy(&mut read, &mut io::sink()).map(drop);
+            }
+            Ending::Silence => return io::copy(&mut read, &mut io::sink()).map(drop),
         }
-        write.write_all(&bytes)?;
     }
 }
 
