@@ -11,6 +11,7 @@ mod exact;
 mod hostile;
 mod matching;
 mod memory;
+mod permits;
 mod waiting;
 
 use gateway::{Config, Gateway};
