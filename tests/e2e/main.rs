@@ -12,6 +12,7 @@ mod hostile;
 mod matching;
 mod memory;
 mod permits;
+mod shaping;
 mod waiting;
 
 use gateway::{Config, Gateway};
