@@ -1,7 +1,7 @@
 //! Requests that wait for their turn, and refusals that are held back.
 
 use crate::{limits, start};
-use gateway::{Config, Connection, Gateway, Load, Reply, Shot, Upstream, wait_until};
+use gateway::{Config, Connection, Gateway, Load, Reply, Shot, Update, Upstream, wait_until};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -68,6 +68,95 @@ fn a_body_waits_with_its_request() {
         let arrivals = arrivals.lock().unwrap().clone();
         assert!(ms(arrivals[3] - report.first_send) >= 750.0, "stop_iteration: {stop_iteration}");
     }
+}
+
+/// Envoy's timeouts go on while a request waits; what they end gives its turn back.
+#[test]
+fn a_request_whose_time_is_up_while_it_waits_leaves_the_queue() {
+    const QUEUE: u64 = 20;
+    let document = json!({"limits": [
+        {"url": "/hours", "rules": [{"name": "hours", "algo": "LB", "rpu": QUEUE, "unit": "hour", "queue": QUEUE}]},
+        {"url": "/soon", "rules": [{"name": "soon", "algo": "LB", "rpu": 1, "unit": "2s", "queue": 1}]},
+    ]});
+    let route = json!({
+        "match": {"prefix": "/"},
+        "route": {"cluster": "upstream", "timeout": "0s", "idle_timeout": "0.3s"},
+    });
+    let short = Duration::from_millis(300);
+    for (what, routes, request_timeout) in
+        [("idle timeout", vec![route], None), ("request timeout", vec![], Some(short))]
+    {
+        let config = Config { routes, request_timeout, ..Config::new(document.clone()) };
+        let gateway = Gateway::start(config).unwrap();
+        assert_eq!(gateway.get("/hours", &[]).unwrap().status, 200);
+        let load = Load { connections: QUEUE, ..Load::requests(QUEUE) };
+        let report = gateway.load(load, |_| Shot::get("/hours")).unwrap();
+        assert_eq!((report.status(504), report.lost), (QUEUE, 0), "{what}: {:?}", report.by_status);
+        // The turn of the one that asks is taken as long as it waits.
+        let free = format!("\"hours\";r={}", QUEUE - 1);
+        wait_until("the queue to be gone", Duration::from_secs(30), || {
+            let answer = gateway.get("/hours", &[]).ok().filter(|answer| answer.status == 504)?;
+            answer.header("ratelimit")?.starts_with(&free).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+        // Turns that were not given back would have others refused, or wait for longer than they may.
+        let mut ended = 0;
+        assert_eq!(gateway.get("/soon", &[]).unwrap().status, 200);
+        wait_until("a turn that comes in time", Duration::from_secs(30), || {
+            let status = gateway.get("/soon", &[]).unwrap().status;
+            assert!([200, 504].contains(&status), "{what}: {status} after {ended} that were ended");
+            ended += u32::from(status == 504);
+            (status == 200).then_some(())
+        })
+        .unwrap();
+        assert!(ended > 0, "{what}");
+        for event in ["success", "backoff", "failure"] {
+            let counter = format!("wasm.diana.vm_reload_{event}");
+            assert_eq!(gateway.admin().counter(&counter).unwrap_or(0), 0, "{what}");
+        }
+    }
+}
+
+/// They wait in the old configuration, and those that come later wait behind them in the new one.
+#[test]
+fn a_new_configuration_takes_over_while_requests_wait() {
+    const WAITING: usize = 50;
+    let queue = json!({"url": "/", "rules": [{"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 1000}]});
+    let more = json!({"url": "/more", "rules": [{"name": "more", "rpu": 100, "unit": "hour"}]});
+    let document = json!({"limits": [queue]});
+    let (mut gateway, _upstream, arrivals) =
+        watched_with(|config| Config { drain: Duration::from_secs(60), ..config }, document);
+    let begun = Instant::now();
+    let ask = |gateway: &Gateway, path: &str| {
+        let mut connection = gateway.connect().unwrap();
+        connection.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).unwrap();
+        connection
+    };
+    let counted = |gateway: &Gateway, rule: &str| {
+        gateway.stats().map_or(0, |stats| stats.sum("diana_requests", &[("rule", rule), ("result", "ok")]))
+    };
+    let old: Vec<Connection> = (0..WAITING).map(|_| ask(&gateway, "/")).collect();
+    let all = || (counted(&gateway, "queue") >= WAITING as u64).then_some(());
+    wait_until("all to have their turns", Duration::from_secs(30), all).unwrap();
+    assert_eq!(gateway.update_beside(json!({"limits": [queue, more]})).unwrap(), Update::Accepted);
+    let before = arrivals.lock().unwrap().len();
+    assert!(before < WAITING, "the machine is too slow for this test");
+    // A connection that the old listener has not accepted before it goes is reset.
+    wait_until("an answer by the new configuration", Duration::from_secs(30), || {
+        let answer = ask(&gateway, "/more").receive(false).ok().filter(|answer| answer.status == 200)?;
+        answer.header("ratelimit")?.contains("\"more\"").then_some(())
+    })
+    .unwrap();
+    for mut connection in old {
+        assert_eq!(connection.receive(false).unwrap().status, 200);
+    }
+    let arrivals = arrivals.lock().unwrap().clone();
+    assert!(arrivals.len() > WAITING);
+    for (turn, arrival) in arrivals.iter().enumerate() {
+        assert!(ms(*arrival - begun) >= 100.0 * turn as f64, "arrival {turn}");
+    }
+    println!("{} of {WAITING} requests waited while the configuration changed", WAITING - before);
+    assert_eq!(gateway.admin().counter("wasm.diana.vm_reload_success").unwrap_or(0), 0);
 }
 
 #[test]
