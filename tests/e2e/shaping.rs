@@ -1,7 +1,7 @@
 //! A leaky bucket in front of an upstream: when its requests arrive there.
 //!
-//! A request arrives after its turn by what the host's timer is late, and by what the machine is: the one is stated, the
-//! other is measured beside it. What arrives late makes the gap behind it shorter by as much.
+//! A request arrives after its turn by what the host's timer is late, and by what the machine is: the one is stated,
+//! the other is measured beside it. What arrives late makes the gap behind it shorter by as much.
 
 use crate::limits;
 use crate::waiting::{ms, watched};
@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 /// Between two turns of 50 a second, in milliseconds, as all that follows.
 const TURN: f64 = 20.0;
 /// How late Envoy's timer lets 99 of 100 requests go, as docs/configuration.md has measured it. libevent reads
-/// `CLOCK_MONOTONIC_COARSE`, which a kernel at 250 Hz moves every 4 ms; ticks are set, and waited for, in whole milliseconds.
+/// `CLOCK_MONOTONIC_COARSE`, which a kernel at 250 Hz moves every 4 ms; ticks are set, and waited for, in whole
+/// milliseconds.
 const COARSE: f64 = 6.0;
 /// The same with `EVENT_PRECISE_TIMER=1`: what is left are the ticks' whole milliseconds.
 const PRECISE: f64 = 1.2;
@@ -32,8 +33,9 @@ const BEYOND: usize = 5;
 /// How often the control tries.
 const TICK: Duration = Duration::from_millis(1);
 
-/// When something of a known time arrived, and how late: a thread wakes up each millisecond and writes to a socket, whose
-/// reader is a thread as well. That is a request's way from its turn to the upstream, without a gateway. One list a core.
+/// When something of a known time arrived, and how late: a thread wakes up each millisecond and writes to a socket,
+/// whose reader is a thread as well. That is a request's way from its turn to the upstream, without a gateway. One list
+/// a core.
 struct Control(Vec<Vec<(Instant, Duration)>>);
 
 impl Control {
@@ -139,8 +141,8 @@ fn shaped(env: &[(&str, &str)], name: &str, precision: f64) -> Result<(), String
     let machine = sorted(control.0.iter().flatten().map(|(_, late)| ms(*late)));
     let sorted = sorted(gaps.iter().map(|(_, gap)| *gap));
     println!(
-        "leaky bucket of 50/s, {name}: {rate:.2}/s over {:.2} s; gaps from {:.1} to {:.1} ms, {short} of 499 below {:.1}, \
-         {} of them with no stall of the machine before; after its turn a request came {:.1} ms (median), {:.1} (99th \
+        "leaky bucket of 50/s, {name}: {rate:.2}/s over {:.2} s; gaps from {:.1} to {:.1} ms, {short} of 499 below \
+         {:.1}, {} of them with no stall of the machine before; after its turn a request came {:.1} ms (median), {:.1} (99th \
          percentile), {:.1} (most); without a gateway {:.1}, {:.1}, {:.1}",
         span.as_secs_f64(),
         sorted[0],

@@ -121,7 +121,8 @@ fn a_request_whose_time_is_up_while_it_waits_leaves_the_queue() {
 #[test]
 fn a_new_configuration_takes_over_while_requests_wait() {
     const WAITING: usize = 50;
-    let queue = json!({"url": "/", "rules": [{"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 1000}]});
+    let rules = json!([{"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 1000}]);
+    let queue = json!({"url": "/", "rules": rules});
     let more = json!({"url": "/more", "rules": [{"name": "more", "rpu": 100, "unit": "hour"}]});
     let document = json!({"limits": [queue]});
     let (mut gateway, _upstream, arrivals) =
