@@ -96,6 +96,8 @@ impl Limit {
 #[derive(Debug)]
 pub struct Policy {
     parts: Parts,
+    /// Whether rules look at headers, and not only at the path.
+    reads_headers: bool,
     path: PartId,
     content_type: PartId,
     ip: ip::Options,
@@ -113,6 +115,16 @@ impl Policy {
     /// A request whose parts are read from `source` as this policy asks for them.
     pub fn request<'a>(&'a self, source: &'a dyn Source) -> Request<'a> {
         Request::new(source, &self.parts)
+    }
+
+    /// How many parts of a request its rules name.
+    pub fn parts(&self) -> usize {
+        self.parts.iter().count()
+    }
+
+    /// Whether rules look at headers, and not only at the path: then it pays to read all of them at once.
+    pub fn reads_headers(&self) -> bool {
+        self.reads_headers
     }
 
     /// The rule of this name. `None` only for a name from another policy.

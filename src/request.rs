@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   compile time    Parts::intern(Part::Header("x-user-id"))  ─►  PartId
-//!   request time    Request::lines(PartId)  ─►  Source::read, once  ─►  lines, none of them if it is absent
+//!   request time    Request::lines(PartId)  ─►  Source::lines  ─►  lines, none of them if it is absent
 //! ```
 //!
 //! A header may stand in a request several times, and anybody on the way can add a line in front or behind.
@@ -13,10 +13,11 @@
 
 pub mod escape;
 pub mod host;
+pub mod pairs;
 pub mod path;
 pub mod token;
 
-use std::cell::OnceCell;
+use pairs::Pairs;
 
 /// A part of a request. Header names are lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,12 +40,49 @@ pub enum Part {
 pub trait Source {
     /// All lines of `part`, in the order they were sent: none when the request has no such part, and at most
     /// one for what cannot stand twice, as the path, the method, the host, the address and a property.
-    fn read(&self, part: &Part) -> Vec<Vec<u8>>;
+    ///
+    /// A part may be asked for often; whoever finds it dear to read keeps it. `id` tells the parts of a policy
+    /// apart.
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s>;
+}
+
+/// The lines of one part, borrowed from whoever keeps them.
+#[derive(Clone, Debug)]
+pub enum Lines<'a> {
+    /// At most one.
+    One(Option<&'a [u8]>),
+    /// Those of all headers that have this name.
+    Named(Pairs<'a>, &'a [u8]),
+    /// Those of a request made of values.
+    Values(std::slice::Iter<'a, (Part, Vec<u8>)>, &'a Part),
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        match self {
+            Lines::One(line) => line.take(),
+            Lines::Named(pairs, name) => {
+                pairs.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+            }
+            Lines::Values(values, part) => {
+                values.find(|(known, _)| known == *part).map(|(_, line)| line.as_slice())
+            }
+        }
+    }
 }
 
 /// Names a part that some policy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartId(usize);
+
+impl PartId {
+    /// A number from 0 up to the number of parts.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// All parts that a policy uses, each once.
 #[derive(Debug, Default)]
@@ -59,33 +97,38 @@ impl Parts {
         self.0.push(part);
         PartId(self.0.len().saturating_sub(1))
     }
+
+    /// All of them, in the order of their indices.
+    pub fn iter(&self) -> impl Iterator<Item = &Part> {
+        self.0.iter()
+    }
 }
 
-/// One request: reads a part from its source the first time it is asked for.
+/// One request.
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     source: &'a dyn Source,
     parts: &'a Parts,
-    read: Vec<OnceCell<Vec<Vec<u8>>>>,
 }
 
 impl<'a> Request<'a> {
     /// A request of which nothing has been read yet.
     pub fn new(source: &'a dyn Source, parts: &'a Parts) -> Request<'a> {
-        Request { source, parts, read: vec![OnceCell::new(); parts.0.len()] }
+        Request { source, parts }
     }
 
     /// All lines of a part, in order; none when the request lacks it.
-    pub fn lines(&self, id: PartId) -> &[Vec<u8>] {
-        let Some((part, read)) = self.parts.0.get(id.0).zip(self.read.get(id.0)) else { return &[] };
-        read.get_or_init(|| self.source.read(part))
+    pub fn lines(&self, id: PartId) -> Lines<'a> {
+        self.parts.0.get(id.0).map_or(Lines::One(None), |part| self.source.lines(id, part))
     }
 
     /// The value of a part that has one: all its lines are the same bytes. `None` when the request lacks the
     /// part, and when lines differ: one backend takes the first of them, another the last, a third joins
     /// them. Whichever was taken here, a client could add a line of its own that is counted and not believed.
-    pub fn get(&self, id: PartId) -> Option<&[u8]> {
-        let (first, others) = self.lines(id).split_first()?;
-        others.iter().all(|line| line == first).then_some(first)
+    pub fn get(&self, id: PartId) -> Option<&'a [u8]> {
+        let mut lines = self.lines(id);
+        let first = lines.next()?;
+        lines.all(|line| line == first).then_some(first)
     }
 }
 
@@ -102,8 +145,8 @@ impl Values {
 }
 
 impl Source for Values {
-    fn read(&self, part: &Part) -> Vec<Vec<u8>> {
-        self.0.iter().filter(|(known, _)| known == part).map(|(_, line)| line.clone()).collect()
+    fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> Lines<'s> {
+        Lines::Values(self.0.iter(), part)
     }
 }
 
@@ -114,26 +157,24 @@ mod tests {
 
     struct Counting(Cell<u32>);
     impl Source for Counting {
-        fn read(&self, part: &Part) -> Vec<Vec<u8>> {
+        fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> Lines<'s> {
             self.0.set(self.0.get() + 1);
-            if *part == Part::Path { vec![b"/".to_vec()] } else { vec![] }
+            Lines::One((*part == Part::Path).then_some(b"/"))
         }
     }
 
     #[test]
-    fn a_part_is_read_once_and_only_when_asked_for() {
+    fn a_part_is_read_only_when_asked_for() {
         let mut parts = Parts::default();
         let (path, method) = (parts.intern(Part::Path), parts.intern(Part::Method));
         assert_eq!(parts.intern(Part::Path), path);
         let source = Counting(Cell::new(0));
         let request = Request::new(&source, &parts);
         assert_eq!(source.0.get(), 0);
-        for _ in 0..3 {
-            assert_eq!(request.get(path), Some(&b"/"[..]));
-            assert_eq!(request.get(method), None);
-            assert!(request.lines(method).is_empty());
-        }
-        assert_eq!(source.0.get(), 2);
+        assert_eq!(request.get(path), Some(&b"/"[..]));
+        assert_eq!(request.get(method), None);
+        assert_eq!(request.lines(method).count(), 0);
+        assert_eq!(source.0.get(), 3);
     }
 
     #[test]
@@ -154,7 +195,7 @@ mod tests {
             let values =
                 lines.iter().fold(other, |values, line| values.with(Part::Header("a".into()), *line));
             let request = Request::new(&values, &parts);
-            assert!(request.lines(header).iter().eq(lines.iter().map(|line| line.as_bytes())), "{lines:?}");
+            assert!(request.lines(header).eq(lines.iter().map(|line| line.as_bytes())), "{lines:?}");
             assert_eq!(request.get(header), value.map(str::as_bytes), "{lines:?}");
         }
     }

@@ -30,7 +30,7 @@ enum Host {
 
 impl Matcher for Hosts {
     fn matches(&self, request: &Request) -> bool {
-        let mut names = request.lines(self.part).iter().map(|authority| host::name(authority));
+        let mut names = request.lines(self.part).map(host::name);
         names.any(|name| self.allowed.iter().any(|allowed| allowed.is(&name)))
     }
 }

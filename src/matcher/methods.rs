@@ -23,7 +23,7 @@ struct Methods {
 
 impl Matcher for Methods {
     fn matches(&self, request: &Request) -> bool {
-        request.lines(self.part).iter().any(|method| self.allowed.iter().any(|allowed| **allowed == **method))
+        request.lines(self.part).any(|method| self.allowed.iter().any(|allowed| **allowed == *method))
     }
 }
 

@@ -72,6 +72,8 @@ impl Draft {
         // Stable: what is equally specific stays in the order of the configuration.
         limits.sort_by_key(specificity);
 
+        let reads_headers =
+            parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
@@ -94,7 +96,7 @@ impl Draft {
             });
         }
         let rules = builder.rules;
-        Policy { parts, path, content_type, ip, address, tree, limits: compiled, rules, lists, enforced }
+        Policy { parts, reads_headers, path, content_type, ip, address, tree, limits: compiled, rules, lists, enforced }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It does not know: what a value means. Source: the proxy-wasm ABI, version 0.2.1.
 
-use crate::host::pairs;
+use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
 use crate::time::Time;
@@ -30,6 +30,13 @@ unsafe extern "C" {
         size: *mut usize,
     ) -> u32;
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_get_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
     fn proxy_add_header_map_value(
         map: u32,
         key: *const u8,
@@ -142,6 +149,13 @@ pub(super) fn plugin_configuration(size: usize) -> Vec<u8> {
 pub(super) fn request_headers() -> Option<Vec<u8>> {
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, size| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, size) })
+}
+
+/// A request header that stands in one line.
+pub(super) fn request_header(name: &[u8]) -> Option<Vec<u8>> {
+    let (key, key_size) = (name.as_ptr(), name.len());
+    // SAFETY: the name lives through the call; the host writes a pointer and a size.
+    bytes(|data, size| unsafe { proxy_get_header_map_value(REQUEST_HEADERS, key, key_size, data, size) })
 }
 
 /// Adds a line to the response's headers.

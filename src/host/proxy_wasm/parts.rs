@@ -1,39 +1,78 @@
-//! Reads the parts of a request from the host.
+//! Reads the parts of a request from the host, each at most once.
 //!
-//! It does not know: which parts a policy needs; it is asked. The first header that is asked for brings all
-//! of them, in one call: it costs about what a single one does, and only so are all lines of a header seen.
+//! It does not know: which parts a policy needs; it is asked. Where rules look at headers, the first that is
+//! asked for brings all of them, in one call: it costs about what a single one does, and only so are all lines
+//! of a header seen. Where they do not, the path comes alone.
 
 use super::calls;
-use crate::host::pairs;
-use crate::request::{Part, Source};
+use crate::policy::Policy;
+use crate::request::pairs::Pairs;
+use crate::request::{Lines, Part, PartId, Source};
 use std::cell::OnceCell;
 
+/// What the host said when it was asked, if it was.
+type Answer = OnceCell<Option<Vec<u8>>>;
+
 /// The request of the stream whose callback runs.
-#[derive(Default)]
 pub(super) struct HostRequest {
+    /// Whether all headers are read at once.
+    at_once: bool,
     headers: OnceCell<Vec<u8>>,
+    path: Answer,
+    content_type: Answer,
+    address: Answer,
+    /// By index.
+    properties: OnceCell<Vec<Answer>>,
+    parts: usize,
 }
 
 impl HostRequest {
-    fn lines(&self, name: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn new(policy: &Policy) -> HostRequest {
+        HostRequest {
+            at_once: policy.reads_headers(),
+            headers: OnceCell::new(),
+            path: OnceCell::new(),
+            content_type: OnceCell::new(),
+            address: OnceCell::new(),
+            properties: OnceCell::new(),
+            parts: policy.parts(),
+        }
+    }
+
+    fn named<'s>(&'s self, name: &'s [u8]) -> Lines<'s> {
         let headers = self.headers.get_or_init(|| calls::request_headers().unwrap_or_default());
-        pairs::values(headers, name).into_iter().map(<[u8]>::to_vec).collect()
+        Lines::Named(Pairs::of(headers), name)
+    }
+
+    fn alone<'s>(answer: &'s Answer, name: &[u8]) -> Lines<'s> {
+        Lines::One(answer.get_or_init(|| calls::request_header(name)).as_deref())
+    }
+
+    fn property(&self, id: PartId, path: &[Box<str>]) -> Lines<'_> {
+        let answers = self.properties.get_or_init(|| vec![OnceCell::new(); self.parts]);
+        let read = || calls::property(path.join("\0").as_bytes());
+        Lines::One(answers.get(id.index()).and_then(|answer| answer.get_or_init(read).as_deref()))
     }
 }
 
 impl Source for HostRequest {
-    fn read(&self, part: &Part) -> Vec<Vec<u8>> {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s> {
         match part {
-            Part::Path => self.lines(b":path"),
-            Part::Method => self.lines(b":method"),
+            Part::Path if !self.at_once => HostRequest::alone(&self.path, b":path"),
+            // Asked about a refusal only: whether the client speaks gRPC.
+            Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
+            Part::Path => self.named(b":path"),
+            Part::Method => self.named(b":method"),
             // nginx puts the machine's own name into `:authority`, and what the client asked for into `host`.
-            Part::Host => match self.lines(b"host") {
-                none if none.is_empty() => self.lines(b":authority"),
+            Part::Host => match self.named(b"host") {
+                none if none.clone().next().is_none() => self.named(b":authority"),
                 hosts => hosts,
             },
-            Part::Header(name) => self.lines(name.as_bytes()),
-            Part::Address => calls::property(b"source\0address").into_iter().collect(),
-            Part::Property(path) => calls::property(path.join("\0").as_bytes()).into_iter().collect(),
+            Part::Header(name) => self.named(name.as_bytes()),
+            Part::Address => {
+                Lines::One(self.address.get_or_init(|| calls::property(b"source\0address")).as_deref())
+            }
+            Part::Property(path) => self.property(id, path),
         }
     }
 }

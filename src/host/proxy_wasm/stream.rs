@@ -30,7 +30,7 @@ impl Stream {
     fn decide(&mut self) -> Option<Action> {
         let gateway = self.gateway.clone()?;
         let policy = &gateway.configuration.policy;
-        let source = HostRequest::default();
+        let source = HostRequest::new(policy);
         let request = policy.request(&source);
         let mut worker = gateway.worker.try_borrow_mut().ok()?;
         let (session, step) = Session::start(policy, &mut worker, &gateway.store, &request, || gateway.now());
