@@ -97,6 +97,15 @@ pub struct Charge {
     pub stamp: (u32, u32),
 }
 
+/// What a worker has been charged ahead for requests that have yet to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// The whole of it, charged at once as if it were one request.
+    pub charge: Charge,
+    /// How far it is used up, in the algorithm's own sense; zero at first.
+    pub spent: (u64, u32),
+}
+
 /// A way of counting. A cell is `size()` bytes; all zero is a cell nobody has used.
 ///
 /// Laws, tested for every kind: a refused step leaves the cell as it is; a step of cost 0 is a look and
@@ -127,6 +136,22 @@ pub trait Algorithm: std::fmt::Debug {
     /// `None`: it makes nobody wait.
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         None
+    }
+
+    /// Whether a worker may be charged ahead, for a [`Piece`] that it then spends by itself.
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Spends `cost` of a piece at `now`, if that much of it is left and has not lapsed meanwhile. Whoever
+    /// spends so, and whatever is given back, no more pass in any span than the bound says.
+    fn spend(&self, _piece: &mut Piece, _now: Time, _cost: u64) -> bool {
+        false
+    }
+
+    /// What is left of a piece at `now`, to be given back.
+    fn unspent(&self, _piece: &Piece, _now: Time) -> Charge {
+        Charge::default()
     }
 
     /// Whether a charge ends with the request, as a permit does.
@@ -171,6 +196,21 @@ const LAG: Span = Span::from_secs(1);
 
 /// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
+
+/// Spends `cost` of a piece that is a number of units, if there are so many.
+fn count_off(piece: &mut Piece, cost: u64) -> bool {
+    let spent = piece.spent.0.saturating_add(cost);
+    let is_left = spent <= piece.charge.cost;
+    if is_left {
+        piece.spent.0 = spent;
+    }
+    is_left
+}
+
+/// What is left of a piece that is a number of units.
+fn left_of(piece: &Piece) -> Charge {
+    Charge { cost: piece.charge.cost.saturating_sub(piece.spent.0), ..piece.charge }
+}
 
 /// How much of `span` a use of `used` out of `limit` stands for.
 fn share(used: u64, limit: u64, span_ns: u64) -> Span {

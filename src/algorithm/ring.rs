@@ -119,6 +119,12 @@ impl Ring {
         left.fold(u64_at(cell, SUM), |sum, (_, count)| sum.saturating_sub(count.into()))
     }
 
+    /// Whether what comes at `now` is counted in the slice that begins at `begin`, if a cell has it as its newest.
+    pub(super) fn is_newest(self, begin: Time, now: Time) -> bool {
+        let (slice, current) = (self.slice(begin), self.slice(now));
+        slice == current || slice > current && self.begins(slice).since(now) <= LAG
+    }
+
     /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
     pub(super) fn is_ahead(self, cell: &[u8], now: Time) -> bool {
         u64_at(cell, 0) > self.slice(now)

@@ -11,7 +11,7 @@
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit, `2 · rpu` at the worst.
 
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Outcome, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, Outcome, Piece, Quota, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -98,6 +98,19 @@ impl Algorithm for SlidingWindow {
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.ring.mend(cell, now);
         self.ring.take(cell, charge);
+    }
+
+    fn lends(&self) -> bool {
+        true
+    }
+
+    /// In the slice that was charged, and in no other.
+    fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {
+        self.ring.is_newest(piece.charge.booked_at, now) && super::count_off(piece, cost)
+    }
+
+    fn unspent(&self, piece: &Piece, _: Time) -> Charge {
+        super::left_of(piece)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

@@ -18,6 +18,16 @@
 //! **Waiting.** With `max_wait` a request may take what has yet to come, and waits until it has: the bucket is
 //! lent so much in advance, `reach` in place of `fill`.
 //!
+//! **Ahead.** A worker that is charged `n` at once may spend them by itself, as long as they have not come back
+//! by refilling: after `k · unit / rpu` without a spending, `k` of them have lapsed. It is a bucket of its own,
+//! full of `n` when it was charged, that is never refilled.
+//!
+//! That keeps the bound, whoever spends what when. Let `D` be what the bucket lacks, as a time: it shrinks as time
+//! goes by, and a charge of `n` adds `n · unit / rpu`. Let `V` be how long a worker's piece has until all of it has
+//! lapsed. `D ≥ ΣV` holds whenever a piece is taken, stays so because each `V` shrinks as fast as `D`, and is kept
+//! by giving back, which takes no more from `D` than from `V`. A piece is worth `U ≤ V`. So `D − ΣU`, between 0 and
+//! `fill`, grows by `unit / rpu` with each request that passes, and shrinks no faster than time goes by.
+//!
 //! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass; where requests may wait and one costs
 //! more than `burst`, its cost takes the place of `burst`.
 //!
@@ -28,7 +38,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, MAX_WAIT, Outcome, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, MAX_WAIT, Outcome, Piece, Quota, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -137,6 +147,14 @@ impl TokenBucket {
     /// The last instant at which a bucket is full that is possible at `now`.
     fn last_full_from(&self, now: Time) -> Exact {
         self.rate.add(self.latest(now), self.slack)
+    }
+
+    /// From when to when what is left of a piece lapses.
+    fn lapses(&self, piece: &Piece, now: Time) -> (Exact, Exact) {
+        let Piece { charge, spent: (ns, part) } = *piece;
+        let taken = Exact::whole(charge.at.as_ns());
+        let from = taken.max(Exact { ns, part }).max(Exact::whole(now.as_ns()));
+        (from, self.rate.add(taken, self.rate.span_of(charge.cost)))
     }
 
     /// The last instant at which a bucket is full that has admitted a request at `now`.
@@ -250,6 +268,27 @@ impl Algorithm for TokenBucket {
         if !never_came {
             add_one(cell, GIVEN_BACK);
         }
+    }
+
+    fn lends(&self) -> bool {
+        !self.waits()
+    }
+
+    fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {
+        let (from, end) = self.lapses(piece, now);
+        let after = self.rate.add(from, self.rate.span_of(cost));
+        let is_left = after <= end;
+        if is_left {
+            piece.spent = (after.ns, after.part);
+        }
+        is_left
+    }
+
+    /// It has gained nothing by having been charged: what came back meanwhile has lapsed.
+    fn unspent(&self, piece: &Piece, now: Time) -> Charge {
+        let (from, end) = self.lapses(piece, now);
+        let cost = self.rate.tokens_in(self.rate.sub(end, from));
+        Charge { cost, at: now, booked_at: now, ..piece.charge }
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

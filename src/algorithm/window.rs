@@ -15,7 +15,7 @@
 //! before the clock stepped back: what was used of it counts as used of the current one.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, Outcome, Piece, Quota, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -135,6 +135,20 @@ impl Algorithm for Window {
             let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
             write(cell, USED, &used.to_le_bytes());
         }
+    }
+
+    fn lends(&self) -> bool {
+        true
+    }
+
+    /// In the window that was charged, and in no other.
+    fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {
+        let window = self.at(piece.charge.booked_at);
+        window >= self.at(now) && !self.is_far(window, now) && super::count_off(piece, cost)
+    }
+
+    fn unspent(&self, piece: &Piece, _: Time) -> Charge {
+        super::left_of(piece)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {
