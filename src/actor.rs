@@ -32,7 +32,7 @@ use crate::document::{Node, Value, nearest, one_of, quoted};
 use crate::request::{Parts, Request};
 
 /// A source of actor values.
-pub trait Actor: std::fmt::Debug {
+pub trait Actor: std::fmt::Debug + Send + Sync {
     /// Appends the actor's value in this request to `key`, or returns `false` and appends nothing when
     /// the request has none. Two spellings of one value append the same bytes.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool;

@@ -112,7 +112,7 @@ pub struct Piece {
 /// changes nothing; `retry_after` is exact to the nanosecond; any bytes are a valid cell; a clock that
 /// steps back frees no more than what the kind's instants are coarse by (a window, a slice, else nothing), and
 /// locks nobody out for longer than the kind would without it and the second by which clocks may differ.
-pub trait Algorithm: std::fmt::Debug {
+pub trait Algorithm: std::fmt::Debug + Send + Sync {
     /// How it counts, in words that are the same in every build: rules of one meaning read each other's
     /// cells, others have cells of their own.
     fn meaning(&self) -> String;

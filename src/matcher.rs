@@ -15,7 +15,7 @@ use crate::document::Node;
 use crate::request::{Parts, Request};
 
 /// One condition of a limit.
-pub trait Matcher: std::fmt::Debug {
+pub trait Matcher: std::fmt::Debug + Send + Sync {
     /// Whether the request fulfils it. A part that the request lacks fulfils nothing, unless its absence is
     /// what is asked for. Of a part in several lines, one is enough: a client could add lines in front of the
     /// one that counts, and slip past a limit.

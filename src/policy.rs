@@ -10,32 +10,38 @@
 //!
 //! INVARIANT: a policy cannot be wrong. Whatever could be refused was refused when it was compiled.
 
+mod bid;
 mod build;
 mod charge;
 mod decision;
 mod give_back;
 mod group;
+mod judgement;
 mod known;
 mod lists;
 mod overridden;
+mod shares;
 
 pub use build::{Draft, LimitDraft, RuleDraft};
 pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
 pub use group::{Count, Missing};
 pub use lists::{List, Lists, Member};
 
-pub(crate) use charge::{Terms, decide};
+pub(crate) use charge::{Desk, Terms, decide};
 pub(crate) use give_back::{Held, cancel, settle};
 pub(crate) use known::Known;
 pub(crate) use overridden::Overridden;
+pub(crate) use shares::Shares;
 
 use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};
 use crate::request::path::Readings;
 use crate::request::{PartId, Parts, Request, Source};
 use crate::time::Span;
+use give_back::Place;
 use group::Group;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Names a rule within its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,7 +85,7 @@ struct Limit {
     exclusive: bool,
     /// Limits of one rank are equally specific.
     rank: usize,
-    groups: Vec<Group>,
+    groups: Vec<Arc<Group>>,
 }
 
 impl Limit {
@@ -180,24 +186,48 @@ impl Policy {
         matches!(rest.first(), None | Some(b'+'))
     }
 
-    /// The limits that apply, less specific first: those whose url and conditions match, but for the ones
+    fn groups(&self, limit: usize) -> &[Arc<Group>] {
+        self.limits.get(limit).map_or(&[], |limit| &limit.groups)
+    }
+
+    fn group(&self, (limit, group): Place) -> Option<&Arc<Group>> {
+        self.groups(limit).get(group)
+    }
+
+    /// Finds the limits that apply, less specific first: those whose url and conditions match, but for the ones
     /// that a more specific exclusive limit switches off. A limit that applies in one reading of the path
     /// applies: what is exclusive in one reading, or by one line of a header, switches nothing off in another.
-    fn applicable(&self, request: &Request) -> Vec<(usize, &Limit)> {
-        let target = request.get(self.path).unwrap_or_default();
-        let (mut found, mut indices) = (Vec::new(), Vec::new());
-        for path in Readings::of(target).iter() {
-            self.tree.matches(path, &mut indices);
-            let limit = |index: &usize| Some((*index, self.limits.get(*index)?));
-            let holds = |(_, limit): &(usize, &Limit)| limit.holds(request);
-            let limits: Vec<(usize, &Limit)> = indices.iter().filter_map(limit).filter(holds).collect();
-            let frees = |limit: &Limit| limit.exclusive && limit.holds_certainly(request);
-            let exclusive = limits.iter().rfind(|(_, limit)| frees(limit));
-            let least = exclusive.map_or(0, |(_, limit)| limit.rank);
-            found.extend(limits.into_iter().filter(|(_, limit)| limit.rank >= least));
+    /// The path is not read where no url asks for it. `matches` is room to work in.
+    fn applicable(&self, request: &Request, matches: &mut Vec<usize>, found: &mut Vec<usize>) {
+        found.clear();
+        if self.tree.is_root() {
+            return self.collect(self.tree.below(), request, found);
         }
-        found.sort_unstable_by_key(|(index, _)| *index);
-        found.dedup_by_key(|(index, _)| *index);
-        found
+        let target = request.get(self.path).unwrap_or_default();
+        for path in Readings::of(target).iter() {
+            self.tree.matches(path, matches);
+            self.collect(matches, request, found);
+        }
+        found.sort_unstable();
+        found.dedup();
+    }
+
+    /// Adds those of one reading.
+    fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) {
+        let start = found.len();
+        let limit = |index: usize| self.limits.get(index);
+        found.extend(matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.holds(request))));
+        let of_this = found.get(start..).unwrap_or_default();
+        let frees = |limit: &&Limit| limit.exclusive && limit.holds_certainly(request);
+        let exclusive = of_this.iter().rev().filter_map(|index| limit(*index)).find(frees);
+        let least = exclusive.map_or(0, |limit| limit.rank);
+        if least > 0 {
+            let mut place = 0;
+            found.retain(|index| {
+                let is_kept = place < start || limit(*index).is_some_and(|limit| limit.rank >= least);
+                place = place.saturating_add(1);
+                is_kept
+            });
+        }
     }
 }

@@ -7,11 +7,11 @@
 //!                └──► Wait(until) ─ the host holds the request ─► resume() ─┘
 //! ```
 
-use crate::policy::{self, Decision, Events, Held, Known, Outcome, Overridden, Policy, Terms};
+use crate::policy::{self, Decision, Desk, Events, Held, Known, Outcome, Overridden, Policy, Shares, Terms};
 use crate::request::Request;
 use crate::store::Store;
 use crate::table::{Hasher, Seed};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// What one worker keeps between requests.
 #[derive(Debug)]
@@ -19,27 +19,56 @@ pub struct Worker {
     hasher: Hasher,
     overridden: Overridden,
     known: Known,
+    shares: Shares,
+    desk: Desk,
 }
 
 impl Worker {
     /// A worker under `policy` whose actor values are hashed with `seed`.
     pub fn new(policy: &Policy, seed: &Seed) -> Worker {
         let hasher = Hasher::new(seed);
-        Worker { hasher, overridden: Overridden::new(policy, &hasher), known: Known::default() }
+        Worker {
+            hasher,
+            overridden: Overridden::new(policy, &hasher),
+            known: Known::default(),
+            shares: Shares::default(),
+            desk: Desk::default(),
+        }
+    }
+
+    /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
+    pub fn holds(&self) -> bool {
+        self.shares.is_held()
+    }
+
+    /// Gives back what was charged ahead and lies idle, or `all` of it because the worker ends.
+    pub fn tick<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        store: &S,
+        clock: impl Fn() -> Time,
+        all: bool,
+    ) -> Events {
+        let Worker { hasher, overridden, shares, .. } = self;
+        let terms = Terms { store, hasher, overridden, clock: &clock };
+        shares.give_back(policy, &terms, all)
     }
 }
 
+/// How often a worker that [`Worker::holds`] wants to be woken.
+pub const TICK: Span = Span::from_ms(100);
+
 /// What the host has to do now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'w> {
     /// Let the request pass, or answer it.
-    Done(Decision),
+    Done(&'w Decision),
     /// Hold the request until that instant, then call [`Session::resume`] and let it pass.
     Wait {
         /// When its turn comes.
         until: Time,
         /// What was decided.
-        decision: Decision,
+        decision: &'w Decision,
     },
 }
 
@@ -54,16 +83,17 @@ pub struct Session {
 impl Session {
     /// Decides about a request whose headers have come. `clock` is asked when the store has answered, so that
     /// no worker judges a cell by an instant before the one at which another has charged it.
-    pub fn start<S: Store + ?Sized>(
+    pub fn start<'w, S: Store + ?Sized>(
         policy: &Policy,
-        worker: &mut Worker,
+        worker: &'w mut Worker,
         store: &S,
         request: &Request,
         clock: impl Fn() -> Time,
-    ) -> (Session, Step) {
-        let Worker { hasher, overridden, known } = worker;
+    ) -> (Session, Step<'w>) {
+        let Worker { hasher, overridden, known, shares, desk } = worker;
         let terms = Terms { store, hasher, overridden, clock: &clock };
-        let (decision, held) = policy::decide(policy, request, known, &terms);
+        let held = policy::decide(policy, request, desk, known, shares, &terms);
+        let decision = &desk.decision;
         match decision.outcome {
             Outcome::Wait(until) => (Session { waiting: true, held }, Step::Wait { until, decision }),
             _ => (Session { waiting: false, held }, Step::Done(decision)),

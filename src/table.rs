@@ -62,8 +62,8 @@ pub struct Table {
 
 /// The cells of one key, loaded.
 #[derive(Debug)]
-pub struct Set<'t> {
-    layout: &'t Layout,
+pub struct Set {
+    layout: Layout,
     key: Key,
     version: Option<Version>,
     value: Vec<u8>,
@@ -74,8 +74,8 @@ pub struct Set<'t> {
 
 /// The cell of one actor, and all that is needed to swap it.
 #[derive(Debug)]
-pub struct Entry<'t> {
-    set: Set<'t>,
+pub struct Entry {
+    set: Set,
     way: usize,
     found: bool,
     eviction: Option<Eviction>,
@@ -111,12 +111,12 @@ impl Table {
     }
 
     /// Loads the set of cells in which the actor with hash `hash` has its place, one load.
-    pub fn load<S: Store + ?Sized>(&self, store: &S, hash: u64) -> Result<Set<'_>, Fault> {
+    pub fn load<S: Store + ?Sized>(&self, store: &S, hash: u64) -> Result<Set, Fault> {
         let Table { layout, salt } = self;
         let hash = hash ^ salt;
         let key = layout.key(hash);
         let Read { value, version, foreign } = self.read(store, &key)?;
-        Ok(Set { layout, key, version, value, hash, salt: *salt, foreign })
+        Ok(Set { layout: *layout, key, version, value, hash, salt: *salt, foreign })
     }
 
     /// What is at `key`: the value if it is ours and whole, else an empty one in its place. A torn read
@@ -152,14 +152,14 @@ struct Read {
     foreign: bool,
 }
 
-impl<'t> Set<'t> {
+impl Set {
     /// Whether the key held a value that was not ours.
     pub fn foreign(&self) -> bool {
         self.foreign
     }
 
     /// The actor's cell if it has one.
-    pub fn find(self) -> Option<Entry<'t>> {
+    pub fn find(self) -> Option<Entry> {
         match self.layout.find(&self.value, self.hash) {
             Found::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
             Found::Free(_) | Found::Full => None,
@@ -168,7 +168,7 @@ impl<'t> Set<'t> {
 
     /// The actor's cell. If it has none, it gets a free one, or that of the actor whose is worth least: see
     /// [`Eviction`]. `worth` is handed an actor's hash and its cell.
-    pub fn claim(self, worth: impl Fn(u64, &[u8]) -> Worth) -> Entry<'t> {
+    pub fn claim(self, worth: impl Fn(u64, &[u8]) -> Worth) -> Entry {
         match self.layout.find(&self.value, self.hash) {
             Found::Way(way) => Entry { set: self, way, found: true, eviction: None },
             Found::Free(way) => self.take(way, None),
@@ -193,14 +193,14 @@ impl<'t> Set<'t> {
         self.layout.fingerprint(&self.value, way) ^ self.salt
     }
 
-    fn take(mut self, way: usize, eviction: Option<Eviction>) -> Entry<'t> {
+    fn take(mut self, way: usize, eviction: Option<Eviction>) -> Entry {
         self.layout.mark(&mut self.value, way, self.hash);
         self.layout.cell_mut(&mut self.value, way).fill(0);
         Entry { set: self, way, found: false, eviction }
     }
 }
 
-impl Entry<'_> {
+impl Entry {
     /// Whether the actor had a cell.
     pub fn found(&self) -> bool {
         self.found

@@ -5,7 +5,7 @@
 
 use super::{Actor, Scope, compile, header, ip};
 use crate::document::{Node, Value, nearest, one_of, quoted};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Counts nobody in particular: all requests together.
 const ALL: &str = "all";
@@ -22,9 +22,9 @@ const LONGEST_TUPLE: usize = 8;
 /// policy, and `account` is `user`.
 #[derive(Clone, Debug)]
 pub struct Named {
-    name: Rc<str>,
-    meaning: Rc<str>,
-    actor: Rc<dyn Actor>,
+    name: Arc<str>,
+    meaning: Arc<str>,
+    actor: Arc<dyn Actor>,
 }
 
 impl Named {
@@ -58,10 +58,10 @@ pub struct Actors(Vec<Definition>);
 
 #[derive(Debug)]
 struct Definition {
-    name: Rc<str>,
-    meaning: Rc<str>,
+    name: Arc<str>,
+    meaning: Arc<str>,
     /// `None` when it could not be compiled: rules may name it, and its mistake is told once.
-    actor: Option<Rc<dyn Actor>>,
+    actor: Option<Arc<dyn Actor>>,
 }
 
 impl Actors {
@@ -71,7 +71,7 @@ impl Actors {
         let define = |(name, node): (&str, Node)| {
             check_name(name, &node);
             let meaning = format!("{name} {}", node.value()).into();
-            Definition { name: name.into(), meaning, actor: compile(node, scope).map(Rc::from) }
+            Definition { name: name.into(), meaning, actor: compile(node, scope).map(Arc::from) }
         };
         Actors(entries.into_iter().map(define).collect())
     }

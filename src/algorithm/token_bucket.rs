@@ -271,7 +271,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn lends(&self) -> bool {
-        !self.waits()
+        self.reach == self.fill
     }
 
     fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {

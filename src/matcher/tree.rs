@@ -39,6 +39,16 @@ impl Tree {
         if pattern.is_exact() { node.here.push(index) } else { node.below.push(index) }
     }
 
+    /// Whether every pattern is `/`, which every path matches.
+    pub fn is_root(&self) -> bool {
+        self.literals.is_empty() && self.any.is_none() && self.here.is_empty()
+    }
+
+    /// The patterns that are `/`.
+    pub fn below(&self) -> &[usize] {
+        &self.below
+    }
+
     /// Replaces `out` by the indices of all patterns that match `path`: each once, ascending.
     pub fn matches(&self, path: &Path, out: &mut Vec<usize>) {
         out.clear();

@@ -10,6 +10,7 @@ use crate::request::{Part, Parts};
 use crate::table::Table;
 use crate::time::Span;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A rule to be.
 #[derive(Debug)]
@@ -96,7 +97,19 @@ impl Draft {
             });
         }
         let rules = builder.rules;
-        Policy { parts, reads_headers, path, content_type, ip, address, tree, limits: compiled, rules, lists, enforced }
+        Policy {
+            parts,
+            reads_headers,
+            path,
+            content_type,
+            ip,
+            address,
+            tree,
+            limits: compiled,
+            rules,
+            lists,
+            enforced,
+        }
     }
 }
 
@@ -111,7 +124,7 @@ struct Builder {
 
 impl Builder {
     /// Rules of one limit that count the same actor form a group, in the order of their first ones.
-    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> Vec<Group> {
+    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> Vec<Arc<Group>> {
         let mut sorted: Vec<(String, Vec<RuleDraft>)> = Vec::new();
         for rule in rules {
             let actors: Vec<&str> = rule.actors.iter().map(Named::meaning).collect();
@@ -121,7 +134,7 @@ impl Builder {
                 None => sorted.push((meaning, vec![rule])),
             }
         }
-        sorted.into_iter().filter_map(|(meaning, rules)| self.group(meaning, rules)).collect()
+        sorted.into_iter().filter_map(|(meaning, rules)| self.group(meaning, rules)).map(Arc::new).collect()
     }
 
     fn group(&mut self, meaning: String, drafts: Vec<RuleDraft>) -> Option<Group> {
@@ -150,9 +163,17 @@ impl Builder {
             size = size.saturating_add(bytes);
         }
         let actors_in_table = if actors.is_empty() { 1 } else { self.max_actors };
+        let counts = || {
+            let rules = self.rules.get(start..).unwrap_or_default();
+            rules.iter().flat_map(|rule| rule.overrides.values().chain([&rule.count]))
+        };
+        let lends = counts().all(|count| count.algorithm.lends());
+        let waits = counts().any(|count| count.algorithm.without_waiting().is_some());
+        let settles = counts().any(|count| count.algorithm.settles());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let table = Table::new(&name, &how.join(", "), size, actors_in_table);
-        Some(Group { id, actors, missing, rules: start..self.rules.len(), table })
+        let rules = start..self.rules.len();
+        Some(Group { id, actors, missing, rules, table, lends, waits, settles })
     }
 }

@@ -14,9 +14,10 @@ pub const DENY: &str = "deny";
 pub const ALLOW: &str = "allow";
 
 /// What happens to the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// It passes.
+    #[default]
     Pass,
     /// It passes and nothing was counted: the allow list names it.
     Allowed,
@@ -97,7 +98,7 @@ impl Events {
 }
 
 /// What a policy decides about one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// What happens.
     pub outcome: Outcome,
@@ -108,10 +109,6 @@ pub struct Decision {
 }
 
 impl Decision {
-    pub(super) fn of(outcome: Outcome) -> Decision {
-        Decision { outcome, reports: Vec::new(), events: Events::default() }
-    }
-
     /// Whether the request is refused.
     pub fn refuses(&self) -> bool {
         matches!(self.outcome, Outcome::Refuse(_))

@@ -7,6 +7,7 @@ use super::group::Group;
 use super::{Count, Events, Policy};
 use crate::algorithm::Charge;
 use crate::store::{Fault, Store, Swap};
+use crate::time::Time;
 
 /// Of the limit in the policy, and of the group in the limit.
 pub(super) type Place = (usize, usize);
@@ -21,25 +22,23 @@ pub(crate) struct Held {
     pub(super) charges: Vec<Charge>,
 }
 
-/// Takes stored charges back, one for each rule of the group.
-pub(super) fn uncharge<S: Store + ?Sized>(
+/// Changes the stored cell of an actor, if it is still there.
+pub(super) fn change<S: Store + ?Sized>(
     group: &Group,
     hash: u64,
-    counts: &[&Count],
-    charges: &[Charge],
-    policy: &Policy,
     terms: &Terms<S>,
     events: &mut Events,
+    how: impl Fn(&mut [u8], Time),
 ) {
     for _ in 0..MAX_LOST {
         let Ok(set) = group.table.load(terms.store, hash) else {
             break;
         };
-        // Evicted meanwhile, the charge is gone with its cell.
+        // Evicted meanwhile, what it was charged is gone with it.
         let Some(mut entry) = set.find() else {
             return;
         };
-        group.give_back(policy, counts, charges, entry.cell_mut(), (terms.clock)());
+        how(entry.cell_mut(), (terms.clock)());
         match entry.commit(terms.store) {
             Ok(Swap::Done) => return,
             Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
@@ -66,19 +65,17 @@ fn end<S: Store + ?Sized>(
     which: impl Fn(&Count) -> bool,
 ) -> Events {
     let mut events = Events::default();
-    for Held { place: (limit, group), hash, key, charges } in held {
-        let Some(group) = policy.limits.get(*limit).and_then(|limit| limit.groups.get(*group)) else {
+    for Held { place, hash, key, charges } in held {
+        let Some(group) = policy.group(*place) else {
             continue;
         };
-        let counts = group.counts(policy, key);
-        let ended = counts.iter().zip(charges).map(
-            |(count, charge)| {
-                if which(count) { *charge } else { Charge::default() }
-            },
-        );
-        let charges: Vec<Charge> = ended.collect();
-        if charges.iter().any(|charge| charge.cost > 0) {
-            uncharge(group, *hash, &counts, &charges, policy, terms, &mut events);
+        let counted = group.counted(policy, key);
+        let ended = || {
+            let charges = counted.rules().zip(charges);
+            charges.map(|((_, count), charge)| if which(count) { *charge } else { Charge::default() })
+        };
+        if ended().any(|charge| charge.cost > 0) {
+            change(group, *hash, terms, &mut events, |cell, now| counted.give_back(ended(), cell, now));
         }
     }
     events

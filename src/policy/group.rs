@@ -3,12 +3,12 @@
 //!
 //! It does not know: the store, or other groups.
 
-use super::{Policy, Report, Rule, RuleId, Tally};
+use super::{Policy, Rule, RuleId};
 use crate::actor::{self, Named};
-use crate::algorithm::{Algorithm, Charge, Outcome, Quota, Verdict};
+use crate::algorithm::{Algorithm, Charge, Piece, Quota};
 use crate::request::Request;
 use crate::table::{Hasher, Table, Worth};
-use crate::time::{Span, Time};
+use crate::time::Time;
 use std::ops::Range;
 
 /// How a rule counts one actor: its quota, or the one that an override gives it.
@@ -63,12 +63,18 @@ pub(super) struct Group {
     pub(super) missing: Missing,
     pub(super) rules: Range<usize>,
     pub(super) table: Table,
+    /// Whether a worker may be charged ahead by all its rules, and by all their overrides.
+    pub(super) lends: bool,
+    /// Whether a rule may make a request wait.
+    pub(super) waits: bool,
+    /// Whether a charge ends with the request.
+    pub(super) settles: bool,
 }
 
 /// Whom a group counts in one request.
 pub(super) enum Identity {
-    /// The actor with this hash; its overrides are found by the key.
-    Actor { hash: u64, key: Vec<u8> },
+    /// The actor with this hash, whose key was written.
+    Actor(u64),
     /// Nobody: the rules do not apply.
     Nobody,
     /// Nobody, which is not allowed.
@@ -86,23 +92,32 @@ pub(super) fn by_value(value: &[u8]) -> Vec<u8> {
 }
 
 impl Group {
-    pub(super) fn identify(&self, policy: &Policy, request: &Request, hasher: &Hasher) -> Identity {
-        let mut key = vec![BY_VALUE];
-        if !actor::key(&self.actors, request, &mut key) {
-            key.clear();
+    /// Whom it counts; the actor's key is appended to `keys`.
+    pub(super) fn identify(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        hasher: &Hasher,
+        keys: &mut Vec<u8>,
+    ) -> Identity {
+        let start = keys.len();
+        keys.push(BY_VALUE);
+        if !actor::key(&self.actors, request, keys) {
+            keys.truncate(start);
             match self.missing {
                 Missing::Skip => return Identity::Nobody,
                 Missing::Deny => return Identity::Lacking,
                 Missing::Ip => {
-                    key.push(BY_ADDRESS);
-                    if !policy.address.actor().write(request, &mut key) {
-                        key = vec![SHARED];
+                    keys.push(BY_ADDRESS);
+                    if !policy.address.actor().write(request, keys) {
+                        keys.truncate(start);
+                        keys.push(SHARED);
                     }
                 }
-                Missing::Share => key.push(SHARED),
+                Missing::Share => keys.push(SHARED),
             }
         }
-        Identity::Actor { hash: self.hash(policy, hasher, &key), key }
+        Identity::Actor(self.hash(policy, hasher, keys.get(start..).unwrap_or_default()))
     }
 
     /// The hash of the actor of this key. One with a quota of its own counts in a cell of its own, as a rule
@@ -110,7 +125,7 @@ impl Group {
     pub(super) fn hash(&self, policy: &Policy, hasher: &Hasher, key: &[u8]) -> u64 {
         let mut hash = hasher.hash(key);
         if let Some(value) = key.strip_prefix(&[BY_VALUE]) {
-            for (place, (_, rule)) in (1..).zip(self.rules(policy)) {
+            for (place, rule) in (1..).zip(self.rules(policy)) {
                 if let Some(count) = rule.overrides.get(value) {
                     hash ^= count.salt.rotate_left(place);
                 }
@@ -120,146 +135,74 @@ impl Group {
     }
 
     /// The rules of this group.
-    pub(super) fn rules<'p>(&self, policy: &'p Policy) -> impl Iterator<Item = (RuleId, &'p Rule)> {
-        let rules = policy.rules.get(self.rules.clone()).unwrap_or_default();
-        self.rules.clone().map(RuleId).zip(rules)
+    pub(super) fn rules<'p>(&self, policy: &'p Policy) -> impl Iterator<Item = &'p Rule> + use<'p> {
+        policy.rules.get(self.rules.clone()).unwrap_or_default().iter()
     }
 
-    /// How each rule counts the actor of this key.
-    pub(super) fn counts<'p>(&self, policy: &'p Policy, key: &[u8]) -> Vec<&'p Count> {
-        let value = key.strip_prefix(&[BY_VALUE]);
-        let count = |rule: &'p Rule| value.and_then(|value| rule.overrides.get(value)).unwrap_or(&rule.count);
-        self.rules(policy).map(|(_, rule)| count(rule)).collect()
+    /// Their names, in the same order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
+        self.rules.clone().map(RuleId)
     }
 
-    /// What the cell of the actor of this key is worth: as much as that of its rules which is worth most.
-    /// Nobody is refused by a rule in shadow.
-    pub(super) fn worth(&self, policy: &Policy, key: &[u8], cell: &[u8], now: Time) -> Worth {
-        let rules = self.rules(policy).map(|(_, rule)| rule).zip(self.counts(policy, key));
-        let worth =
-            |(rule, count): (&Rule, &Count)| match count.algorithm.worth(state(rule, count, cell), now) {
-                Worth::Refusing(span) if !rule.enforced => Worth::Used(span),
-                worth => worth,
-            };
-        rules.map(worth).max().unwrap_or(Worth::Nothing)
+    /// The group as it counts the actor of this key.
+    pub(super) fn counted<'a>(&'a self, policy: &'a Policy, key: &'a [u8]) -> Counted<'a> {
+        Counted { policy, group: self, key }
+    }
+}
+
+/// The rules of a group as they count one actor.
+#[derive(Clone, Copy)]
+pub(super) struct Counted<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) group: &'a Group,
+    pub(super) key: &'a [u8],
+}
+
+impl<'a> Counted<'a> {
+    /// Each rule, and how it counts the actor.
+    pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Count)> {
+        let value = self.key.strip_prefix(&[BY_VALUE]);
+        self.group.rules(self.policy).map(move |rule| {
+            let own =
+                value.filter(|_| !rule.overrides.is_empty()).and_then(|value| rule.overrides.get(value));
+            (rule, own.unwrap_or(&rule.count))
+        })
+    }
+
+    /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by
+    /// a rule in shadow.
+    pub(super) fn worth(self, cell: &[u8], now: Time) -> Worth {
+        let worth = |(rule, count): (&Rule, &Count)| match count.algorithm.worth(rule.state(count, cell), now)
+        {
+            Worth::Refusing(span) if !rule.enforced => Worth::Used(span),
+            worth => worth,
+        };
+        self.rules().map(worth).max().unwrap_or(Worth::Nothing)
     }
 
     /// Takes charges back, one for each rule; those of cost 0 are none.
-    pub(super) fn give_back(
-        &self,
-        policy: &Policy,
-        counts: &[&Count],
-        charges: &[Charge],
-        cell: &mut [u8],
-        now: Time,
-    ) {
-        for (((_, rule), count), charge) in self.rules(policy).zip(counts).zip(charges) {
+    pub(super) fn give_back(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
+        for ((rule, count), charge) in self.rules().zip(charges) {
             if charge.cost > 0 {
-                count.algorithm.give_back(state_mut(rule, count, cell), now, *charge);
-            }
-        }
-    }
-}
-
-fn state<'c>(rule: &Rule, count: &Count, cell: &'c [u8]) -> &'c [u8] {
-    cell.get(rule.offset..rule.offset.saturating_add(count.algorithm.size())).unwrap_or_default()
-}
-
-fn state_mut<'c>(rule: &Rule, count: &Count, cell: &'c mut [u8]) -> &'c mut [u8] {
-    cell.get_mut(rule.offset..rule.offset.saturating_add(count.algorithm.size())).unwrap_or_default()
-}
-
-/// What the rules of one group say to one request.
-pub(super) struct Judgement {
-    /// The cell before anything was charged.
-    before: Vec<u8>,
-    verdicts: Vec<Verdict>,
-    /// Whether an enforced rule refuses.
-    pub(super) refused: bool,
-    /// Whether the cell has to be stored even if the request is refused.
-    pub(super) repaired: bool,
-}
-
-impl Judgement {
-    /// Judges and, if all enforced rules admit, charges `cell`.
-    pub(super) fn pass(
-        policy: &Policy,
-        group: &Group,
-        counts: &[&Count],
-        cell: &mut [u8],
-        now: Time,
-    ) -> Judgement {
-        let rules = || group.rules(policy).map(|(_, rule)| rule).zip(counts.iter().copied());
-        let mut repaired = false;
-        for (rule, count) in rules() {
-            repaired |= count.algorithm.prepare(state_mut(rule, count, cell), now);
-        }
-        let before = cell.to_vec();
-        let mut judgement =
-            Judgement { before, verdicts: Vec::with_capacity(counts.len()), refused: false, repaired };
-        for (rule, count) in rules() {
-            let verdict = count.algorithm.step(state_mut(rule, count, cell), now, rule.cost);
-            judgement.refused |= rule.enforced && !verdict.admits();
-            judgement.verdicts.push(verdict);
-        }
-        if judgement.refused {
-            judgement.undo(policy, group, counts, cell, now);
-        }
-        judgement
-    }
-
-    /// Uncharges `cell` and looks again at what is left: the request is refused elsewhere.
-    pub(super) fn undo(
-        &mut self,
-        policy: &Policy,
-        group: &Group,
-        counts: &[&Count],
-        cell: &mut [u8],
-        now: Time,
-    ) {
-        cell.copy_from_slice(&self.before);
-        let rules = group.rules(policy).map(|(_, rule)| rule).zip(counts);
-        for ((rule, count), verdict) in rules.zip(&mut self.verdicts) {
-            if verdict.admits() {
-                *verdict = count.algorithm.step(state_mut(rule, count, cell), now, 0);
+                count.algorithm.give_back(rule.state_mut(count, cell), now, charge);
             }
         }
     }
 
-    /// Whether the cell has changed and has to be stored.
-    pub(super) fn changed(&self, cell: &[u8]) -> bool {
-        self.repaired || self.before != cell
+    /// What is left of pieces, one for each rule.
+    pub(super) fn unspent(self, pieces: &'a [Piece], now: Time) -> impl Iterator<Item = Charge> {
+        self.rules().zip(pieces).map(move |((_, count), piece)| count.algorithm.unspent(piece, now))
+    }
+}
+
+impl Rule {
+    pub(super) fn state<'c>(&self, count: &Count, cell: &'c [u8]) -> &'c [u8] {
+        let end = self.offset.saturating_add(count.algorithm.size());
+        cell.get(self.offset..end).unwrap_or_default()
     }
 
-    /// The cell before anything was charged.
-    pub(super) fn before(&self) -> &[u8] {
-        &self.before
-    }
-
-    /// The longest that an enforced rule makes the request wait.
-    pub(super) fn delay(&self, policy: &Policy, group: &Group) -> Span {
-        let enforced = group.rules(policy).zip(&self.verdicts).filter(|((_, rule), _)| rule.enforced);
-        let delays = enforced.filter_map(|(_, verdict)| match verdict.outcome {
-            Outcome::Admit { delay } => Some(delay),
-            Outcome::Refuse { .. } => None,
-        });
-        delays.max().unwrap_or(Span::ZERO)
-    }
-
-    /// What each rule was charged.
-    pub(super) fn charges(&self) -> Vec<Charge> {
-        self.verdicts.iter().map(|verdict| verdict.charge).collect()
-    }
-
-    /// One report a rule.
-    pub(super) fn report(&self, policy: &Policy, group: &Group, counts: &[&Count], to: &mut Vec<Report>) {
-        for (((id, rule), count), verdict) in group.rules(policy).zip(counts).zip(&self.verdicts) {
-            let tally = match (verdict.admits(), rule.enforced) {
-                (true, _) => Tally::Admitted,
-                (false, true) => Tally::Refused,
-                (false, false) => Tally::Shadowed,
-            };
-            to.push(Report { rule: id, quota: count.quota, tally, verdict: Some(*verdict) });
-        }
+    pub(super) fn state_mut<'c>(&self, count: &Count, cell: &'c mut [u8]) -> &'c mut [u8] {
+        let end = self.offset.saturating_add(count.algorithm.size());
+        cell.get_mut(self.offset..end).unwrap_or_default()
     }
 }

@@ -16,7 +16,7 @@ impl Overridden {
     pub(crate) fn new(policy: &Policy, hasher: &Hasher) -> Overridden {
         let mut keys = HashMap::new();
         for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
-            for value in group.rules(policy).flat_map(|(_, rule)| rule.overrides.keys()) {
+            for value in group.rules(policy).flat_map(|rule| rule.overrides.keys()) {
                 let key = by_value(value);
                 keys.insert((group.id, group.hash(policy, hasher, &key)), key);
             }

@@ -31,7 +31,7 @@ pub(super) enum Found {
     Full,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     prefix: [u8; KEY_SIZE],
     sets: u32,

@@ -71,10 +71,10 @@ fn start<S: Store>(
     clock: impl Fn() -> Time,
 ) -> (Session, Decision) {
     match Session::start(policy, worker, store, &policy.request(request), clock) {
-        (session, Step::Done(decision)) => (session, decision),
+        (session, Step::Done(decision)) => (session, decision.clone()),
         (mut session, Step::Wait { decision, .. }) => {
             session.resume();
-            (session, decision)
+            (session, decision.clone())
         }
     }
 }

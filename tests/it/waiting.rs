@@ -29,7 +29,7 @@ impl<'h> One<'h> {
         One { policy, worker, store: store(host) }
     }
 
-    fn start(&mut self, user: &str, now: Time) -> (Session, Step) {
+    fn start(&mut self, user: &str, now: Time) -> (Session, Step<'_>) {
         let request = get("/", user);
         let request = self.policy.request(&request);
         Session::start(&self.policy, &mut self.worker, &self.store, &request, || now)

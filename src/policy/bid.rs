@@ -1,0 +1,329 @@
+//! One group's part in a decision: its cell as it was loaded or as this worker's share has it, what its rules
+//! say, and how it is charged.
+//!
+//! It does not know: the other groups of the request.
+//!
+//! ```text
+//!   Spending ── from a share: the store is not asked
+//!   Loaded ──► Judged ── commit: one swap; busy actors are charged ahead in it
+//!   Failed ── the store did not work: the group has no say
+//! ```
+
+use super::charge::{MAX_LOST, Terms};
+use super::give_back::{Held, Place, change};
+use super::group::{Counted, Group};
+use super::judgement::Judgement;
+use super::shares::{self, Shares, Slot};
+use super::{Events, Known, Policy, Report, Tally};
+use crate::algorithm::Piece;
+use crate::store::{Fault, Store, Swap};
+use crate::table::{Entry, Eviction, Set};
+use crate::time::{Span, Time};
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Bid {
+    pub(super) group: Arc<Group>,
+    place: Place,
+    pub(super) hash: u64,
+    /// Where the actor's key stands among those of the request.
+    key: Range<usize>,
+    basis: Basis,
+    at: Time,
+    pub(super) memory: Memory,
+}
+
+/// What verdicts are based on.
+#[derive(Debug)]
+enum Basis {
+    Failed,
+    Loaded(Set),
+    Spending,
+    Judged {
+        entry: Entry,
+        /// The actor whose cell is in the way, in a set where all refuse.
+        crowd: Option<u64>,
+    },
+}
+
+/// What bids need room for, kept for the next requests.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    judgement: Judgement,
+    /// A copy of the cell: without what is charged ahead.
+    cell: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+/// All that a bid is judged by.
+pub(super) struct Court<'a, 't, S: ?Sized> {
+    pub(super) policy: &'a Policy,
+    /// The keys of all bids.
+    pub(super) keys: &'a [u8],
+    pub(super) terms: &'a Terms<'t, S>,
+}
+
+impl Bid {
+    pub(super) fn new(group: &Arc<Group>, place: Place, hash: u64, key: Range<usize>, memory: Memory) -> Bid {
+        Bid { group: Arc::clone(group), place, hash, key, basis: Basis::Failed, at: Time::ZERO, memory }
+    }
+
+    fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
+        keys.get(self.key.clone()).unwrap_or_default()
+    }
+
+    /// The rules as they count the actor, or the one whose cell is in the way.
+    fn counted<'a, S: ?Sized>(
+        group: &'a Group,
+        key: &'a [u8],
+        crowd: Option<u64>,
+        court: &Court<'a, '_, S>,
+    ) -> Counted<'a> {
+        let key = crowd.map_or(key, |by| court.terms.overridden.key(group.id, by));
+        group.counted(court.policy, key)
+    }
+
+    pub(super) fn load<S: Store + ?Sized>(&mut self, terms: &Terms<S>, events: &mut Events) {
+        self.basis = match self.group.table.load(terms.store, self.hash) {
+            Ok(set) => {
+                events.foreign = events.foreign.saturating_add(set.foreign().into());
+                Basis::Loaded(set)
+            }
+            Err(Fault(_)) => {
+                events.faults = events.faults.saturating_add(1);
+                Basis::Failed
+            }
+        };
+    }
+
+    /// Judges by a cell that this worker knows: whether it refuses.
+    pub(super) fn recall<S: ?Sized>(&mut self, cell: &[u8], now: Time, court: &Court<S>) -> bool {
+        let counted = self.group.counted(court.policy, self.key(court.keys));
+        let Memory { judgement, cell: copy, .. } = &mut self.memory;
+        copy.clear();
+        copy.extend_from_slice(cell);
+        judgement.pass(counted, copy, now);
+        judgement.refused
+    }
+
+    pub(super) fn report_recalled<S: ?Sized>(&self, court: &Court<S>, to: &mut Vec<Report>) {
+        self.memory.judgement.report(self.group.counted(court.policy, self.key(court.keys)), to);
+    }
+
+    /// Judges by this worker's share, and spends of it if all is well; else the store has to be asked.
+    pub(super) fn spend<S: ?Sized>(&mut self, share: &Slot, now: Time, court: &Court<S>) -> bool {
+        if !share.is_fresh(now) {
+            return false;
+        }
+        let counted = self.group.counted(court.policy, self.key(court.keys));
+        let Memory { judgement, cell, pieces } = &mut self.memory;
+        cell.clear();
+        cell.extend_from_slice(&share.cell);
+        pieces.clear();
+        pieces.extend_from_slice(&share.pieces);
+        judgement.pass(counted, cell, now);
+        let suffices = !judgement.repaired && judgement.passes_all() && {
+            let mut rules = counted.rules().zip(pieces);
+            rules.all(|((rule, count), piece)| count.algorithm.spend(piece, now, rule.cost))
+        };
+        if suffices {
+            (self.basis, self.at) = (Basis::Spending, now);
+        }
+        suffices
+    }
+
+    /// Judges by what was loaded, to which the rest of an older share is given back.
+    pub(super) fn judge<S: ?Sized>(&mut self, now: Time, shares: &Shares, court: &Court<S>) {
+        let set = match std::mem::replace(&mut self.basis, Basis::Failed) {
+            Basis::Loaded(set) => set,
+            other => {
+                self.basis = other;
+                return;
+            }
+        };
+        let group = &*self.group;
+        let mut entry = set.claim(|hash, cell| {
+            group.counted(court.policy, court.terms.overridden.key(group.id, hash)).worth(cell, now)
+        });
+        let crowd = match entry.eviction() {
+            Some(Eviction::Crowded { by }) => Some(by),
+            _ => None,
+        };
+        let counted = Bid::counted(group, self.key(court.keys), crowd, court);
+        let share = shares.find(group.id, self.hash).filter(|_| entry.found());
+        if let Some(share) = share {
+            counted.give_back(counted.unspent(&share.pieces, now), entry.cell_mut(), now);
+        }
+        let judgement = &mut self.memory.judgement;
+        judgement.pass(counted, entry.cell_mut(), now);
+        judgement.repaired |= share.is_some();
+        (self.basis, self.at) = (Basis::Judged { entry, crowd }, now);
+    }
+
+    /// Whether an enforced rule refuses.
+    pub(super) fn refuses(&self) -> bool {
+        !matches!(self.basis, Basis::Failed) && self.memory.judgement.refused
+    }
+
+    /// Stores the charged cell; `false` when somebody was faster and there is not enough left. A busy actor
+    /// is charged ahead, where `lends` allows it.
+    pub(super) fn commit<S: Store + ?Sized>(
+        &mut self,
+        lends: bool,
+        shares: &mut Shares,
+        court: &Court<S>,
+        events: &mut Events,
+    ) -> bool {
+        let lends = lends && self.group.lends && shares.came(self.group.id, self.hash, self.at);
+        for _ in 0..MAX_LOST {
+            let Basis::Judged { entry, crowd } = &mut self.basis else {
+                return true;
+            };
+            let Memory { judgement, cell, pieces } = &mut self.memory;
+            if judgement.refused {
+                return false;
+            }
+            if !judgement.changed(entry.cell()) {
+                return true;
+            }
+            let key = court.keys.get(self.key.clone()).unwrap_or_default();
+            let counted = Bid::counted(&self.group, key, *crowd, court);
+            cell.clear();
+            cell.extend_from_slice(entry.cell());
+            pieces.clear();
+            if lends && judgement.passes_all() {
+                take(counted, judgement.remaining(), entry, pieces, self.at);
+                if pieces.is_empty() {
+                    entry.cell_mut().copy_from_slice(cell);
+                }
+            }
+            match entry.commit(court.terms.store) {
+                Ok(Swap::Done) => {
+                    events.evicted(entry.eviction());
+                    let actor = (self.group.id, self.hash);
+                    if pieces.is_empty() {
+                        shares.forget(actor.0, actor.1);
+                    } else {
+                        shares.put(actor, self.place, key, cell, pieces, self.at);
+                    }
+                    return true;
+                }
+                Ok(Swap::Lost) => {
+                    events.swaps_lost = events.swaps_lost.saturating_add(1);
+                    self.load(court.terms, events);
+                    self.judge((court.terms.clock)(), shares, court);
+                }
+                Err(Fault(_)) => break,
+            }
+        }
+        events.faults = events.faults.saturating_add(1);
+        self.basis = Basis::Failed;
+        true
+    }
+
+    /// Takes note of what was spent of a share; the store is not asked.
+    pub(super) fn note(&self, shares: &mut Shares) {
+        if let Basis::Spending = self.basis {
+            let Memory { cell, pieces, .. } = &self.memory;
+            shares.spend(self.group.id, self.hash, cell, pieces, self.at);
+        }
+    }
+
+    /// Takes back a charge that is already stored.
+    pub(super) fn give_back<S: Store + ?Sized>(&self, court: &Court<S>, events: &mut Events) {
+        let Basis::Judged { crowd, .. } = &self.basis else {
+            return;
+        };
+        let counted = Bid::counted(&self.group, self.key(court.keys), *crowd, court);
+        change(&self.group, self.hash, court.terms, events, |cell, now| {
+            counted.give_back(self.memory.judgement.charges(), cell, now);
+        });
+    }
+
+    /// The request is refused: leaves the cell uncharged, stores a repaired one, remembers a refusing one.
+    pub(super) fn step_back<S: Store + ?Sized>(
+        &mut self,
+        known: &mut Known,
+        shares: &mut Shares,
+        court: &Court<S>,
+        events: &mut Events,
+    ) {
+        let (key, Memory { judgement, cell, .. }) = (self.key(court.keys), &mut self.memory);
+        let (entry, counted) = match &mut self.basis {
+            Basis::Spending => return judgement.undo(self.group.counted(court.policy, key), cell, self.at),
+            Basis::Judged { entry, crowd } => (entry, Bid::counted(&self.group, key, *crowd, court)),
+            Basis::Failed | Basis::Loaded(_) => return,
+        };
+        if let Some(Eviction::Crowded { .. }) = entry.eviction() {
+            events.evicted(entry.eviction());
+            return;
+        }
+        if judgement.refused && !self.group.settles {
+            // Permits come back at any time: their lack is not remembered.
+            known.remember(self.group.id, self.hash, self.at, judgement.before());
+        }
+        if !judgement.refused {
+            judgement.undo(counted, entry.cell_mut(), self.at);
+        }
+        // Lost or failed, the next request repairs it.
+        if judgement.repaired && entry.commit(court.terms.store) == Ok(Swap::Done) {
+            events.evicted(entry.eviction());
+            shares.forget(self.group.id, self.hash);
+        }
+    }
+
+    pub(super) fn report<S: ?Sized>(&self, court: &Court<S>, to: &mut Vec<Report>) {
+        let crowd = match &self.basis {
+            Basis::Judged { crowd, .. } => *crowd,
+            _ => None,
+        };
+        let counted = Bid::counted(&self.group, self.key(court.keys), crowd, court);
+        if let Basis::Failed | Basis::Loaded(_) = self.basis {
+            let rules = self.group.ids().zip(counted.rules());
+            let tally = Tally::Uncounted;
+            return to.extend(rules.map(|(rule, (_, count))| Report {
+                rule,
+                quota: count.quota,
+                tally,
+                verdict: None,
+            }));
+        }
+        self.memory.judgement.report(counted, to);
+    }
+
+    /// When the request may go on, if it has to wait: a delay counts from the instant its group was judged at,
+    /// which is what they have booked: other groups may have been judged later.
+    pub(super) fn turn<S: ?Sized>(&self, court: &Court<S>) -> Option<Time> {
+        let Basis::Judged { crowd, .. } = &self.basis else {
+            return None;
+        };
+        let counted = Bid::counted(&self.group, self.key(court.keys), *crowd, court);
+        let delay = self.memory.judgement.delay(counted);
+        (delay > Span::ZERO).then(|| self.at.after(delay))
+    }
+
+    /// What was charged, to be given back; nothing when the store failed.
+    pub(super) fn held(&self, keys: &[u8]) -> Option<Held> {
+        let Basis::Judged { .. } = &self.basis else {
+            return None;
+        };
+        let charges = self.memory.judgement.charges().collect();
+        Some(Held { place: self.place, hash: self.hash, key: self.key(keys).to_vec(), charges })
+    }
+}
+
+/// Charges a part of what remains ahead, by every rule or none: `pieces` has one a rule, or is empty and the
+/// cell as good as lost.
+fn take(counted: Counted, remaining: u64, entry: &mut Entry, pieces: &mut Vec<Piece>, now: Time) {
+    let Some(part) = shares::part_of(remaining) else {
+        return;
+    };
+    for (rule, count) in counted.rules() {
+        let verdict = count.algorithm.step(rule.state_mut(count, entry.cell_mut()), now, part);
+        if !verdict.admits() {
+            return pieces.clear();
+        }
+        pieces.push(Piece { charge: verdict.charge, spent: (0, 0) });
+    }
+}

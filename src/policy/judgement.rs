@@ -1,0 +1,99 @@
+//! What the rules of one group say to one request, all of them together: admitted by all, or charged to none.
+//!
+//! It does not know: the store, or other groups.
+
+use super::group::Counted;
+use super::{Report, Tally};
+use crate::algorithm::{Charge, Outcome, Verdict};
+use crate::time::{Span, Time};
+
+/// Made anew for each request in the same memory.
+#[derive(Debug, Default)]
+pub(super) struct Judgement {
+    /// The cell before anything was charged.
+    before: Vec<u8>,
+    verdicts: Vec<Verdict>,
+    /// Whether an enforced rule refuses.
+    pub(super) refused: bool,
+    /// Whether the cell has to be stored even if the request is refused.
+    pub(super) repaired: bool,
+}
+
+impl Judgement {
+    /// Judges and, if all enforced rules admit, charges `cell`.
+    pub(super) fn pass(&mut self, counted: Counted, cell: &mut [u8], now: Time) {
+        self.repaired = false;
+        for (rule, count) in counted.rules() {
+            self.repaired |= count.algorithm.prepare(rule.state_mut(count, cell), now);
+        }
+        self.before.clear();
+        self.before.extend_from_slice(cell);
+        self.verdicts.clear();
+        self.refused = false;
+        for (rule, count) in counted.rules() {
+            let verdict = count.algorithm.step(rule.state_mut(count, cell), now, rule.cost);
+            self.refused |= rule.enforced && !verdict.admits();
+            self.verdicts.push(verdict);
+        }
+        if self.refused {
+            self.undo(counted, cell, now);
+        }
+    }
+
+    /// Uncharges `cell` and looks again at what is left: the request is refused elsewhere.
+    pub(super) fn undo(&mut self, counted: Counted, cell: &mut [u8], now: Time) {
+        cell.copy_from_slice(&self.before);
+        for ((rule, count), verdict) in counted.rules().zip(&mut self.verdicts) {
+            if verdict.admits() {
+                *verdict = count.algorithm.step(rule.state_mut(count, cell), now, 0);
+            }
+        }
+    }
+
+    /// Whether the cell has changed and has to be stored.
+    pub(super) fn changed(&self, cell: &[u8]) -> bool {
+        self.repaired || self.before != cell
+    }
+
+    /// The cell before anything was charged.
+    pub(super) fn before(&self) -> &[u8] {
+        &self.before
+    }
+
+    /// Whether every rule admits at once, those in shadow too.
+    pub(super) fn passes_all(&self) -> bool {
+        self.verdicts.iter().all(|verdict| verdict.outcome == Outcome::Admit { delay: Span::ZERO })
+    }
+
+    /// How much more every rule would admit.
+    pub(super) fn remaining(&self) -> u64 {
+        self.verdicts.iter().map(|verdict| verdict.remaining).min().unwrap_or(0)
+    }
+
+    /// The longest that an enforced rule makes the request wait.
+    pub(super) fn delay(&self, counted: Counted) -> Span {
+        let enforced = counted.rules().zip(&self.verdicts).filter(|((rule, _), _)| rule.enforced);
+        let delays = enforced.filter_map(|(_, verdict)| match verdict.outcome {
+            Outcome::Admit { delay } => Some(delay),
+            Outcome::Refuse { .. } => None,
+        });
+        delays.max().unwrap_or(Span::ZERO)
+    }
+
+    /// What each rule was charged.
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
+        self.verdicts.iter().map(|verdict| verdict.charge)
+    }
+
+    /// One report a rule.
+    pub(super) fn report(&self, counted: Counted, to: &mut Vec<Report>) {
+        for ((id, (rule, count)), verdict) in counted.group.ids().zip(counted.rules()).zip(&self.verdicts) {
+            let tally = match (verdict.admits(), rule.enforced) {
+                (true, _) => Tally::Admitted,
+                (false, true) => Tally::Refused,
+                (false, false) => Tally::Shadowed,
+            };
+            to.push(Report { rule: id, quota: count.quota, tally, verdict: Some(*verdict) });
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a worker has been charged ahead and spends by itself: its share of a quota of which much is left.
+//!
+//! It does not know: how a share is judged. It finds it, keeps it, and gives back what lies idle.
+//!
+//! ```text
+//!   left in the cell    ████████████████████████████████     a request of a busy actor: 1 / 64 of what is left
+//!   share of a worker   ▌                                    is charged at once; the next ones ask nobody
+//!   left < 128          each request is charged by itself: exact at the end
+//! ```
+//!
+//! All of a share was charged before, so that no more ever pass than may; until it is given back, at the latest
+//! [`KEPT`] or two after it was taken, others may be refused what lies idle in it. Whether an actor is busy is
+//! told by its last few requests in this worker: who comes seldom costs no more than without shares.
+
+use super::charge::Terms;
+use super::give_back::{Place, change};
+use super::{Events, Policy};
+use crate::algorithm::Piece;
+use crate::store::Store;
+use crate::time::{Span, Time};
+
+/// A share is spent for so long, and then taken anew.
+pub(super) const KEPT: Span = Span::from_ms(100);
+
+/// A share is this part of what is left, and there is none of fewer than two.
+const PART: u64 = 64;
+
+/// An actor is busy after so many requests, none of them later than [`LULL`] after the one before.
+const BUSY: u32 = 4;
+const LULL: Span = Span::from_ms(200);
+
+/// How many actors a worker watches; a power of two.
+const SLOTS: usize = 1024;
+
+/// How much to take of what is left, beside the request's own cost.
+pub(super) fn part_of(left: u64) -> Option<u64> {
+    left.checked_div(PART).filter(|part| *part >= 2)
+}
+
+/// Shares by group and actor. Two actors of one slot have it one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    slots: Vec<Slot>,
+    /// The slots that hold a share.
+    held: Vec<usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot {
+    place: Place,
+    group: usize,
+    hash: u64,
+    came: u32,
+    last: Time,
+    taken: Time,
+    key: Vec<u8>,
+    /// The cell, charged for this worker's requests only.
+    pub(super) cell: Vec<u8>,
+    /// One a rule; none when nothing is held.
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Slot {
+    fn is_of(&self, group: usize, hash: u64) -> bool {
+        self.group == group && self.hash == hash
+    }
+
+    /// Whether it may be spent at `now`.
+    pub(super) fn is_fresh(&self, now: Time) -> bool {
+        now >= self.taken && now.since(self.taken) < KEPT
+    }
+}
+
+fn index(group: usize, hash: u64) -> usize {
+    let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(mixed >> 32).unwrap_or(0) & SLOTS.saturating_sub(1)
+}
+
+impl Shares {
+    /// The share of this actor, fresh or not.
+    pub(super) fn find(&self, group: usize, hash: u64) -> Option<&Slot> {
+        let slot = self.slots.get(index(group, hash))?;
+        (slot.is_of(group, hash) && !slot.pieces.is_empty()).then_some(slot)
+    }
+
+    /// Whether anything is held that has to be given back some day.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// A request of this actor was charged at `now`: whether the actor is busy, and its slot free for a share.
+    pub(super) fn came(&mut self, group: usize, hash: u64, now: Time) -> bool {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, Slot::default());
+        }
+        let Some(slot) = self.slots.get_mut(index(group, hash)) else {
+            return false;
+        };
+        if !slot.is_of(group, hash) {
+            if !slot.pieces.is_empty() {
+                return false;
+            }
+            (slot.group, slot.hash, slot.came) = (group, hash, 0);
+        }
+        if now < slot.last || now.since(slot.last) > LULL {
+            slot.came = 0;
+        }
+        slot.came = slot.came.saturating_add(1);
+        slot.last = now;
+        slot.came >= BUSY
+    }
+
+    /// Keeps a share that was just charged: `cell` is without it.
+    pub(super) fn put(
+        &mut self,
+        (group, hash): (usize, u64),
+        place: Place,
+        key: &[u8],
+        cell: &[u8],
+        pieces: &[Piece],
+        now: Time,
+    ) {
+        let at = index(group, hash);
+        let Some(slot) = self.slots.get_mut(at) else {
+            return;
+        };
+        if slot.pieces.is_empty() {
+            self.held.push(at);
+        }
+        (slot.place, slot.taken) = (place, now);
+        slot.key.clear();
+        slot.key.extend_from_slice(key);
+        slot.keep(cell, pieces);
+    }
+
+    /// Spends of a share: what it is afterwards.
+    pub(super) fn spend(&mut self, group: usize, hash: u64, cell: &[u8], pieces: &[Piece], now: Time) {
+        if let Some(slot) = self.slots.get_mut(index(group, hash)) {
+            slot.keep(cell, pieces);
+            slot.came = slot.came.saturating_add(1);
+            slot.last = now;
+        }
+    }
+
+    /// Forgets a share: it has been given back, or is gone with its cell.
+    pub(super) fn forget(&mut self, group: usize, hash: u64) {
+        if self.find(group, hash).is_some() {
+            let at = index(group, hash);
+            self.slots.get_mut(at).into_iter().for_each(|slot| slot.pieces.clear());
+            self.held.retain(|held| *held != at);
+        }
+    }
+
+    /// Gives back what lies idle since [`KEPT`] or longer, or `all`.
+    pub(crate) fn give_back<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        terms: &Terms<S>,
+        all: bool,
+    ) -> Events {
+        let mut events = Events::default();
+        let now = (terms.clock)();
+        let Shares { slots, held } = self;
+        held.retain(|at| {
+            let Some(slot) = slots.get_mut(*at).filter(|slot| all || !slot.is_fresh(now)) else {
+                return true;
+            };
+            slot.return_all(policy, terms, &mut events);
+            slot.pieces.clear();
+            false
+        });
+        events
+    }
+}
+
+impl Slot {
+    fn keep(&mut self, cell: &[u8], pieces: &[Piece]) {
+        self.cell.clear();
+        self.cell.extend_from_slice(cell);
+        self.pieces.clear();
+        self.pieces.extend_from_slice(pieces);
+    }
+
+    fn return_all<S: Store + ?Sized>(&self, policy: &Policy, terms: &Terms<S>, events: &mut Events) {
+        let Some(group) = policy.group(self.place) else {
+            return;
+        };
+        let counted = group.counted(policy, &self.key);
+        let now = (terms.clock)();
+        if counted.unspent(&self.pieces, now).any(|charge| charge.cost > 0) {
+            change(group, self.hash, terms, events, |cell, now| {
+                counted.give_back(counted.unspent(&self.pieces, now), cell, now);
+            });
+        }
+    }
+}
