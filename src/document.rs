@@ -30,9 +30,7 @@ fn describe(value: &Value) -> String {
         Value::Null => "nothing".into(),
         Value::Bool(flag) => format!("`{flag}`"),
         Value::Whole(number) => format!("`{number}`"),
-        // All the digits of 1e300 say no more.
-        Value::Number(number) if !(1e-6..1e16).contains(&number.abs()) => format!("`{number:e}`"),
-        Value::Number(number) => format!("`{number}`"),
+        Value::Number(number) => format!("`{}`", value::digits(*number)),
         Value::Text(text) => quoted(text),
         Value::List(_) => "a list".into(),
         Value::Object(_) => "an object".into(),

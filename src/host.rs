@@ -3,7 +3,5 @@
 //!
 //! It does not know: rules, or how a decision is made.
 
-#[cfg(target_arch = "wasm32")]
-mod proxy_wasm;
-#[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only a host has clocks"))]
+pub mod proxy_wasm;
 mod steady;

@@ -26,8 +26,7 @@
     )
 )]
 
-#[cfg(any(target_arch = "wasm32", test))]
-mod host;
+pub mod host;
 
 pub mod config;
 
@@ -49,4 +48,5 @@ pub mod request;
 
 pub mod document;
 
+pub mod order;
 pub mod time;

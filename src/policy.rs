@@ -35,6 +35,7 @@ pub(crate) use shares::Shares;
 
 use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};
+use crate::order;
 use crate::request::path::Readings;
 use crate::request::{PartId, Parts, Request, Source};
 use crate::time::Span;
@@ -208,7 +209,7 @@ impl Policy {
             self.tree.matches(path, matches);
             self.collect(matches, request, found);
         }
-        found.sort_unstable();
+        order::sort_by_key(found, |index| *index);
         found.dedup();
     }
 

@@ -71,6 +71,11 @@ impl Options {
         Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy) })
     }
 
+    /// Whether [`Options::headers`] tells anything.
+    pub fn has_headers(&self) -> bool {
+        self.form != Form::Off
+    }
+
     /// The headers that tell how much is left, for the answer to any request that `decision` is about.
     ///
     /// Shown are the enforced rules that counted the request, the tightest first and at most

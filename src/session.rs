@@ -36,6 +36,11 @@ impl Worker {
         }
     }
 
+    /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
+    pub fn never_ahead(&mut self) {
+        self.shares = Shares::none();
+    }
+
     /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
     pub fn holds(&self) -> bool {
         self.shares.is_held()

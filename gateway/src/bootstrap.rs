@@ -40,12 +40,16 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
 
 /// The file of listeners: one, on `port` (0: any free one).
 pub(crate) fn listeners(config: &Config, filter: &Path, port: u16) -> Value {
-    json!({"resources": [{
+    let mut listener = json!({
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": LISTENER,
         "address": local(port),
         "filter_chains": [{"filters": [gateway_hcm(config, filter)]}],
-    }]})
+    });
+    if config.balanced {
+        listener["connection_balance_config"] = json!({"exact_balance": {}});
+    }
+    json!({"resources": [listener]})
 }
 
 fn gateway_hcm(config: &Config, filter: &Path) -> Value {
@@ -54,7 +58,13 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
     });
     let mut all = config.routes.clone();
-    all.push(json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}}));
+    all.push(if config.direct {
+        answer(config)
+    } else {
+        json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}})
+    });
+    let mut filters = config.instead.clone().unwrap_or_else(|| vec![wasm(config, filter)]);
+    filters.push(router);
     let mut manager = json!({
         "@type": HCM,
         "stat_prefix": LISTENER,
@@ -62,7 +72,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "normalize_path": config.normalize_path,
         "max_request_headers_kb": config.max_request_headers_kb,
         "route_config": routes("gateway", &all),
-        "http_filters": [wasm(config, filter), router],
+        "http_filters": filters,
     });
     if let Some(timeout) = config.request_timeout {
         manager["request_timeout"] = json!(seconds(timeout));
@@ -114,17 +124,12 @@ fn wasm(config: &Config, filter: &Path) -> Value {
 }
 
 fn upstream_listener(config: &Config, address: &Value) -> Value {
-    let (status, body) = &config.answer;
-    let route = json!({
-        "match": {"prefix": "/"},
-        "direct_response": {"status": status, "body": {"inline_string": body}},
-    });
     let manager = json!({
         "@type": HCM,
         "stat_prefix": "upstream",
         // As generous as the gateway may be: this side must not be the one that refuses.
         "max_request_headers_kb": 192,
-        "route_config": routes("upstream", &[route]),
+        "route_config": routes("upstream", &[answer(config)]),
         "http_filters": [{
             "name": "envoy.filters.http.router",
             "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
@@ -173,6 +178,12 @@ fn stats_tags() -> Value {
         {"tag_name": "result", "regex": r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."},
         {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
     ])
+}
+
+/// Every request gets the answer.
+fn answer(config: &Config) -> Value {
+    let (status, body) = &config.answer;
+    json!({"match": {"prefix": "/"}, "direct_response": {"status": status, "body": {"inline_string": body}}})
 }
 
 fn routes(name: &str, routes: &[Value]) -> Value {

@@ -69,6 +69,12 @@ pub struct Config {
     pub access_log: Option<String>,
     /// The level of Envoy's own log, with levels for components after a comma: `info,wasm:debug`.
     pub log_level: String,
+    /// What stands in the place of the filter, in front of the router: nothing, or other filters, to compare with.
+    pub instead: Option<Vec<Value>>,
+    /// Whether the gateway itself gives `answer`, and no upstream is asked.
+    pub direct: bool,
+    /// Whether the workers get equally many connections; else the kernel deals them out as it likes.
+    pub balanced: bool,
     /// How long an old configuration lives after an update.
     pub drain: Duration,
     /// Environment of the process, such as `EVENT_PRECISE_TIMER`.
@@ -97,6 +103,9 @@ impl Config {
             max_request_headers_kb: 60,
             access_log: None,
             log_level: "info".into(),
+            instead: None,
+            direct: false,
+            balanced: false,
             drain: Duration::from_secs(2),
             env: Vec::new(),
             clusters: Vec::new(),

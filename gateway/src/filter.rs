@@ -1,4 +1,9 @@
-//! The filter as a gateway loads it: built for `wasm32-wasip1`, at `target/diana.wasm`.
+//! The filter as a gateway loads it: built for `wasm32-wasip1`, and made into one file for each use.
+//!
+//! Every callback that a module exports costs a gateway some half a microsecond for each request, even if it is empty.
+//! nginx' module calls all of them without looking whether they are there, so it gets them all.
+
+pub mod module;
 
 use crate::{root, target};
 use anyhow::{Context, Result, bail};
@@ -22,24 +27,60 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// Builds the filter as it ships and returns where it lies: `target/diana.wasm`.
+/// A file that ships.
+pub struct Artefact {
+    /// Its name in `target/`.
+    pub name: &'static str,
+    /// The callbacks it leaves out.
+    pub without: &'static [&'static str],
+    /// How it is told, see [`module`].
+    letter: u8,
+}
+
+/// The first is the one that gateways here load.
+pub const ARTEFACTS: [Artefact; 3] = [
+    Artefact {
+        name: "diana.wasm",
+        without: &["proxy_on_done", "proxy_on_log", "proxy_on_response_body", "proxy_on_response_trailers"],
+        letter: b'e',
+    },
+    // For `headers: off`.
+    Artefact {
+        name: "diana-lean.wasm",
+        without: &[
+            "proxy_on_done",
+            "proxy_on_log",
+            "proxy_on_response_body",
+            "proxy_on_response_headers",
+            "proxy_on_response_trailers",
+        ],
+        letter: b'l',
+    },
+    Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
+];
+
+/// Builds the filter as it ships and returns where it lies: `target/diana.wasm`, and beside it the other
+/// [`ARTEFACTS`].
 pub fn build() -> Result<PathBuf> {
     add_target()?;
-    let status = cargo()
-        .args(["build", "--quiet", "--release", "--lib", "--package", "diana", "--target", TARGET])
-        .status()
-        .context("cannot run `cargo`")?;
+    let command =
+        ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
+    // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
+    let link = ["--crate-type", "cdylib", "--", "-C", "link-arg=--compress-relocations"];
+    let status = cargo().args(command).args(link).status().context("cannot run `cargo`")?;
     if !status.success() {
-        bail!("the filter does not build; repeat it with `cargo build --release --lib --target {TARGET}`");
+        bail!("the filter does not build; repeat it with `cargo {} {}`", command.join(" "), link.join(" "));
     }
-    let built = cargo_target()?.join(TARGET).join("release/diana.wasm");
-    let shipped = target().join("diana.wasm");
-    let fresh = target().join(format!("diana.wasm.{}", id()));
+    let built = cargo_target()?.join(TARGET).join("filter/diana.wasm");
+    let linked = fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?;
     fs::create_dir_all(target())?;
-    // A rename, because a running Envoy may be about to read the file.
-    fs::copy(&built, &fresh).with_context(|| format!("cannot copy `{}`", built.display()))?;
-    fs::rename(&fresh, &shipped).with_context(|| format!("cannot write `{}`", shipped.display()))?;
-    Ok(shipped)
+    for Artefact { name, without, letter } in &ARTEFACTS {
+        let (fresh, shipped) = (target().join(format!("{name}.{}", id())), target().join(name));
+        fs::write(&fresh, module::make(&linked, without, *letter)?)?;
+        // A rename, because a running Envoy may be about to read the file.
+        fs::rename(&fresh, &shipped).with_context(|| format!("cannot write `{}`", shipped.display()))?;
+    }
+    Ok(target().join(ARTEFACTS[0].name))
 }
 
 /// Adds the wasm target to the toolchain if it is missing.

@@ -5,6 +5,7 @@
 
 use super::{Actor, Scope, compile, header, ip};
 use crate::document::{Node, Value, nearest, one_of, quoted};
+use crate::order;
 use std::sync::Arc;
 
 /// Counts nobody in particular: all requests together.
@@ -129,7 +130,7 @@ impl Actors {
         let mut known = vec![ALL, IP, ALIAS.0];
         known.extend(DEFAULTS.map(|(name, _)| name));
         known.extend(self.0.iter().map(|definition| &*definition.name).filter(|name| is_name(name)));
-        known.sort_unstable();
+        order::sort_by_key(&mut known, |name| *name);
         known.dedup();
         let hint = match nearest(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -15,6 +15,7 @@
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Verdict};
 use crate::document::Fields;
+use crate::order;
 use crate::table::Worth;
 use crate::time::{Span, Time};
 
@@ -67,7 +68,7 @@ impl SlidingLog {
         let ages = kept.map(|bytes| age(bytes).saturating_add(passed));
         let mut ages: Vec<u64> = ages.filter(|age| *age < self.unit.as_ns()).collect();
         // They are in order, but for bytes that are not ours.
-        ages.sort_unstable();
+        order::sort_by_key(&mut ages, |age| *age);
         (if ages.is_empty() { now } else { now.max(newest) }, ages)
     }
 

@@ -34,6 +34,13 @@ impl Value {
     }
 }
 
+/// A number as JSON has it, in the fewest digits: `1e300`, `-1`. The standard library's way to write one would
+/// be a second one in the module, and a long one.
+pub(super) fn digits(number: f64) -> String {
+    let digits = serde_json::Number::from_f64(number).map_or("null".into(), |number| number.to_string());
+    digits.strip_suffix(".0").unwrap_or(&digits).replace('+', "")
+}
+
 /// Compact JSON, the same in every build.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +48,7 @@ impl fmt::Display for Value {
             Value::Null => f.write_str("null"),
             Value::Bool(flag) => write!(f, "{flag}"),
             Value::Whole(number) => write!(f, "{number}"),
-            Value::Number(number) => write!(f, "{number}"),
+            Value::Number(number) => f.write_str(&digits(*number)),
             Value::Text(text) => write!(f, "{}", serde_json::Value::from(text.as_str())),
             Value::List(items) => {
                 f.write_str("[")?;

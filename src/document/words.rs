@@ -6,7 +6,7 @@ use crate::time::Span;
 
 /// A name as it is compared: lower case, with `_` and `-` as spaces.
 pub fn fold(name: &str) -> String {
-    name.trim().to_lowercase().replace(['_', '-'], " ")
+    name.trim().to_ascii_lowercase().replace(['_', '-'], " ")
 }
 
 /// `a`, `a or b`, `a, b or c`.

@@ -3,36 +3,29 @@
 //! It does not know: what is decided. It reads what is asked for, does what comes back, and counts it.
 //!
 //! ```text
-//!   proxy_on_configure          root    configuration, store, seed ─► Gateway, shared by all streams
-//!   proxy_on_request_headers    stream  Session::start ─► pass, or send_local_response
-//!   proxy_on_response_headers   stream  adds RateLimit headers
-//!   proxy_on_tick               root    lets go on whose turn has come
-//!   proxy_on_done               stream  Session::settle
+//!   host ─► exports ─► Filter ─► Gateway ─► Session        callbacks; one Filter a VM, one Gateway a configuration
+//!   host ◄─ abi ◄──── calls ◄── parts, store, metrics …    host calls; every status is a value
 //! ```
 //!
-//! The SDK dispatches callbacks. Its host calls are not used: they panic at statuses they do not expect,
-//! and at header values that are not UTF-8. Those in [`calls`] return every status as a value.
+//! On any other target than a host's, there are no exports: tests drive a [`Filter`], and a `simulated` host
+//! answers its calls.
 
+mod abi;
 mod announce;
+mod callbacks;
 mod calls;
+mod exclusive;
+#[cfg(target_arch = "wasm32")]
+mod exports;
+mod filter;
+mod gateway;
+mod memory;
 mod metrics;
 mod parts;
-mod root;
-mod stream;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod simulated;
+mod streams;
 mod waiting;
 
-use calls::Level;
-
-// The SDK's `main!` is this with a block in the middle.
-unsafe extern "C" {
-    fn __wasm_call_ctors();
-}
-
-/// The module's entry, called by the host once before anything else.
-#[unsafe(no_mangle)]
-pub extern "C" fn _initialize() {
-    // SAFETY: the linker's own constructor function, which a reactor's entry has to call once.
-    unsafe { __wasm_call_ctors() };
-    std::panic::set_hook(Box::new(|info| calls::log(Level::Critical, &info.to_string())));
-    ::proxy_wasm::set_root_context(|_| Box::new(root::Root::default()));
-}
+pub use callbacks::Callbacks;
+pub use filter::{Action, Filter};

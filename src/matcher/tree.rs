@@ -11,6 +11,7 @@
 //! ```
 
 use super::pattern::{Pattern, Segment};
+use crate::order;
 use crate::request::path::Path;
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ impl Tree {
     pub fn matches(&self, path: &Path, out: &mut Vec<usize>) {
         out.clear();
         self.collect(path.segments(), out);
-        out.sort_unstable();
+        order::sort_by_key(out, |index| *index);
     }
 
     /// Goes as deep as the longest pattern, however long the path is.

@@ -236,7 +236,7 @@ impl Bid {
             return;
         };
         let counted = Bid::counted(&self.group, self.key(court.keys), *crowd, court);
-        change(&self.group, self.hash, court.terms, events, |cell, now| {
+        change(&self.group, self.hash, court.terms, events, &|cell, now| {
             counted.give_back(self.memory.judgement.charges(), cell, now);
         });
     }

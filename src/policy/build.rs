@@ -6,6 +6,7 @@ use super::group::{Count, Group, Missing};
 use super::{Limit, Lists, Policy, Rule};
 use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
+use crate::order;
 use crate::request::{Part, Parts};
 use crate::table::Table;
 use crate::time::Span;
@@ -68,10 +69,12 @@ pub struct Draft {
 impl Draft {
     /// The policy.
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, mut limits, lists, enforced, max_actors } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors } = self;
         let specificity = |limit: &LimitDraft| (limit.pattern.specificity(), limit.conditions.len());
-        // Stable: what is equally specific stays in the order of the configuration.
-        limits.sort_by_key(specificity);
+        // What is equally specific stays in the order of the configuration.
+        let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
+        order::sort_by_key(&mut placed, |(place, limit)| (specificity(limit), *place));
+        let limits = placed.into_iter().map(|(_, limit)| limit);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
@@ -81,7 +84,7 @@ impl Draft {
         let mut builder = Builder { max_actors, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
-        for (index, limit) in limits.into_iter().enumerate() {
+        for (index, limit) in limits.enumerate() {
             tree.insert(&limit.pattern, index);
             let specificity = specificity(&limit);
             if last.as_ref().is_some_and(|last| *last != specificity) {

@@ -28,7 +28,7 @@ pub(super) fn change<S: Store + ?Sized>(
     hash: u64,
     terms: &Terms<S>,
     events: &mut Events,
-    how: impl Fn(&mut [u8], Time),
+    how: &dyn Fn(&mut [u8], Time),
 ) {
     for _ in 0..MAX_LOST {
         let Ok(set) = group.table.load(terms.store, hash) else {
@@ -62,7 +62,7 @@ fn end<S: Store + ?Sized>(
     policy: &Policy,
     held: &[Held],
     terms: &Terms<S>,
-    which: impl Fn(&Count) -> bool,
+    which: fn(&Count) -> bool,
 ) -> Events {
     let mut events = Events::default();
     for Held { place, hash, key, charges } in held {
@@ -75,7 +75,7 @@ fn end<S: Store + ?Sized>(
             charges.map(|((_, count), charge)| if which(count) { *charge } else { Charge::default() })
         };
         if ended().any(|charge| charge.cost > 0) {
-            change(group, *hash, terms, &mut events, |cell, now| counted.give_back(ended(), cell, now));
+            change(group, *hash, terms, &mut events, &|cell, now| counted.give_back(ended(), cell, now));
         }
     }
     events

@@ -43,6 +43,8 @@ pub(crate) struct Shares {
     slots: Vec<Slot>,
     /// The slots that hold a share.
     held: Vec<usize>,
+    /// Whether none is ever taken.
+    never: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -77,6 +79,11 @@ fn index(group: usize, hash: u64) -> usize {
 }
 
 impl Shares {
+    /// Shares of which none is ever taken.
+    pub(crate) fn none() -> Shares {
+        Shares { never: true, ..Shares::default() }
+    }
+
     /// The share of this actor, fresh or not.
     pub(super) fn find(&self, group: usize, hash: u64) -> Option<&Slot> {
         let slot = self.slots.get(index(group, hash))?;
@@ -90,6 +97,9 @@ impl Shares {
 
     /// A request of this actor was charged at `now`: whether the actor is busy, and its slot free for a share.
     pub(super) fn came(&mut self, group: usize, hash: u64, now: Time) -> bool {
+        if self.never {
+            return false;
+        }
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, Slot::default());
         }
@@ -160,7 +170,7 @@ impl Shares {
     ) -> Events {
         let mut events = Events::default();
         let now = (terms.clock)();
-        let Shares { slots, held } = self;
+        let Shares { slots, held, .. } = self;
         held.retain(|at| {
             let Some(slot) = slots.get_mut(*at).filter(|slot| all || !slot.is_fresh(now)) else {
                 return true;
@@ -188,7 +198,7 @@ impl Slot {
         let counted = group.counted(policy, &self.key);
         let now = (terms.clock)();
         if counted.unspent(&self.pieces, now).any(|charge| charge.cost > 0) {
-            change(group, self.hash, terms, events, |cell, now| {
+            change(group, self.hash, terms, events, &|cell, now| {
                 counted.give_back(counted.unspent(&self.pieces, now), cell, now);
             });
         }

@@ -15,6 +15,7 @@
 
 use super::wait::{PERMIT_WAIT, in_flight, never};
 use crate::algorithm::{Outcome, Quota};
+use crate::order;
 use crate::policy::{Decision, Policy, Report};
 use crate::time::Span;
 use std::cmp::Reverse;
@@ -39,16 +40,15 @@ impl<'p> Limit<'p> {
     /// least remaining first and of equals the one that is slowest to grow. Equals keep their order.
     pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<Limit<'p>> {
         let shown = decision.reports.iter().filter_map(|report| Limit::of(policy, report));
-        let mut limits: Vec<Limit> = shown.collect();
-        limits.sort_by_key(|limit| {
+        let mut limits: Vec<(usize, Limit)> = shown.enumerate().collect();
+        order::sort_by_key(&mut limits, |(place, limit)| {
             if limit.refuses {
-                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))))
+                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), *place)
             } else {
-                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()))
+                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()), *place)
             }
         });
-        limits.truncate(MOST_SHOWN);
-        limits
+        limits.into_iter().map(|(_, limit)| limit).take(MOST_SHOWN).collect()
     }
 
     /// `None` for a rule that is not shown: one in shadow, or without a verdict.

@@ -9,6 +9,7 @@ mod clock;
 mod configuration;
 mod exact;
 mod hostile;
+mod lean;
 mod matching;
 mod memory;
 mod permits;

@@ -7,7 +7,7 @@ mod giving_back;
 mod laws;
 mod models;
 mod schedule;
-mod subject;
+pub mod subject;
 mod token_bucket;
 mod waiting;
 mod windows;

@@ -1,8 +1,9 @@
 //! Everything that is tested from outside, through the public API alone, in one native binary.
 //!
-//! It does not know: any host. Time is an argument, the store is simulated, nothing waits.
+//! It does not know: any real host. Time is an argument, stores and hosts are simulated, nothing waits.
 
 mod algorithm;
+mod allocations;
 mod architecture;
 mod corpus;
 mod decisions;
@@ -11,7 +12,9 @@ mod faults;
 mod flood;
 mod grpc;
 mod harness;
+mod host;
 mod hot_path;
 mod interleavings;
 mod reload;
+mod shares;
 mod waiting;

@@ -1,16 +1,21 @@
 //! `cargo xtask build`: the filter as it ships.
 
-use anyhow::Result;
-use gateway::filter;
+use anyhow::{Result, bail};
+use gateway::filter::{self, ARTEFACTS};
 
-/// Builds it and says where it lies and how large it is.
+/// Bytes that a file may have: every worker of a gateway compiles it anew when it starts or reloads, and it goes over
+/// the network where files are distributed.
+const LARGEST: u64 = 400 * 1024;
+
+/// Builds it and says what lies where and how large it is.
 pub fn run() -> Result<()> {
-    let file = filter::build()?;
-    let size = file.metadata()?.len();
-    println!(
-        "{}  {} KiB",
-        file.strip_prefix(gateway::root()).unwrap_or(&file).display(),
-        size.div_ceil(1024)
-    );
+    filter::build()?;
+    for artefact in &ARTEFACTS {
+        let size = gateway::target().join(artefact.name).metadata()?.len();
+        println!("target/{:<17} {size} bytes, {} KiB", artefact.name, size.div_ceil(1024));
+        if size > LARGEST {
+            bail!("`{}` has {size} bytes, {LARGEST} are allowed", artefact.name);
+        }
+    }
     Ok(())
 }

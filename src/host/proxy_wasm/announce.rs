@@ -3,7 +3,7 @@
 //! It does not know: which worker it runs in. Whoever is first notes the configuration in the store.
 
 use super::calls::{self, Level};
-use super::root::Gateway;
+use super::gateway::Gateway;
 use crate::store::{Store, Swap};
 use crate::table::Hasher;
 use crate::time::{Span, Time};

@@ -2,6 +2,8 @@
 //!
 //! It does not know: what a value means. Source: the proxy-wasm ABI, version 0.2.1.
 
+use super::abi::{self, *};
+use super::memory;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
@@ -16,73 +18,7 @@ const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const COUNTER: u32 = 0;
-
-// All return a status. What a host returns in `*mut *mut u8` it has allocated in our memory by
-// `proxy_on_memory_allocate`, which the SDK exports and which makes a boxed slice of just that size.
-unsafe extern "C" {
-    fn proxy_log(level: u32, message: *const u8, size: usize) -> u32;
-    fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
-    fn proxy_get_buffer_bytes(
-        buffer: u32,
-        start: usize,
-        max: usize,
-        data: *mut *mut u8,
-        size: *mut usize,
-    ) -> u32;
-    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
-    fn proxy_get_header_map_value(
-        map: u32,
-        key: *const u8,
-        key_size: usize,
-        data: *mut *mut u8,
-        size: *mut usize,
-    ) -> u32;
-    fn proxy_add_header_map_value(
-        map: u32,
-        key: *const u8,
-        key_size: usize,
-        value: *const u8,
-        size: usize,
-    ) -> u32;
-    fn proxy_replace_header_map_value(
-        map: u32,
-        key: *const u8,
-        key_size: usize,
-        value: *const u8,
-        size: usize,
-    ) -> u32;
-    fn proxy_get_property(path: *const u8, path_size: usize, data: *mut *mut u8, size: *mut usize) -> u32;
-    fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, size: usize) -> u32;
-    fn proxy_get_shared_data(
-        key: *const u8,
-        key_size: usize,
-        data: *mut *mut u8,
-        size: *mut usize,
-        cas: *mut u32,
-    ) -> u32;
-    fn proxy_set_shared_data(key: *const u8, key_size: usize, value: *const u8, size: usize, cas: u32)
-    -> u32;
-    fn proxy_send_local_response(
-        status: u32,
-        details: *const u8,
-        details_size: usize,
-        body: *const u8,
-        body_size: usize,
-        headers: *const u8,
-        headers_size: usize,
-        grpc_status: i32,
-    ) -> u32;
-    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
-    fn proxy_set_effective_context(id: u32) -> u32;
-    fn proxy_continue_stream(stream: u32) -> u32;
-    fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
-    fn proxy_increment_metric(id: u32, offset: i64) -> u32;
-}
-
-#[link(wasm_import_module = "wasi_snapshot_preview1")]
-unsafe extern "C" {
-    fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
-}
+const REQUEST: u32 = 0;
 
 /// The clock of WASI that never steps.
 const MONOTONIC: u32 = 1;
@@ -94,6 +30,7 @@ pub(super) enum Level {
     Info = 2,
     Warn = 3,
     Error = 4,
+    #[cfg(target_arch = "wasm32")]
     Critical = 5,
 }
 
@@ -120,20 +57,22 @@ pub(super) fn steady() -> Option<Time> {
     (unsafe { clock_time_get(MONOTONIC, 1, &mut ns) } == OK).then_some(Time::from_ns(ns))
 }
 
-/// Bytes that a host has returned: `None` for a null pointer.
-fn returned(data: *mut u8, size: usize) -> Option<Vec<u8>> {
-    if data.is_null() {
-        return None;
-    }
-    // SAFETY: allocated by `proxy_on_memory_allocate` with just this size, and handed over to us.
-    Some(unsafe { Vec::from_raw_parts(data, size, size) })
+/// Random bits.
+pub(super) fn random() -> u64 {
+    abi::random()
+}
+
+/// What a call came to that returns nothing.
+fn done(status: u32) -> Result<(), Fault> {
+    if status == OK { Ok(()) } else { Err(Fault(status)) }
 }
 
 /// Makes a call that returns bytes; any status but OK is a value that is not there.
 fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> {
     let (mut data, mut size) = (null_mut(), 0);
     match call(&mut data, &mut size) {
-        OK => Some(returned(data, size).unwrap_or_default()),
+        // SAFETY: a host returns what it has just allocated and written.
+        OK => Some(unsafe { memory::take(data, size) }.unwrap_or_default()),
         _ => None,
     }
 }
@@ -212,7 +151,7 @@ impl From<Refusal<'_>> for Answer {
 pub(super) fn send_local_response(answer: &Answer) -> Result<(), Fault> {
     let Answer { status, details, headers, body, grpc_status } = answer;
     // SAFETY: all pointers are to live bytes of the given sizes.
-    let status = unsafe {
+    done(unsafe {
         proxy_send_local_response(
             *status,
             details.as_ptr(),
@@ -223,26 +162,25 @@ pub(super) fn send_local_response(answer: &Answer) -> Result<(), Fault> {
             headers.len(),
             *grpc_status,
         )
-    };
-    if status == OK { Ok(()) } else { Err(Fault(status)) }
+    })
 }
 
-/// Lets the root context's timer fire every so many milliseconds; 0 stops it.
-pub(super) fn set_tick_period(ms: u32) {
+/// Lets the root context's timer fire every so many milliseconds, again and again; 0 stops it.
+pub(super) fn set_tick_period(ms: u32) -> Result<(), Fault> {
     // SAFETY: a plain number.
-    unsafe { proxy_set_tick_period_milliseconds(ms) };
+    done(unsafe { proxy_set_tick_period_milliseconds(ms) })
 }
 
-/// Makes this stream the one that calls are about, until the callback ends; whether it is still there.
-pub(super) fn set_effective_context(id: u32) -> bool {
+/// Makes this context the one that calls are about, until the callback ends.
+pub(super) fn set_effective_context(id: u32) -> Result<(), Fault> {
     // SAFETY: a plain number.
-    unsafe { proxy_set_effective_context(id) == OK }
+    done(unsafe { proxy_set_effective_context(id) })
 }
 
-/// Lets the request go on that was held.
-pub(super) fn resume_request() {
-    // SAFETY: a plain number: the request's direction of the effective stream.
-    unsafe { proxy_continue_stream(0) };
+/// Lets the effective stream's request go on that was held.
+pub(super) fn resume_request() -> Result<(), Fault> {
+    // SAFETY: a plain number.
+    done(unsafe { proxy_continue_stream(REQUEST) })
 }
 
 /// Defines a counter and tells its id. Each call makes a new id: once a VM.
@@ -268,7 +206,8 @@ impl SharedData for HostData {
         let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
         // SAFETY: the key lives through the call; the host writes a pointer, a size and four bytes.
         match unsafe { proxy_get_shared_data(key.as_ptr(), key.len(), &mut data, &mut size, &mut cas) } {
-            OK => Ok((returned(data, size), (cas != 0).then_some(cas))),
+            // SAFETY: a host returns what it has just allocated and written.
+            OK => Ok((unsafe { memory::take(data, size) }, (cas != 0).then_some(cas))),
             NOT_FOUND => Ok((None, None)),
             status => Err(Fault(status)),
         }

@@ -5,36 +5,43 @@
 //! number is that of the rules, whatever clients send.
 
 use super::calls;
+use super::exclusive::Exclusive;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
-thread_local! {
-    /// Ids by name, for the life of the VM: a host makes a new id for each definition and never frees one.
-    static IDS: RefCell<HashMap<String, Option<u32>>> = RefCell::default();
-}
+/// Ids by name, for the life of the VM: a host makes a new id for each definition and never frees one.
+#[derive(Debug, Default)]
+pub(super) struct Ids(Exclusive<BTreeMap<String, u32>>);
 
-fn id(name: String) -> Option<u32> {
-    IDS.with_borrow_mut(|ids| match ids.get(&name) {
-        Some(id) => *id,
-        None => {
-            let id = calls::define_counter(&name);
+impl Ids {
+    /// The id of a counter; `None` as long as the host does not define it.
+    fn get(&self, name: String) -> Option<u32> {
+        let find = |ids: &mut BTreeMap<String, u32>| {
+            if let Some(id) = ids.get(&name) {
+                return Some(*id);
+            }
+            let id = calls::define_counter(&name)?;
             ids.insert(name, id);
-            id
-        }
-    })
+            Some(id)
+        };
+        self.0.with(find).flatten()
+    }
 }
 
 /// A counter that is defined when it is first needed.
 #[derive(Debug, Default)]
-struct Counter(Option<Option<u32>>);
+struct Counter(Option<u32>);
 
 impl Counter {
-    fn add(&mut self, by: u32, name: impl FnOnce() -> String) {
+    fn add(&mut self, ids: &Ids, by: u32, name: impl FnOnce() -> String) {
         if by == 0 {
             return;
         }
-        if let Some(id) = *self.0.get_or_insert_with(|| id(name())) {
+        if self.0.is_none() {
+            self.0 = ids.get(name());
+        }
+        if let Some(id) = self.0 {
             calls::increment(id, by);
         }
     }
@@ -58,10 +65,10 @@ impl Result {
 struct Results([Counter; Result::NAMES.len()]);
 
 impl Results {
-    fn add(&mut self, rule: &str, result: Result) {
+    fn add(&mut self, ids: &Ids, rule: &str, result: Result) {
         let index = result as usize;
         if let (Some(counter), Some(name)) = (self.0.get_mut(index), Result::NAMES.get(index)) {
-            counter.add(1, || format!("diana.rule.{rule}.result.{name}.requests"));
+            counter.add(ids, 1, || format!("diana.rule.{rule}.result.{name}.requests"));
         }
     }
 }
@@ -69,6 +76,7 @@ impl Results {
 /// The counters of one policy in one worker.
 #[derive(Debug)]
 pub(super) struct Metrics {
+    ids: Rc<Ids>,
     rules: Vec<Results>,
     allow: Results,
     deny: Results,
@@ -82,8 +90,9 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(policy: &Policy) -> Metrics {
+    pub(super) fn new(policy: &Policy, ids: Rc<Ids>) -> Metrics {
         Metrics {
+            ids,
             rules: policy.rules().map(|_| Results::default()).collect(),
             allow: Results::default(),
             deny: Results::default(),
@@ -110,13 +119,13 @@ impl Metrics {
             if let (Some(results), Some(rule)) =
                 (self.rules.get_mut(report.rule.index()), policy.rule(report.rule))
             {
-                results.add(rule.name(), result);
+                results.add(&self.ids, rule.name(), result);
             }
         }
         match decision.outcome {
-            Outcome::Allowed => self.allow.add(ALLOW, Result::Ok),
-            Outcome::Refuse(Reason::Denied) => self.deny.add(DENY, Result::Refused),
-            _ if decision.events.denied_in_shadow > 0 => self.deny.add(DENY, Result::Shadow),
+            Outcome::Allowed => self.allow.add(&self.ids, ALLOW, Result::Ok),
+            Outcome::Refuse(Reason::Denied) => self.deny.add(&self.ids, DENY, Result::Refused),
+            _ if decision.events.denied_in_shadow > 0 => self.deny.add(&self.ids, DENY, Result::Shadow),
             _ => {}
         }
         self.events(&decision.events);
@@ -125,12 +134,12 @@ impl Metrics {
     /// Counts what happened to the store.
     pub(super) fn events(&mut self, events: &Events) {
         let evictions = |kind: &'static str| move || format!("diana.kind.{kind}.evictions");
-        self.lossless.add(events.evicted_lossless, evictions("lossless"));
-        self.lossy.add(events.evicted_lossy, evictions("lossy"));
-        self.crowded.add(events.evicted_crowded, evictions("crowded"));
-        self.lost_swaps.add(events.swaps_lost, || "diana.lost_swaps".into());
-        self.store_errors.add(events.faults, || "diana.store_errors".into());
-        self.foreign_values.add(events.foreign, || "diana.foreign_values".into());
-        self.known_refusals.add(events.known, || "diana.known_refusals".into());
+        self.lossless.add(&self.ids, events.evicted_lossless, evictions("lossless"));
+        self.lossy.add(&self.ids, events.evicted_lossy, evictions("lossy"));
+        self.crowded.add(&self.ids, events.evicted_crowded, evictions("crowded"));
+        self.lost_swaps.add(&self.ids, events.swaps_lost, || "diana.lost_swaps".into());
+        self.store_errors.add(&self.ids, events.faults, || "diana.store_errors".into());
+        self.foreign_values.add(&self.ids, events.foreign, || "diana.foreign_values".into());
+        self.known_refusals.add(&self.ids, events.known, || "diana.known_refusals".into());
     }
 }

@@ -1,13 +1,15 @@
 //! Streams that wait: requests for their turn, and refusals that are held back.
 //!
 //! It does not know: why they wait, or the host's clock: its instants are those of one that never steps. The
-//! timer is armed for the earliest deadline and off when nobody waits; a tick comes when it is due or a little
-//! later, never earlier.
+//! timer is armed for the earliest deadline and off when there is none; a tick may come whenever it likes, nobody
+//! goes before his turn.
 
 use super::calls::{self, Answer};
+use super::streams::Map;
+use crate::order;
 use crate::time::{Span, Time};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 /// A worker holds so many refusals back at once; what exceeds is refused at once, so that a flood of
 /// refusals does not fill its memory.
@@ -15,6 +17,12 @@ const MOST_REFUSALS: usize = 1_000;
 
 /// So many turns that nobody waits for are not worth clearing away.
 const SPARE: usize = 64;
+
+/// A stream that the host does not let go is tried again after this.
+const AGAIN: Span = Span::from_ms(100);
+
+/// So often it is tried; a host that still has the stream then would hold it for ever.
+const MOST_TRIES: u32 = 100;
 
 /// What becomes of a stream when its time has come.
 #[derive(Debug)]
@@ -25,16 +33,29 @@ pub(super) enum Parked {
     Refusal(Answer),
 }
 
-/// All streams of one worker that wait.
+/// One stream's turn.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) parked: Parked,
+    /// Tells it from an earlier one of the same number.
+    came: u64,
+    /// How often the host has not let it go.
+    tries: u32,
+}
+
+/// All streams of one plugin that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// The earliest first; of equals the one that came first.
     queue: BinaryHeap<Reverse<(Time, u64, u32)>>,
-    parked: HashMap<u32, Parked>,
+    turns: Map<Turn>,
     refusals: usize,
     came: u64,
-    /// When the timer is set to fire.
+    /// Whether the host has a timer running, and when it fires next if that is known.
+    ticks: bool,
     armed: Option<Time>,
+    /// When the plugin wants to be woken for its own sake.
+    wake: Option<Time>,
 }
 
 impl Waiting {
@@ -43,64 +64,116 @@ impl Waiting {
         self.refusals < MOST_REFUSALS
     }
 
-    /// Whether the stream waits.
-    pub(super) fn holds(&self, stream: u32) -> bool {
-        self.parked.contains_key(&stream)
-    }
-
-    /// Holds a stream until then.
-    pub(super) fn park(&mut self, stream: u32, until: Time, parked: Parked, now: Time) {
-        self.refusals = self.refusals.saturating_add(matches!(parked, Parked::Refusal(_)).into());
-        self.came = self.came.wrapping_add(1);
-        self.queue.push(Reverse((until, self.came, stream)));
-        self.parked.insert(stream, parked);
+    /// Holds a stream until then; it is returned if no timer can be had.
+    pub(super) fn park(&mut self, id: u32, until: Time, parked: Parked, now: Time) -> Result<(), Parked> {
+        self.put(id, until, Turn { parked, came: 0, tries: 0 });
         self.arm(now);
-    }
-
-    /// The stream is gone: whether it was waiting.
-    pub(super) fn leave(&mut self, stream: u32) -> bool {
-        let waited = self.take(stream).is_some();
-        // Clients that come and leave must not fill the queue with turns that nobody waits for.
-        let parked = &self.parked;
-        if self.queue.len() > parked.len().saturating_mul(2).saturating_add(SPARE) {
-            self.queue.retain(|Reverse((_, _, stream))| parked.contains_key(stream));
+        match self.ticks {
+            true => Ok(()),
+            false => self.take(id).map_or(Ok(()), |turn| Err(turn.parked)),
         }
-        waited
     }
 
-    fn take(&mut self, stream: u32) -> Option<Parked> {
-        let parked = self.parked.remove(&stream)?;
-        self.refusals = self.refusals.saturating_sub(matches!(parked, Parked::Refusal(_)).into());
-        Some(parked)
+    /// Lets the timer fire at `at` or soon after, whoever waits; whether it will.
+    pub(super) fn wake_at(&mut self, at: Time, now: Time) -> bool {
+        self.wake = Some(at);
+        self.arm(now);
+        self.ticks
     }
 
-    /// The streams whose time has come, in the order of their turns.
-    pub(super) fn due(&mut self, now: Time) -> Vec<(u32, Parked)> {
+    /// The stream is gone.
+    pub(super) fn leave(&mut self, id: u32) {
+        self.take(id);
+        // Clients that come and leave must not fill the queue with turns that nobody waits for.
+        let turns = &self.turns;
+        if self.queue.len() > turns.len().saturating_mul(2).saturating_add(SPARE) {
+            self.queue.retain(|Reverse((_, came, id))| is_of(turns, *came, *id));
+        }
+    }
+
+    /// Begins a tick: the streams whose time has come, in the order of their turns.
+    pub(super) fn due(&mut self, now: Time) -> Vec<(u32, Turn)> {
         self.armed = None;
+        self.wake = self.wake.filter(|wake| *wake > now);
         let mut due = Vec::new();
-        while let Some(Reverse((until, _, stream))) = self.queue.peek().copied() {
-            if until > now && self.parked.contains_key(&stream) {
+        while let Some(Reverse((until, came, id))) = self.queue.peek().copied() {
+            let waits = is_of(&self.turns, came, id);
+            if until > now && waits {
                 break;
             }
             self.queue.pop();
-            due.extend(self.take(stream).map(|parked| (stream, parked)));
+            if waits {
+                due.extend(self.take(id).map(|turn| (id, turn)));
+            }
         }
-        self.arm(now);
         due
     }
 
-    /// Sets the timer for the earliest deadline, unless it is set for it.
+    /// Ends a tick: holds streams again that the host did not let go, and sets the timer. Only then, as one that
+    /// was stopped before might not be had again. Returned are streams that the host never will let go.
+    pub(super) fn again(&mut self, turns: Vec<(u32, Turn)>, now: Time) -> Vec<u32> {
+        let mut lost = Vec::new();
+        for (id, turn) in turns {
+            match turn.tries < MOST_TRIES {
+                true => self.put(id, now.after(AGAIN), Turn { tries: turn.tries.saturating_add(1), ..turn }),
+                false => lost.push(id),
+            }
+        }
+        self.arm(now);
+        lost
+    }
+
+    /// All streams, whether their time has come or not.
+    pub(super) fn all(&mut self) -> Vec<(u32, Turn)> {
+        self.queue.clear();
+        self.refusals = 0;
+        let mut all = self.turns.take();
+        order::sort_by_key(&mut all, |(_, turn)| turn.came);
+        all
+    }
+
+    fn put(&mut self, id: u32, until: Time, turn: Turn) {
+        self.refusals = self.refusals.saturating_add(turn.parked.is_refusal().into());
+        self.came = self.came.wrapping_add(1);
+        self.queue.push(Reverse((until, self.came, id)));
+        self.turns.insert(id, Turn { came: self.came, ..turn });
+    }
+
+    fn take(&mut self, id: u32) -> Option<Turn> {
+        let turn = self.turns.remove(id)?;
+        self.refusals = self.refusals.saturating_sub(turn.parked.is_refusal().into());
+        Some(turn)
+    }
+
+    /// Sets the timer for the earliest deadline, unless it is set for it. A host that refuses keeps the timer
+    /// it has.
     fn arm(&mut self, now: Time) {
-        let earliest = self.queue.peek().map(|Reverse((until, ..))| *until);
-        match (earliest, self.armed) {
-            (None, _) => calls::set_tick_period(0),
+        let turn = self.queue.peek().map(|Reverse((until, ..))| *until);
+        match (turn.into_iter().chain(self.wake).min(), self.armed) {
+            (None, _) => {
+                if self.ticks && calls::set_tick_period(0).is_ok() {
+                    self.ticks = false;
+                }
+            }
             (Some(until), Some(armed)) if armed <= until => {}
             (Some(until), _) => {
-                calls::set_tick_period(ms_ceil(until.since(now)));
-                self.armed = Some(until);
+                if calls::set_tick_period(ms_ceil(until.since(now))).is_ok() {
+                    (self.ticks, self.armed) = (true, Some(until));
+                }
             }
         }
     }
+}
+
+impl Parked {
+    fn is_refusal(&self) -> bool {
+        matches!(self, Parked::Refusal(_))
+    }
+}
+
+/// Whether that turn of the stream is still to come.
+fn is_of(turns: &Map<Turn>, came: u64, id: u32) -> bool {
+    turns.get(id).is_some_and(|turn| turn.came == came)
 }
 
 /// Whole milliseconds, at least one, rounded up: nobody goes before his turn.

@@ -1,0 +1,253 @@
+//! One VM's filter: its plugins, and what it owes to their streams.
+//!
+//! It does not know: rules. It finds whom a callback is about, and does what comes of it.
+//!
+//! ```text
+//!   proxy_on_context_create     root    a plugin          stream  remembered until its headers come
+//!   proxy_on_configure          root    configuration, store, seed ─► Gateway
+//!   proxy_on_request_headers    stream  Session::start ─► pass, wait, or send_local_response
+//!   proxy_on_response_headers   stream  adds RateLimit headers
+//!   proxy_on_tick               root    lets go on whose turn has come
+//!   proxy_on_delete             stream  Session::settle   root  lets go on who waits
+//! ```
+//!
+//! A stream to which nothing is owed leaves nothing behind here, and most are such.
+
+use super::callbacks::Callbacks;
+use super::calls::{self, Answer};
+use super::exclusive::Exclusive;
+use super::gateway::{Gateway, Judged, Next};
+use super::metrics::Ids;
+use super::streams::{Map, Newest};
+use super::waiting::{Parked, Turn};
+use crate::session::Session;
+use std::rc::Rc;
+
+/// What becomes of a request or a response now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It goes on.
+    Continue = 0,
+    /// It stays where it is until the filter resumes or answers it.
+    Pause = 1,
+}
+
+/// What is owed to one stream.
+struct Owed {
+    gateway: Rc<Gateway>,
+    session: Session,
+    /// What the response will carry.
+    headers: Vec<(&'static str, String)>,
+    /// Whether it has a turn to wait for.
+    waits: bool,
+}
+
+/// The filter of one VM, driven by the callbacks of its host.
+#[derive(Default)]
+pub struct Filter {
+    /// By the number of its root context; few.
+    plugins: Exclusive<Vec<(u32, Option<Rc<Gateway>>)>>,
+    newest: Exclusive<Newest>,
+    owed: Exclusive<Map<Owed>>,
+    ids: Rc<Ids>,
+    callbacks: Callbacks,
+}
+
+impl Filter {
+    /// A filter to which only these callbacks are made.
+    pub fn with(callbacks: Callbacks) -> Filter {
+        Filter { callbacks, ..Filter::default() }
+    }
+
+    /// To how many streams something is owed: a charge to be given back, headers, a turn to wait for.
+    pub fn owing(&self) -> usize {
+        self.owed.with(|owed| owed.len()).unwrap_or(0)
+    }
+
+    /// A context begins: a plugin's, whose parent is 0, or that of a stream of the plugin `parent`.
+    pub fn on_context_create(&self, id: u32, parent: u32) {
+        if parent != 0 {
+            self.end(id);
+            self.newest.with(|newest| newest.put(id, parent));
+        } else if self.plugin(id).is_none() {
+            self.plugins.with(|plugins| plugins.push((id, None)));
+        }
+    }
+
+    /// The plugin `root` gets a configuration of so many bytes. `false`, when it is refused, lets the host and
+    /// the plugin keep the one they have.
+    pub fn on_configure(&self, root: u32, size: usize) -> bool {
+        let before = self.plugin(root).flatten();
+        let Some(gateway) = Gateway::configure(size, before.as_deref(), &self.ids, self.callbacks) else {
+            return false;
+        };
+        self.plugins.with(|plugins| {
+            plugins.retain(|(known, _)| *known != root);
+            plugins.push((root, Some(Rc::new(gateway))));
+        });
+        before.iter().for_each(|before| before.retire());
+        true
+    }
+
+    /// A stream's request headers have come.
+    pub fn on_request_headers(&self, id: u32) -> Action {
+        let parent = self.newest.with(|newest| newest.take(id)).flatten();
+        let Some(gateway) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
+            return self.on_request_more(id);
+        };
+        let Some(Judged { session, headers, next }) = gateway.judge() else {
+            return Action::Continue;
+        };
+        let owed = Owed { gateway: Rc::clone(&gateway), session, headers, waits: false };
+        match next {
+            Next::Pass => {
+                self.owe(id, owed);
+                Action::Continue
+            }
+            Next::Refuse(answer) => {
+                self.owe(id, owed);
+                // A host that cannot answer must not be left holding the request.
+                if calls::send_local_response(&answer).is_ok() { Action::Pause } else { Action::Continue }
+            }
+            Next::Wait(until, parked) => {
+                self.owe(id, Owed { waits: true, ..owed });
+                match gateway.park(id, until, parked) {
+                    Ok(()) => Action::Pause,
+                    Err(parked) => self.cannot_wait(id, parked),
+                }
+            }
+        }
+    }
+
+    /// More of a request has come: its body, or its trailers. It has to wait with it.
+    pub fn on_request_more(&self, id: u32) -> Action {
+        match self.waits(id) {
+            true => Action::Pause,
+            false => Action::Continue,
+        }
+    }
+
+    /// The headers of a stream's response are about to go.
+    pub fn on_response_headers(&self, id: u32) -> Action {
+        let headers = self.owed.with(|owed| owed.get_mut(id).map(|owed| std::mem::take(&mut owed.headers)));
+        for (name, value) in headers.flatten().unwrap_or_default() {
+            // Lists may be made of several lines, and an upstream's own limits are true as well.
+            if name.starts_with("x-") {
+                calls::replace_response_header(name, &value);
+            } else {
+                calls::add_response_header(name, &value);
+            }
+        }
+        Action::Continue
+    }
+
+    /// The timer of the plugin `root` has fired.
+    pub fn on_tick(&self, root: u32) {
+        let Some(gateway) = self.plugin(root).flatten() else {
+            return;
+        };
+        let now = gateway.steady();
+        let due = gateway.waiting.with(|waiting| waiting.due(now)).unwrap_or_default();
+        gateway.tick();
+        let some = !due.is_empty();
+        let late: Vec<(u32, Turn)> = due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn)).collect();
+        if some {
+            // The timer is the plugin's. If this fails the timer goes on as it is.
+            _ = calls::set_effective_context(root);
+        }
+        let lost = gateway.waiting.with(|waiting| waiting.again(late, now));
+        lost.unwrap_or_default().into_iter().for_each(|id| self.end(id));
+    }
+
+    /// A context is gone: a stream's, or a plugin's with all that waits there.
+    pub fn on_delete(&self, id: u32) {
+        self.newest.with(|newest| newest.take(id));
+        if self.waits_or_owes(id) {
+            return self.end(id);
+        }
+        let place = |plugins: &mut Vec<(u32, _)>| {
+            let place = plugins.iter().position(|(known, _)| *known == id)?;
+            Some(plugins.swap_remove(place))
+        };
+        if let Some((_, Some(gateway))) = self.plugins.with(place).flatten() {
+            gateway.retire();
+            let all = gateway.waiting.with(|waiting| waiting.all()).unwrap_or_default();
+            all.into_iter().for_each(|(id, turn)| _ = self.let_go(id, turn));
+        }
+    }
+
+    /// A plugin that has begun, and what it was configured to.
+    fn plugin(&self, root: u32) -> Option<Option<Rc<Gateway>>> {
+        let find = |plugins: &mut Vec<(u32, Option<Rc<Gateway>>)>| {
+            plugins.iter().find(|(known, _)| *known == root).map(|(_, gateway)| gateway.clone())
+        };
+        self.plugins.with(find).flatten()
+    }
+
+    fn waits(&self, id: u32) -> bool {
+        self.owed.with(|owed| owed.get_mut(id).is_some_and(|owed| owed.waits)) == Some(true)
+    }
+
+    fn waits_or_owes(&self, id: u32) -> bool {
+        self.owed.with(|owed| owed.get_mut(id).is_some()) == Some(true)
+    }
+
+    /// Remembers what is owed to a stream, if anything is.
+    fn owe(&self, id: u32, owed: Owed) {
+        if owed.waits || owed.session.owes() || !owed.headers.is_empty() {
+            self.owed.with(|all| all.insert(id, owed));
+        }
+    }
+
+    /// Sets whether a stream has a turn to wait for; `false` if it is gone. One that goes on keeps its turn.
+    fn wait(&self, id: u32, waits: bool) -> bool {
+        let set = |all: &mut Map<Owed>| {
+            let owed = all.get_mut(id)?;
+            owed.waits = waits;
+            if !waits {
+                owed.session.resume();
+            }
+            Some(())
+        };
+        self.owed.with(set).flatten().is_some()
+    }
+
+    /// There is no timer to wait for: what would have happened then happens at once.
+    fn cannot_wait(&self, id: u32, parked: Parked) -> Action {
+        self.wait(id, false);
+        match parked {
+            Parked::Refusal(answer) if calls::send_local_response(&answer).is_ok() => Action::Pause,
+            Parked::Request | Parked::Refusal(_) => Action::Continue,
+        }
+    }
+
+    /// Lets a stream go whose turn has come. Returned is one that the host does not let go, though it has not
+    /// said that it is gone.
+    fn let_go(&self, id: u32, turn: Turn) -> Option<(u32, Turn)> {
+        // Before the host is told: it may end the stream before it returns.
+        if !self.wait(id, false) {
+            return None;
+        }
+        let answered = |answer: &Answer| calls::send_local_response(answer).is_ok();
+        let gone = calls::set_effective_context(id).is_ok()
+            && match &turn.parked {
+                Parked::Refusal(answer) if answered(answer) => true,
+                // A host that cannot answer must not be left holding the request.
+                Parked::Request | Parked::Refusal(_) => calls::resume_request().is_ok(),
+            };
+        (!gone && self.wait(id, true)).then_some((id, turn))
+    }
+
+    /// A stream is over: what was held for its duration is given back, or all of it if it waited.
+    fn end(&self, id: u32) {
+        let Some(mut owed) = self.owed.with(|all| all.remove(id)).flatten() else {
+            return;
+        };
+        if owed.waits {
+            owed.gateway.waiting.with(|waiting| waiting.leave(id));
+        }
+        if owed.session.owes() {
+            owed.gateway.settle(&mut owed.session);
+        }
+    }
+}

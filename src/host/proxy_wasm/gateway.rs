@@ -1,0 +1,259 @@
+//! One configuration in one worker: decides about requests, and ends them.
+//!
+//! It does not know: streams. It is asked about the one whose callback runs.
+
+use super::announce::{announce, plural};
+use super::callbacks::Callbacks;
+use super::calls::{self, Answer, HostData, Level};
+use super::exclusive::Exclusive;
+use super::metrics::{Ids, Metrics};
+use super::parts::HostRequest;
+use super::waiting::{Parked, Waiting};
+use crate::config::{self, Configuration};
+use crate::host::steady::Steady;
+use crate::policy::Decision;
+use crate::request::Request;
+use crate::session::{Session, Step, TICK, Worker};
+use crate::store::{Fault, Portable, Rules};
+use crate::table::{Seed, shared_seed};
+use crate::time::{Span, Time};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What the streams of one configuration share.
+pub(super) struct Gateway {
+    pub(super) configuration: Configuration,
+    pub(super) store: Portable<HostData>,
+    pub(super) waiting: Rc<Exclusive<Waiting>>,
+    /// Whether the configuration would make requests wait, and the host cannot.
+    pub(super) refuses_to_wait: bool,
+    /// Whether the timer is set to give back what this worker holds.
+    wakes: Cell<bool>,
+    steady: Exclusive<Steady>,
+    worker: Exclusive<Worker>,
+    metrics: Exclusive<Metrics>,
+    random: Cell<u64>,
+    last: Cell<Time>,
+}
+
+/// What is to be done with a request, and what it is owed.
+pub(super) struct Judged {
+    pub(super) session: Session,
+    /// What the response will carry.
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) next: Next,
+}
+
+/// What is to be done with a request.
+pub(super) enum Next {
+    Pass,
+    Refuse(Answer),
+    /// Until then.
+    Wait(Time, Parked),
+}
+
+impl Gateway {
+    /// Takes the plugin's configuration of so many bytes; only while it is being configured. `before` is what
+    /// it had until now. A mistake is told in the log.
+    pub(super) fn configure(
+        size: usize,
+        before: Option<&Gateway>,
+        ids: &Rc<Ids>,
+        callbacks: Callbacks,
+    ) -> Option<Gateway> {
+        let bytes = calls::plugin_configuration(size);
+        let gateway = read(&bytes).and_then(|configuration| {
+            callbacks.suffice(&configuration.response)?;
+            let gateway = Gateway::new(configuration, before, ids).map_err(|Fault(status)| {
+                format!("the host's clock or its shared data does not work: status {status}")
+            })?;
+            callbacks.suffice_under(gateway.store.rules())?;
+            Ok(gateway)
+        });
+        match gateway {
+            Ok(gateway) => {
+                announce(&gateway, &bytes);
+                Some(gateway)
+            }
+            Err(why) => {
+                calls::log(Level::Error, &format!("configuration refused, {why}"));
+                None
+            }
+        }
+    }
+
+    fn new(
+        mut configuration: Configuration,
+        before: Option<&Gateway>,
+        ids: &Rc<Ids>,
+    ) -> Result<Gateway, Fault> {
+        let store = Portable::probe(HostData)?;
+        let (low, high) = (calls::random(), calls::random());
+        let mut fresh = Seed::default();
+        fresh
+            .iter_mut()
+            .zip(low.to_le_bytes().into_iter().chain(high.to_le_bytes()))
+            .for_each(|(to, b)| *to = b);
+        // nginx crashes when a request is resumed from a timer, or the timer is set for a stream; its swap rules
+        // give it away.
+        let is_nginx = store.rules() == Rules::Strict;
+        let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
+        let mut worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?);
+        if is_nginx {
+            worker.never_ahead();
+        }
+        let metrics = Metrics::new(&configuration.policy, Rc::clone(ids));
+        Ok(Gateway {
+            configuration,
+            store,
+            // There is one timer, and who waits goes on under any configuration.
+            waiting: before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default(),
+            refuses_to_wait,
+            wakes: Cell::new(false),
+            steady: Exclusive::default(),
+            worker: Exclusive::new(worker),
+            metrics: Exclusive::new(metrics),
+            random: Cell::new(calls::random()),
+            last: Cell::new(calls::now()?),
+        })
+    }
+
+    /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
+    /// about.
+    pub(super) fn judge(&self) -> Option<Judged> {
+        let policy = &self.configuration.policy;
+        let source = HostRequest::new(policy);
+        let request = policy.request(&source);
+        let (judged, holds) = self.worker.with(|worker| {
+            let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
+            (self.answer(session, step, &request), worker.holds())
+        })?;
+        if holds && !self.wakes.get() {
+            self.wake();
+        }
+        Some(judged)
+    }
+
+    fn answer(&self, session: Session, step: Step, request: &Request) -> Judged {
+        let Configuration { policy, response, .. } = &self.configuration;
+        let (decision, until) = match step {
+            Step::Done(decision) => (decision, None),
+            Step::Wait { until, decision } => (decision, Some(until)),
+        };
+        self.metrics.with(|metrics| metrics.decision(policy, decision));
+        self.tell_access_log(decision);
+        if !decision.refuses() {
+            let next = until.map_or(Next::Pass, |until| Next::Wait(until, Parked::Request));
+            return Judged { session, headers: response.headers(policy, decision), next };
+        }
+        let refusal = response.refusal(policy, decision, policy.is_grpc(request), self.entropy());
+        let next = refusal.map_or(Next::Pass, |refusal| {
+            calls::log(Level::Debug, &refusal.details);
+            self.refuse(Answer::from(refusal), policy.reject_delay(decision))
+        });
+        Judged { session, headers: Vec::new(), next }
+    }
+
+    /// At once, or after a while if there is room for it.
+    fn refuse(&self, answer: Answer, delay: Span) -> Next {
+        let has_room = || self.waiting.with(|waiting| waiting.has_room()) == Some(true);
+        match delay > Span::ZERO && has_room() {
+            true => Next::Wait(self.now().after(delay), Parked::Refusal(answer)),
+            false => Next::Refuse(answer),
+        }
+    }
+
+    /// `%FILTER_STATE(wasm.diana.rule:PLAIN)%`, and `…result…`. Nothing is told of requests that everybody
+    /// admits: it would cost each of them.
+    fn tell_access_log(&self, decision: &Decision) {
+        if let Some((rules, result)) = decision.blamed(&self.configuration.policy) {
+            calls::set_property("diana.rule", &rules);
+            calls::set_property("diana.result", result);
+        }
+    }
+
+    /// A request is over that holds something.
+    pub(super) fn settle(&self, session: &mut Session) {
+        let policy = &self.configuration.policy;
+        self.worker.with(|worker| {
+            let events = session.settle(policy, worker, &self.store, || self.now());
+            self.metrics.with(|metrics| metrics.events(&events));
+        });
+    }
+
+    /// Holds a stream until the host's clock shows `until`, steps apart; it is returned if that cannot be.
+    pub(super) fn park(&self, id: u32, until: Time, parked: Parked) -> Result<(), Parked> {
+        let (now, steady) = (self.now(), self.steady());
+        let deadline = self.steady.with(|clocks| clocks.deadline(until, now, steady)).unwrap_or(steady);
+        let mut parked = Some(parked);
+        let park = |waiting: &mut Waiting| match parked.take() {
+            Some(parked) => waiting.park(id, deadline, parked, steady),
+            None => Ok(()),
+        };
+        match self.waiting.with(park) {
+            Some(done) => done,
+            None => parked.map_or(Ok(()), Err),
+        }
+    }
+
+    /// Sees to it that what this worker was charged ahead is given back when it lies idle.
+    fn wake(&self) {
+        let now = self.steady();
+        let wake = |waiting: &mut Waiting| waiting.wake_at(now.after(TICK), now);
+        self.wakes.set(self.waiting.with(wake) == Some(true));
+    }
+
+    /// The timer has fired: gives back what lies idle.
+    pub(super) fn tick(&self) {
+        if self.wakes.get() && self.give_back(false) {
+            self.wake();
+        }
+    }
+
+    /// Gives back all that this worker was charged ahead: nobody asks it any more.
+    pub(super) fn retire(&self) {
+        self.give_back(true);
+    }
+
+    /// Whether anything is left.
+    fn give_back(&self, all: bool) -> bool {
+        self.wakes.set(false);
+        let policy = &self.configuration.policy;
+        let left = self.worker.with(|worker| {
+            let events = worker.tick(policy, &self.store, || self.now(), all);
+            self.metrics.with(|metrics| metrics.events(&events));
+            worker.holds()
+        });
+        left == Some(true)
+    }
+
+    /// The clock that those who wait go by; the host's own if there is none that never steps.
+    pub(super) fn steady(&self) -> Time {
+        calls::steady().unwrap_or_else(|| self.now())
+    }
+
+    /// The host's clock; when it cannot be read, what it said last.
+    pub(super) fn now(&self) -> Time {
+        let now = calls::now().unwrap_or(self.last.get());
+        self.last.set(now);
+        now
+    }
+
+    /// A number that clients cannot foresee, for jitter: SplitMix64 (Steele, Lea and Flood 2014).
+    fn entropy(&self) -> u32 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap_or(0)
+    }
+}
+
+/// The configuration in these bytes, or all that is wrong with them.
+fn read(bytes: &[u8]) -> Result<Configuration, String> {
+    config::compile(bytes).map_err(|errors| {
+        let mistakes = (1..).zip(&errors).map(|(number, error)| format!("({number}) {error}"));
+        let mistakes: Vec<String> = mistakes.collect();
+        format!("{}: {}", plural(mistakes.len(), "mistake"), mistakes.join(" "))
+    })
+}

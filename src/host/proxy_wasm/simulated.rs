@@ -1,0 +1,308 @@
+//! The host functions where there is no host: a value answers them that a test or a fuzz target brings.
+//!
+//! It does not know: how a host behaves. That is the [`Host`]'s part; here pointers become slices, and what
+//! it returns becomes memory of the filter's, as in a real one.
+//!
+//! ```text
+//!   test ─ run(host, || filter.on_tick(1)) ─► filter ─ proxy_continue_stream(0) ─► host.call(Call::…) ─► Reply
+//!                                               ▲                                       │
+//!                                               └────────── may call back ──────────────┘
+//! ```
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A call of the filter's, with what it hands over.
+#[allow(missing_docs, reason = "the fields are the arguments that the ABI documents")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call<'a> {
+    /// `proxy_log`
+    Log { level: u32, message: &'a [u8] },
+    /// `proxy_get_current_time_nanoseconds`; the answer is a number.
+    CurrentTime,
+    /// WASI's `clock_time_get`; the answer is a number.
+    ClockTime {
+        /// 1 is the one that never steps.
+        clock: u32,
+    },
+    /// WASI's `random_get`; the answer is a number.
+    Random,
+    /// `proxy_get_buffer_bytes`; the answer is bytes.
+    BufferBytes { buffer: u32, start: usize, max: usize },
+    /// `proxy_get_header_map_pairs`; the answer is bytes.
+    HeaderMapPairs { map: u32 },
+    /// `proxy_get_header_map_value`; the answer is bytes.
+    HeaderValue { map: u32, name: &'a [u8] },
+    /// `proxy_add_header_map_value`
+    AddHeader { map: u32, name: &'a [u8], value: &'a [u8] },
+    /// `proxy_replace_header_map_value`
+    ReplaceHeader { map: u32, name: &'a [u8], value: &'a [u8] },
+    /// `proxy_get_property`; the answer is bytes.
+    Property { path: &'a [u8] },
+    /// `proxy_set_property`
+    SetProperty { path: &'a [u8], value: &'a [u8] },
+    /// `proxy_get_shared_data`; the answer is bytes, and the version as a number.
+    SharedData { key: &'a [u8] },
+    /// `proxy_set_shared_data`
+    SetSharedData { key: &'a [u8], value: &'a [u8], cas: u32 },
+    /// `proxy_send_local_response`
+    LocalResponse { status: u32, details: &'a [u8], body: &'a [u8], headers: &'a [u8], grpc_status: i32 },
+    /// `proxy_set_tick_period_milliseconds`
+    TickPeriod { ms: u32 },
+    /// `proxy_set_effective_context`
+    EffectiveContext { id: u32 },
+    /// `proxy_continue_stream`
+    ContinueStream { stream: u32 },
+    /// `proxy_define_metric`; the answer is a number.
+    DefineMetric { kind: u32, name: &'a [u8] },
+    /// `proxy_increment_metric`
+    IncrementMetric { id: u32, by: i64 },
+}
+
+/// What a host answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// 0 is success. With any other nothing is returned.
+    pub status: u32,
+    /// The bytes that are returned, if the call returns any; `None` is a null pointer.
+    pub bytes: Option<Vec<u8>>,
+    /// The number that is returned, if the call returns one.
+    pub number: u64,
+}
+
+impl Reply {
+    /// A call that returns nothing, or fails.
+    pub fn status(status: u32) -> Reply {
+        Reply { status, ..Reply::default() }
+    }
+
+    /// A call that returns a number.
+    pub fn number(number: u64) -> Reply {
+        Reply { number, ..Reply::default() }
+    }
+
+    /// A call that returns bytes.
+    pub fn bytes(bytes: Vec<u8>) -> Reply {
+        Reply { bytes: Some(bytes), ..Reply::default() }
+    }
+}
+
+/// Who answers the filter's calls. It may call the filter back before it answers.
+pub trait Host {
+    /// Answers one call.
+    fn call(&self, call: Call) -> Reply;
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<dyn Host>>> = const { RefCell::new(None) };
+}
+
+/// Does some work during which `host` answers all calls of this thread.
+pub fn run<R>(host: Rc<dyn Host>, work: impl FnOnce() -> R) -> R {
+    struct Before(Option<Rc<dyn Host>>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            let before = self.0.take();
+            CURRENT.with_borrow_mut(|current| *current = before);
+        }
+    }
+    let _before = Before(CURRENT.with_borrow_mut(|current| current.replace(host)));
+    work()
+}
+
+/// Where there is no host every call fails, with the status "internal failure".
+fn call(call: Call) -> Reply {
+    let host = CURRENT.with_borrow(Clone::clone);
+    host.map_or(Reply::status(10), |host| host.call(call))
+}
+
+/// The functions of [`abi`](super::abi).
+pub(super) mod functions {
+    use super::super::memory;
+    use super::{Call, Reply};
+    use std::slice::from_raw_parts;
+
+    /// # Safety
+    /// As for `from_raw_parts`, but that no bytes may be anywhere.
+    unsafe fn slice<'a>(data: *const u8, size: usize) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        if size == 0 { &[] } else { unsafe { from_raw_parts(data, size) } }
+    }
+
+    /// Returns bytes as a host does: in memory that the filter has allocated for them.
+    ///
+    /// # Safety
+    /// Both pointers can be written to.
+    unsafe fn give(reply: Reply, data: *mut *mut u8, size: *mut usize) -> u32 {
+        if reply.status != 0 {
+            return reply.status;
+        }
+        let bytes = reply.bytes.unwrap_or_default();
+        // Envoy returns null for what is empty.
+        let to = if bytes.is_empty() { std::ptr::null_mut() } else { memory::allocate(bytes.len()) };
+        // SAFETY: the memory has just that size, and the caller's promise.
+        unsafe {
+            if !to.is_null() {
+                to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+            data.write(to);
+            size.write(bytes.len());
+        }
+        0
+    }
+
+    pub unsafe fn proxy_log(level: u32, message: *const u8, size: usize) -> u32 {
+        // SAFETY: the caller's promise, here and below.
+        super::call(Call::Log { level, message: unsafe { slice(message, size) } }).status
+    }
+
+    pub unsafe fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32 {
+        let reply = super::call(Call::CurrentTime);
+        if reply.status == 0 {
+            unsafe { time.write(reply.number) };
+        }
+        reply.status
+    }
+
+    pub unsafe fn clock_time_get(clock: u32, _precision: u64, time: *mut u64) -> u32 {
+        let reply = super::call(Call::ClockTime { clock });
+        if reply.status == 0 {
+            unsafe { time.write(reply.number) };
+        }
+        reply.status
+    }
+
+    pub unsafe fn proxy_get_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32 {
+        unsafe { give(super::call(Call::HeaderValue { map, name: slice(key, key_size) }), data, size) }
+    }
+
+    pub unsafe fn proxy_get_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        max: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32 {
+        unsafe { give(super::call(Call::BufferBytes { buffer, start, max }), data, size) }
+    }
+
+    pub unsafe fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32 {
+        unsafe { give(super::call(Call::HeaderMapPairs { map }), data, size) }
+    }
+
+    pub unsafe fn proxy_add_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        size: usize,
+    ) -> u32 {
+        let (name, value) = unsafe { (slice(key, key_size), slice(value, size)) };
+        super::call(Call::AddHeader { map, name, value }).status
+    }
+
+    pub unsafe fn proxy_replace_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        size: usize,
+    ) -> u32 {
+        let (name, value) = unsafe { (slice(key, key_size), slice(value, size)) };
+        super::call(Call::ReplaceHeader { map, name, value }).status
+    }
+
+    pub unsafe fn proxy_get_property(
+        path: *const u8,
+        path_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32 {
+        unsafe { give(super::call(Call::Property { path: slice(path, path_size) }), data, size) }
+    }
+
+    pub unsafe fn proxy_set_property(
+        path: *const u8,
+        path_size: usize,
+        value: *const u8,
+        size: usize,
+    ) -> u32 {
+        let (path, value) = unsafe { (slice(path, path_size), slice(value, size)) };
+        super::call(Call::SetProperty { path, value }).status
+    }
+
+    pub unsafe fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+        cas: *mut u32,
+    ) -> u32 {
+        let reply = super::call(Call::SharedData { key: unsafe { slice(key, key_size) } });
+        if reply.status == 0 {
+            unsafe { cas.write(u32::try_from(reply.number).unwrap_or(0)) };
+        }
+        unsafe { give(reply, data, size) }
+    }
+
+    pub unsafe fn proxy_set_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        size: usize,
+        cas: u32,
+    ) -> u32 {
+        let (key, value) = unsafe { (slice(key, key_size), slice(value, size)) };
+        super::call(Call::SetSharedData { key, value, cas }).status
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the ABI's")]
+    pub unsafe fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> u32 {
+        let (details, body) = unsafe { (slice(details, details_size), slice(body, body_size)) };
+        let headers = unsafe { slice(headers, headers_size) };
+        super::call(Call::LocalResponse { status, details, body, headers, grpc_status }).status
+    }
+
+    pub unsafe fn proxy_set_tick_period_milliseconds(ms: u32) -> u32 {
+        super::call(Call::TickPeriod { ms }).status
+    }
+
+    pub unsafe fn proxy_set_effective_context(id: u32) -> u32 {
+        super::call(Call::EffectiveContext { id }).status
+    }
+
+    pub unsafe fn proxy_continue_stream(stream: u32) -> u32 {
+        super::call(Call::ContinueStream { stream }).status
+    }
+
+    pub unsafe fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32 {
+        let reply = super::call(Call::DefineMetric { kind, name: unsafe { slice(name, size) } });
+        if reply.status == 0 {
+            unsafe { id.write(u32::try_from(reply.number).unwrap_or(0)) };
+        }
+        reply.status
+    }
+
+    pub unsafe fn proxy_increment_metric(id: u32, by: i64) -> u32 {
+        super::call(Call::IncrementMetric { id, by }).status
+    }
+
+    pub fn random() -> u64 {
+        super::call(Call::Random).number
+    }
+}

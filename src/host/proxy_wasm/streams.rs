@@ -1,0 +1,113 @@
+//! Streams by the numbers that hosts give them.
+//!
+//! It does not know: what is kept of a stream.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Numbers are given out by the host one after the other, so there is nobody to defend against.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
+    }
+
+    /// Fibonacci hashing (Knuth, volume 3, 6.4), folded so that high and low bits are both good.
+    fn write_u32(&mut self, number: u32) {
+        let spread = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+}
+
+/// Something for each of some streams.
+#[derive(Debug)]
+pub(super) struct Map<V>(HashMap<u32, V, BuildHasherDefault<Spread>>);
+
+impl<V> Default for Map<V> {
+    fn default() -> Map<V> {
+        Map(HashMap::default())
+    }
+}
+
+impl<V> Map<V> {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&V> {
+        self.0.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut V> {
+        self.0.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, id: u32, value: V) {
+        self.0.insert(id, value);
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> Option<V> {
+        self.0.remove(&id)
+    }
+
+    /// All of them, in no order.
+    pub(super) fn take(&mut self) -> Vec<(u32, V)> {
+        self.0.drain().collect()
+    }
+}
+
+/// Whose stream a stream is, from its creation to its headers. Hosts create one when its headers have come, so
+/// there is one at a time, and nothing is inserted anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Newest {
+    /// The stream and its plugin.
+    last: Option<(u32, u32)>,
+    before: Map<u32>,
+}
+
+impl Newest {
+    pub(super) fn put(&mut self, id: u32, plugin: u32) {
+        if let Some((id, plugin)) = self.last.replace((id, plugin)) {
+            self.before.insert(id, plugin);
+        }
+        self.before.remove(id);
+    }
+
+    /// The plugin of a stream that has not been asked for before.
+    pub(super) fn take(&mut self, id: u32) -> Option<u32> {
+        match self.last {
+            Some((last, plugin)) if last == id => {
+                self.last = None;
+                Some(plugin)
+            }
+            _ => self.before.remove(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_told_once() {
+        let mut newest = Newest::default();
+        newest.put(2, 1);
+        assert_eq!((newest.take(3), newest.take(2), newest.take(2)), (None, Some(1), None));
+        for id in 2..9 {
+            newest.put(id, id + 10);
+        }
+        newest.put(8, 1);
+        assert_eq!((newest.take(8), newest.take(8)), (Some(1), None));
+        for id in (2..8).rev() {
+            assert_eq!((newest.take(id), newest.take(id)), (Some(id + 10), None));
+        }
+        assert_eq!(newest.before.len(), 0);
+    }
+}

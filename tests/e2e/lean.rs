@@ -1,0 +1,31 @@
+//! The file without the response's callbacks.
+
+use gateway::{Config, Gateway, filter};
+use serde_json::{Value, json};
+
+/// A gateway that loads it.
+fn start(document: Value) -> Result<Gateway, Box<dyn std::error::Error>> {
+    let lean = filter::filter()?.with_file_name("diana-lean.wasm");
+    Ok(Gateway::start(Config { filter: Some(lean), ..Config::new(document) })?)
+}
+
+fn document(headers: &str) -> Value {
+    let rules =
+        json!([{"name": "permits", "algo": "C", "rpu": 1}, {"name": "quota", "rpu": 3, "unit": "hour"}]);
+    json!({"limits": [{"url": "/", "rules": rules}], "headers": headers})
+}
+
+#[test]
+fn it_refuses_and_gives_back_as_the_other_does() {
+    let gateway = start(document("off")).unwrap();
+    let statuses: Vec<u16> = (0..4).map(|_| gateway.get("/", &[]).unwrap().status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429], "each has given its permit back");
+    let refused = gateway.get("/", &[]).unwrap();
+    assert!(refused.header("retry-after").is_some() && refused.header("ratelimit").is_none());
+}
+
+#[test]
+fn it_says_that_it_cannot_tell_anything_in_responses() {
+    let error = start(document("ietf")).map(|_| ()).unwrap_err();
+    assert!(format!("{error}").contains("headers: `diana-lean.wasm` adds none"), "{error}");
+}

@@ -1,0 +1,80 @@
+//! What a decision allocates: nothing, beside what the store hands over.
+//!
+//! It does not know: the host's own memory.
+
+use crate::harness::{START, get, policy, store, worker};
+use diana::session::Session;
+use diana::store::{Rules, Simulated, Store};
+use diana::time::Span;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts what each thread asks of it.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: all is left to the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// How often each of some requests allocates, a minute apart or at one instant, after a few that make room.
+fn allocations(json: &str, apart: Span) -> Vec<usize> {
+    let host = Simulated::new(Rules::Lenient);
+    let (store, policy, request) = (store(&host), policy(json), get("/api/7", "ann"));
+    let (mut worker, mut now) = (worker(&policy, &[7; 16]), START);
+    let request = policy.request(&request);
+    let mut ask = || {
+        now = now.after(apart);
+        let before = COUNT.get();
+        let (session, _) = Session::start(&policy, &mut worker, &store, &request, || now);
+        drop(session);
+        COUNT.get() - before
+    };
+    (0..50).for_each(|_| _ = ask());
+    (0..50).map(|_| ask()).collect()
+}
+
+const RULES: &str = r#"[{"url": "/", "rules": [{"rpu": 1000000, "unit": "day"}]},
+    {"url": "/api/*", "headers": {"x-user-id": {"present": true}}, "rules": [
+        {"actor": "user", "rpu": 1000000, "unit": "day"}, {"actor": "user", "rpu": 100000, "unit": "hour"},
+        {"actor": ["user", "ip"], "algo": "W", "rpu": 1000000, "unit": "day"}]}]"#;
+
+#[test]
+fn a_request_that_spends_of_shares_allocates_nothing() {
+    assert_eq!(allocations(RULES, Span::ZERO), [0; 50]);
+}
+
+/// Of each group one load and one swap.
+#[test]
+fn a_request_that_is_swapped_allocates_what_the_store_does() {
+    let host = Simulated::new(Rules::Lenient);
+    let store = store(&host);
+    store.swap(b"key", b"value", None).unwrap();
+    let before = COUNT.get();
+    let loaded = store.load(b"key").unwrap().unwrap();
+    store.swap(b"key", &loaded.bytes, Some(loaded.version)).unwrap();
+    let one = COUNT.get() - before;
+    assert_eq!(allocations(RULES, Span::from_secs(60)), [3 * one; 50]);
+}
+
+#[test]
+fn a_known_refusal_allocates_nothing() {
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}"#;
+    assert_eq!(allocations(json, Span::ZERO), [0; 50]);
+}

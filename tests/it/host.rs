@@ -1,0 +1,10 @@
+//! The whole filter, callbacks in and host calls out, in a simulated gateway whose calls may fail.
+//!
+//! It does not know: how the filter is made inside. `play` takes any bytes, so that a fuzzer can bring them.
+
+mod faults;
+mod gateway;
+mod invariants;
+mod play;
+mod scripts;
+mod vm;

@@ -1,0 +1,240 @@
+//! A simulated gateway: workers with a filter each, over one shared data, under the rules of Envoy or of nginx.
+//!
+//! It does not know: what the filter should do. It notes what becomes of each request, and whatever would crash the
+//! real one. Sources: proxy-wasm-cpp-host `src/{context,exports,shared_data}.cc`, Envoy
+//! `source/extensions/common/wasm/context.cc`, ngx_wasm_module `src/common/proxy_wasm`, `ngx_wa_shm_kv.c`.
+
+use super::faults::{Faults, Kind};
+use super::vm::Vm;
+use diana::host::proxy_wasm::Callbacks;
+use diana::store::Rules;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits for the filter.
+    Paused,
+    /// It is at the upstream.
+    Upstream,
+    /// The filter has answered it, with this status.
+    Answered(u32),
+    /// The upstream has answered it.
+    Served,
+    /// It ended before it was answered.
+    Reset,
+}
+
+/// One request, from its headers on.
+#[derive(Clone, Debug)]
+pub struct Noted {
+    pub path: String,
+    pub user: String,
+    /// When it came, and when it went to the upstream.
+    pub came: u64,
+    pub went: Option<u64>,
+    pub fate: Fate,
+    /// The headers that its response carries.
+    pub headers: Vec<(String, String)>,
+}
+
+/// What all workers share.
+pub struct World {
+    pub rules: Rules,
+    /// Whether the host ends a stream within the call that answers it.
+    pub reenters: bool,
+    pub configuration: RefCell<String>,
+    /// Nanoseconds since 1970.
+    pub clock: Cell<u64>,
+    /// By how much that clock has been set back in all; the one that never steps has not.
+    pub set_back: Cell<u64>,
+    pub faults: RefCell<Faults>,
+    pub noted: RefCell<Vec<Noted>>,
+    /// What would have crashed a real host.
+    pub crashes: RefCell<Vec<String>>,
+    pub log: RefCell<Vec<(u32, String)>>,
+    /// Counters by their names, over all workers.
+    pub counters: RefCell<BTreeMap<String, i64>>,
+    data: RefCell<HashMap<Key, (Vec<u8>, u32)>>,
+    last_version: Cell<u32>,
+}
+
+/// nginx compares no more of a key than its CRC-32.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Whole(Vec<u8>),
+    Checksum(u32),
+}
+
+const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+
+impl World {
+    fn key(&self, key: &[u8]) -> Key {
+        match self.rules {
+            Rules::Lenient => Key::Whole(key.into()),
+            Rules::Strict => Key::Checksum(crc32(key)),
+        }
+    }
+
+    pub fn load(&self, key: &[u8]) -> Result<(Vec<u8>, u32), u32> {
+        self.data.borrow().get(&self.key(key)).cloned().ok_or(NOT_FOUND)
+    }
+
+    pub fn store(&self, key: &[u8], value: &[u8], cas: u32) -> u32 {
+        let (key, mut data) = (self.key(key), self.data.borrow_mut());
+        let found = data.get(&key).map(|(_, version)| *version);
+        let fits = match self.rules {
+            Rules::Lenient => found.is_none_or(|version| cas == 0 || cas == version),
+            Rules::Strict => found.unwrap_or(0) == cas,
+        };
+        if !fits {
+            return CAS_MISMATCH;
+        }
+        // Envoy counts over all keys, nginx for each of them.
+        self.last_version.set(self.last_version.get() + 1);
+        let version = match self.rules {
+            Rules::Lenient => self.last_version.get(),
+            Rules::Strict => found.unwrap_or(0) + 1,
+        };
+        data.insert(key, (value.into(), version));
+        0
+    }
+
+    pub fn crash(&self, why: impl Into<String>) {
+        self.crashes.borrow_mut().push(why.into());
+    }
+
+    pub fn note(&self, request: usize, fate: Fate) {
+        let noted = &mut self.noted.borrow_mut()[request];
+        if fate == Fate::Upstream {
+            noted.went = Some(self.clock.get());
+        }
+        noted.fate = fate;
+    }
+
+    /// How many lines of the log hold these words.
+    pub fn said(&self, words: &str) -> usize {
+        self.log.borrow().iter().filter(|(_, line)| line.contains(words)).count()
+    }
+}
+
+/// A gateway and its workers.
+pub struct Gateway {
+    pub world: Rc<World>,
+    pub vms: Vec<Vm>,
+}
+
+impl Gateway {
+    /// Workers that have yet to be configured.
+    pub fn new(rules: Rules, workers: usize, callbacks: Callbacks, reenters: bool) -> Gateway {
+        let world = Rc::new(World {
+            rules,
+            reenters,
+            configuration: RefCell::default(),
+            clock: Cell::new(1_700_000_000_000_000_000),
+            set_back: Cell::default(),
+            faults: RefCell::default(),
+            noted: RefCell::default(),
+            crashes: RefCell::default(),
+            log: RefCell::default(),
+            counters: RefCell::default(),
+            data: RefCell::default(),
+            last_version: Cell::new(0),
+        });
+        let vms = (0..workers).map(|_| Vm::new(&world, callbacks)).collect();
+        Gateway { world, vms }
+    }
+
+    /// A gateway whose workers have all taken the configuration.
+    pub fn start(rules: Rules, workers: usize, configuration: &str) -> Gateway {
+        let gateway = Gateway::new(rules, workers, Callbacks::All, false);
+        assert!(gateway.configure(configuration), "{:?}", gateway.world.log.borrow());
+        gateway
+    }
+
+    /// Gives every worker a new plugin with this configuration; whether all have taken it.
+    pub fn configure(&self, configuration: &str) -> bool {
+        *self.world.configuration.borrow_mut() = configuration.into();
+        let taken: Vec<bool> = self.vms.iter().map(Vm::configure).collect();
+        taken.into_iter().all(|taken| taken)
+    }
+
+    /// Begins `GET path` of `user` at a worker; the number under which it is noted.
+    pub fn request(&self, worker: usize, path: &str, user: &str) -> usize {
+        let vm = &self.vms[worker % self.vms.len()];
+        vm.request(path, user)
+    }
+
+    pub fn fate(&self, request: usize) -> Fate {
+        self.world.noted.borrow()[request].fate.clone()
+    }
+
+    /// Ends every request that has not ended: those at the upstream are served, those that wait are reset.
+    pub fn end_all(&self) {
+        self.vms.iter().for_each(Vm::end_all);
+    }
+
+    /// Lets time pass and timers fire when they are due.
+    pub fn pass(&self, ms: u64) {
+        let end = self.world.clock.get() + ms * 1_000_000;
+        while self.fire_next(end) {}
+        self.world.clock.set(end);
+    }
+
+    /// Fires the timer that is due next, if it is before `end`.
+    fn fire_next(&self, end: u64) -> bool {
+        let timers = self.vms.iter().filter_map(|vm| vm.next_tick().map(|(at, root)| (at, root, vm)));
+        let Some((at, root, vm)) = timers.min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at <= end) else {
+            return false;
+        };
+        self.world.clock.set(self.world.clock.get().max(at));
+        vm.tick(root);
+        true
+    }
+
+    /// Lets all timers fire until nobody waits; who waits without a timer, or for an hour, waits for ever.
+    pub fn settle(&self) {
+        let end = self.world.clock.get() + 3_600_000_000_000;
+        while self.paused() > 0 {
+            assert!(self.fire_next(end), "{} requests are paused for ever", self.paused());
+        }
+    }
+
+    pub fn paused(&self) -> usize {
+        self.world.noted.borrow().iter().filter(|noted| noted.fate == Fate::Paused).count()
+    }
+
+    pub fn counter(&self, name: &str) -> i64 {
+        self.world.counters.borrow().get(name).copied().unwrap_or(0)
+    }
+
+    /// To how many streams the filters owe something.
+    pub fn owing(&self) -> usize {
+        self.vms.iter().map(Vm::owing).sum()
+    }
+
+    /// From now on all calls of a kind fail, or none.
+    pub fn fail(&self, kind: Kind) {
+        self.world.faults.replace(Faults { kind, one_in: 1, seed: 1 });
+    }
+
+    pub fn no_crash(&self) {
+        assert_eq!(*self.world.crashes.borrow(), Vec::<String>::new());
+    }
+}
+
+/// CRC-32 as in ISO 3309, which nginx uses.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8)
+            .fold(crc ^ u32::from(*byte), |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}
+
+#[test]
+fn the_checksum_is_nginx() {
+    assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+}

@@ -1,0 +1,243 @@
+//! Single things that a host does, one after the other.
+//!
+//! It does not know: chance.
+
+use super::faults::Kind;
+use super::gateway::{Fate, Gateway};
+use super::play::CONFIGURATION;
+use diana::host::proxy_wasm::Callbacks;
+use diana::store::Rules;
+
+const REFUSED: Fate = Fate::Answered(429);
+
+fn envoy() -> Gateway {
+    Gateway::start(Rules::Lenient, 2, CONFIGURATION)
+}
+
+/// What becomes of so many requests, one after the other.
+fn fates(gateway: &Gateway, path: &str, count: usize) -> Vec<Fate> {
+    let requests: Vec<usize> = (0..count).map(|worker| gateway.request(worker, path, "ann")).collect();
+    requests.into_iter().map(|request| gateway.fate(request)).collect()
+}
+
+#[test]
+fn a_filter_without_the_responses_refuses_to_tell_in_them() {
+    let rules = r#""limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]"#;
+    let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Lean, false);
+    assert!(!gateway.configure(&format!("{{{rules}}}")));
+    assert_eq!(gateway.world.said("headers: `diana-lean.wasm` adds none"), 1);
+    assert!(gateway.configure(&format!(r#"{{{rules}, "headers": "off"}}"#)));
+    assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, REFUSED]);
+    assert_eq!(gateway.owing(), 0);
+}
+
+#[test]
+fn nginx_gets_no_module_that_would_crash_it() {
+    for (callbacks, taken) in [(Callbacks::All, true), (Callbacks::Useful, false), (Callbacks::Lean, false)] {
+        let gateway = Gateway::new(Rules::Strict, 1, callbacks, false);
+        let configuration =
+            r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}], "headers": "off"}"#;
+        assert_eq!(gateway.configure(configuration), taken);
+        assert_eq!(gateway.world.said("load `diana-nginx.wasm`"), usize::from(!taken));
+    }
+}
+
+#[test]
+fn where_nobody_can_wait_what_would_is_refused_and_that_is_said_once() {
+    let gateway = Gateway::start(Rules::Strict, 3, CONFIGURATION);
+    assert_eq!(gateway.world.said("cannot hold requests"), 1);
+    assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, REFUSED]);
+    assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);
+    gateway.no_crash();
+}
+
+#[test]
+fn a_request_to_which_nothing_is_owed_leaves_nothing() {
+    let gateway = Gateway::start(
+        Rules::Lenient,
+        1,
+        r#"{"headers": "off", "limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]},
+            {"url": "/permits", "rules": [{"algo": "C", "rpu": 1}]}]}"#,
+    );
+    assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, REFUSED]);
+    assert_eq!(gateway.owing(), 0);
+    gateway.configure(
+        r#"{"headers": "off", "limits": [{"url": "/permits", "rules": [{"algo": "C", "rpu": 1}]}]}"#,
+    );
+    assert_eq!(fates(&gateway, "/permits", 2), [Fate::Upstream, REFUSED]);
+    assert_eq!(gateway.owing(), 1, "a permit");
+    gateway.end_all();
+    assert_eq!((gateway.owing(), fates(&gateway, "/permits", 1)), (0, vec![Fate::Upstream]));
+}
+
+#[test]
+fn a_response_carries_what_was_decided() {
+    let gateway = envoy();
+    let request = gateway.request(0, "/quota", "ann");
+    gateway.end_all();
+    let headers = gateway.world.noted.borrow()[request].headers.clone();
+    assert_eq!(headers[0].0, "ratelimit-policy");
+    assert!(headers[1].1.starts_with("\"quota\";r=4"), "{headers:?}");
+    assert_eq!(gateway.owing(), 0);
+}
+
+#[test]
+fn who_the_host_does_not_let_go_is_let_go_when_it_does() {
+    let gateway = envoy();
+    assert_eq!(fates(&gateway, "/queue", 3)[1..], [Fate::Paused, Fate::Paused]);
+    let held = [gateway.request(0, "/held", "ann"), gateway.request(0, "/held", "ann")];
+    gateway.fail(Kind::LettingGo);
+    gateway.pass(2_000);
+    assert_eq!((gateway.paused(), gateway.fate(held[1])), (3, Fate::Paused));
+    gateway.fail(Kind::Nothing);
+    gateway.pass(100);
+    assert_eq!((gateway.paused(), gateway.fate(held[1])), (0, REFUSED));
+}
+
+/// A permit and a turn of who could not be let go come back when it ends, or when it is given up.
+#[test]
+fn who_is_not_let_go_holds_nothing_in_the_end() {
+    for gives_up in [false, true] {
+        let gateway = Gateway::start(
+            Rules::Lenient,
+            1,
+            r#"{"limits": [{"url": "/", "rules": [{"algo": "C", "rpu": 2, "max_hold": "1d"},
+                {"algo": "LB", "rpu": 1, "unit": "second", "queue": 1}]}]}"#,
+        );
+        assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
+        gateway.fail(Kind::LettingGo);
+        gateway.pass(5_000);
+        assert_eq!((gateway.paused(), gateway.owing()), (1, 2));
+        if gives_up {
+            gateway.pass(10_000);
+            assert_eq!((gateway.paused(), gateway.owing()), (1, 1));
+        }
+        gateway.end_all();
+        gateway.fail(Kind::Nothing);
+        assert_eq!(gateway.owing(), 0);
+        assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
+    }
+}
+
+#[test]
+fn without_a_timer_nobody_waits() {
+    let gateway = envoy();
+    gateway.fail(Kind::Timer);
+    assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Upstream]);
+    assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);
+    gateway.fail(Kind::Nothing);
+    gateway.end_all();
+    assert_eq!(gateway.owing(), 0);
+}
+
+#[test]
+fn a_host_that_cannot_answer_is_not_left_holding_the_request() {
+    let gateway = envoy();
+    assert_eq!(fates(&gateway, "/permits", 2), [Fate::Upstream, Fate::Upstream]);
+    gateway.fail(Kind::LettingGo);
+    assert_eq!(fates(&gateway, "/permits", 1), [Fate::Upstream]);
+    gateway.fail(Kind::Nothing);
+    gateway.end_all();
+    assert_eq!(fates(&gateway, "/permits", 3), [Fate::Upstream, Fate::Upstream, REFUSED]);
+}
+
+#[test]
+fn a_store_that_fails_is_counted() {
+    let gateway = envoy();
+    gateway.fail(Kind::Store);
+    assert_eq!(fates(&gateway, "/quota", 9), vec![Fate::Upstream; 9]);
+    assert_eq!(gateway.counter("diana.rule.quota.result.error.requests"), 9);
+    assert_eq!(gateway.counter("diana.store_errors"), 9);
+}
+
+#[test]
+fn each_plugin_has_its_own_configuration() {
+    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    let vm = &gateway.vms[0];
+    let old = vm.newest_root().unwrap();
+    let waits = [gateway.request(0, "/queue", "ann"), gateway.request(0, "/queue", "ann")];
+    gateway.configure(r#"{"limits": [{"url": "/free", "rules": [{"rpu": 0, "unit": "day"}]}]}"#);
+    assert_eq!(
+        (fates(&gateway, "/queue", 1), fates(&gateway, "/free", 1)),
+        (vec![Fate::Upstream], vec![REFUSED])
+    );
+    assert_eq!(gateway.fate(waits[1]), Fate::Paused);
+    vm.delete_root(old);
+    assert_eq!(gateway.fate(waits[1]), Fate::Upstream, "it is not left behind");
+    gateway.end_all();
+    assert_eq!(gateway.owing(), 0);
+    gateway.no_crash();
+}
+
+#[test]
+fn who_waits_goes_on_under_a_new_configuration_of_the_plugin() {
+    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Paused]);
+    assert!(gateway.vms[0].configure_again());
+    gateway.pass(100);
+    assert_eq!(gateway.paused(), 0);
+    *gateway.world.configuration.borrow_mut() = "nonsense".into();
+    assert!(!gateway.vms[0].configure_again());
+    assert_eq!(fates(&gateway, "/permits", 3)[2], REFUSED, "the old configuration is in force");
+}
+
+#[test]
+fn a_clock_that_steps_back_holds_nobody() {
+    let gateway = envoy();
+    assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Paused]);
+    let clock = &gateway.world.clock;
+    gateway.pass(50);
+    // The timers of a host go by another clock.
+    clock.set(clock.get() - 3_600_000_000_000);
+    gateway.world.set_back.set(3_600_000_000_000);
+    let vm = &gateway.vms[1];
+    let tick = || vm.tick(vm.newest_root().unwrap());
+    tick();
+    assert_eq!(gateway.paused(), 1);
+    clock.set(clock.get() + 100_000_000);
+    tick();
+    assert_eq!(gateway.paused(), 0);
+}
+
+/// What has waited and gone on is charged like any other.
+#[test]
+fn who_has_gone_on_keeps_what_he_took() {
+    let gateway = Gateway::start(
+        Rules::Lenient,
+        1,
+        r#"{"limits": [{"url": "/", "rules": [{"rpu": 2, "unit": "day"},
+            {"algo": "LB", "rpu": 10, "unit": "second", "queue": 2}]}]}"#,
+    );
+    assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, Fate::Paused]);
+    gateway.pass(100);
+    gateway.end_all();
+    gateway.pass(1_000);
+    assert_eq!(fates(&gateway, "/", 1), [REFUSED]);
+}
+
+#[test]
+fn refusals_that_end_make_room_for_others() {
+    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    assert_eq!(fates(&gateway, "/held", 1), [Fate::Upstream]);
+    assert_eq!(fates(&gateway, "/held", 1_001)[999..], [Fate::Paused, REFUSED]);
+    gateway.end_all();
+    assert_eq!(fates(&gateway, "/held", 1_001)[999..], [Fate::Paused, REFUSED]);
+}
+
+/// A host that uses a number again without a word has ended what had it.
+#[test]
+fn a_number_that_is_used_again_is_another_stream() {
+    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    let vm = &gateway.vms[0];
+    let last = || *vm.streams().last().unwrap();
+    assert_eq!(fates(&gateway, "/held", 1), [Fate::Upstream]);
+    assert_eq!(fates(&gateway, "/permits", 1), [Fate::Upstream]);
+    vm.request_as(last(), "/free", "ann");
+    assert_eq!(fates(&gateway, "/permits", 3), [Fate::Upstream, Fate::Upstream, REFUSED]);
+    assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Paused]);
+    let held = vm.request_as(last(), "/held", "ann");
+    gateway.pass(150);
+    assert_eq!(gateway.fate(held), Fate::Paused, "the turn was another's");
+    gateway.pass(50);
+    assert_eq!(gateway.fate(held), REFUSED);
+}

@@ -1,0 +1,467 @@
+//! One worker of a simulated gateway: a filter, the contexts that its host has made, and the calls it answers.
+//!
+//! It does not know: what the filter should do.
+
+use super::faults::Turn;
+use super::gateway::{Fate, Noted, World};
+use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
+use diana::host::proxy_wasm::{Action, Callbacks, Filter};
+use diana::store::Rules;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+const BAD_ARGUMENT: u32 = 2;
+
+/// One worker.
+#[derive(Clone)]
+pub struct Vm(Rc<Inner>);
+
+struct Inner {
+    me: Weak<Inner>,
+    filter: Filter,
+    world: Rc<World>,
+    last_id: Cell<u32>,
+    /// The context whose callback runs, and the one that calls are about.
+    current: Cell<(u32, u32)>,
+    in_tick: Cell<bool>,
+    roots: RefCell<BTreeMap<u32, Timer>>,
+    streams: RefCell<BTreeMap<u32, Stream>>,
+    /// What a call has asked for, done when the callback has returned, as Envoy does it.
+    later: RefCell<VecDeque<Later>>,
+    counters: RefCell<HashMap<u32, String>>,
+}
+
+#[derive(Default)]
+struct Timer {
+    period: u64,
+    at: u64,
+}
+
+struct Stream {
+    root: u32,
+    request: usize,
+    /// Its headers have been seen by the filter.
+    seen: bool,
+    /// The headers of its response are on their way.
+    responds: bool,
+}
+
+enum Later {
+    Resume(u32),
+    Answer(u32, u32),
+}
+
+impl Vm {
+    pub fn new(world: &Rc<World>, callbacks: Callbacks) -> Vm {
+        Vm(Rc::new_cyclic(|me| Inner {
+            me: Weak::clone(me),
+            filter: Filter::with(callbacks),
+            world: Rc::clone(world),
+            last_id: Cell::new(0),
+            current: Cell::new((0, 0)),
+            in_tick: Cell::new(false),
+            roots: RefCell::default(),
+            streams: RefCell::default(),
+            later: RefCell::default(),
+            counters: RefCell::default(),
+        }))
+    }
+
+    fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    fn id(&self) -> u32 {
+        self.0.last_id.set(self.0.last_id.get() + 1);
+        self.0.last_id.get()
+    }
+
+    /// Makes a callback about a context.
+    fn enter<R>(&self, context: u32, callback: impl FnOnce(&Filter) -> R) -> R {
+        let before = self.0.current.replace((context, context));
+        let host: Rc<dyn Host> = Rc::clone(&self.0) as Rc<dyn Host>;
+        let result = simulated::run(host, || callback(&self.0.filter));
+        self.0.current.set(before);
+        if before == (0, 0) {
+            self.catch_up();
+        }
+        result
+    }
+
+    /// Does what the callback has asked for, in its order.
+    fn catch_up(&self) {
+        loop {
+            let next = self.0.later.borrow_mut().pop_front();
+            let Some(next) = next else { return };
+            self.act(next);
+        }
+    }
+
+    fn act(&self, later: Later) {
+        match later {
+            Later::Resume(id) => {
+                if let Some(request) = self.request_of(id)
+                    && self.fate(request) == Fate::Paused
+                {
+                    self.world().note(request, Fate::Upstream);
+                }
+            }
+            Later::Answer(id, status) => {
+                let Some(request) = self.request_of(id) else { return };
+                if self.fate(request) != Fate::Paused {
+                    self.world().crash(format!("answered while {:?}", self.fate(request)));
+                }
+                self.world().note(request, Fate::Answered(status));
+                self.respond(id);
+                self.delete(id);
+            }
+        }
+    }
+
+    fn request_of(&self, id: u32) -> Option<usize> {
+        Some(self.0.streams.borrow().get(&id)?.request)
+    }
+
+    fn fate(&self, request: usize) -> Fate {
+        self.world().noted.borrow()[request].fate.clone()
+    }
+
+    /// A plugin with the gateway's configuration, beside those there are; whether the filter takes it.
+    pub fn configure(&self) -> bool {
+        let (root, size) = (self.id(), self.world().configuration.borrow().len());
+        self.0.roots.borrow_mut().insert(root, Timer::default());
+        self.enter(root, |filter| filter.on_context_create(root, 0));
+        let taken = self.enter(root, |filter| filter.on_configure(root, size));
+        if !taken {
+            self.delete_root(root);
+        }
+        taken
+    }
+
+    /// The plugin that new requests go to is configured anew, as it is.
+    pub fn configure_again(&self) -> bool {
+        let size = self.world().configuration.borrow().len();
+        self.newest_root().is_some_and(|root| self.enter(root, |filter| filter.on_configure(root, size)))
+    }
+
+    /// To how many streams the filter owes something.
+    pub fn owing(&self) -> usize {
+        self.0.filter.owing()
+    }
+
+    pub fn newest_root(&self) -> Option<u32> {
+        self.0.roots.borrow().keys().next_back().copied()
+    }
+
+    pub fn oldest_root(&self) -> Option<u32> {
+        self.0.roots.borrow().keys().next().copied()
+    }
+
+    /// A plugin goes, though its streams may still be there.
+    pub fn delete_root(&self, root: u32) {
+        self.enter(root, |filter| filter.on_delete(root));
+        self.0.roots.borrow_mut().remove(&root);
+    }
+
+    /// Begins `GET path` of `user`, and notes it.
+    pub fn request(&self, path: &str, user: &str) -> usize {
+        let id = self.id();
+        self.request_as(id, path, user)
+    }
+
+    /// The same in a context of this number, which need not be new.
+    pub fn request_as(&self, id: u32, path: &str, user: &str) -> usize {
+        let noted = Noted {
+            path: path.into(),
+            user: user.into(),
+            came: self.world().clock.get(),
+            went: None,
+            fate: Fate::Paused,
+            headers: Vec::new(),
+        };
+        let request = self.world().noted.borrow().len();
+        self.world().noted.borrow_mut().push(noted);
+        let Some(root) = self.newest_root() else {
+            self.world().note(request, Fate::Upstream);
+            return request;
+        };
+        let stream = Stream { root, request, seen: false, responds: false };
+        self.0.streams.borrow_mut().insert(id, stream);
+        self.enter(id, |filter| filter.on_context_create(id, root));
+        let action = self.enter(id, |filter| filter.on_request_headers(id));
+        if let Some(stream) = self.0.streams.borrow_mut().get_mut(&id) {
+            stream.seen = true;
+        }
+        self.go_on(id, action);
+        request
+    }
+
+    /// What a host does with the action that a callback about a request returns.
+    fn go_on(&self, id: u32, action: Action) {
+        if let Some(request) = self.request_of(id)
+            && action == Action::Continue
+            && self.fate(request) == Fate::Paused
+        {
+            self.world().note(request, Fate::Upstream);
+        }
+    }
+
+    /// The streams there are, oldest first.
+    pub fn streams(&self) -> Vec<u32> {
+        self.0.streams.borrow().keys().copied().collect()
+    }
+
+    pub fn streams_of(&self, root: u32) -> usize {
+        self.0.streams.borrow().values().filter(|stream| stream.root == root).count()
+    }
+
+    /// More of a request comes: hosts ask about its body though its headers wait.
+    pub fn body(&self, id: u32) {
+        let action = self.enter(id, |filter| filter.on_request_more(id));
+        self.go_on(id, action);
+    }
+
+    /// The upstream answers, if the request is there.
+    pub fn serve(&self, id: u32) {
+        if let Some(request) = self.request_of(id)
+            && self.fate(request) == Fate::Upstream
+        {
+            self.respond(id);
+            self.world().note(request, Fate::Served);
+            self.delete(id);
+        }
+    }
+
+    /// The client is gone.
+    pub fn reset(&self, id: u32) {
+        if let Some(request) = self.request_of(id) {
+            self.world().note(request, Fate::Reset);
+            self.delete(id);
+        }
+    }
+
+    fn respond(&self, id: u32) {
+        if let Some(stream) = self.0.streams.borrow_mut().get_mut(&id) {
+            stream.responds = true;
+        }
+        self.enter(id, |filter| filter.on_response_headers(id));
+    }
+
+    fn delete(&self, id: u32) {
+        self.enter(id, |filter| filter.on_delete(id));
+        self.0.streams.borrow_mut().remove(&id);
+    }
+
+    pub fn end_all(&self) {
+        for id in self.streams() {
+            self.serve(id);
+            self.reset(id);
+        }
+    }
+
+    pub fn next_tick(&self) -> Option<(u64, u32)> {
+        let roots = self.0.roots.borrow();
+        roots.iter().filter(|(_, timer)| timer.period > 0).map(|(root, timer)| (timer.at, *root)).min()
+    }
+
+    /// A timer fires, whether it is due or not.
+    pub fn tick(&self, root: u32) {
+        self.0.in_tick.set(true);
+        self.enter(root, |filter| filter.on_tick(root));
+        self.0.in_tick.set(false);
+        if let Some(timer) = self.0.roots.borrow_mut().get_mut(&root) {
+            timer.at = timer.at.max(self.world().clock.get() + timer.period);
+        }
+    }
+
+    /// A callback about a context that is not there, or once more about one that is.
+    pub fn repeat(&self, which: u8, id: u32) {
+        let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));
+        match which % 6 {
+            0 => filter(&|filter| _ = filter.on_request_headers(id)),
+            1 => filter(&|filter| _ = filter.on_request_more(id)),
+            2 => filter(&|filter| filter.on_tick(id)),
+            3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000)),
+            4 => filter(&|filter| filter.on_delete(id + 1_000_000)),
+            _ => filter(&|filter| _ = filter.on_request_headers(id + 1_000_000)),
+        }
+    }
+}
+
+impl Host for Inner {
+    fn call(&self, call: Call) -> Reply {
+        let turn = self.world.faults.borrow_mut().next(&call);
+        match turn {
+            Turn::Works => self.answer(call),
+            Turn::Fails(status) => Reply::status(status),
+            Turn::WorksAndFails(status) => {
+                self.answer(call);
+                Reply::status(status)
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// The stream that calls are about.
+    fn effective<R>(&self, read: impl FnOnce(&mut Stream) -> R) -> Option<R> {
+        self.streams.borrow_mut().get_mut(&self.current.get().1).map(read)
+    }
+
+    fn later(&self, later: Later) {
+        match self.me.upgrade() {
+            Some(me) if self.world.reenters => Vm(me).act(later),
+            _ => self.later.borrow_mut().push_back(later),
+        }
+    }
+
+    fn answer(&self, call: Call) -> Reply {
+        let world = &*self.world;
+        match call {
+            Call::Log { level, message } => {
+                world.log.borrow_mut().push((level, String::from_utf8_lossy(message).into_owned()));
+                Reply::status(0)
+            }
+            Call::CurrentTime => {
+                let now = world.clock.get();
+                Reply::number(if world.rules == Rules::Strict { now / 1_000_000 * 1_000_000 } else { now })
+            }
+            Call::Random => Reply::number(u64::from(self.last_id.get()).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            Call::BufferBytes { buffer: 7, start, max } => {
+                let configuration = world.configuration.borrow();
+                let bytes = configuration.as_bytes().iter().skip(start).take(max).copied();
+                Reply::bytes(bytes.collect())
+            }
+            Call::ClockTime { clock: 1 } => Reply::number(world.clock.get() + world.set_back.get()),
+            Call::HeaderMapPairs { map: 0 } => self.request_headers(),
+            Call::HeaderValue { map: 0, name } => self.request_header(name),
+            Call::AddHeader { map: 2, name, value } | Call::ReplaceHeader { map: 2, name, value } => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let responds = self.effective(|stream| stream.responds.then_some(stream.request)).flatten();
+                let Some(request) = responds else { return Reply::status(BAD_ARGUMENT) };
+                world.noted.borrow_mut()[request].headers.push((text(name), text(value)));
+                Reply::status(0)
+            }
+            Call::Property { path: b"source\0address" } => match self.effective(|_| ()) {
+                Some(()) => Reply::bytes(b"10.0.0.1:0".to_vec()),
+                None => Reply::status(1),
+            },
+            Call::Property { .. } => Reply::status(1),
+            Call::SetProperty { .. } => Reply::status(if self.effective(|_| ()).is_some() { 0 } else { 1 }),
+            Call::SharedData { key } => match world.load(key) {
+                Ok((bytes, version)) => Reply { number: version.into(), ..Reply::bytes(bytes) },
+                Err(status) => Reply::status(status),
+            },
+            Call::SetSharedData { key, value, cas } => Reply::status(world.store(key, value, cas)),
+            Call::LocalResponse { status, .. } => self.local_response(status),
+            Call::TickPeriod { ms } => self.tick_period(ms),
+            Call::EffectiveContext { id } => {
+                let known = self.streams.borrow().contains_key(&id) || self.roots.borrow().contains_key(&id);
+                match (world.rules, known) {
+                    // nginx takes it and does nothing.
+                    (Rules::Strict, _) => Reply::status(0),
+                    (Rules::Lenient, true) => {
+                        self.current.set((self.current.get().0, id));
+                        Reply::status(0)
+                    }
+                    (Rules::Lenient, false) => Reply::status(BAD_ARGUMENT),
+                }
+            }
+            Call::ContinueStream { stream: 0 } => {
+                if world.rules == Rules::Strict && self.in_tick.get() {
+                    world.crash("a request was resumed from a timer");
+                }
+                if self.effective(|_| ()).is_none() {
+                    return Reply::status(BAD_ARGUMENT);
+                }
+                self.later(Later::Resume(self.current.get().1));
+                Reply::status(0)
+            }
+            Call::DefineMetric { name, .. } => {
+                let id = self.counters.borrow().len() as u32 + 1;
+                self.counters.borrow_mut().insert(id, String::from_utf8_lossy(name).into_owned());
+                Reply::number(id.into())
+            }
+            Call::IncrementMetric { id, by } => {
+                if by <= 0 {
+                    return Reply::status(BAD_ARGUMENT);
+                }
+                match self.counters.borrow().get(&id) {
+                    Some(name) => *world.counters.borrow_mut().entry(name.clone()).or_default() += by,
+                    None => return Reply::status(1),
+                }
+                Reply::status(0)
+            }
+            Call::BufferBytes { .. }
+            | Call::ClockTime { .. }
+            | Call::HeaderMapPairs { .. }
+            | Call::HeaderValue { .. }
+            | Call::AddHeader { .. }
+            | Call::ReplaceHeader { .. }
+            | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
+        }
+    }
+
+    fn request_headers(&self) -> Reply {
+        let Some(request) = self.effective(|stream| stream.request) else {
+            return Reply::status(BAD_ARGUMENT);
+        };
+        Reply::bytes(pairs(&headers(&self.world.noted.borrow()[request])))
+    }
+
+    fn request_header(&self, name: &[u8]) -> Reply {
+        let Some(request) = self.effective(|stream| stream.request) else {
+            return Reply::status(BAD_ARGUMENT);
+        };
+        let noted = self.world.noted.borrow();
+        let found = headers(&noted[request]).into_iter().find(|(known, _)| known.as_bytes() == name);
+        found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value.into()))
+    }
+
+    fn local_response(&self, status: u32) -> Reply {
+        let id = self.current.get().1;
+        if self.effective(|_| ()).is_none() {
+            return Reply::status(BAD_ARGUMENT);
+        }
+        if self.world.rules == Rules::Strict && self.in_tick.get() {
+            self.world.crash("a request was answered from a timer");
+        }
+        self.later(Later::Answer(id, status));
+        Reply::status(0)
+    }
+
+    fn tick_period(&self, ms: u32) -> Reply {
+        let (world, id) = (&*self.world, self.current.get().1);
+        let root = self.effective(|stream| stream.root);
+        if world.rules == Rules::Strict && root.is_some() {
+            world.crash("the timer was set for a stream");
+        }
+        let (root, period) = (root.unwrap_or(id), u64::from(ms) * 1_000_000);
+        let mut roots = self.roots.borrow_mut();
+        let Some(timer) = roots.get_mut(&root) else { return Reply::status(BAD_ARGUMENT) };
+        if world.rules == Rules::Strict && timer.period > 0 && period > 0 {
+            world.crash("the timer was set twice");
+        }
+        *timer = Timer { period, at: world.clock.get() + period };
+        Reply::status(0)
+    }
+}
+
+fn headers(Noted { path, user, .. }: &Noted) -> [(&str, &str); 4] {
+    [(":method", "GET"), (":path", path), (":authority", "a"), ("x-user-id", user)]
+}
+
+/// Serialised as the ABI has it.
+fn pairs(headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = (headers.len() as u32).to_le_bytes().to_vec();
+    for (name, value) in headers {
+        bytes.extend((name.len() as u32).to_le_bytes());
+        bytes.extend((value.len() as u32).to_le_bytes());
+    }
+    for text in headers.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend(text.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
