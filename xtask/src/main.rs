@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: all tools of the repository. This file only dispatches; a command is a file with a `run`
 //! and a line here.
 
+mod bench;
 mod build;
 mod demo;
 mod e2e;
@@ -20,13 +21,20 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build the filter as it ships, to target/diana.wasm
+    /// Build the filter as it ships, to target/diana.wasm and its siblings
     Build,
     /// Run a gateway with the filter, send it requests and show what becomes of them
     Demo {
         /// End after the requests
         #[arg(long)]
         once: bool,
+    },
+    /// Measure speed and memory in a real Envoy, beside others; `--help` tells its options
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Of the program that measures
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Run all checks and tests
     Test,
@@ -51,6 +59,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Build => build::run(),
         Task::Demo { once } => demo::run(once),
+        Task::Bench { arguments } => bench::run(&arguments),
         Task::Test => test::run(),
         Task::E2e { filter } => e2e::run(filter.as_deref()),
     }

@@ -1,0 +1,146 @@
+//! `cargo bench`: one decision by each algorithm, natively, beside `governor`'s.
+//!
+//! ```text
+//!   step        the algorithm alone: an instant and bytes in, verdict and bytes out
+//!   keyed       one key of 10,000: hash, load from shared data in memory, find, step, swap
+//!   decision    the same for a whole request: what matches, whom it counts, the verdict, what to tell
+//!   governor    its check of one key of 10,000, and its check without keys
+//! ```
+//!
+//! All are admitted. Our state is bytes in a value of 16 cells, which is copied out and in again as in a host, and which
+//! several workers may change; `governor`'s is a number in the memory of one process.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use diana::algorithm::{Algorithm, KINDS, Kind, Quota};
+use diana::config;
+use diana::document::{Errors, Node, parse};
+use diana::request::{Part, Values};
+use diana::session::{Session, Step, Worker};
+use diana::store::{Portable, Rules, Simulated, Swap};
+use diana::table::{Hasher, Table, shared_seed};
+use diana::time::{Span, Time};
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const ACTORS: usize = 10_000;
+const START_NS: u64 = 1_700_000_000_000_000_000;
+
+/// As high as a rule of this kind can have it.
+fn rpu(kind: &Kind) -> u64 {
+    if kind.short == "SL" { 128 } else { Quota::MAX_RPU }
+}
+
+fn compile(kind: &Kind) -> Box<dyn Algorithm> {
+    let unit = if kind.per_unit { Span::from_ms(1000) } else { Span::ZERO };
+    let (value, errors) = (parse(b"{}").expect("a document"), Errors::default());
+    let mut fields = Node::root(&value, &errors).fields().expect("an object");
+    (kind.compile)(&mut fields, Quota { rpu: rpu(kind), unit }).expect("an algorithm")
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_ns(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn step(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("step");
+    for kind in KINDS {
+        let algorithm = compile(kind);
+        let mut cell = vec![0; algorithm.size()];
+        let mut at = START_NS;
+        group.bench_function(kind.short, |bencher| {
+            bencher.iter(|| {
+                // So that a sliding log, too, has room.
+                at += 10_000_000;
+                let now = Time::from_ns(at);
+                algorithm.prepare(&mut cell, now);
+                let verdict = algorithm.step(&mut cell, now, 1);
+                assert!(verdict.admits());
+                black_box(verdict.remaining)
+            });
+        });
+    }
+    group.finish();
+}
+
+/// The keys' names.
+fn names() -> Vec<String> {
+    (0..ACTORS).map(|n| format!("user-{n}")).collect()
+}
+
+fn keyed(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("keyed");
+    let names = names();
+    for kind in KINDS {
+        let algorithm = compile(kind);
+        let table = Table::new("keyed", &algorithm.meaning(), algorithm.size(), ACTORS as u64);
+        let store = Portable::probe(Simulated::new(Rules::Lenient)).expect("a store");
+        let hasher = Hasher::new(b"a seed of a test");
+        let mut names = names.iter().cycle();
+        group.bench_function(kind.short, |bencher| {
+            bencher.iter(|| {
+                let hash = hasher.hash(names.next().expect("a name").as_bytes());
+                let set = table.load(&store, hash).expect("a set");
+                let now = now();
+                let mut entry = set.claim(|_, cell| algorithm.worth(cell, now));
+                algorithm.prepare(entry.cell_mut(), now);
+                assert!(algorithm.step(entry.cell_mut(), now, 1).admits());
+                assert_eq!(entry.commit(&store), Ok(Swap::Done));
+            });
+        });
+    }
+    group.finish();
+}
+
+fn decision(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("decision");
+    let request = |name: String| {
+        Values::default()
+            .with(Part::Method, "GET")
+            .with(Part::Path, "/api/items?page=2")
+            .with(Part::Address, "10.0.0.1:0")
+            .with(Part::Header("x-user-id".into()), name)
+    };
+    let users: Vec<Values> = names().into_iter().map(request).collect();
+    for kind in KINDS {
+        let unit = if kind.per_unit { r#", "unit": "second""# } else { "" };
+        let json = format!(
+            r#"{{"url": "/api", "rules": [{{"actor": "user", "algo": "{}", "rpu": {}{unit}}}]}}"#,
+            kind.short,
+            rpu(kind),
+        );
+        let policy = config::compile(json.as_bytes()).expect("a configuration").policy;
+        let host = Simulated::new(Rules::Lenient);
+        let store = Portable::probe(&host).expect("a store");
+        let seed = shared_seed(&store, *b"a seed of a test").expect("a seed");
+        let mut worker = Worker::new(&policy, &seed);
+        let mut users = users.iter().cycle();
+        group.bench_function(kind.short, |bencher| {
+            bencher.iter(|| {
+                let request = policy.request(users.next().expect("a user"));
+                let (_, step) = Session::start(&policy, &mut worker, &store, &request, now);
+                assert!(matches!(step, Step::Done(decision) if !decision.refuses()));
+            });
+        });
+    }
+    group.finish();
+}
+
+fn governor(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("governor");
+    let quota = governor::Quota::per_second(NonZeroU32::new(1_000_000_000).expect("above zero"));
+    let keyed = DefaultKeyedRateLimiter::<String>::keyed(quota);
+    let names = names();
+    let mut names = names.iter().cycle();
+    group.bench_function("keyed", |bencher| {
+        bencher.iter(|| assert!(keyed.check_key(names.next().expect("a name")).is_ok()));
+    });
+    let direct = DefaultDirectRateLimiter::direct(quota);
+    group.bench_function("direct", |bencher| bencher.iter(|| assert!(direct.check().is_ok())));
+    group.finish();
+}
+
+criterion_group!(benches, step, keyed, decision, governor);
+criterion_main!(benches);

@@ -1,0 +1,197 @@
+//! The lines of the table. One entry of [`lines`] is all that a line takes.
+
+use anyhow::{Result, bail};
+use gateway::{Config, filter, target};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The path of every request.
+pub const PATH: &str = "/api/500/items";
+
+/// Every line is compared with these two.
+pub const COMPARED_WITH: [&str; 2] = ["none", "empty"];
+
+/// Two lines, of which one is measured by the other.
+pub struct Pair {
+    /// The line.
+    pub line: &'static str,
+    /// The other.
+    pub beside: &'static str,
+    /// How.
+    pub by: By,
+    /// The most it should be.
+    pub goal: f64,
+}
+
+/// How a line is measured by another.
+pub enum By {
+    /// What it adds to no filter, as a multiple of what the other adds.
+    Times,
+    /// What it adds to the other, as a multiple of what the empty filter adds to none.
+    More,
+}
+
+/// All pairs.
+pub const PAIRS: [Pair; 3] = [
+    Pair { line: "limits", beside: "url", by: By::Times, goal: 1.05 },
+    Pair { line: "refused", beside: "ip", by: By::Times, goal: 1.0 },
+    Pair { line: "ip-ietf", beside: "ip", by: By::More, goal: 0.5 },
+];
+
+/// One line.
+pub struct Line {
+    /// For `--only`.
+    pub name: &'static str,
+    /// As the table shows it.
+    pub title: &'static str,
+    /// In front of the router.
+    pub filter: Filter,
+    /// Of every answer.
+    pub status: u16,
+    /// The most it should cost, as a multiple of what the empty filter costs.
+    pub goal: Option<f64>,
+}
+
+/// What stands in front of the router.
+pub enum Filter {
+    /// Nothing.
+    None,
+    /// A filter of Envoy's own.
+    Envoy(Value),
+    /// `benches/empty`.
+    Empty,
+    /// Diana with this configuration.
+    Diana(Value),
+}
+
+/// A quota that no load uses up, with much left at any time.
+fn high(name: &str, actor: &str, unit: &str) -> Value {
+    json!({"name": name, "actor": actor, "rpu": 1_000_000_000, "unit": unit})
+}
+
+/// A quota that no load uses up either, of which never more than one is left: no worker can take any ahead, and every
+/// request has to be swapped.
+pub fn one_at_a_time(actor: &Value) -> Value {
+    json!({"name": "one", "actor": actor, "rpu": 1_000_000_000, "unit": "second", "burst": 1})
+}
+
+fn used_up(actor: &str) -> Value {
+    json!({"name": "used-up", "actor": actor, "rpu": 1, "unit": "7d", "burst": 1})
+}
+
+fn limit<'a>(url: &str, rules: impl IntoIterator<Item = &'a Value>) -> Value {
+    json!({"url": url, "rules": rules.into_iter().collect::<Vec<_>>()})
+}
+
+fn diana(headers: &str, limits: &[Value]) -> Filter {
+    Filter::Diana(json!({"headers": headers, "limits": limits}))
+}
+
+/// Envoy's own limiter: one bucket of so many tokens, which comes back after so many seconds.
+fn local_ratelimit(tokens: u64, seconds: u64) -> Filter {
+    let always = json!({"default_value": {"numerator": 100, "denominator": "HUNDRED"}});
+    Filter::Envoy(json!({
+        "name": "envoy.filters.http.local_ratelimit",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
+            "stat_prefix": "local",
+            "token_bucket": {
+                "max_tokens": tokens, "tokens_per_fill": tokens, "fill_interval": format!("{seconds}s"),
+            },
+            "filter_enabled": always,
+            "filter_enforced": always,
+        },
+    }))
+}
+
+/// All of them, in the order of the table.
+pub fn lines() -> Vec<Line> {
+    let second = high("second", "ip", "second");
+    let url = "/api/500";
+    let three = [second.clone(), high("minute", "ip", "minute"), high("hour", "ip", "hour")];
+    let two_actors = [second.clone(), high("minute", "user", "minute"), high("hour", "user", "hour")];
+    let thousand: Vec<Value> = (0..1000)
+        .map(|n| limit(&format!("/api/{n}"), &[high(&format!("limit-{n}"), "ip", "second")]))
+        .collect();
+    let one = one_at_a_time(&json!("ip"));
+    let line = |name, title, filter| Line { name, title, filter, status: 200, goal: None };
+    let goal = |goal, line| Line { goal: Some(goal), ..line };
+    let refused = |line| Line { status: 429, ..line };
+    let off = |limits: &[Value]| diana("off", limits);
+    vec![
+        line("none", "no filter", Filter::None),
+        line("local", "Envoy's `local_ratelimit`", local_ratelimit(1_000_000_000, 1)),
+        line("empty", "an empty filter on the Rust SDK", Filter::Empty),
+        line("unmatched", "no limit matches", off(&[limit("/other", [&second])])),
+        goal(1.1, line("ip", "one rule, `actor: ip`", off(&[limit("/", [&second])]))),
+        line("ip-ietf", "one rule, `headers: ietf`", diana("ietf", &[limit("/", [&second])])),
+        line("url", "one rule with a url", off(&[limit(url, [&second])])),
+        line("limits", "1,000 limits, one matches", off(&thousand)),
+        line("three", "three rules on one actor", off(&[limit("/", &three)])),
+        goal(1.3, line("actors", "three rules on two actors", off(&[limit("/", &two_actors)]))),
+        goal(1.7, line("swap", "one rule, each request swapped", off(&[limit("/", [&one])]))),
+        goal(1.9, line("swap-url", "with a url, each request swapped", off(&[limit(url, [&one])]))),
+        refused(goal(1.1, line("refused", "all refused", off(&[limit("/", &[used_up("ip")])])))),
+        refused(line("local-refused", "all refused, `local_ratelimit`", local_ratelimit(1, 86_400))),
+    ]
+}
+
+/// The filters as files.
+pub struct Filters {
+    /// `target/diana.wasm`
+    pub diana: PathBuf,
+    /// `target/diana-lean.wasm`, for `headers: off`
+    pub lean: PathBuf,
+    /// `benches/empty`
+    pub empty: PathBuf,
+}
+
+impl Filters {
+    /// Builds both, by the same profile.
+    pub fn build() -> Result<Self> {
+        let diana = filter::build()?;
+        let folder = target();
+        let status = filter::cargo()
+            .args(["build", "--quiet", "--release", "--package", "empty", "--target", filter::TARGET])
+            .arg("--target-dir")
+            .arg(&folder)
+            .status()?;
+        if !status.success() {
+            bail!("the empty filter does not build");
+        }
+        let lean = diana.with_file_name("diana-lean.wasm");
+        Ok(Self { diana, lean, empty: folder.join(filter::TARGET).join("release/empty.wasm") })
+    }
+
+    /// A gateway with this filter that answers by itself.
+    pub fn gateway(&self, filter: &Filter) -> Config {
+        let (plugin, file, instead) = match filter {
+            Filter::None => (json!({}), &self.diana, Some(Vec::new())),
+            Filter::Envoy(filter) => (json!({}), &self.diana, Some(vec![filter.clone()])),
+            Filter::Empty => (json!({}), &self.empty, None),
+            Filter::Diana(plugin) if plugin["headers"] == "off" => (plugin.clone(), &self.lean, None),
+            Filter::Diana(plugin) => (plugin.clone(), &self.diana, None),
+        };
+        Config { concurrency: 1, direct: true, instead, filter: Some(file.clone()), ..Config::new(plugin) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_configurations_are_taken() {
+        let lines = lines();
+        for (index, line) in lines.iter().enumerate() {
+            assert!(lines[..index].iter().all(|other| other.name != line.name), "{}", line.name);
+            if let Filter::Diana(plugin) = &line.filter {
+                let taken = diana::config::compile(plugin.to_string().as_bytes());
+                assert!(taken.is_ok(), "{}: {:?}", line.name, taken.err());
+            }
+        }
+        let named = |name: &str| lines.iter().any(|line| line.name == name);
+        let paired = PAIRS.iter().flat_map(|pair| [pair.line, pair.beside]);
+        assert!(COMPARED_WITH.into_iter().chain(paired).all(named));
+    }
+}

@@ -1,0 +1,51 @@
+//! Where it was measured, in words that fit any machine.
+
+use anyhow::{Context, Result};
+use gateway::envoy;
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+/// What the numbers depend on.
+pub struct Machine {
+    /// Processors.
+    pub cores: usize,
+    /// The kernel's version, without the builder's suffix.
+    pub kernel: String,
+    /// Envoy's version.
+    pub envoy: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn find() -> Result<Self> {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("not Linux")?;
+        let output = Command::new(envoy::find()?).arg("--version").output()?;
+        Ok(Self {
+            cores: thread::available_parallelism()?.get(),
+            kernel: leading_version(&release),
+            envoy: envoy_version(&String::from_utf8_lossy(&output.stdout)).context("no version of Envoy")?,
+        })
+    }
+}
+
+fn leading_version(text: &str) -> String {
+    text.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect()
+}
+
+/// `… version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
+fn envoy_version(text: &str) -> Option<String> {
+    text.split("version:").nth(1)?.trim().split('/').nth(1).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found() {
+        assert_eq!(leading_version("6.12.3-1-amd64\n"), "6.12.3");
+        let text = "\nenvoy  version: 1f2e/1.40.0/Clean/RELEASE/BoringSSL\n\n";
+        assert_eq!(envoy_version(text).as_deref(), Some("1.40.0"));
+    }
+}

@@ -1,0 +1,102 @@
+//! `cargo xtask bench`: what the filter costs in a real Envoy, beside no filter, Envoy's own limiter and an empty filter.
+//!
+//! ```text
+//!   line::LINES ─► one Envoy each ─► rounds: every line once, in an order of its own ─► statistics ─► report
+//!                                     └─ generator ─► requests; cpu ─► what the process used meanwhile
+//!   workers: two workers on one key and on two         memory: bytes an actor
+//! ```
+//!
+//! It does not know: how the filter works. To add a line, add it to the list in `line.rs`.
+
+mod chart;
+mod cpu;
+mod generator;
+mod line;
+mod machine;
+mod memory;
+mod own;
+mod report;
+mod size;
+mod speed;
+mod statistics;
+mod workers;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use generator::Generator;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measures speed and memory of the filter in a real Envoy, and writes docs/bench
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask bench")]
+struct Arguments {
+    /// How often each line is measured
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long each line is measured in each round
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    seconds: Duration,
+    /// Only these lines, and the two that all are compared with; or `workers`, `memory`. Writes no files
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// What sends the requests: wrk, oha or own; by default the first of them that is there
+    #[arg(long)]
+    generator: Option<String>,
+}
+
+/// The sections that are no lines.
+const WORKERS: &str = "workers";
+const MEMORY: &str = "memory";
+
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds = Duration::try_from_secs_f64(text.parse()?)?;
+    if seconds < Duration::from_millis(10) {
+        bail!("that is too short");
+    }
+    Ok(seconds)
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let mut lines = line::lines();
+    for name in &arguments.only {
+        if ![WORKERS, MEMORY].contains(&name.as_str()) && !lines.iter().any(|line| line.name == name) {
+            let names: Vec<&str> = lines.iter().map(|line| line.name).collect();
+            bail!("no line is called `{name}`; there are {}, {WORKERS}, {MEMORY}", names.join(", "));
+        }
+    }
+    let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
+    let (with_workers, with_memory) = (wanted(WORKERS), wanted(MEMORY));
+    let any_line = lines.iter().any(|line| wanted(line.name));
+    lines.retain(|line| any_line && (wanted(line.name) || line::COMPARED_WITH.contains(&line.name)));
+
+    let generator = Generator::find(arguments.generator.as_deref())?;
+    eprintln!("building the filters …");
+    let filters = line::Filters::build()?;
+    let plan = speed::Plan { rounds: arguments.rounds, each: arguments.seconds, generator: &generator };
+    let report = report::Report {
+        rounds: plan.rounds,
+        seconds: arguments.seconds.as_secs_f64(),
+        generator: generator.name(),
+        machine: machine::Machine::find()?,
+        size: size::Size::of(&filters.diana)?,
+        speed: if lines.is_empty() { Vec::new() } else { speed::measure(lines, &filters, &plan)? },
+        workers: if with_workers { workers::measure(&filters, &plan)? } else { Vec::new() },
+        memory: if with_memory { memory::measure(&filters)? } else { Vec::new() },
+    };
+    print!("{}", report.markdown());
+    if arguments.only.is_empty() {
+        report.write()?;
+    }
+    Ok(())
+}

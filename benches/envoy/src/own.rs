@@ -1,0 +1,104 @@
+//! The load generator for where there is no other: a few kept connections in one thread, a request after the other on
+//! each, HTTP/1.1 by `hyper`.
+
+use crate::generator::{Answers, CONNECTIONS, HEADERS, Target};
+use anyhow::Result;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+/// Connections that are kept from one run to the next.
+pub struct Connections {
+    runtime: Runtime,
+    clients: Vec<Client>,
+}
+
+impl Connections {
+    /// Opens them. The `n`th asks for the `n`th path, and from the first again.
+    pub fn open(target: &Target) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let clients = runtime.block_on(async {
+            let mut clients = Vec::new();
+            for path in target.paths.iter().cycle().take(CONNECTIONS) {
+                let mut client = Client::open(target, path).await?;
+                // The next connection is opened when this one is served, so that workers take them in turn.
+                client.ask().await?;
+                clients.push(client);
+            }
+            anyhow::Ok(clients)
+        })?;
+        Ok(Self { runtime, clients })
+    }
+
+    /// Sends requests for so long.
+    pub fn run(&mut self, each: Duration) -> Result<Answers> {
+        let clients = std::mem::take(&mut self.clients);
+        let mut answers = Answers::default();
+        self.runtime.block_on(async {
+            let start = Instant::now();
+            let ask = |client: Client| tokio::spawn(client.keep_asking(start, each));
+            let tasks: Vec<_> = clients.into_iter().map(ask).collect();
+            for task in tasks {
+                let mut client = task.await??;
+                for (status, count) in std::mem::take(&mut client.by_status) {
+                    *answers.by_status.entry(status).or_default() += count;
+                }
+                self.clients.push(client);
+            }
+            answers.seconds = start.elapsed().as_secs_f64();
+            anyhow::Ok(())
+        })?;
+        Ok(answers)
+    }
+}
+
+struct Client {
+    sender: SendRequest<Empty<Bytes>>,
+    path: Uri,
+    headers: HeaderMap,
+    by_status: BTreeMap<u16, u64>,
+}
+
+impl Client {
+    async fn open(target: &Target, path: &str) -> Result<Self> {
+        let stream = TcpStream::connect(target.address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        // What ends the connection ends a request first, and is told there.
+        tokio::spawn(async move { drop(connection.await) });
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(&target.address.to_string())?);
+        for (name, value) in HEADERS {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        Ok(Self { sender, path: path.parse()?, headers, by_status: BTreeMap::new() })
+    }
+
+    async fn ask(&mut self) -> Result<()> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = self.path.clone();
+        *request.headers_mut() = self.headers.clone();
+        let mut response = self.sender.send_request(request).await?;
+        *self.by_status.entry(response.status().as_u16()).or_default() += 1;
+        while let Some(frame) = response.frame().await {
+            frame?;
+        }
+        Ok(())
+    }
+
+    async fn keep_asking(mut self, start: Instant, each: Duration) -> Result<Self> {
+        self.by_status.clear();
+        while start.elapsed() < each {
+            self.sender.ready().await?;
+            self.ask().await?;
+        }
+        Ok(self)
+    }
+}

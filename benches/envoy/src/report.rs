@@ -1,0 +1,290 @@
+//! What was measured, as a table, as JSON and as a chart.
+//!
+//! It does not know: how it was measured.
+
+use crate::chart::{self, Bar};
+use crate::generator::CONNECTIONS;
+use crate::line::{By, COMPARED_WITH, PAIRS, Pair};
+use crate::machine::Machine;
+use crate::memory::{ACTORS, Memory};
+use crate::size::Size;
+use crate::speed::Measured;
+use crate::statistics::Summary;
+use crate::workers::Workers;
+use anyhow::Result;
+use gateway::root;
+use serde_json::{Value, json};
+use std::fs;
+
+/// Where the files go, from the workspace's root.
+const FOLDER: &str = "docs/bench";
+
+/// All of it.
+pub struct Report {
+    pub rounds: u32,
+    pub seconds: f64,
+    pub generator: &'static str,
+    pub machine: Machine,
+    pub size: Size,
+    pub speed: Vec<Measured>,
+    pub workers: Vec<Workers>,
+    pub memory: Vec<Memory>,
+}
+
+/// A line beside those that all are compared with.
+struct Row<'a> {
+    measured: &'a Measured,
+    cpu: Summary,
+    rate: Summary,
+    /// Beyond no filter; `None` for no filter.
+    added: Option<Summary>,
+    /// As a multiple of the empty filter's.
+    ratio: Option<Summary>,
+}
+
+/// A line beside another.
+struct Compared {
+    line: &'static str,
+    beside: &'static str,
+    how: &'static str,
+    value: Summary,
+    goal: f64,
+}
+
+impl<'a> Row<'a> {
+    fn of(measured: &'a Measured, none: &Measured, empty: &Measured) -> Self {
+        let other = measured.line.name != none.line.name;
+        Self {
+            measured,
+            cpu: measured.cpu(),
+            rate: measured.rate(),
+            added: other.then(|| Summary::of(measured.added(none))),
+            ratio: other.then(|| Summary::of(measured.ratio(none, empty))),
+        }
+    }
+}
+
+impl Report {
+    fn line(&self, name: &str) -> Option<&Measured> {
+        self.speed.iter().find(|measured| measured.line.name == name)
+    }
+
+    fn rows(&self) -> Vec<Row<'_>> {
+        let [Some(none), Some(empty)] = COMPARED_WITH.map(|name| self.line(name)) else { return Vec::new() };
+        self.speed.iter().map(|measured| Row::of(measured, none, empty)).collect()
+    }
+
+    /// The pairs that were measured: two titles, how many times the empty filter or the other line, and the goal.
+    fn pairs(&self) -> Vec<Compared> {
+        let [Some(none), Some(empty)] = COMPARED_WITH.map(|name| self.line(name)) else { return Vec::new() };
+        let compare = |pair: &Pair| {
+            let (line, beside) = (self.line(pair.line)?, self.line(pair.beside)?);
+            let (how, value) = match pair.by {
+                By::Times => ("times as much", Summary::of(line.ratio(none, beside))),
+                By::More => {
+                    let more = line.added(beside).zip(empty.added(none)).map(|(more, empty)| more / empty);
+                    ("more, × empty", Summary::of(more))
+                }
+            };
+            Some(Compared { line: line.line.title, beside: beside.line.title, how, value, goal: pair.goal })
+        };
+        PAIRS.iter().filter_map(compare).collect()
+    }
+
+    /// The tables.
+    pub fn markdown(&self) -> String {
+        let Machine { cores, kernel, envoy } = &self.machine;
+        let mut text = format!(
+            "# Measured\n\nBy `cargo xtask bench`, which writes this file. Envoy {envoy}, Linux {kernel}, {cores} cores \
+             shared with the load generator ({}); {CONNECTIONS} connections kept open, the route answers by itself; \
+             {} rounds of {} s a line, which all lines take in turn in small slices. Medians of the rounds, with the least \
+             and the greatest.\n\nThe filter is {} bytes ({} without custom sections).\n",
+            self.generator, self.rounds, self.seconds, self.size.file, self.size.stripped,
+        );
+        if !self.speed.is_empty() {
+            text += &self.speed_table();
+        }
+        if !self.workers.is_empty() {
+            text += &self.workers_table();
+        }
+        if !self.memory.is_empty() {
+            text += &self.memory_table();
+        }
+        text
+    }
+
+    fn speed_table(&self) -> String {
+        let mut text = String::from(
+            "\n## Speed\n\nProcessor time of the whole Envoy process a request, one worker, in µs; what each line adds to no \
+             filter; and that as a multiple of what an empty filter adds, both taken within each round. Of a line's slices in a \
+             round the one counts in which a request took least. Limits \
+             are high unless the line says otherwise, and headers off.\n\n\
+             | | CPU | added | × empty | goal | requests/s |\n| --- | --- | --- | --- | --- | --- |\n",
+        );
+        for row in self.rows() {
+            let line = &row.measured.line;
+            let optional = |summary: Option<Summary>, digits| {
+                summary.map_or(String::new(), |summary| range(summary, digits))
+            };
+            text += &format!(
+                "| {} | {} | {} | {} | {} | {:.0} |\n",
+                line.title,
+                range(row.cpu, 1),
+                optional(row.added, 1),
+                optional(row.ratio, 2),
+                line.goal.map_or(String::new(), |goal| format!("≤ {goal}")),
+                row.rate.median,
+            );
+        }
+        let pairs = self.pairs();
+        if !pairs.is_empty() {
+            text += "\nWhat some lines add, beside another line:\n\n| | beside | | | goal |\n| --- | --- | --- | --- | --- |\n";
+        }
+        for Compared { line, beside, how, value, goal } in pairs {
+            text += &format!("| {line} | {beside} | {} | {how} | ≤ {goal} |\n", range(value, 2));
+        }
+        text
+    }
+
+    fn workers_table(&self) -> String {
+        let mut text = String::from(
+            "\n## Two workers\n\nBoth count one actor, or each one of its own; requests a second, and µs of processor time a \
+             request. No filter shows how much is chance.\n\n\
+             | | one key | two keys | one ÷ two | CPU, one key | CPU, two keys |\n| --- | --- | --- | --- | --- | --- |\n",
+        );
+        for workers in &self.workers {
+            let ([one, two], cpu) = (workers.rates(), workers.cpu());
+            text += &format!(
+                "| {} | {:.0} | {:.0} | {} | {} | {} |\n",
+                workers.title,
+                one.median,
+                two.median,
+                range(workers.ratio(), 2),
+                range(cpu[0], 1),
+                range(cpu[1], 1),
+            );
+        }
+        text
+    }
+
+    fn memory_table(&self) -> String {
+        let mut text = format!(
+            "\n## Memory\n\nBytes an actor, when the {} come that there is room for (`local.max_actors`): of the values in the \
+             shared data, and by how much Envoy has grown, its own map included. `rpu: 10`.\n\n\
+             | rules | keys | values | Envoy |\n| --- | --- | --- | --- |\n",
+            thousands(ACTORS),
+        );
+        for memory in &self.memory {
+            text += &format!(
+                "| {} | {} | {:.0} | {:.0} |\n",
+                memory.title,
+                memory.keys,
+                memory.cells(),
+                memory.measured()
+            );
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let line = |row: Row| {
+            json!({
+                "name": row.measured.line.name,
+                "title": row.measured.line.title,
+                "goal": row.measured.line.goal,
+                "cpu_us": summary(row.cpu),
+                "added_us": row.added.map(summary),
+                "times_empty": row.ratio.map(summary),
+                "requests_per_s": summary(row.rate),
+            })
+        };
+        let pair = |Compared { line, beside, how, value, goal }| json!({"line": line, "beside": beside, "how": how, "value": summary(value), "goal": goal});
+        let workers = |workers: &Workers| {
+            let ([one, two], cpu) = (workers.rates(), workers.cpu());
+            json!({
+                "title": workers.title,
+                "one_key": {"requests_per_s": summary(one), "cpu_us": summary(cpu[0])},
+                "two_keys": {"requests_per_s": summary(two), "cpu_us": summary(cpu[1])},
+                "one_to_two": summary(workers.ratio()),
+            })
+        };
+        let memory = |memory: &Memory| {
+            json!({
+                "rules": memory.title,
+                "actors": ACTORS,
+                "keys": memory.keys,
+                "values_bytes": memory.bytes,
+                "envoy_bytes": memory.grown,
+            })
+        };
+        json!({
+            "machine": {
+                "cores": self.machine.cores, "kernel": self.machine.kernel, "envoy": self.machine.envoy,
+            },
+            "generator": self.generator,
+            "connections": CONNECTIONS,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "filter_bytes": {"file": self.size.file, "without_custom_sections": self.size.stripped},
+            "lines": self.rows().into_iter().map(line).collect::<Vec<_>>(),
+            "pairs": self.pairs().into_iter().map(pair).collect::<Vec<_>>(),
+            "workers": self.workers.iter().map(workers).collect::<Vec<_>>(),
+            "memory": self.memory.iter().map(memory).collect::<Vec<_>>(),
+        })
+    }
+
+    fn chart(&self) -> String {
+        let rows = self.rows();
+        let bar = |row: &Row| {
+            let ours = matches!(row.measured.line.filter, crate::line::Filter::Diana(_));
+            Some(Bar { title: row.measured.line.title.replace('`', ""), ours, value: row.added? })
+        };
+        let bars: Vec<Bar> = rows.iter().filter_map(bar).collect();
+        chart::svg("added processor time per request, µs", &bars)
+    }
+
+    /// Writes all three.
+    pub fn write(&self) -> Result<()> {
+        let folder = root().join(FOLDER);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("speed.md"), self.markdown())?;
+        fs::write(folder.join("speed.json"), format!("{:#}\n", self.json()))?;
+        fs::write(folder.join("speed.svg"), self.chart())?;
+        eprintln!("written to {FOLDER}");
+        Ok(())
+    }
+}
+
+fn summary(summary: Summary) -> Value {
+    let three = |number: f64| (number * 1e3).round() / 1e3;
+    json!({"median": three(summary.median), "min": three(summary.min), "max": three(summary.max)})
+}
+
+/// `4.6 (4.4–5.1)`
+fn range(summary: Summary, digits: usize) -> String {
+    let Summary { median, min, max } = summary;
+    format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+}
+
+/// `100,000`
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_in_groups() {
+        assert_eq!(["7", "100", "100,000", "1,000,000"], [7, 100, 100_000, 1_000_000].map(thousands)[..]);
+    }
+}

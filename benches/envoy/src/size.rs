@@ -1,0 +1,61 @@
+//! How large the filter is.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+/// Bytes of a module.
+pub struct Size {
+    /// The file.
+    pub file: usize,
+    /// Without custom sections (names, producers), which change nothing in what it does.
+    pub stripped: usize,
+}
+
+impl Size {
+    /// Of the module in this file.
+    pub fn of(file: &Path) -> Result<Self> {
+        let bytes = fs::read(file)?;
+        let stripped = stripped(&bytes).with_context(|| format!("`{}` is no module", file.display()))?;
+        Ok(Self { file: bytes.len(), stripped })
+    }
+}
+
+/// A module is eight bytes and then sections: an id, the length of the content in LEB128, the content; id 0 is custom.
+fn stripped(module: &[u8]) -> Option<usize> {
+    let mut at = 8;
+    let mut custom = 0;
+    while at < module.len() {
+        let start = at;
+        let id = *module.get(at)?;
+        at += 1;
+        let (mut length, mut shift) = (0usize, 0);
+        loop {
+            let byte = *module.get(at)?;
+            at += 1;
+            length |= usize::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            shift += 7;
+        }
+        at = at.checked_add(length)?;
+        if id == 0 {
+            custom += at - start;
+        }
+    }
+    (at == module.len()).then_some(module.len() - custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn custom_sections_do_not_count() {
+        let module =
+            [b"\0asm\x01\0\0\0".as_slice(), &[1, 2, 7, 7], &[0, 0x83, 0, 9, 9, 9], &[10, 1, 0]].concat();
+        assert_eq!(stripped(&module), Some(module.len() - 6));
+        assert_eq!(stripped(&module[..module.len() - 1]), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! Many measurements of one thing → the middle one and the ends.
+
+/// What is told of many measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// As many are above as below.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Of at least one measurement.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let upper = sorted[sorted.len() / 2];
+        let lower = sorted[(sorted.len() - 1) / 2];
+        Self { median: (lower + upper) / 2.0, min: sorted[0], max: sorted[sorted.len() - 1] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let summary = |values: &[f64]| Summary::of(values.iter().copied());
+        assert_eq!(summary(&[3.0, 1.0, 9.0]), Summary { median: 3.0, min: 1.0, max: 9.0 });
+        assert_eq!(summary(&[4.0, 1.0, 9.0, 2.0]), Summary { median: 3.0, min: 1.0, max: 9.0 });
+        assert_eq!(summary(&[-1.0]), Summary { median: -1.0, min: -1.0, max: -1.0 });
+    }
+}
