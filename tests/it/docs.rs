@@ -1,5 +1,6 @@
 //! Every configuration in the documentation is one that Diana takes.
 
+use diana::policy::Policy;
 use serde_json::Value;
 use std::fs;
 
@@ -27,9 +28,16 @@ fn plugins(value: &Value) -> Vec<Value> {
 }
 
 fn check(file: &str, document: &Value) {
-    if let Err(errors) = diana::config::compile(document.to_string().as_bytes()) {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        panic!("{file}: {}\n{document:#}", errors.join("\n"));
+    compile(file, &format!("{document:#}"));
+}
+
+fn compile(file: &str, document: &str) -> Policy {
+    match diana::config::compile(document.as_bytes()) {
+        Ok(configuration) => configuration.policy,
+        Err(errors) => {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            panic!("{file}: {}\n{document}", errors.join("\n"))
+        }
     }
 }
 
@@ -55,6 +63,30 @@ fn the_demo_is_taken() {
     let plugins = plugins(&yaml(&fs::read_to_string(path).unwrap()));
     assert_eq!(plugins.len(), 1);
     check("envoy.yaml", &plugins[0]);
+}
+
+/// The last argument of each `proxy_wasm diana '…'` in a configuration of nginx's, which has no other quotes.
+fn directives(text: &str) -> Vec<&str> {
+    let lines = text.split("proxy_wasm diana '").skip(1);
+    lines.map(|rest| rest.split_once("';").expect("a directive ends with `';`").0).collect()
+}
+
+/// And its zone has room for all of them, as the README beside it reckons.
+#[test]
+fn the_example_for_nginx_is_taken() {
+    let text = text("examples/nginx/nginx.conf");
+    let documents = directives(&text);
+    assert_eq!(documents.len(), text.matches("proxy_wasm ").count(), "each directive has a document");
+    assert_eq!(documents.len(), 3);
+    let mut needed = 0;
+    for document in documents {
+        assert!(!document.contains(['\'', '\\', '$']), "nginx reads these by itself:\n{document}");
+        let (keys, bytes) = compile("examples/nginx/nginx.conf", document).footprint();
+        needed += 2 * bytes + 256 * keys;
+    }
+    assert!(text.contains("    shm_kv diana 64m eviction=lru;"));
+    assert!(needed <= 64 << 20, "{needed} bytes");
+    assert!(text.contains("/diana-nginx.wasm;"));
 }
 
 /// A file of the repository.
