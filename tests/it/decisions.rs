@@ -29,6 +29,7 @@ mod urls;
 mod windows;
 
 use crate::harness::{Gateway, START, store};
+use crate::host::replay::{self, Event};
 use diana::algorithm;
 use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, Tally};
 use diana::request::{Part, Values};
@@ -36,33 +37,46 @@ use diana::store::{Rules, Simulated};
 use diana::time::{Span, Time};
 use std::collections::VecDeque;
 
-/// Runs `script` under `json`, on a simulated host of either kind.
+/// Runs `script` under `json`, on a simulated host of either kind: first the core alone, then the whole filter, if
+/// nobody waits in it, as a host has him wait and not go on at once.
 #[track_caller]
 fn check(json: &str, script: &str) {
     for rules in [Rules::Lenient, Rules::Strict] {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(json, store(&host));
         let mut unsettled = VecDeque::new();
+        let (mut events, mut asked, mut waits) = (Vec::new(), Vec::new(), false);
         let lines = script.lines().map(str::trim);
         for (number, text) in lines.enumerate().filter(|(_, text)| !text.is_empty()) {
             let line = Line::parse(text);
             for turn in 1..=line.times {
                 if line.settles {
                     let held = unsettled.pop_front();
-                    let (worker, mut session) = held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
+                    let (worker, mut session, request) =
+                        held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
                     gateway.settle(worker, &mut session, line.now);
                     assert!(!session.owes(), "`{text}` leaves something to settle");
+                    events.push(Event::Over { now: line.now, request });
                     continue;
                 }
-                let (session, decision) = gateway.start(line.worker, &line.request, line.now);
+                let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
                 if session.owes() {
-                    unsettled.push_back((line.worker, session));
+                    unsettled.push_back((line.worker, session, asked.len()));
                 }
+                let (now, worker, parts, refused) =
+                    (line.now, line.worker, line.parts.clone(), decision.refuses());
+                events.push(Event::Asked { now, worker, parts, refused });
+                asked.push(number);
+                waits |= matches!(decision.outcome, Outcome::Wait(_));
                 let found = Found::of(&decision, &gateway.policy, line.now);
                 if let Err(what) = found.fulfils(line.expected) {
                     panic!("\n{}", explain(script, number, turn, &what, &found, json));
                 }
             }
+        }
+        if let (false, Some(request)) = (waits, replay::differs(rules, json, &events)) {
+            let line = script.lines().nth(asked[request]).unwrap_or_default().trim();
+            panic!("the whole filter decides otherwise under {rules:?} rules:\n{line}\nunder\n{json}");
         }
     }
 }
@@ -89,7 +103,7 @@ struct Line<'s> {
     worker: usize,
     /// It is no request but the end of one.
     settles: bool,
-    request: Values,
+    parts: Vec<(Part, Vec<u8>)>,
     expected: &'s str,
 }
 
@@ -102,7 +116,7 @@ impl Line<'_> {
         };
         let mut words = asked.split_whitespace();
         let now = START.after(span(words.next().unwrap()));
-        let mut line = Line { now, times: 1, worker: 0, settles, request: Values::default(), expected };
+        let mut line = Line { now, times: 1, worker: 0, settles, parts: Vec::new(), expected };
         for word in words {
             let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
             if let Some(times) = number(word.strip_suffix('x')) {
@@ -110,11 +124,15 @@ impl Line<'_> {
             } else if let Some(worker) = number(word.strip_prefix('w')) {
                 line.worker = worker;
             } else {
-                let (part, value) = part(word);
-                line.request = line.request.with(part, value);
+                line.parts.push(part(word));
             }
         }
         line
+    }
+
+    fn request(&self) -> Values {
+        let parts = self.parts.iter().cloned();
+        parts.fold(Values::default(), |values, (part, line)| values.with(part, line))
     }
 }
 

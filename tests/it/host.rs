@@ -5,6 +5,9 @@
 mod faults;
 mod gateway;
 mod invariants;
+mod nginx;
 mod play;
+pub mod replay;
 mod scripts;
+mod sent;
 mod vm;

@@ -7,6 +7,7 @@
 use super::faults::{Faults, Kind};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
+use diana::request::Part;
 use diana::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -32,6 +33,8 @@ pub enum Fate {
 pub struct Noted {
     pub path: String,
     pub user: String,
+    /// All that was sent, these two included.
+    pub parts: Vec<(Part, Vec<u8>)>,
     /// When it came, and when it went to the upstream.
     pub came: u64,
     pub went: Option<u64>,
@@ -101,6 +104,13 @@ impl World {
         };
         data.insert(key, (value.into(), version));
         0
+    }
+
+    /// Somebody else writes this under every key there is.
+    pub fn overwrite(&self, value: &[u8]) {
+        for (bytes, version) in self.data.borrow_mut().values_mut() {
+            (*bytes, *version) = (value.into(), *version + 1);
+        }
     }
 
     pub fn crash(&self, why: impl Into<String>) {

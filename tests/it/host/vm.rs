@@ -4,8 +4,10 @@
 
 use super::faults::Turn;
 use super::gateway::{Fate, Noted, World};
+use super::sent;
 use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
 use diana::host::proxy_wasm::{Action, Callbacks, Filter};
+use diana::request::Part;
 use diana::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -172,9 +174,30 @@ impl Vm {
 
     /// The same in a context of this number, which need not be new.
     pub fn request_as(&self, id: u32, path: &str, user: &str) -> usize {
+        let parts = [
+            (Part::Method, "GET"),
+            (Part::Path, path),
+            (Part::Host, "a"),
+            (Part::Header("x-user-id".into()), user),
+            (Part::Address, "10.0.0.1:0"),
+        ];
+        self.send(id, parts.map(|(part, line)| (part, line.into())).into())
+    }
+
+    /// Begins a request of these parts, and notes it.
+    pub fn ask(&self, parts: Vec<(Part, Vec<u8>)>) -> usize {
+        self.send(self.id(), parts)
+    }
+
+    fn send(&self, id: u32, parts: Vec<(Part, Vec<u8>)>) -> usize {
+        let text = |wanted: &Part| {
+            let line = parts.iter().find(|(part, _)| part == wanted);
+            line.map(|(_, line)| String::from_utf8_lossy(line).into_owned()).unwrap_or_default()
+        };
         let noted = Noted {
-            path: path.into(),
-            user: user.into(),
+            path: text(&Part::Path),
+            user: text(&Part::Header("x-user-id".into())),
+            parts,
             came: self.world().clock.get(),
             went: None,
             fate: Fate::Paused,
@@ -231,6 +254,13 @@ impl Vm {
             self.world().note(request, Fate::Served);
             self.delete(id);
         }
+    }
+
+    /// The upstream answers a request by its number.
+    pub fn serve_request(&self, request: usize) {
+        let streams = self.streams();
+        let of = streams.into_iter().find(|id| self.request_of(*id) == Some(request));
+        self.serve(of.expect("a request that has not ended"));
     }
 
     /// The client is gone.
@@ -343,11 +373,7 @@ impl Inner {
                 world.noted.borrow_mut()[request].headers.push((text(name), text(value)));
                 Reply::status(0)
             }
-            Call::Property { path: b"source\0address" } => match self.effective(|_| ()) {
-                Some(()) => Reply::bytes(b"10.0.0.1:0".to_vec()),
-                None => Reply::status(1),
-            },
-            Call::Property { .. } => Reply::status(1),
+            Call::Property { path } => self.property(path),
             Call::SetProperty { .. } => Reply::status(if self.effective(|_| ()).is_some() { 0 } else { 1 }),
             Call::SharedData { key } => match world.load(key) {
                 Ok((bytes, version)) => Reply { number: version.into(), ..Reply::bytes(bytes) },
@@ -403,20 +429,27 @@ impl Inner {
         }
     }
 
+    /// The parts of the request that calls are about.
+    fn parts(&self) -> Option<Vec<(Part, Vec<u8>)>> {
+        let request = self.effective(|stream| stream.request)?;
+        Some(self.world.noted.borrow()[request].parts.clone())
+    }
+
     fn request_headers(&self) -> Reply {
-        let Some(request) = self.effective(|stream| stream.request) else {
-            return Reply::status(BAD_ARGUMENT);
-        };
-        Reply::bytes(pairs(&headers(&self.world.noted.borrow()[request])))
+        let headers = self.parts().map(|parts| sent::headers(self.world.rules, &parts));
+        headers.map_or(Reply::status(BAD_ARGUMENT), |headers| Reply::bytes(sent::pairs(&headers)))
     }
 
     fn request_header(&self, name: &[u8]) -> Reply {
-        let Some(request) = self.effective(|stream| stream.request) else {
-            return Reply::status(BAD_ARGUMENT);
-        };
-        let noted = self.world.noted.borrow();
-        let found = headers(&noted[request]).into_iter().find(|(known, _)| known.as_bytes() == name);
-        found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value.into()))
+        let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
+        let mut headers = sent::headers(self.world.rules, &parts).into_iter();
+        let found = headers.find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+        found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value))
+    }
+
+    fn property(&self, path: &[u8]) -> Reply {
+        let found = self.parts().and_then(|parts| sent::property(self.world.rules, &parts, path));
+        found.map_or(Reply::status(1), Reply::bytes)
     }
 
     fn local_response(&self, status: u32) -> Reply {
@@ -446,22 +479,4 @@ impl Inner {
         *timer = Timer { period, at: world.clock.get() + period };
         Reply::status(0)
     }
-}
-
-fn headers(Noted { path, user, .. }: &Noted) -> [(&str, &str); 4] {
-    [(":method", "GET"), (":path", path), (":authority", "a"), ("x-user-id", user)]
-}
-
-/// Serialised as the ABI has it.
-fn pairs(headers: &[(&str, &str)]) -> Vec<u8> {
-    let mut bytes = (headers.len() as u32).to_le_bytes().to_vec();
-    for (name, value) in headers {
-        bytes.extend((name.len() as u32).to_le_bytes());
-        bytes.extend((value.len() as u32).to_le_bytes());
-    }
-    for text in headers.iter().flat_map(|(name, value)| [name, value]) {
-        bytes.extend(text.as_bytes());
-        bytes.push(0);
-    }
-    bytes
 }

@@ -1,0 +1,72 @@
+//! What the filter leaves alone under nginx' rules, as nginx would crash or fail the request.
+//!
+//! It does not know: how it tells nginx from other hosts.
+
+use super::gateway::{Fate, Gateway};
+use diana::store::Rules;
+
+const MANY: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "many", "rpu": 100000, "unit": "day"}]}]}"#;
+
+/// How much is left of the only rule, as a response tells it.
+fn left(gateway: &Gateway, request: usize) -> u64 {
+    let noted = gateway.world.noted.borrow();
+    let (_, line) = noted[request].headers.iter().find(|(name, _)| name == "ratelimit").unwrap();
+    line.split(';').find_map(|word| word.strip_prefix("r=")).unwrap().parse().unwrap()
+}
+
+/// Nobody is charged ahead: a share comes back by a timer, which must not be set for a stream.
+#[test]
+fn a_busy_actor_is_charged_request_by_request() {
+    let gateway = Gateway::start(Rules::Strict, 2, MANY);
+    for turn in 0..500 {
+        let request = gateway.request(turn / 50, "/", "ann");
+        gateway.end_all();
+        assert_eq!(left(&gateway, request), 99_999 - turn as u64);
+        gateway.pass(1);
+    }
+    gateway.no_crash();
+    assert!(gateway.vms.iter().all(|vm| vm.next_tick().is_none()), "a timer is set");
+    // Elsewhere it is otherwise, or this would be no test.
+    let envoy = Gateway::start(Rules::Lenient, 1, MANY);
+    (0..500).for_each(|_| _ = envoy.request(0, "/", "ann"));
+    assert!(envoy.vms[0].next_tick().is_some());
+}
+
+/// A timer that fires unasked does nothing; under a configuration that would make requests wait least of all.
+#[test]
+fn no_timer_is_set_and_none_is_needed() {
+    let gateway = Gateway::start(Rules::Strict, 2, super::play::CONFIGURATION);
+    for path in super::play::PATHS {
+        for turn in 0..20 {
+            let request = gateway.request(turn, path, "ann");
+            assert_ne!(gateway.fate(request), Fate::Paused, "{path}");
+        }
+        for vm in &gateway.vms {
+            assert_eq!(vm.next_tick(), None);
+            vm.tick(vm.newest_root().unwrap());
+        }
+    }
+    gateway.end_all();
+    assert_eq!(gateway.owing(), 0);
+    gateway.no_crash();
+}
+
+/// Keys are told apart by their checksum alone: what somebody else has under the same one counts as not written.
+#[test]
+fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
+    let json = r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
+    let gateway = Gateway::start(Rules::Strict, 1, json);
+    let ask = || {
+        let request = gateway.request(0, "/", "ann");
+        gateway.fate(request)
+    };
+    assert_eq!((ask(), ask()), (Fate::Upstream, Fate::Answered(429)));
+    // An empty value is nobody's.
+    for (times, size) in [(0, 0), (1, 7), (2, 1 << 12)] {
+        gateway.world.overwrite(&vec![0xa5; size]);
+        gateway.pass(200);
+        assert_eq!((ask(), ask()), (Fate::Upstream, Fate::Answered(429)));
+        assert_eq!(gateway.counter("diana.foreign_values"), times);
+    }
+    gateway.no_crash();
+}
