@@ -106,10 +106,11 @@ impl World {
         0
     }
 
-    /// Somebody else writes this under every key there is.
-    pub fn overwrite(&self, value: &[u8]) {
+    /// Somebody else writes under every key there is.
+    pub fn overwrite(&self, change: impl Fn(&mut Vec<u8>)) {
         for (bytes, version) in self.data.borrow_mut().values_mut() {
-            (*bytes, *version) = (value.into(), *version + 1);
+            change(bytes);
+            *version += 1;
         }
     }
 

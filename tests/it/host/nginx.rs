@@ -61,9 +61,16 @@ fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
         gateway.fate(request)
     };
     assert_eq!((ask(), ask()), (Fate::Upstream, Fate::Answered(429)));
-    // An empty value is nobody's.
-    for (times, size) in [(0, 0), (1, 7), (2, 1 << 12)] {
-        gateway.world.overwrite(&vec![0xa5; size]);
+    let changes: [fn(&mut Vec<u8>); 4] = [
+        // An empty value is nobody's.
+        Vec::clear,
+        |bytes| *bytes = vec![0xa5; 7],
+        |bytes| bytes.push(0),
+        // Of the same size and form, as another table's.
+        |bytes| bytes.last_mut().into_iter().for_each(|byte| *byte ^= 1),
+    ];
+    for (times, change) in (0..).zip(changes) {
+        gateway.world.overwrite(change);
         gateway.pass(200);
         assert_eq!((ask(), ask()), (Fate::Upstream, Fate::Answered(429)));
         assert_eq!(gateway.counter("diana.foreign_values"), times);
