@@ -123,3 +123,30 @@ fn the_readme_and_the_reference_say_every_bound() {
         }
     }
 }
+
+/// `file.rs`: `test`, `test`; `file.rs`: `test`. Returned are the files with the tests that are named behind them.
+fn named_tests(line: &str) -> Vec<(&str, Vec<&str>)> {
+    let cell = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+    let parts = cell.split("; ").filter_map(|part| part.split_once(".rs`: "));
+    parts
+        .filter_map(|(file, tests)| {
+            Some((file.strip_prefix('`')?, tests.split(", ").map(|test| test.trim_matches('`')).collect()))
+        })
+        .collect()
+}
+
+#[test]
+fn every_test_that_the_threat_model_names_is_there() {
+    let security = text("SECURITY.md");
+    let mut count = 0;
+    for line in security.lines().filter(|line| line.starts_with('|')) {
+        for (file, tests) in named_tests(line) {
+            let source = text(&format!("{file}.rs"));
+            for test in tests {
+                assert!(source.contains(&format!("fn {test}(")), "{file}.rs has no `{test}`");
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, security.matches("`, `").count() + security.matches(".rs`: `").count());
+}
