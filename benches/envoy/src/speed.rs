@@ -85,7 +85,7 @@ pub fn measure(lines: Vec<Line>, filters: &Filters, plan: &Plan) -> Result<Vec<M
     for (line, gateway) in lines.iter().zip(&gateways) {
         // Uses up what a refused flood finds used up.
         gateway.get(PATH, &[])?;
-        meters.push(Meter::new(gateway, &[PATH], line.status, plan).context(line.title)?);
+        meters.push(Meter::new(line.title, gateway, &[PATH], line.status, plan)?);
     }
     let measured = rounds("round", &mut meters, plan)?;
     let least = |rounds: Vec<Round>| rounds.iter().map(|round| round.least).collect();
@@ -105,7 +105,8 @@ pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<
         eprint!("\r{title} {round} of {} ", plan.rounds);
         for turn in 0..slices {
             for index in order(meters.len(), round * slices + turn) {
-                meters[index].measure(slice)?;
+                let meter = &mut meters[index];
+                meter.measure(slice).context(meter.title)?;
             }
         }
         for (meter, rounds) in meters.iter_mut().zip(&mut rounds) {
@@ -121,6 +122,7 @@ pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<
 
 /// One gateway, and what it did in the slices of a round.
 pub struct Meter {
+    title: &'static str,
     process: u32,
     load: Load,
     status: u16,
@@ -136,10 +138,16 @@ struct Slice {
 
 impl Meter {
     /// Asks for these paths. All answers have to be of this status.
-    pub fn new(gateway: &Gateway, paths: &[&str], status: u16, plan: &Plan) -> Result<Self> {
+    pub fn new(
+        title: &'static str,
+        gateway: &Gateway,
+        paths: &[&str],
+        status: u16,
+        plan: &Plan,
+    ) -> Result<Self> {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        let load = plan.generator.aim(Target { address: gateway.address(), paths })?;
-        Ok(Self { process: gateway.process_id(), load, status, slices: Vec::new() })
+        let load = plan.generator.aim(Target { address: gateway.address(), paths }).context(title)?;
+        Ok(Self { title, process: gateway.process_id(), load, status, slices: Vec::new() })
     }
 
     fn measure(&mut self, slice: Duration) -> Result<()> {

@@ -64,7 +64,7 @@ pub fn measure(filters: &Filters, plan: &Plan) -> Result<Vec<Workers>> {
         let config = Config { concurrency: 2, balanced: true, ..filters.gateway(filter) };
         let gateway = Gateway::start(config).context(*title)?;
         for paths in KEYS {
-            meters.push(Meter::new(&gateway, paths, 200, &plan).context(*title)?);
+            meters.push(Meter::new(title, &gateway, paths, 200, &plan)?);
         }
         gateways.push(gateway);
     }
