@@ -2,11 +2,12 @@
 //!
 //! It does not know: how the filter is made inside. `play` takes any bytes, so that a fuzzer can bring them.
 
-mod faults;
+pub mod faults;
 mod gateway;
 mod invariants;
+pub mod laws;
 mod nginx;
-mod play;
+pub mod play;
 pub mod replay;
 mod scripts;
 mod sent;

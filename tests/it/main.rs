@@ -10,6 +10,7 @@ mod decisions;
 mod docs;
 mod faults;
 mod flood;
+mod fuzz;
 mod grpc;
 mod harness;
 mod host;

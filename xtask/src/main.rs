@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod demo;
 mod e2e;
+mod fuzz;
 mod test;
 
 use anyhow::Result;
@@ -36,6 +37,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Bring the targets in fuzz/ bytes that nobody thought of
+    Fuzz {
+        /// Only this one
+        target: Option<String>,
+        /// For so long each
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
     /// Run all checks and tests
     Test,
     /// Run the tests in a real Envoy
@@ -60,6 +69,7 @@ fn run(task: Task) -> Result<()> {
         Task::Build => build::run(),
         Task::Demo { once } => demo::run(once),
         Task::Bench { arguments } => bench::run(&arguments),
+        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Test => test::run(),
         Task::E2e { filter } => e2e::run(filter.as_deref()),
     }

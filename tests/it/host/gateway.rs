@@ -39,6 +39,8 @@ pub struct Noted {
     pub came: u64,
     pub went: Option<u64>,
     pub fate: Fate,
+    /// Its plugin was taken away while it waited: it goes before its turn.
+    pub hurried: bool,
     /// The headers that its response carries.
     pub headers: Vec<(String, String)>,
 }

@@ -1,10 +1,11 @@
 //! What holds for every gateway, whatever happens to it.
 //!
-//! It does not know: which of its parts sees to it.
+//! It does not know: the laws, nor which of its parts sees to them.
 
 use super::faults::Kind;
-use super::gateway::{Fate, Gateway};
-use super::play::{Setup, in_flight, play};
+use super::gateway::Fate;
+use super::laws::{all_is_back, nobody_is_left, nothing_is_owed, permits_hold, quotas_hold};
+use super::play::{Setup, play};
 use diana::store::Rules;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -34,70 +35,6 @@ fn setups(kinds: &'static [Kind]) -> impl Strategy<Value = Setup> {
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..400)
-}
-
-/// No more are in flight than there are permits.
-fn permits_hold(gateway: &Gateway) {
-    assert!(in_flight(gateway, "/permits") <= 2);
-    assert!(in_flight(gateway, "/all") <= 3);
-}
-
-/// Of each user's day, and of all turns of a queue, no more went than may.
-fn quotas_hold(gateway: &Gateway) {
-    let noted = gateway.world.noted.borrow();
-    for (path, most) in [("/quota", 5), ("/all", 9), ("/held", 1)] {
-        for user in ["ann", "bob"] {
-            let own = |user: &str| path == "/held" || user == "ann" || user == "bob";
-            let of = noted.iter().filter(|noted| noted.path == path && noted.went.is_some() && own(user));
-            let count = of.filter(|noted| path == "/held" || noted.user == user).count();
-            assert!(count <= most, "{count} of {user} at {path}");
-        }
-    }
-    for (path, gap_ms) in [("/queue", 100), ("/all", 50)] {
-        let first = noted.iter().filter(|noted| noted.path == path).map(|noted| noted.came).min();
-        let mut went: Vec<u64> =
-            noted.iter().filter(|noted| noted.path == path).filter_map(|n| n.went).collect();
-        went.sort_unstable();
-        for (turn, went) in went.iter().enumerate() {
-            // nginx tells the time in whole milliseconds.
-            let due = first.unwrap() / 1_000_000 + gap_ms * turn as u64;
-            assert!(
-                went / 1_000_000 >= due,
-                "turn {turn} at {path} came {} ms early",
-                due - went / 1_000_000
-            );
-        }
-    }
-}
-
-/// Nobody waits for ever, once faults have ceased.
-fn nobody_is_left(gateway: &Gateway) {
-    gateway.fail(Kind::Nothing);
-    gateway.settle();
-    gateway.no_crash();
-}
-
-/// After all have ended, all permits and turns are back.
-fn all_is_back(gateway: &Gateway) {
-    gateway.end_all();
-    gateway.pass(10_000);
-    let ask = |path: &str| {
-        let request = gateway.request(0, path, "carol");
-        gateway.fate(request)
-    };
-    let asked: Vec<Fate> = (0..3).map(|_| ask("/permits")).collect();
-    assert_eq!(asked, [Fate::Upstream, Fate::Upstream, Fate::Answered(429)]);
-    assert_eq!(ask("/queue"), Fate::Upstream, "nobody is before it");
-    let waits = if gateway.world.rules == Rules::Lenient { Fate::Paused } else { Fate::Answered(429) };
-    assert_eq!(ask("/queue"), waits);
-    gateway.settle();
-    nothing_is_owed(gateway);
-}
-
-fn nothing_is_owed(gateway: &Gateway) {
-    gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
-    gateway.no_crash();
 }
 
 proptest! {

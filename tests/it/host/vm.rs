@@ -162,6 +162,10 @@ impl Vm {
 
     /// A plugin goes, though its streams may still be there.
     pub fn delete_root(&self, root: u32) {
+        for stream in self.0.streams.borrow().values().filter(|stream| stream.root == root) {
+            let noted = &mut self.world().noted.borrow_mut()[stream.request];
+            noted.hurried |= noted.fate == Fate::Paused;
+        }
         self.enter(root, |filter| filter.on_delete(root));
         self.0.roots.borrow_mut().remove(&root);
     }
@@ -201,6 +205,7 @@ impl Vm {
             came: self.world().clock.get(),
             went: None,
             fate: Fate::Paused,
+            hurried: false,
             headers: Vec::new(),
         };
         let request = self.world().noted.borrow().len();

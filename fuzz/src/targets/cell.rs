@@ -1,0 +1,246 @@
+//! Bytes as a cell of any kind of algorithm, and what may happen to it.
+//!
+//! It does not know: the bounds of the kinds, for which there are slow models in `tests/it/algorithm`.
+
+use super::input::Input;
+use diana::algorithm::{Algorithm, Charge, KINDS, Outcome, Piece, Quota, Verdict};
+use diana::document::{Errors, Node, parse};
+use diana::table::Worth;
+use diana::time::{Span, Time};
+
+/// As late as this (the year 2349) the longest fill fits twice into what is left of a `u64`.
+const LATEST: u64 = u64::MAX - 205 * 365 * 86_400 * 1_000_000_000;
+const TODAY: u64 = 1_753_000_000_123_456_789;
+const MOST_OPERATIONS: usize = 24;
+
+/// The values that a kind's own keys may have.
+const VALUES: [&str; 12] =
+    ["null", "0", "1", "2", "3", "60", "1000", "1000000000", r#""1s""#, r#""1.5s""#, r#""1h""#, r#""full""#];
+
+/// Any bytes are a cell: they are mended once, what is promised of them holds, and so it does whatever comes then.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let Some(algorithm) = algorithm(&mut input) else { return };
+    wild(&*algorithm, input);
+    let begin = match input.below(4) {
+        0 => 1 + input.number() % LATEST,
+        1 => 1 + input.scaled() % LATEST,
+        _ => TODAY,
+    };
+    let cell = vec![0; algorithm.size()];
+    let mut run = Run { algorithm: &*algorithm, cell, now: begin, is_ours: true };
+    run.fill(&mut input);
+    mended(&mut run);
+    let mut charges = Vec::new();
+    for _ in 0..MOST_OPERATIONS {
+        if input.is_empty() {
+            return;
+        }
+        operate(&mut run, &mut input, &mut charges);
+        run.prepare();
+        promises(&run, input.scaled());
+    }
+}
+
+/// An algorithm of any kind, with some of the keys it knows.
+fn algorithm(input: &mut Input) -> Option<Box<dyn Algorithm>> {
+    let kind = KINDS[input.below(KINDS.len())];
+    let rpu = match input.below(3) {
+        0 => u64::from(input.byte()),
+        _ => input.scaled() % Quota::MAX_RPU,
+    };
+    let unit_ns = match input.below(3) {
+        _ if !kind.per_unit => 0,
+        0 => 1_000_000_000,
+        _ => input.scaled().clamp(Quota::MIN_UNIT.as_ns(), Quota::MAX_UNIT.as_ns()),
+    };
+    let quota = Quota { rpu: rpu.max(1), unit: Span::from_ns(unit_ns) };
+    let keys = kind.keys.iter().map(|key| (key, VALUES[input.below(VALUES.len())]));
+    let keys: Vec<String> = keys
+        .filter(|(_, value)| *value != "null")
+        .map(|(key, value)| format!(r#""{key}": {value}"#))
+        .collect();
+    let compile = |json: &str| {
+        let (document, errors) = (parse(json.as_bytes()).ok()?, Errors::default());
+        let algorithm = (kind.compile)(&mut Node::root(&document, &errors).fields()?, quota);
+        algorithm.filter(|_| errors.is_empty())
+    };
+    compile(&format!("{{{}}}", keys.join(", "))).or_else(|| compile("{}"))
+}
+
+/// No instant, cost, charge or length of a cell makes an algorithm panic.
+fn wild(algorithm: &dyn Algorithm, mut input: Input) {
+    let mut cell = vec![0; input.below(algorithm.size() + 9)];
+    let noise = input.bytes(cell.len());
+    cell[..noise.len()].copy_from_slice(noise);
+    for _ in 0..3 {
+        let (now, cost) = (Time::from_ns(input.number()), input.number());
+        let (at, booked_at) = (Time::from_ns(input.number()), Time::from_ns(input.number()));
+        let stamp = input.number();
+        let charge = Charge { cost, at, booked_at, stamp: (stamp as u32, (stamp >> 32) as u32) };
+        algorithm.worth(&cell, now);
+        algorithm.prepare(&mut cell, now);
+        algorithm.step(&mut cell, now, cost);
+        algorithm.give_back(&mut cell, now, charge);
+        let mut piece = Piece { charge, spent: (input.number(), input.byte().into()) };
+        algorithm.spend(&mut piece, now, input.byte().into());
+        algorithm.unspent(&piece, now);
+    }
+}
+
+/// A cell and its clock.
+#[derive(Clone)]
+struct Run<'a> {
+    algorithm: &'a dyn Algorithm,
+    cell: Vec<u8>,
+    now: u64,
+    /// No bytes have been put in it.
+    is_ours: bool,
+}
+
+impl Run<'_> {
+    fn time(&self) -> Time {
+        Time::from_ns(self.now)
+    }
+
+    /// Puts bytes in place of the cell, or of some of one that is used.
+    fn fill(&mut self, input: &mut Input) {
+        if input.flag() {
+            let noise = input.bytes(self.cell.len());
+            self.cell[..noise.len()].copy_from_slice(noise);
+            self.is_ours = false;
+            return;
+        }
+        self.prepare();
+        self.step(self.look().remaining.min(input.scaled()));
+        let size = self.cell.len().max(1);
+        for _ in 0..input.below(3) {
+            let (at, mask) = (input.below(size.min(256)), input.byte());
+            self.cell.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= mask);
+            self.is_ours = false;
+        }
+    }
+
+    fn prepare(&mut self) -> bool {
+        let now = self.time();
+        self.algorithm.prepare(&mut self.cell, now)
+    }
+
+    fn step(&mut self, cost: u64) -> Verdict {
+        let now = self.time();
+        self.algorithm.step(&mut self.cell, now, cost)
+    }
+
+    fn give_back(&mut self, charge: Charge) {
+        let now = self.time();
+        self.algorithm.give_back(&mut self.cell, now, charge);
+    }
+
+    /// What a request would be told `later` nanoseconds from now, if nobody else came.
+    fn probe(&self, later: u64, cost: u64) -> Verdict {
+        let mut copy = self.clone();
+        copy.now += later;
+        copy.prepare();
+        copy.step(cost)
+    }
+
+    fn look(&self) -> Verdict {
+        self.probe(0, 0)
+    }
+}
+
+/// Bytes are mended once, and that is told; mending makes no worth of nothing.
+fn mended(run: &mut Run) {
+    let (bytes, worth) = (run.cell.clone(), run.algorithm.worth(&run.cell, run.time()));
+    assert_eq!(run.prepare(), run.cell != bytes, "it has to be told that a cell has changed");
+    if worth != Worth::Nothing {
+        assert_eq!(run.algorithm.worth(&run.cell, run.time()), worth);
+    }
+    let prepared = run.cell.clone();
+    assert!(!run.prepare());
+    assert_eq!(run.cell, prepared);
+    promises(run, 0);
+}
+
+/// What a prepared cell says is exact: how much is left, and when there will be more.
+fn promises(run: &Run, idle_ns: u64) {
+    let mut copy = run.clone();
+    let look = copy.step(0);
+    assert_eq!((look.outcome, look.charge.cost), (Outcome::Admit { delay: Span::ZERO }, 0));
+    assert_eq!(copy.step(u64::MAX).outcome, Outcome::Refuse { retry_after: None });
+    assert_eq!(copy.cell, run.cell, "who looks or is refused changes nothing");
+
+    let rest = look.remaining;
+    let all = run.probe(0, rest);
+    assert!(all.admits() && all.remaining == 0);
+    if let Outcome::Refuse { retry_after } = run.probe(0, rest + 1).outcome {
+        if let Some(wait) = retry_after {
+            assert!(!run.probe(wait.as_ns() - 1, rest + 1).admits());
+            assert!(run.probe(wait.as_ns(), rest + 1).admits());
+        }
+    } else {
+        panic!("more is admitted than remains");
+    }
+
+    let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
+    let most = run.probe(full, 0).remaining;
+    assert!(more <= full && rest <= most);
+    if more == 0 {
+        assert_eq!(rest, most);
+    } else {
+        assert_eq!(run.probe(more - 1, 0).remaining, rest);
+        assert!(run.probe(more, 0).remaining > rest);
+    }
+    let back = run.probe(full, 0);
+    assert_eq!((back.more_in, back.full_in), (Span::ZERO, Span::ZERO));
+    assert_eq!(run.probe(full + idle_ns % Quota::MAX_UNIT.as_ns(), 0).remaining, most);
+}
+
+/// Something happens to a prepared cell.
+fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
+    match input.below(7) {
+        0 | 1 => run.now = run.now.saturating_add(input.scaled()).min(LATEST),
+        2 => run.now = run.now.saturating_sub(input.scaled()).max(1),
+        3 => {
+            let (rest, cost) = (run.look().remaining, input.scaled());
+            let verdict = run.step(cost);
+            assert_eq!(verdict.admits(), cost <= rest);
+            assert_eq!(verdict.charge.cost, if cost <= rest { cost } else { 0 });
+            assert_eq!(verdict.remaining, rest.checked_sub(cost).unwrap_or(rest));
+            charges.push(verdict.charge);
+        }
+        4 => {
+            if !charges.is_empty() {
+                let charge = charges.swap_remove(input.below(charges.len()));
+                run.give_back(charge);
+            }
+        }
+        5 => {
+            let before = run.look().remaining;
+            let verdict = run.step(1 + input.scaled() % before.max(1));
+            run.give_back(verdict.charge);
+            run.prepare();
+            // Other bytes may say that more had been given back before.
+            assert!(!run.is_ours || run.look().remaining <= before, "more is given back than was charged");
+        }
+        _ => lend(run, input),
+    }
+}
+
+/// A worker is charged ahead, spends what it has got, and gives the rest back.
+fn lend(run: &mut Run, input: &mut Input) {
+    if !run.algorithm.lends() {
+        return;
+    }
+    let charge = run.step(run.look().remaining.min(input.scaled())).charge;
+    let mut piece = Piece { charge, spent: (0, 0) };
+    let mut spent = 0;
+    for _ in 0..input.below(6) {
+        run.now = run.now.saturating_add(input.scaled()).min(LATEST);
+        let cost = u64::from(input.byte());
+        spent += if run.algorithm.spend(&mut piece, run.time(), cost) { cost } else { 0 };
+    }
+    let unspent = run.algorithm.unspent(&piece, run.time());
+    assert!(spent + unspent.cost <= charge.cost, "{spent} and {} of {}", unspent.cost, charge.cost);
+    run.give_back(unspent);
+}

@@ -1,0 +1,101 @@
+//! Bytes as a configuration, and requests as its policy decides about them.
+//!
+//! It does not know: which configurations are right.
+
+use diana::config::{Configuration, compile};
+use diana::document::{parse, parse_json};
+use diana::request::{Part, Values};
+use diana::session::{Session, Step, Worker};
+use diana::store::{Portable, Rules, Simulated};
+use diana::time::{Span, Time};
+
+/// Keys that are in the store beside those of tables.
+const OWN_KEYS: u64 = 4;
+
+/// Bytes are refused with reasons, always the same, or make a policy that always decides the same.
+pub fn run(bytes: &[u8]) {
+    match (compile(bytes), compile(bytes)) {
+        (Ok(one), Ok(other)) => {
+            assert_eq!(one.response, other.response);
+            assert_eq!(one.policy.footprint(), other.policy.footprint());
+            assert_eq!(decisions(&one), decisions(&other));
+        }
+        (Err(one), Err(other)) => {
+            let told = |errors: Vec<_>| errors.iter().map(ToString::to_string).collect::<Vec<String>>();
+            let (one, other) = (told(one), told(other));
+            assert_eq!(one, other);
+            assert!(!one.is_empty() && one.iter().all(|why| !why.contains(char::is_control)), "{one:?}");
+        }
+        _ => panic!("it is accepted and refused"),
+    }
+    if let Ok(document) = parse(bytes) {
+        let printed = document.to_string();
+        assert_eq!(parse_json(printed.as_bytes()).as_ref(), Some(&document), "{printed}");
+        assert_eq!(compile(printed.as_bytes()).is_ok(), compile(bytes).is_ok(), "{printed}");
+    }
+}
+
+/// What is decided about a few requests, and told to their clients.
+fn decisions(configuration: &Configuration) -> Vec<String> {
+    let Configuration { policy, response } = configuration;
+    let host = Simulated::new(Rules::Lenient);
+    let store = Portable::probe(&host).unwrap();
+    let mut worker = Worker::new(policy, b"a seed of a test");
+    let (mut told, mut sessions) = (Vec::new(), Vec::new());
+    let mut now = Time::from_ns(1_700_000_000_000_000_000);
+    for values in requests() {
+        let request = policy.request(&values);
+        for _ in 0..2 {
+            let (session, step) = Session::start(policy, &mut worker, &store, &request, || now);
+            let decision = match step {
+                Step::Done(decision) => decision,
+                Step::Wait { until, decision } => {
+                    assert!(until > now);
+                    decision
+                }
+            };
+            let refusal = response.refusal(policy, decision, policy.is_grpc(&request), 7);
+            assert_eq!(refusal.is_some(), decision.refuses());
+            if let Some(refusal) = &refusal {
+                assert!((400..600).contains(&refusal.status));
+                assert!(!refusal.details.contains(' '));
+                refusal.headers.iter().for_each(|(_, value)| sendable(value));
+            }
+            let headers = response.headers(policy, decision);
+            headers.iter().for_each(|(_, value)| sendable(value));
+            told.push(format!("{decision:?} {refusal:?} {headers:?}"));
+            sessions.push(session);
+        }
+        now = now.after(Span::from_ms(400));
+    }
+    for mut session in sessions {
+        session.settle(policy, &worker, &store, || now);
+        assert!(!session.owes());
+    }
+    let keys = u64::try_from(host.len()).unwrap();
+    assert!(keys <= policy.footprint().0.saturating_add(OWN_KEYS), "{keys} keys");
+    told
+}
+
+#[track_caller]
+fn sendable(value: &str) {
+    assert!(value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)), "{value:?}");
+}
+
+fn requests() -> Vec<Values> {
+    let header = |name: &str| Part::Header(name.into());
+    let get = |target: &str| {
+        let authority = Values::default().with(Part::Method, "GET").with(Part::Host, "api.example.com:443");
+        authority.with(Part::Path, target).with(Part::Address, "10.0.0.1:55")
+    };
+    vec![
+        get("/"),
+        get("/").with(header("x-user-id"), "ann"),
+        get("/api/v1/models/7?key=k")
+            .with(header("x-user-id"), "bob")
+            .with(header("cookie"), "session=1; a=b"),
+        get("//x/..;p/api%2Fv1").with(header("content-type"), "application/grpc"),
+        get("/a/b/c").with(header("x-forwarded-for"), "203.0.113.9, 10.0.0.7").with(header("x-tenant"), "t"),
+        Values::default(),
+    ]
+}

@@ -1,0 +1,25 @@
+//! What must hold for any bytes: each target is a function of bytes that panics if it does not.
+//!
+//! It does not know: where bytes come from. A fuzzer brings them, and `tests/it/fuzz.rs` those that are kept.
+//!
+//! To add one: a file here with a `run`, its line below, its file in `fuzz_targets/`, its `[[bin]]` in `Cargo.toml`, and a
+//! folder of seeds in `corpus/`.
+
+pub mod cell;
+pub mod configuration;
+pub mod headers;
+mod input;
+pub mod path;
+pub mod request;
+
+/// A target: takes any bytes, and panics where something does not hold.
+pub type Target = fn(&[u8]);
+
+/// All of them by their names.
+pub static TARGETS: &[(&str, Target)] = &[
+    ("cell", cell::run),
+    ("configuration", configuration::run),
+    ("headers", headers::run),
+    ("path", path::run),
+    ("request", request::run),
+];

@@ -1,0 +1,55 @@
+//! Request targets in all their readings.
+//!
+//! It does not know: what a backend makes of them.
+
+use diana::request::path::{Path, Readings, segment};
+
+/// The combinations of answers to the four questions that backends answer differently.
+const MOST_READINGS: usize = 16;
+
+/// Any bytes have readings, all of them normal. That reading takes linear time is what the fuzzer's time limit is for.
+pub fn run(bytes: &[u8]) {
+    let readings = Readings::of(bytes);
+    let all: Vec<&Path> = readings.iter().collect();
+    assert!(all.len() <= MOST_READINGS);
+    assert!((1..all.len()).all(|at| !all[..at].contains(&all[at])), "a reading twice");
+    all.into_iter().for_each(|path| normal(path, bytes.len()));
+
+    if let Some(once) = segment(bytes) {
+        assert_eq!(segment(&once).as_ref(), Some(&once), "a segment in its normal form is another");
+    }
+}
+
+fn normal(path: &Path, sent: usize) {
+    let bytes = path.as_bytes();
+    // Each byte is written as an escape at most, behind the slash that may have been lacking.
+    assert!(bytes.len() <= 3 * sent + 1);
+    assert!(bytes.starts_with(b"/") && (bytes == b"/" || !bytes.ends_with(b"/")));
+    assert!(path.segments().all(|segment| !matches!(segment, b"." | b"..")));
+    assert_eq!(bytes.iter().filter(|byte| **byte == b'/').count(), path.segments().count().max(1));
+    assert!(bytes.iter().all(u8::is_ascii_graphic));
+
+    assert_eq!(strict(bytes), bytes, "a path in its normal form is read as another");
+    assert_eq!(strict(&escaped(bytes)), bytes, "its escapes make another path of it");
+    assert_eq!(strict(&[bytes, b"/./?/../x"].concat()), bytes);
+}
+
+fn strict(target: &[u8]) -> Vec<u8> {
+    Readings::of(target).iter().next().map(|path| path.as_bytes().to_vec()).unwrap()
+}
+
+/// The same target with letters, digits and dots as escapes, but for those that belong to an escape already.
+pub fn escaped(target: &[u8]) -> Vec<u8> {
+    let (mut rest, mut out) = (target, Vec::new());
+    while let [first, behind @ ..] = rest {
+        let is_escape = *first == b'%' && behind.len() >= 2 && behind[..2].iter().all(u8::is_ascii_hexdigit);
+        let length = if is_escape { 3 } else { 1 };
+        if first.is_ascii_alphanumeric() || *first == b'.' {
+            out.extend(format!("%{first:02x}").bytes());
+        } else {
+            out.extend(&rest[..length]);
+        }
+        rest = &rest[length..];
+    }
+    out
+}

@@ -1,0 +1,128 @@
+//! Whole requests: a gateway to which things happen, and a host whose answers may be anything.
+//!
+//! It does not know: what the filter is made of.
+
+use super::input::Input;
+use crate::host::faults::Kind;
+use crate::host::laws;
+use crate::host::play::{CONFIGURATION, Setup, play};
+use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
+use diana::host::proxy_wasm::{Callbacks, Filter};
+use diana::store::Rules;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Longer ones take long, and find no more.
+const MOST_BYTES: usize = 800;
+
+/// No host call is made more often than this within a callback: the store's swaps are the most, 4,096 for each rule.
+const MOST_CALLS: u32 = 100_000;
+
+/// The laws of a gateway hold, whatever happens; and nothing a host answers makes the filter panic.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input(&bytes[..bytes.len().min(MOST_BYTES)]);
+    match input.below(4) {
+        0 => any_answers(input),
+        _ => gateway(input),
+    }
+}
+
+fn gateway(mut input: Input) {
+    let kind = [Kind::Nothing, Kind::LostSwaps, Kind::Store, Kind::LettingGo, Kind::Timer, Kind::Any]
+        [input.below(6)];
+    let setup = Setup {
+        rules: if input.flag() { Rules::Strict } else { Rules::Lenient },
+        workers: 1 + input.below(3),
+        reenters: input.flag(),
+        kind,
+        one_in: 2 + input.below(10) as u64,
+        seed: input.byte().into(),
+    };
+    match kind {
+        Kind::Nothing | Kind::LostSwaps => {
+            let gateway = play(setup, input.0, laws::permits_hold);
+            laws::nobody_is_left(&gateway);
+            laws::quotas_hold(&gateway);
+            laws::all_is_back(&gateway);
+        }
+        _ => {
+            let gateway = play(setup, input.0, |_| {});
+            laws::nobody_is_left(&gateway);
+            laws::nothing_is_owed(&gateway);
+        }
+    }
+}
+
+/// A host that answers with the input, until it ends; then everything fails.
+struct Anything {
+    input: RefCell<Vec<u8>>,
+    calls: Cell<u32>,
+    configures: Cell<bool>,
+}
+
+impl Anything {
+    fn read<R>(&self, read: impl FnOnce(&mut Input) -> R) -> R {
+        let mut bytes = self.input.borrow_mut();
+        let mut input = Input(&bytes);
+        let (result, left) = (read(&mut input), input.0.len());
+        let used = bytes.len() - left;
+        bytes.drain(..used);
+        result
+    }
+}
+
+impl Host for Anything {
+    fn call(&self, call: Call) -> Reply {
+        self.calls.set(self.calls.get() + 1);
+        assert!(self.calls.get() < MOST_CALLS, "the filter calls for ever");
+        match call {
+            Call::BufferBytes { start, max, .. } if self.configures.get() => {
+                let bytes = CONFIGURATION.bytes().skip(start).take(max).collect();
+                Reply::bytes(bytes)
+            }
+            _ => self.read(|input| {
+                if input.is_empty() {
+                    return Reply::status(10);
+                }
+                let form = input.byte();
+                let status = if form % 4 == 0 { u32::from(input.byte()) } else { 0 };
+                let number = if form & 4 == 0 { input.scaled() } else { input.number() };
+                let size = if form & 8 == 0 { 0 } else { input.byte().into() };
+                Reply { status, number, bytes: Some(input.bytes(size).to_vec()) }
+            }),
+        }
+    }
+}
+
+fn any_answers(input: Input) {
+    let host = Rc::new(Anything {
+        input: RefCell::new(input.0.to_vec()),
+        calls: Cell::new(0),
+        configures: Cell::new(true),
+    });
+    let filter = Filter::with(Callbacks::All);
+    let enter = |callback: &dyn Fn(&Filter)| {
+        host.calls.set(0);
+        simulated::run(Rc::clone(&host) as Rc<dyn Host>, || callback(&filter));
+    };
+    enter(&|filter| {
+        filter.on_context_create(1, 0);
+        filter.on_configure(1, CONFIGURATION.len());
+    });
+    while !host.input.borrow().is_empty() {
+        let (what, id) = host.read(|input| (input.below(8), input.below(8) as u32));
+        host.configures.set(false);
+        match what {
+            0 | 1 => enter(&|filter| {
+                filter.on_context_create(id, 1);
+                filter.on_request_headers(id);
+            }),
+            2 => enter(&|filter| _ = filter.on_request_headers(id)),
+            3 => enter(&|filter| _ = filter.on_request_more(id)),
+            4 => enter(&|filter| _ = filter.on_response_headers(id)),
+            5 => enter(&|filter| filter.on_tick(id)),
+            6 => enter(&|filter| filter.on_delete(id)),
+            _ => enter(&|filter| _ = filter.on_configure(id, 4 * usize::from(id as u8))),
+        }
+    }
+}

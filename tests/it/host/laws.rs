@@ -1,0 +1,72 @@
+//! The laws that every gateway keeps: what may be in flight, what may go, who may wait.
+//!
+//! It does not know: what has happened to the gateway; nor that faults make it break some of them.
+
+use super::faults::Kind;
+use super::gateway::{Fate, Gateway};
+use super::play::in_flight;
+use diana::store::Rules;
+
+/// No more are in flight than there are permits.
+pub fn permits_hold(gateway: &Gateway) {
+    assert!(in_flight(gateway, "/permits") <= 2);
+    assert!(in_flight(gateway, "/all") <= 3);
+}
+
+/// Of each user's day, and of all turns of a queue, no more went than may.
+pub fn quotas_hold(gateway: &Gateway) {
+    let noted = gateway.world.noted.borrow();
+    for (path, most) in [("/quota", 5), ("/all", 9), ("/held", 1)] {
+        for user in ["ann", "bob"] {
+            let own = |user: &str| path == "/held" || user == "ann" || user == "bob";
+            let of = noted.iter().filter(|noted| noted.path == path && noted.went.is_some() && own(user));
+            let count = of.filter(|noted| path == "/held" || noted.user == user).count();
+            assert!(count <= most, "{count} of {user} at {path}");
+        }
+    }
+    for (path, gap_ms) in [("/queue", 100), ("/all", 50)] {
+        let first = noted.iter().filter(|noted| noted.path == path).map(|noted| noted.came).min();
+        let of = noted.iter().filter(|noted| noted.path == path && !noted.hurried);
+        let mut went: Vec<u64> = of.filter_map(|noted| noted.went).collect();
+        went.sort_unstable();
+        for (turn, went) in went.iter().enumerate() {
+            // nginx tells the time in whole milliseconds.
+            let due = first.unwrap() / 1_000_000 + gap_ms * turn as u64;
+            assert!(
+                went / 1_000_000 >= due,
+                "turn {turn} at {path} came {} ms early",
+                due - went / 1_000_000
+            );
+        }
+    }
+}
+
+/// Nobody waits for ever, once faults have ceased.
+pub fn nobody_is_left(gateway: &Gateway) {
+    gateway.fail(Kind::Nothing);
+    gateway.settle();
+    gateway.no_crash();
+}
+
+/// After all have ended, all permits and turns are back.
+pub fn all_is_back(gateway: &Gateway) {
+    gateway.end_all();
+    gateway.pass(10_000);
+    let ask = |path: &str| {
+        let request = gateway.request(0, path, "carol");
+        gateway.fate(request)
+    };
+    let asked: Vec<Fate> = (0..3).map(|_| ask("/permits")).collect();
+    assert_eq!(asked, [Fate::Upstream, Fate::Upstream, Fate::Answered(429)]);
+    assert_eq!(ask("/queue"), Fate::Upstream, "nobody is before it");
+    let waits = if gateway.world.rules == Rules::Lenient { Fate::Paused } else { Fate::Answered(429) };
+    assert_eq!(ask("/queue"), waits);
+    gateway.settle();
+    nothing_is_owed(gateway);
+}
+
+pub fn nothing_is_owed(gateway: &Gateway) {
+    gateway.end_all();
+    assert_eq!(gateway.owing(), 0);
+    gateway.no_crash();
+}

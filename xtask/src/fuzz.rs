@@ -1,0 +1,95 @@
+//! `cargo xtask fuzz [TARGET] [--seconds 60]`: the targets in `fuzz/`, each for a while, on the toolchain that is there.
+//!
+//! A sanitizer would need a nightly one. The fuzzer without it sees panics, overflows and inputs that take long, and all
+//! but the host calls is safe Rust.
+
+use anyhow::{Context, Result, bail};
+use gateway::{filter, root, target};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const VERSION: &str = "0.13.2";
+
+/// An input that takes longer is a find; so are ones that allocate much.
+const LONGEST_SECONDS: u32 = 10;
+
+/// Longer inputs find no more.
+const MOST_BYTES: u32 = 4096;
+
+/// Inputs beside a target's own in `fuzz/corpus`.
+const MORE_SEEDS: [(&str, &str); 2] =
+    [("configuration", "tests/corpus/accept"), ("configuration", "tests/corpus/refuse")];
+
+/// Runs one target, or all.
+pub fn run(only: Option<&str>, seconds: u32) -> Result<()> {
+    let tool = tool()?;
+    let targets = targets()?;
+    if let Some(unknown) = only.filter(|only| !targets.iter().any(|target| target == only)) {
+        bail!("there is no target `{unknown}`, expected one of {}", targets.join(", "));
+    }
+    for name in targets.iter().filter(|name| only.is_none_or(|only| only == **name)) {
+        fuzz(&tool, name, seconds)?;
+    }
+    Ok(())
+}
+
+/// The targets by their names.
+fn targets() -> Result<Vec<String>> {
+    let files = fs::read_dir(root().join("fuzz/fuzz_targets"))?.collect::<Result<Vec<_>, _>>()?;
+    let stem = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut names: Vec<String> = files.into_iter().filter_map(|file| stem(file.path())).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// cargo-fuzz, installed under `target/` if it is missing.
+fn tool() -> Result<PathBuf> {
+    let tools = target().join("tools");
+    let tool = tools.join("bin/cargo-fuzz");
+    if !tool.exists() {
+        println!("installing cargo-fuzz {VERSION} under {}", tools.display());
+        let install = ["install", "--quiet", "--locked", "cargo-fuzz", "--version", VERSION, "--root"];
+        let status = filter::cargo().args(install).arg(&tools).status().context("cannot run `cargo`")?;
+        if !status.success() {
+            bail!("cargo-fuzz cannot be installed");
+        }
+    }
+    Ok(tool)
+}
+
+/// What is found new is kept under `target/fuzz/`, what fails there as well.
+fn fuzz(tool: &Path, name: &str, seconds: u32) -> Result<()> {
+    let work = target().join("fuzz");
+    let (finds, failed) = (work.join("corpus").join(name), work.join("failed").join(name));
+    fs::create_dir_all(&finds)?;
+    fs::create_dir_all(&failed)?;
+    println!("fuzzing `{name}` for {seconds} s");
+    let more = MORE_SEEDS.iter().filter(|(of, _)| *of == name).map(|(_, folder)| root().join(folder));
+    let status = Command::new(tool)
+        .args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir"])
+        .arg(root().join("fuzz"))
+        .arg("--target-dir")
+        .arg(&work)
+        .arg(name)
+        .arg(&finds)
+        .arg(root().join("fuzz/corpus").join(name))
+        .args(more)
+        .arg("--")
+        .arg(format!("-artifact_prefix={}/", failed.display()))
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-timeout={LONGEST_SECONDS}"))
+        .arg(format!("-max_len={MOST_BYTES}"))
+        .args(["-print_final_stats=1", "-verbosity=0"])
+        .current_dir(root())
+        .status()
+        .context("cannot run cargo-fuzz")?;
+    if !status.success() {
+        bail!(
+            "`{name}` fails; the input is in {0}. Once mended, copy it to fuzz/corpus/{name}, where `cargo test --test it \
+             fuzz` takes it from",
+            failed.display()
+        );
+    }
+    Ok(())
+}
