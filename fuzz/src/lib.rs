@@ -10,5 +10,6 @@ mod host {
     pub mod gateway;
     pub mod laws;
     pub mod play;
+    pub mod sent;
     pub mod vm;
 }

@@ -29,6 +29,7 @@ fn steps() -> Vec<Step> {
     };
     vec![
         Step::new("formatting", cargo(&["fmt", "--all", "--check"])),
+        Step::new("formatting, fuzz", cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])),
         Step::new("lints", clippy(&["--workspace", "--all-targets"])),
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),

@@ -3,7 +3,7 @@
 //! It does not know: which configurations are right.
 
 use diana::config::{Configuration, compile};
-use diana::document::{parse, parse_json};
+use diana::document::{Value, parse, parse_json};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Portable, Rules, Simulated};
@@ -28,10 +28,25 @@ pub fn run(bytes: &[u8]) {
         }
         _ => panic!("it is accepted and refused"),
     }
-    if let Ok(document) = parse(bytes) {
+    if let Ok(document) = parse(bytes)
+        && is_exact(&document)
+    {
         let printed = document.to_string();
         assert_eq!(parse_json(printed.as_bytes()).as_ref(), Some(&document), "{printed}");
         assert_eq!(compile(printed.as_bytes()).is_ok(), compile(bytes).is_ok(), "{printed}");
+    }
+}
+
+/// Whether all its numbers are read to the last bit: serde_json may miss that by one where there are many digits.
+fn is_exact(document: &Value) -> bool {
+    match document {
+        Value::Number(number) => {
+            let small = *number == 0.0 || (1e-7..1e15).contains(&number.abs());
+            small && format!("{number:e}").chars().filter(char::is_ascii_digit).count() <= 15
+        }
+        Value::List(items) => items.iter().all(is_exact),
+        Value::Object(entries) => entries.iter().all(|(_, value)| is_exact(value)),
+        _ => true,
     }
 }
 

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Longer ones take long, and find no more.
-const MOST_BYTES: usize = 800;
+const MOST_BYTES: usize = 300;
 
 /// No host call is made more often than this within a callback: the store's swaps are the most, 4,096 for each rule.
 const MOST_CALLS: u32 = 100_000;
