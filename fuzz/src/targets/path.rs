@@ -31,11 +31,21 @@ fn normal(path: &Path, sent: usize) {
 
     assert_eq!(strict(bytes), bytes, "a path in its normal form is read as another");
     assert_eq!(strict(&escaped(bytes)), bytes, "its escapes make another path of it");
+    assert_eq!(strict(&lowered(bytes)), bytes, "the case of its escapes makes another path of it");
     assert_eq!(strict(&[bytes, b"/./?/../x"].concat()), bytes);
 }
 
 fn strict(target: &[u8]) -> Vec<u8> {
     Readings::of(target).iter().next().map(|path| path.as_bytes().to_vec()).unwrap()
+}
+
+/// The same path, in which each `%` begins an escape, with escapes in lower case.
+fn lowered(path: &[u8]) -> Vec<u8> {
+    let mut out = path.to_vec();
+    for at in (0..path.len()).filter(|at| path[*at] == b'%') {
+        out[at + 1..at + 3].make_ascii_lowercase();
+    }
+    out
 }
 
 /// The same target with letters, digits and dots as escapes, but for those that belong to an escape already.
