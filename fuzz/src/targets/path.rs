@@ -7,8 +7,18 @@ use diana::request::path::{Path, Readings, segment};
 /// The combinations of answers to the four questions that backends answer differently.
 const MOST_READINGS: usize = 16;
 
-/// Any bytes have readings, all of them normal. That reading takes linear time is what the fuzzer's time limit is for.
+/// Longer than any target a gateway takes, so that a square of it takes a minute.
+const LONGEST: usize = 1024 * 1024;
+/// Of so many lengths inputs have, one is read at that length as well.
+const LONG_ONE_IN: usize = 128;
+
+/// Any bytes have readings, all of them normal. To read a long target takes seconds, which the fuzzer does not allow, if
+/// the time grows with the square of the length.
 pub fn run(bytes: &[u8]) {
+    if !bytes.is_empty() && bytes.len().is_multiple_of(LONG_ONE_IN) {
+        let long = bytes.repeat(LONGEST / bytes.len());
+        assert!(Readings::of(&long).iter().count() <= MOST_READINGS);
+    }
     let readings = Readings::of(bytes);
     let all: Vec<&Path> = readings.iter().collect();
     assert!(all.len() <= MOST_READINGS);
