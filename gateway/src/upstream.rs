@@ -136,8 +136,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let Ok(copy) = stream.try_clone() else { continue };
         shared.open.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
         let shared = Arc::clone(shared);
-        // The peer's closing is the usual end of a connection.
-        thread::spawn(move || drop(serve(stream, &shared)));
+        thread::spawn(move || {
+            let peer = stream.peer_addr().ok();
+            // The peer's closing is the usual end of a connection.
+            drop(serve(stream, &shared));
+            // Kept until then only to be ended with the server; a copy holds a descriptor.
+            let other = |open: &TcpStream| open.peer_addr().is_ok_and(|open| Some(open) != peer);
+            shared.open.lock().unwrap_or_else(PoisonError::into_inner).retain(other);
+        });
     }
 }
 

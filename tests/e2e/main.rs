@@ -14,6 +14,7 @@ mod matching;
 mod memory;
 mod permits;
 mod shaping;
+mod soak;
 mod waiting;
 
 use gateway::{Config, Gateway};

@@ -6,7 +6,9 @@ mod build;
 mod demo;
 mod e2e;
 mod fuzz;
+mod soak;
 mod test;
+mod versions;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -52,6 +54,14 @@ enum Task {
         /// Only tests whose names contain this
         filter: Option<String>,
     },
+    /// Let a real Envoy run under everything at once, and check all the while that it holds
+    Soak {
+        /// How long
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
+    /// Run some of the tests in each Envoy that is supported
+    Versions,
 }
 
 fn main() -> ExitCode {
@@ -72,5 +82,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Test => test::run(),
         Task::E2e { filter } => e2e::run(filter.as_deref()),
+        Task::Soak { minutes } => soak::run(minutes),
+        Task::Versions => versions::run(),
     }
 }

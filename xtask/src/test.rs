@@ -24,7 +24,7 @@ fn steps() -> Vec<Step> {
     let docs = |arguments: &[&str]| {
         let mut line =
             cargo(&[&["doc", "--quiet", "--no-deps", "--document-private-items"], arguments].concat());
-        line.env.push(("RUSTDOCFLAGS", "-D warnings"));
+        line.env.push(("RUSTDOCFLAGS", "-D warnings".to_owned()));
         line
     };
     vec![
@@ -52,7 +52,7 @@ pub struct Step {
 /// A cargo command that can be run and be shown.
 pub struct Line {
     pub args: Vec<String>,
-    env: Vec<(&'static str, &'static str)>,
+    pub env: Vec<(&'static str, String)>,
 }
 
 /// `cargo` with these arguments.
@@ -92,7 +92,7 @@ impl Step {
         let start = Instant::now();
         let output = filter::cargo()
             .args(&self.command.args)
-            .envs(self.command.env.iter().copied())
+            .envs(self.command.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(stream())
             .stderr(stream())

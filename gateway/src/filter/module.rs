@@ -79,20 +79,20 @@ fn entries(section: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
     Ok(entries)
 }
 
-fn push(module: &mut Vec<u8>, id: u8, section: &[u8]) {
+pub(super) fn push(module: &mut Vec<u8>, id: u8, section: &[u8]) {
     module.push(id);
     number(module, section.len());
     module.extend_from_slice(section);
 }
 
 /// As many bytes as the number in front of them says, and what stands behind them.
-fn bytes(from: &[u8]) -> Result<(&[u8], &[u8])> {
+pub(super) fn bytes(from: &[u8]) -> Result<(&[u8], &[u8])> {
     let (size, rest) = read(from)?;
     rest.split_at_checked(size).context("a part of the module ends early")
 }
 
 /// A number in LEB128, and what stands behind it.
-fn read(from: &[u8]) -> Result<(usize, &[u8])> {
+pub(super) fn read(from: &[u8]) -> Result<(usize, &[u8])> {
     let mut number = 0;
     for (place, byte) in from.iter().enumerate().take(5) {
         number |= usize::from(byte & 0x7f) << (7 * place);
@@ -103,7 +103,7 @@ fn read(from: &[u8]) -> Result<(usize, &[u8])> {
     bail!("a number in the module does not end")
 }
 
-fn number(to: &mut Vec<u8>, mut number: usize) {
+pub(super) fn number(to: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
         to.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;

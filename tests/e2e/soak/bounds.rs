@@ -1,0 +1,56 @@
+//! What may have passed by each rule of the soak's configuration after so long, as the documentation says.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How many have passed, by path and user.
+pub type Passed = HashMap<(String, String), u64>;
+
+/// After a time.
+pub struct Bounds {
+    seconds: f64,
+}
+
+impl Bounds {
+    /// Since the first request.
+    pub fn new(elapsed: Duration) -> Self {
+        Self { seconds: elapsed.as_secs_f64() }
+    }
+
+    /// None has more than may be.
+    pub fn check(&self, passed: &Passed) {
+        let mut of_path = HashMap::<&str, u64>::new();
+        for ((path, user), count) in passed {
+            *of_path.entry(path).or_default() += count;
+            if let Some(most) = self.of_user(path, user) {
+                assert!(*count <= most, "{path}: {count} of {user} passed, {most} may in {} s", self.seconds);
+            }
+        }
+        for (path, count) in of_path {
+            let most = match path {
+                "/lb" => self.bucket(1, 50),
+                "/both" => self.bucket(300, 100),
+                _ => continue,
+            };
+            assert!(count <= most, "{path}: {count} passed, {most} may in {} s", self.seconds);
+        }
+    }
+
+    fn of_user(&self, path: &str, user: &str) -> Option<u64> {
+        Some(match path {
+            "/tb" if user == "steady-0" => self.bucket(5, 5),
+            "/tb" => self.bucket(200, 20),
+            // `rpu` in each unit of the clock, of which the first and the last may be touched only.
+            "/w" => 200 * (self.seconds.ceil() as u64 + 1),
+            // `rpu` in any span of nine tenths of 2 s.
+            "/sw" => 200 * (self.seconds / 1.8).ceil() as u64,
+            "/sl" => 20 * (self.seconds.floor() as u64 + 1),
+            "/both" => self.bucket(40, 40),
+            _ => return None,
+        })
+    }
+
+    fn bucket(&self, burst: u64, per_second: u64) -> u64 {
+        burst + (self.seconds * per_second as f64) as u64
+    }
+}

@@ -1,0 +1,245 @@
+//! Who asks, and what stands behind the gateway: both count.
+
+use super::bounds::Passed;
+use gateway::{Connection, Reply, Upstream, filter};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+/// An answer that is not one, or of the gateway's own misfortune, and when it was asked for and came.
+struct Odd {
+    what: String,
+    sent: Instant,
+    received: Instant,
+}
+
+/// What the upstream has seen.
+#[derive(Default)]
+struct Behind {
+    passed: Mutex<Passed>,
+    in_flight: AtomicI64,
+    peak: AtomicI64,
+}
+
+/// The clients and the upstream of one soak.
+#[derive(Default)]
+pub struct Traffic {
+    over: AtomicBool,
+    behind: Arc<Behind>,
+    by_status: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    left: AtomicU64,
+    newcomers: AtomicU64,
+    odd: Mutex<Vec<Odd>>,
+    /// When something was done on purpose that ends streams; the last may be under way.
+    disturbed: Mutex<Vec<(Instant, Option<Instant>)>>,
+}
+
+/// How long after a disturbance streams may end of it: those that wait in a dead VM end by their idle timeout of 3 s.
+const AFTERMATH: Duration = Duration::from_secs(4);
+
+/// Over when it is dropped.
+pub struct Disturbed<'a>(&'a Traffic);
+
+impl Drop for Disturbed<'_> {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.disturbed.lock().unwrap().last_mut() {
+            last.1 = Some(Instant::now());
+        }
+    }
+}
+
+/// Ends the clients when it is dropped.
+pub struct Ending<'a>(&'a Traffic);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Traffic {
+    /// What stands behind the gateway.
+    pub fn upstream(&self) -> Upstream {
+        let behind = Arc::clone(&self.behind);
+        Upstream::start(move |request| {
+            let user = request.header("x-user-id").unwrap_or_default();
+            match request.path.as_str() {
+                "/trap" => return Reply::new(200, vec![b'x'; filter::TRAP_BYTES]),
+                // A permit is given back when its client leaves, of which the upstream knows nothing.
+                "/c/leaves" => thread::sleep(Duration::from_millis(5)), // its own time
+                "/c/works" => {
+                    let now = behind.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+                    behind.peak.fetch_max(now, Ordering::SeqCst);
+                    thread::sleep(Duration::from_millis(5)); // its own time
+                    behind.in_flight.fetch_sub(1, Ordering::SeqCst);
+                }
+                "/churn" => {}
+                path => {
+                    let key = (path.to_owned(), user.to_owned());
+                    *behind.passed.lock().unwrap().entry(key).or_default() += 1;
+                }
+            }
+            Reply::new(200, "done")
+        })
+        .unwrap()
+    }
+
+    /// Lets all clients begin.
+    pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, address: SocketAddr) {
+        const PATHS: [&str; 5] = ["/tb", "/w", "/sw", "/sl", "/both"];
+        for client in 0..4u64 {
+            scope.spawn(move || {
+                self.ask(address, move |turn| {
+                    let path = PATHS[(turn % 5) as usize];
+                    (path, vec![("x-user-id", format!("steady-{}", (turn / 5 + client) % 4))])
+                })
+            });
+            scope.spawn(move || self.ask(address, |_| ("/c/works", Vec::new())));
+            scope.spawn(move || self.ask(address, |_| ("/lb", Vec::new())));
+        }
+        for _ in 0..2 {
+            scope.spawn(move || self.ask(address, |_| self.newcomer()));
+        }
+        scope.spawn(move || self.leave(address, b"GET /lb HTTP/1.1\r\nhost: a\r\n\r\n"));
+        scope.spawn(move || self.leave(address, b"GET /c/leaves HTTP/1.1\r\nhost: a\r\n\r\n"));
+        let half = b"POST /c/leaves HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf";
+        scope.spawn(move || self.leave(address, half));
+    }
+
+    /// One who never came before and never comes again.
+    fn newcomer(&self) -> (&'static str, Vec<(&'static str, String)>) {
+        let number = self.newcomers.fetch_add(1, Ordering::Relaxed);
+        let [_, a, b, c, ..] = (number as u32).to_be_bytes();
+        let address = format!("10.{a}.{b}.{c}");
+        ("/churn", vec![("x-user-id", format!("new-{number}")), ("x-forwarded-for", address)])
+    }
+
+    /// One request after the other, on one connection for as long as it lasts.
+    fn ask(&self, address: SocketAddr, shot: impl Fn(u64) -> (&'static str, Vec<(&'static str, String)>)) {
+        let mut connection = None;
+        for turn in 0.. {
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+            let (path, headers) = shot(turn);
+            let headers: Vec<(&str, &str)> =
+                headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let sent = Instant::now();
+            let answer = match connection.take() {
+                Some(open) => Ok(open),
+                None => Connection::open(address),
+            }
+            .and_then(|mut open| {
+                let answer = open.request("GET", path, &headers, b"")?;
+                if answer.header("connection") != Some("close") {
+                    connection = Some(open);
+                }
+                Ok(answer)
+            });
+            let odd = match answer {
+                Ok(answer) => {
+                    *self.by_status.lock().unwrap().entry((path, answer.status)).or_default() += 1;
+                    match answer.status {
+                        200 => None,
+                        429 if path != "/churn" => None,
+                        // A newcomer is never refused.
+                        status => Some(format!("{path}: {status} {}", answer.text())),
+                    }
+                }
+                Err(error) => Some(format!("{path}: {error:#}")),
+            };
+            let received = Instant::now();
+            self.odd.lock().unwrap().extend(odd.map(|what| Odd { what, sent, received }));
+        }
+    }
+
+    /// One who asks and leaves, sometimes at once and sometimes a little later, for ever.
+    fn leave(&self, address: SocketAddr, request: &[u8]) {
+        for turn in 0u64.. {
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Ok(mut stream) = TcpStream::connect(address) {
+                // Reading is how it stays for a while; an answer is as good.
+                drop(stream.set_read_timeout(Some(Duration::from_millis(1 + turn % 20))));
+                drop(stream.write_all(request));
+                drop(stream.read(&mut [0]));
+                self.left.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Something is done to the gateway that ends streams, until the value is dropped.
+    pub fn disturb(&self) -> Disturbed<'_> {
+        self.disturbed.lock().unwrap().push((Instant::now(), None));
+        Disturbed(self)
+    }
+
+    /// The clients end, at the latest when the value is dropped.
+    pub fn ending(&self) -> Ending<'_> {
+        Ending(self)
+    }
+
+    /// The clients end.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// No answer was odd but while something was done to the gateway.
+    pub fn check_errors(&self) {
+        let disturbed = self.disturbed.lock().unwrap();
+        for odd in self.odd.lock().unwrap().iter() {
+            let provoked = disturbed
+                .iter()
+                .any(|(from, to)| odd.received >= *from && to.is_none_or(|to| odd.sent <= to + AFTERMATH));
+            assert!(provoked, "nothing was done to the gateway, and yet: {}", odd.what);
+        }
+    }
+
+    /// Everything was tried: it passed, and where there is something to refuse it was refused.
+    pub fn check_variety(&self) {
+        let by_status = self.by_status.lock().unwrap();
+        let count = |path, status| by_status.get(&(path, status)).copied().unwrap_or(0);
+        for path in ["/tb", "/w", "/sw", "/sl", "/both", "/lb", "/c/works", "/churn"] {
+            assert!(count(path, 200) > 0, "nothing has passed at {path}");
+        }
+        for path in ["/tb", "/sl", "/both"] {
+            assert!(count(path, 429) > 0, "nothing was refused at {path}");
+        }
+        assert!(self.left.load(Ordering::Relaxed) > 0);
+    }
+
+    /// What has passed so far.
+    pub fn passed(&self) -> Passed {
+        self.behind.passed.lock().unwrap().clone()
+    }
+
+    /// The most requests that were in flight at once.
+    pub fn peak(&self) -> i64 {
+        self.behind.peak.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sums = BTreeMap::<u16, u64>::new();
+        for ((_, status), count) in self.by_status.lock().unwrap().iter() {
+            *sums.entry(*status).or_default() += count;
+        }
+        let answers: Vec<String> = sums.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+        write!(
+            f,
+            "{}, {} clients left, {} newcomers, {} provoked errors, at most {} in flight",
+            answers.join(", "),
+            self.left.load(Ordering::Relaxed),
+            self.newcomers.load(Ordering::Relaxed),
+            self.odd.lock().unwrap().len(),
+            self.peak()
+        )
+    }
+}

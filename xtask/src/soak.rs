@@ -1,0 +1,13 @@
+//! `cargo xtask soak`: `tests/e2e/soak.rs` for longer than it runs among the tests.
+
+use crate::e2e;
+use anyhow::{Result, ensure};
+
+/// Runs it for so long.
+pub fn run(minutes: f64) -> Result<()> {
+    ensure!((0.1..=1440.0).contains(&minutes), "`--minutes` is {minutes}, expected 0.1 to 1440");
+    let mut step = e2e::step();
+    step.command.args.push("soak::".to_owned());
+    step.command.env.push(("SOAK_SECONDS", (minutes * 60.0).round().to_string()));
+    step.run()
+}
