@@ -24,7 +24,13 @@ struct Behind {
     passed: Mutex<Passed>,
     in_flight: AtomicI64,
     peak: AtomicI64,
+    /// Until then the gateway ends streams of clients that did not leave: like those that leave they give back their
+    /// permits, while the upstream still works for them.
+    ending: Mutex<Option<Instant>>,
 }
+
+/// Longer than the upstream works for anybody.
+const WORK: Duration = Duration::from_millis(500);
 
 /// The clients and the upstream of one soak.
 #[derive(Default)]
@@ -35,21 +41,27 @@ pub struct Traffic {
     left: AtomicU64,
     newcomers: AtomicU64,
     odd: Mutex<Vec<Odd>>,
-    /// When something was done on purpose that ends streams; the last may be under way.
+    /// From when until when something that was done on purpose may end streams; the last may be under way.
     disturbed: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
-/// How long after a disturbance streams may end of it: those that wait in a dead VM end by their idle timeout of 3 s.
+/// How long after a VM was killed streams may end of it: those that wait in it end by their idle timeout of 3 s.
 const AFTERMATH: Duration = Duration::from_secs(4);
 
-/// Over when it is dropped.
-pub struct Disturbed<'a>(&'a Traffic);
+/// Over, but for what comes of it a little later, when it is dropped.
+pub struct Disturbed<'a> {
+    traffic: &'a Traffic,
+    aftermath: Duration,
+}
 
 impl Drop for Disturbed<'_> {
     fn drop(&mut self) {
-        if let Some(last) = self.0.disturbed.lock().unwrap().last_mut() {
-            last.1 = Some(Instant::now());
+        let until = Instant::now() + self.aftermath;
+        if let Some(last) = self.traffic.disturbed.lock().unwrap().last_mut() {
+            last.1 = Some(until);
         }
+        let mut ending = self.traffic.behind.ending.lock().unwrap();
+        *ending = ending.map(|_| until);
     }
 }
 
@@ -74,7 +86,9 @@ impl Traffic {
                 "/c/leaves" => thread::sleep(Duration::from_millis(5)), // its own time
                 "/c/works" => {
                     let now = behind.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
-                    behind.peak.fetch_max(now, Ordering::SeqCst);
+                    if behind.ending.lock().unwrap().is_none_or(|until| Instant::now() > until) {
+                        behind.peak.fetch_max(now, Ordering::SeqCst);
+                    }
                     thread::sleep(Duration::from_millis(5)); // its own time
                     behind.in_flight.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -174,10 +188,20 @@ impl Traffic {
         }
     }
 
-    /// Something is done to the gateway that ends streams, until the value is dropped.
-    pub fn disturb(&self) -> Disturbed<'_> {
+    /// The gateway's configuration is replaced, until the value is dropped: it ends the streams of the old one.
+    pub fn replace(&self) -> Disturbed<'_> {
+        *self.behind.ending.lock().unwrap() = Some(Instant::now() + Duration::from_secs(3600));
+        self.disturb(WORK)
+    }
+
+    /// A VM is killed, and another one made, until the value is dropped.
+    pub fn kill(&self) -> Disturbed<'_> {
+        self.disturb(AFTERMATH)
+    }
+
+    fn disturb(&self, aftermath: Duration) -> Disturbed<'_> {
         self.disturbed.lock().unwrap().push((Instant::now(), None));
-        Disturbed(self)
+        Disturbed { traffic: self, aftermath }
     }
 
     /// The clients end, at the latest when the value is dropped.
@@ -196,7 +220,7 @@ impl Traffic {
         for odd in self.odd.lock().unwrap().iter() {
             let provoked = disturbed
                 .iter()
-                .any(|(from, to)| odd.received >= *from && to.is_none_or(|to| odd.sent <= to + AFTERMATH));
+                .any(|(from, to)| odd.received >= *from && to.is_none_or(|to| odd.sent <= to));
             assert!(provoked, "nothing was done to the gateway, and yet: {}", odd.what);
         }
     }
