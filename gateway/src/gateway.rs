@@ -174,7 +174,12 @@ impl Gateway {
             let taken = count("lds.update_success").ok()? > before.0;
             // A connection that a worker has yet to accept for a listener that goes is reset: it has to be gone.
             let warming = count("total_listeners_warming").ok()?;
-            let draining = if drained { count("total_listeners_draining").ok()? } else { 0 };
+            // Envoy replaces what differs: the filter chains, or else the listener.
+            let draining = if drained {
+                count("total_listeners_draining").ok()? + count("total_filter_chains_draining").ok()?
+            } else {
+                0
+            };
             (taken && warming + draining == 0).then_some(true)
         })?;
         if !accepted {

@@ -60,7 +60,7 @@ enum Task {
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
     },
-    /// Run some of the tests in each Envoy that is supported
+    /// Run some of the tests in older Envoys
     Versions,
 }
 

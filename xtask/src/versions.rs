@@ -1,4 +1,4 @@
-//! `cargo xtask versions`: some of the tests in a real Envoy, in each version that is supported.
+//! `cargo xtask versions`: some of the tests in older Envoys, of each version that is supported.
 
 use crate::e2e;
 use anyhow::Result;
@@ -7,9 +7,9 @@ use gateway::envoy;
 /// What depends on the host: headers, metrics and logs; shared data; when streams end; timers; how it is configured.
 const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::", "waiting::"];
 
-/// Runs them, the newest Envoy first.
+/// Runs them in all but the newest Envoy, which is the one that `cargo xtask test` takes.
 pub fn run() -> Result<()> {
-    for version in envoy::versions() {
+    for version in envoy::versions().skip(1) {
         println!("Envoy {version}");
         let mut step = e2e::step();
         step.command.args.extend(SMOKE.map(str::to_owned));

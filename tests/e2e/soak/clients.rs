@@ -215,14 +215,21 @@ impl Traffic {
     }
 
     /// No answer was odd but while something was done to the gateway.
-    pub fn check_errors(&self) {
-        let disturbed = self.disturbed.lock().unwrap();
-        for odd in self.odd.lock().unwrap().iter() {
-            let provoked = disturbed
-                .iter()
-                .any(|(from, to)| odd.received >= *from && to.is_none_or(|to| odd.sent <= to));
-            assert!(provoked, "nothing was done to the gateway, and yet: {}", odd.what);
-        }
+    pub fn check_errors(&self, begun: Instant) {
+        let disturbed = self.disturbed.lock().unwrap().clone();
+        let provoked = |odd: &Odd| {
+            disturbed.iter().any(|(from, to)| odd.received >= *from && to.is_none_or(|to| odd.sent <= to))
+        };
+        let seconds = |at: Instant| (at - begun).as_secs_f64();
+        let told = |odd: &Odd| {
+            let (sent, received) = (seconds(odd.sent), seconds(odd.received));
+            let last = disturbed.iter().rev().find(|(from, _)| *from <= odd.sent);
+            let last = last.map(|(from, to)| (seconds(*from), to.map(seconds)));
+            format!("{}, asked at {sent:.2} s, came at {received:.2} s; disturbed: {last:.2?}", odd.what)
+        };
+        let odd: Vec<String> =
+            self.odd.lock().unwrap().iter().filter(|odd| !provoked(odd)).map(told).take(10).collect();
+        assert!(odd.is_empty(), "nothing was done to the gateway, and yet:\n{}", odd.join("\n"));
     }
 
     /// Everything was tried: it passed, and where there is something to refuse it was refused.
