@@ -29,13 +29,20 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// The filter the tests run, in a copy that [`TRAP_BYTES`] of an answer kill: as code that fails would, for tests of
-/// what then becomes of requests, counts and memory.
-pub fn mortal(folder: &Path) -> Result<PathBuf> {
+/// The filter the tests run, in a copy, `target/mortal.wasm`, that [`TRAP_BYTES`] of an answer kill: as code that fails
+/// would, for tests of what then becomes of requests, counts and memory.
+pub fn mortal() -> Result<PathBuf> {
     let module = trap::add(&fs::read(filter()?)?)?;
-    let file = folder.join("mortal.wasm");
-    fs::write(&file, module).with_context(|| format!("cannot write `{}`", file.display()))?;
-    Ok(file)
+    place("mortal.wasm", &module)
+}
+
+/// Writes a file to `target/`, by a rename, because a running Envoy may be about to read it.
+fn place(name: &str, module: &[u8]) -> Result<PathBuf> {
+    let (fresh, placed) = (target().join(format!("{name}.{}", id())), target().join(name));
+    fs::write(&fresh, module)
+        .and_then(|()| fs::rename(&fresh, &placed))
+        .with_context(|| format!("cannot write `{}`", placed.display()))?;
+    Ok(placed)
 }
 
 /// A file that ships.
@@ -86,10 +93,7 @@ pub fn build() -> Result<PathBuf> {
     let linked = fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?;
     fs::create_dir_all(target())?;
     for Artefact { name, without, letter } in &ARTEFACTS {
-        let (fresh, shipped) = (target().join(format!("{name}.{}", id())), target().join(name));
-        fs::write(&fresh, module::make(&linked, without, *letter)?)?;
-        // A rename, because a running Envoy may be about to read the file.
-        fs::rename(&fresh, &shipped).with_context(|| format!("cannot write `{}`", shipped.display()))?;
+        place(name, &module::make(&linked, without, *letter)?)?;
     }
     Ok(target().join(ARTEFACTS[0].name))
 }

@@ -71,12 +71,9 @@ fn everything_at_once_for_as_long_as_one_likes() {
     let length = length();
     let traffic = Traffic::default();
     let upstream = traffic.upstream();
-    let folder = env::temp_dir().join(format!("diana-soak-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let mortal = filter::mortal(&folder).unwrap();
     let route = |route: Value| json!({"match": {"prefix": "/"}, "route": route});
     let mut gateway = Gateway::start(Config {
-        filter: Some(mortal),
+        filter: Some(filter::mortal().unwrap()),
         upstream: Some(upstream.address()),
         routes: vec![route(json!({"cluster": "upstream", "timeout": "0s", "idle_timeout": IDLE}))],
         use_remote_address: false,
@@ -111,7 +108,6 @@ fn everything_at_once_for_as_long_as_one_likes() {
         traffic.end();
         watch.conclude(&mut gateway, &traffic);
     });
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// What is looked at all the time.
@@ -202,7 +198,9 @@ impl Watch {
             "memory: {early:.1} MiB in the second fifth of the time, {late:.1} MiB in the last (medians; at most \
              {TOLERANCE_MIB} MiB more)"
         );
-        assert!(late - early <= TOLERANCE_MIB, "memory grew by {:.1} MiB", late - early);
+        // A fifth of less than a minute is no warm-up.
+        let short = self.length < Duration::from_secs(60);
+        assert!(short || late - early <= TOLERANCE_MIB, "memory grew by {:.1} MiB", late - early);
     }
 }
 

@@ -73,3 +73,23 @@ pub(super) fn add(module: &[u8]) -> Result<Vec<u8>> {
     }
     Ok(made)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::module::export_names;
+
+    #[test]
+    fn the_callback_is_a_function_more() {
+        let mut module = b"\0asm\x01\0\0\0".to_vec();
+        push(&mut module, TYPES, b"\x01\x60\0\0");
+        push(&mut module, FUNCTIONS, b"\x01\0");
+        push(&mut module, EXPORTS, b"\x01\x03one\0\0");
+        push(&mut module, CODE, b"\x01\x02\0\x0b");
+        let made = add(&module).unwrap();
+        assert_eq!(export_names(&made).unwrap(), ["one", "proxy_on_response_body"]);
+        assert!(made.ends_with(BODY));
+        assert!(add(&made).is_err(), "a module that has the callback");
+        assert!(add(b"ELF").is_err());
+    }
+}
