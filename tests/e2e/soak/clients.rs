@@ -113,7 +113,9 @@ impl Traffic {
                     (path, vec![("x-user-id", format!("steady-{}", (turn / 5 + client) % 4))])
                 })
             });
-            scope.spawn(move || self.ask(address, |_| ("/c/works", Vec::new())));
+            for _ in 0..2 {
+                scope.spawn(move || self.ask(address, |_| ("/c/works", Vec::new())));
+            }
             scope.spawn(move || self.ask(address, |_| ("/lb", Vec::new())));
         }
         for _ in 0..2 {
@@ -239,7 +241,7 @@ impl Traffic {
         for path in ["/tb", "/w", "/sw", "/sl", "/both", "/lb", "/c/works", "/churn"] {
             assert!(count(path, 200) > 0, "nothing has passed at {path}");
         }
-        for path in ["/tb", "/sl", "/both"] {
+        for path in ["/tb", "/sl", "/both", "/c/works"] {
             assert!(count(path, 429) > 0, "nothing was refused at {path}");
         }
         assert!(self.left.load(Ordering::Relaxed) > 0);
