@@ -166,6 +166,10 @@ fn recall<S: ?Sized>(bids: &mut [Bid], known: &Known, court: &Court<S>, reports:
 /// Judges every group: by this worker's share of it, or by its cell. A request that may wait may leave and give
 /// all back, so it spends of no share.
 fn judge<S: Store + ?Sized>(bids: &mut [Bid], shares: &Shares, court: &Court<S>, events: &mut Events) {
+    if bids.is_empty() {
+        // Nobody is counted: the clock, a call of the host's, is not asked.
+        return;
+    }
     let may_spend = may_spend(bids);
     let share = |bid: &Bid| shares.find(bid.group.id, bid.hash).filter(|_| may_spend);
     for bid in bids.iter_mut().filter(|bid| share(bid).is_none()) {

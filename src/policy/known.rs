@@ -9,8 +9,14 @@ use crate::time::{Span, Time};
 /// For how long a cell is believed without being read again.
 const TRUSTED: Span = Span::from_ms(100);
 
-/// How many refused actors a worker remembers; a power of two.
-const SLOTS: usize = 1024;
+/// How many actors a worker remembers; a power of two.
+pub(super) const SLOTS: usize = 1024;
+
+/// The slot of an actor, which it shares with others.
+pub(super) fn index(group: usize, hash: u64) -> usize {
+    let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(mixed & 0xffff).unwrap_or(0) & SLOTS.saturating_sub(1)
+}
 
 /// Cells that refused, by group and actor.
 #[derive(Debug, Default)]
@@ -27,13 +33,8 @@ struct Slot {
 }
 
 impl Known {
-    fn index(group: usize, hash: u64) -> usize {
-        let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        usize::try_from(mixed & 0xffff).unwrap_or(0) & SLOTS.saturating_sub(1)
-    }
-
     fn slot(&self, group: usize, hash: u64) -> Option<&Slot> {
-        let slot = self.slots.get(Known::index(group, hash))?;
+        let slot = self.slots.get(index(group, hash))?;
         (slot.hash == hash && slot.group == group && !slot.cell.is_empty()).then_some(slot)
     }
 
@@ -54,7 +55,7 @@ impl Known {
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, Slot::default());
         }
-        if let Some(slot) = self.slots.get_mut(Known::index(group, hash)) {
+        if let Some(slot) = self.slots.get_mut(index(group, hash)) {
             (slot.group, slot.hash, slot.read_at) = (group, hash, now);
             slot.cell.clear();
             slot.cell.extend_from_slice(cell);

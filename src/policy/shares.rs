@@ -14,6 +14,7 @@
 
 use super::charge::Terms;
 use super::give_back::{Place, change};
+use super::known::{SLOTS, index};
 use super::{Events, Policy};
 use crate::algorithm::Piece;
 use crate::store::Store;
@@ -28,9 +29,6 @@ const PART: u64 = 64;
 /// An actor is busy after so many requests, none of them later than [`LULL`] after the one before.
 const BUSY: u32 = 4;
 const LULL: Span = Span::from_ms(200);
-
-/// How many actors a worker watches; a power of two.
-const SLOTS: usize = 1024;
 
 /// How much to take of what is left, beside the request's own cost.
 pub(super) fn part_of(left: u64) -> Option<u64> {
@@ -71,11 +69,6 @@ impl Slot {
     pub(super) fn is_fresh(&self, now: Time) -> bool {
         now >= self.taken && now.since(self.taken) < KEPT
     }
-}
-
-fn index(group: usize, hash: u64) -> usize {
-    let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    usize::try_from(mixed >> 32).unwrap_or(0) & SLOTS.saturating_sub(1)
 }
 
 impl Shares {
