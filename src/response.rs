@@ -15,6 +15,7 @@ mod options;
 mod problem;
 #[cfg(test)]
 mod testing;
+mod text;
 mod wait;
 
 pub use fields::MOST_SHOWN;
@@ -61,7 +62,8 @@ impl Options {
             return None;
         };
         let seconds = self.retry_after(reason, decision, entropy);
-        let mut headers = vec![("retry-after", Cow::from(seconds.to_string()))];
+        let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
+        headers.push(("retry-after", text::alone(seconds).into()));
         headers.extend(self.headers(policy, decision).into_iter().map(|(name, value)| (name, value.into())));
         let (content_type, body) =
             if grpc { (None, Cow::default()) } else { self.body(reason, policy, decision) };
@@ -126,8 +128,8 @@ impl Options {
 
 fn details(reason: Reason, policy: &Policy) -> String {
     match reason {
-        Reason::Rule(id) => format!("diana_refused:{}", name(policy, id)),
-        Reason::NoActor(id) => format!("diana_no_actor:{}", name(policy, id)),
+        Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),
+        Reason::NoActor(id) => ["diana_no_actor:", name(policy, id)].concat(),
         Reason::Denied => "diana_denied".into(),
     }
 }

@@ -13,12 +13,14 @@ pub(super) fn u32_at(cell: &[u8], at: usize) -> u32 {
 }
 
 /// Writes `bytes` at `at`.
-pub(super) fn write(cell: &mut [u8], at: usize, bytes: &[u8]) {
-    cell.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
+pub(super) fn write<const N: usize>(cell: &mut [u8], at: usize, bytes: [u8; N]) {
+    if let Some(to) = cell.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *to = bytes;
+    }
 }
 
 /// Adds one to the `u32` at `at`, which wraps.
 pub(super) fn add_one(cell: &mut [u8], at: usize) {
     let next = u32_at(cell, at).wrapping_add(1);
-    write(cell, at, &next.to_le_bytes());
+    write(cell, at, next.to_le_bytes());
 }

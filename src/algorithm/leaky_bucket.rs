@@ -89,8 +89,8 @@ impl LeakyBucket {
     }
 
     fn store(&self, cell: &mut [u8], next: Exact) {
-        write(cell, 0, &next.ns.to_le_bytes());
-        write(cell, PART, &next.part.to_le_bytes());
+        write(cell, 0, next.ns.to_le_bytes());
+        write(cell, PART, next.part.to_le_bytes());
     }
 
     /// The latest turn that an asker at `now` is given.

@@ -84,7 +84,7 @@ impl Ring {
         let total = self.total(cell);
         let is_wrong = total != u64_at(cell, SUM);
         if is_wrong {
-            write(cell, SUM, &total.to_le_bytes());
+            write(cell, SUM, total.to_le_bytes());
         }
         self.cut(cell, now) || is_wrong
     }
@@ -100,13 +100,13 @@ impl Ring {
             for (slice, count) in counts {
                 // No slice is before the epoch.
                 let at = self.at(current.saturating_sub(stored.saturating_sub(slice)));
-                write(cell, at, &u32_at(cell, at).saturating_add(count).to_le_bytes());
+                write(cell, at, u32_at(cell, at).saturating_add(count).to_le_bytes());
             }
-            write(cell, 0, &current.to_le_bytes());
+            write(cell, 0, current.to_le_bytes());
             let total = self.total(cell);
-            write(cell, SUM, &total.to_le_bytes());
+            write(cell, SUM, total.to_le_bytes());
             let moved = u32::try_from(stored.saturating_sub(current) & u64::from(u32::MAX)).unwrap_or(0);
-            write(cell, MOVED, &u32_at(cell, MOVED).wrapping_add(moved).to_le_bytes());
+            write(cell, MOVED, u32_at(cell, MOVED).wrapping_add(moved).to_le_bytes());
         }
         is_far
     }
@@ -136,13 +136,13 @@ impl Ring {
         let sum = self.sum(cell, now).saturating_add(cost);
         let begun = newest.saturating_sub(stored).min(self.len);
         for age in 0..begun {
-            write(cell, self.at(newest.saturating_sub(age)), &0u32.to_le_bytes());
+            write(cell, self.at(newest.saturating_sub(age)), 0u32.to_le_bytes());
         }
         let at = self.at(newest);
         let count = u32_at(cell, at).saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
-        write(cell, at, &count.to_le_bytes());
-        write(cell, SUM, &sum.to_le_bytes());
-        write(cell, 0, &newest.to_le_bytes());
+        write(cell, at, count.to_le_bytes());
+        write(cell, SUM, sum.to_le_bytes());
+        write(cell, 0, newest.to_le_bytes());
     }
 
     /// What [`Ring::take`] needs to know of a charge of `cost`.
@@ -166,8 +166,8 @@ impl Ring {
             let at = self.at(slice);
             let count = u32_at(cell, at);
             let cost = count.min(u32::try_from(charge.cost).unwrap_or(u32::MAX));
-            write(cell, at, &count.saturating_sub(cost).to_le_bytes());
-            write(cell, SUM, &u64_at(cell, SUM).saturating_sub(cost.into()).to_le_bytes());
+            write(cell, at, count.saturating_sub(cost).to_le_bytes());
+            write(cell, SUM, u64_at(cell, SUM).saturating_sub(cost.into()).to_le_bytes());
         }
     }
 

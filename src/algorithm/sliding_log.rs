@@ -73,8 +73,8 @@ impl SlidingLog {
     }
 
     fn keep(&self, cell: &mut [u8], newest: Time, ages: &[u64]) {
-        write(cell, 0, &newest.as_ns().to_le_bytes());
-        write(cell, COUNT, &u32::try_from(ages.len()).unwrap_or(0).to_le_bytes());
+        write(cell, 0, newest.as_ns().to_le_bytes());
+        write(cell, COUNT, u32::try_from(ages.len()).unwrap_or(0).to_le_bytes());
         let bytes = cell.get_mut(AGES..).unwrap_or_default();
         bytes.fill(0);
         for (to, age) in bytes.chunks_exact_mut(self.width).zip(ages) {
@@ -104,7 +104,7 @@ impl Algorithm for SlidingLog {
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let is_far = self.is_far(cell, now);
         if is_far {
-            write(cell, 0, &now.as_ns().to_le_bytes());
+            write(cell, 0, now.as_ns().to_le_bytes());
             add_one(cell, CUT);
         }
         is_far

@@ -135,8 +135,8 @@ impl TokenBucket {
     }
 
     fn store(&self, cell: &mut [u8], full_at: Exact) {
-        write(cell, 0, &full_at.ns.to_le_bytes());
-        write(cell, PART, &full_at.part.to_le_bytes());
+        write(cell, 0, full_at.ns.to_le_bytes());
+        write(cell, PART, full_at.part.to_le_bytes());
     }
 
     /// The instant at which a bucket that is empty at `now` is full.
@@ -187,7 +187,7 @@ impl Algorithm for TokenBucket {
         let (full_at, last) = (self.full_at(cell), self.last_full_from(now));
         if full_at > last {
             self.store(cell, last);
-            write(cell, LATEST, &now.as_ns().to_le_bytes());
+            write(cell, LATEST, now.as_ns().to_le_bytes());
             add_one(cell, CUT);
             return true;
         }
@@ -217,7 +217,7 @@ impl Algorithm for TokenBucket {
         let charged = full_at > before;
         if charged {
             self.store(cell, full_at);
-            write(cell, LATEST, &now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
+            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
         let remaining = rate.tokens_in(rate.sub(latest, full_at));
         let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(self.capacity)));

@@ -90,7 +90,7 @@ impl Algorithm for Window {
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let is_far = self.is_far(u64_at(cell, 0), now);
         if is_far {
-            write(cell, 0, &self.at(now).to_le_bytes());
+            write(cell, 0, self.at(now).to_le_bytes());
             add_one(cell, CUT);
         }
         is_far
@@ -109,8 +109,8 @@ impl Algorithm for Window {
         };
         let used = used.saturating_add(charged);
         if charged > 0 {
-            write(cell, 0, &window.to_le_bytes());
-            write(cell, USED, &u32::try_from(used).unwrap_or(u32::MAX).to_le_bytes());
+            write(cell, 0, window.to_le_bytes());
+            write(cell, USED, u32::try_from(used).unwrap_or(u32::MAX).to_le_bytes());
         }
         let full_in = if used > 0 { ends_in } else { Span::ZERO };
         Verdict {
@@ -133,7 +133,7 @@ impl Algorithm for Window {
         let (window, used) = (u64_at(cell, 0), u64::from(u32_at(cell, USED)).min(self.rpu));
         if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CUT) {
             let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
-            write(cell, USED, &used.to_le_bytes());
+            write(cell, USED, used.to_le_bytes());
         }
     }
 

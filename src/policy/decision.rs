@@ -6,6 +6,7 @@ use super::{Policy, RuleId};
 use crate::algorithm::{Quota, Verdict};
 use crate::table::Eviction;
 use crate::time::Time;
+use std::borrow::Cow;
 
 /// What the deny list is called where rules are named; no rule has this name.
 pub const DENY: &str = "deny";
@@ -116,7 +117,7 @@ impl Decision {
 
     /// For access logs, who refuses, or would in shadow, and which of the two: names of rules with commas
     /// between them, or `deny` for the list. `None` for a request that everybody admits.
-    pub fn blamed(&self, policy: &Policy) -> Option<(String, &'static str)> {
+    pub fn blamed<'p>(&self, policy: &'p Policy) -> Option<(Cow<'p, str>, &'static str)> {
         if self.outcome == Outcome::Refuse(Reason::Denied) {
             return Some((DENY.into(), "refused"));
         }
@@ -124,9 +125,10 @@ impl Decision {
         let blamed = self.reports.iter().filter(counts);
         let rules = blamed.filter_map(|report| Some(policy.rule(report.rule)?.name()));
         let denied = (self.events.denied_in_shadow > 0).then_some(DENY);
-        let names: Vec<&str> = denied.into_iter().chain(rules).collect();
-        let result = if self.refuses() { "refused" } else { "shadow" };
-        (!names.is_empty()).then(|| (names.join(","), result))
+        let mut names = denied.into_iter().chain(rules);
+        let first = Cow::from(names.next()?);
+        let all = names.fold(first, |all, name| [&*all, ",", name].concat().into());
+        Some((all, if self.refuses() { "refused" } else { "shadow" }))
     }
 
     /// The rules that refuse, in the order they were asked; none when a list decided.

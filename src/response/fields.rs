@@ -13,19 +13,21 @@
 //!
 //! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
 
+use super::text::{alone, field_string, number};
 use super::wait::{PERMIT_WAIT, in_flight, never};
 use crate::algorithm::{Outcome, Quota};
 use crate::order;
 use crate::policy::{Decision, Policy, Report};
 use crate::time::Span;
 use std::cmp::Reverse;
-use std::fmt::Write;
 
 /// So many rules are shown, for the headers to stay short under any policy.
 pub const MOST_SHOWN: usize = 16;
 
 /// One rule as a client sees it.
 pub(super) struct Limit<'p> {
+    /// Among the rules that were asked.
+    place: usize,
     name: &'p str,
     quota: Quota,
     remaining: u64,
@@ -39,20 +41,22 @@ impl<'p> Limit<'p> {
     /// The rules to show: those that refuse, the longest wait first; then the others, the one with the
     /// least remaining first and of equals the one that is slowest to grow. Equals keep their order.
     pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<Limit<'p>> {
-        let shown = decision.reports.iter().filter_map(|report| Limit::of(policy, report));
-        let mut limits: Vec<(usize, Limit)> = shown.enumerate().collect();
-        order::sort_by_key(&mut limits, |(place, limit)| {
+        let mut limits = Vec::with_capacity(decision.reports.len());
+        let reports = decision.reports.iter().enumerate();
+        limits.extend(reports.filter_map(|(place, report)| Limit::of(policy, place, report)));
+        order::sort_by_key(&mut limits, |limit| {
             if limit.refuses {
-                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), *place)
+                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.place)
             } else {
-                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()), *place)
+                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()), limit.place)
             }
         });
-        limits.into_iter().map(|(_, limit)| limit).take(MOST_SHOWN).collect()
+        limits.truncate(MOST_SHOWN);
+        limits
     }
 
     /// `None` for a rule that is not shown: one in shadow, or without a verdict.
-    fn of(policy: &'p Policy, report: &Report) -> Option<Limit<'p>> {
+    fn of(policy: &'p Policy, place: usize, report: &Report) -> Option<Limit<'p>> {
         let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
         let verdict = report.verdict?;
         let (refuses, wait) = match verdict.outcome {
@@ -61,7 +65,7 @@ impl<'p> Limit<'p> {
         };
         let Report { quota, .. } = *report;
         let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { wait });
-        Some(Limit { name: rule.name(), quota, remaining: verdict.remaining, refuses, wait })
+        Some(Limit { place, name: rule.name(), quota, remaining: verdict.remaining, refuses, wait })
     }
 
     /// `None` for a quota of requests in flight.
@@ -86,17 +90,25 @@ pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
     if limits.is_empty() {
         return Vec::new();
     }
-    let policy = list(limits, |item, limit| {
-        let _ = write!(item, "{};q={}", string(limit.name), integer(limit.quota.rpu));
-        let _ = match limit.window_secs() {
-            Some(window) => write!(item, ";w={window}"),
-            None => item.write_str(r#";qu="concurrent-requests""#),
-        };
+    let policy = list(limits, |list, limit| {
+        field_string(list, limit.name);
+        list.push_str(";q=");
+        number(list, integer(limit.quota.rpu));
+        match limit.window_secs() {
+            Some(window) => {
+                list.push_str(";w=");
+                number(list, window);
+            }
+            None => list.push_str(r#";qu="concurrent-requests""#),
+        }
     });
-    let service = list(limits, |item, limit| {
-        let _ = write!(item, "{};r={}", string(limit.name), integer(limit.remaining));
+    let service = list(limits, |list, limit| {
+        field_string(list, limit.name);
+        list.push_str(";r=");
+        number(list, integer(limit.remaining));
         if let Some(wait) = limit.wait.filter(|_| !in_flight(limit.quota)) {
-            let _ = write!(item, ";t={}", wait.as_secs_ceil());
+            list.push_str(";t=");
+            number(list, wait.as_secs_ceil());
         }
     });
     vec![("ratelimit-policy", policy), ("ratelimit", service)]
@@ -107,19 +119,29 @@ pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
     let Some(tightest) = limits.first() else {
         return Vec::new();
     };
-    let policies = list(limits, |item, limit| {
-        let window = limit.window_secs().map_or(String::new(), |window| format!(";w={window}"));
-        let _ = write!(item, "{}{window};name={}", limit.quota.rpu, string(limit.name));
-    });
+    let mut all = alone(tightest.quota.rpu);
+    for limit in limits {
+        all.push_str(", ");
+        number(&mut all, limit.quota.rpu);
+        if let Some(window) = limit.window_secs() {
+            all.push_str(";w=");
+            number(&mut all, window);
+        }
+        all.push_str(";name=");
+        field_string(&mut all, limit.name);
+    }
     vec![
-        ("x-ratelimit-limit", format!("{}, {policies}", tightest.quota.rpu)),
-        ("x-ratelimit-remaining", tightest.remaining.to_string()),
-        ("x-ratelimit-reset", tightest.reset_secs().to_string()),
+        ("x-ratelimit-limit", all),
+        ("x-ratelimit-remaining", alone(tightest.remaining)),
+        ("x-ratelimit-reset", alone(tightest.reset_secs())),
     ]
 }
 
+/// Room for one rule.
+const ITEM: usize = 48;
+
 fn list(limits: &[Limit], write_item: impl Fn(&mut String, &Limit)) -> String {
-    let mut list = String::new();
+    let mut list = String::with_capacity(limits.len().saturating_mul(ITEM));
     for limit in limits {
         if !list.is_empty() {
             list.push_str(", ");
@@ -127,21 +149,6 @@ fn list(limits: &[Limit], write_item: impl Fn(&mut String, &Limit)) -> String {
         write_item(&mut list, limit);
     }
     list
-}
-
-/// A string (RFC 9651 §3.3.3). It holds visible ASCII and spaces only; a rule's name has nothing else, and
-/// anything else would become `?`.
-fn string(text: &str) -> String {
-    let mut string = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => string.extend(['\\', character]),
-            ' '..='~' => string.push(character),
-            _ => string.push('?'),
-        }
-    }
-    string.push('"');
-    string
 }
 
 /// An integer (RFC 9651 §3.3.1), which has at most 15 digits.
@@ -297,9 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_escaped() {
-        assert_eq!(string(r#"a"b\c"#), r#""a\"b\\c""#);
-        assert_eq!(string("é\n\u{7f} ~"), "\"??? ~\"");
+    fn items_are_read_as_the_standard_has_them() {
         assert_eq!(
             items(r#""a\"";q=1, "b""#),
             Some(vec![("a\"".into(), vec![("q".into(), Bare::Integer(1))]), ("b".into(), vec![])])

@@ -10,11 +10,14 @@
 //! | `quota-exceeded` | any other refusal |
 
 use super::name;
+use super::text::{json_string, number};
 use crate::policy::{DENY, Decision, Policy, Reason};
-use serde_json::Value;
 
 /// The media type (RFC 9457 §3).
 pub(super) const CONTENT_TYPE: &str = "application/problem+json";
+
+/// For most problems.
+const ROOM: usize = 256;
 
 /// The problem as JSON: `type`, `title`, `status`, for want of an actor `detail`, and `violated-policies`, the
 /// names of all rules that refuse, in the order they were asked. A line of its own, for terminals.
@@ -28,13 +31,24 @@ pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Deci
         Reason::NoActor(_) => r#","detail":"the request does not say whom it is to be counted for""#,
         _ => "",
     };
-    let violated = match reason {
-        Reason::Denied => Value::from(vec![DENY]),
-        _ => decision.refusing().map(|report| name(policy, report.rule)).collect(),
+    let mut json = String::with_capacity(ROOM);
+    json.push_str(r#"{"type":"https://iana.org/assignments/http-problem-types#"#);
+    for part in [kind, r#"","title":""#, title, r#"","status":"#] {
+        json.push_str(part);
+    }
+    number(&mut json, status.into());
+    json.push_str(detail);
+    json.push_str(r#","violated-policies":["#);
+    let mut between = "";
+    let mut violated = |name: &str| {
+        json.push_str(between);
+        json_string(&mut json, name);
+        between = ",";
     };
-    // Written out for the order of the keys; all that could need escapes is in `violated`.
-    let registry = "https://iana.org/assignments/http-problem-types";
-    format!(
-        r#"{{"type":"{registry}#{kind}","title":"{title}","status":{status}{detail},"violated-policies":{violated}}}"#
-    ) + "\n"
+    match reason {
+        Reason::Denied => violated(DENY),
+        _ => decision.refusing().for_each(|report| violated(name(policy, report.rule))),
+    }
+    json.push_str("]}\n");
+    json
 }

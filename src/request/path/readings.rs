@@ -2,8 +2,9 @@
 //!
 //! It does not know: how a reading is made (that is [`Path`]), nor what is matched against it.
 
-use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, STRICT, Unit, Way, units};
+use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, STRICT, Unit, Way, is_plain, units};
 use super::{Path, path_of};
+use std::borrow::Cow;
 
 /// All readings of one path.
 ///
@@ -34,6 +35,13 @@ impl<'a> Readings<'a> {
     /// The query is left out; of a target in absolute form (RFC 9112 §3.2.2), the scheme and the authority
     /// too. What lacks its leading slash gets one: the empty target is `/`, and `*` is `/*`.
     pub fn of(target: &'a [u8]) -> Readings<'a> {
+        match undisputed(target) {
+            Some(path) => Readings { strict: Path(Cow::Borrowed(path)), others: Vec::new() },
+            None => Readings::any(target),
+        }
+    }
+
+    fn any(target: &'a [u8]) -> Readings<'a> {
         let path = path_of(target);
         let mut readings = Readings { strict: Path::read(path, STRICT), others: Vec::new() };
         let raised = questions(path);
@@ -51,6 +59,27 @@ impl<'a> Readings<'a> {
     pub fn iter(&self) -> impl Iterator<Item = &Path<'a>> {
         std::iter::once(&self.strict).chain(&self.others)
     }
+}
+
+/// The path of a target that has one reading and is normal as it is, found in one go; most are such.
+fn undisputed(target: &[u8]) -> Option<&[u8]> {
+    let (mut before, mut length) = (0, 0usize);
+    for byte in target.iter().copied() {
+        match byte {
+            b'?' => break,
+            b'/' if before == b'/' => return None,
+            b'/' => {}
+            // A segment that begins with a dot may be one that is resolved.
+            b'.' if before == b'/' => return None,
+            b';' => return None,
+            _ if before == 0 || !is_plain(byte) => return None,
+            _ => {}
+        }
+        before = byte;
+        length = length.saturating_add(1);
+    }
+    let is_whole = before != b'/' || length == 1;
+    target.get(..length).filter(|path| is_whole && !path.is_empty())
 }
 
 /// The questions that a path raises.
@@ -71,7 +100,6 @@ fn questions(path: &[u8]) -> Way {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::borrow::Cow;
 
     fn text(path: &Path) -> String {
         String::from_utf8(path.as_bytes().to_vec()).unwrap()
@@ -182,6 +210,21 @@ mod tests {
             expected.sort();
             expected.dedup();
             prop_assert_eq!(found.len(), expected.len());
+        }
+
+        #[test]
+        fn the_short_way_reads_the_same(path in hostile(), tail in "[?/.;a%]{0,3}") {
+            let target = path + &tail;
+            if let Some(path) = undisputed(target.as_bytes()) {
+                let readings = Readings::any(target.as_bytes());
+                prop_assert_eq!(readings.iter().collect::<Vec<_>>(), [&Path(Cow::Borrowed(path))]);
+            }
+        }
+
+        #[test]
+        fn what_is_plain_takes_the_short_way(path in "(/[a-zA-Z0-9_~:@!$&'()*+,=-][a-zA-Z0-9._-]{0,5}){1,4}", query in "[?].{0,5}|") {
+            let target = path.clone() + &query;
+            prop_assert_eq!(undisputed(target.as_bytes()), Some(path.as_bytes()));
         }
 
         #[test]

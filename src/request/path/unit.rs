@@ -84,6 +84,6 @@ pub fn units(mut path: &[u8]) -> impl Iterator<Item = Unit<'_>> {
 }
 
 /// Whether a byte may stand in a segment as it is: `pchar` of RFC 3986 §3.3, escapes aside.
-fn is_plain(byte: u8) -> bool {
+pub fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }

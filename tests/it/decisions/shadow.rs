@@ -74,7 +74,7 @@ fn the_access_log_is_told_who_refused_and_who_would_have() {
         for (user, expected) in users {
             let decision = gateway.ask(0, &get("/", user), START);
             let blamed = decision.blamed(&gateway.policy);
-            let blamed = blamed.as_ref().map(|(names, result)| (names.as_str(), *result));
+            let blamed = blamed.as_ref().map(|(names, result)| (&**names, *result));
             assert_eq!(blamed, expected, "{user} in {mode}");
         }
     }
