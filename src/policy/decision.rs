@@ -115,20 +115,23 @@ impl Decision {
         matches!(self.outcome, Outcome::Refuse(_))
     }
 
-    /// For access logs, who refuses, or would in shadow, and which of the two: names of rules with commas
-    /// between them, or `deny` for the list. `None` for a request that everybody admits.
-    pub fn blamed<'p>(&self, policy: &'p Policy) -> Option<(Cow<'p, str>, &'static str)> {
-        if self.outcome == Outcome::Refuse(Reason::Denied) {
-            return Some((DENY.into(), "refused"));
-        }
-        let counts = |report: &&Report| matches!(report.tally, Tally::Refused | Tally::Shadowed);
-        let blamed = self.reports.iter().filter(counts);
-        let rules = blamed.filter_map(|report| Some(policy.rule(report.rule)?.name()));
-        let denied = (self.events.denied_in_shadow > 0).then_some(DENY);
-        let mut names = denied.into_iter().chain(rules);
+    /// For access logs, who refuses: names of rules with commas between them, or `deny` for the list.
+    pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
+        let denied = self.outcome == Outcome::Refuse(Reason::Denied);
+        self.names(policy, denied, Tally::Refused)
+    }
+
+    /// For access logs, who would refuse if it were not in shadow, in the same form.
+    pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
+        self.names(policy, self.events.denied_in_shadow > 0, Tally::Shadowed)
+    }
+
+    fn names<'p>(&self, policy: &'p Policy, denied: bool, tally: Tally) -> Option<Cow<'p, str>> {
+        let reports = self.reports.iter().filter(|report| report.tally == tally);
+        let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
+        let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
-        let all = names.fold(first, |all, name| [&*all, ",", name].concat().into());
-        Some((all, if self.refuses() { "refused" } else { "shadow" }))
+        Some(names.fold(first, |all, name| [&*all, ",", name].concat().into()))
     }
 
     /// The rules that refuse, in the order they were asked; none when a list decided.

@@ -26,6 +26,7 @@ const MONOTONIC: u32 = 1;
 /// How grave a log line is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Level {
+    Debug = 1,
     Info = 2,
     Warn = 3,
     Error = 4,

@@ -161,12 +161,15 @@ impl Gateway {
         }
     }
 
-    /// `%FILTER_STATE(wasm.diana.rule:PLAIN)%`, and `…result…`. Nothing is told of requests that everybody
+    /// `%FILTER_STATE(wasm.diana.rule:PLAIN)%`, and `…shadow…`. Nothing is told of requests that everybody
     /// admits: it would cost each of them.
     fn tell_access_log(&self, decision: &Decision) {
-        if let Some((rules, result)) = decision.blamed(&self.configuration.policy) {
-            calls::set_property("diana.rule", &rules);
-            calls::set_property("diana.result", result);
+        let policy = &self.configuration.policy;
+        let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
+        for (key, rules) in [("diana.rule", refused), ("diana.shadow", shadowed)] {
+            if let Some(rules) = rules {
+                calls::set_property(key, &rules);
+            }
         }
     }
 
