@@ -33,19 +33,26 @@ pub(super) struct Ring {
     pub(super) len: u64,
 }
 
+/// `number · to / from`, rounded down or up: what is whole of `from` by itself, so that for units and numbers of
+/// slices as rules may have them nothing passes 64 bits, and no division of 128 is needed.
+fn rescale(number: u64, from: u64, to: u64, up: bool) -> u64 {
+    let (whole, rest) = (number.checked_div(from).unwrap_or(0), number.checked_rem(from).unwrap_or(0));
+    let rest = rest.saturating_mul(to);
+    let rest = if up { rest.div_ceil(from.max(1)) } else { rest.checked_div(from).unwrap_or(0) };
+    whole.saturating_mul(to).saturating_add(rest)
+}
+
 impl Ring {
     pub(super) fn size(self) -> usize {
         usize::try_from(self.len).unwrap_or(0).saturating_mul(4).saturating_add(COUNTS)
     }
 
     fn slice(self, now: Time) -> u64 {
-        let all = u128::from(now.as_ns()).saturating_mul(self.per.into());
-        u64::try_from(all.checked_div(self.span_ns.into()).unwrap_or(0)).unwrap_or(u64::MAX)
+        rescale(now.as_ns(), self.span_ns, self.per, false)
     }
 
     fn begins(self, slice: u64) -> Time {
-        let all = u128::from(slice).saturating_mul(self.span_ns.into());
-        Time::from_ns(u64::try_from(all.div_ceil(self.per.max(1).into())).unwrap_or(u64::MAX))
+        Time::from_ns(rescale(slice, self.per, self.span_ns, true))
     }
 
     /// How long until `slice` leaves the ring.
@@ -64,12 +71,16 @@ impl Ring {
     }
 
     /// The slices that count when `newest` is the newest, oldest first, and what they hold.
-    fn counts(self, cell: &[u8], newest: u64) -> impl Iterator<Item = (u64, u32)> {
+    fn counts(self, cell: &[u8], newest: u64) -> impl DoubleEndedIterator<Item = (u64, u32)> {
         let stored = u64_at(cell, 0);
         let oldest = newest.saturating_sub(self.len.saturating_sub(1));
+        // Next to each other, so that one division finds them all.
+        let (first, end) = (self.at(oldest), self.size());
         (oldest..=newest).map(move |slice| {
-            let count = if slice > stored { 0 } else { u32_at(cell, self.at(slice)) };
-            (slice, count)
+            let behind = usize::try_from(slice.saturating_sub(oldest)).unwrap_or(0).saturating_mul(4);
+            let at = first.saturating_add(behind);
+            let at = at.checked_sub(end).map_or(at, |over| over.saturating_add(COUNTS));
+            (slice, if slice > stored { 0 } else { u32_at(cell, at) })
         })
     }
 
@@ -183,7 +194,24 @@ impl Ring {
 
     /// How long until all has left.
     pub(super) fn empty_in(self, cell: &[u8], now: Time) -> Span {
-        let filled = self.counts(cell, self.newest(cell, now)).filter(|(_, count)| *count > 0);
-        filled.last().map_or(Span::ZERO, |(slice, _)| self.leaves(slice, now))
+        let mut newest_first = self.counts(cell, self.newest(cell, now)).rev();
+        newest_first.find(|(_, count)| *count > 0).map_or(Span::ZERO, |(slice, _)| self.leaves(slice, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_slice_is_where_128_bits_have_it(ns: u64, unit_ns in 1..=604_800_000_000_000u64, per in 1..=60u64) {
+            let ring = Ring { span_ns: unit_ns, per, len: per };
+            let slice = u128::from(ns) * u128::from(per) / u128::from(unit_ns);
+            prop_assert_eq!(u128::from(ring.slice(Time::from_ns(ns))), slice.min(u64::MAX.into()));
+            let begins = (slice * u128::from(unit_ns)).div_ceil(per.into());
+            prop_assert_eq!(u128::from(ring.begins(ring.slice(Time::from_ns(ns))).as_ns()), begins);
+        }
     }
 }

@@ -30,11 +30,48 @@ pub static KIND: Kind = Kind {
 };
 
 /// A log is copied whole at each request, sixteen of them to a key: that many make 16 KB.
-const MAX_RPU: u64 = 128;
+const MOST: usize = 128;
 
 const CUT: usize = 8;
 const COUNT: usize = 12;
 const AGES: usize = 16;
+
+/// How long ago each live request came, in order; on the stack, for nothing to be allocated.
+struct Ages {
+    all: [u64; MOST],
+    len: usize,
+}
+
+impl Ages {
+    fn list(&self) -> &[u64] {
+        self.all.get(..self.len).unwrap_or_default()
+    }
+
+    fn push(&mut self, age: u64) {
+        if let Some(free) = self.all.get_mut(self.len) {
+            *free = age;
+            self.len = self.len.saturating_add(1);
+        }
+    }
+
+    /// Puts so many new ones in front.
+    fn begin(&mut self, new: usize) {
+        (0..new).for_each(|_| self.push(0));
+        self.all.get_mut(..self.len).unwrap_or_default().rotate_right(new.min(self.len));
+    }
+
+    /// Strikes out as many of this age: whether there was any.
+    fn strike(&mut self, struck: u64, most: u64) -> bool {
+        let (before, mut left) = (std::mem::take(&mut self.len), most);
+        for place in 0..before {
+            match self.all.get(place) {
+                Some(age) if left > 0 && *age == struck => left = left.saturating_sub(1),
+                age => self.push(age.copied().unwrap_or(0)),
+            }
+        }
+        left < most
+    }
+}
 
 #[derive(Debug)]
 struct SlidingLog {
@@ -45,9 +82,9 @@ struct SlidingLog {
 }
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-    if quota.rpu > MAX_RPU {
+    if quota.rpu > MOST as u64 {
         fields.fail(format!(
-            "a sliding log remembers each of the last `rpu` requests, at most {MAX_RPU}: use SW, or TB"
+            "a sliding log remembers each of the last `rpu` requests, at most {MOST}: use SW, or TB"
         ));
         return None;
     }
@@ -59,17 +96,34 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
 impl SlidingLog {
     /// When time is counted from, and the ages of what is live then, newest first. It is `now`, or the newest
     /// instant if that lies ahead: by no more than clocks differ, or the cell has yet to be cut.
-    fn live(&self, cell: &[u8], now: Time) -> (Time, Vec<u64>) {
+    fn live(&self, cell: &[u8], now: Time) -> (Time, Ages) {
         let newest = Time::from_ns(u64_at(cell, 0));
         let passed = now.since(newest).as_ns();
         let count = usize::try_from(u32_at(cell, COUNT)).unwrap_or(0).min(self.rpu);
-        let kept = cell.get(AGES..).unwrap_or_default().chunks_exact(self.width).take(count);
-        let age = |bytes: &[u8]| bytes.iter().rev().fold(0, |age: u64, byte| (age << 8) | u64::from(*byte));
-        let ages = kept.map(|bytes| age(bytes).saturating_add(passed));
-        let mut ages: Vec<u64> = ages.filter(|age| *age < self.unit.as_ns()).collect();
+        let mut rest = cell.get(AGES..).unwrap_or_default();
+        let mut ages = Ages { all: [0; MOST], len: 0 };
+        for _ in 0..count {
+            let Some((bytes, behind)) = rest.split_at_checked(self.width) else { break };
+            // Eight bytes at once where there are so many.
+            let age = match rest.first_chunk() {
+                Some(bytes) => u64::from_le_bytes(*bytes) & self.mask(),
+                None => bytes.iter().rev().fold(0, |age, byte| (age << 8) | u64::from(*byte)),
+            };
+            let age = age.saturating_add(passed);
+            if age < self.unit.as_ns() {
+                ages.push(age);
+            }
+            rest = behind;
+        }
         // They are in order, but for bytes that are not ours.
-        order::sort_by_key(&mut ages, |age| *age);
-        (if ages.is_empty() { now } else { now.max(newest) }, ages)
+        order::sort_by_key(ages.all.get_mut(..ages.len).unwrap_or_default(), |age| *age);
+        (if ages.len == 0 { now } else { now.max(newest) }, ages)
+    }
+
+    /// The bits of an age.
+    fn mask(&self) -> u64 {
+        let above = 8usize.saturating_sub(self.width).saturating_mul(8);
+        u64::MAX.checked_shr(u32::try_from(above).unwrap_or(0)).unwrap_or(u64::MAX)
     }
 
     fn keep(&self, cell: &mut [u8], newest: Time, ages: &[u64]) {
@@ -113,27 +167,27 @@ impl Algorithm for SlidingLog {
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let (from, mut ages) = self.live(cell, now);
         let cost_of = usize::try_from(cost).unwrap_or(usize::MAX);
-        let over = ages.len().saturating_add(cost_of).saturating_sub(self.rpu);
+        let over = ages.list().len().saturating_add(cost_of).saturating_sub(self.rpu);
         let (outcome, charged) = if cost_of > self.rpu {
             (Outcome::Refuse { retry_after: None }, 0)
         } else if cost > 0 && over > 0 {
             // As many as are over have to leave, the oldest first.
-            let last = ages.len().checked_sub(over).and_then(|index| ages.get(index));
+            let last = ages.list().len().checked_sub(over).and_then(|index| ages.list().get(index));
             let retry_after = last.map(|age| self.leaves_in(*age, from, now));
             (Outcome::Refuse { retry_after: retry_after.or(Some(self.unit)) }, 0)
         } else {
             (Outcome::Admit { delay: Span::ZERO }, cost_of)
         };
         if charged > 0 {
-            ages.splice(0..0, std::iter::repeat_n(0, charged));
-            self.keep(cell, from, &ages);
+            ages.begin(charged);
+            self.keep(cell, from, ages.list());
         }
         let leaves_in = |age: Option<&u64>| age.map_or(Span::ZERO, |age| self.leaves_in(*age, from, now));
         Verdict {
             outcome,
-            remaining: u64::try_from(self.rpu.saturating_sub(ages.len())).unwrap_or(0),
-            more_in: leaves_in(ages.last()),
-            full_in: leaves_in(ages.first()),
+            remaining: u64::try_from(self.rpu.saturating_sub(ages.list().len())).unwrap_or(0),
+            more_in: leaves_in(ages.list().last()),
+            full_in: leaves_in(ages.list().first()),
             charge: Charge {
                 cost: u64::try_from(charged).unwrap_or(0),
                 at: now,
@@ -150,23 +204,17 @@ impl Algorithm for SlidingLog {
             return;
         }
         let (from, mut ages) = self.live(cell, now);
-        let (charged, mut left) = (from.since(charge.booked_at).as_ns(), charge.cost);
-        ages.retain(|age| {
-            let strike = left > 0 && *age == charged;
-            left = left.saturating_sub(strike.into());
-            !strike
-        });
-        if left < charge.cost {
-            self.keep(cell, from, &ages);
+        if ages.strike(from.since(charge.booked_at).as_ns(), charge.cost) {
+            self.keep(cell, from, ages.list());
         }
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {
         let (_, ages) = self.live(cell, now);
-        let Some(newest) = ages.first() else {
+        let Some(newest) = ages.list().first() else {
             return Worth::Nothing;
         };
         let empty_in = self.unit.minus(Span::from_ns(*newest));
-        if ages.len() >= self.rpu { Worth::Refusing(empty_in) } else { Worth::Used(empty_in) }
+        if ages.list().len() >= self.rpu { Worth::Refusing(empty_in) } else { Worth::Used(empty_in) }
     }
 }

@@ -3,6 +3,7 @@
 //! It does not know: the host's own memory.
 
 use crate::harness::{START, get, policy, store, worker};
+use diana::algorithm::KINDS;
 use diana::session::Session;
 use diana::store::{Rules, Simulated, Store};
 use diana::time::Span;
@@ -50,6 +51,17 @@ fn allocations(json: &str, apart: Span) -> Vec<usize> {
     (0..50).map(|_| ask()).collect()
 }
 
+/// How often the store allocates for one load and one swap.
+fn of_the_store() -> usize {
+    let host = Simulated::new(Rules::Lenient);
+    let store = store(&host);
+    store.swap(b"key", b"value", None).unwrap();
+    let before = COUNT.get();
+    let loaded = store.load(b"key").unwrap().unwrap();
+    store.swap(b"key", &loaded.bytes, Some(loaded.version)).unwrap();
+    COUNT.get() - before
+}
+
 const RULES: &str = r#"[{"url": "/", "rules": [{"rpu": 1000000, "unit": "day"}]},
     {"url": "/api/*", "headers": {"x-user-id": {"present": true}}, "rules": [
         {"actor": "user", "rpu": 1000000, "unit": "day"}, {"actor": "user", "rpu": 100000, "unit": "hour"},
@@ -63,14 +75,20 @@ fn a_request_that_spends_of_shares_allocates_nothing() {
 /// Of each group one load and one swap.
 #[test]
 fn a_request_that_is_swapped_allocates_what_the_store_does() {
-    let host = Simulated::new(Rules::Lenient);
-    let store = store(&host);
-    store.swap(b"key", b"value", None).unwrap();
-    let before = COUNT.get();
-    let loaded = store.load(b"key").unwrap().unwrap();
-    store.swap(b"key", &loaded.bytes, Some(loaded.version)).unwrap();
-    let one = COUNT.get() - before;
-    assert_eq!(allocations(RULES, Span::from_secs(60)), [3 * one; 50]);
+    assert_eq!(allocations(RULES, Span::from_secs(60)), [3 * of_the_store(); 50]);
+}
+
+/// But for permits, of which a session has to know what to give back.
+#[test]
+fn no_algorithm_allocates_of_its_own() {
+    let one = of_the_store();
+    for kind in KINDS.iter().filter(|kind| kind.per_unit) {
+        let json = format!(
+            r#"{{"url": "/", "rules": [{{"actor": "user", "algo": "{}", "rpu": 100, "unit": "hour"}}]}}"#,
+            kind.short
+        );
+        assert_eq!(allocations(&json, Span::from_secs(60)), [one; 50], "{}", kind.short);
+    }
 }
 
 #[test]

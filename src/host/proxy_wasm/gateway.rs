@@ -147,8 +147,10 @@ impl Gateway {
             return Judged { session, headers: response.headers(policy, decision), next };
         }
         let refusal = response.refusal(policy, decision, policy.is_grpc(request), self.entropy());
-        let next = refusal
-            .map_or(Next::Pass, |refusal| self.refuse(Answer::from(refusal), policy.reject_delay(decision)));
+        let next = refusal.map_or(Next::Pass, |refusal| {
+            calls::log(Level::Debug, &refusal.details);
+            self.refuse(Answer::from(refusal), policy.reject_delay(decision))
+        });
         Judged { session, headers: Vec::new(), next }
     }
 
