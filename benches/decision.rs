@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   step        the algorithm alone: an instant and bytes in, verdict and bytes out
+//!   check       one key of 10,000, each with its bytes in a map in memory: what governor's keyed check does
 //!   keyed       one key of 10,000: hash, load from shared data in memory, find, step, swap
 //!   decision    the same for a whole request: what matches, whom it counts, the verdict, what to tell
 //!   governor    its check of one key of 10,000, and its check without keys
@@ -20,6 +21,7 @@ use diana::store::{Portable, Rules, Simulated, Swap};
 use diana::table::{Hasher, Table, shared_seed};
 use diana::time::{Span, Time};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -68,6 +70,26 @@ fn step(criterion: &mut Criterion) {
 /// The keys' names.
 fn names() -> Vec<String> {
     (0..ACTORS).map(|n| format!("user-{n}")).collect()
+}
+
+fn check(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("check");
+    let names = names();
+    for kind in KINDS {
+        let algorithm = compile(kind);
+        let empty = || vec![0; algorithm.size()];
+        let mut cells: HashMap<String, Vec<u8>> = names.iter().map(|name| (name.clone(), empty())).collect();
+        let mut names = names.iter().cycle();
+        group.bench_function(kind.short, |bencher| {
+            bencher.iter(|| {
+                let cell = cells.get_mut(names.next().expect("a name")).expect("a cell");
+                let now = now();
+                algorithm.prepare(cell, now);
+                assert!(algorithm.step(cell, now, 1).admits());
+            });
+        });
+    }
+    group.finish();
 }
 
 fn keyed(criterion: &mut Criterion) {
@@ -142,5 +164,5 @@ fn governor(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, step, keyed, decision, governor);
+criterion_group!(benches, step, check, keyed, decision, governor);
 criterion_main!(benches);

@@ -57,7 +57,7 @@ impl Algorithm for Concurrency {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.mend(cell, now)
+        self.ring.mend(cell, self.ring.moment(now))
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -65,7 +65,7 @@ impl Algorithm for Concurrency {
     }
 
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.ring.mend(cell, now);
+        self.ring.mend(cell, self.ring.moment(now));
         if let Some(charge) = self.ring.follow(cell, charge) {
             self.ring.take(cell, charge);
         }

@@ -33,6 +33,13 @@ pub(super) struct Ring {
     pub(super) len: u64,
 }
 
+/// An instant, and the slice that it is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    now: Time,
+    slice: u64,
+}
+
 /// `number · to / from`, rounded down or up: what is whole of `from` by itself, so that for units and numbers of
 /// slices as rules may have them nothing passes 64 bits, and no division of 128 is needed.
 fn rescale(number: u64, from: u64, to: u64, up: bool) -> u64 {
@@ -65,9 +72,14 @@ impl Ring {
         place.saturating_mul(4).saturating_add(COUNTS)
     }
 
-    /// The newest slice at `now`.
-    fn newest(self, cell: &[u8], now: Time) -> u64 {
-        self.slice(now).max(u64_at(cell, 0))
+    /// Found once for all that is asked about an instant: it takes divisions.
+    pub(super) fn moment(self, now: Time) -> Moment {
+        Moment { now, slice: self.slice(now) }
+    }
+
+    /// The newest slice.
+    fn newest(self, cell: &[u8], moment: Moment) -> u64 {
+        moment.slice.max(u64_at(cell, 0))
     }
 
     /// The slices that count when `newest` is the newest, oldest first, and what they hold.
@@ -86,25 +98,30 @@ impl Ring {
 
     /// All counts, added up one by one.
     fn total(self, cell: &[u8]) -> u64 {
-        let counts = self.counts(cell, u64_at(cell, 0));
-        counts.fold(0, |sum, (_, count)| sum.saturating_add(count.into()))
+        let stored = u64_at(cell, 0);
+        if stored < self.len {
+            // Some places stand for slices before the epoch, of which there are none.
+            return self.counts(cell, stored).fold(0, |sum, (_, count)| sum.saturating_add(count.into()));
+        }
+        let (counts, _) = cell.get(COUNTS..self.size()).unwrap_or_default().as_chunks::<4>();
+        counts.iter().fold(0, |sum: u64, count| sum.saturating_add(u32::from_le_bytes(*count).into()))
     }
 
     /// Makes the sum that of the counts, and [`Ring::cut`]s: whether the cell changed.
-    pub(super) fn mend(self, cell: &mut [u8], now: Time) -> bool {
+    pub(super) fn mend(self, cell: &mut [u8], moment: Moment) -> bool {
         let total = self.total(cell);
         let is_wrong = total != u64_at(cell, SUM);
         if is_wrong {
             write(cell, SUM, total.to_le_bytes());
         }
-        self.cut(cell, now) || is_wrong
+        self.cut(cell, moment) || is_wrong
     }
 
     /// Moves a cell from further in the future than clocks may differ to `now`, its counts as old as they
     /// are: whether it did.
-    fn cut(self, cell: &mut [u8], now: Time) -> bool {
-        let (stored, current) = (u64_at(cell, 0), self.slice(now));
-        let is_far = stored > current && self.begins(stored).since(now) > LAG;
+    fn cut(self, cell: &mut [u8], moment: Moment) -> bool {
+        let (stored, current) = (u64_at(cell, 0), moment.slice);
+        let is_far = stored > current && self.begins(stored).since(moment.now) > LAG;
         if is_far {
             let counts: Vec<(u64, u32)> = self.counts(cell, stored).collect();
             cell.iter_mut().skip(COUNTS).for_each(|byte| *byte = 0);
@@ -123,9 +140,12 @@ impl Ring {
     }
 
     /// What the slices hold together, of a cell that is whole.
-    pub(super) fn sum(self, cell: &[u8], now: Time) -> u64 {
-        let newest = self.newest(cell, now);
-        let counts = self.counts(cell, u64_at(cell, 0));
+    pub(super) fn sum(self, cell: &[u8], moment: Moment) -> u64 {
+        let (stored, newest) = (u64_at(cell, 0), self.newest(cell, moment));
+        if newest == stored {
+            return u64_at(cell, SUM);
+        }
+        let counts = self.counts(cell, stored);
         let left = counts.take_while(|(slice, _)| slice.saturating_add(self.len) <= newest);
         left.fold(u64_at(cell, SUM), |sum, (_, count)| sum.saturating_sub(count.into()))
     }
@@ -137,14 +157,14 @@ impl Ring {
     }
 
     /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
-    pub(super) fn is_ahead(self, cell: &[u8], now: Time) -> bool {
-        u64_at(cell, 0) > self.slice(now)
+    pub(super) fn is_ahead(self, cell: &[u8], moment: Moment) -> bool {
+        u64_at(cell, 0) > moment.slice
     }
 
     /// Counts `cost` in the newest slice.
-    pub(super) fn add(self, cell: &mut [u8], now: Time, cost: u64) {
-        let (stored, newest) = (u64_at(cell, 0), self.newest(cell, now));
-        let sum = self.sum(cell, now).saturating_add(cost);
+    pub(super) fn add(self, cell: &mut [u8], moment: Moment, cost: u64) {
+        let (stored, newest) = (u64_at(cell, 0), self.newest(cell, moment));
+        let sum = self.sum(cell, moment).saturating_add(cost);
         let begun = newest.saturating_sub(stored).min(self.len);
         for age in 0..begun {
             write(cell, self.at(newest.saturating_sub(age)), 0u32.to_le_bytes());
@@ -157,9 +177,9 @@ impl Ring {
     }
 
     /// What [`Ring::take`] needs to know of a charge of `cost`.
-    pub(super) fn charge(self, cell: &[u8], now: Time, cost: u64) -> Charge {
-        let booked_at = self.begins(self.newest(cell, now));
-        Charge { cost, at: now, booked_at, stamp: (0, u32_at(cell, MOVED)) }
+    pub(super) fn charge(self, cell: &[u8], moment: Moment, cost: u64) -> Charge {
+        let booked_at = self.begins(self.newest(cell, moment));
+        Charge { cost, at: moment.now, booked_at, stamp: (0, u32_at(cell, MOVED)) }
     }
 
     /// The charge where it lies in a cell that has been cut since it was made; `None` before the epoch.
@@ -183,19 +203,21 @@ impl Ring {
     }
 
     /// How long until at least `cost` has left, or all that is there.
-    pub(super) fn leaves_in(self, cell: &[u8], now: Time, cost: u64) -> Span {
+    pub(super) fn leaves_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
         let mut left = 0u64;
-        let last = self.counts(cell, self.newest(cell, now)).find(|(_, count)| {
+        let last = self.counts(cell, self.newest(cell, moment)).find(|(_, count)| {
             left = left.saturating_add((*count).into());
             left >= cost
         });
-        last.map_or(self.empty_in(cell, now), |(slice, _)| self.leaves(slice, now))
+        last.map_or(self.empty_in(cell, moment), |(slice, _)| self.leaves(slice, moment.now))
     }
 
     /// How long until all has left.
-    pub(super) fn empty_in(self, cell: &[u8], now: Time) -> Span {
-        let mut newest_first = self.counts(cell, self.newest(cell, now)).rev();
-        newest_first.find(|(_, count)| *count > 0).map_or(Span::ZERO, |(slice, _)| self.leaves(slice, now))
+    pub(super) fn empty_in(self, cell: &[u8], moment: Moment) -> Span {
+        let mut newest_first = self.counts(cell, self.newest(cell, moment)).rev();
+        newest_first
+            .find(|(_, count)| *count > 0)
+            .map_or(Span::ZERO, |(slice, _)| self.leaves(slice, moment.now))
     }
 }
 

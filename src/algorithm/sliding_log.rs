@@ -129,10 +129,15 @@ impl SlidingLog {
     fn keep(&self, cell: &mut [u8], newest: Time, ages: &[u64]) {
         write(cell, 0, newest.as_ns().to_le_bytes());
         write(cell, COUNT, u32::try_from(ages.len()).unwrap_or(0).to_le_bytes());
-        let bytes = cell.get_mut(AGES..).unwrap_or_default();
-        bytes.fill(0);
-        for (to, age) in bytes.chunks_exact_mut(self.width).zip(ages) {
-            to.iter_mut().zip(age.to_le_bytes()).for_each(|(to, from)| *to = from);
+        let mut rest = cell.get_mut(AGES..).unwrap_or_default();
+        rest.fill(0);
+        for age in ages {
+            match rest.first_chunk_mut() {
+                // Eight bytes at once: those above the width are zero, and the next age is written over them.
+                Some(bytes) => *bytes = age.to_le_bytes(),
+                None => rest.iter_mut().zip(age.to_le_bytes()).for_each(|(to, from)| *to = from),
+            }
+            rest = rest.get_mut(self.width..).unwrap_or_default();
         }
     }
 

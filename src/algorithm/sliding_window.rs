@@ -43,36 +43,37 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
 
 /// What a ring that may hold `limit` says to `cost` more, which it holds afterwards if they are admitted.
 pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-    let over = ring.sum(cell, now).saturating_add(cost).saturating_sub(limit);
+    let moment = ring.moment(now);
+    let over = ring.sum(cell, moment).saturating_add(cost).saturating_sub(limit);
     let (outcome, charged) = if cost > limit {
         (Outcome::Refuse { retry_after: None }, 0)
     } else if cost > 0 && over > 0 {
-        (Outcome::Refuse { retry_after: Some(ring.leaves_in(cell, now, over)) }, 0)
+        (Outcome::Refuse { retry_after: Some(ring.leaves_in(cell, moment, over)) }, 0)
     } else {
         (Outcome::Admit { delay: Span::ZERO }, cost)
     };
     if charged > 0 {
-        ring.add(cell, now, charged);
+        ring.add(cell, moment, charged);
     }
-    let sum = ring.sum(cell, now);
+    let sum = ring.sum(cell, moment);
     // What is over the limit, in bytes that are not ours, has to leave before anything comes back.
     let more = sum.saturating_sub(limit).saturating_add(1);
     Verdict {
         outcome,
         remaining: limit.saturating_sub(sum),
-        more_in: if sum > 0 { ring.leaves_in(cell, now, more) } else { Span::ZERO },
-        full_in: ring.empty_in(cell, now),
-        charge: ring.charge(cell, now, charged),
+        more_in: if sum > 0 { ring.leaves_in(cell, moment, more) } else { Span::ZERO },
+        full_in: ring.empty_in(cell, moment),
+        charge: ring.charge(cell, moment, charged),
     }
 }
 
 /// What a ring that may hold `limit` is worth.
 pub(super) fn worth(ring: Ring, limit: u64, cell: &[u8], now: Time) -> Worth {
-    let mut cell = cell.to_vec();
-    ring.mend(&mut cell, now);
-    match ring.sum(&cell, now) {
-        0 if !ring.is_ahead(&cell, now) => Worth::Nothing,
-        sum if sum >= limit => Worth::Refusing(ring.empty_in(&cell, now)),
+    let (mut cell, moment) = (cell.to_vec(), ring.moment(now));
+    ring.mend(&mut cell, moment);
+    match ring.sum(&cell, moment) {
+        0 if !ring.is_ahead(&cell, moment) => Worth::Nothing,
+        sum if sum >= limit => Worth::Refusing(ring.empty_in(&cell, moment)),
         sum => Worth::Used(super::share(sum, limit, ring.span_ns)),
     }
 }
@@ -88,7 +89,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.mend(cell, now)
+        self.ring.mend(cell, self.ring.moment(now))
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -96,7 +97,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.ring.mend(cell, now);
+        self.ring.mend(cell, self.ring.moment(now));
         self.ring.take(cell, charge);
     }
 
