@@ -2,8 +2,8 @@
 //! clients that leave while they wait and in the middle of a request, reloads, and VMs that are killed. What holds at the
 //! end of a short test has to hold here at any time.
 //!
-//! `cargo xtask soak` runs it, for `$SOAK_SECONDS`. What passed is counted by the upstream, so that a request
-//! that slips past the filter while its VM is dead is counted too.
+//! As one of the tests it takes ten seconds; `cargo xtask soak` runs it for `$SOAK_SECONDS`. What passed is counted by the
+//! upstream, so that a request that slips past the filter while its VM is dead is counted too.
 
 mod bounds;
 mod clients;
@@ -24,7 +24,8 @@ const TOLERANCE_MIB: f64 = 16.0;
 const PERMITS: i64 = 4;
 const QUEUE: u64 = 20;
 
-/// `turn` changes something that no other limit depends on.
+/// `turn` changes something that no other limit depends on. One user has so little that it is refused on the slowest
+/// machine.
 fn document(turn: u64) -> Value {
     let user = |name: &str, keys: Value| {
         let mut rule = json!({"name": name, "actor": "user", "missing": "share"});
@@ -36,17 +37,17 @@ fn document(turn: u64) -> Value {
         "limits": [
             limit("/", vec![user("watched", json!({"rpu": 1, "unit": "second", "mode": "shadow"}))]),
             limit("/tb", vec![
-                user("tb", json!({"rpu": 20, "unit": "second", "burst": 200, "overrides": {"steady-0": {"rpu": 5, "burst": 5}}})),
+                user("tb", json!({"rpu": 20, "unit": "second", "burst": 200, "overrides": {"steady-0": {"rpu": 1, "burst": 1}}})),
                 user("hours", json!({"rpu": 1_000_000, "unit": "hour"})),
             ]),
             limit("/w", vec![user("w", json!({"algo": "W", "rpu": 200, "unit": "second"}))]),
             limit("/sw", vec![user("sw", json!({"algo": "SW", "rpu": 200, "unit": "2s", "slices": 10}))]),
-            limit("/sl", vec![user("sl", json!({"algo": "SL", "rpu": 20, "unit": "second"}))]),
+            limit("/sl", vec![user("sl", json!({"algo": "SL", "rpu": 20, "unit": "second", "overrides": {"steady-0": {"rpu": 1}}}))]),
             limit("/lb", vec![json!({"name": "lb", "algo": "LB", "rpu": 50, "unit": "second", "queue": QUEUE})]),
             limit("/c", vec![json!({"name": "c", "algo": "C", "rpu": PERMITS, "max_hold": "5s"})]),
             limit("/both", vec![
                 json!({"name": "total", "rpu": 100, "unit": "second", "burst": 300}),
-                user("each", json!({"rpu": 40, "unit": "second"})),
+                user("each", json!({"rpu": 40, "unit": "second", "overrides": {"steady-0": {"rpu": 1, "burst": 1}}})),
             ]),
             limit("/churn", vec![
                 json!({"name": "newcomer", "actor": ["user", "ip"], "rpu": 10, "unit": "hour"}),
@@ -66,7 +67,6 @@ fn length() -> Duration {
 }
 
 #[test]
-#[ignore = "minutes: `cargo xtask soak`"]
 fn everything_at_once_for_as_long_as_one_likes() {
     let length = length();
     let traffic = Traffic::default();
@@ -105,6 +105,9 @@ fn everything_at_once_for_as_long_as_one_likes() {
             watch.look(&mut gateway, &traffic);
             thread::sleep(Duration::from_millis(200)); // between two looks; nothing waits for it
         }
+        // A machine that is busy with others may take longer for it.
+        wait_until("everything to be tried", PATIENCE, || traffic.untried().is_empty().then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {}", traffic.untried().join(", ")));
         traffic.end();
         watch.conclude(&mut gateway, &traffic);
     });
@@ -185,7 +188,6 @@ impl Watch {
         // The one that asks takes one.
         left("/c/works", format!("\"c\";r={}", PERMITS - 1));
         left("/lb", format!("\"lb\";r={QUEUE}"));
-        traffic.check_variety();
         let part = |from: u32, to: u32| {
             let (from, to) = (self.length * from / 5, self.length * to / 5);
             let mut sizes: Vec<f64> =

@@ -38,7 +38,8 @@ impl Bounds {
 
     fn of_user(&self, path: &str, user: &str) -> Option<u64> {
         Some(match path {
-            "/tb" if user == "steady-0" => self.bucket(5, 5),
+            "/tb" | "/both" if user == "steady-0" => self.bucket(1, 1),
+            "/sl" if user == "steady-0" => self.seconds.floor() as u64 + 1,
             "/tb" => self.bucket(200, 20),
             // `rpu` in each unit of the clock, of which the first and the last may be touched only.
             "/w" => 200 * (self.seconds.ceil() as u64 + 1),
