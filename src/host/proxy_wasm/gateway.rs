@@ -122,7 +122,7 @@ impl Gateway {
     /// about.
     pub(super) fn judge(&self) -> Option<Judged> {
         let policy = &self.configuration.policy;
-        let source = HostRequest::new(policy);
+        let source = HostRequest::new(policy, self.store.rules() == Rules::Strict);
         let request = policy.request(&source);
         let (judged, holds) = self.worker.with(|worker| {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());

@@ -17,6 +17,8 @@ type Answer = OnceCell<Option<Vec<u8>>>;
 pub(super) struct HostRequest {
     /// Whether all headers are read at once.
     at_once: bool,
+    /// Whether the host is nginx.
+    is_nginx: bool,
     headers: OnceCell<Vec<u8>>,
     path: Answer,
     content_type: Answer,
@@ -27,9 +29,10 @@ pub(super) struct HostRequest {
 }
 
 impl HostRequest {
-    pub(super) fn new(policy: &Policy) -> HostRequest {
+    pub(super) fn new(policy: &Policy, is_nginx: bool) -> HostRequest {
         HostRequest {
             at_once: policy.reads_headers(),
+            is_nginx,
             headers: OnceCell::new(),
             path: OnceCell::new(),
             content_type: OnceCell::new(),
@@ -58,7 +61,9 @@ impl HostRequest {
 impl Source for HostRequest {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s> {
         match part {
-            Part::Path if !self.at_once => HostRequest::alone(&self.path, b":path"),
+            Part::Path if self.is_nginx || !self.at_once => {
+                Lines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
+            }
             // Asked about a refusal only: whether the client speaks gRPC.
             Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
             Part::Path => self.named(b":path"),
@@ -75,4 +80,11 @@ impl Source for HostRequest {
             Part::Property(path) => self.property(id, path),
         }
     }
+}
+
+/// The path alone. nginx' `:path` is decoded and rewritten: an escaped `?` ends it, and of `/a/..%2fb` only `/b` is left.
+/// What the client sent, and an upstream gets, is `$request_uri`.
+fn path(is_nginx: bool) -> Option<Vec<u8>> {
+    let sent = is_nginx.then(|| calls::property(b"ngx\0request_uri")).flatten();
+    sent.or_else(|| calls::request_header(b":path"))
 }

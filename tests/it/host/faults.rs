@@ -17,6 +17,8 @@ pub enum Kind {
     LettingGo,
     /// The timer cannot be set.
     Timer,
+    /// No attribute can be read.
+    Properties,
     /// Any call fails with any status; one that swaps, having written or not.
     Any,
 }
@@ -59,6 +61,7 @@ impl Faults {
                 Call::ContinueStream { .. } | Call::LocalResponse { .. } | Call::EffectiveContext { .. }
             ),
             Kind::Timer => matches!(call, Call::TickPeriod { .. }),
+            Kind::Properties => matches!(call, Call::Property { .. }),
             Kind::Any => true,
         };
         if !meant || self.one_in == 0 || !self.random().is_multiple_of(self.one_in) {

@@ -2,8 +2,10 @@
 //!
 //! It does not know: how it tells nginx from other hosts.
 
+use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
 use diana::store::Rules;
+use serde_json::json;
 
 const MANY: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "many", "rpu": 100000, "unit": "day"}]}]}"#;
 
@@ -75,5 +77,50 @@ fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
         assert_eq!((ask(), ask()), (Fate::Upstream, Fate::Answered(429)));
         assert_eq!(gateway.counter("diana.foreign_values"), times);
     }
+    gateway.no_crash();
+}
+
+/// `/health` and `/ab` are free, all else is counted, once a day.
+fn health(actor: &str) -> String {
+    let rule = json!({"actor": actor, "rpu": 1, "unit": "day"});
+    let free = |url: &str| json!({"url": url, "exclusive": true});
+    json!({"limits": [free("=/health"), free("=/ab"), {"url": "/", "rules": [rule]}]}).to_string()
+}
+
+/// nginx decodes `:path`. What was escaped neither ends a path nor is decoded once more, and what separates for nginx
+/// alone frees nothing.
+#[test]
+fn a_path_is_read_as_it_was_sent() {
+    let free = ["/health", "/health?x", "/health?%3F", "/%68ealth?x?y", "/ab", "http://a/health?x"];
+    let counted = [
+        "/health%3Fx",
+        "/health%3fx?y",
+        "/health%3F?x",
+        "/health%23x",
+        "/health%253Fx",
+        "/a%2562",
+        "/a/..%2fhealth",
+    ];
+    // By a header all headers are read at once, else the path alone.
+    for actor in ["user", "all"] {
+        for path in free.iter().chain(&counted) {
+            let gateway = Gateway::start(Rules::Strict, 1, &health(actor));
+            let fates: Vec<Fate> = (0..2).map(|_| gateway.fate(gateway.request(0, path, "ann"))).collect();
+            let second = if free.contains(path) { Fate::Upstream } else { Fate::Answered(429) };
+            assert_eq!(fates, [Fate::Upstream, second], "{path} by {actor}");
+            gateway.no_crash();
+        }
+    }
+}
+
+#[test]
+fn where_that_cannot_be_read_the_decoded_path_counts() {
+    let gateway = Gateway::start(Rules::Strict, 1, &health("all"));
+    gateway.fail(Kind::Properties);
+    let ask = |path: &str| gateway.fate(gateway.request(0, path, "ann"));
+    assert_eq!((ask("/health"), ask("/health?x")), (Fate::Upstream, Fate::Upstream));
+    assert_eq!((ask("/x"), ask("/x")), (Fate::Upstream, Fate::Answered(429)));
+    // This is why it is not believed where there is better.
+    assert_eq!(ask("/health%3Fx"), Fate::Upstream);
     gateway.no_crash();
 }

@@ -1,8 +1,9 @@
 //! A request as a host shows it to a filter: Envoy in one way, nginx in another.
 //!
-//! It does not know: what becomes of it. nginx decodes a path before it shows it, which is left out here.
+//! It does not know: what becomes of it. nginx decodes a path before it shows it, and shows what was sent as well; that it
+//! resolves dot segments and merges slashes is left out here.
 
-use diana::request::Part;
+use diana::request::{Part, escape};
 use diana::store::Rules;
 
 /// What nginx has in `:authority`, whatever the client asks for.
@@ -20,7 +21,11 @@ pub fn headers(rules: Rules, parts: &[(Part, Vec<u8>)]) -> Vec<(String, Vec<u8>)
             (Part::Header(name), Rules::Strict) => as_sent(name),
             (Part::Address | Part::Property(_), _) => return None,
         };
-        Some((name, line.clone()))
+        let line = match (part, rules) {
+            (Part::Path, Rules::Strict) => decoded(line),
+            _ => line.clone(),
+        };
+        Some((name, line))
     };
     let machine = (rules == Rules::Strict).then(|| (":authority".into(), MACHINE.into()));
     parts.iter().filter_map(named).chain(machine).collect()
@@ -35,9 +40,24 @@ fn as_sent(name: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
+/// The path decoded once, and the query as it was sent.
+fn decoded(target: &[u8]) -> Vec<u8> {
+    let end = target.iter().position(|byte| b"?#".contains(byte)).unwrap_or(target.len());
+    let (mut rest, query) = target.split_at(end);
+    let mut path = Vec::new();
+    while let [first, tail @ ..] = rest {
+        let escaped = escape::leading(rest);
+        path.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &rest[escape::LENGTH..] } else { tail };
+    }
+    path.extend(query);
+    path
+}
+
 /// An attribute by its path. nginx tells an address without a port.
 pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<Vec<u8>> {
     let is = |part: &Part| match part {
+        Part::Path => path == b"ngx\0request_uri" && rules == Rules::Strict,
         Part::Address => path == b"source\0address",
         Part::Property(steps) => steps.join("\0").as_bytes() == path,
         _ => false,
