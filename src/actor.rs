@@ -30,9 +30,10 @@ pub use names::{Actors, Named};
 
 use crate::document::{Node, Value, nearest, one_of, quoted};
 use crate::request::{Parts, Request};
+use std::fmt;
 
 /// A source of actor values.
-pub trait Actor: std::fmt::Debug + Send + Sync {
+pub trait Actor: Send + Sync {
     /// Appends the actor's value in this request to `key`, or returns `false` and appends nothing when
     /// the request has none. Two spellings of one value append the same bytes.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool;
@@ -41,6 +42,12 @@ pub trait Actor: std::fmt::Debug + Send + Sync {
     /// such value.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
         text(value.as_bytes())
+    }
+}
+
+impl fmt::Debug for dyn Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Actor")
     }
 }
 

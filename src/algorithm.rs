@@ -28,6 +28,7 @@ pub use refuse_all::RefuseAll;
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
+use std::fmt;
 
 /// So many units of cost per unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub struct Piece {
 /// changes nothing; `retry_after` is exact to the nanosecond; any bytes are a valid cell; a clock that
 /// steps back frees no more than what the kind's instants are coarse by (a window, a slice, else nothing), and
 /// locks nobody out for longer than the kind would without it and the second by which clocks may differ.
-pub trait Algorithm: std::fmt::Debug + Send + Sync {
+pub trait Algorithm: Send + Sync {
     /// How it counts, in words that are the same in every build: rules of one meaning read each other's
     /// cells, others have cells of their own.
     fn meaning(&self) -> String;
@@ -161,6 +162,12 @@ pub trait Algorithm: std::fmt::Debug + Send + Sync {
 
     /// What is lost if the cell is dropped at `now`.
     fn worth(&self, cell: &[u8], now: Time) -> Worth;
+}
+
+impl fmt::Debug for dyn Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.meaning())
+    }
 }
 
 /// A kind of algorithm: its names and its compiler.
