@@ -41,6 +41,11 @@ pub(super) fn digits(number: f64) -> String {
     digits.strip_suffix(".0").unwrap_or(&digits).replace('+', "")
 }
 
+/// Text as JSON has it.
+fn escaped(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
 /// Compact JSON, the same in every build.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +54,7 @@ impl fmt::Display for Value {
             Value::Bool(flag) => write!(f, "{flag}"),
             Value::Whole(number) => write!(f, "{number}"),
             Value::Number(number) => f.write_str(&digits(*number)),
-            Value::Text(text) => write!(f, "{}", serde_json::Value::from(text.as_str())),
+            Value::Text(text) => f.write_str(&escaped(text)),
             Value::List(items) => {
                 f.write_str("[")?;
                 for (at, item) in items.iter().enumerate() {
@@ -60,8 +65,7 @@ impl fmt::Display for Value {
             Value::Object(entries) => {
                 f.write_str("{")?;
                 for (at, (key, value)) in entries.iter().enumerate() {
-                    let (comma, key) = (if at > 0 { "," } else { "" }, serde_json::Value::from(key.as_str()));
-                    write!(f, "{comma}{key}:{value}")?;
+                    write!(f, "{}{}:{value}", if at > 0 { "," } else { "" }, escaped(key))?;
                 }
                 f.write_str("}")
             }
