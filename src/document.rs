@@ -21,7 +21,6 @@ pub use value::{Value, parse, parse_json};
 pub use words::{fold, nearest, one_of};
 
 use crate::time::Span;
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 /// What a value is, in the words of an error message.
@@ -181,13 +180,10 @@ impl<'a> Node<'a> {
         let Value::Object(entries) = self.value else {
             return self.expected("an object");
         };
-        fields::report_duplicates(entries, &self.path, self.errors);
-        let mut seen = HashSet::new();
-        let first = |(key, _): &&'a (String, Value)| seen.insert(key.as_str());
         let node = |(key, value): &'a (String, Value)| {
             (key.as_str(), Node { value, path: fields::place(&self.path, key), errors: self.errors })
         };
-        Some(entries.iter().filter(first).map(node).collect())
+        Some(fields::first_of_each(entries, &self.path, self.errors).into_iter().map(node).collect())
     }
 }
 

@@ -48,5 +48,6 @@ pub mod request;
 
 pub mod document;
 
+pub mod index;
 pub mod order;
 pub mod time;

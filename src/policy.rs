@@ -34,6 +34,7 @@ pub(crate) use overridden::Overridden;
 pub(crate) use shares::Shares;
 
 use crate::actor::{Named, ip};
+use crate::index::ByKey;
 use crate::matcher::{Matcher, tree::Tree};
 use crate::order;
 use crate::request::path::Readings;
@@ -41,7 +42,6 @@ use crate::request::{PartId, Parts, Request, Source};
 use crate::time::Span;
 use give_back::Place;
 use group::Group;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Names a rule within its policy.
@@ -65,7 +65,7 @@ pub struct Rule {
     /// Where its state lies in the group's cell.
     offset: usize,
     count: Count,
-    overrides: HashMap<Vec<u8>, Count>,
+    overrides: ByKey<Count>,
 }
 
 impl Rule {
@@ -146,7 +146,7 @@ impl Policy {
         for rule in &mut self.rules {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            for count in rule.overrides.values_mut().chain([&mut rule.count]) {
+            for count in rule.overrides.values_mut().iter_mut().chain([&mut rule.count]) {
                 if let Some(algorithm) = count.algorithm.without_waiting() {
                     changed |= rule.enforced;
                     count.algorithm = algorithm;

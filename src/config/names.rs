@@ -3,8 +3,8 @@
 //! It does not know: rules. A rule without a name is called after its limit's url and its place in it.
 
 use crate::document::{Node, Value, quoted};
+use crate::index::Index;
 use crate::policy::{ALLOW, DENY};
-use std::collections::HashSet;
 
 const LONGEST: usize = 64;
 
@@ -14,24 +14,22 @@ const RESERVED: [&str; 2] = [ALLOW, DENY];
 /// The names that are taken.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    given: HashSet<String>,
-    taken: HashSet<String>,
+    given: Index,
+    taken: Index,
 }
 
 impl Names {
     /// Notes the names that rules of these limits give themselves, so that no default is in their way.
     pub(super) fn collect(&mut self, limits: &[Node]) {
-        let entry = |value: &Value, key: &str| match value {
-            Value::Object(entries) => {
-                entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
-            }
-            _ => None,
-        };
+        fn entry<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+            let Value::Object(entries) = value else { return None };
+            entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+        }
         for limit in limits {
             if let Some(Value::List(rules)) = entry(limit.value(), "rules") {
-                for rule in &rules {
+                for rule in rules {
                     if let Some(Value::Text(name)) = entry(rule, "name") {
-                        self.given.insert(name);
+                        self.given.add(name.as_bytes());
                     }
                 }
             }
@@ -55,7 +53,7 @@ impl Names {
             ));
             return None;
         }
-        if !self.taken.insert(name.into()) {
+        if !self.taken.add(name.as_bytes()) {
             node.fail(format!("another rule is called {} already", quoted(name)));
             return None;
         }
@@ -72,9 +70,10 @@ impl Names {
         };
         let first = format!("{stem}-{index}");
         let others = (2u32..).map(|number| format!("{first}-{number}"));
-        let free = |name: &String| !self.given.contains(name) && !self.taken.contains(name);
+        let free =
+            |name: &String| !self.given.contains(name.as_bytes()) && !self.taken.contains(name.as_bytes());
         let name = std::iter::once(first.clone()).chain(others).find(free).unwrap_or(first.clone());
-        self.taken.insert(name.clone());
+        self.taken.add(name.as_bytes());
         name
     }
 }
@@ -86,7 +85,7 @@ mod tests {
     #[test]
     fn a_default_name_tells_the_url_and_is_unique() {
         let mut names = Names::default();
-        names.given.insert("api-1".into());
+        names.given.add(b"api-1");
         for (url, index, name) in [
             ("/", 0, "root-0"),
             ("/API/v1", 0, "api-v1-0"),

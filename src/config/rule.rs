@@ -7,9 +7,9 @@ use super::names::Names;
 use crate::actor::{self, Actors, Named, Scope};
 use crate::algorithm::{self, Kind, Quota, RefuseAll};
 use crate::document::{Fields, Node, Value, fold, nearest, one_of, quoted};
+use crate::index::ByKey;
 use crate::policy::{Count, Missing, RuleDraft};
 use crate::time::Span;
-use std::collections::HashMap;
 
 /// What reading a rule depends on beside the rule.
 pub(super) struct Reader<'a> {
@@ -51,7 +51,7 @@ pub(super) fn compile(
     let count = count(&mut fields, kind);
     let overrides = match overrides {
         Some(node) => self::overrides(&node, &fields, kind, actors.as_deref()),
-        None => Some(HashMap::new()),
+        None => Some(ByKey::default()),
     };
     fields.belong(super::LIMIT_KEYS, "to the limit, beside `rules`");
     fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
@@ -168,8 +168,8 @@ fn overrides(
     rule: &Fields,
     kind: Option<&Kind>,
     actors: Option<&[Named]>,
-) -> Option<HashMap<Vec<u8>, Count>> {
-    let mut overrides = HashMap::new();
+) -> Option<ByKey<Count>> {
+    let mut overrides = ByKey::default();
     let mut whole = true;
     let entries = node.entries()?;
     if entries.is_empty() {
@@ -191,7 +191,7 @@ fn overrides(
         });
         match (key, count) {
             (Some(key), Some(count)) => {
-                if overrides.insert(key, count).is_some() {
+                if !overrides.insert(&key, count) {
                     node.fail("another key names the same actor");
                     whole = false;
                 }

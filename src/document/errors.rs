@@ -2,12 +2,12 @@
 //!
 //! It does not know: how they are shown; a host logs them, a tool prints them.
 
+use crate::index::Index;
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::fmt;
 
 /// One mistake. It prints as `limits[0].rules[1].unit: unknown unit …`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The place, as `limits[0].rules[1].unit`; empty for the document itself.
     pub path: String,
@@ -30,8 +30,8 @@ pub struct Errors(RefCell<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     in_order: Vec<Error>,
-    /// The same: whether one is known must not take longer the more there are.
-    known: HashSet<Error>,
+    /// The same as they print: whether one is known must not take longer the more there are.
+    known: Index,
 }
 
 impl Errors {
@@ -39,7 +39,7 @@ impl Errors {
     pub fn add(&self, path: &str, why: impl Into<String>) {
         let error = Error { path: path.into(), why: why.into() };
         let mut kept = self.0.borrow_mut();
-        if kept.known.insert(error.clone()) {
+        if kept.known.add(error.to_string().as_bytes()) {
             kept.in_order.push(error);
         }
     }

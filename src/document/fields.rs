@@ -4,8 +4,8 @@
 //! common keys, then those of its algorithm); the last one calls [`Fields::finish`].
 
 use super::{Errors, Node, Value, nearest, one_of, quoted};
+use crate::index::Index;
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 /// The keys of one object and which of them have been asked for.
 pub struct Fields<'a> {
@@ -25,7 +25,7 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn new(entries: &'a [(String, Value)], path: &str, errors: &'a Errors) -> Fields<'a> {
-        report_duplicates(entries, path, errors);
+        first_of_each(entries, path, errors);
         Fields {
             entries,
             base: &[],
@@ -142,13 +142,21 @@ impl<'a> Fields<'a> {
     }
 }
 
-pub(super) fn report_duplicates(entries: &[(String, Value)], path: &str, errors: &Errors) {
-    let mut seen = HashSet::new();
-    for (key, _) in entries {
-        if !seen.insert(key) {
+/// The first entry of each key. Of a key that has others it is told that it is given twice.
+pub(super) fn first_of_each<'a>(
+    entries: &'a [(String, Value)],
+    path: &str,
+    errors: &Errors,
+) -> Vec<&'a (String, Value)> {
+    let mut seen = Index::default();
+    let is_first = |(key, _): &&(String, Value)| {
+        let is_first = seen.add(key.as_bytes());
+        if !is_first {
             errors.add(path, format!("{} is given twice", quoted(key)));
         }
-    }
+        is_first
+    };
+    entries.iter().filter(is_first).collect()
 }
 
 /// The place of `key` in the object at `path`: `a.b`, or `a["b c"]` where a dot would mislead.
@@ -210,10 +218,10 @@ mod tests {
         let errors = Errors::default();
         let entry = |number: usize| (format!("k{number}"), Value::Null);
         let mut entries: Vec<_> = (0..100_000).map(entry).collect();
-        report_duplicates(&entries, "", &errors);
+        first_of_each(&entries, "", &errors);
         assert!(errors.is_empty());
         entries.extend((0..50_000).chain(0..50_000).map(entry));
-        report_duplicates(&entries, "at", &errors);
+        assert_eq!(first_of_each(&entries, "at", &errors).len(), 100_000);
         let told = errors.into_vec().into_iter().map(|error| error.to_string());
         assert!(told.eq((0..50_000).map(|number| format!("at: `k{number}` is given twice"))));
     }

@@ -5,12 +5,12 @@
 use super::group::{Count, Group, Missing};
 use super::{Limit, Lists, Policy, Rule};
 use crate::actor::{Named, ip};
+use crate::index::ByKey;
 use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
 use crate::order;
 use crate::request::{Part, Parts};
 use crate::table::Table;
 use crate::time::Span;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A rule to be.
@@ -29,7 +29,7 @@ pub struct RuleDraft {
     /// How it counts.
     pub count: Count,
     /// How it counts certain actors, by key.
-    pub overrides: HashMap<Vec<u8>, Count>,
+    pub overrides: ByKey<Count>,
 }
 
 /// A limit to be.
@@ -121,7 +121,7 @@ struct Builder {
     max_actors: u64,
     rules: Vec<Rule>,
     /// How many tables there are of each meaning: two limits that say the same count apart.
-    tables: HashMap<String, u32>,
+    tables: ByKey<u32>,
     groups: usize,
 }
 
@@ -145,14 +145,14 @@ impl Builder {
         let (actors, missing) = (first.actors.clone(), first.missing);
         // What changes when a quota does, so that the other cells stay.
         let how: Vec<String> = drafts.iter().map(|rule| rule.count.algorithm.meaning()).collect();
-        let ordinal = self.tables.entry(meaning.clone()).or_default();
+        let ordinal = self.tables.get(meaning.as_bytes()).copied().unwrap_or(0);
         let name = format!("{meaning} {ordinal}");
-        *ordinal = ordinal.saturating_add(1);
+        self.tables.insert(meaning.as_bytes(), ordinal.saturating_add(1));
 
         let start = self.rules.len();
         let mut size = 0usize;
         for draft in drafts {
-            let counts = draft.overrides.values().chain([&draft.count]);
+            let counts = draft.overrides.values().iter().chain([&draft.count]);
             let bytes = counts.map(|count| count.algorithm.size()).max().unwrap_or(0);
             self.rules.push(Rule {
                 name: draft.name.into(),
@@ -168,7 +168,7 @@ impl Builder {
         let actors_in_table = if actors.is_empty() { 1 } else { self.max_actors };
         let counts = || {
             let rules = self.rules.get(start..).unwrap_or_default();
-            rules.iter().flat_map(|rule| rule.overrides.values().chain([&rule.count]))
+            rules.iter().flat_map(|rule| rule.overrides.values().iter().chain([&rule.count]))
         };
         let lends = counts().all(|count| count.algorithm.lends());
         let waits = counts().any(|count| count.algorithm.without_waiting().is_some());

@@ -3,8 +3,8 @@
 //! It does not know: rules. The deny list is asked first: who stands on both is refused.
 
 use crate::actor::{self, Named, address::Network};
+use crate::index::Index;
 use crate::request::Request;
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// One entry of a list.
@@ -28,10 +28,9 @@ pub struct Lists {
 /// A list that is asked in as many steps as it has kinds of entries, however many entries.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The prefix lengths in `networks`, each once: IPv4 or not, and bits.
-    prefixes: Vec<(bool, u8)>,
-    networks: HashSet<Network>,
-    actors: Vec<(Named, HashSet<Vec<u8>>)>,
+    /// The first addresses of all networks, by their family (IPv4 or not) and the bits of their prefix.
+    networks: Vec<((bool, u8), Index)>,
+    actors: Vec<(Named, Index)>,
 }
 
 impl FromIterator<Member> for List {
@@ -39,37 +38,47 @@ impl FromIterator<Member> for List {
         let mut list = List::default();
         for member in members {
             match member {
-                Member::Network(network) => list.add_network(network),
-                Member::Actor(named, value) => list.add_value(named, value),
+                Member::Network(network) => {
+                    let first = network.first();
+                    add(&mut list.networks, (first.is_ipv4(), network.prefix()), &bytes(first));
+                }
+                Member::Actor(named, value) => add(&mut list.actors, named, &value),
             }
         }
         list
     }
 }
 
+/// Adds a key to those of its kind; there are few kinds.
+fn add<K: PartialEq>(list: &mut Vec<(K, Index)>, kind: K, key: &[u8]) {
+    match list.iter_mut().find(|(known, _)| *known == kind) {
+        Some((_, keys)) => {
+            keys.add(key);
+        }
+        None => {
+            let mut keys = Index::default();
+            keys.add(key);
+            list.push((kind, keys));
+        }
+    }
+}
+
+/// An address among those of its family.
+fn bytes(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
 impl List {
-    fn add_network(&mut self, network: Network) {
-        let prefix = (network.first().is_ipv4(), network.prefix());
-        if !self.prefixes.contains(&prefix) {
-            self.prefixes.push(prefix);
-        }
-        self.networks.insert(network);
-    }
-
-    fn add_value(&mut self, named: Named, value: Vec<u8>) {
-        match self.actors.iter_mut().find(|(known, _)| *known == named) {
-            Some((_, values)) => drop(values.insert(value)),
-            None => self.actors.push((named, HashSet::from([value]))),
-        }
-    }
-
     /// Whether the request's client, or one of its actors, stands on the list.
     pub(super) fn names(&self, request: &Request, client: impl Fn(&Request) -> Option<IpAddr>) -> bool {
         let is_listed = |address: IpAddr| {
-            let family = self.prefixes.iter().filter(|(v4, _)| *v4 == address.is_ipv4());
-            family.map(|(_, prefix)| Network::of(address, *prefix)).any(|net| self.networks.contains(&net))
+            let mut family = self.networks.iter().filter(|((v4, _), _)| *v4 == address.is_ipv4());
+            family.any(|((_, prefix), firsts)| firsts.contains(&bytes(Network::of(address, *prefix).first())))
         };
-        if !self.prefixes.is_empty() && client(request).is_some_and(is_listed) {
+        if !self.networks.is_empty() && client(request).is_some_and(is_listed) {
             return true;
         }
         let mut key = Vec::new();

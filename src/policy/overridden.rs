@@ -4,21 +4,27 @@
 
 use super::Policy;
 use super::group::by_value;
+use crate::index::ByKey;
 use crate::table::Hasher;
-use std::collections::HashMap;
 
 /// The keys of overridden actors, by group and hash.
 #[derive(Debug, Default)]
-pub(crate) struct Overridden(HashMap<(usize, u64), Vec<u8>>);
+pub(crate) struct Overridden(ByKey<Vec<u8>>);
+
+/// Both in one key.
+fn of(group: usize, hash: u64) -> [u8; 16] {
+    let group = u128::try_from(group).unwrap_or(u128::MAX);
+    (group.rotate_left(64) ^ u128::from(hash)).to_le_bytes()
+}
 
 impl Overridden {
     /// Those of `policy`, whose actors are hashed by `hasher`.
     pub(crate) fn new(policy: &Policy, hasher: &Hasher) -> Overridden {
-        let mut keys = HashMap::new();
+        let mut keys = ByKey::default();
         for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
             for value in group.rules(policy).flat_map(|rule| rule.overrides.keys()) {
                 let key = by_value(value);
-                keys.insert((group.id, group.hash(policy, hasher, &key)), key);
+                keys.insert(&of(group.id, group.hash(policy, hasher, &key)), key);
             }
         }
         Overridden(keys)
@@ -26,6 +32,6 @@ impl Overridden {
 
     /// The key of the actor with this hash in the group; empty, which is nobody's, when no override names it.
     pub(super) fn key(&self, group: usize, hash: u64) -> &[u8] {
-        self.0.get(&(group, hash)).map_or(&[], Vec::as_slice)
+        self.0.get(&of(group, hash)).map_or(&[], Vec::as_slice)
     }
 }

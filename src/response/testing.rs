@@ -4,13 +4,13 @@
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
+use crate::index::ByKey;
 use crate::policy::{
     Count, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy, Reason, Report, RuleDraft,
     Tally,
 };
 use crate::request::Parts;
 use crate::time::Span;
-use std::collections::HashMap;
 
 /// A policy of rules with these names; `~` before a name puts the rule into shadow.
 pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
@@ -24,7 +24,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             enforced: shadowed.is_none(),
             reject_delay: Default::default(),
             count: Count::new(quota, Box::new(RefuseAll)),
-            overrides: HashMap::new(),
+            overrides: ByKey::default(),
         }
     };
     let limit = LimitDraft {

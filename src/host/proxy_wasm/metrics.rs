@@ -6,23 +6,23 @@
 
 use super::calls;
 use super::exclusive::Exclusive;
+use crate::index::ByKey;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Ids by name, for the life of the VM: a host makes a new id for each definition and never frees one.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Exclusive<BTreeMap<String, u32>>);
+pub(super) struct Ids(Exclusive<ByKey<u32>>);
 
 impl Ids {
     /// The id of a counter; `None` as long as the host does not define it.
     fn get(&self, name: String) -> Option<u32> {
-        let find = |ids: &mut BTreeMap<String, u32>| {
-            if let Some(id) = ids.get(&name) {
+        let find = |ids: &mut ByKey<u32>| {
+            if let Some(id) = ids.get(name.as_bytes()) {
                 return Some(*id);
             }
             let id = calls::define_counter(&name)?;
-            ids.insert(name, id);
+            ids.insert(name.as_bytes(), id);
             Some(id)
         };
         self.0.with(find).flatten()
