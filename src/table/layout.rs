@@ -155,7 +155,8 @@ impl Layout {
     }
 
     /// Of the key and of all that follows the header. It finds accidents, not forgeries: who can write
-    /// shared data can write a checksum. The mix is that of FxHash (Firefox), eight bytes a step.
+    /// shared data can write a checksum. The mix is that of FxHash (Firefox), eight bytes a step, in four sums
+    /// that a processor works on at once: each step of one waits for the step before.
     fn checksum(&self, key: &Key, value: &[u8]) -> u32 {
         const K: u64 = 0x517c_c1b7_2722_0a95;
         let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(K);
@@ -166,8 +167,17 @@ impl Layout {
         };
         let body = value.get(HEADER..).unwrap_or_default();
         let (whole, rest) = body.as_chunks::<8>();
+        let (fours, others) = whole.as_chunks::<4>();
+        let (mut a, mut b, mut c, mut d) = (0, 1, 2, 3);
+        for [first, second, third, fourth] in fours {
+            a = mix(a, u64::from_le_bytes(*first));
+            b = mix(b, u64::from_le_bytes(*second));
+            c = mix(c, u64::from_le_bytes(*third));
+            d = mix(d, u64::from_le_bytes(*fourth));
+        }
         let mut sum = key.as_bytes().chunks(8).fold(0, |sum, bytes| mix(sum, word(bytes)));
-        sum = whole.iter().fold(sum, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
+        sum = [a, b, c, d].into_iter().fold(sum, mix);
+        sum = others.iter().fold(sum, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
         sum = mix(sum, word(rest));
         u32::try_from(sum >> 32).unwrap_or(0)
     }
