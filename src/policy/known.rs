@@ -82,4 +82,16 @@ mod tests {
         known.remember(0, 7 + (1 << 16), at(1000), b"other");
         assert_eq!(known.recall(0, 7, at(1000)), None, "it took the slot");
     }
+
+    #[test]
+    fn actors_and_groups_have_slots_of_their_own_while_there_are_enough() {
+        let at = Time::ZERO.after(Span::from_ms(1000));
+        let many: Vec<(usize, u64)> = (0..1000).map(|n| (3, n)).collect();
+        let groups: Vec<(usize, u64)> = (0..8).map(|group| (group, 7)).collect();
+        for actors in [many, groups] {
+            let mut known = Known::default();
+            actors.iter().for_each(|(group, hash)| known.remember(*group, *hash, at, b"cell"));
+            assert!(actors.iter().all(|(group, hash)| known.recall(*group, *hash, at).is_some()));
+        }
+    }
 }

@@ -94,15 +94,19 @@ fn nothing_is_taken_of_little_or_for_few() {
     }
 }
 
+/// Who comes every 200 ms is busy, who comes less often is not.
 #[test]
 fn what_comes_seldom_is_not_charged_ahead() {
-    let host = Simulated::new(Rules::Lenient);
-    let mut crew = Crew::new(&rule("TB", 1_000_000, "day"), 1, Counting::new(store(&host)));
-    crew.store.taken();
-    for _ in 0..100 {
-        crew.ask(0, "/", "ann");
-        crew.pass(Span::from_ms(201));
-        assert_eq!(crew.store.taken(), (1, 1));
+    for (ms, is_busy) in [(200, true), (201, false), (5_000, false)] {
+        let host = Simulated::new(Rules::Lenient);
+        let mut crew = Crew::new(&rule("TB", 1_000_000, "day"), 1, Counting::new(store(&host)));
+        crew.store.taken();
+        for turn in 1..100 {
+            crew.ask(0, "/", "ann");
+            assert_eq!(crew.store.taken(), (1, 1));
+            assert_eq!(crew.workers[0].holds(), is_busy && turn >= 4, "request {turn}, {ms} ms apart");
+            crew.pass(Span::from_ms(ms));
+        }
     }
 }
 
@@ -175,6 +179,25 @@ fn a_share_that_is_too_old_is_given_back_once() {
     crew.tick(0, true);
     crew.workers[0] = worker(&crew.policy, &[7; 16]);
     assert_eq!(crew.ask(0, "/", "ann").1, 1_000_000 - 14);
+}
+
+/// Who comes seldom again gives back what was charged ahead, and only its own.
+#[test]
+fn an_actor_that_is_busy_no_more_gives_nothing_of_another_away() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "algo": "W", "rpu": 10000, "unit": "day"}]}"#;
+    let mut crew = Crew::new(json, 1, store(&host));
+    for user in ["ann", "bob"] {
+        (0..10).for_each(|_| _ = crew.ask(0, "/", user));
+    }
+    crew.pass(Span::from_ms(250));
+    crew.ask(0, "/", "ann");
+    assert!(crew.workers[0].holds());
+    crew.tick(0, false);
+    assert!(!crew.workers[0].holds());
+    crew.workers[0] = worker(&crew.policy, &[7; 16]);
+    assert_eq!(crew.ask(0, "/", "ann").1, 10_000 - 12);
+    assert_eq!(crew.ask(0, "/", "bob").1, 10_000 - 11);
 }
 
 /// By a request that another group refuses, too.
@@ -310,4 +333,36 @@ fn a_share_lapses_as_the_bucket_fills() {
     let passed = |crew: &mut Crew<_>, worker| (0..2_000).filter(|_| crew.ask(worker, "/", "ann").0).count();
     assert_eq!(passed(&mut crew, 1) + passed(&mut crew, 0), 1_000);
     assert_eq!(crew.now, at(90));
+}
+
+/// A bucket fills again while its shares lie idle: what is left of them counts as never charged.
+#[test]
+fn what_has_not_lapsed_is_given_back_in_full() {
+    // 100 a second: of the 10,000 there are about 150 charged ahead by each worker, 10 of which lapse in 100 ms.
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"rpu": 100, "unit": "second", "burst": 10000}]}"#;
+    let mut crew = Crew::new(json, 2, store(&host));
+    for worker in 0..2 {
+        (0..4).for_each(|_| _ = crew.ask(worker, "/", "ann"));
+        assert!(crew.workers[worker].holds());
+    }
+    crew.pass(TICK);
+    for worker in 0..2 {
+        crew.tick(worker, false);
+        assert!(!crew.workers[worker].holds());
+    }
+    // Of both shares 10 have lapsed, and 10 in all have come.
+    assert_eq!(crew.ask(0, "/", "ann").1, 10_000 - 9 - 10);
+}
+
+#[test]
+fn where_all_has_lapsed_there_is_nothing_to_ask_the_store_for() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut crew = Crew::new(&rule("TB", 1_000, "second"), 1, Counting::new(store(&host)));
+    (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
+    assert!(crew.workers[0].holds());
+    crew.pass(TICK);
+    crew.store.taken();
+    crew.tick(0, false);
+    assert_eq!((crew.workers[0].holds(), crew.store.taken()), (false, (0, 0)));
 }
