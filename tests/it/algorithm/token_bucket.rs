@@ -213,6 +213,20 @@ fn workers_whose_clocks_differ_free_nothing() {
 }
 
 #[test]
+fn a_worker_whose_clock_lags_gives_back_in_any_order() {
+    for order in [[0, 1], [1, 0]] {
+        let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
+        let charges = [run.ask(5), run.ask(5)];
+        for (back, place) in (1..).zip(order) {
+            run.move_to(BEGIN - 500 * MS);
+            run.give_back(&charges[place]);
+            run.move_to(BEGIN);
+            assert_eq!(run.look().remaining, 5 * back, "{order:?}");
+        }
+    }
+}
+
+#[test]
 fn a_clock_that_steps_back_far_locks_out_for_a_second_and_a_token_at_most() {
     let mut run = Run::new(&rule(24, 86_400_000 * MS, 24, true), BEGIN);
     assert!(run.ask(24).verdict.admits());

@@ -168,6 +168,21 @@ fn a_bucket_takes_nothing_back_while_somebody_waits_behind() {
     assert_eq!(goes(&run, &run.clone().ask(1)), 0);
 }
 
+#[test]
+fn a_bucket_that_may_lend_takes_back_in_any_order_while_nobody_waits() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let wait = Some(Span::from_secs(1));
+        let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(5), true, wait), BEGIN);
+        let events = [run.ask(1), run.ask(2), run.ask(2)];
+        let mut left = run.look().remaining;
+        for place in order {
+            run.give_back(&events[place]);
+            left += events[place].cost;
+            assert_eq!(run.look().remaining, left, "{order:?}");
+        }
+    }
+}
+
 /// Once: of those that had waited for a while only the last got back what it had taken.
 #[test]
 fn a_bucket_takes_all_back_from_the_last_to_the_first() {

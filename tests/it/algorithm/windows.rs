@@ -2,7 +2,7 @@
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
-use diana::algorithm::{Outcome, Quota};
+use diana::algorithm::{Outcome, Piece, Quota};
 use diana::table::Worth;
 use diana::time::{Span, Time};
 
@@ -207,6 +207,20 @@ fn a_log_strikes_out_what_is_given_back_and_no_more() {
     assert_eq!(run.ask(3).verdict.outcome, refused_for(59 * SEC));
 }
 
+/// Nothing is struck out, so the newest instant stays the one it was, also for a clock that lags.
+#[test]
+fn what_has_left_a_log_is_not_given_back() {
+    let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
+    let gone = run.ask(1);
+    run.move_to(MIDNIGHT + 30 * SEC);
+    run.ask(1);
+    run.move_to(MIDNIGHT + 61 * SEC);
+    run.give_back(&gone);
+    assert_eq!(run.look().remaining, 3);
+    run.move_to(MIDNIGHT + 59 * SEC);
+    assert_eq!(run.look().full_in, Span::from_secs(31));
+}
+
 /// Ages that are out of order, in bytes that are not ours, leave in order.
 #[test]
 fn a_foreign_log_is_read_in_order() {
@@ -221,6 +235,38 @@ fn a_foreign_log_is_read_in_order() {
     }
     for (cost, seconds) in [(1, 58), (2, 59), (3, 60)] {
         assert_eq!(run.ask(cost).verdict.outcome, refused_for(seconds * SEC));
+    }
+}
+
+/// Such a slice counts already for all whose clocks differ by a second at most; so does what was charged ahead in it.
+#[test]
+fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
+    let quota = per(100, 60 * SEC);
+    for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
+        let mut run = Run::new(&rule, MIDNIGHT);
+        let piece = Piece { charge: run.ask(10).verdict.charge, spent: (0, 0) };
+        let spends = |now| run.algorithm.spend(&mut { piece }, Time::from_ns(now), 1);
+        for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
+            assert!(spends(now), "{}", rule.kind);
+        }
+        for now in [MIDNIGHT - SEC - 1, MIDNIGHT - DAY, MIDNIGHT + lasts, MIDNIGHT + DAY] {
+            assert!(!spends(now), "{}", rule.kind);
+        }
+    }
+}
+
+/// Clocks may differ by a second: then the newest instant is the present. Beyond, the clock has stepped.
+#[test]
+fn a_log_or_a_ring_from_a_second_ahead_is_left_as_it_is() {
+    for rule in [sliding_window(per(3, 60 * SEC), None), sliding_log(per(3, 60 * SEC))] {
+        let mut run = Run::new(&rule, MIDNIGHT);
+        run.ask(1);
+        run.move_to(MIDNIGHT - SEC);
+        assert!(!run.prepare(), "{}", rule.kind);
+        assert_eq!(run.look().full_in, Span::from_secs(61));
+        run.move_to(MIDNIGHT - SEC - 1);
+        assert!(run.prepare(), "{}", rule.kind);
+        assert!(run.look().full_in <= Span::from_secs(60));
     }
 }
 
