@@ -3,7 +3,7 @@
 //! It does not know: how a table chooses whom to drop.
 
 use crate::harness::{Gateway, Random, at, get, store};
-use diana::policy::{Events, Outcome};
+use diana::policy::{Events, Outcome, Tally};
 use diana::store::{Portable, Rules, Simulated};
 
 const INVENTED: usize = 50_000;
@@ -161,6 +161,34 @@ fn memory_is_fixed_once_every_key_is_written() {
     }
 }
 
+/// Who would be refused by a rule in shadow gives way to newcomers, and each of them is counted by itself.
+#[test]
+fn nobody_is_counted_with_another_by_a_rule_in_shadow() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(&json(8, r#""rpu": 1, "mode": "shadow""#), store(&host));
+    for turn in 0..200 {
+        let request = get("/", &format!("user-{turn}"));
+        let tallies = [0, 0].map(|_| gateway.ask(0, &request, at(0)).reports[0].tally);
+        assert_eq!(tallies, [Tally::Admitted, Tally::Shadowed], "user {turn}");
+    }
+}
+
+/// Their quota is mixed into where they are kept, and crowds them no more than others.
+#[test]
+fn actors_with_quotas_of_their_own_spread_as_others_do() {
+    let users: Vec<String> = (0..1000).map(|user| format!("user-{user}")).collect();
+    let own = users.iter().map(|user| format!(r#""{user}": {{"rpu": 50}}"#)).collect::<Vec<_>>().join(", ");
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway =
+        Gateway::new(&json(1000, &format!(r#""rpu": 10, "overrides": {{{own}}}"#)), store(&host));
+    let mut evicts = |user: &&String| {
+        let events = gateway.ask(0, &get("/", user), at(0)).events;
+        events.evicted_lossless + events.evicted_lossy > 0
+    };
+    let evicted = users.iter().filter(|user| evicts(user)).count();
+    assert!(evicted < 5, "{evicted} of 1,000");
+}
+
 /// A newcomer with a quota of its own must not shorten what it is refused with.
 #[test]
 fn nobody_is_freed_by_a_newcomer_with_another_quota() {
@@ -178,5 +206,7 @@ fn nobody_is_freed_by_a_newcomer_with_another_quota() {
         let user = passed[now as usize % passed.len()];
         assert!(!passes(user, now), "{user} is free after {now} ms");
     }
+    let refused = gateway.ask_anew(&get("/", "vip"), at(5_000));
+    assert_eq!(refused.reports[0].quota.rpu, 1, "it is told the quota that it is refused by");
     assert!(passes("vip", 3_600_000), "until the others are free as well");
 }

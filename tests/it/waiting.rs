@@ -2,7 +2,7 @@
 //!
 //! It does not know: timers. A host holds a request and lets it go.
 
-use crate::harness::{START, at, get, policy, store};
+use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana::algorithm::Outcome;
 use diana::policy::{Policy, Tally};
 use diana::session::{Session, Step, Worker};
@@ -83,7 +83,11 @@ fn a_turn_with_others_behind_it_stays_empty_until_they_are_gone() {
     let mut one = One::new(QUEUE, &host, true);
     let mut sessions: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
     one.settle(&mut sessions[1], START);
-    assert_eq!(turn(&one.start("ann", START).1), Some(Span::from_ms(400)), "nobody is moved");
+    let (newcomer, step) = one.start("ann", START);
+    assert_eq!(turn(&step), Some(Span::from_ms(400)), "nobody is moved");
+    sessions.push(newcomer);
+    sessions.iter_mut().skip(2).for_each(|session| one.settle(session, START));
+    assert_eq!(turn(&one.start("ann", START).1), Some(Span::from_ms(100)), "nobody is left");
 }
 
 #[test]
@@ -174,6 +178,35 @@ fn a_permit_comes_back_once_however_its_request_ends() {
     one.settle(&mut third, START);
     let (_, Step::Done(decision)) = one.start("ann", START) else { panic!("it waits") };
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 1);
+}
+
+/// The bucket gets back all that they took, though a permit of the same cell has come back before.
+#[test]
+fn who_leaves_gives_all_back_though_permits_have_come_back() {
+    let json = r#"{"url": "/", "rules": [
+        {"actor": "user", "rpu": 10, "unit": "second"},
+        {"actor": "user", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9},
+        {"actor": "user", "algo": "C", "rpu": 9}]}"#;
+    let host = Simulated::new(Rules::Lenient);
+    let mut one = One::new(json, &host, true);
+    let (mut first, _) = one.start("ann", START);
+    let mut waiting: Vec<Session> = (0..3).map(|_| one.start("ann", START).0).collect();
+    one.settle(&mut first, at(50));
+    waiting.iter_mut().rev().for_each(|session| one.settle(session, at(100)));
+    let (_, Step::Wait { until, decision }) = one.start("ann", at(100)) else { panic!("it does not wait") };
+    let remaining: Vec<u64> =
+        decision.reports.iter().map(|report| report.verdict.unwrap().remaining).collect();
+    assert_eq!((until, remaining), (at(1_000), vec![9, 8, 8]));
+}
+
+#[test]
+fn who_has_waited_and_gone_on_owes_the_store_nothing() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(QUEUE, Counting::new(store(&host)));
+    let mut sessions: Vec<Session> = (0..2).map(|_| gateway.start(0, &get("/", "ann"), START).0).collect();
+    gateway.store.taken();
+    sessions.iter_mut().for_each(|session| _ = gateway.settle(0, session, at(200)));
+    assert_eq!(gateway.store.taken(), (0, 0));
 }
 
 /// A store whose swap number `loses` another worker wins, and takes 5 ms for it.

@@ -37,6 +37,22 @@ fn actors_are_allowed_and_denied() {
 }
 
 #[test]
+fn a_value_is_listed_for_its_own_actor_only() {
+    check(
+        &format!(
+            r#"{{"deny": [{{"user": ["eve", "mal"]}}, {{"device": ["stolen", "lost"]}}, {{"user": "dan"}}], {LIMIT}}}"#
+        ),
+        "0ms user=eve device=own    GET / -> denied
+         0ms user=mal device=own    GET / -> denied
+         0ms user=dan device=own    GET / -> denied
+         0ms user=ann device=stolen GET / -> denied
+         0ms user=ann device=lost   GET / -> denied
+         0ms user=stolen device=eve GET / -> pass user=0
+         0ms user=lost device=dan   GET / -> pass user=0",
+    );
+}
+
+#[test]
 fn who_stands_on_both_lists_is_denied() {
     check(
         &format!(r#"{{"allow": ["10.0.0.0/8"], "deny": ["10.0.0.7"], {LIMIT}}}"#),

@@ -90,6 +90,24 @@ fn who_waits_holds_a_permit_meanwhile() {
     );
 }
 
+/// A permit may come back at any moment: it is told as a second, however long it may be held.
+#[test]
+fn a_quota_that_is_longer_away_than_a_permit_is_named() {
+    for (unit, named) in [("10s", "tb"), ("500ms", "c")] {
+        let json = format!(
+            r#"{{"url": "/", "rules": [
+                {{"name": "c", "algo": "C", "rpu": 1}}, {{"name": "tb", "rpu": 1, "unit": "{unit}"}}]}}"#
+        );
+        check(
+            &json,
+            &format!(
+                "0ms GET / -> pass c=0 tb=0
+                 0ms GET / -> refuse {named} c=refused tb=refused"
+            ),
+        );
+    }
+}
+
 #[test]
 fn a_limit_without_permits_lets_nobody_in() {
     check(

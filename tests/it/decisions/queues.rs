@@ -121,3 +121,19 @@ fn where_no_host_holds_requests_who_would_wait_is_refused() {
     assert_eq!((ask(0), ask(0), ask(99)), (pass, refuse(100), refuse(1)));
     assert_eq!((ask(100), ask(150)), (pass, refuse(50)));
 }
+
+#[test]
+fn where_no_host_holds_requests_refusals_are_not_held_back() {
+    let refused = |json: &str| {
+        let mut policy = policy(json);
+        let changed = policy.refuse_to_wait();
+        let (host, seed) = (Simulated::new(Rules::Lenient), [0; 16]);
+        let mut worker = Worker::new(&policy, &seed);
+        let mut ask = || crate::harness::ask(&policy, &mut worker, &store(&host), &get("/", "ann"), || at(0));
+        ask();
+        (changed, policy.reject_delay(&ask()))
+    };
+    let held_back = rule(r#""rpu": 1, "unit": "second", "reject_delay": "2s""#);
+    assert_eq!(refused(&held_back), (true, Span::ZERO));
+    assert_eq!(refused(&rule(r#""rpu": 1, "unit": "second""#)), (false, Span::ZERO));
+}
