@@ -60,7 +60,7 @@ impl Hasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Portable, Rules, Simulated};
+    use crate::store::{Loaded, Portable, Rules, Simulated, Version};
 
     #[test]
     fn the_first_worker_seeds_for_all() {
@@ -68,6 +68,31 @@ mod tests {
             let store = Portable::probe(Simulated::new(rules)).unwrap();
             assert_eq!(shared_seed(&store, [1; 16]), Ok([1; 16]));
             assert_eq!(shared_seed(&store, [2; 16]), Ok([1; 16]));
+        }
+    }
+
+    /// A store in which another worker stores its seed just before each swap of ours.
+    struct Raced(Portable<Simulated>, Vec<u8>);
+
+    impl Store for Raced {
+        fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+            self.0.load(key)
+        }
+
+        fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+            let version = self.0.load(key)?.map(|loaded| loaded.version);
+            self.0.swap(key, &self.1, version)?;
+            self.0.swap(key, value, expected)
+        }
+    }
+
+    #[test]
+    fn a_worker_that_loses_the_race_takes_the_seed_of_the_winner() {
+        for rules in [Rules::Lenient, Rules::Strict] {
+            let store =
+                |theirs: &[u8]| Raced(Portable::probe(Simulated::new(rules)).unwrap(), theirs.to_vec());
+            assert_eq!(shared_seed(&store(&[4; 16]), [3; 16]), Ok([4; 16]));
+            assert_eq!(shared_seed(&store(b"short"), [3; 16]), Err(Fault(0)), "it always loses");
         }
     }
 

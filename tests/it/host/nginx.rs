@@ -29,9 +29,16 @@ fn a_busy_actor_is_charged_request_by_request() {
     gateway.no_crash();
     assert!(gateway.vms.iter().all(|vm| vm.next_tick().is_none()), "a timer is set");
     // Elsewhere it is otherwise, or this would be no test.
-    let envoy = Gateway::start(Rules::Lenient, 1, MANY);
+    let envoy = Gateway::start(Rules::Lenient, 2, MANY);
     (0..500).for_each(|_| _ = envoy.request(0, "/", "ann"));
     assert!(envoy.vms[0].next_tick().is_some());
+    // And what was charged ahead is back when it has lain idle.
+    envoy.end_all();
+    envoy.pass(300);
+    assert_eq!(envoy.vms[0].next_tick(), None);
+    let request = envoy.request(1, "/", "ann");
+    envoy.end_all();
+    assert_eq!(left(&envoy, request), 99_999 - 500);
 }
 
 /// A timer that fires unasked does nothing; under a configuration that would make requests wait least of all.
