@@ -3,8 +3,9 @@
 //! A sanitizer would need a nightly one. The fuzzer without it sees panics, overflows and inputs that take long, and all
 //! but the host calls is safe Rust.
 
+use crate::tool;
 use anyhow::{Context, Result, bail};
-use gateway::{filter, root, target};
+use gateway::{root, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +24,7 @@ const MORE_SEEDS: [(&str, &str); 2] =
 
 /// Runs one target, or all.
 pub fn run(only: Option<&str>, seconds: u32) -> Result<()> {
-    let tool = tool()?;
+    let tool = tool::installed("cargo-fuzz", VERSION)?;
     let targets = targets()?;
     if let Some(unknown) = only.filter(|only| !targets.iter().any(|target| target == only)) {
         bail!("there is no target `{unknown}`, expected one of {}", targets.join(", "));
@@ -41,21 +42,6 @@ fn targets() -> Result<Vec<String>> {
     let mut names: Vec<String> = files.into_iter().filter_map(|file| stem(file.path())).collect();
     names.sort();
     Ok(names)
-}
-
-/// cargo-fuzz, installed under `target/` if it is missing.
-fn tool() -> Result<PathBuf> {
-    let tools = target().join("tools");
-    let tool = tools.join("bin/cargo-fuzz");
-    if !tool.exists() {
-        println!("installing cargo-fuzz {VERSION} under {}", tools.display());
-        let install = ["install", "--quiet", "--locked", "cargo-fuzz", "--version", VERSION, "--root"];
-        let status = filter::cargo().args(install).arg(&tools).status().context("cannot run `cargo`")?;
-        if !status.success() {
-            bail!("cargo-fuzz cannot be installed");
-        }
-    }
-    Ok(tool)
 }
 
 /// What is found new is kept under `target/fuzz/`, what fails there as well.

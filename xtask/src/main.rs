@@ -6,8 +6,10 @@ mod build;
 mod demo;
 mod e2e;
 mod fuzz;
+mod mutants;
 mod soak;
 mod test;
+mod tool;
 mod versions;
 
 use anyhow::Result;
@@ -47,6 +49,13 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },
+    /// Plant mistakes in the library, one at a time, and see whether a test finds each; `--help` tells its options
+    #[command(disable_help_flag = true)]
+    Mutants {
+        /// Of cargo-mutants
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run all checks and tests
     Test,
     /// Run the tests in a real Envoy
@@ -80,6 +89,7 @@ fn run(task: Task) -> Result<()> {
         Task::Demo { once } => demo::run(once),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
+        Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Test => test::run(),
         Task::E2e { filter } => e2e::run(filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
