@@ -98,13 +98,28 @@ pub struct Charge {
     pub stamp: (u32, u32),
 }
 
-/// What a worker has been charged ahead for requests that have yet to come.
+/// For how long a worker may spend a piece.
+pub const LENT_FOR: Span = Span::from_ms(100);
+
+/// What a worker holds ahead for requests that have yet to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// The whole of it, charged at once as if it were one request.
+    /// The whole of it, as if it were one request.
     pub charge: Charge,
-    /// How far it is used up, in the algorithm's own sense; zero at first.
-    pub spent: (u64, u32),
+    /// How much of it is spent.
+    pub spent: u64,
+}
+
+impl Piece {
+    /// Spends `cost` of it, if there is so much.
+    pub fn spend(&mut self, cost: u64) -> bool {
+        let spent = self.spent.saturating_add(cost);
+        let is_left = spent <= self.charge.cost;
+        if is_left {
+            self.spent = spent;
+        }
+        is_left
+    }
 }
 
 /// A way of counting. A cell is `size()` bytes; all zero is a cell nobody has used.
@@ -139,20 +154,30 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// Whether a worker may be charged ahead, for a [`Piece`] that it then spends by itself.
+    /// Whether a worker may hold a [`Piece`] that it then spends by itself. Whoever spends so, and whatever is taken
+    /// back, no more pass in any span than the bound says.
     fn lends(&self) -> bool {
         false
     }
 
-    /// Spends `cost` of a piece at `now`, if that much of it is left and has not lapsed meanwhile. Whoever
-    /// spends so, and whatever is given back, no more pass in any span than the bound says.
-    fn spend(&self, _piece: &mut Piece, _now: Time, _cost: u64) -> bool {
-        false
+    /// Hands out a piece of so much, if so much is left at once.
+    fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
+        let verdict = self.step(cell, now, part);
+        let at_once = verdict.outcome == Outcome::Admit { delay: Span::ZERO };
+        at_once.then_some(Piece { charge: verdict.charge, spent: 0 })
     }
 
-    /// What is left of a piece at `now`, to be given back.
-    fn unspent(&self, _piece: &Piece, _now: Time) -> Charge {
-        Charge::default()
+    /// Whether a piece stands for requests at `now`, within [`LENT_FOR`] of when it was handed out.
+    fn covers(&self, _piece: &Piece, _now: Time) -> bool {
+        true
+    }
+
+    /// Takes a piece back, spent or not, that is not spent from now on.
+    fn take_back(&self, cell: &mut [u8], now: Time, piece: &Piece) {
+        let cost = piece.charge.cost.saturating_sub(piece.spent);
+        if cost > 0 {
+            self.give_back(cell, now, Charge { cost, ..piece.charge });
+        }
     }
 
     /// Whether a charge ends with the request, as a permit does.
@@ -203,21 +228,6 @@ const LAG: Span = Span::from_secs(1);
 
 /// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
-
-/// Spends `cost` of a piece that is a number of units, if there are so many.
-fn count_off(piece: &mut Piece, cost: u64) -> bool {
-    let spent = piece.spent.0.saturating_add(cost);
-    let is_left = spent <= piece.charge.cost;
-    if is_left {
-        piece.spent.0 = spent;
-    }
-    is_left
-}
-
-/// What is left of a piece that is a number of units.
-fn left_of(piece: &Piece) -> Charge {
-    Charge { cost: piece.charge.cost.saturating_sub(piece.spent.0), ..piece.charge }
-}
 
 /// How much of `span` a use of `used` out of `limit` stands for.
 fn share(used: u64, limit: u64, span_ns: u64) -> Span {

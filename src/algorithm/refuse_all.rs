@@ -32,6 +32,11 @@ impl Algorithm for RefuseAll {
         Verdict { outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
     }
 
+    /// Nothing, so that it keeps no other actor of its group from being lent to.
+    fn lends(&self) -> bool {
+        true
+    }
+
     fn give_back(&self, _: &mut [u8], _: Time, _: Charge) {}
 
     fn worth(&self, _: &[u8], _: Time) -> Worth {

@@ -106,12 +106,8 @@ impl Algorithm for SlidingWindow {
     }
 
     /// In the slice that was charged, and in no other.
-    fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {
-        self.ring.is_newest(piece.charge.booked_at, now) && super::count_off(piece, cost)
-    }
-
-    fn unspent(&self, piece: &Piece, _: Time) -> Charge {
-        super::left_of(piece)
+    fn covers(&self, piece: &Piece, now: Time) -> bool {
+        self.ring.is_newest(piece.charge.booked_at, now)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

@@ -18,15 +18,13 @@
 //! **Waiting.** With `max_wait` a request may take what has yet to come, and waits until it has: the bucket is
 //! lent so much in advance, `reach` in place of `fill`.
 //!
-//! **Ahead.** A worker that is charged `n` at once may spend them by itself, as long as they have not come back
-//! by refilling: after `k · unit / rpu` without a spending, `k` of them have lapsed. It is a bucket of its own,
-//! full of `n` when it was charged, that is never refilled.
+//! **Ahead.** What workers hold ahead is neither in the bucket nor missing from it: it is lent, and the cell keeps how
+//! much that is. A bucket is full when what is in it and what is lent make `burst`, and it lends and admits what is in
+//! it. A piece is taken back as a charge of what was spent of it. So the bucket lacks, at any instant, at least what
+//! has passed and not come back: `full_at` is the instant at which only what is lent is missing.
 //!
-//! That keeps the bound, whoever spends what when. Let `D` be what the bucket lacks, as a time: it shrinks as time
-//! goes by, and a charge of `n` adds `n · unit / rpu`. Let `V` be how long a worker's piece has until all of it has
-//! lapsed. `D ≥ ΣV` holds whenever a piece is taken, stays so because each `V` shrinks as fast as `D`, and is kept
-//! by giving back, which takes no more from `D` than from `V`. A piece is worth `U ≤ V`. So `D − ΣU`, between 0 and
-//! `fill`, grows by `unit / rpu` with each request that passes, and shrinks no faster than time goes by.
+//! Nobody spends a piece for longer than [`LENT_FOR`]. When the bucket has not been charged for that long and [`LAG`],
+//! whoever holds what is lent still is gone, or too late: all of it counts as spent.
 //!
 //! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass; where requests may wait and one costs
 //! more than `burst`, its cost takes the place of `burst`.
@@ -38,7 +36,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, MAX_WAIT, Outcome, Piece, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, LENT_FOR, MAX_WAIT, Outcome, Piece, Quota, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -79,12 +77,13 @@ struct TokenBucket {
 
 /// When the bucket is full, nanoseconds as `u64` and the fraction as `u32`; then how often a charge has been
 /// given back, and how often the bucket has been cut, each `u32` and wrapping; then the latest instant of a
-/// charge, `u64`. Little-endian.
-const SIZE: usize = 28;
+/// charge, `u64`; then how much is lent, `u32`. Little-endian.
+const SIZE: usize = 32;
 const PART: usize = 8;
 const GIVEN_BACK: usize = 12;
 const CUT: usize = 16;
 const LATEST: usize = 20;
+const LENT: usize = 28;
 
 /// A bucket that takes longer to fill is a mistake, and would not fit the arithmetic.
 const LONGEST_FILL_YEARS: u128 = 100;
@@ -149,12 +148,31 @@ impl TokenBucket {
         self.rate.add(self.latest(now), self.slack)
     }
 
-    /// From when to when what is left of a piece lapses.
-    fn lapses(&self, piece: &Piece, now: Time) -> (Exact, Exact) {
-        let Piece { charge, spent: (ns, part) } = *piece;
-        let taken = Exact::whole(charge.at.as_ns());
-        let from = taken.max(Exact { ns, part }).max(Exact::whole(now.as_ns()));
-        (from, self.rate.add(taken, self.rate.span_of(charge.cost)))
+    /// How much is lent: never all, so that bytes that are not ours keep nobody waiting for it.
+    fn lent(&self, cell: &[u8]) -> u64 {
+        if self.lends() { u64::from(u32_at(cell, LENT)).min(self.burst.saturating_sub(1)) } else { 0 }
+    }
+
+    fn lend_in_all(&self, cell: &mut [u8], lent: u64) {
+        write(cell, LENT, u32::try_from(lent).unwrap_or(u32::MAX).to_le_bytes());
+    }
+
+    /// When the bucket is full but for what is lent, and how much that is: nothing, and all of it spent, when it can
+    /// no longer be. An instant from further ahead than clocks differ says nothing.
+    fn due(&self, cell: &[u8], now: Time) -> (Exact, u64) {
+        let (full_at, lent, latest) =
+            (self.full_at(cell), self.lent(cell), Time::from_ns(u64_at(cell, LATEST)));
+        let due = if latest.since(now) > LAG { now } else { latest.after(LENT_FOR).after(LAG) };
+        match lent > 0 && due <= now {
+            true => (self.rate.add(full_at.max(Exact::whole(due.as_ns())), self.rate.span_of(lent)), 0),
+            false => (full_at, lent),
+        }
+    }
+
+    /// What the bucket lacks beside what is lent, with so much more.
+    fn lacking(&self, cell: &[u8], now: Time, more: u64) -> Exact {
+        let full_at = self.full_at(cell).max(Exact::whole(now.as_ns()));
+        self.rate.add(full_at, self.rate.span_of(more))
     }
 
     /// The last instant at which a bucket is full that has admitted a request at `now`.
@@ -184,11 +202,15 @@ impl Algorithm for TokenBucket {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let (full_at, last) = (self.full_at(cell), self.last_full_from(now));
-        if full_at > last {
-            self.store(cell, last);
-            write(cell, LATEST, now.as_ns().to_le_bytes());
+        let ((full_at, lent), last) = (self.due(cell, now), self.last_full_from(now));
+        let is_far = self.rate.add(full_at, self.rate.span_of(lent)) > last;
+        if is_far || lent < self.lent(cell) {
+            self.store(cell, if is_far { last } else { full_at });
+            self.lend_in_all(cell, 0);
             add_one(cell, CUT);
+            if is_far {
+                write(cell, LATEST, now.as_ns().to_le_bytes());
+            }
             return true;
         }
         let new = self.start == Start::Empty && full_at == Exact::default();
@@ -200,7 +222,9 @@ impl Algorithm for TokenBucket {
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
-        let (instant, emptiest, latest) = (Exact::whole(now.as_ns()), self.full_from(now), self.latest(now));
+        let (instant, is_lent) = (Exact::whole(now.as_ns()), self.lent(cell));
+        let lent = rate.span_of(is_lent);
+        let (emptiest, latest) = (rate.sub(self.full_from(now), lent), rate.sub(self.latest(now), lent));
         let before = self.full_at(cell).max(instant).min(self.last_full_from(now));
         let after = rate.add(before, rate.span_of(cost.min(self.capacity)));
         let (outcome, full_at) = if cost > self.capacity {
@@ -220,7 +244,8 @@ impl Algorithm for TokenBucket {
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
         let remaining = rate.tokens_in(rate.sub(latest, full_at));
-        let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(self.capacity)));
+        let most = self.capacity.saturating_sub(is_lent);
+        let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(most)));
         Verdict {
             outcome,
             remaining,
@@ -274,25 +299,30 @@ impl Algorithm for TokenBucket {
         self.reach == self.fill
     }
 
-    fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {
-        let (from, end) = self.lapses(piece, now);
-        let after = self.rate.add(from, self.rate.span_of(cost));
-        let is_left = after <= end;
+    fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
+        let lent = self.lent(cell).saturating_add(part);
+        let is_left = lent < self.burst && self.lacking(cell, now, lent) <= self.full_from(now);
         if is_left {
-            piece.spent = (after.ns, after.part);
+            self.lend_in_all(cell, lent);
+            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
-        is_left
+        let charge = Charge { cost: part, at: now, booked_at: now, stamp: (0, u32_at(cell, CUT)) };
+        is_left.then_some(Piece { charge, spent: 0 })
     }
 
-    /// It has gained nothing by having been charged: what came back meanwhile has lapsed.
-    fn unspent(&self, piece: &Piece, now: Time) -> Charge {
-        let (from, end) = self.lapses(piece, now);
-        let cost = self.rate.tokens_in(self.rate.sub(end, from));
-        Charge { cost, at: now, booked_at: now, ..piece.charge }
+    /// If the bucket has been cut since, or the piece was overdue, it is no longer among what is lent.
+    fn take_back(&self, cell: &mut [u8], now: Time, piece: &Piece) {
+        self.prepare(cell, now);
+        if piece.charge.stamp.1 == u32_at(cell, CUT) {
+            self.lend_in_all(cell, self.lent(cell).saturating_sub(piece.charge.cost));
+            self.store(cell, self.lacking(cell, now, piece.spent));
+            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
+        }
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {
-        let full_at = self.full_at(cell).min(self.last_full_from(now));
+        let (full_at, lent) = self.due(cell, now);
+        let full_at = self.rate.add(full_at, self.rate.span_of(lent)).min(self.last_full_from(now));
         let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
         let saved = self.rate.sub(self.reach, to_full);
         match self.start {

@@ -142,13 +142,9 @@ impl Algorithm for Window {
     }
 
     /// In the window that was charged, and in no other.
-    fn spend(&self, piece: &mut Piece, now: Time, cost: u64) -> bool {
+    fn covers(&self, piece: &Piece, now: Time) -> bool {
         let window = self.at(piece.charge.booked_at);
-        window >= self.at(now) && !self.is_far(window, now) && super::count_off(piece, cost)
-    }
-
-    fn unspent(&self, piece: &Piece, _: Time) -> Charge {
-        super::left_of(piece)
+        window >= self.at(now) && !self.is_far(window, now)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

@@ -125,7 +125,7 @@ impl Bid {
         judgement.pass(counted, cell, now);
         let suffices = !judgement.repaired && judgement.passes_all() && {
             let mut rules = counted.rules().zip(pieces);
-            rules.all(|((rule, count), piece)| count.algorithm.spend(piece, now, rule.cost))
+            rules.all(|((rule, count), piece)| count.algorithm.covers(piece, now) && piece.spend(rule.cost))
         };
         if suffices {
             (self.basis, self.at) = (Basis::Spending, now);
@@ -153,7 +153,7 @@ impl Bid {
         let counted = Bid::counted(group, self.key(court.keys), crowd, court);
         let share = shares.find(group.id, self.hash).filter(|_| entry.found());
         if let Some(share) = share {
-            counted.give_back(counted.unspent(&share.pieces, now), entry.cell_mut(), now);
+            counted.take_back(&share.pieces, entry.cell_mut(), now);
         }
         let judgement = &mut self.memory.judgement;
         judgement.pass(counted, entry.cell_mut(), now);
@@ -205,7 +205,7 @@ impl Bid {
                     if pieces.is_empty() {
                         shares.forget(actor.0, actor.1);
                     } else {
-                        shares.put(actor, self.place, key, cell, pieces, self.at);
+                        shares.put(actor, self.place, cell, pieces, self.at);
                     }
                     return true;
                 }
@@ -217,6 +217,8 @@ impl Bid {
                 Err(Fault(_)) => break,
             }
         }
+        // Whether the share was given back is not known: it is not given back again.
+        shares.forget(self.group.id, self.hash);
         events.faults = events.faults.saturating_add(1);
         self.basis = Basis::Failed;
         true
@@ -266,10 +268,17 @@ impl Bid {
         if !judgement.refused {
             judgement.undo(counted, entry.cell_mut(), self.at);
         }
-        // Lost or failed, the next request repairs it.
-        if judgement.repaired && entry.commit(court.terms.store) == Ok(Swap::Done) {
-            events.evicted(entry.eviction());
-            shares.forget(self.group.id, self.hash);
+        if judgement.repaired {
+            match entry.commit(court.terms.store) {
+                // The next request repairs it.
+                Ok(Swap::Lost) => {}
+                Ok(Swap::Done) => {
+                    events.evicted(entry.eviction());
+                    shares.forget(self.group.id, self.hash);
+                }
+                // What was written is not known.
+                Err(Fault(_)) => shares.forget(self.group.id, self.hash),
+            }
         }
     }
 
@@ -304,12 +313,12 @@ impl Bid {
     }
 
     /// What was charged, to be given back; nothing when the store failed.
-    pub(super) fn held(&self, keys: &[u8]) -> Option<Held> {
+    pub(super) fn held(&self) -> Option<Held> {
         let Basis::Judged { .. } = &self.basis else {
             return None;
         };
         let charges = self.memory.judgement.charges().collect();
-        Some(Held { place: self.place, hash: self.hash, key: self.key(keys).to_vec(), charges })
+        Some(Held { place: self.place, hash: self.hash, charges })
     }
 }
 
@@ -320,10 +329,9 @@ fn take(counted: Counted, remaining: u64, entry: &mut Entry, pieces: &mut Vec<Pi
         return;
     };
     for (rule, count) in counted.rules() {
-        let verdict = count.algorithm.step(rule.state_mut(count, entry.cell_mut()), now, part);
-        if !verdict.admits() {
-            return pieces.clear();
+        match count.algorithm.lend(rule.state_mut(count, entry.cell_mut()), now, part) {
+            Some(piece) => pieces.push(piece),
+            None => return pieces.clear(),
         }
-        pieces.push(Piece { charge: verdict.charge, spent: (0, 0) });
     }
 }

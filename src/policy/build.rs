@@ -143,17 +143,18 @@ impl Builder {
     fn group(&mut self, meaning: String, drafts: Vec<RuleDraft>) -> Option<Group> {
         let first = drafts.first()?;
         let (actors, missing) = (first.actors.clone(), first.missing);
-        // What changes when a quota does, so that the other cells stay.
-        let how: Vec<String> = drafts.iter().map(|rule| rule.count.algorithm.meaning()).collect();
         let ordinal = self.tables.get(meaning.as_bytes()).copied().unwrap_or(0);
         let name = format!("{meaning} {ordinal}");
         self.tables.insert(meaning.as_bytes(), ordinal.saturating_add(1));
 
         let start = self.rules.len();
         let mut size = 0usize;
+        // How each rule counts, and where: changes when a quota does, so that the other cells stay.
+        let mut how = Vec::new();
         for draft in drafts {
             let counts = draft.overrides.values().iter().chain([&draft.count]);
             let bytes = counts.map(|count| count.algorithm.size()).max().unwrap_or(0);
+            how.push(format!("{bytes} {}", draft.count.algorithm.meaning()));
             self.rules.push(Rule {
                 name: draft.name.into(),
                 enforced: draft.enforced,

@@ -102,7 +102,7 @@ pub(crate) fn decide<S: Store + ?Sized>(
     *outcome = bids.iter().filter_map(|bid| bid.turn(&court)).max().map_or(Outcome::Pass, Outcome::Wait);
     // Who waits may leave, and then gives all of it back.
     let is_waiting = matches!(outcome, Outcome::Wait(_));
-    bids.iter().filter(|bid| is_waiting || bid.group.settles).filter_map(|bid| bid.held(keys)).collect()
+    bids.iter().filter(|bid| is_waiting || bid.group.settles).filter_map(Bid::held).collect()
 }
 
 impl Desk {

@@ -1,6 +1,7 @@
 //! Takes charges back: of a request that is refused after all, that is over, or that leaves while it waits.
 //!
-//! It does not know: why. A charge whose cell is gone meanwhile is gone with it.
+//! It does not know: why. A charge whose cell is gone meanwhile is gone with it; a cell that
+//! was begun anew for the same actor is taken for the old one.
 
 use super::charge::{MAX_LOST, Terms};
 use super::group::Group;
@@ -17,7 +18,6 @@ pub(super) type Place = (usize, usize);
 pub(crate) struct Held {
     pub(super) place: Place,
     pub(super) hash: u64,
-    pub(super) key: Vec<u8>,
     /// One a rule.
     pub(super) charges: Vec<Charge>,
 }
@@ -65,11 +65,11 @@ fn end<S: Store + ?Sized>(
     which: fn(&Count) -> bool,
 ) -> Events {
     let mut events = Events::default();
-    for Held { place, hash, key, charges } in held {
+    for Held { place, hash, charges } in held {
         let Some(group) = policy.group(*place) else {
             continue;
         };
-        let counted = group.counted(policy, key);
+        let counted = group.counted(policy, terms.overridden.key(group.id, *hash));
         let ended = || {
             let charges = counted.rules().zip(charges);
             charges.map(|((_, count), charge)| if which(count) { *charge } else { Charge::default() })

@@ -189,9 +189,11 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// What is left of pieces, one for each rule.
-    pub(super) fn unspent(self, pieces: &'a [Piece], now: Time) -> impl Iterator<Item = Charge> {
-        self.rules().zip(pieces).map(move |((_, count), piece)| count.algorithm.unspent(piece, now))
+    /// Takes pieces back, one for each rule.
+    pub(super) fn take_back(self, pieces: &[Piece], cell: &mut [u8], now: Time) {
+        for ((rule, count), piece) in self.rules().zip(pieces) {
+            count.algorithm.take_back(rule.state_mut(count, cell), now, piece);
+        }
     }
 }
 

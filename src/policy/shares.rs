@@ -16,12 +16,12 @@ use super::charge::Terms;
 use super::give_back::{Place, change};
 use super::known::{SLOTS, index};
 use super::{Events, Policy};
-use crate::algorithm::Piece;
+use crate::algorithm::{LENT_FOR, Piece};
 use crate::store::Store;
 use crate::time::{Span, Time};
 
 /// A share is spent for so long, and then taken anew.
-pub(super) const KEPT: Span = Span::from_ms(100);
+pub(super) const KEPT: Span = LENT_FOR;
 
 /// A share is this part of what is left, and there is none of fewer than two.
 const PART: u64 = 64;
@@ -53,7 +53,6 @@ pub(super) struct Slot {
     came: u32,
     last: Time,
     taken: Time,
-    key: Vec<u8>,
     /// The cell, charged for this worker's requests only.
     pub(super) cell: Vec<u8>,
     /// One a rule; none when nothing is held.
@@ -118,7 +117,6 @@ impl Shares {
         &mut self,
         (group, hash): (usize, u64),
         place: Place,
-        key: &[u8],
         cell: &[u8],
         pieces: &[Piece],
         now: Time,
@@ -131,8 +129,6 @@ impl Shares {
             self.held.push(at);
         }
         (slot.place, slot.taken) = (place, now);
-        slot.key.clear();
-        slot.key.extend_from_slice(key);
         slot.keep(cell, pieces);
     }
 
@@ -188,12 +184,7 @@ impl Slot {
         let Some(group) = policy.group(self.place) else {
             return;
         };
-        let counted = group.counted(policy, &self.key);
-        let now = (terms.clock)();
-        if counted.unspent(&self.pieces, now).any(|charge| charge.cost > 0) {
-            change(group, self.hash, terms, events, &|cell, now| {
-                counted.give_back(counted.unspent(&self.pieces, now), cell, now);
-            });
-        }
+        let counted = group.counted(policy, terms.overridden.key(group.id, self.hash));
+        change(group, self.hash, terms, events, &|cell, now| counted.take_back(&self.pieces, cell, now));
     }
 }

@@ -40,6 +40,27 @@ fn ten_thousand_requests_against_a_hundred_a_minute() {
     );
 }
 
+/// Of quotas of which much is lent to the workers, all passes and no more.
+#[test]
+fn what_workers_hold_ahead_passes_as_well_and_no_more() {
+    for (algo, path) in [("TB", "/bucket"), ("W", "/window"), ("SW", "/sliding")] {
+        let rules = json!([{"name": "all", "algo": algo, "rpu": 5_000, "unit": "7d"}]);
+        let gateway = start(json!({"headers": "off", "limits": [{"url": path, "rules": rules}]}));
+        let load = Load { connections: 50, ..Load::requests(20_000) };
+        let report = gateway.load(load, |_| Shot::get(path)).unwrap();
+        // What a worker still held when all others were refused comes back within moments.
+        let mut passed = report.status(200);
+        wait_until("the rest of the quota", Duration::from_secs(5), || {
+            let more = gateway.get(path, &[]).unwrap().status == 200;
+            passed += u64::from(more);
+            (!more && passed >= 5_000).then_some(())
+        })
+        .unwrap();
+        println!("{algo}: passed {passed} of 20,000, {} of them in the flood", report.status(200));
+        assert_eq!(passed, 5_000, "{algo}");
+    }
+}
+
 #[test]
 fn a_thousand_users_have_their_own_hundred() {
     const USERS: u64 = 1_000;

@@ -6,6 +6,7 @@ pub mod faults;
 mod gateway;
 mod invariants;
 pub mod laws;
+mod lent;
 mod nginx;
 pub mod play;
 pub mod replay;

@@ -50,6 +50,25 @@ fn another_quota_starts_anew_and_memory_does_not_grow() {
     }
 }
 
+/// Cells of one size in which the rules lie at other places: an override makes room for more in either.
+#[test]
+fn configurations_that_lay_a_cell_out_differently_count_side_by_side() {
+    let rules = |first: &str, second: &str| {
+        format!(
+            r#"{{"url": "/", "rules": [
+                {{"algo": "SL", "actor": "user", "rpu": 100, "unit": "hour"{first}}},
+                {{"algo": "SL", "actor": "user", "rpu": 10, "unit": "2h"{second}}}]}}"#
+        )
+    };
+    let host = Simulated::new(Rules::Lenient);
+    let one = rules(r#", "overrides": {"vip": {"rpu": 110}}"#, "");
+    let other = rules("", r#", "overrides": {"vip": {"rpu": 20}}"#);
+    for left in (0..10).rev() {
+        assert_eq!(ask(&host, std::slice::from_ref(&one), "/"), [left + 90, left]);
+        assert_eq!(ask(&host, std::slice::from_ref(&other), "/"), [left + 90, left]);
+    }
+}
+
 /// While an old configuration is drained, or two listeners share a `vm_id`.
 #[test]
 fn configurations_that_differ_in_a_quota_count_side_by_side() {

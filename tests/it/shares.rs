@@ -4,12 +4,13 @@
 //! It does not know: how large a share is, but that there is none of a quota of which fewer than 128 are left.
 
 use crate::algorithm::subject::cases;
-use crate::harness::{Counting, START, ask, at, get, policy, store, worker};
+use crate::harness::{Counting, Random, START, ask, at, get, policy, store, worker};
 use diana::policy::Policy;
 use diana::session::{Session, Step, TICK, Worker};
-use diana::store::{Portable, Rules, Simulated, Store};
+use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana::time::{Span, Time};
 use proptest::prelude::*;
+use std::cell::Cell;
 
 /// Workers with one clock over one store.
 struct Crew<S> {
@@ -321,24 +322,23 @@ proptest! {
     }
 }
 
-/// A worker whose share has lapsed by refilling has no more than another.
+/// A bucket fills while shares of it lie idle, up to what is lent.
 #[test]
-fn a_share_lapses_as_the_bucket_fills() {
-    // 1,000 a second: 15 are charged ahead of the 1,000, and are back in the bucket 15 ms later.
+fn what_is_lent_and_what_is_in_the_bucket_make_its_burst() {
+    // 1,000 a second: 15 of the 1,000 are lent.
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 1_000, "second"), 2, store(&host));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
     assert!(crew.workers[0].holds());
     crew.pass(Span::from_ms(90));
     let passed = |crew: &mut Crew<_>, worker| (0..2_000).filter(|_| crew.ask(worker, "/", "ann").0).count();
-    assert_eq!(passed(&mut crew, 1) + passed(&mut crew, 0), 1_000);
+    assert_eq!(passed(&mut crew, 1), 1_000 - 15);
+    assert_eq!(passed(&mut crew, 0), 15);
     assert_eq!(crew.now, at(90));
 }
 
-/// A bucket fills again while its shares lie idle: what is left of them counts as never charged.
 #[test]
-fn what_has_not_lapsed_is_given_back_in_full() {
-    // 100 a second: of the 10,000 there are about 150 charged ahead by each worker, 10 of which lapse in 100 ms.
+fn what_a_worker_did_not_spend_is_given_back_in_full() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"rpu": 100, "unit": "second", "burst": 10000}]}"#;
     let mut crew = Crew::new(json, 2, store(&host));
@@ -351,18 +351,118 @@ fn what_has_not_lapsed_is_given_back_in_full() {
         crew.tick(worker, false);
         assert!(!crew.workers[worker].holds());
     }
-    // Of both shares 10 have lapsed, and 10 in all have come.
-    assert_eq!(crew.ask(0, "/", "ann").1, 10_000 - 9 - 10);
+    // Of the 9 requests, one of them this one, all others have come back.
+    assert_eq!(crew.ask(0, "/", "ann").1, 9_999);
+}
+
+/// Its share counts as spent when nobody has charged the bucket for longer than a worker may be late.
+#[test]
+fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut crew = Crew::new(&rule("TB", 1_000, "hour"), 2, store(&host));
+    (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
+    assert!(crew.workers[0].holds());
+    let left = crew.ask(1, "/", "ann").1;
+    crew.pass(Span::from_ms(1_099));
+    assert_eq!(crew.ask(1, "/", "ann").1, left - 1);
+    crew.pass(Span::from_ms(1_100));
+    assert_eq!(crew.ask(1, "/", "ann").1, left - 2);
+    // What is lent comes back no more, and what is spent does: 15 in 54 seconds.
+    crew.pass(Span::from_secs(80));
+    assert_eq!(crew.ask(1, "/", "ann").1, 999);
+    // It was not gone, but it is late.
+    crew.tick(0, true);
+    assert_eq!(crew.ask(1, "/", "ann").1, 998);
+}
+
+/// Who comes steadily gets all of the quota before the first refusal, and what has come back meanwhile.
+#[test]
+fn nothing_is_lost_of_what_comes_steadily() {
+    for (algo, gap_ms) in [("TB", 25), ("TB", 50), ("TB", 90), ("TB", 150), ("W", 50), ("SW", 50)] {
+        let host = Simulated::new(Rules::Lenient);
+        let mut crew = Crew::new(&rule(algo, 1_000, "hour"), 1, store(&host));
+        let mut next = TICK.as_ns();
+        while crew.ask(0, "/", "ann").0 {
+            crew.pass(Span::from_ms(gap_ms));
+            if crew.now.since(START).as_ns() >= next {
+                next += TICK.as_ns();
+                crew.tick(0, false);
+            }
+        }
+        let came_back = if algo == "TB" { crew.now.since(START).as_ns() / 3_600_000_000 } else { 0 };
+        let most = 1_000 + came_back;
+        // Of a bucket that is full nothing comes back: at most what one share was spent of before it was settled.
+        let passed = crew.passed.len() as u64;
+        assert!((most - 15..=most).contains(&passed), "{algo} every {gap_ms} ms: {passed} of {most}");
+    }
+}
+
+/// Far below its rate, a client keeps its burst, but for what is lent.
+#[test]
+fn a_burst_after_steady_traffic_is_there() {
+    for (workers, rps, rpu) in
+        [(1, 500, 1_000), (1, 900, 1_000), (2, 800, 1_000), (4, 4_000, 10_000), (8, 2_000, 10_000)]
+    {
+        let host = Simulated::new(Rules::Lenient);
+        let mut crew = Crew::new(&rule("TB", rpu, "second"), workers, store(&host));
+        let (mut random, mut next) = (Random(7), TICK.as_ns());
+        for _ in 0..rps * 3 {
+            assert!(crew.ask(random.below(workers), "/", "ann").0);
+            crew.pass(Span::from_ns(1_000_000_000 / rps));
+            if crew.now.since(START).as_ns() >= next {
+                next += TICK.as_ns();
+                (0..workers).for_each(|worker| crew.tick(worker, false));
+            }
+        }
+        let before = crew.passed.len();
+        (0..3 * rpu).for_each(|_| _ = crew.ask(random.below(workers), "/", "ann"));
+        let passed = (crew.passed.len() - before) as u64;
+        // Each worker may have spent of a share what is not settled yet.
+        let least = rpu - rpu / 64 * workers as u64 - rps / 100;
+        assert!((least..=rpu).contains(&passed), "{workers} workers, {rps}/s: {passed} of {rpu}");
+    }
+}
+
+/// Another actor's override of `rpu: 0` changes nothing for the others.
+#[test]
+fn who_may_never_pass_keeps_nobody_from_being_charged_ahead() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1000000, "unit": "day", "overrides": {"bot": {"rpu": 0}}}]}"#;
+    let mut crew = Crew::new(json, 1, Counting::new(store(&host)));
+    (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
+    crew.store.taken();
+    (0..100).for_each(|_| assert!(crew.ask(0, "/", "ann").0));
+    assert_eq!(crew.store.taken(), (0, 0));
+    (0..100).for_each(|_| assert!(!crew.ask(0, "/", "bot").0));
+}
+
+/// A store whose swaps are done though it says that they failed, when it is told to.
+struct Lies<S>(S, Cell<bool>);
+
+impl<S: Store> Store for Lies<S> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        self.0.load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        let done = self.0.swap(key, value, expected)?;
+        if self.1.get() { Err(Fault(10)) } else { Ok(done) }
+    }
 }
 
 #[test]
-fn where_all_has_lapsed_there_is_nothing_to_ask_the_store_for() {
+fn a_share_is_given_back_once_though_the_store_fails() {
     let host = Simulated::new(Rules::Lenient);
-    let mut crew = Crew::new(&rule("TB", 1_000, "second"), 1, Counting::new(store(&host)));
+    let mut crew = Crew::new(&rule("W", 10_000, "day"), 2, Lies(store(&host), Cell::new(false)));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
     assert!(crew.workers[0].holds());
     crew.pass(TICK);
-    crew.store.taken();
-    crew.tick(0, false);
-    assert_eq!((crew.workers[0].holds(), crew.store.taken()), (false, (0, 0)));
+    (0..3_000).for_each(|_| assert!(crew.ask(1, "/", "ann").0));
+    crew.tick(1, true);
+    crew.store.1.set(true);
+    (0..20).for_each(|_| _ = crew.ask(0, "/", "ann"));
+    crew.store.1.set(false);
+    crew.passed.clear();
+    (0..2).for_each(|worker| crew.tick(worker, true));
+    assert!(crew.ask(1, "/", "bob").1 <= 10_000 - 3_005);
 }

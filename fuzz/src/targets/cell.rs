@@ -82,9 +82,11 @@ fn wild(algorithm: &dyn Algorithm, mut input: Input) {
         algorithm.prepare(&mut cell, now);
         algorithm.step(&mut cell, now, cost);
         algorithm.give_back(&mut cell, now, charge);
-        let mut piece = Piece { charge, spent: (input.number(), input.byte().into()) };
-        algorithm.spend(&mut piece, now, input.byte().into());
-        algorithm.unspent(&piece, now);
+        let mut piece = Piece { charge, spent: input.number() };
+        algorithm.covers(&piece, now);
+        piece.spend(input.byte().into());
+        algorithm.take_back(&mut cell, now, &piece);
+        algorithm.lend(&mut cell, now, input.number());
     }
 }
 
@@ -227,20 +229,27 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
     }
 }
 
-/// A worker is charged ahead, spends what it has got, and gives the rest back.
+/// A worker is handed a piece, spends of it, and gives it back: then what it has spent is missing, and no more.
 fn lend(run: &mut Run, input: &mut Input) {
     if !run.algorithm.lends() {
         return;
     }
-    let charge = run.step(run.look().remaining.min(input.scaled())).charge;
-    let mut piece = Piece { charge, spent: (0, 0) };
+    run.prepare();
+    let before = run.look().remaining;
+    let now = run.time();
+    // All is never lent.
+    let part = before.saturating_sub(1).min(input.scaled());
+    let Some(mut piece) = run.algorithm.lend(&mut run.cell, now, part) else {
+        assert!(!run.is_ours, "of {before} not so much can be lent");
+        return;
+    };
+    assert!(run.look().remaining <= before.saturating_sub(piece.charge.cost));
     let mut spent = 0;
     for _ in 0..input.below(6) {
-        run.now = run.now.saturating_add(input.scaled()).min(LATEST);
         let cost = u64::from(input.byte());
-        spent += if run.algorithm.spend(&mut piece, run.time(), cost) { cost } else { 0 };
+        spent += if piece.spend(cost) { cost } else { 0 };
     }
-    let unspent = run.algorithm.unspent(&piece, run.time());
-    assert!(spent + unspent.cost <= charge.cost, "{spent} and {} of {}", unspent.cost, charge.cost);
-    run.give_back(unspent);
+    assert!(spent <= piece.charge.cost);
+    run.algorithm.take_back(&mut run.cell, now, &piece);
+    assert!(!run.is_ours || run.look().remaining == before - spent, "{before} without {spent}");
 }

@@ -151,6 +151,7 @@ impl Waiting {
         let turn = self.queue.peek().map(|Reverse((until, ..))| *until);
         match (turn.into_iter().chain(self.wake).min(), self.armed) {
             (None, _) => {
+                self.armed = None;
                 if self.ticks && calls::set_tick_period(0).is_ok() {
                     self.ticks = false;
                 }

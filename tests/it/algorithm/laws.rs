@@ -41,8 +41,9 @@ impl Foreign {
     }
 }
 
-/// What a look promises of times to come holds to the nanosecond.
-fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
+/// What a look promises of times to come holds to the nanosecond. Bytes that are not ours may say that some is lent
+/// to workers: that comes back when nobody can be spending of it any more.
+fn promises_hold(run: &Run, rule: &Rule, is_ours: bool) -> Result<(), TestCaseError> {
     let look = run.look();
     let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
     let most = run.probe(full, 0).remaining;
@@ -63,10 +64,13 @@ fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
     }
     let back = run.probe(full, 0);
     prop_assert_eq!((back.more_in, back.full_in), (Span::ZERO, Span::ZERO));
-    prop_assert_eq!(run.probe(full + 3 * rule.scale_ns, 0).remaining, most);
+    let later = run.probe(full + 3 * rule.scale_ns, 0).remaining;
+    prop_assert!(later == most || !is_ours && later > most, "{most}, and later {later}");
     if let Outcome::Refuse { retry_after: Some(wait) } = run.probe(0, look.remaining + 1).outcome {
         prop_assert!(!run.probe(wait.as_ns() - 1, look.remaining + 1).admits());
-        prop_assert!(run.probe(wait.as_ns(), look.remaining + 1).admits());
+        prop_assert!(
+            run.probe(wait.as_ns(), look.remaining + 1).admits() || !is_ours && look.remaining == most
+        );
     }
     Ok(())
 }
@@ -141,7 +145,7 @@ proptest! {
     #[test]
     fn more_in_and_full_in_are_exact(rule in rules(), begin in begins(), arrivals in astray()) {
         let run = Run::after(&rule, begin, &arrivals);
-        promises_hold(&run, &rule)?;
+        promises_hold(&run, &rule, true)?;
     }
 
     #[test]
@@ -176,7 +180,7 @@ proptest! {
         if worth != Worth::Nothing {
             prop_assert_eq!(run.algorithm.worth(&run.cell, Time::from_ns(run.now)), worth);
         }
-        promises_hold(&run, &rule)?;
+        promises_hold(&run, &rule, false)?;
         let prepared = run.cell.clone();
         prop_assert!(!run.prepare());
         prop_assert_eq!(&run.cell, &prepared);

@@ -244,8 +244,8 @@ fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
     let quota = per(100, 60 * SEC);
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);
-        let piece = Piece { charge: run.ask(10).verdict.charge, spent: (0, 0) };
-        let spends = |now| run.algorithm.spend(&mut { piece }, Time::from_ns(now), 1);
+        let piece = Piece { charge: run.ask(10).verdict.charge, spent: 0 };
+        let spends = |now| run.algorithm.covers(&piece, Time::from_ns(now)) && { piece }.spend(1);
         for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
             assert!(spends(now), "{}", rule.kind);
         }
