@@ -221,7 +221,8 @@ impl Entry {
         self.set.layout.cell_mut(&mut self.set.value, self.way)
     }
 
-    /// Swaps the whole value, one swap; not for a crowded one, whose cell is another's. Lost: somebody else changed a cell of this key; load it again.
+    /// Swaps the whole value. [`Swap::Lost`]: somebody else has changed a cell of this key, load it again. Not for a
+    /// crowded entry: its cell is another's.
     pub fn commit<S: Store + ?Sized>(&mut self, store: &S) -> Result<Swap, Fault> {
         let Set { layout, key, version, value, .. } = &mut self.set;
         layout.seal(key, value);

@@ -26,6 +26,7 @@ pub(crate) struct Known {
 
 #[derive(Clone, Debug, Default)]
 struct Slot {
+    is_taken: bool,
     group: usize,
     hash: u64,
     read_at: Time,
@@ -35,7 +36,7 @@ struct Slot {
 impl Known {
     fn slot(&self, group: usize, hash: u64) -> Option<&Slot> {
         let slot = self.slots.get(index(group, hash))?;
-        (slot.hash == hash && slot.group == group && !slot.cell.is_empty()).then_some(slot)
+        (slot.is_taken && slot.hash == hash && slot.group == group).then_some(slot)
     }
 
     /// Whether this actor is remembered, however long ago it was read.
@@ -56,7 +57,7 @@ impl Known {
             self.slots.resize(SLOTS, Slot::default());
         }
         if let Some(slot) = self.slots.get_mut(index(group, hash)) {
-            (slot.group, slot.hash, slot.read_at) = (group, hash, now);
+            (slot.is_taken, slot.group, slot.hash, slot.read_at) = (true, group, hash, now);
             slot.cell.clear();
             slot.cell.extend_from_slice(cell);
         }

@@ -119,6 +119,16 @@ fn what_changes_nothing_is_not_swapped() {
 
 const ONE_A_MINUTE: &str = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
 
+/// Nor is it asked again about a rule that lets nobody in, of which nothing is kept.
+#[test]
+fn a_closed_rule_is_known_to_refuse() {
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 0, "unit": "hour"}]}"#;
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(json, Counting::new(store(&host)));
+    ask(&mut gateway, 0, &get("/", "ann"), at(0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(50)), (false, 0, 0));
+}
+
 #[test]
 fn a_known_refusal_is_a_refusal_like_any_other() {
     let host = Simulated::new(Rules::Lenient);
