@@ -362,6 +362,7 @@ fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
     let mut crew = Crew::new(&rule("TB", 1_000, "hour"), 2, store(&host));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
     assert!(crew.workers[0].holds());
+    (0..5).for_each(|_| _ = crew.ask(0, "/", "ann"));
     let left = crew.ask(1, "/", "ann").1;
     crew.pass(Span::from_ms(1_099));
     assert_eq!(crew.ask(1, "/", "ann").1, left - 1);
@@ -448,6 +449,27 @@ impl<S: Store> Store for Lies<S> {
         let done = self.0.swap(key, value, expected)?;
         if self.1.get() { Err(Fault(10)) } else { Ok(done) }
     }
+}
+
+/// Another group refuses, and what is written then is the share, given back.
+#[test]
+fn a_share_is_given_back_once_though_the_store_fails_at_a_refusal() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"[{"url": "/", "rules": [{"algo": "W", "actor": "user", "rpu": 10000, "unit": "day"}]},
+        {"url": "/closed", "rules": [{"actor": "ip", "rpu": 0, "unit": "day"}]}]"#;
+    let mut crew = Crew::new(json, 2, Lies(store(&host), Cell::new(false)));
+    (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
+    assert!(crew.workers[0].holds());
+    (0..3_000).for_each(|_| assert!(crew.ask(1, "/", "ann").0));
+    crew.tick(1, true);
+    crew.store.1.set(true);
+    for _ in 0..20 {
+        crew.pass(TICK);
+        assert!(!crew.ask(0, "/closed", "ann").0);
+    }
+    crew.store.1.set(false);
+    (0..2).for_each(|worker| crew.tick(worker, true));
+    assert_eq!(crew.ask(1, "/", "ann").1, 10_000 - 3_005);
 }
 
 #[test]

@@ -56,6 +56,16 @@ fn nothing_drifts_when_a_nanosecond_brings_many() {
     }
 }
 
+/// Never all of it is lent: bytes that say so are not ours, and would keep everybody waiting.
+#[test]
+fn all_but_one_can_be_lent() {
+    for (part, left) in [(9, Some(1)), (10, None)] {
+        let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
+        let piece = run.algorithm.lend(&mut run.cell, Time::from_ns(BEGIN), part);
+        assert_eq!(piece.map(|_| run.look().remaining), left);
+    }
+}
+
 #[test]
 fn a_bucket_starts_with_its_burst_or_with_nothing() {
     for (full, remaining) in [(true, 5), (false, 0)] {
