@@ -304,6 +304,11 @@ impl Algorithm for TokenBucket {
         let is_left = lent < self.burst && self.lacking(cell, now, lent) <= self.full_from(now);
         if is_left {
             self.lend_in_all(cell, lent);
+            if Time::from_ns(u64_at(cell, LATEST)).since(now) > LAG {
+                // The clock has stepped back: what was charged before is not given back any more.
+                write(cell, LATEST, now.as_ns().to_le_bytes());
+                add_one(cell, CUT);
+            }
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
         let charge = Charge { cost: part, at: now, booked_at: now, stamp: (0, u32_at(cell, CUT)) };

@@ -355,6 +355,23 @@ fn what_a_worker_did_not_spend_is_given_back_in_full() {
     assert_eq!(crew.ask(0, "/", "ann").1, 9_999);
 }
 
+#[test]
+fn a_clock_that_has_stepped_back_costs_no_share() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut crew = Crew::new(&rule("TB", 10_000, "day"), 1, store(&host));
+    crew.pass(Span::from_secs(3_600));
+    assert!(crew.ask(0, "/", "ann").0);
+    crew.now = START;
+    for _ in 0..20 {
+        (0..4).for_each(|_| assert!(crew.ask(0, "/", "ann").0));
+        assert!(crew.workers[0].holds());
+        crew.pass(TICK);
+        crew.tick(0, false);
+    }
+    // The hour stands for 417 that have yet to come; nothing else is missing.
+    assert_eq!(crew.ask(0, "/", "ann").1, 10_000 - 82 - 417);
+}
+
 /// Its share counts as spent when nobody has charged the bucket for longer than a worker may be late.
 #[test]
 fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
