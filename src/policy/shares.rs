@@ -1,4 +1,4 @@
-//! What a worker has been charged ahead and spends by itself: its share of a quota of which much is left.
+//! What a worker holds ahead and spends by itself: its share of a quota of which much is left.
 //!
 //! It does not know: how a share is judged. It finds it, keeps it, and gives back what lies idle.
 //!
@@ -8,7 +8,7 @@
 //!   left < 128          each request is charged by itself: exact at the end
 //! ```
 //!
-//! All of a share was charged before, so that no more ever pass than may; until it is given back, at the latest
+//! Nobody else can spend what is in a share, so that no more ever pass than may; until it is given back, at the latest
 //! [`KEPT`] or two after it was taken, others may be refused what lies idle in it. Whether an actor is busy is
 //! told by its last few requests in this worker: who comes seldom costs no more than without shares.
 
