@@ -20,10 +20,12 @@ mod refuse_all;
 mod ring;
 mod sliding_log;
 mod sliding_window;
+mod terms;
 mod token_bucket;
 mod window;
 
 pub use refuse_all::RefuseAll;
+pub use terms::Terms;
 
 use crate::document::Fields;
 use crate::table::Worth;
@@ -184,6 +186,9 @@ pub trait Algorithm: Send + Sync {
     fn settles(&self) -> bool {
         false
     }
+
+    /// How it counts, for a store that counts for all gateways.
+    fn terms(&self) -> Terms;
 
     /// What is lost if the cell is dropped at `now`.
     fn worth(&self, cell: &[u8], now: Time) -> Worth;

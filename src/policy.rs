@@ -20,12 +20,14 @@ mod judgement;
 mod known;
 mod lists;
 mod overridden;
+mod question;
 mod shares;
 
 pub use build::{Draft, LimitDraft, RuleDraft};
 pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
 pub use group::{Count, Missing};
 pub use lists::{List, Lists, Member};
+pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
 
 pub(crate) use charge::{Desk, Terms, decide};
 pub(crate) use give_back::{Held, cancel, settle};

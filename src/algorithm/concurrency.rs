@@ -15,7 +15,7 @@
 //! after `max_hold` at the earliest and 9/8 of it at the latest.
 
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Quota, Verdict, sliding_window};
+use super::{Algorithm, Charge, Kind, Quota, Terms, Verdict, sliding_window};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -73,6 +73,10 @@ impl Algorithm for Concurrency {
 
     fn settles(&self) -> bool {
         true
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

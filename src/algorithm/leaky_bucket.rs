@@ -20,7 +20,7 @@
 use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Terms, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -212,6 +212,10 @@ impl Algorithm for LeakyBucket {
         bits::shift_down(row, before);
         let turns = last.saturating_add(before);
         self.store(cell, rate.sub(next, rate.span_of(turns)));
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::leaky_bucket(self.rate, self.longest, self.rate.tokens_in(self.longest).min(MOST_BITS))
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

@@ -22,6 +22,8 @@ impl Exact {
     }
 }
 
+const NS_PER_US: u64 = 1_000;
+
 /// How long tokens take: `ns / per` each, in lowest terms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
@@ -35,6 +37,17 @@ impl Rate {
         let common = gcd(unit, rpu);
         let lowest = |number: u64| number.checked_div(common).unwrap_or(number).max(1);
         Rate { ns: lowest(unit), per: u32::try_from(lowest(rpu)).unwrap_or(u32::MAX) }
+    }
+
+    /// The same in microseconds in place of nanoseconds, for units that are whole in them.
+    pub(super) fn in_us(self) -> Rate {
+        let common = gcd(self.ns, NS_PER_US);
+        let rest = NS_PER_US.checked_div(common).unwrap_or(1);
+        let per = u64::from(self.per).saturating_mul(rest);
+        Rate {
+            ns: self.ns.checked_div(common).unwrap_or(1).max(1),
+            per: u32::try_from(per).unwrap_or(u32::MAX),
+        }
     }
 
     /// How long `tokens` take. Saturates where no rule is allowed to reach.

@@ -2,7 +2,7 @@
 //!
 //! It does not know: any state.
 
-use super::{Algorithm, Charge, Outcome, Verdict};
+use super::{Algorithm, Charge, Outcome, Terms, Verdict};
 use crate::table::Worth;
 use crate::time::{Span, Time};
 
@@ -38,6 +38,10 @@ impl Algorithm for RefuseAll {
     }
 
     fn give_back(&self, _: &mut [u8], _: Time, _: Charge) {}
+
+    fn terms(&self) -> Terms {
+        Terms::default()
+    }
 
     fn worth(&self, _: &[u8], _: Time) -> Worth {
         Worth::Nothing

@@ -13,7 +13,7 @@
 //! less than a second just when a charge is given back may let another `rpu` pass.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Terms, Verdict};
 use crate::document::Fields;
 use crate::order;
 use crate::table::Worth;
@@ -212,6 +212,10 @@ impl Algorithm for SlidingLog {
         if ages.strike(from.since(charge.booked_at).as_ns(), charge.cost) {
             self.keep(cell, from, ages.list());
         }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::sliding_log(u64::try_from(self.rpu).unwrap_or(0), self.unit)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

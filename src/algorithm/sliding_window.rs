@@ -11,7 +11,7 @@
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit, `2 · rpu` at the worst.
 
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Outcome, Piece, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, Outcome, Piece, Quota, Terms, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -108,6 +108,10 @@ impl Algorithm for SlidingWindow {
     /// In the slice that was charged, and in no other.
     fn covers(&self, piece: &Piece, now: Time) -> bool {
         self.ring.is_newest(piece.charge.booked_at, now)
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::sliding_window(self.rpu, self.ring)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

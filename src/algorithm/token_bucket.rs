@@ -36,7 +36,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, LENT_FOR, MAX_WAIT, Outcome, Piece, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, LENT_FOR, MAX_WAIT, Outcome, Piece, Quota, Terms, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -323,6 +323,11 @@ impl Algorithm for TokenBucket {
             self.store(cell, self.lacking(cell, now, piece.spent));
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
+    }
+
+    fn terms(&self) -> Terms {
+        let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
+        Terms::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

@@ -15,7 +15,7 @@
 //! before the clock stepped back: what was used of it counts as used of the current one.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Piece, Quota, Verdict};
+use super::{Algorithm, Charge, Kind, LAG, Outcome, Piece, Quota, Terms, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -145,6 +145,10 @@ impl Algorithm for Window {
     fn covers(&self, piece: &Piece, now: Time) -> bool {
         let window = self.at(piece.charge.booked_at);
         window >= self.at(now) && !self.is_far(window, now)
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::window(self.rpu, Span::from_ns(self.unit_ns))
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

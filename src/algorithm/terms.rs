@@ -1,0 +1,72 @@
+//! What a kind is in numbers, for a program in another language that counts as it does: in microseconds, as a store
+//! that tells time in them can have them, and each below 2⁵³, as a language may have that knows only doubles.
+//!
+//! It does not know: that program, `remote/redis/script.lua`.
+
+use super::rate::{Exact, Rate};
+use super::ring::Ring;
+use crate::time::Span;
+
+/// A kind by its number, and up to six numbers that it counts by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Which kind; 0 refuses all.
+    pub kind: u8,
+    /// What they mean is the kind's; unused ones are 0.
+    pub numbers: [u64; 6],
+}
+
+const NS_PER_US: u64 = 1_000;
+
+/// Spans are whole milliseconds in a configuration; what is not a whole microsecond is rounded up.
+fn us(span: Span) -> u64 {
+    span.as_ns().div_ceil(NS_PER_US)
+}
+
+impl Terms {
+    /// `TB`: a token takes `a / b` µs, in lowest terms; `c` is the burst, `d` the longest wait in µs, `e` is 1 for one
+    /// that starts empty, `f` is the unit in µs, or as much of it as matters.
+    pub(super) fn token_bucket(
+        rate: Rate,
+        burst: u64,
+        max_wait: Span,
+        is_empty: bool,
+        slack: Exact,
+    ) -> Terms {
+        let unit = us(Span::from_ns(rate.add(slack, rate.span_of(1)).ceil()));
+        let rate = rate.in_us();
+        Terms { kind: 1, numbers: [rate.ns, rate.per.into(), burst, us(max_wait), is_empty.into(), unit] }
+    }
+
+    /// `W`: at most `a` in a window of `b` µs.
+    pub(super) fn window(rpu: u64, unit: Span) -> Terms {
+        Terms { kind: 2, numbers: [rpu, us(unit), 0, 0, 0, 0] }
+    }
+
+    /// `SW`: at most `a` in `b` µs, cut into `c` slices.
+    pub(super) fn sliding_window(rpu: u64, ring: Ring) -> Terms {
+        Terms { kind: 3, numbers: [rpu, us(Span::from_ns(ring.span_ns)), ring.len, 0, 0, 0] }
+    }
+
+    /// `SL`: at most `a` in any `b` µs.
+    pub(super) fn sliding_log(rpu: u64, unit: Span) -> Terms {
+        Terms { kind: 4, numbers: [rpu, us(unit), 0, 0, 0, 0] }
+    }
+
+    /// `LB`: a turn takes `a / b` µs, in lowest terms; the last may be `c + d / b` µs off; `e` turns can be given back
+    /// while others wait behind them.
+    pub(super) fn leaky_bucket(rate: Rate, longest: Exact, turns: u64) -> Terms {
+        let (in_us, queued) = (rate.in_us(), rate.tokens_in(longest));
+        // It is so many turns, or a span that a rule names.
+        let longest = match rate.span_of(queued) == longest {
+            true => in_us.span_of(queued),
+            false => Exact::whole(us(Span::from_ns(longest.ns))),
+        };
+        Terms { kind: 5, numbers: [in_us.ns, in_us.per.into(), longest.ns, longest.part.into(), turns, 0] }
+    }
+
+    /// `C`: at most `a` in flight, each for at most `b` µs and an eighth more.
+    pub(super) fn concurrency(rpu: u64, max_hold: Span) -> Terms {
+        Terms { kind: 6, numbers: [rpu, us(max_hold), 0, 0, 0, 0] }
+    }
+}

@@ -1,0 +1,88 @@
+//! What is asked of a store that counts for all gateways, and what it tells.
+//!
+//! It does not know: which store that is, how it is asked, or what becomes of the answer.
+
+use super::RuleId;
+use crate::algorithm::{Quota, Terms, Verdict};
+use crate::time::Span;
+
+/// Under which name a store keeps the count of one rule and actor: a keyed hash of both.
+pub type CountKey = [u8; 16];
+
+/// One question to one store, which answers it at one instant, whole or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A request: each group's rules. All of them are charged, or none.
+    Decide(Vec<Vec<Asked>>),
+    /// What was charged is to be given back.
+    GiveBack(Vec<Receipt>),
+    /// What became of quota that was handed out ahead.
+    Account(Vec<Account>),
+}
+
+/// One rule, as it counts one actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The rule.
+    pub rule: RuleId,
+    /// Where its count is.
+    pub key: CountKey,
+    /// What is shown to the client.
+    pub quota: Quota,
+    /// How it counts.
+    pub terms: Terms,
+    /// Whether it refuses.
+    pub enforced: bool,
+    /// What the request costs.
+    pub cost: u64,
+    /// How much to hand out ahead beside that, if there is so much; 0 is nothing.
+    pub ahead: u64,
+}
+
+/// What a store charged one rule, in numbers that only it understands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Where the count is.
+    pub key: CountKey,
+    /// How it is counted.
+    pub terms: Terms,
+    /// The cost, of which 0 is none; then when it was charged, what it was booked at, and two stamps.
+    pub numbers: [u64; 5],
+}
+
+/// What became of quota that was handed out ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Where the count is.
+    pub key: CountKey,
+    /// How it is counted.
+    pub terms: Terms,
+    /// Of which generation it was.
+    pub generation: u64,
+    /// How much was used since the last account.
+    pub used: u64,
+    /// How much comes back unused.
+    pub left: u64,
+}
+
+/// What a store tells about one rule of [`Question::Decide`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The verdict; its charge means nothing here.
+    pub verdict: Verdict,
+    /// See [`Receipt::numbers`].
+    pub receipt: [u64; 5],
+    /// What was handed out ahead.
+    pub lent: Lent,
+}
+
+/// Quota that was handed out ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lent {
+    /// How much.
+    pub amount: u64,
+    /// Of which generation; an [`Account`] names it.
+    pub generation: u64,
+    /// For how long it may be used, from before it was asked for.
+    pub lasts: Span,
+}
