@@ -50,4 +50,5 @@ pub mod document;
 
 pub mod index;
 pub mod order;
+pub mod text;
 pub mod time;

@@ -15,7 +15,6 @@ mod options;
 mod problem;
 #[cfg(test)]
 mod testing;
-mod text;
 mod wait;
 
 pub use fields::MOST_SHOWN;
@@ -23,6 +22,7 @@ pub use options::Options;
 pub use wait::UNKNOWN_WAIT;
 
 use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
+use crate::text;
 use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;

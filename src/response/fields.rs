@@ -13,11 +13,11 @@
 //!
 //! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
 
-use super::text::{alone, field_string, number};
 use super::wait::{PERMIT_WAIT, in_flight, never};
 use crate::algorithm::{Outcome, Quota};
 use crate::order;
 use crate::policy::{Decision, Policy, Report};
+use crate::text::{alone, field_string, number};
 use crate::time::Span;
 use std::cmp::Reverse;
 

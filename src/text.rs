@@ -1,5 +1,5 @@
-//! Numbers and quoted strings as they stand in an answer, written without the machinery of `core::fmt`, which would
-//! cost each answer several times as much.
+//! Numbers and quoted strings as they stand in an answer or a call, written without the machinery of `core::fmt`, which
+//! would cost each several times as much.
 //!
 //! It does not know: what they say.
 
@@ -7,7 +7,7 @@
 const MOST_DIGITS: usize = 20;
 
 /// Appends a number in decimal digits.
-pub(super) fn number(to: &mut String, number: u64) {
+pub fn number(to: &mut String, number: u64) {
     let (mut digits, mut start, mut rest) = ([b'0'; MOST_DIGITS], MOST_DIGITS, number);
     while rest > 0 || start == MOST_DIGITS {
         start = start.saturating_sub(1);
@@ -20,8 +20,14 @@ pub(super) fn number(to: &mut String, number: u64) {
     to.push_str(digits.get(start..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or_default());
 }
 
+/// Appends a byte in two hexadecimal digits, in lower case.
+pub fn hex(to: &mut String, byte: u8) {
+    let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or('0');
+    to.extend([digit(byte >> 4), digit(byte & 15)]);
+}
+
 /// A number by itself.
-pub(super) fn alone(only: u64) -> String {
+pub fn alone(only: u64) -> String {
     let mut text = String::with_capacity(MOST_DIGITS);
     number(&mut text, only);
     text
@@ -29,7 +35,7 @@ pub(super) fn alone(only: u64) -> String {
 
 /// Appends a string of a structured field (RFC 9651 §3.3.3). It holds visible ASCII and spaces only; a rule's name
 /// has nothing else, and anything else becomes `?`.
-pub(super) fn field_string(to: &mut String, text: &str) {
+pub fn field_string(to: &mut String, text: &str) {
     to.push('"');
     for character in text.chars() {
         match character {
@@ -42,15 +48,14 @@ pub(super) fn field_string(to: &mut String, text: &str) {
 }
 
 /// Appends a string of JSON (RFC 8259 §7).
-pub(super) fn json_string(to: &mut String, text: &str) {
+pub fn json_string(to: &mut String, text: &str) {
     to.push('"');
     for character in text.chars() {
         match character {
             '"' | '\\' => to.extend(['\\', character]),
             '\0'..='\x1f' => {
-                let digit = |number: u32| char::from_digit(number, 16).unwrap_or('0');
                 to.push_str("\\u00");
-                to.extend([digit(u32::from(character) >> 4), digit(u32::from(character) & 15)]);
+                hex(to, character as u8);
             }
             _ => to.push(character),
         }
@@ -74,6 +79,14 @@ mod tests {
         for least_or_greatest in [0, 9, 10, u64::MAX] {
             assert_eq!(written(|to| number(to, least_or_greatest)), least_or_greatest.to_string());
         }
+    }
+
+    #[test]
+    fn a_byte_has_two_digits() {
+        assert_eq!(
+            written(|to| [0, 9, 0x0a, 0x30, 0xff].into_iter().for_each(|byte| hex(to, byte))),
+            "00090a30ff"
+        );
     }
 
     #[test]
