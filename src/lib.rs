@@ -32,6 +32,7 @@ pub mod config;
 
 pub mod session;
 
+pub mod remote;
 pub mod response;
 
 pub mod policy;

@@ -51,6 +51,11 @@ use std::sync::Arc;
 pub struct RuleId(usize);
 
 impl RuleId {
+    /// The rule of this number.
+    pub fn new(index: usize) -> RuleId {
+        RuleId(index)
+    }
+
     /// A number from 0 up to the number of rules.
     pub fn index(self) -> usize {
         self.0

@@ -1,0 +1,57 @@
+//! The protocols of the stores that count for all gateways: questions → the bytes of a call; the bytes of an answer →
+//! what was told.
+//!
+//! It does not know: how a call is made, what becomes of a failure, what time it is, or why anything is asked.
+//!
+//! ```text
+//!   Question ─┬─ redis ─► EVALSHA … over HTTP ─► webdis, or Upstash's REST dialect ─┬─► Told of each rule, or a Failure
+//!             └─ rls ───► ShouldRateLimit over gRPC ────────────────────────────────┘
+//! ```
+//!
+//! Answers are hostile: any bytes are an answer or a [`Failure`].
+
+pub mod redis;
+pub mod rendezvous;
+
+/// Why an answer does not tell anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The store does not have the script: it has to be sent as a whole.
+    NoScript,
+    /// The HTTP status, which is not 200.
+    Status(u32),
+    /// The store's own words for an error: printable ASCII, cut at [`Failure::LONGEST`] bytes.
+    Refused(String),
+    /// Nothing that a store would say.
+    Garbage,
+}
+
+impl Failure {
+    /// Of a store's words.
+    pub const LONGEST: usize = 128;
+
+    /// The failure that a store has words for.
+    fn of(words: &str) -> Failure {
+        // Fronts put words of their own before it.
+        match words.contains("NOSCRIPT") {
+            true => Failure::NoScript,
+            false => Failure::Refused(
+                words.chars().filter(|letter| matches!(letter, ' '..='~')).take(Failure::LONGEST).collect(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_printable_and_short() {
+        assert_eq!(Failure::of("ERR a\n\u{1b}[31mé\u{7f}~"), Failure::Refused("ERR a[31m~".into()));
+        assert_eq!(Failure::of(&"é".repeat(9_999)), Failure::Refused(String::new()));
+        assert_eq!(Failure::of(&"x".repeat(129)), Failure::Refused("x".repeat(128)));
+        assert_eq!(Failure::of("NOSCRIPT No matching script."), Failure::NoScript);
+        assert_eq!(Failure::of("ERR NOSCRIPT No matching script."), Failure::NoScript);
+    }
+}

@@ -1,0 +1,181 @@
+//! Redis over an HTTP front: one script decides all questions of a call, one after the other, each whole.
+//!
+//! It does not know: the script, or how long an answer may take.
+//!
+//! ```text
+//!   questions ─ command ─► texts ─ webdis, upstash ─► a body            all keys lie in one slot of a Redis Cluster:
+//!   a body ─ webdis, upstash ─► numbers ─ answer ─► Told of each rule   PREFIX:{0}:<32 hexadecimal digits>
+//! ```
+
+mod answer;
+mod command;
+mod script;
+mod upstash;
+mod webdis;
+
+use super::Failure;
+use crate::document::Value;
+use crate::policy::{CountKey, Question, Told};
+use crate::text;
+
+/// What an HTTP front speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Webdis.
+    Webdis,
+    /// Upstash's REST API, and what imitates it.
+    Upstash,
+}
+
+/// A call to make: `POST`. The host adds `:authority`, `:path` and the like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpCall<'r> {
+    /// Its path.
+    pub path: &'static str,
+    /// Its headers.
+    pub headers: &'r [(String, String)],
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// What each question was told, in order, or why it was not.
+pub type Answers = Vec<Result<Vec<Told>, Failure>>;
+
+/// A Redis behind an HTTP front.
+#[derive(Clone, Debug)]
+pub struct Redis {
+    dialect: Dialect,
+    prefix: String,
+    headers: Vec<(String, String)>,
+}
+
+/// The most questions in one command: a script that runs holds up everybody else's.
+const MOST: usize = 64;
+
+/// The most commands in one call.
+const MOST_COMMANDS: usize = 4;
+
+/// Longer answers are not read.
+const MOST_BYTES: usize = 1 << 20;
+
+impl Redis {
+    /// One that is spoken to in this dialect, whose keys begin with `prefix`, and to whom each call brings these headers.
+    pub fn new(dialect: Dialect, prefix: String, mut headers: Vec<(String, String)>) -> Redis {
+        const CONTENT_TYPE: &str = "content-type";
+        let is_given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE));
+        if dialect == Dialect::Upstash && !is_given {
+            headers.push((CONTENT_TYPE.into(), "application/json".into()));
+        }
+        Redis { dialect, prefix, headers }
+    }
+
+    /// The most questions in one call.
+    pub fn most(&self) -> usize {
+        match self.dialect {
+            Dialect::Webdis => MOST,
+            Dialect::Upstash => MOST.saturating_mul(MOST_COMMANDS),
+        }
+    }
+
+    /// The call that asks all of these, at most [`Redis::most`]: by the script's hash, or `whole` with its text, which the
+    /// store then keeps. No questions is a call that asks whether the store works.
+    pub fn call(&self, questions: &[&Question], whole: bool) -> HttpCall<'_> {
+        let mut body = String::new();
+        let commands = self.commands(questions);
+        let is_pipeline = commands.len() > 1;
+        for (at, questions) in commands.into_iter().enumerate() {
+            if is_pipeline {
+                body.push(if at == 0 { '[' } else { ',' });
+            }
+            // The first one brings it for all.
+            self.command(&mut body, questions, whole && at == 0);
+        }
+        if is_pipeline {
+            body.push(']');
+        }
+        let path = if is_pipeline { "/pipeline" } else { "/" };
+        HttpCall { path, headers: &self.headers, body: body.into_bytes() }
+    }
+
+    /// The questions of each command: at least one.
+    fn commands<'q>(&self, questions: &'q [&'q Question]) -> Vec<&'q [&'q Question]> {
+        match self.dialect {
+            Dialect::Upstash if questions.len() > MOST => questions.chunks(MOST).collect(),
+            _ => vec![questions],
+        }
+    }
+
+    fn command(&self, body: &mut String, questions: &[&Question], whole: bool) {
+        let is_list = self.dialect == Dialect::Upstash;
+        if is_list {
+            body.push('[');
+        }
+        let (name, script) = if whole { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
+        let mut count = 0u64;
+        questions
+            .iter()
+            .for_each(|question| command::keys(question, &mut |_| count = count.saturating_add(1)));
+        self.part(body, name, true);
+        self.part(body, script, false);
+        self.part(body, &text::alone(count), false);
+        for question in questions {
+            command::keys(question, &mut |key| self.part(body, &self.key(key), false));
+        }
+        for question in questions {
+            let mut command = String::new();
+            command::write(&mut command, question);
+            self.part(body, &command, false);
+        }
+        if is_list {
+            body.push(']');
+        }
+    }
+
+    fn part(&self, body: &mut String, text: &str, is_first: bool) {
+        match self.dialect {
+            Dialect::Webdis => webdis::part(body, text, is_first),
+            Dialect::Upstash => upstash::part(body, text, is_first),
+        }
+    }
+
+    fn key(&self, key: &CountKey) -> String {
+        let mut name = String::with_capacity(self.prefix.len().saturating_add(40));
+        name.push_str(&self.prefix);
+        name.push_str(":{0}:");
+        key.iter().for_each(|byte| text::hex(&mut name, *byte));
+        name
+    }
+
+    /// What each question was told; nothing for those that are no [`Question::Decide`]. A failure of the whole is one where
+    /// no question has an answer.
+    pub fn answer(&self, questions: &[&Question], status: u32, body: &[u8]) -> Result<Answers, Failure> {
+        let commands = self.commands(questions);
+        // A status alone tells as well.
+        let body = if body.len() > MOST_BYTES { &[] } else { body };
+        let replies: Vec<Result<Value, Failure>> = match self.dialect {
+            Dialect::Webdis => vec![webdis::reply(status, body)],
+            Dialect::Upstash => upstash::replies(commands.len(), status, body)?,
+        };
+        let mut answers = Vec::with_capacity(questions.len());
+        let (mut first_failure, mut is_told) = (None, false);
+        for (questions, reply) in commands.into_iter().zip(replies) {
+            match reply.and_then(|reply| answer::told(questions, &reply).ok_or(Failure::Garbage)) {
+                Ok(told) => {
+                    is_told = true;
+                    answers.extend(told.into_iter().map(Ok));
+                }
+                Err(failure) => {
+                    answers.extend(questions.iter().map(|_| Err(failure.clone())));
+                    first_failure = first_failure.or(Some(failure));
+                }
+            }
+        }
+        match first_failure {
+            Some(failure) if !is_told => Err(failure),
+            _ => Ok(answers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

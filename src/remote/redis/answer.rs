@@ -1,0 +1,85 @@
+//! What the script answers: for all questions of a call one flat list of whole numbers, since webdis 0.1.9 prints a list
+//! within a list as `null`.
+//!
+//! It does not know: how the list came here, or what a receipt's numbers mean.
+//!
+//! ```text
+//!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp  lent generation lasts
+//!   give back, account      0
+//! ```
+
+use super::command::MOST;
+use crate::algorithm::{Charge, Outcome, Verdict};
+use crate::document::Value;
+use crate::policy::{Asked, Lent, Question, Told};
+use crate::time::Span;
+use std::slice::Iter;
+
+/// What each question was told; `None` for what is no answer to them.
+pub fn told(questions: &[&Question], answer: &Value) -> Option<Vec<Vec<Told>>> {
+    let Value::List(numbers) = answer else { return None };
+    let numbers = &mut numbers.iter();
+    let mut all = Vec::with_capacity(questions.len());
+    for question in questions {
+        let mut told = Vec::new();
+        match question {
+            Question::Decide(groups) => {
+                for asked in groups.iter().flatten() {
+                    told.push(told_of(asked, numbers)?);
+                }
+            }
+            _ if next(numbers)? == 0 => {}
+            _ => return None,
+        }
+        all.push(told);
+    }
+    numbers.as_slice().is_empty().then_some(all)
+}
+
+fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {
+    let mut read = [0; 13];
+    for number in &mut read {
+        *number = next(numbers)?;
+    }
+    let [
+        outcome,
+        wait,
+        remaining,
+        more_in,
+        full_in,
+        cost,
+        at,
+        booked_at,
+        first,
+        second,
+        amount,
+        generation,
+        lasts,
+    ] = read;
+    let outcome = match outcome {
+        0 => Outcome::Admit { delay: us(wait) },
+        1 => Outcome::Refuse { retry_after: Some(us(wait)) },
+        2 => Outcome::Refuse { retry_after: None },
+        _ => return None,
+    };
+    let charge = Charge::default();
+    let told = Told {
+        verdict: Verdict { outcome, remaining, more_in: us(more_in), full_in: us(full_in), charge },
+        receipt: [cost, at, booked_at, first, second],
+        lent: Lent { amount, generation, lasts: us(lasts) },
+    };
+    // Nobody is lent what was not asked for.
+    (amount <= asked.ahead).then_some(told)
+}
+
+fn next(numbers: &mut Iter<Value>) -> Option<u64> {
+    match numbers.next()? {
+        Value::Whole(number) if *number <= MOST => Some(*number),
+        _ => None,
+    }
+}
+
+/// Up to 2⁵³ of them are less than 2⁶³ ns.
+fn us(number: u64) -> Span {
+    Span::from_ns(number.saturating_mul(1_000))
+}

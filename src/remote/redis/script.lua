@@ -1,0 +1,2 @@
+-- In place of the script, which is yet to come.
+return {}
