@@ -12,6 +12,7 @@
 
 pub mod redis;
 pub mod rendezvous;
+pub mod rls;
 
 /// Why an answer does not tell anything.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,99 @@
+//! The messages of a rate limit service, as far as they are used.
+//!
+//! It does not know: what they mean. Names and field numbers are those of the files of Envoy's API that are named.
+
+use prost::Message;
+
+/// `RateLimitRequest`, `envoy/service/ratelimit/v3/rls.proto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Request {
+    #[prost(string, tag = "1")]
+    pub domain: String,
+    #[prost(message, repeated, tag = "2")]
+    pub descriptors: Vec<Descriptor>,
+    /// What each descriptor costs that does not say so itself; 0 is 1.
+    #[prost(uint32, tag = "3")]
+    pub hits_addend: u32,
+}
+
+/// `RateLimitDescriptor`, `envoy/extensions/common/ratelimit/v3/ratelimit.proto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Descriptor {
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<Entry>,
+    /// In place of what the service is configured with.
+    #[prost(message, optional, tag = "2")]
+    pub limit: Option<Limit>,
+    /// A `google.protobuf.UInt64Value`, since Envoy 1.33.
+    #[prost(message, optional, tag = "3")]
+    pub hits_addend: Option<u64>,
+}
+
+/// `RateLimitDescriptor.Entry`, ibid.
+#[derive(Clone, PartialEq, Message)]
+pub struct Entry {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// `RateLimitDescriptor.RateLimitOverride`, ibid., and of `RateLimitResponse.RateLimit`, `rls.proto`, what is like it.
+#[derive(Clone, PartialEq, Message)]
+pub struct Limit {
+    #[prost(uint32, tag = "1")]
+    pub requests_per_unit: u32,
+    #[prost(int32, tag = "2")]
+    pub unit: i32,
+}
+
+/// `RateLimitResponse.Code`, `rls.proto`; 0 is unknown.
+pub const OK: i32 = 1;
+/// Ibid.
+pub const OVER_LIMIT: i32 = 2;
+
+/// `RateLimitResponse`, `rls.proto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Response {
+    #[prost(int32, tag = "1")]
+    pub overall_code: i32,
+    /// One for each descriptor, in their order.
+    #[prost(message, repeated, tag = "2")]
+    pub statuses: Vec<Status>,
+}
+
+/// `RateLimitResponse.DescriptorStatus`, ibid.
+#[derive(Clone, PartialEq, Message)]
+pub struct Status {
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    #[prost(message, optional, tag = "2")]
+    pub current_limit: Option<Limit>,
+    #[prost(uint32, tag = "3")]
+    pub limit_remaining: u32,
+    #[prost(message, optional, tag = "4")]
+    pub duration_until_reset: Option<Duration>,
+}
+
+/// `google.protobuf.Duration`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Duration {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
+}
+
+/// `GrpcService`, `envoy/config/core/v3/grpc_service.proto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct GrpcService {
+    #[prost(message, optional, tag = "1")]
+    pub envoy_grpc: Option<EnvoyGrpc>,
+}
+
+/// `GrpcService.EnvoyGrpc`, ibid.
+#[derive(Clone, PartialEq, Message)]
+pub struct EnvoyGrpc {
+    #[prost(string, tag = "1")]
+    pub cluster_name: String,
+}

@@ -1,0 +1,253 @@
+//! Requests as a service reads them, and what services answer: envoyproxy/ratelimit a status for each descriptor, Limitador
+//! none at all.
+
+use super::messages::{EnvoyGrpc, GrpcService};
+use super::*;
+use crate::algorithm::{Quota, Terms};
+use crate::policy::Account;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const NAMES: [&str; 4] = ["per-ip", "per-user", "all", "a_b"];
+
+fn asked(rule: usize, enforced: bool, cost: u64) -> Asked {
+    Asked {
+        rule: RuleId::new(rule),
+        key: [rule as u8; 16],
+        quota: Quota { rpu: 10 + rule as u64, unit: Span::from_secs(60) },
+        terms: Terms::default(),
+        enforced,
+        cost,
+        ahead: 0,
+    }
+}
+
+fn rls() -> Rls {
+    Rls::new("diana".into())
+}
+
+/// Of two groups: one with a shadow rule and an enforced one, one with an enforced one.
+fn question() -> Question {
+    Question::Decide(vec![vec![asked(0, false, 1), asked(1, true, 1)], vec![asked(2, true, 1)]])
+}
+
+fn requested(question: &Question) -> Request {
+    let bytes = rls().request(question, |rule| NAMES[rule.index()]);
+    Request::decode(&bytes[..]).unwrap()
+}
+
+fn status(code: i32, remaining: u32, reset: Option<(i64, i32)>) -> Status {
+    Status {
+        code,
+        current_limit: Some(Limit { requests_per_unit: 10, unit: 2 }),
+        limit_remaining: remaining,
+        duration_until_reset: reset.map(|(seconds, nanos)| Duration { seconds, nanos }),
+    }
+}
+
+fn answered(overall_code: i32, statuses: &[Status]) -> Result<Vec<Told>, Failure> {
+    let response = Response { overall_code, statuses: statuses.to_vec() };
+    rls().answer(&question(), &response.encode_to_vec())
+}
+
+/// Outcomes in short: `None` is admitted.
+fn waits(told: Result<Vec<Told>, Failure>) -> Vec<Option<Span>> {
+    let wait = |told: Told| match told.verdict.outcome {
+        Outcome::Admit { delay } => {
+            assert_eq!(delay, Span::ZERO);
+            None
+        }
+        Outcome::Refuse { retry_after } => Some(retry_after.unwrap()),
+    };
+    told.unwrap().into_iter().map(wait).collect()
+}
+
+const SECOND: Span = Span::from_secs(1);
+
+#[test]
+fn a_cluster_is_named_in_a_message() {
+    assert_eq!(Rls::service("ha"), b"\x0a\x04\x0a\x02ha");
+    let long = "x".repeat(300);
+    let read = GrpcService::decode(&Rls::service(&long)[..]).unwrap();
+    assert_eq!(read.envoy_grpc, Some(EnvoyGrpc { cluster_name: long }));
+}
+
+#[test]
+fn a_request_has_these_bytes() {
+    let one = Question::Decide(vec![vec![Asked { key: [0xab; 16], ..asked(2, true, 300) }]]);
+    let bytes = rls().request(&one, |_| "all");
+    let entry = [&b"\x0a\x27\x0a\x03all\x12\x20"[..], "ab".repeat(16).as_bytes()].concat();
+    let descriptor = [&b"\x12\x2f"[..], &entry, b"\x12\x04\x08\x0c\x10\x02"].concat();
+    assert_eq!(bytes, [&b"\x0a\x05diana"[..], &descriptor, b"\x18\xac\x02"].concat());
+}
+
+#[test]
+fn a_descriptor_says_what_is_not_said_for_all() {
+    let costs = |costs: [u64; 3]| {
+        let rules = costs.iter().enumerate().map(|(rule, cost)| asked(rule, true, *cost)).collect();
+        let request = requested(&Question::Decide(vec![rules]));
+        let own: Vec<Option<u64>> =
+            request.descriptors.iter().map(|descriptor| descriptor.hits_addend).collect();
+        (request.hits_addend, own)
+    };
+    assert_eq!(costs([1, 1, 1]), (1, vec![None; 3]));
+    assert_eq!(costs([5, 1, 0]), (5, vec![None, Some(1), Some(0)]));
+    assert_eq!(costs([0, 0, 0]), (1, vec![Some(0); 3]));
+    assert_eq!(costs([u64::MAX, 1, 1]).0, u32::MAX);
+}
+
+#[test]
+fn a_request_names_rules_and_quotas() {
+    let mut odd = asked(3, true, 1);
+    odd.quota = Quota { rpu: 1_000_000_000, unit: Span::from_ms(100) };
+    let request = requested(&Question::Decide(vec![vec![asked(0, false, 1)], vec![odd]]));
+    let key =
+        |descriptor: &Descriptor| (descriptor.entries[0].key.clone(), descriptor.entries[0].value.clone());
+    let keys: Vec<(String, String)> = request.descriptors.iter().map(key).collect();
+    assert_eq!(keys, [("per-ip".into(), "00".repeat(16)), ("a_b".into(), "03".repeat(16))]);
+    let limits: Vec<Option<Limit>> =
+        request.descriptors.iter().map(|descriptor| descriptor.limit.clone()).collect();
+    assert_eq!(limits, [Some(Limit { requests_per_unit: 10, unit: 2 }), None]);
+    assert_eq!(request.domain, "diana");
+}
+
+#[test]
+fn what_a_service_cannot_be_asked_has_no_descriptors() {
+    let account = Account { key: [0; 16], terms: Terms::default(), generation: 0, used: 1, left: 0 };
+    for question in [Question::Account(vec![account]), Question::GiveBack(Vec::new())] {
+        assert!(requested(&question).descriptors.is_empty());
+        assert_eq!(rls().answer(&question, b"\x08\x01"), Ok(Vec::new()));
+    }
+}
+
+#[test]
+fn units_are_those_of_the_protocol() {
+    let seconds = [1, 60, 3_600, 86_400];
+    assert_eq!(seconds.map(|seconds| unit(Span::from_secs(seconds))), [Some(1), Some(2), Some(3), Some(4)]);
+    for span in [Span::ZERO, Span::from_ms(999), Span::from_secs(2), Span::from_secs(7 * 86_400)] {
+        assert_eq!(unit(span), None);
+    }
+}
+
+#[test]
+fn a_status_tells_of_its_rule() {
+    let told = answered(2, &[status(1, 4, Some((9, 500))), status(2, 0, Some((30, 0))), status(1, 0, None)]);
+    let told = told.unwrap();
+    let seen = |told: &Told| (told.verdict.remaining, told.verdict.more_in, told.verdict.full_in);
+    let (nine, thirty) = (Span::from_ns(9_000_000_500), Span::from_secs(30));
+    let seen: Vec<_> = told.iter().map(seen).collect();
+    assert_eq!(seen, [(4, nine, nine), (0, thirty, thirty), (0, Span::ZERO, Span::ZERO)]);
+    assert_eq!(waits(Ok(told)), [None, Some(thirty), None]);
+}
+
+#[test]
+fn who_is_refused_without_a_wait_waits_a_second() {
+    for reset in [None, Some((0, 0)), Some((-3, 0)), Some((0, -1))] {
+        assert_eq!(
+            waits(answered(2, &[status(1, 4, None), status(2, 0, reset), status(1, 0, None)]))[1],
+            Some(SECOND)
+        );
+    }
+    let longest =
+        answered(2, &[status(1, 4, None), status(2, 0, Some((i64::MAX, i32::MAX))), status(1, 0, None)]);
+    assert_eq!(waits(longest)[1], Some(Span::from_ns(u64::MAX)));
+}
+
+#[test]
+fn what_the_service_knows_no_limit_for_passes() {
+    let unknown = Status { current_limit: None, ..status(1, 0, None) };
+    let told = answered(1, &[unknown, status(1, 3, None), status(1, 7, None)]).unwrap();
+    let remaining: Vec<u64> = told.iter().map(|told| told.verdict.remaining).collect();
+    assert_eq!(remaining, [10, 3, 7]);
+    assert_eq!(waits(Ok(told)), [None; 3]);
+}
+
+#[test]
+fn a_service_in_shadow_refuses_nobody() {
+    assert_eq!(waits(answered(1, &[status(2, 0, None), status(2, 0, None), status(1, 7, None)])), [None; 3]);
+}
+
+#[test]
+fn only_a_rule_in_shadow_may_be_over() {
+    let told = answered(2, &[status(2, 0, None), status(1, 1, None), status(1, 7, None)]);
+    assert_eq!(waits(told), [Some(SECOND), None, None]);
+}
+
+#[test]
+fn a_service_may_name_no_limit() {
+    let told = answered(1, &[]).unwrap();
+    assert_eq!(told.iter().map(|told| told.verdict.remaining).collect::<Vec<_>>(), [10, 11, 12]);
+    assert_eq!(waits(Ok(told)), [None; 3]);
+    let told = answered(2, &[]).unwrap();
+    assert_eq!(told.iter().map(|told| told.verdict.remaining).collect::<Vec<_>>(), [10, 0, 12]);
+    assert_eq!(waits(Ok(told)), [None, Some(SECOND), None], "the first that is enforced");
+    let unnamed = answered(2, &[status(1, 4, None), status(1, 4, None), status(1, 4, None)]);
+    assert_eq!(waits(unnamed), [None, Some(SECOND), None]);
+    let shadow = Question::Decide(vec![vec![asked(0, false, 1), asked(1, false, 1)]]);
+    assert_eq!(waits(rls().answer(&shadow, b"\x08\x02")), [Some(SECOND), None]);
+}
+
+#[test]
+fn what_no_service_answers_is_garbage() {
+    let ok = status(1, 4, None);
+    for (overall, statuses) in [
+        (0, vec![ok.clone(); 3]),
+        (3, vec![ok.clone(); 3]),
+        (-1, vec![]),
+        (1, vec![ok.clone(); 2]),
+        (2, vec![ok.clone(); 4]),
+        (1, vec![ok.clone(), status(0, 4, None), ok.clone()]),
+        (1, vec![ok.clone(), status(3, 4, None), ok.clone()]),
+    ] {
+        assert_eq!(answered(overall, &statuses), Err(Failure::Garbage), "{overall} {statuses:?}");
+    }
+    let long = [&b"\x08\x01"[..], &b"\x08\x01".repeat(1 << 15)].concat();
+    assert!(rls().answer(&question(), &long[2..]).is_ok());
+    for bytes in [&b""[..], b"\x08", b"\x12\x05\x08\x01", b"\x0b", &long] {
+        assert_eq!(rls().answer(&question(), bytes), Err(Failure::Garbage));
+    }
+}
+
+#[test]
+fn what_else_a_service_says_is_passed_over() {
+    // `response_headers_to_add`, `raw_body`, `dynamic_metadata`, a `quota`; in a status as well, and a name in its limit.
+    let limit = b"\x08\x0a\x10\x02\x1a\x03abc";
+    let status = [&b"\x08\x01\x12\x09"[..], limit, b"\x18\x04\x22\x02\x08\x1e\x2a\x02\x08\x05"].concat();
+    let status = [&[0x12, status.len() as u8], &status[..]].concat();
+    let rest =
+        b"\x1a\x06\x0a\x01a\x12\x01b\x2a\x02no\x32\x00\x3a\x02\x08\x05\x39\0\0\0\0\0\0\0\0\x4d\0\0\0\0";
+    let bytes = [&b"\x08\x01"[..], &status, &status, &status, rest].concat();
+    let told = rls().answer(&question(), &bytes).unwrap();
+    assert!(
+        told.iter().all(|told| told.verdict.remaining == 4 && told.verdict.more_in == Span::from_secs(30))
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_harm(bytes: Vec<u8>, small in vec(0u8..0x40, 0..60)) {
+        for bytes in [&bytes, &small] {
+            if let Ok(told) = rls().answer(&question(), bytes) {
+                prop_assert_eq!(told.len(), 3);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_back(rules in vec((1i32..3, any::<u32>(), 0i64..1_000_000, 0i32..1_000_000_000), 1..9)) {
+        let statuses: Vec<Status> = rules.iter().map(|(code, left, secs, ns)| status(*code, *left, Some((*secs, *ns)))).collect();
+        let overall_code = rules.iter().map(|(code, ..)| *code).max().unwrap();
+        let question = Question::Decide(vec![(0..rules.len()).map(|_| asked(0, true, 1)).collect()]);
+        let told = rls().answer(&question, &Response { overall_code, statuses }.encode_to_vec()).unwrap();
+        for (told, (code, left, secs, ns)) in told.iter().zip(rules) {
+            let reset = Span::from_ns(secs as u64 * 1_000_000_000 + ns as u64);
+            let wait = if reset == Span::ZERO { SECOND } else { reset };
+            let outcome = match code {
+                1 => Outcome::Admit { delay: Span::ZERO },
+                _ => Outcome::Refuse { retry_after: Some(wait) },
+            };
+            let expected = Verdict { outcome, remaining: left.into(), more_in: reset, full_in: reset, charge: Charge::default() };
+            prop_assert_eq!(told.verdict, expected);
+        }
+    }
+}
