@@ -53,3 +53,4 @@ pub mod index;
 pub mod order;
 pub mod text;
 pub mod time;
+pub mod wire;

@@ -14,6 +14,9 @@ pub mod redis;
 pub mod rendezvous;
 pub mod rls;
 
+/// Longer answers are not read.
+const MOST_BYTES: usize = 1 << 20;
+
 /// Why an answer does not tell anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {

@@ -13,7 +13,7 @@ mod script;
 mod upstash;
 mod webdis;
 
-use super::Failure;
+use super::{Failure, MOST_BYTES};
 use crate::document::Value;
 use crate::policy::{CountKey, Question, Told};
 use crate::text;
@@ -54,9 +54,6 @@ const MOST: usize = 64;
 
 /// The most commands in one call.
 const MOST_COMMANDS: usize = 4;
-
-/// Longer answers are not read.
-const MOST_BYTES: usize = 1 << 20;
 
 impl Redis {
     /// One that is spoken to in this dialect, whose keys begin with `prefix`, and to whom each call brings these headers.

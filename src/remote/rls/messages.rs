@@ -1,4 +1,4 @@
-//! The messages of a rate limit service, as far as they are used.
+//! The messages of a rate limit service as another's code reads and writes them.
 //!
 //! It does not know: what they mean. Names and field numbers are those of the files of Envoy's API that are named.
 
@@ -46,11 +46,6 @@ pub struct Limit {
     #[prost(int32, tag = "2")]
     pub unit: i32,
 }
-
-/// `RateLimitResponse.Code`, `rls.proto`; 0 is unknown.
-pub const OK: i32 = 1;
-/// Ibid.
-pub const OVER_LIMIT: i32 = 2;
 
 /// `RateLimitResponse`, `rls.proto`.
 #[derive(Clone, PartialEq, Message)]

@@ -1,12 +1,17 @@
 //! Requests as a service reads them, and what services answer: envoyproxy/ratelimit a status for each descriptor, Limitador
 //! none at all.
 
-use super::messages::{EnvoyGrpc, GrpcService};
-use super::*;
-use crate::algorithm::{Quota, Terms};
-use crate::policy::Account;
+use super::messages::{Descriptor, Duration, EnvoyGrpc, GrpcService, Limit, Request, Response, Status};
+use super::{Rls, unit};
+use crate::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
+use crate::policy::{Account, Asked, Question, RuleId, Told};
+use crate::remote::{Failure, MOST_BYTES};
+use crate::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use prost::Message;
+
+const SECOND: Span = Span::from_secs(1);
 
 const NAMES: [&str; 4] = ["per-ip", "per-user", "all", "a_b"];
 
@@ -61,8 +66,6 @@ fn waits(told: Result<Vec<Told>, Failure>) -> Vec<Option<Span>> {
     };
     told.unwrap().into_iter().map(wait).collect()
 }
-
-const SECOND: Span = Span::from_secs(1);
 
 #[test]
 fn a_cluster_is_named_in_a_message() {
@@ -201,7 +204,7 @@ fn what_no_service_answers_is_garbage() {
     ] {
         assert_eq!(answered(overall, &statuses), Err(Failure::Garbage), "{overall} {statuses:?}");
     }
-    let long = [&b"\x08\x01"[..], &b"\x08\x01".repeat(1 << 15)].concat();
+    let long = [&b"\x08\x01"[..], &b"\x08\x01".repeat(MOST_BYTES / 2)].concat();
     assert!(rls().answer(&question(), &long[2..]).is_ok());
     for bytes in [&b""[..], b"\x08", b"\x12\x05\x08\x01", b"\x0b", &long] {
         assert_eq!(rls().answer(&question(), bytes), Err(Failure::Garbage));
