@@ -36,8 +36,9 @@ impl Failure {
 
     /// The failure that a store has words for.
     fn of(words: &str) -> Failure {
+        const NO_SCRIPT: &[u8] = b"NOSCRIPT";
         // Fronts put words of their own before it.
-        match words.contains("NOSCRIPT") {
+        match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
             true => Failure::NoScript,
             false => Failure::Refused(
                 words.chars().filter(|letter| matches!(letter, ' '..='~')).take(Failure::LONGEST).collect(),

@@ -14,7 +14,7 @@ mod upstash;
 mod webdis;
 
 use super::{Failure, MOST_BYTES};
-use crate::document::Value;
+use crate::document::parse_json;
 use crate::policy::{CountKey, Question, Told};
 use crate::text;
 
@@ -148,21 +148,21 @@ impl Redis {
     pub fn answer(&self, questions: &[&Question], status: u32, body: &[u8]) -> Result<Answers, Failure> {
         let commands = self.commands(questions);
         // A status alone tells as well.
-        let body = if body.len() > MOST_BYTES { &[] } else { body };
-        let replies: Vec<Result<Value, Failure>> = match self.dialect {
-            Dialect::Webdis => vec![webdis::reply(status, body)],
-            Dialect::Upstash => upstash::replies(commands.len(), status, body)?,
-        };
+        let body = if body.len() > MOST_BYTES { None } else { parse_json(body) };
         let mut answers = Vec::with_capacity(questions.len());
         let (mut first_failure, mut is_told) = (None, false);
-        for (questions, reply) in commands.into_iter().zip(replies) {
-            match reply.and_then(|reply| answer::told(questions, &reply).ok_or(Failure::Garbage)) {
-                Ok(told) => {
-                    is_told = true;
-                    answers.extend(told.into_iter().map(Ok));
-                }
+        for (at, asked) in commands.iter().enumerate() {
+            let reply = match self.dialect {
+                Dialect::Webdis => webdis::reply(status, body.as_ref()),
+                Dialect::Upstash => upstash::reply(at, commands.len(), status, body.as_ref()),
+            };
+            let before = answers.len();
+            let told = |reply| answer::told(asked, reply, &mut answers).ok_or(Failure::Garbage);
+            match reply.and_then(told) {
+                Ok(()) => is_told = true,
                 Err(failure) => {
-                    answers.extend(questions.iter().map(|_| Err(failure.clone())));
+                    answers.truncate(before);
+                    answers.resize_with(before.saturating_add(asked.len()), || Err(failure.clone()));
                     first_failure = first_failure.or(Some(failure));
                 }
             }

@@ -8,6 +8,7 @@
 //!   give back, account      0
 //! ```
 
+use super::Answers;
 use super::command::MOST;
 use crate::algorithm::{Charge, Outcome, Verdict};
 use crate::document::Value;
@@ -15,11 +16,10 @@ use crate::policy::{Asked, Lent, Question, Told};
 use crate::time::Span;
 use std::slice::Iter;
 
-/// What each question was told; `None` for what is no answer to them.
-pub fn told(questions: &[&Question], answer: &Value) -> Option<Vec<Vec<Told>>> {
+/// Appends what each question was told; `None` for what is no answer to them, of which some may have been appended.
+pub fn told(questions: &[&Question], answer: &Value, to: &mut Answers) -> Option<()> {
     let Value::List(numbers) = answer else { return None };
     let numbers = &mut numbers.iter();
-    let mut all = Vec::with_capacity(questions.len());
     for question in questions {
         let mut told = Vec::new();
         match question {
@@ -31,9 +31,9 @@ pub fn told(questions: &[&Question], answer: &Value) -> Option<Vec<Vec<Told>>> {
             _ if next(numbers)? == 0 => {}
             _ => return None,
         }
-        all.push(told);
+        to.push(Ok(told));
     }
-    numbers.as_slice().is_empty().then_some(all)
+    numbers.as_slice().is_empty().then_some(())
 }
 
 fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {

@@ -9,7 +9,7 @@
 //! ```
 
 use super::super::Failure;
-use crate::document::{Value, parse_json};
+use crate::document::Value;
 use crate::text::json_string;
 
 /// Appends a part of a command, between the brackets of a list.
@@ -20,32 +20,32 @@ pub fn part(to: &mut String, text: &str, is_first: bool) {
     json_string(to, text);
 }
 
-/// What the store replied to each of so many commands, the first one alone if it is the only one. An error that has words
-/// is told by them, whatever its status.
-pub fn replies(commands: usize, status: u32, body: &[u8]) -> Result<Vec<Result<Value, Failure>>, Failure> {
-    let nothing = || if status == 200 { Failure::Garbage } else { Failure::Status(status) };
-    match parse_json(body).ok_or_else(nothing)? {
-        Value::List(replies) if status == 200 && commands > 1 && replies.len() == commands => {
-            Ok(replies.into_iter().map(reply).collect())
-        }
+/// What the store replied to the command at this place, of so many. An error that has words is told by them, whatever the
+/// status.
+pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> Result<&Value, Failure> {
+    let entries: &[_] = match body {
         // Also a pipeline's that failed as a whole.
-        alone => match reply(alone) {
-            Ok(result) if status == 200 && commands == 1 => Ok(vec![Ok(result)]),
-            Ok(_) | Err(Failure::Garbage) => Err(nothing()),
-            Err(failure) => Err(failure),
-        },
-    }
-}
-
-fn reply(value: Value) -> Result<Value, Failure> {
-    let Value::Object(entries) = value else { return Err(Failure::Garbage) };
-    let mut result = Err(Failure::Garbage);
+        Some(Value::Object(entries)) => entries,
+        Some(Value::List(replies)) if status == 200 && commands > 1 && replies.len() == commands => {
+            match replies.get(at) {
+                Some(Value::Object(entries)) => entries,
+                _ => &[],
+            }
+        }
+        _ => &[],
+    };
+    let mut result = None;
     for (key, value) in entries {
-        match (&*key, &value) {
+        match (&**key, value) {
             ("error", Value::Text(words)) => return Err(Failure::of(words)),
-            ("result", _) => result = Ok(value),
+            ("result", _) => result = Some(value),
             _ => {}
         }
     }
-    result
+    let is_alone = matches!(body, Some(Value::Object(_)));
+    match result {
+        _ if status != 200 => Err(Failure::Status(status)),
+        Some(result) if !is_alone || commands == 1 => Ok(result),
+        _ => Err(Failure::Garbage),
+    }
 }

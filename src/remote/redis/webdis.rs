@@ -10,7 +10,7 @@
 //! What comes behind the last dot of its last part is a format, so that part must have none. (Webdis 0.1.9.)
 
 use super::super::Failure;
-use crate::document::{Value, parse_json};
+use crate::document::Value;
 use crate::text::hex;
 
 /// Appends a part of a command, escaped: a `/` would end it, a `?` begins options, and a `+` stands for a space.
@@ -34,13 +34,14 @@ pub fn part(to: &mut String, text: &str, is_first: bool) {
 
 /// What the store replied. An error of Redis has the status 200; other statuses (503 without a Redis, 403 where webdis may
 /// not ask it) have no body.
-pub fn reply(status: u32, body: &[u8]) -> Result<Value, Failure> {
-    if status != 200 {
-        return Err(Failure::Status(status));
-    }
-    let Some(Value::Object(mut entries)) = parse_json(body) else { return Err(Failure::Garbage) };
-    let (Some((_, reply)), true) = (entries.pop(), entries.is_empty()) else { return Err(Failure::Garbage) };
-    match &reply {
+pub fn reply(status: u32, body: Option<&Value>) -> Result<&Value, Failure> {
+    let entries: &[_] = match body {
+        _ if status != 200 => return Err(Failure::Status(status)),
+        Some(Value::Object(entries)) => entries,
+        _ => &[],
+    };
+    let [(_, reply)] = entries else { return Err(Failure::Garbage) };
+    match reply {
         Value::List(items) => match items.as_slice() {
             [Value::Bool(false), Value::Text(words)] => Err(Failure::of(words)),
             _ => Ok(reply),
