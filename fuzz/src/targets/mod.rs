@@ -5,12 +5,15 @@
 //! To add one: a file here with a `run`, its line below, its file in `fuzz_targets/`, its `[[bin]]` in `Cargo.toml`, and a
 //! folder of seeds in `corpus/`.
 
+mod asked;
 pub mod cell;
 pub mod configuration;
 pub mod headers;
 mod input;
 pub mod path;
+pub mod redis_reply;
 pub mod request;
+pub mod rls_reply;
 
 /// A target: takes any bytes, and panics where something does not hold.
 pub type Target = fn(&[u8]);
@@ -21,5 +24,7 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("configuration", configuration::run),
     ("headers", headers::run),
     ("path", path::run),
+    ("redis_reply", redis_reply::run),
     ("request", request::run),
+    ("rls_reply", rls_reply::run),
 ];
