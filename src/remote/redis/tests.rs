@@ -275,11 +275,16 @@ fn of_a_pipeline_some_may_fail() {
     assert!(some[..64].iter().all(|told| *told == Err(Failure::NoScript)));
     assert!(some[64..128].iter().all(|told| *told == Ok(Vec::new())));
     assert!(some[128..].iter().all(|told| *told == Err(Failure::Refused("OOM x".into()))));
+    let short = answer(200, &[&zeros.replace("0,0", "0"), &zeros, &decided]).unwrap();
+    assert!(short.len() == 130 && short[..64].iter().all(|told| *told == Err(Failure::Garbage)));
+    let other = answer(200, &[&zeros.replacen('0', "1", 1), &zeros, &decided]).unwrap();
+    assert_eq!((&other[0], &other[64]), (&Err(Failure::Garbage), &Ok(Vec::new())));
     let one = answer(200, &["7", &zeros, "{}"]).unwrap();
     assert_eq!((one[0].clone(), one[129].clone()), (Err(Failure::Garbage), Err(Failure::Garbage)));
 
     assert_eq!(answer(200, &[noscript, error, "{}"]), Err(Failure::NoScript), "nothing was told");
     assert_eq!(answer(200, &[&zeros, &zeros]), Err(Failure::Garbage), "one is missing");
+    assert_eq!(answer(200, &[&zeros, &zeros, &decided, &zeros]), Err(Failure::Garbage), "one is too many");
     assert_eq!(answer(500, &[&zeros, &zeros, &decided]), Err(Failure::Status(500)));
     let whole = |status, body: &str| redis.answer(&questions, status, body.as_bytes());
     assert_eq!(whole(400, r#"{"error":"ERR no"}"#), Err(Failure::Refused("ERR no".into())));

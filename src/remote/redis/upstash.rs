@@ -26,12 +26,10 @@ pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> R
     let entries: &[_] = match body {
         // Also a pipeline's that failed as a whole.
         Some(Value::Object(entries)) => entries,
-        Some(Value::List(replies)) if status == 200 && commands > 1 && replies.len() == commands => {
-            match replies.get(at) {
-                Some(Value::Object(entries)) => entries,
-                _ => &[],
-            }
-        }
+        Some(Value::List(replies)) if commands > 1 && replies.len() == commands => match replies.get(at) {
+            Some(Value::Object(entries)) => entries,
+            _ => &[],
+        },
         _ => &[],
     };
     let mut result = None;

@@ -96,7 +96,7 @@ fn a_descriptor_says_what_is_not_said_for_all() {
     assert_eq!(costs([1, 1, 1]), (1, vec![None; 3]));
     assert_eq!(costs([5, 1, 0]), (5, vec![None, Some(1), Some(0)]));
     assert_eq!(costs([0, 0, 0]), (1, vec![Some(0); 3]));
-    assert_eq!(costs([u64::MAX, 1, 1]).0, u32::MAX);
+    assert_eq!(costs([1 << 32, 1, 1]).0, u32::MAX);
 }
 
 #[test]
