@@ -4,7 +4,8 @@
 //!   Config ──> bootstrap ──> Gateway (one Envoy process, its own folder under target/)
 //!                               │ admin: stats, listeners, acceptance of an update
 //!   get, raw, load ──HTTP/1.1──>│ listener: connection manager, diana, router
-//!                               └──> upstream: a second listener of the same Envoy, or an `Upstream`
+//!                               ├──> upstream: a second listener of the same Envoy, or an `Upstream`
+//!                               └──> store: a `Webdis` in front of a `Redis`, processes of their own
 //! ```
 //!
 //! It is a crate of its own because both `xtask` and `tests/e2e` need it: a test that depended on `xtask` would
@@ -25,6 +26,8 @@ mod gateway;
 pub mod http;
 pub mod load;
 mod process;
+pub mod redis;
+pub mod service;
 pub mod upstream;
 pub mod wait;
 mod wheel;
@@ -33,6 +36,7 @@ pub use config::{Config, Plugin};
 pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
 pub use load::{Answer, Load, Report, Shot};
+pub use redis::{Redis, Webdis};
 pub use upstream::{Ending, Received, Reply, Upstream};
 pub use wait::wait_until;
 

@@ -1,0 +1,190 @@
+//! A real Redis and a real webdis, its HTTP front, for tests and the demo. Redis keeps nothing on disk.
+//!
+//! What they do not know: what is stored, or who asks.
+
+use crate::process::Folder;
+use crate::service::{Program, Service};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// The programs, each in the Debian package of its name.
+pub const PROGRAMS: [&str; 2] = [Server::NAME, Front::NAME];
+
+struct Server {
+    arguments: Vec<String>,
+}
+
+impl Program for Server {
+    const NAME: &'static str = "redis-server";
+    const LISTENS: &'static str = "Ready to accept connections";
+
+    fn arguments(&self, port: u16, _: &Folder) -> Result<Vec<String>> {
+        let port = port.to_string();
+        let usual = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        Ok(usual.map(str::to_owned).into_iter().chain(self.arguments.clone()).collect())
+    }
+}
+
+/// A running Redis; it ends when this is dropped.
+pub struct Redis(Service<Server>);
+
+impl Redis {
+    /// Starts one on a free port and waits until it listens.
+    pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with more arguments, such as `["--requirepass", "x"]`.
+    pub fn start_with(arguments: &[&str]) -> Result<Self> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Service::start(Server { arguments }).map(Self)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// The port of [`Redis::address`].
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    /// Ends it at once, with all that it holds: connections to it are refused.
+    pub fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    /// Ends it if it runs and starts it anew, empty, on the same port.
+    pub fn restart(&mut self) -> Result<()> {
+        self.0.restart()
+    }
+
+    /// From now on it says nothing: connections are taken, and nobody reads from them.
+    pub fn stop_answering(&self) -> Result<()> {
+        self.0.stop_answering()
+    }
+
+    /// It answers again, also what it has been asked meanwhile.
+    pub fn go_on(&self) -> Result<()> {
+        self.0.go_on()
+    }
+}
+
+struct Front {
+    redis: SocketAddr,
+    changes: Value,
+}
+
+impl Program for Front {
+    const NAME: &'static str = "webdis";
+    const LISTENS: &'static str = "Webdis listening on port";
+
+    fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>> {
+        let mut config = json!({
+            "redis_host": self.redis.ip(), "redis_port": self.redis.port(),
+            "http_host": "127.0.0.1", "http_port": port,
+            "threads": 2, "pool_size": 20, "daemonize": false, "database": 0,
+            "verbosity": 3, "logfile": "/dev/stdout",
+        });
+        let changes = self.changes.as_object().context("what is changed is an object")?;
+        if let Some(config) = config.as_object_mut() {
+            config.extend(changes.clone());
+        }
+        let file = folder.write("webdis.json", &config.to_string())?;
+        Ok(vec![file.display().to_string()])
+    }
+}
+
+/// A running webdis; it ends when this is dropped. It goes on while its Redis is not there, and answers 503.
+pub struct Webdis(Service<Front>);
+
+impl Webdis {
+    /// Starts one on a free port, in front of `redis`, and waits until it listens.
+    pub fn start(redis: &Redis) -> Result<Self> {
+        Self::start_with(redis, json!({}))
+    }
+
+    /// The same with other keys in its configuration, such as `{"redis_auth": "x"}`.
+    pub fn start_with(redis: &Redis, changes: Value) -> Result<Self> {
+        Service::start(Front { redis: redis.address(), changes }).map(Self)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// Ends it at once: connections to it are refused.
+    pub fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    /// Ends it if it runs and starts it anew on the same port.
+    pub fn restart(&mut self) -> Result<()> {
+        self.0.restart()
+    }
+
+    /// From now on it says nothing: connections are taken, and nobody reads from them.
+    pub fn stop_answering(&self) -> Result<()> {
+        self.0.stop_answering()
+    }
+
+    /// It answers again, also what it has been asked meanwhile.
+    pub fn go_on(&self) -> Result<()> {
+        self.0.go_on()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Connection;
+    use crate::wait_until;
+    use std::time::Duration;
+
+    fn ask(webdis: &Webdis, command: &str) -> (u16, String) {
+        let mut connection = Connection::open(webdis.address()).unwrap();
+        let answer = connection.request("POST", "/", &[], command.as_bytes()).unwrap();
+        (answer.status, answer.text())
+    }
+
+    #[test]
+    fn webdis_asks_its_redis_which_ends_and_begins_anew() {
+        let mut redis = Redis::start().unwrap();
+        let mut webdis = Webdis::start(&redis).unwrap();
+        assert_eq!(ask(&webdis, "SET/a/1"), (200, r#"{"SET":[true,"OK"]}"#.to_owned()));
+        assert_eq!(ask(&webdis, "GET/a"), (200, r#"{"GET":"1"}"#.to_owned()));
+        redis.kill();
+        let status = |status| move |webdis: &Webdis| (ask(webdis, "GET/a").0 == status).then_some(());
+        let patience = Duration::from_secs(10);
+        wait_until("webdis to see that", patience, || status(503)(&webdis)).unwrap();
+        redis.restart().unwrap();
+        wait_until("webdis to be connected", patience, || status(200)(&webdis)).unwrap();
+        assert_eq!(ask(&webdis, "GET/a"), (200, r#"{"GET":null}"#.to_owned()));
+        let address = webdis.address();
+        webdis.kill();
+        assert!(Connection::open(address).is_err(), "nobody listens");
+        webdis.restart().unwrap();
+        assert_eq!(webdis.address(), address);
+        wait_until("webdis to be connected", patience, || status(200)(&webdis)).unwrap();
+    }
+
+    #[test]
+    fn what_one_does_not_answer_it_answers_when_it_goes_on() {
+        let redis = Redis::start_with(&["--requirepass", "x"]).unwrap();
+        let webdis = Webdis::start_with(&redis, json!({"redis_auth": "x"})).unwrap();
+        let connected = || (ask(&webdis, "PING").0 == 200).then_some(());
+        wait_until("webdis to be connected", Duration::from_secs(10), connected).unwrap();
+        redis.stop_answering().unwrap();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask(&webdis, "SET/a/1"));
+            assert!(!asked.is_finished());
+            redis.go_on().unwrap();
+            assert_eq!(asked.join().unwrap().0, 200);
+        });
+        let refused = Webdis::start(&redis).unwrap();
+        assert!(ask(&refused, "GET/a").1 != r#"{"GET":"1"}"#, "who has no password is told nothing");
+    }
+}

@@ -1,0 +1,176 @@
+//! One program that serves on a loopback port, with a folder of its own.
+//!
+//! What it does not know: what it serves. It is told how to start the program and which line of its log says that it
+//! listens: asking the port would not tell whether another program has it.
+
+use crate::process::Folder;
+use crate::{free_port, wait_until};
+use anyhow::{Context, Error, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const START: Duration = Duration::from_secs(20);
+const LOG: &str = "log";
+/// Between asking for a free port and listening there another program may take it.
+const ATTEMPTS: u32 = 5;
+
+/// What it is and how it is started.
+pub(crate) trait Program {
+    /// What to run, and the Debian package that has it.
+    const NAME: &'static str;
+    /// Is in the log once it listens.
+    const LISTENS: &'static str;
+    /// Its arguments, to listen on this port of 127.0.0.1. What it writes is its log.
+    fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>>;
+}
+
+/// A running program; killed when this is dropped.
+pub(crate) struct Service<P: Program> {
+    program: P,
+    child: Child,
+    port: u16,
+    // After `child`: the process must be gone before its folder is.
+    folder: Folder,
+}
+
+impl<P: Program> Service<P> {
+    /// Starts one on a free port and waits until it listens.
+    pub(crate) fn start(program: P) -> Result<Self> {
+        let folder = Folder::create()?;
+        let mut attempt = 1;
+        loop {
+            let port = free_port()?;
+            match run(&program, port, &folder) {
+                Ok(child) => return Ok(Self { program, child, port, folder }),
+                Err(error) if attempt == ATTEMPTS || is_missing(&error) => return Err(error),
+                Err(_) => attempt += 1,
+            }
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        // Both fail only if it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Kills it and starts it anew, on the same port.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.child = run(&self.program, self.port, &self.folder)?;
+        Ok(())
+    }
+
+    /// It takes connections, as the system does that for it, and says nothing.
+    pub(crate) fn stop_answering(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// It answers again, also what it has been asked meanwhile.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = Pid::from_raw(self.child.id().try_into()?);
+        kill(id, signal).with_context(|| format!("cannot send {signal} to {}", P::NAME))
+    }
+}
+
+impl<P: Program> Drop for Service<P> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn run<P: Program>(program: &P, port: u16, folder: &Folder) -> Result<Child> {
+    let name = P::NAME;
+    let path = folder.path().join(LOG);
+    let log = File::create(&path)?;
+    let mut command = Command::new(name);
+    command.args(program.arguments(port, folder)?).current_dir(folder.path());
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    let mut child = match command.spawn() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Error::new(error).context(format!("`{name}` is missing: {INSTALL}")));
+        }
+        spawned => spawned.with_context(|| format!("cannot run `{name}`"))?,
+    };
+    let said = || fs::read_to_string(&path).unwrap_or_default();
+    let started = wait_until("it to listen", START, || match child.try_wait() {
+        Ok(None) => said().contains(P::LISTENS).then_some(true),
+        _ => Some(false),
+    });
+    if matches!(started, Ok(true)) {
+        return Ok(child);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    bail!("`{name}` does not listen on port {port}:\n{}", said())
+}
+
+/// How to install what is missing, where there is apt-get.
+pub const INSTALL: &str = "install it with `apt-get install redis-server webdis`";
+
+fn is_missing(error: &Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// Whether there is a program of this name to run.
+pub fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| Path::new(&folder).join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Program for Nothing {
+        const NAME: &'static str = "diana-no-such-program";
+        const LISTENS: &'static str = "";
+
+        fn arguments(&self, _: u16, _: &Folder) -> Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_what_to_install() {
+        let error = Service::start(Nothing).err().unwrap().to_string();
+        let expected =
+            "`diana-no-such-program` is missing: install it with `apt-get install redis-server webdis`";
+        assert_eq!(error, expected);
+        assert!(!is_installed("diana-no-such-program") && is_installed("cargo"));
+    }
+
+    struct Ending;
+
+    impl Program for Ending {
+        const NAME: &'static str = "cargo";
+        const LISTENS: &'static str = "never";
+
+        fn arguments(&self, _: u16, _: &Folder) -> Result<Vec<String>> {
+            Ok(vec!["--no-such-argument".to_owned()])
+        }
+    }
+
+    #[test]
+    fn one_that_ends_at_once_says_why() {
+        let error = Service::start(Ending).err().unwrap().to_string();
+        assert!(error.contains("`cargo` does not listen") && error.contains("--no-such-argument"), "{error}");
+    }
+}
