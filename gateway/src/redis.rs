@@ -4,9 +4,11 @@
 
 use crate::process::Folder;
 use crate::service::{Program, Service};
-use anyhow::{Context, Result};
+use crate::{Connection, wait_until};
+use anyhow::{Context, Error, Result};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The programs, each in the Debian package of its name.
 pub const PROGRAMS: [&str; 2] = [Server::NAME, Front::NAME];
@@ -72,6 +74,9 @@ impl Redis {
     }
 }
 
+const THREADS: usize = 2;
+const CONNECT: Duration = Duration::from_secs(10);
+
 struct Front {
     redis: SocketAddr,
     changes: Value,
@@ -79,13 +84,13 @@ struct Front {
 
 impl Program for Front {
     const NAME: &'static str = "webdis";
-    const LISTENS: &'static str = "Webdis listening on port";
+    const LISTENS: &'static str = "up and running";
 
     fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>> {
         let mut config = json!({
             "redis_host": self.redis.ip(), "redis_port": self.redis.port(),
             "http_host": "127.0.0.1", "http_port": port,
-            "threads": 2, "pool_size": 20, "daemonize": false, "database": 0,
+            "threads": THREADS, "pool_size": 20, "daemonize": false, "database": 0,
             "verbosity": 3, "logfile": "/dev/stdout",
         });
         let changes = self.changes.as_object().context("what is changed is an object")?;
@@ -108,7 +113,20 @@ impl Webdis {
 
     /// The same with other keys in its configuration, such as `{"redis_auth": "x"}`.
     pub fn start_with(redis: &Redis, changes: Value) -> Result<Self> {
-        Service::start(Front { redis: redis.address(), changes }).map(Self)
+        let webdis = Self(Service::start(Front { redis: redis.address(), changes })?);
+        webdis.wait_connected()?;
+        Ok(webdis)
+    }
+
+    /// Until it answers anything but 503: each of its threads in turn, as each connects to Redis by itself.
+    pub fn wait_connected(&self) -> Result<()> {
+        let is_connected = || {
+            let answer = Connection::open(self.address())?.request("GET", "/PING", &[], b"")?;
+            Ok::<bool, Error>(answer.status != 503)
+        };
+        wait_until("webdis to be connected to Redis", CONNECT, || {
+            (0..2 * THREADS).all(|_| is_connected().unwrap_or(false)).then_some(())
+        })
     }
 
     /// Where it listens.
@@ -121,7 +139,7 @@ impl Webdis {
         self.0.kill();
     }
 
-    /// Ends it if it runs and starts it anew on the same port.
+    /// Ends it if it runs and starts it anew on the same port; see [`Webdis::wait_connected`].
     pub fn restart(&mut self) -> Result<()> {
         self.0.restart()
     }
@@ -140,9 +158,6 @@ impl Webdis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Connection;
-    use crate::wait_until;
-    use std::time::Duration;
 
     fn ask(webdis: &Webdis, command: &str) -> (u16, String) {
         let mut connection = Connection::open(webdis.address()).unwrap();
@@ -157,26 +172,24 @@ mod tests {
         assert_eq!(ask(&webdis, "SET/a/1"), (200, r#"{"SET":[true,"OK"]}"#.to_owned()));
         assert_eq!(ask(&webdis, "GET/a"), (200, r#"{"GET":"1"}"#.to_owned()));
         redis.kill();
-        let status = |status| move |webdis: &Webdis| (ask(webdis, "GET/a").0 == status).then_some(());
-        let patience = Duration::from_secs(10);
-        wait_until("webdis to see that", patience, || status(503)(&webdis)).unwrap();
+        let sees_that = || (ask(&webdis, "GET/a").0 == 503).then_some(());
+        wait_until("webdis to see that", CONNECT, sees_that).unwrap();
         redis.restart().unwrap();
-        wait_until("webdis to be connected", patience, || status(200)(&webdis)).unwrap();
+        webdis.wait_connected().unwrap();
         assert_eq!(ask(&webdis, "GET/a"), (200, r#"{"GET":null}"#.to_owned()));
         let address = webdis.address();
         webdis.kill();
         assert!(Connection::open(address).is_err(), "nobody listens");
         webdis.restart().unwrap();
         assert_eq!(webdis.address(), address);
-        wait_until("webdis to be connected", patience, || status(200)(&webdis)).unwrap();
+        webdis.wait_connected().unwrap();
+        assert_eq!(ask(&webdis, "PING").0, 200);
     }
 
     #[test]
     fn what_one_does_not_answer_it_answers_when_it_goes_on() {
         let redis = Redis::start_with(&["--requirepass", "x"]).unwrap();
         let webdis = Webdis::start_with(&redis, json!({"redis_auth": "x"})).unwrap();
-        let connected = || (ask(&webdis, "PING").0 == 200).then_some(());
-        wait_until("webdis to be connected", Duration::from_secs(10), connected).unwrap();
         redis.stop_answering().unwrap();
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| ask(&webdis, "SET/a/1"));
