@@ -1,10 +1,12 @@
 //! `cargo xtask e2e [FILTER]`: the tests in a real Envoy.
 
+use crate::programs;
 use crate::test::{Step, cargo};
 use anyhow::Result;
 
 /// Runs those whose names contain `filter`, or all.
 pub fn run(filter: Option<&str>) -> Result<()> {
+    programs::install()?;
     let mut step = step();
     step.command.args.extend(filter.map(str::to_owned));
     step.run()

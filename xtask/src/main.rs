@@ -7,6 +7,7 @@ mod demo;
 mod e2e;
 mod fuzz;
 mod mutants;
+mod programs;
 mod soak;
 mod test;
 mod tool;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold, cheapest first; it stops at the first step that fails.
 
-use crate::e2e;
+use crate::{e2e, programs};
 use anyhow::{Context, Result, bail};
 use gateway::filter;
 use std::io::{self, IsTerminal, Write};
@@ -10,6 +10,7 @@ use std::time::Instant;
 /// Runs all steps.
 pub fn run() -> Result<()> {
     filter::add_target()?;
+    programs::install()?;
     let start = Instant::now();
     for step in steps() {
         step.run()?;
