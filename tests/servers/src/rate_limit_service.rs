@@ -1,0 +1,271 @@
+//! `envoy.service.ratelimit.v3.RateLimitService` over gRPC, with limitador's counters in memory.
+//!
+//! A limit is what a descriptor overrides: one is made for each domain, keys of the entries and quota, and it counts by the
+//! entries' values. A descriptor that overrides nothing is not limited, as where a service's configuration has none for it.
+//! A window begins with its first request.
+//!
+//! All or nothing: when one descriptor is over its limit nothing is charged to any, as limitador's own server does.
+//! (Envoy's service counts what it refuses, too, and the other descriptors of the request.)
+//!
+//! What it does not know: hits that are given back (`is_negative_hits`), which are refused as unimplemented.
+
+use crate::serving::Serving;
+use anyhow::Result;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response as HttpResponse;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
+    Code, DescriptorStatus, RateLimit, rate_limit,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
+    RateLimitService as Method, RateLimitServiceServer,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
+use envoy_types::pb::google::protobuf::Duration as Span;
+use http_body_util::{BodyExt, Full};
+use limitador::limit::{Context, Limit, Namespace};
+use limitador::{CheckResult, RateLimiter};
+use std::collections::{HashMap, HashSet};
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tonic::{Request as Call, Response as Answer, Status};
+
+/// Counters that are kept at the most.
+const COUNTERS: u64 = 1_000_000;
+/// What a limit counts by, as limitador calls it.
+const VALUE: &str = "value";
+
+/// What the service does with a call.
+#[derive(Clone, Debug, Default)]
+pub enum Answers {
+    /// It judges.
+    #[default]
+    Judged,
+    /// The same, so much later.
+    Late(Duration),
+    /// It never answers.
+    Never,
+    /// A status of gRPC's, without a message.
+    Status(tonic::Code),
+    /// A message of these bytes, whatever they are, and the status for success.
+    Bytes(Vec<u8>),
+}
+
+/// A running service; it ends when this is dropped.
+pub struct RateLimitService {
+    serving: Serving,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    calls: AtomicU64,
+    answers: Mutex<Answers>,
+}
+
+impl RateLimitService {
+    /// Starts one on a free port.
+    pub fn start() -> Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let state = Arc::clone(&shared);
+        let serving = Serving::start(|| {
+            let engine = Engine { known: Mutex::default(), limiter: RateLimiter::new(COUNTERS) };
+            let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+            let router = Router::new().route_service(path, RateLimitServiceServer::new(engine));
+            Ok(router.layer(from_fn_with_state(state, answer)))
+        })?;
+        Ok(Self { serving, shared })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.serving.address()
+    }
+
+    /// How many calls it had so far, however they were answered.
+    pub fn calls(&self) -> u64 {
+        self.shared.calls.load(Ordering::SeqCst)
+    }
+
+    /// What becomes of the calls from now on.
+    pub fn answer_with(&self, answers: Answers) {
+        *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, call: Request, judge: Next) -> HttpResponse {
+    shared.calls.fetch_add(1, Ordering::SeqCst);
+    let answers = shared.answers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match answers {
+        Answers::Judged => judge.run(call).await,
+        Answers::Late(after) => {
+            tokio::time::sleep(after).await;
+            judge.run(call).await
+        }
+        Answers::Never => pending().await,
+        Answers::Status(code) => Status::new(code, "").into_http(),
+        Answers::Bytes(message) => whole(&message),
+    }
+}
+
+/// A message in an answer that is otherwise right.
+fn whole(message: &[u8]) -> HttpResponse {
+    // Not compressed, and the length.
+    let mut frame = vec![0];
+    frame.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+    frame.extend_from_slice(message);
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let body = Full::from(frame).with_trailers(async { Some(Ok(trailers)) });
+    let mut answer = HttpResponse::new(Body::new(body));
+    answer.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    answer
+}
+
+struct Engine {
+    limiter: RateLimiter,
+    /// The limits that have been made. Held while a request is judged: between a look and a charge nobody comes.
+    known: Mutex<HashSet<Namespace>>,
+}
+
+/// A descriptor that has a limit.
+struct Asked {
+    /// Each limit has a namespace of its own.
+    limit: Namespace,
+    /// The values of the entries.
+    value: String,
+    cost: u64,
+    current: RateLimit,
+}
+
+#[tonic::async_trait]
+impl Method for Engine {
+    async fn should_rate_limit(
+        &self,
+        call: Call<RateLimitRequest>,
+    ) -> Result<Answer<RateLimitResponse>, Status> {
+        self.judge(call.get_ref()).map(Answer::new)
+    }
+}
+
+impl Engine {
+    fn judge(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        if request.domain.is_empty() || request.descriptors.is_empty() {
+            return Err(Status::invalid_argument("no domain, or no descriptors"));
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = request.descriptors.iter().map(|one| self.asked(request, one, &mut known));
+        let asked = asked.collect::<Result<Vec<_>, _>>()?;
+        let limited: Vec<&Asked> = asked.iter().flatten().collect();
+        let mut refused = false;
+        let mut looks = Vec::new();
+        for one in &limited {
+            // One counter may be asked for by several descriptors.
+            let same =
+                limited.iter().filter(|other| (&other.limit, &other.value) == (&one.limit, &one.value));
+            let together = same.map(|one| one.cost).fold(0, u64::saturating_add);
+            let look = self.limiter.is_rate_limited(&one.limit, &one.context(), together);
+            let look = look.map_err(internal)?;
+            refused |= look.limited;
+            looks.push(look);
+        }
+        if !refused {
+            for (one, look) in limited.iter().zip(&mut looks) {
+                let charged =
+                    self.limiter.check_rate_limited_and_update(&one.limit, &one.context(), one.cost);
+                *look = charged.map_err(internal)?;
+            }
+        }
+        let mut statuses = limited.iter().zip(&looks).map(|(one, look)| one.status(look));
+        let unlimited = DescriptorStatus { code: Code::Ok.into(), ..Default::default() };
+        let mut status = |one: &Option<Asked>| one.as_ref().and_then(|_| statuses.next());
+        Ok(RateLimitResponse {
+            overall_code: if refused { Code::OverLimit } else { Code::Ok }.into(),
+            statuses: asked.iter().map(|one| status(one).unwrap_or_else(|| unlimited.clone())).collect(),
+            ..Default::default()
+        })
+    }
+
+    /// What a descriptor asks, and its limit made if it is new.
+    fn asked(
+        &self,
+        request: &RateLimitRequest,
+        descriptor: &RateLimitDescriptor,
+        known: &mut HashSet<Namespace>,
+    ) -> Result<Option<Asked>, Status> {
+        if descriptor.is_negative_hits {
+            return Err(Status::unimplemented("hits are not given back here"));
+        }
+        let Some(limit) = &descriptor.limit else { return Ok(None) };
+        let most = limit.requests_per_unit;
+        let Some((seconds, unit)) = unit(limit.unit) else {
+            return Err(Status::invalid_argument(format!("unit {} is not known", limit.unit)));
+        };
+        let entries = &descriptor.entries;
+        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        let values: Vec<&str> = entries.iter().map(|entry| entry.value.as_str()).collect();
+        let name = Namespace::from(format!("{:?} {keys:?} {most} {seconds}", request.domain));
+        if known.insert(name.clone()) {
+            let by = VALUE.try_into().map_err(internal)?;
+            self.limiter.add_limit(Limit::new(name.clone(), most.into(), seconds, [], [by]));
+        }
+        let cost = match &descriptor.hits_addend {
+            Some(hits) => hits.value,
+            // Not set is one, says the protocol.
+            None => request.hits_addend.max(1).into(),
+        };
+        let current = RateLimit { requests_per_unit: most, unit: unit.into(), ..Default::default() };
+        Ok(Some(Asked { limit: name, value: format!("{values:?}"), cost, current }))
+    }
+}
+
+impl Asked {
+    fn context(&self) -> Context<'static> {
+        HashMap::from([(VALUE.to_owned(), self.value.clone())]).into()
+    }
+
+    /// As limitador looked at it.
+    fn status(&self, look: &CheckResult) -> DescriptorStatus {
+        let counter = look.counters.first();
+        let remaining = counter.and_then(|counter| counter.remaining()).unwrap_or(0);
+        let reset = counter.and_then(|counter| counter.expires_in());
+        DescriptorStatus {
+            code: if look.limited { Code::OverLimit } else { Code::Ok }.into(),
+            current_limit: Some(self.current.clone()),
+            limit_remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+            duration_until_reset: reset.map(whole_and_parts),
+            ..Default::default()
+        }
+    }
+}
+
+fn whole_and_parts(span: Duration) -> Span {
+    let nanos = i32::try_from(span.subsec_nanos()).unwrap_or(i32::MAX);
+    Span { seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX), nanos }
+}
+
+fn internal(error: impl std::fmt::Display) -> Status {
+    Status::internal(error.to_string())
+}
+
+/// Seconds, and the unit as the answer names it. A month has 30 days and a year 365.
+fn unit(number: i32) -> Option<(u64, rate_limit::Unit)> {
+    const DAY: u64 = 86_400;
+    Some(match RateLimitUnit::try_from(number).ok()? {
+        RateLimitUnit::Unknown => return None,
+        RateLimitUnit::Second => (1, rate_limit::Unit::Second),
+        RateLimitUnit::Minute => (60, rate_limit::Unit::Minute),
+        RateLimitUnit::Hour => (3_600, rate_limit::Unit::Hour),
+        RateLimitUnit::Day => (DAY, rate_limit::Unit::Day),
+        RateLimitUnit::Month => (30 * DAY, rate_limit::Unit::Month),
+        RateLimitUnit::Year => (365 * DAY, rate_limit::Unit::Year),
+    })
+}

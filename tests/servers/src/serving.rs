@@ -1,0 +1,64 @@
+//! A thread that serves HTTP, 1.1 and 2 without TLS, until it is dropped.
+//!
+//! What it does not know: what is served.
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::serve::ListenerExt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread::{self, JoinHandle};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+/// A running server.
+pub(crate) struct Serving {
+    address: SocketAddr,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// Starts one on a free port. `router` is called on the server's runtime.
+    pub(crate) fn start(router: impl FnOnce() -> Result<Router>) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+        let address = listener.local_addr()?;
+        let router = runtime.block_on(async { router() })?;
+        let (stop, stopped) = channel();
+        let thread = thread::Builder::new()
+            .name("server".into())
+            .spawn(move || serve(&runtime, listener, router, stopped))
+            .context("cannot start a thread")?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// With the runtime go the connections, whatever they wait for.
+fn serve(runtime: &Runtime, listener: TcpListener, router: Router, stopped: Receiver<()>) {
+    let listener = listener.tap_io(|stream| {
+        // Else an answer may wait for an acknowledgement; it comes all the same.
+        let _ = stream.set_nodelay(true);
+    });
+    runtime.block_on(async {
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        // Ends as well when the other side has gone without a word.
+        let _ = stopped.await;
+    });
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
