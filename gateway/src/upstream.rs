@@ -50,6 +50,8 @@ pub enum Ending {
     Whole,
     /// Nothing is sent of it, until whoever asked hangs up.
     Silence,
+    /// Nothing is sent of it: the connection is closed.
+    Closed,
     /// After the first byte of its body, until whoever asked hangs up.
     Stall,
     /// After the first byte of its body the connection is closed.
@@ -193,6 +195,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
                 write.write_all(&bytes)?;
                 return io::copy(&mut read, &mut io::sink()).map(drop);
             }
+            Ending::Closed => return write.shutdown(Shutdown::Both),
             Ending::Silence => return io::copy(&mut read, &mut io::sink()).map(drop),
         }
     }
@@ -221,6 +224,26 @@ mod tests {
         let chunked = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
         let answer = crate::http::raw(upstream.address(), chunked).unwrap().unwrap();
         assert_eq!(answer.text(), "PUT / hi");
+        assert_eq!(upstream.requests(), 3);
+    }
+
+    #[test]
+    fn an_answer_ends_as_it_is_told() {
+        let upstream = Upstream::start(|received| {
+            let ending = match received.path.as_str() {
+                "/closed" => Ending::Closed,
+                "/cut" => Ending::HangUp,
+                _ => Ending::Whole,
+            };
+            Reply::new(200, vec![b'x'; 5 << 20]).ending(ending)
+        })
+        .unwrap();
+        let get = |path: &str| Connection::open(upstream.address()).unwrap().request("GET", path, &[], b"");
+        assert_eq!(get("/").unwrap().body.len(), 5 << 20);
+        for path in ["/closed", "/cut"] {
+            let error = get(path).unwrap_err().downcast::<io::Error>().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{path}");
+        }
         assert_eq!(upstream.requests(), 3);
     }
 
