@@ -8,6 +8,7 @@ mod answers;
 mod clock;
 mod configuration;
 mod exact;
+mod examples;
 mod hostile;
 mod lean;
 mod matching;
