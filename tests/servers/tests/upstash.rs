@@ -1,0 +1,72 @@
+//! The Upstash dialect, in front of a real Redis.
+
+use gateway::{Connection, Redis};
+use serde_json::{Value, json};
+use servers::Upstash;
+
+const TOKEN: &str = "a-token";
+
+fn ask(upstash: &Upstash, path: &str, token: &str, body: &str) -> (u16, Value) {
+    let mut connection = Connection::open(upstash.address()).unwrap();
+    let authorization = format!("Bearer {token}");
+    let headers = [("authorization", authorization.as_str())];
+    let answer = connection.request("POST", path, &headers, body.as_bytes()).unwrap();
+    (answer.status, serde_json::from_slice(&answer.body).unwrap())
+}
+
+#[test]
+fn a_command_is_answered_with_a_result_or_an_error() {
+    let redis = Redis::start().unwrap();
+    let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
+    let one = |command: Value| ask(&upstash, "/", TOKEN, &command.to_string());
+    assert_eq!(one(json!(["SET", "a", "ä/%", "EX", 100])), (200, json!({"result": "OK"})));
+    assert_eq!(one(json!(["GET", "a"])), (200, json!({"result": "ä/%"})));
+    assert_eq!(one(json!(["GET", "b"])), (200, json!({"result": null})));
+    let script = "return {1, 'two', {3}, ARGV[1]}";
+    let (status, told) = one(json!(["EVAL", script, "1", "a", "four"]));
+    assert_eq!((status, told), (200, json!({"result": [1, "two", [3], "four"]})));
+    let error = "NOSCRIPT No matching script. Please use EVAL.";
+    assert_eq!(one(json!(["EVALSHA", "0".repeat(40), 0])), (400, json!({"error": error})));
+    for wrong in ["{}", "[]", "[[]]", "not JSON"] {
+        assert_eq!(ask(&upstash, "/", TOKEN, wrong).0, 400, "{wrong}");
+    }
+    assert_eq!(upstash.calls(), 9);
+}
+
+#[test]
+fn several_commands_are_answered_in_order() {
+    let redis = Redis::start().unwrap();
+    let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
+    let commands = json!([["SET", "a", "x"], ["INCR", "a"], ["INCRBY", "b", 2]]);
+    let error = "ERR value is not an integer or out of range";
+    let told = json!([{"result": "OK"}, {"error": error}, {"result": 2}]);
+    assert_eq!(ask(&upstash, "/pipeline", TOKEN, &commands.to_string()), (200, told));
+    assert_eq!(ask(&upstash, "/pipeline", TOKEN, r#"["GET", "a"]"#).0, 400);
+}
+
+#[test]
+fn who_has_not_the_token_is_told_nothing() {
+    let redis = Redis::start().unwrap();
+    let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
+    for path in ["/", "/pipeline"] {
+        for token in ["", "another", "a-token2"] {
+            let refused = ask(&upstash, path, token, r#"["PING"]"#);
+            assert_eq!(refused, (401, json!({"error": "Unauthorized"})));
+        }
+    }
+    let bare = Connection::open(upstash.address()).unwrap().request("POST", "/", &[], b"[\"PING\"]").unwrap();
+    assert_eq!((bare.status, upstash.calls()), (401, 7));
+}
+
+#[test]
+fn it_goes_on_when_redis_has_gone_and_come_back() {
+    let mut redis = Redis::start().unwrap();
+    let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
+    let ping = || ask(&upstash, "/", TOKEN, r#"["PING"]"#);
+    assert_eq!(ping(), (200, json!({"result": "PONG"})));
+    redis.kill();
+    assert_eq!(ping().0, 400);
+    redis.restart().unwrap();
+    let back = || (ping().0 == 200).then_some(());
+    gateway::wait_until("Redis to be asked again", std::time::Duration::from_secs(10), back).unwrap();
+}
