@@ -16,6 +16,7 @@ mod memory;
 mod permits;
 mod shaping;
 mod soak;
+mod stores;
 mod waiting;
 
 use gateway::{Config, Gateway};

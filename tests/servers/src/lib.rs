@@ -16,4 +16,6 @@ mod serving;
 mod upstash;
 
 pub use rate_limit_service::{Answers, RateLimitService};
+/// The statuses of gRPC.
+pub use tonic::Code;
 pub use upstash::Upstash;
