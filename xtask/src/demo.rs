@@ -1,88 +1,186 @@
-//! `cargo xtask demo`: the repository's `envoy.yaml` in a real Envoy, some requests, and what became of them.
+//! `cargo xtask demo`: the repository's `envoy.yaml` in a real Envoy, some requests, and what became of them; with
+//! `--global` two Envoys of `examples/global-redis`, with the Redis in which they count together.
 
 mod show;
 
+use crate::programs;
 use anyhow::{Context, Result, bail};
-use gateway::{Gateway, Response, envoy, filter, root};
+use gateway::{Gateway, Redis, Response, Webdis, envoy, filter, root};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-const FILE: &str = "envoy.yaml";
+/// What is run, and what is sent to it.
+struct Demo {
+    /// What each gateway is started from.
+    file: &'static str,
+    /// For each gateway, the ports of the file that it has others for.
+    gateways: &'static [&'static [(u16, u16)]],
+    /// The port at which the file has Webdis, if it has one.
+    store: Option<u16>,
+    bursts: &'static [Burst],
+    /// Whether a burst is to find what the one before it has used up, as far as may be waited for.
+    rests: bool,
+    /// What to try while it stays up.
+    invitation: &'static [(&'static str, &'static str)],
+    /// What is in the logs.
+    log: &'static str,
+}
 
 /// Equal requests, sent one after the other.
 struct Burst {
     count: usize,
+    /// Which one.
+    gateway: usize,
     method: &'static str,
     path: &'static str,
     /// The value of `x-user-id`.
     user: Option<&'static str>,
 }
 
-/// What the demo sends: each burst uses up another rule of `envoy.yaml`.
-const BURSTS: &[Burst] = &[
-    Burst { count: 30, method: "GET", path: "/hello", user: None },
-    Burst { count: 8, method: "POST", path: "/login", user: None },
-    Burst { count: 8, method: "GET", path: "/api/items", user: Some("ann") },
-    Burst { count: 8, method: "GET", path: "/api/items", user: Some("vip-42") },
-    Burst { count: 2, method: "GET", path: "/api/items", user: Some("bot") },
-    Burst { count: 2, method: "GET", path: "/api/items", user: Some("mallory") },
-    Burst { count: 30, method: "GET", path: "/health", user: None },
-];
+impl Burst {
+    const fn new(count: usize, method: &'static str, path: &'static str, user: Option<&'static str>) -> Self {
+        Self { count, gateway: 0, method, path, user }
+    }
 
-/// What to try while it stays up.
-const TRY: &[(&str, &str)] = &[
-    ("one request, with its headers", "curl -i http://127.0.0.1:10000/hello"),
-    ("as a user", "curl -i -H 'x-user-id: ann' http://127.0.0.1:10000/api/items"),
-    (
-        "a burst: 20 pass, and some of the rest",
-        "for i in $(seq 40); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:10000/hello; done; echo",
-    ),
-    ("the counts", "curl -s http://127.0.0.1:9901/stats/prometheus | grep '^diana'"),
-];
+    const fn at(self, gateway: usize) -> Self {
+        Self { gateway, ..self }
+    }
+}
+
+/// Each burst uses up another rule of `envoy.yaml`.
+const LOCAL: Demo = Demo {
+    file: "envoy.yaml",
+    gateways: &[&[]],
+    store: None,
+    bursts: &[
+        Burst::new(30, "GET", "/hello", None),
+        Burst::new(8, "POST", "/login", None),
+        Burst::new(8, "GET", "/api/items", Some("ann")),
+        Burst::new(8, "GET", "/api/items", Some("vip-42")),
+        Burst::new(2, "GET", "/api/items", Some("bot")),
+        Burst::new(2, "GET", "/api/items", Some("mallory")),
+        Burst::new(30, "GET", "/health", None),
+    ],
+    rests: true,
+    invitation: &[
+        ("one request, with its headers", "curl -i http://127.0.0.1:10000/hello"),
+        ("as a user", "curl -i -H 'x-user-id: ann' http://127.0.0.1:10000/api/items"),
+        (
+            "a burst: 20 pass, and some of the rest",
+            "for i in $(seq 40); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:10000/hello; done; echo",
+        ),
+        ("the counts", "curl -s http://127.0.0.1:9901/stats/prometheus | grep '^diana'"),
+    ],
+    log: "the log, and the access log with the rule that refused",
+};
+
+/// What one gateway lets pass, the other counts.
+const GLOBAL: Demo = Demo {
+    file: "examples/global-redis/envoy.yaml",
+    gateways: &[&[], &[(10000, 20000), (9901, 9902)]],
+    store: Some(7379),
+    bursts: &[
+        Burst::new(60, "GET", "/api", Some("ann")),
+        Burst::new(60, "GET", "/api", Some("ann")).at(1),
+        Burst::new(2, "GET", "/api", Some("ann")),
+        Burst::new(5, "GET", "/api", Some("bob")).at(1),
+    ],
+    rests: false,
+    invitation: &[
+        (
+            "one request to each, with its headers",
+            "curl -i -H 'x-user-id: carl' http://127.0.0.1:{10000,20000}/api",
+        ),
+        (
+            "a burst to both: 100 pass, and what has come back meanwhile",
+            "for i in $(seq 100); do curl -s -o /dev/null -w '%{http_code} ' -H 'x-user-id: carl' \
+             http://127.0.0.1:{10000,20000}/api; done; echo",
+        ),
+        ("the counts of the second", "curl -s http://127.0.0.1:9902/stats/prometheus | grep '^diana'"),
+    ],
+    log: "the logs",
+};
 
 /// The answers to one burst.
 struct Outcome {
-    burst: &'static Burst,
+    /// As it is shown.
+    request: String,
+    /// From one, where there are several.
+    gateway: Option<usize>,
     answers: Vec<Response>,
 }
 
 /// Runs it; unless `once`, until Ctrl-C.
-pub fn run(once: bool) -> Result<()> {
-    let file = root().join(FILE);
-    check_ports(&fs::read_to_string(&file).with_context(|| format!("cannot read `{FILE}`"))?)?;
+pub fn run(global: bool, once: bool) -> Result<()> {
+    let demo = if global { &GLOBAL } else { &LOCAL };
+    let file = root().join(demo.file);
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read `{}`", demo.file))?;
+    check_ports(demo, &text)?;
+    if demo.store.is_some() {
+        programs::install()?;
+    }
     eprintln!("building the filter …");
     filter::build()?;
-    // Before Envoy starts, so that there is no moment at which Ctrl-C would leave it behind.
-    let (sender, ended) = mpsc::channel();
-    // Nobody is there to receive it only when all is over anyway.
-    let end = move || sender.send(()).unwrap_or_default();
-    ctrlc::set_handler(end).context("cannot handle Ctrl-C")?;
-    eprintln!("starting `{}` …", envoy::find()?.display());
-    let mut gateway = Gateway::from_file(&file, |port| port)?;
+    // Before anything starts, so that there is no moment at which Ctrl-C would leave it behind.
+    let interrupted = interruption()?;
+    let store = demo.store.map(|_| start_store()).transpose()?;
+    let port_of_store = demo.store.zip(store.as_ref().map(|(_, webdis)| webdis.address().port()));
+    let mut gateways = Vec::new();
+    for ports in demo.gateways {
+        eprintln!("starting `{}` …", envoy::find()?.display());
+        let moved = |port| ports.iter().chain(&port_of_store).find(|(from, _)| *from == port);
+        gateways.push(Gateway::from_file(&file, |port| moved(port).map_or(port, |(_, to)| *to))?);
+    }
 
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for burst in BURSTS {
-        if let Some(before) = outcomes.last() {
+    for burst in demo.bursts {
+        if let Some(before) = outcomes.last().filter(|_| demo.rests) {
             thread::sleep(recovery(before));
         }
-        outcomes.push(send(&gateway, burst)?);
+        outcomes.push(send(&gateways, burst)?);
     }
     show::table(&outcomes);
+    show::together(&outcomes);
     show::examples(&outcomes);
-    if !once && ended.try_recv().is_err() {
-        let log = gateway.log_file();
-        show::invitation(TRY, &format!("tail -f {}", log.display()));
-        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(Duration::from_millis(200)) {
+    if !once && interrupted.try_recv().is_err() {
+        let logs: Vec<_> = gateways.iter().map(|gateway| gateway.log_file().display().to_string()).collect();
+        show::invitation(demo.invitation, (demo.log, &format!("tail -f {}", logs.join(" "))));
+        stay(&mut gateways, &interrupted)?;
+    }
+    Ok(())
+}
+
+/// Whatever the machine has of them is left alone.
+fn start_store() -> Result<(Redis, Webdis)> {
+    let redis = Redis::start()?;
+    let webdis = Webdis::start(&redis)?;
+    eprintln!("started Redis at {} and Webdis at {}", redis.address(), webdis.address());
+    Ok((redis, webdis))
+}
+
+/// Tells when Ctrl-C is pressed, which from now on ends nothing by itself.
+fn interruption() -> Result<Receiver<()>> {
+    let (sender, interrupted) = mpsc::channel();
+    // Nobody is there to receive it only when all is over anyway.
+    let tell = move || sender.send(()).unwrap_or_default();
+    ctrlc::set_handler(tell).context("cannot handle Ctrl-C")?;
+    Ok(interrupted)
+}
+
+/// Until it is interrupted, or a gateway ends.
+fn stay(gateways: &mut [Gateway], interrupted: &Receiver<()>) -> Result<()> {
+    while let Err(RecvTimeoutError::Timeout) = interrupted.recv_timeout(Duration::from_millis(200)) {
+        for gateway in &mut *gateways {
             if !gateway.alive() {
                 bail!("Envoy has ended; the last it said:\n{}", last_lines(&gateway.logs()));
             }
         }
-        println!();
     }
+    println!();
     Ok(())
 }
 
@@ -91,12 +189,15 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-fn send(gateway: &Gateway, burst: &'static Burst) -> Result<Outcome> {
+fn send(gateways: &[Gateway], burst: &Burst) -> Result<Outcome> {
+    let gateway = gateways.get(burst.gateway).context("a burst for a gateway that there is not")?;
     let mut connection = gateway.connect()?;
     let headers: Vec<(&str, &str)> = burst.user.map(|user| ("x-user-id", user)).into_iter().collect();
     let mut one = || connection.request(burst.method, burst.path, &headers, b"");
     let answers = (0..burst.count).map(|_| one()).collect::<Result<_>>()?;
-    Ok(Outcome { burst, answers })
+    let user = burst.user.map(|user| format!(" as {user}")).unwrap_or_default();
+    let gateway = (gateways.len() > 1).then_some(burst.gateway + 1);
+    Ok(Outcome { request: format!("{} {}{user}", burst.method, burst.path), gateway, answers })
 }
 
 /// How long a client should wait after a burst, so that the next one does not meet rules that this one used up. A
@@ -108,24 +209,42 @@ fn recovery(outcome: &Outcome) -> Duration {
 }
 
 /// Envoy's own complaint about a port that is taken is long, and easily missed.
-fn check_ports(yaml: &str) -> Result<()> {
-    let mut ports: Vec<u16> = yaml
-        .split("port_value:")
-        .skip(1)
-        .filter_map(|rest| {
-            rest.trim_start().split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
-        })
-        .collect();
-    ports.sort_unstable();
-    ports.dedup();
-    for port in ports {
+fn check_ports(demo: &Demo, yaml: &str) -> Result<()> {
+    for port in ports(demo, yaml) {
         match TcpListener::bind(("127.0.0.1", port)) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
                 "port {port} of 127.0.0.1 is taken: end the process that listens there (`ss -ltnp 'sport = :{port}'` \
-                 names it), or change the port in `{FILE}`"
+                 names it), or change the port in `{}`",
+                demo.file
             ),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Those that the gateways need: each in the file, and what it is for the others.
+fn ports(demo: &Demo, yaml: &str) -> Vec<u16> {
+    let digits =
+        |text: &str| text.trim_start().split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok();
+    let written =
+        yaml.split("port_value:").skip(1).filter_map(digits).filter(|port| Some(*port) != demo.store);
+    let moved = demo.gateways.iter().flat_map(|ports| ports.iter().map(|(_, to)| *to));
+    let mut ports: Vec<u16> = written.chain(moved).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_gateway_has_ports_of_its_own() {
+        let file = |demo: &Demo| fs::read_to_string(root().join(demo.file)).unwrap();
+        assert_eq!(ports(&LOCAL, &file(&LOCAL)), [9901, 10000, 10001]);
+        assert_eq!(ports(&GLOBAL, &file(&GLOBAL)), [9901, 9902, 10000, 20000]);
+        assert!(GLOBAL.bursts.iter().all(|burst| burst.gateway < GLOBAL.gateways.len()));
+    }
 }

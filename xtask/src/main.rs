@@ -31,6 +31,9 @@ enum Task {
     Build,
     /// Run a gateway with the filter, send it requests and show what becomes of them
     Demo {
+        /// Two gateways that count together in Redis
+        #[arg(long)]
+        global: bool,
         /// End after the requests
         #[arg(long)]
         once: bool,
@@ -87,7 +90,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Build => build::run(),
-        Task::Demo { once } => demo::run(once),
+        Task::Demo { global, once } => demo::run(global, once),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Mutants { arguments } => mutants::run(&arguments),

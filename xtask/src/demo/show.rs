@@ -1,6 +1,6 @@
 //! The demo's words on the terminal.
 
-use super::{Burst, Outcome};
+use super::Outcome;
 use gateway::Response;
 use std::collections::BTreeMap;
 use std::env;
@@ -19,18 +19,43 @@ pub fn table(outcomes: &[Outcome]) {
         "{}",
         paint(DIM, &format!("  {:<31}{:>6}{:>9}{:>10}   why", "request", "sent", "passed", "refused"))
     );
-    for Outcome { burst, answers } in outcomes {
+    for outcome in outcomes {
+        let answers = &outcome.answers;
         let refused: Vec<&Response> = answers.iter().filter(|answer| refused(answer)).collect();
         let line = format!(
             "  {:<31}{:>6}{}{}   {}",
-            request(burst),
-            burst.count,
+            title(outcome),
+            answers.len(),
             paint(GREEN, &wide(&(answers.len() - refused.len()).to_string(), 9)),
             paint(RED, &wide(&refused.len().to_string(), 10)),
             reasons(&refused),
         );
         println!("{}", line.trim_end());
     }
+}
+
+/// A line for each request that went to several gateways: what passed of all of them.
+pub fn together(outcomes: &[Outcome]) {
+    for line in sums(outcomes) {
+        println!("\n  {}", paint(BOLD, &line));
+    }
+}
+
+fn sums(outcomes: &[Outcome]) -> Vec<String> {
+    let mut sums: Vec<(&str, Vec<&Outcome>)> = Vec::new();
+    for outcome in outcomes {
+        match sums.iter_mut().find(|(request, _)| *request == outcome.request) {
+            Some((_, same)) => same.push(outcome),
+            None => sums.push((&outcome.request, vec![outcome])),
+        }
+    }
+    let told = |(request, same): (&str, Vec<&Outcome>)| {
+        let several = same.iter().any(|outcome| outcome.gateway != same[0].gateway);
+        let answers = || same.iter().flat_map(|outcome| &outcome.answers);
+        let passed = answers().filter(|answer| !refused(answer)).count();
+        several.then(|| format!("{request}, all gateways: {passed} of {} passed", answers().count()))
+    };
+    sums.into_iter().filter_map(told).collect()
 }
 
 /// One answer that passed and one that did not, as the client sees them.
@@ -42,8 +67,8 @@ pub fn examples(outcomes: &[Outcome]) {
         })
     };
     for (color, found) in [(GREEN, find(false)), (RED, find(true))] {
-        let Some((Outcome { burst, .. }, answer)) = found else { continue };
-        let title = format!("{} → {}", request(burst), answer.status);
+        let Some((outcome, answer)) = found else { continue };
+        let title = format!("{} → {}", title(outcome), answer.status);
         println!("\n  {}", paint(color, &title));
         for (name, value) in &answer.headers {
             println!("    {} {value}", paint(DIM, &format!("{name}:")));
@@ -56,18 +81,16 @@ pub fn examples(outcomes: &[Outcome]) {
 }
 
 /// What to do next.
-pub fn invitation(lines: &[(&str, &str)], log: &str) {
+pub fn invitation(lines: &[(&str, &str)], log: (&str, &str)) {
     println!("\n  {}", paint(BOLD, "The gateway stays up until Ctrl-C. To try:"));
-    for (what, command) in
-        lines.iter().chain([&("the log, and the access log with the rule that refused", log)])
-    {
+    for (what, command) in lines.iter().chain([&log]) {
         println!("\n    {}\n    {command}", paint(DIM, &format!("# {what}")));
     }
 }
 
-fn request(burst: &Burst) -> String {
-    let user = burst.user.map(|user| format!(" as {user}")).unwrap_or_default();
-    format!("{} {}{user}", burst.method, burst.path)
+fn title(outcome: &Outcome) -> String {
+    let which = outcome.gateway.map(|number| format!(", gateway {number}")).unwrap_or_default();
+    format!("{}{which}", outcome.request)
 }
 
 fn refused(answer: &Response) -> bool {
@@ -119,6 +142,22 @@ fn paint(code: u8, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_went_to_several_gateways_is_summed() {
+        let outcome = |request: &str, gateway, statuses: &[u16]| {
+            let answer = |status: &u16| Response { status: *status, ..Response::default() };
+            Outcome { request: request.into(), gateway, answers: statuses.iter().map(answer).collect() }
+        };
+        let outcomes = [
+            outcome("a", Some(1), &[200, 200]),
+            outcome("b", Some(1), &[200]),
+            outcome("a", Some(2), &[200, 429]),
+            outcome("b", Some(1), &[200]),
+        ];
+        assert_eq!(sums(&outcomes), ["a, all gateways: 3 of 4 passed"]);
+        assert_eq!(sums(&[outcome("a", None, &[200]), outcome("a", None, &[200])]), [""; 0]);
+    }
 
     #[test]
     fn refusals_are_told_by_rule_whatever_their_waits() {
