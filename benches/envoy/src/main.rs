@@ -4,6 +4,7 @@
 //!   line::LINES ─► one Envoy each ─► rounds: every line once, in an order of its own ─► statistics ─► report
 //!                                     └─ generator ─► requests; cpu ─► what the process used meanwhile
 //!   workers: two workers on one key and on two         memory: bytes an actor
+//!   global: two gateways that count in one Redis ─► paced, what sends the requests ─► a table of its own
 //! ```
 //!
 //! It does not know: how the filter works. To add a line, add it to the list in `line.rs`.
@@ -11,10 +12,12 @@
 mod chart;
 mod cpu;
 mod generator;
+mod global;
 mod line;
 mod machine;
 mod memory;
 mod own;
+mod paced;
 mod report;
 mod size;
 mod speed;
@@ -22,15 +25,17 @@ mod statistics;
 mod workers;
 
 use anyhow::{Result, bail};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use generator::Generator;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Measures speed and memory of the filter in a real Envoy, and writes docs/bench
 #[derive(Parser)]
-#[command(bin_name = "cargo xtask bench")]
+#[command(bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// How often each line is measured
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -43,6 +48,13 @@ struct Arguments {
     /// What sends the requests: wrk, oha or own; by default the first of them that is there
     #[arg(long)]
     generator: Option<String>,
+}
+
+/// What is measured by itself.
+#[derive(Subcommand)]
+enum Other {
+    /// Measures rules that two gateways count together in Redis, and writes docs/bench/global.md
+    Global(global::Arguments),
 }
 
 /// The sections that are no lines.
@@ -58,7 +70,12 @@ fn seconds(text: &str) -> Result<Duration> {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let done = match &arguments.other {
+        Some(Other::Global(arguments)) => global::run(arguments),
+        None => run(&arguments),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -59,15 +59,18 @@ impl Connections {
     }
 }
 
-struct Client {
+/// One connection.
+pub struct Client {
     sender: SendRequest<Empty<Bytes>>,
     path: Uri,
     headers: HeaderMap,
-    by_status: BTreeMap<u16, u64>,
+    /// Answers by status.
+    pub by_status: BTreeMap<u16, u64>,
 }
 
 impl Client {
-    async fn open(target: &Target, path: &str) -> Result<Self> {
+    /// Connects, to ask for this path.
+    pub async fn open(target: &Target, path: &str) -> Result<Self> {
         let stream = TcpStream::connect(target.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -81,7 +84,9 @@ impl Client {
         Ok(Self { sender, path: path.parse()?, headers, by_status: BTreeMap::new() })
     }
 
-    async fn ask(&mut self) -> Result<()> {
+    /// Asks once, and reads the answer whole.
+    pub async fn ask(&mut self) -> Result<()> {
+        self.sender.ready().await?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = self.path.clone();
         *request.headers_mut() = self.headers.clone();
@@ -96,7 +101,6 @@ impl Client {
     async fn keep_asking(mut self, start: Instant, each: Duration) -> Result<Self> {
         self.by_status.clear();
         while start.elapsed() < each {
-            self.sender.ready().await?;
             self.ask().await?;
         }
         Ok(self)

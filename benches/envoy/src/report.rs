@@ -261,13 +261,13 @@ fn summary(summary: Summary) -> Value {
 }
 
 /// `4.6 (4.4–5.1)`
-fn range(summary: Summary, digits: usize) -> String {
+pub fn range(summary: Summary, digits: usize) -> String {
     let Summary { median, min, max } = summary;
     format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
 }
 
 /// `100,000`
-fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

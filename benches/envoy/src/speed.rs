@@ -183,7 +183,7 @@ impl Round {
 }
 
 /// The numbers below `count` in an order that depends on the turn only (Fisher and Yates, with SplitMix64).
-fn order(count: usize, turn: u32) -> Vec<usize> {
+pub fn order(count: usize, turn: u32) -> Vec<usize> {
     let mut state = u64::from(turn);
     let mut random = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

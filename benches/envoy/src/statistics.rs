@@ -22,6 +22,12 @@ impl Summary {
     }
 }
 
+/// The value that so many of a hundred do not exceed (nearest rank), of at least one.
+pub fn percentile(values: &mut [u64], percent: usize) -> u64 {
+    let rank = (values.len() * percent).div_ceil(100).max(1);
+    *values.select_nth_unstable(rank - 1).1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +38,13 @@ mod tests {
         assert_eq!(summary(&[3.0, 1.0, 9.0]), Summary { median: 3.0, min: 1.0, max: 9.0 });
         assert_eq!(summary(&[4.0, 1.0, 9.0, 2.0]), Summary { median: 3.0, min: 1.0, max: 9.0 });
         assert_eq!(summary(&[-1.0]), Summary { median: -1.0, min: -1.0, max: -1.0 });
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let mut values: Vec<u64> = (1..=200).rev().collect();
+        assert_eq!([1, 50, 99, 100].map(|percent| percentile(&mut values, percent)), [2, 100, 198, 200]);
+        assert_eq!([1, 50, 99].map(|percent| percentile(&mut [7], percent)), [7; 3]);
+        assert_eq!(percentile(&mut [3, 1, 2], 50), 2);
     }
 }
