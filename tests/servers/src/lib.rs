@@ -15,7 +15,7 @@ mod rate_limit_service;
 mod serving;
 mod upstash;
 
-pub use rate_limit_service::{Answers, RateLimitService};
+pub use rate_limit_service::{Answers, Manner, RateLimitService};
 /// The statuses of gRPC.
 pub use tonic::Code;
 pub use upstash::Upstash;

@@ -4,8 +4,8 @@
 //! entries' values. A descriptor that overrides nothing is not limited, as where a service's configuration has none for it.
 //! A window begins with its first request.
 //!
-//! All or nothing: when one descriptor is over its limit nothing is charged to any, as limitador's own server does.
-//! (Envoy's service counts what it refuses, too, and the other descriptors of the request.)
+//! All or nothing: when one descriptor is over its limit nothing is charged to any, as limitador's own server does. How
+//! others differ is in [`Manner`].
 //!
 //! What it does not know: hits that are given back (`is_negative_hits`), which are refused as unimplemented.
 
@@ -43,6 +43,19 @@ const COUNTERS: u64 = 1_000_000;
 /// What a limit counts by, as limitador calls it.
 const VALUE: &str = "value";
 
+/// Whose manners the service has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// A status for each descriptor; all are charged or none.
+    #[default]
+    Best,
+    /// As limitador's own server: the same, but it says only whether the request passes, and names no descriptor.
+    Limitador,
+    /// As envoyproxy/ratelimit: a status for each descriptor; those that are not over their limit are charged even if
+    /// another is.
+    Envoy,
+}
+
 /// What the service does with a call.
 #[derive(Clone, Debug, Default)]
 pub enum Answers {
@@ -74,10 +87,15 @@ struct Shared {
 impl RateLimitService {
     /// Starts one on a free port.
     pub fn start() -> Result<Self> {
+        Self::start_as(Manner::Best)
+    }
+
+    /// The same, as others would do it.
+    pub fn start_as(manner: Manner) -> Result<Self> {
         let shared = Arc::<Shared>::default();
         let state = Arc::clone(&shared);
         let serving = Serving::start(|| {
-            let engine = Engine { known: Mutex::default(), limiter: RateLimiter::new(COUNTERS) };
+            let engine = Engine { manner, known: Mutex::default(), limiter: RateLimiter::new(COUNTERS) };
             let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
             let router = Router::new().route_service(path, RateLimitServiceServer::new(engine));
             Ok(router.layer(from_fn_with_state(state, answer)))
@@ -131,6 +149,7 @@ fn whole(message: &[u8]) -> HttpResponse {
 }
 
 struct Engine {
+    manner: Manner,
     limiter: RateLimiter,
     /// The limits that have been made. Held while a request is judged: between a look and a charge nobody comes.
     known: Mutex<HashSet<Namespace>>,
@@ -177,8 +196,8 @@ impl Engine {
             refused |= look.limited;
             looks.push(look);
         }
-        if !refused {
-            for (one, look) in limited.iter().zip(&mut looks) {
+        if !refused || self.manner == Manner::Envoy {
+            for (one, look) in limited.iter().zip(&mut looks).filter(|(_, look)| !look.limited) {
                 let charged =
                     self.limiter.check_rate_limited_and_update(&one.limit, &one.context(), one.cost);
                 *look = charged.map_err(internal)?;
@@ -187,9 +206,10 @@ impl Engine {
         let mut statuses = limited.iter().zip(&looks).map(|(one, look)| one.status(look));
         let unlimited = DescriptorStatus { code: Code::Ok.into(), ..Default::default() };
         let mut status = |one: &Option<Asked>| one.as_ref().and_then(|_| statuses.next());
+        let statuses = asked.iter().map(|one| status(one).unwrap_or_else(|| unlimited.clone()));
         Ok(RateLimitResponse {
             overall_code: if refused { Code::OverLimit } else { Code::Ok }.into(),
-            statuses: asked.iter().map(|one| status(one).unwrap_or_else(|| unlimited.clone())).collect(),
+            statuses: if self.manner == Manner::Limitador { Vec::new() } else { statuses.collect() },
             ..Default::default()
         })
     }

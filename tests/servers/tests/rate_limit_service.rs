@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf::UInt64Value;
-use servers::{Answers, RateLimitService};
+use servers::{Answers, Manner, RateLimitService};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
@@ -86,6 +86,21 @@ fn when_one_descriptor_is_over_its_limit_none_is_charged() {
     let twice = [descriptor("user", "bob", 1), descriptor("user", "bob", 1)];
     assert_eq!(client.told(&twice, 1).1, Code::OverLimit);
     assert_eq!(client.told(&twice[..1], 1).1, Code::Ok);
+}
+
+#[test]
+fn others_name_no_descriptor_or_charge_what_they_refuse() {
+    let both = [descriptor("all", "", 10), descriptor("user", "ann", 1)];
+    let limitador = RateLimitService::start_as(Manner::Limitador).unwrap();
+    let mut client = Client::of(&limitador);
+    assert_eq!(client.told(&both, 1), (vec![], Code::Ok));
+    assert_eq!(client.told(&both, 1), (vec![], Code::OverLimit));
+    assert_eq!(client.told(&both[..1], 9), (vec![], Code::Ok), "nothing was charged");
+    let envoy = RateLimitService::start_as(Manner::Envoy).unwrap();
+    let mut client = Client::of(&envoy);
+    assert_eq!(client.told(&both, 1), (vec![(Code::Ok, 9), (Code::Ok, 0)], Code::Ok));
+    assert_eq!(client.told(&both, 1), (vec![(Code::Ok, 8), (Code::OverLimit, 0)], Code::OverLimit));
+    assert_eq!(client.told(&both[..1], 1), (vec![(Code::Ok, 7)], Code::Ok));
 }
 
 #[test]
