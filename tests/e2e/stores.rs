@@ -80,4 +80,5 @@ fn a_gateway_reaches_both_fronts_of_a_redis() {
     };
     assert_eq!(ask("/webdis", "INCR/a"), r#"{"INCR":1}"#);
     assert_eq!(ask("/upstash", r#"["INCR", "a"]"#), r#"{"result":2}"#);
+    assert_eq!(gateway.admin().counter("cluster.webdis.upstream_rq_total").unwrap(), 1);
 }

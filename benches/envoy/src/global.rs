@@ -135,8 +135,8 @@ struct Measured {
     gateways: Vec<Gateway>,
     loads: Vec<Paced>,
     rounds: Vec<Round>,
-    /// Calls that took too long, in all.
-    late: u64,
+    /// Calls that took too long, or did not reach Redis, in all.
+    failed: u64,
 }
 
 impl Measured {
@@ -146,7 +146,7 @@ impl Measured {
         let target = |gateway: &Gateway| Target { address: gateway.address(), paths: vec![PATH.into()] };
         let loads = gateways.iter().map(|gateway| Paced::open(&target(gateway), CONNECTIONS));
         let loads = loads.collect::<Result<_>>().context(line.title)?;
-        Ok(Self { line, gateways, loads, rounds: Vec::new(), late: 0 })
+        Ok(Self { line, gateways, loads, rounds: Vec::new(), failed: 0 })
     }
 
     /// The sum of a counter of the cluster in front of Redis.
@@ -184,7 +184,7 @@ impl Measured {
             when(format!("{:.1}", requests.median / calls.median)),
             range(self.summary(|round| round.p50), 2),
             range(self.summary(|round| round.p99), 2),
-            when(self.late.to_string()),
+            when(self.failed.to_string()),
         )
     }
 }
@@ -216,7 +216,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     eprintln!();
     for measured in &mut measured {
-        measured.late = measured.counted("upstream_rq_timeout")?;
+        measured.failed = measured.counted("upstream_rq_5xx")?;
     }
     let text = markdown(arguments, &Machine::find()?, &measured);
     print!("{text}");
@@ -246,7 +246,7 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
         arguments.rounds,
         arguments.seconds.as_secs_f64(),
     );
-    text += "| | requests/s | calls/s | requests a call | p50 | p99 | calls that timed out |\n\
+    text += "| | requests/s | calls/s | requests a call | p50 | p99 | calls that failed |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n";
     text.extend(measured.iter().map(Measured::row));
     text
@@ -260,7 +260,7 @@ mod tests {
         let [_, _, line, _] = lines();
         let round = |calls: &f64| Round { requests: 10_000.0, calls: *calls, p50: 0.25, p99: 1.5 };
         let rounds = calls.iter().map(round).collect();
-        Measured { line, gateways: Vec::new(), loads: Vec::new(), rounds, late: 0 }
+        Measured { line, gateways: Vec::new(), loads: Vec::new(), rounds, failed: 0 }
     }
 
     #[test]
