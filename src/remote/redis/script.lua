@@ -1,2 +1,705 @@
--- In place of the script, which is yet to come.
-return {}
+-- Decides, in Redis, for all gateways: whole commands, one after the other, each rule of a command or none.
+--
+--   KEYS   one for each rule of each command, in order; a key may stand there more than once
+--   ARGV   commands: whole numbers below 2^53, with spaces between them
+--
+--   1 G (N (KIND ENFORCED COST AHEAD a b c d e f){N}){G}      decide on G groups of rules: 13 numbers for each rule,
+--                                                              OUTCOME WAIT REMAINING MORE_IN FULL_IN, then a receipt,
+--                                                              COST AT BOOKED STAMP STAMP, then what is lent,
+--                                                              AMOUNT GENERATION LASTS
+--   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}      give back what a receipt says: 0
+--   3 N (KIND a b c d e f GENERATION USED LEFT){N}            account for what was lent: 0
+--
+-- OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused one, 2 for one that is refused for ever.
+-- How each kind counts is written in src/algorithm/, and what a to f are in src/algorithm/terms.rs. Here are the same
+-- formulas in microseconds. A value is decimal numbers, first its kind. One that is not, or of another type, is nobody's.
+--
+-- What is lent, AHEAD at the most, gateways spend by themselves until it LASTS. A window or slice counts it as used, and
+-- what is LEFT comes off again. A bucket keeps it apart: it is full when what is in it and what is lent make the burst.
+-- It lends by the second; two seconds after one began, what was lent in it and not accounted for counts as spent. The
+-- clock may step back, so a GENERATION is the number of the second, window or slice and four bits of how often a cell
+-- was cut.
+
+local now = redis.call('TIME')
+now = now[1] * 1000000 + now[2]
+local LAG, SECOND, DAY = 1000000, 1000000, 86400000000
+local max, min, huge = math.max, math.min, math.huge
+
+-- n · m / d, rounded down, and the remainder. Doubles are exact to 2^53: a product that is not is divided digit by
+-- digit, of 13 bits, where d + m is below 2^40.
+local function scale(n, m, d)
+  local all = n * m
+  if all < 2 ^ 53 then
+    local rest = all % d
+    return (all - rest) / d, rest
+  end
+  local digit = n % 8192
+  local whole, rest = scale((n - digit) / 8192, m, d)
+  all = rest * 8192 + digit * m
+  rest = all % d
+  return whole * 8192 + (all - rest) / d, rest
+end
+
+-- Instants and spans are microseconds and a part of one, in 1/per: a sum or difference of two, carried.
+local function carried(us, part, per)
+  local rest = part % per
+  return us + (part - rest) / per, rest
+end
+
+local function ceiled(us, part)
+  return part > 0 and us + 1 or us
+end
+
+-- How many tokens come in a span, at us / per each.
+local function tokens(span, part, us, per)
+  local whole, rest = scale(span, per, us)
+  rest = rest + part
+  return whole + (rest - rest % us) / us
+end
+
+local function generation(number, cuts)
+  return number * 16 + cuts % 16
+end
+
+-- TB. A value: when it is full but for what is lent, us and part · given back · cuts · latest · second · lent in it · in
+-- the one before.
+local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
+  local fill, fill_part = scale(burst, us, per)
+  local capacity = max_wait > 0 and tokens(fill + max_wait, fill_part, us, per) or burst
+
+  local function spend(cost, at)
+    if s[2] < at then
+      s[2], s[3] = at, 0
+    end
+    local span, part = scale(cost, us, per)
+    s[2], s[3] = carried(s[2] + span, s[3] + part, per)
+    cell.changed = true
+  end
+
+  s[3] = min(s[3], per - 1)
+  s[8] = max_wait > 0 and 0 or min(s[8], burst - 1)
+  s[9] = max_wait > 0 and 0 or min(s[9], burst - 1 - s[8])
+  if s[8] + s[9] > 0 then
+    local stepped_back = max(s[6], s[7] * SECOND) - now > LAG
+    for i = 9, 8, -1 do
+      local over = stepped_back and now or (s[7] + 10 - i) * SECOND
+      if over <= now and s[i] > 0 then
+        spend(s[i], over)
+        s[i] = 0
+      end
+    end
+    s[5] = stepped_back and s[5] + 1 or s[5]
+  end
+  -- No further from full than an empty one, and by so much more as clocks may differ, or a token takes less than the unit.
+  local token, token_part = scale(1, us, per)
+  local slack, slack_part = carried(unit - token, -token_part, per)
+  if slack >= LAG then
+    slack, slack_part = LAG, 0
+  end
+  local lent, lent_part = scale(s[8] + s[9], us, per)
+  local over, over_part = carried(
+    s[2] - now + lent - fill - max_wait - slack, s[3] + lent_part - fill_part - slack_part, per)
+  if over > 0 or over == 0 and over_part > 0 then
+    s[2], s[3] = carried(now + fill + max_wait + slack, fill_part + slack_part, per)
+    s[5], s[6], s[8], s[9] = s[5] + 1, now, 0, 0
+    cell.changed = true
+  elseif starts_empty > 0 and s[2] + s[3] == 0 then
+    spend(burst, now)
+  end
+
+  return {
+    step = function(cost)
+      -- Full may be so far away.
+      local lent = s[8] + s[9]
+      local far, far_part = scale(lent, us, per)
+      far, far_part = carried(fill + max_wait - far, fill_part - far_part, per)
+      local outcome, wait, charged, booked = 0, 0, 0, max(s[2], now)
+      -- How far it is with so much more, beyond that.
+      local function beyond(more)
+        local span, part = scale(more, us, per)
+        if s[2] >= now then
+          span, part = span + s[2] - now, part + s[3]
+        end
+        return carried(span - far, part - far_part, per)
+      end
+      if cost > capacity then
+        outcome = 2
+      elseif cost > 0 then
+        local span, part = beyond(cost)
+        wait = ceiled(span, part)
+        if wait > 0 then
+          outcome = 1
+        else
+          charged, wait = cost, max(0, ceiled(span + max_wait, part))
+          spend(cost, now)
+          s[6] = max(now, s[6])
+        end
+      end
+      local span, part = beyond(0)
+      span, part = carried(-span, -part, per)
+      local remaining = span < 0 and 0 or tokens(span, part, us, per)
+      local more = max(0, ceiled(beyond(min(remaining + 1, capacity - lent))))
+      local full = max(0, ceiled(s[2] - now, s[3]))
+      return {outcome, wait, remaining, more, full, charged, now, booked, s[4], s[5], 0, 0, 0}
+    end,
+
+    give_back = function(cost, at, booked, given_back, cuts)
+      if cuts ~= s[5] then
+        return
+      end
+      local span, part = scale(min(cost, capacity), us, per)
+      local is_last = carried(s[2] - span, s[3] - part, per) == booked
+      local above, above_part = carried(s[2] - now - fill, s[3] - fill_part, per)
+      local waits = max_wait > 0 and (above > 0 or above == 0 and above_part > 0)
+      if waits and not is_last then
+        return
+      end
+      local none_given_back = given_back == s[4]
+      -- What it has gained meanwhile, only because it was charged.
+      local gained = max(0, max(now, s[6]) - (none_given_back and booked or at))
+      if span >= gained then
+        s[2], s[3] = carried(s[2] - span + gained, s[3] - part, per)
+      end
+      if not (none_given_back and is_last and gained == 0) then
+        s[4] = s[4] + 1
+      end
+      cell.changed = true
+    end,
+
+    lends = function()
+      return max_wait > 0 and 0 or burst - 1 - s[8] - s[9]
+    end,
+
+    lend = function(part)
+      local second = (now - now % SECOND) / SECOND
+      if s[6] - now > LAG then
+        s[5], s[6], s[7] = s[5] + 1, now, second
+      elseif s[8] + s[9] == 0 then
+        s[7] = second
+      elseif s[7] < second then
+        s[7], s[8], s[9] = second, 0, s[8]
+      end
+      s[6], s[8] = max(now, s[6]), s[8] + part
+      cell.changed = true
+      return generation(s[7], s[5]), (s[7] + 2) * SECOND - 250000 - now
+    end,
+
+    account = function(of, used, left)
+      for i = 8, 9 do
+        if of == generation(s[7] + 8 - i, s[5]) then
+          used = min(used, s[i])
+          s[i] = max(0, s[i] - used - left)
+          s[6] = max(now, s[6])
+          spend(used, now)
+        end
+      end
+    end,
+
+    life = function()
+      local lent = scale(s[8] + s[9], us, per)
+      local from = lent > 0 and max(s[2], (s[7] + 2) * SECOND) or s[2]
+      return max(from + lent - now, starts_empty * DAY)
+    end,
+  }
+end
+
+-- W. A value: window · used · cuts.
+local function window(cell, s, rpu, unit)
+  local current = (now - now % unit) / unit
+  if s[2] > current and s[2] * unit - now > LAG then
+    s[2], s[4] = current, s[4] + 1
+    cell.changed = true
+  end
+  s[3] = min(s[3], rpu)
+
+  local function step(cost)
+    local at, used = s[2], s[3]
+    if at < current then
+      at, used = current, 0
+    end
+    local outcome, wait, ends = 0, 0, (at + 1) * unit - now
+    if cost > rpu then
+      outcome, cost = 2, 0
+    elseif used + cost > rpu then
+      outcome, wait, cost = 1, ends, 0
+    elseif cost > 0 then
+      used = used + cost
+      s[2], s[3] = at, used
+      cell.changed = true
+    end
+    local full = used > 0 and ends or 0
+    return {outcome, wait, rpu - used, full, full, cost, now, at * unit, 0, s[4], 0, 0, 0}
+  end
+
+  local function take(cost, is_charged)
+    if is_charged then
+      s[3] = max(0, s[3] - cost)
+      cell.changed = true
+    end
+  end
+
+  return {
+    step = step,
+    give_back = function(cost, at, booked, _, cuts)
+      take(cost, booked == s[2] * unit and cuts == s[4])
+    end,
+    lends = function()
+      return rpu
+    end,
+    lend = function(part)
+      step(part)
+      return generation(s[2], s[4]), (s[2] + 1) * unit - now
+    end,
+    account = function(of, used, left)
+      take(left, of == generation(s[2], s[4]))
+    end,
+    life = function()
+      return (s[2] + 1) * unit - now
+    end,
+  }
+end
+
+-- SW, and C with more slices than there are to its span. A value: newest slice · by how many it was moved · a count for
+-- each, at its number modulo len.
+local function ring(cell, s, limit, span, per, len)
+  local function rescaled(number, from, to)
+    local rest = number % from
+    return (number - rest) / from * to, rest * to / from
+  end
+  local function slice_of(instant)
+    local whole, rest = rescaled(instant, span, per)
+    return whole + math.floor(rest)
+  end
+  local function begins(slice)
+    local whole, rest = rescaled(slice, per, span)
+    return whole + math.ceil(rest)
+  end
+
+  for i = 4, 3 + len do
+    s[i] = s[i] or 0
+  end
+  local current = slice_of(now)
+  if s[2] > current and begins(s[2]) - now > LAG then
+    local by, counts = s[2] - current, {}
+    for i = 0, len - 1 do
+      counts[i] = s[4 + (i + by) % len]
+    end
+    for i = 0, len - 1 do
+      s[4 + i] = counts[i]
+    end
+    s[2], s[3] = current, (s[3] + by) % 2 ^ 32
+    cell.changed = true
+  end
+
+  -- How long until so much has left, or all; and how much that is.
+  local function until_left(cost)
+    local sum, wait = 0, 0
+    for slice = max(s[2], current) - len + 1, s[2] do
+      local count = s[4 + slice % len]
+      if count > 0 then
+        if sum < cost then
+          wait = slice
+        end
+        sum = sum + count
+      end
+    end
+    return sum > 0 and max(0, begins(wait + len) - now) or 0, sum
+  end
+
+  local function step(cost)
+    local outcome, wait, newest = 0, 0, max(s[2], current)
+    local full, sum = until_left(huge)
+    if cost > limit then
+      outcome, cost = 2, 0
+    elseif cost > 0 and sum + cost > limit then
+      outcome, wait, cost = 1, (until_left(sum + cost - limit)), 0
+    elseif cost > 0 then
+      for slice = max(s[2], newest - len) + 1, newest do
+        s[4 + slice % len] = 0
+      end
+      local at = 4 + newest % len
+      s[2], s[at] = newest, s[at] + cost
+      full, sum = until_left(huge)
+      cell.changed = true
+    end
+    local more = until_left(max(sum - limit, 0) + 1)
+    return {outcome, wait, max(limit - sum, 0), more, full, cost, now, begins(newest), 0, s[3], 0, 0, 0}
+  end
+
+  local function take(cost, slice)
+    if slice <= s[2] and s[2] - slice < len then
+      local at = 4 + slice % len
+      s[at] = max(0, s[at] - cost)
+      cell.changed = true
+    end
+  end
+
+  return {
+    step = step,
+    give_back = function(cost, at, booked, _, moved)
+      -- A permit is found where it has been moved to.
+      if len > per or moved == s[3] then
+        take(cost, slice_of(booked) - (s[3] - moved) % 2 ^ 32)
+      end
+    end,
+    lends = function()
+      return limit
+    end,
+    lend = function(part)
+      step(part)
+      return generation(s[2], s[3]), begins(s[2] + 1) - now
+    end,
+    account = function(of, used, left)
+      if of % 16 == s[3] % 16 then
+        take(left, (of - of % 16) / 16)
+      end
+    end,
+    life = function()
+      return begins(s[2] + len) - now
+    end,
+  }
+end
+
+-- SL. A value: newest instant · cuts · the age of each, newest first.
+local function log(cell, s, rpu, unit)
+  if s[2] - now > LAG then
+    s[2], s[3] = now, s[3] + 1
+    cell.changed = true
+  end
+
+  -- From when time is counted, and the ages then.
+  local function live()
+    local ages, passed = {}, max(0, now - s[2])
+    for i = 4, min(#s, 3 + rpu) do
+      if s[i] + passed < unit then
+        ages[#ages + 1] = s[i] + passed
+      end
+    end
+    return #ages > 0 and max(now, s[2]) or now, ages
+  end
+
+  local function keep(from, ages)
+    s[2] = from
+    for i = 1, max(#ages, #s - 3) do
+      s[3 + i] = ages[i]
+    end
+    cell.changed = true
+  end
+
+  return {
+    step = function(cost)
+      local outcome, wait = 0, 0
+      local from, ages = live()
+      local function leaves_in(age)
+        return age and from + unit - age - now or 0
+      end
+      local over = #ages + cost - rpu
+      if cost > rpu then
+        outcome, cost = 2, 0
+      elseif cost > 0 and over > 0 then
+        outcome, wait, cost = 1, leaves_in(ages[#ages - over + 1]), 0
+      elseif cost > 0 then
+        for i = #ages, 1, -1 do
+          ages[i + cost] = ages[i]
+        end
+        for i = 1, cost do
+          ages[i] = 0
+        end
+        keep(from, ages)
+      end
+      local more, full = leaves_in(ages[#ages]), leaves_in(ages[1])
+      return {outcome, wait, rpu - #ages, more, full, cost, now, from, 0, s[3], 0, 0, 0}
+    end,
+
+    give_back = function(cost, at, booked, _, cuts)
+      local from, ages = live()
+      local kept, struck = {}, max(0, from - booked)
+      for _, age in ipairs(ages) do
+        if age == struck and cost > 0 then
+          cost = cost - 1
+        else
+          kept[#kept + 1] = age
+        end
+      end
+      if #kept < #ages and cuts == s[3] then
+        keep(from, kept)
+      end
+    end,
+
+    life = function()
+      return s[2] + unit - now
+    end,
+  }
+end
+
+-- LB. A value: the next turn, us and part · cuts · which of the last turns were given back, the one before the next is 0.
+local function queue(cell, s, us, per, longest, longest_part, turns)
+  turns = turns + -turns % 8
+
+  local function given_back()
+    local bits = {}
+    for i = 5, #s do
+      bits[s[i]] = true
+    end
+    return bits
+  end
+
+  -- Keeps them, each so many places on.
+  local function keep(bits, by)
+    for i = 5, #s do
+      s[i] = nil
+    end
+    for bit in pairs(bits) do
+      if bit + by >= 0 and bit + by < turns then
+        s[#s + 1] = bit + by
+      end
+    end
+    cell.changed = true
+  end
+
+  s[3] = min(s[3], per - 1)
+  local token, token_part = scale(1, us, per)
+  local over, over_part =
+    carried(s[2] - now - longest - token - LAG, s[3] - longest_part - token_part, per)
+  if over > 0 or over == 0 and over_part > 0 then
+    s[2], s[3] = carried(now + longest + token + LAG, longest_part + token_part, per)
+    s[4] = s[4] + 1
+    keep({}, 0)
+  end
+
+  return {
+    step = function(cost)
+      local turn, part = s[2], s[3]
+      if turn < now then
+        turn, part = now, 0
+      end
+      -- How many have their turns within reach.
+      local function places(turn, part)
+        local span, rest = carried(now + longest - turn, longest_part - part, per)
+        return span < 0 and 0 or tokens(span, rest, us, per) + 1
+      end
+      local function beyond(turn, part, more)
+        local span, rest = scale(more, us, per)
+        return max(0, ceiled(carried(turn + span - now - longest, part + rest - longest_part, per)))
+      end
+      local outcome, wait, charged = 0, 0, 0
+      local capacity, next_turn, next_part = places(now, 0), turn, part
+      if cost > capacity then
+        outcome = 2
+      elseif cost > places(turn, part) then
+        outcome, wait = 1, beyond(turn, part, cost - 1)
+      elseif cost > 0 then
+        charged, wait = cost, ceiled(turn - now, part)
+        next_turn, next_part = scale(cost, us, per)
+        next_turn, next_part = carried(turn + next_turn, part + next_part, per)
+        -- Turns stand close together until the queue is empty; then a new row begins.
+        if s[5] or s[2] < turn then
+          keep(s[2] < turn and {} or given_back(), cost)
+        end
+        s[2], s[3] = next_turn, next_part
+        cell.changed = true
+      end
+      local remaining = places(next_turn, next_part)
+      local more = remaining == capacity and 0 or beyond(next_turn, next_part, remaining)
+      local full = ceiled(next_turn - now, next_part)
+      return {outcome, wait, remaining, more, full, charged, now, turn, part, s[4], 0, 0, 0}
+    end,
+
+    give_back = function(cost, at, turn, part, cuts)
+      local span, rest = scale(cost, us, per)
+      local gap, gap_part = carried(s[2] - turn - span, s[3] - part - rest, per)
+      if cuts ~= s[4] or gap < 0 then
+        return
+      end
+      local between = tokens(gap, gap_part, us, per)
+      span, rest = scale(between, us, per)
+      if span ~= gap or rest ~= gap_part then
+        return
+      end
+      local bits = given_back()
+      for bit = between, min(between + cost, turns) - 1 do
+        bits[bit] = true
+      end
+      local last = between == 0 and cost or 0
+      while bits[last] do
+        last = last + 1
+      end
+      keep(bits, -last)
+      span, rest = scale(last, us, per)
+      s[2], s[3] = carried(s[2] - span, s[3] - rest, per)
+    end,
+
+    life = function()
+      return s[2] - now
+    end,
+  }
+end
+
+-- What refuses all has no value.
+local function nobody()
+  return {
+    step = function(cost)
+      return {cost > 0 and 2 or 0, 0, 0, 0, 0, 0, now, 0, 0, 0, 0, 0, 0}
+    end,
+  }
+end
+
+local function numbers(text)
+  local all = {}
+  for number in text:gmatch('%d+') do
+    all[#all + 1] = number + 0
+  end
+  return all
+end
+
+local cells, keys, used = {}, {}, 0
+
+-- The cell of the next key, read once, as one of this kind.
+local function next_cell(kind)
+  used = used + 1
+  local key = KEYS[used]
+  local cell = cells[key]
+  if not cell then
+    cell = {}
+    cells[key], keys[#keys + 1] = cell, key
+    local value = kind > 0 and redis.pcall('GET', key)
+    if type(value) == 'string' and #value < 9000 and value:match('^[%d ]+$') then
+      cell.s = numbers(value)
+      for _, number in ipairs(cell.s) do
+        cell.is_foreign = cell.is_foreign or number > 2 ^ 53
+      end
+    end
+  end
+  if cell.is_foreign or cell.s and cell.s[1] ~= kind then
+    cell.s, cell.is_foreign = nil, nil
+  end
+  return cell
+end
+
+-- The rule of this cell whose kind is number i of a command, and a to f those from j on: ready to be judged.
+local function rule(cell, v, i, j)
+  local kind, a, b, c, d, e, f = v[i], unpack(v, j, j + 5)
+  local s = cell.s or {kind}
+  -- Behind so many a log has ages, a queue turns.
+  for n = 2, kind == 1 and 9 or kind == 4 and 3 or 4 do
+    s[n] = s[n] or 0
+  end
+  cell.s = s
+  if kind == 1 then
+    cell.rule = bucket(cell, s, a, b, c, d, e, f)
+  elseif kind == 2 then
+    cell.rule = window(cell, s, a, b)
+  elseif kind == 3 then
+    cell.rule = ring(cell, s, a, b, c, c)
+  elseif kind == 4 then
+    cell.rule = log(cell, s, a, b)
+  elseif kind == 5 then
+    cell.rule = queue(cell, s, a, b, c, d, e)
+  elseif kind == 6 then
+    cell.rule = ring(cell, s, a, b, 8, 9)
+  else
+    cell.rule = nobody()
+  end
+  return cell.rule
+end
+
+local function decide(v)
+  local asked, at = {}, 3
+  for group = 1, v[2] do
+    local first = at + 1
+    at = first + v[at] * 10
+    for i = first, at - 1, 10 do
+      local cell = next_cell(v[i])
+      asked[#asked + 1] = {
+        group = group, cell = cell, kind = v[i], is_enforced = v[i + 1] > 0, cost = v[i + 2], ahead = v[i + 3],
+        rule = rule(cell, v, i, i + 4),
+      }
+    end
+  end
+  -- All are ready: this is what is returned to if one refuses.
+  for _, one in ipairs(asked) do
+    one.was = #asked > 1 and {unpack(one.cell.s)}
+    one.was_changed = one.cell.changed
+  end
+  local is_refused, passes = false, true
+  for _, one in ipairs(asked) do
+    one.told = one.rule.step(one.cost)
+    is_refused = is_refused or one.is_enforced and one.told[1] > 0
+    passes = passes and one.told[1] + one.told[2] == 0
+  end
+  if is_refused and #asked > 1 then
+    for _, one in ipairs(asked) do
+      local s = one.cell.s
+      for i = 1, max(#s, #one.was) do
+        s[i] = one.was[i]
+      end
+      one.cell.changed = one.was_changed
+    end
+    for _, one in ipairs(asked) do
+      if one.told[1] == 0 then
+        one.told = one.rule.step(0)
+      end
+    end
+  end
+  if passes then
+    local parts = {}
+    for _, one in ipairs(asked) do
+      local part = one.kind > 0 and one.kind < 4 and min(one.ahead, one.told[3], one.rule.lends()) or 0
+      parts[one.group] = min(part, parts[one.group] or part)
+    end
+    for _, one in ipairs(asked) do
+      local part = parts[one.group]
+      if part > 0 then
+        local lent, lasts = one.rule.lend(part)
+        local left = one.rule.step(0)
+        one.told[3], one.told[4], one.told[5] = left[3], left[4], left[5]
+        one.told[11], one.told[12], one.told[13] = part, lent, lasts
+      end
+    end
+  end
+  local answer = {}
+  for _, one in ipairs(asked) do
+    for _, number in ipairs(one.told) do
+      answer[#answer + 1] = number
+    end
+  end
+  return answer
+end
+
+-- Hands the numbers behind its terms to each rule. What nobody has a value of needs no mending.
+local function settle(v, size, how)
+  for i = 3, 2 + v[2] * size, size do
+    local cell = next_cell(v[i])
+    if cell.s then
+      how(rule(cell, v, i, i + 1), unpack(v, i + 7, i + size - 1))
+    end
+  end
+  return 0
+end
+
+local function give_back(rule, cost, ...)
+  if cost > 0 and rule.give_back then
+    rule.give_back(cost, ...)
+  end
+end
+
+local function account(rule, ...)
+  if rule.account then
+    rule.account(...)
+  end
+end
+
+local answers = {}
+for n, command in ipairs(ARGV) do
+  local v = numbers(command)
+  answers[n] = v[1] == 1 and decide(v) or v[1] == 2 and settle(v, 12, give_back) or settle(v, 10, account)
+end
+for _, key in ipairs(keys) do
+  local cell = cells[key]
+  if cell.changed then
+    -- As long as it means anything, and five seconds more.
+    local life = ('%.0f'):format(math.ceil(max(0, cell.rule.life()) / 1000) + 5000)
+    redis.call('SET', key, ('%.0f '):rep(#cell.s):format(unpack(cell.s)), 'PX', life)
+  end
+end
+return answers

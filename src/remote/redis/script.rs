@@ -1,9 +1,148 @@
-//! The script that a Redis runs.
+//! The script that Redis runs, as it is sent: `script.lua` without comments and with short names.
 //!
-//! It does not know: how it gets there.
+//! It does not know: what the script does. All that is done here is done by the compiler: the filter holds the result.
 
-/// The script.
-pub const SCRIPT: &str = include_str!("script.lua");
+/// What is sent by `EVAL`.
+pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
+    Ok(text) => text,
+    Err(_) => "",
+};
 
-/// The hash that a Redis knows it by.
-pub const SHA1: &str = "35c812dbbadb286b2b8a627bb17d8a91d0ed0984";
+/// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
+pub const SHA1: &str = "eed6a6a8d0e984b6074e58829e85b3d9deb9d1f5";
+
+/// As it is written, for people.
+const SOURCE: &[u8] = include_bytes!("script.lua");
+
+/// Words that are Lua's or Redis'. All others are ours, names of values and of fields alike.
+const KEPT: &str = " KEYS ARGV and break call ceil do else elseif end false floor for format function gmatch huge if in \
+                    ipairs local match math max min nil not or pairs pcall redis rep repeat return then true type unpack \
+                    until while ";
+
+#[allow(long_running_const_eval)]
+const SHORTENED: ([u8; SOURCE.len()], usize) = shortened();
+const LEN: usize = SHORTENED.1;
+/// No longer than it is, as all of it is in the filter.
+const BYTES: [u8; LEN] = match SHORTENED.0.split_at(LEN).0.first_chunk() {
+    Some(bytes) => *bytes,
+    None => [0; LEN],
+};
+
+/// A word of the source: where it begins and ends.
+type Word = (usize, usize);
+
+/// Leaves out comments and what space can be spared, and calls each of our words by a letter or two, in the order in which
+/// they come. Quotes are `'`, and nothing is escaped within.
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // it is the compiler that would panic
+const fn shortened() -> ([u8; SOURCE.len()], usize) {
+    let (mut out, mut len) = ([0; SOURCE.len()], 0);
+    let (mut names, mut known): ([Word; 256], usize) = ([(0, 0); 256], 0);
+    let (mut at, mut is_apart) = (0, false);
+    while at < SOURCE.len() {
+        let (start, byte) = (at, SOURCE[at]);
+        at += 1;
+        if byte.is_ascii_whitespace() {
+            is_apart = true;
+            continue;
+        }
+        if byte == b'-' && at < SOURCE.len() && SOURCE[at] == b'-' {
+            while at < SOURCE.len() && SOURCE[at] != b'\n' {
+                at += 1;
+            }
+            continue;
+        }
+        if byte == b'\'' {
+            // No word: what is in it stays.
+            while SOURCE[at] != b'\'' {
+                at += 1;
+            }
+            at += 1;
+        }
+        let is_word = is_of_word(byte);
+        while is_word && at < SOURCE.len() && is_of_word(SOURCE[at]) {
+            at += 1;
+        }
+        if is_word && is_apart && len > 0 && is_of_word(out[len - 1]) {
+            out[len] = b' ';
+            len += 1;
+        }
+        is_apart = false;
+        if !is_word || byte.is_ascii_digit() || is_kept((start, at)) {
+            let mut from = start;
+            while from < at {
+                out[len] = SOURCE[from];
+                (from, len) = (from + 1, len + 1);
+            }
+            continue;
+        }
+        let mut number = 0;
+        while number < known && !is_same(SOURCE, names[number], (start, at)) {
+            number += 1;
+        }
+        if number == known {
+            names[known] = (start, at);
+            known += 1;
+        }
+        const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        if number >= LETTERS.len() {
+            // No word of Lua has a digit at its end.
+            out[len] = LETTERS[(number - 52) / 10];
+            out[len + 1] = b'0' + ((number - 52) % 10) as u8;
+            len += 2;
+        } else {
+            out[len] = LETTERS[number];
+            len += 1;
+        }
+    }
+    (out, len)
+}
+
+const fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Whether `text` has the same word at one place as the source at another.
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+const fn is_same(text: &[u8], one: Word, other: Word) -> bool {
+    let mut at = 0;
+    while one.0 + at < one.1 && other.0 + at < other.1 && text[one.0 + at] == SOURCE[other.0 + at] {
+        at += 1;
+    }
+    one.0 + at == one.1 && other.0 + at == other.1
+}
+
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+const fn is_kept(word: Word) -> bool {
+    let kept = KEPT.as_bytes();
+    let (mut at, mut start) = (0, 0);
+    while at < kept.len() {
+        if kept[at] == b' ' {
+            if is_same(kept, (start, at), word) {
+                return true;
+            }
+            start = at + 1;
+        }
+        at += 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha1::{Digest, Sha1};
+
+    #[test]
+    fn the_sum_is_that_of_what_is_sent() {
+        let sum: String = Sha1::digest(SCRIPT).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(SHA1, sum, "script.lua has changed: `SHA1` in script.rs is {sum}");
+    }
+
+    #[test]
+    fn it_is_short_and_says_the_same() {
+        assert!(SCRIPT.len() <= 10_000, "{} bytes", SCRIPT.len());
+        assert!(SCRIPT.starts_with("local a=redis.call('TIME')a=a[1]*1000000+a[2]local b,c,d="), "{SCRIPT}");
+        assert!(SCRIPT.contains("('%.0f '):rep(#"), "{SCRIPT}");
+        assert!(!SCRIPT.contains("--") && !SCRIPT.contains("  "), "{SCRIPT}");
+    }
+}
