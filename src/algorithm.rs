@@ -15,6 +15,7 @@ mod bits;
 mod bytes;
 mod concurrency;
 mod leaky_bucket;
+pub mod lease;
 mod rate;
 mod refuse_all;
 mod ring;

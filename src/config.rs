@@ -6,18 +6,21 @@
 //! ```text
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
-//!                            └► actors, ip, lists, response, headers, mode, local
+//!                            └► actors, ip, lists, response, headers, mode, local, store
 //! ```
 
 mod limit;
 mod lists;
 mod names;
 mod rule;
+mod shared;
+mod store;
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
 use crate::document::{self, Error, Errors, Fields, Node, Value};
 use crate::policy::{Draft, LimitDraft, Lists, Policy};
+use crate::remote;
 use crate::request::Parts;
 use crate::response::Options;
 
@@ -28,6 +31,8 @@ pub struct Configuration {
     pub policy: Policy,
     /// What clients are told.
     pub response: Options,
+    /// Where shared rules are counted.
+    pub store: Option<remote::Options>,
 }
 
 /// Reads a configuration. All mistakes are told, not only the first.
@@ -56,10 +61,21 @@ impl Mode {
 }
 
 /// Keys of each object, to tell where one belongs that stands in another. `headers` is a key of two.
-const TOP_KEYS: &[&str] = &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local"];
+const TOP_KEYS: &[&str] = &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local", "store"];
 const LIMIT_KEYS: &[&str] = &["url", "Url", "methods", "hosts", "exclusive", "rules"];
-const RULE_KEYS: &[&str] =
-    &["name", "actor", "rpu", "unit", "algo", "scope", "missing", "overrides", "reject_delay"];
+const RULE_KEYS: &[&str] = &[
+    "name",
+    "actor",
+    "rpu",
+    "unit",
+    "algo",
+    "scope",
+    "missing",
+    "overrides",
+    "reject_delay",
+    "on_error",
+    "lease",
+];
 
 /// The keys of a rule, those of all algorithms included.
 fn rule_keys() -> Vec<&'static str> {
@@ -79,6 +95,7 @@ struct Top<'a> {
     headers: Option<Node<'a>>,
     mode: Option<Node<'a>>,
     local: Option<Node<'a>>,
+    store: Option<Node<'a>>,
 }
 
 impl<'a> Top<'a> {
@@ -105,6 +122,7 @@ impl<'a> Top<'a> {
             headers: fields.take("headers"),
             mode: fields.take("mode"),
             local: fields.take("local"),
+            store: fields.take("store"),
         };
         fields.finish();
         Some(top)
@@ -127,7 +145,10 @@ fn read(root: Node) -> Option<Configuration> {
     let mut scope = Scope { parts: &mut parts, ip: &ip };
     let actors = Actors::compile(top.actors, &mut scope);
     let mode = Mode::compile(top.mode);
-    let mut reader = rule::Reader { actors: &actors, mode, names: names::Names::default() };
+    let has_store = top.store.is_some();
+    let store = top.store.and_then(store::compile);
+    let shared = shared::Reader { store: store.as_ref(), has_store };
+    let mut reader = rule::Reader { actors: &actors, mode, names: names::Names::default(), shared };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
@@ -148,8 +169,10 @@ fn read(root: Node) -> Option<Configuration> {
         lists,
         enforced: mode == Mode::Enforce,
         max_actors,
+        store: None,
     };
-    Some(Configuration { policy: draft.build(), response })
+    let (store, options) = store.map(|store| (store.draft, store.options)).unzip();
+    Some(Configuration { policy: Draft { store, ..draft }.build(), response, store: options })
 }
 
 /// How many actors the table of each cell group is made for.

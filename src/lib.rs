@@ -32,8 +32,9 @@ pub mod config;
 
 pub mod session;
 
-pub mod remote;
 pub mod response;
+
+pub mod remote;
 
 pub mod policy;
 

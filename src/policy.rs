@@ -14,34 +14,38 @@ mod bid;
 mod build;
 mod charge;
 mod decision;
+mod elsewhere;
 mod give_back;
 mod group;
 mod judgement;
 mod known;
 mod lists;
 mod overridden;
+mod part;
 mod question;
+mod rendezvous;
 mod shares;
 
-pub use build::{Draft, LimitDraft, RuleDraft};
+pub use build::{Draft, LimitDraft, RuleDraft, SharedDraft, StoreDraft};
 pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
-pub use group::{Count, Missing};
+pub use elsewhere::OnError;
+pub use group::{Count, Counts, Missing};
 pub use lists::{List, Lists, Member};
 pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
 
-pub(crate) use charge::{Desk, Terms, decide};
+pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};
 pub(crate) use give_back::{Held, cancel, settle};
-pub(crate) use known::Known;
 pub(crate) use overridden::Overridden;
+pub(crate) use part::{Conclusion, Duty, Pending};
 pub(crate) use shares::Shares;
 
 use crate::actor::{Named, ip};
-use crate::index::ByKey;
 use crate::matcher::{Matcher, tree::Tree};
 use crate::order;
 use crate::request::path::Readings;
 use crate::request::{PartId, Parts, Request, Source};
 use crate::time::Span;
+use elsewhere::{Elsewhere, Shards};
 use give_back::Place;
 use group::Group;
 use std::sync::Arc;
@@ -69,10 +73,19 @@ pub struct Rule {
     enforced: bool,
     reject_delay: Span,
     cost: u64,
-    /// Where its state lies in the group's cell.
-    offset: usize,
-    count: Count,
-    overrides: ByKey<Count>,
+    own: Counts,
+    /// Of a rule that a store for all gateways counts: how it counts here while that store is not to be had.
+    spare: Option<Counts>,
+    /// And how what was fetched ahead from there is spent.
+    ahead: Option<Counts>,
+}
+
+/// Which of a rule's ways to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Own,
+    Spare,
+    Ahead,
 }
 
 impl Rule {
@@ -85,6 +98,23 @@ impl Rule {
     pub fn enforced(&self) -> bool {
         self.enforced
     }
+
+    fn counts(&self, way: Way) -> &Counts {
+        let other = match way {
+            Way::Own => None,
+            Way::Spare => self.spare.as_ref(),
+            Way::Ahead => self.ahead.as_ref(),
+        };
+        other.unwrap_or(&self.own)
+    }
+
+    fn counts_mut(&mut self, way: Way) -> &mut Counts {
+        match (way, &mut self.spare, &mut self.ahead) {
+            (Way::Spare, Some(spare), _) => spare,
+            (Way::Ahead, _, Some(ahead)) => ahead,
+            _ => &mut self.own,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -94,6 +124,7 @@ struct Limit {
     /// Limits of one rank are equally specific.
     rank: usize,
     groups: Vec<Arc<Group>>,
+    elsewhere: Vec<Elsewhere>,
 }
 
 impl Limit {
@@ -123,6 +154,7 @@ pub struct Policy {
     lists: Lists,
     /// Whether the deny list refuses.
     enforced: bool,
+    shards: Shards,
 }
 
 impl Policy {
@@ -153,7 +185,7 @@ impl Policy {
         for rule in &mut self.rules {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            for count in rule.overrides.values_mut().iter_mut().chain([&mut rule.count]) {
+            for count in rule.own.all_mut() {
                 if let Some(algorithm) = count.algorithm.without_waiting() {
                     changed |= rule.enforced;
                     count.algorithm = algorithm;
@@ -196,6 +228,14 @@ impl Policy {
 
     fn groups(&self, limit: usize) -> &[Arc<Group>] {
         self.limits.get(limit).map_or(&[], |limit| &limit.groups)
+    }
+
+    fn elsewhere(&self, limit: usize) -> &[Elsewhere] {
+        self.limits.get(limit).map_or(&[], |limit| &limit.elsewhere)
+    }
+
+    fn elsewhere_at(&self, (limit, index): Place) -> Option<&Elsewhere> {
+        self.elsewhere(limit).get(index)
     }
 
     fn group(&self, (limit, group): Place) -> Option<&Arc<Group>> {

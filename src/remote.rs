@@ -10,9 +10,14 @@
 //!
 //! Answers are hostile: any bytes are an answer or a [`Failure`].
 
+mod breaker;
+mod lines;
+mod protocol;
 pub mod redis;
-pub mod rendezvous;
 pub mod rls;
+
+pub use lines::{Answer, Call, Lines, News, Tally, Who};
+pub use protocol::{Message, Options, Protocol};
 
 /// Longer answers are not read.
 const MOST_BYTES: usize = 1 << 20;
@@ -43,6 +48,17 @@ impl Failure {
             false => Failure::Refused(
                 words.chars().filter(|letter| matches!(letter, ' '..='~')).take(Failure::LONGEST).collect(),
             ),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::NoScript => f.write_str("it does not keep the script"),
+            Failure::Status(status) => write!(f, "status {status}"),
+            Failure::Refused(words) => f.write_str(words),
+            Failure::Garbage => f.write_str("an answer that makes no sense"),
         }
     }
 }

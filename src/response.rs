@@ -19,10 +19,12 @@ mod wait;
 
 pub use fields::MOST_SHOWN;
 pub use options::Options;
+pub(crate) use options::own_headers;
 pub use wait::UNKNOWN_WAIT;
 
 use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
 use crate::text;
+use crate::time::Span;
 use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;
@@ -30,6 +32,12 @@ use wait::wait;
 
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
 pub const RESOURCE_EXHAUSTED: u32 = 8;
+
+/// `UNAVAILABLE`, the gRPC status of a refusal for want of the store (the same).
+pub const UNAVAILABLE: u32 = 14;
+
+/// The HTTP status of such a refusal: nobody has asked for too much (RFC 9110 §15.6.4).
+const SERVICE_UNAVAILABLE: u32 = 503;
 
 /// The answer to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +52,7 @@ pub struct Refusal<'a> {
     /// The gRPC status, when the client speaks gRPC.
     pub grpc_status: Option<u32>,
     /// Why, in a word without spaces for the host's access log, and for gRPC's message:
-    /// `diana_refused:<rule>`, `diana_no_actor:<rule>` or `diana_denied`.
+    /// `diana_refused:<rule>`, `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
     pub details: String,
 }
 
@@ -69,7 +77,11 @@ impl Options {
             if grpc { (None, Cow::default()) } else { self.body(reason, policy, decision) };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
         headers.extend(self.headers.iter().map(|(name, value)| (&**name, Cow::from(&**value))));
-        let (status, grpc_status) = (self.status, grpc.then_some(RESOURCE_EXHAUSTED));
+        let (status, grpc_status) = match reason {
+            Reason::Unavailable(_) => (SERVICE_UNAVAILABLE, UNAVAILABLE),
+            _ => (self.status, RESOURCE_EXHAUSTED),
+        };
+        let grpc_status = grpc.then_some(grpc_status);
         Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy) })
     }
 
@@ -105,6 +117,8 @@ impl Options {
         let wait = match reason {
             Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
             Reason::NoActor(_) | Reason::Denied => UNKNOWN_WAIT,
+            // It is sooner again than anybody knows.
+            Reason::Unavailable(_) => Span::ZERO,
         };
         let seconds = wait.as_secs_ceil().max(1);
         let most = u128::from(seconds).saturating_mul(self.jitter_percent.into()).div_ceil(100);
@@ -116,7 +130,9 @@ impl Options {
     fn body(&self, reason: Reason, policy: &Policy, decision: &Decision) -> (Option<&str>, Cow<'_, [u8]>) {
         match &self.body {
             Body::Problem => {
-                let body = problem::json(self.status, reason, policy, decision);
+                let status =
+                    if let Reason::Unavailable(_) = reason { SERVICE_UNAVAILABLE } else { self.status };
+                let body = problem::json(status, reason, policy, decision);
                 (Some(problem::CONTENT_TYPE), body.into_bytes().into())
             }
             Body::Text { content_type, text } => {
@@ -130,6 +146,7 @@ fn details(reason: Reason, policy: &Policy) -> String {
     match reason {
         Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),
         Reason::NoActor(id) => ["diana_no_actor:", name(policy, id)].concat(),
+        Reason::Unavailable(id) => ["diana_unavailable:", name(policy, id)].concat(),
         Reason::Denied => "diana_denied".into(),
     }
 }

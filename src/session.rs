@@ -3,65 +3,23 @@
 //! It does not know: the host. The host calls, and acts on the value it gets.
 //!
 //! ```text
-//!   start(request) ─► Done(decision) ──────────────────────────► … the response … ─► settle()
-//!                └──► Wait(until) ─ the host holds the request ─► resume() ─┘
+//!   start(request) ─┬─► Done(decision) ──────────────────────────► … the response … ─► settle()
+//!                   ├─► Wait(until) ─ the host holds the request ─► resume() ─┘
+//!                   └─► Ask ─ the host holds the request, and makes calls ─► answer() ─► Done or Wait
 //! ```
 
-use crate::policy::{self, Decision, Desk, Events, Held, Known, Outcome, Overridden, Policy, Shares, Terms};
+mod fetches;
+mod worker;
+
+pub use worker::{TICK, Worker};
+
+use crate::policy::{
+    self, Conclusion, Decision, Events, Held, Outcome, Pending, Policy, Question, Receipt, Ruling,
+};
+use crate::remote::{News, Who};
 use crate::request::Request;
 use crate::store::Store;
-use crate::table::{Hasher, Seed};
-use crate::time::{Span, Time};
-
-/// What one worker keeps between requests.
-#[derive(Debug)]
-pub struct Worker {
-    hasher: Hasher,
-    overridden: Overridden,
-    known: Known,
-    shares: Shares,
-    desk: Desk,
-}
-
-impl Worker {
-    /// A worker under `policy` whose actor values are hashed with `seed`.
-    pub fn new(policy: &Policy, seed: &Seed) -> Worker {
-        let hasher = Hasher::new(seed);
-        Worker {
-            hasher,
-            overridden: Overridden::new(policy, &hasher),
-            known: Known::default(),
-            shares: Shares::default(),
-            desk: Desk::default(),
-        }
-    }
-
-    /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
-    pub fn never_ahead(&mut self) {
-        self.shares = Shares::none();
-    }
-
-    /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
-    pub fn holds(&self) -> bool {
-        self.shares.is_held()
-    }
-
-    /// Gives back what was charged ahead and lies idle, or `all` of it because the worker ends.
-    pub fn tick<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        store: &S,
-        clock: impl Fn() -> Time,
-        all: bool,
-    ) -> Events {
-        let Worker { hasher, overridden, shares, .. } = self;
-        let terms = Terms { store, hasher, overridden, clock: &clock };
-        shares.give_back(policy, &terms, all)
-    }
-}
-
-/// How often a worker that [`Worker::holds`] wants to be woken.
-pub const TICK: Span = Span::from_ms(100);
+use crate::time::Time;
 
 /// What the host has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +33,26 @@ pub enum Step<'w> {
         /// What was decided.
         decision: &'w Decision,
     },
+    /// Hold the request, make the worker's calls, and call [`Session::answer`] when there are news for this number; or
+    /// [`Session::give_up`] when that takes too long.
+    Ask(u32),
 }
 
 /// One request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Session {
     /// Whether its turn has yet to come.
     waiting: bool,
     held: Vec<Held>,
+    /// The same of stores, by shard.
+    owed: Vec<(usize, Receipt)>,
+    asking: Option<Box<Asking>>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    ticket: u32,
+    pending: Pending,
 }
 
 impl Session {
@@ -95,19 +65,84 @@ impl Session {
         request: &Request,
         clock: impl Fn() -> Time,
     ) -> (Session, Step<'w>) {
-        let Worker { hasher, overridden, known, shares, desk } = worker;
-        let terms = Terms { store, hasher, overridden, clock: &clock };
-        let held = policy::decide(policy, request, desk, known, shares, &terms);
-        let decision = &desk.decision;
-        match decision.outcome {
-            Outcome::Wait(until) => (Session { waiting: true, held }, Step::Wait { until, decision }),
-            _ => (Session { waiting: false, held }, Step::Done(decision)),
+        let mut session = Session::default();
+        match worker.decide(policy, store, request, &clock) {
+            Ruling::Made(held) => {
+                session.held = held;
+                worker.take_duties();
+                let step = session.step(worker);
+                (session, step)
+            }
+            Ruling::Asks(pending) => {
+                let (ticket, pending, is_answered) = worker.ask(policy, pending, &clock);
+                session.asking = Some(Box::new(Asking { ticket, pending }));
+                let step = match is_answered {
+                    true => session.conclude(policy, worker, store, &clock),
+                    false => Step::Ask(ticket),
+                };
+                (session, step)
+            }
         }
+    }
+
+    fn step<'w>(&mut self, worker: &'w Worker) -> Step<'w> {
+        let decision = worker.decision();
+        match decision.outcome {
+            Outcome::Wait(until) => {
+                self.waiting = true;
+                Step::Wait { until, decision }
+            }
+            _ => Step::Done(decision),
+        }
+    }
+
+    /// A store has told something, or will not; `None` as long as others have yet to.
+    pub fn answer<'w, S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        worker: &'w mut Worker,
+        store: &S,
+        news: &News,
+        clock: impl Fn() -> Time,
+    ) -> Option<Step<'w>> {
+        let asking = self.asking.as_mut()?;
+        let is_answered = asking.pending.told(policy, news.shard, news.told.as_deref(), clock());
+        is_answered.then(|| self.conclude(policy, worker, store, &clock))
+    }
+
+    /// It has waited long enough for stores: what has not been told will not be.
+    pub fn give_up<'w, S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        worker: &'w mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Option<Step<'w>> {
+        let asking = self.asking.as_mut()?;
+        worker.leave(Who::Request(asking.ticket));
+        asking.pending.give_up(policy);
+        Some(self.conclude(policy, worker, store, &clock))
+    }
+
+    fn conclude<'w, S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        worker: &'w mut Worker,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Step<'w> {
+        if let Some(asking) = self.asking.take() {
+            let Conclusion { held, owed, back, .. } = worker.conclude(policy, asking.pending, store, clock);
+            (self.held, self.owed) = (held, owed);
+            worker.give_back(back);
+        }
+        self.step(worker)
     }
 
     /// The wait is over: the request goes on.
     pub fn resume(&mut self) {
         self.waiting = false;
+        self.owed.retain(|(_, receipt)| receipt.terms.ends_with_request());
     }
 
     /// Whether the request waits for its turn.
@@ -115,9 +150,14 @@ impl Session {
         self.waiting
     }
 
+    /// Under which number the request waits for stores, if it does.
+    pub fn ticket(&self) -> Option<u32> {
+        self.asking.as_ref().map(|asking| asking.ticket)
+    }
+
     /// Whether [`Session::settle`] has anything to do.
     pub fn owes(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || !self.owed.is_empty() || self.asking.is_some()
     }
 
     /// The request is over, in whatever way: what was held for its duration is given back, once. One that
@@ -125,17 +165,32 @@ impl Session {
     pub fn settle<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
-        worker: &Worker,
+        worker: &mut Worker,
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
+        if let Some(asking) = self.asking.take() {
+            worker.leave(Who::Request(asking.ticket));
+        }
+        worker.give_back(std::mem::take(&mut self.owed));
         let held = std::mem::take(&mut self.held);
-        let Worker { hasher, overridden, .. } = worker;
-        let terms = Terms { store, hasher, overridden, clock: &clock };
+        let terms = worker.terms(store, &clock);
         if self.waiting {
             self.waiting = false;
             return policy::cancel(policy, &held, &terms);
         }
         policy::settle(policy, &held, &terms)
     }
+}
+
+/// What is to be given back, as one question for each shard.
+fn by_shard(receipts: Vec<(usize, Receipt)>) -> Vec<(usize, Question)> {
+    let mut shards: Vec<(usize, Vec<Receipt>)> = Vec::new();
+    for (shard, receipt) in receipts {
+        match shards.iter_mut().find(|(known, _)| *known == shard) {
+            Some((_, receipts)) => receipts.push(receipt),
+            None => shards.push((shard, vec![receipt])),
+        }
+    }
+    shards.into_iter().map(|(shard, receipts)| (shard, Question::GiveBack(receipts))).collect()
 }

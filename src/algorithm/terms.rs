@@ -16,6 +16,9 @@ pub struct Terms {
     pub numbers: [u64; 6],
 }
 
+const TOKEN_BUCKET: u8 = 1;
+const CONCURRENCY: u8 = 6;
+
 const NS_PER_US: u64 = 1_000;
 
 /// Spans are whole milliseconds in a configuration; what is not a whole microsecond is rounded up.
@@ -24,6 +27,16 @@ fn us(span: Span) -> u64 {
 }
 
 impl Terms {
+    /// Whether what it charges ends with the request, as a permit does.
+    pub fn ends_with_request(&self) -> bool {
+        self.kind == CONCURRENCY
+    }
+
+    /// Whether it has to be told what became of what it has handed out ahead; else that is charged already.
+    pub fn wants_account(&self) -> bool {
+        self.kind == TOKEN_BUCKET
+    }
+
     /// `TB`: a token takes `a / b` µs, in lowest terms; `c` is the burst, `d` the longest wait in µs, `e` is 1 for one
     /// that starts empty, `f` is the unit in µs, or as much of it as matters.
     pub(super) fn token_bucket(
@@ -35,7 +48,10 @@ impl Terms {
     ) -> Terms {
         let unit = us(Span::from_ns(rate.add(slack, rate.span_of(1)).ceil()));
         let rate = rate.in_us();
-        Terms { kind: 1, numbers: [rate.ns, rate.per.into(), burst, us(max_wait), is_empty.into(), unit] }
+        Terms {
+            kind: TOKEN_BUCKET,
+            numbers: [rate.ns, rate.per.into(), burst, us(max_wait), is_empty.into(), unit],
+        }
     }
 
     /// `W`: at most `a` in a window of `b` µs.
@@ -67,6 +83,6 @@ impl Terms {
 
     /// `C`: at most `a` in flight, each for at most `b` µs and an eighth more.
     pub(super) fn concurrency(rpu: u64, max_hold: Span) -> Terms {
-        Terms { kind: 6, numbers: [rpu, us(max_hold), 0, 0, 0, 0] }
+        Terms { kind: CONCURRENCY, numbers: [rpu, us(max_hold), 0, 0, 0, 0] }
     }
 }

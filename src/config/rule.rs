@@ -4,10 +4,11 @@
 
 use super::Mode;
 use super::names::Names;
+use super::shared::{self, Ways, ways};
 use crate::actor::{self, Actors, Named, Scope};
 use crate::algorithm::{self, Kind, Quota, RefuseAll};
 use crate::document::{Fields, Node, Value, fold, nearest, one_of, quoted};
-use crate::index::ByKey;
+use crate::index::Index;
 use crate::policy::{Count, Missing, RuleDraft};
 use crate::time::Span;
 
@@ -17,6 +18,7 @@ pub(super) struct Reader<'a> {
     /// The document's mode: shadow there puts every rule into shadow.
     pub(super) mode: Mode,
     pub(super) names: Names,
+    pub(super) shared: shared::Reader<'a>,
 }
 
 /// Reads rule `index` of the limit on `url`. Mistakes are reported at their place and give `None`.
@@ -38,32 +40,31 @@ pub(super) fn compile(
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
     let mode = Mode::compile(fields.take("mode"));
-    if let Some(node) = fields.take("scope") {
-        node.choice("scope", &[("local", ())]);
-    }
     let reject_delay = match fields.take("reject_delay") {
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
         None => Some(Span::ZERO),
     };
     let kind = algorithm(fields.take("algo"));
+    let shared = reader.shared.rule(&mut fields);
     // An override reads the rule's keys again, laid over with its own; a mistake in them is told once.
     let overrides = fields.take("overrides");
-    let count = count(&mut fields, kind);
+    let ways = ways(&mut fields, kind, shared.as_ref());
     let overrides = match overrides {
-        Some(node) => self::overrides(&node, &fields, kind, actors.as_deref()),
-        None => Some(ByKey::default()),
+        Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), shared.as_ref()),
+        None => Some(Vec::new()),
     };
     fields.belong(super::LIMIT_KEYS, "to the limit, beside `rules`");
     fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
+    let (counts, shared) = shared::draft(ways?, overrides?, shared);
     Some(RuleDraft {
         name: name?,
         actors: actors?,
         missing: missing.unwrap_or(Missing::Ip),
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
-        count: count?,
-        overrides: overrides?,
+        counts,
+        shared,
     })
 }
 
@@ -103,7 +104,7 @@ fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
 }
 
 /// The keys that say how much: `rpu` and `unit`, and those of the algorithm.
-fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
+pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
     let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
     let unit = match kind {
         Some(Kind { per_unit: false, name, .. }) => {
@@ -168,8 +169,9 @@ fn overrides(
     rule: &Fields,
     kind: Option<&Kind>,
     actors: Option<&[Named]>,
-) -> Option<ByKey<Count>> {
-    let mut overrides = ByKey::default();
+    shared: Option<&shared::Rule>,
+) -> Option<Vec<(Vec<u8>, Ways)>> {
+    let (mut overrides, mut seen) = (Vec::new(), Index::default());
     let mut whole = true;
     let entries = node.entries()?;
     if entries.is_empty() {
@@ -184,14 +186,16 @@ fn overrides(
         };
         let count = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
-            let count = count(&mut fields, kind);
+            let ways = ways(&mut fields, kind, shared);
             fields.belong(&super::rule_keys(), "to the rule itself: an override changes how much");
             fields.finish();
-            count
+            ways
         });
         match (key, count) {
-            (Some(key), Some(count)) => {
-                if !overrides.insert(&key, count) {
+            (Some(key), Some(ways)) => {
+                let is_first = seen.add(&key);
+                overrides.push((key, ways));
+                if !is_first {
                     node.fail("another key names the same actor");
                     whole = false;
                 }

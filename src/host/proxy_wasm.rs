@@ -12,6 +12,7 @@
 
 mod abi;
 mod announce;
+mod asking;
 mod callbacks;
 mod calls;
 mod exclusive;

@@ -9,12 +9,12 @@
 //!   Failed ── the store did not work: the group has no say
 //! ```
 
-use super::charge::{MAX_LOST, Terms};
+use super::charge::{MAX_LOST, Memories, Terms};
 use super::give_back::{Held, Place, change};
 use super::group::{Counted, Group};
 use super::judgement::Judgement;
 use super::shares::{self, Shares, Slot};
-use super::{Events, Known, Policy, Report, Tally};
+use super::{Events, Policy, Report, Tally, Way};
 use crate::algorithm::Piece;
 use crate::store::{Fault, Store, Swap};
 use crate::table::{Entry, Eviction, Set};
@@ -25,10 +25,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Bid {
     pub(super) group: Arc<Group>,
-    place: Place,
+    pub(super) place: Place,
     pub(super) hash: u64,
     /// Where the actor's key stands among those of the request.
-    key: Range<usize>,
+    pub(super) key: Range<usize>,
     basis: Basis,
     at: Time,
     pub(super) memory: Memory,
@@ -232,6 +232,16 @@ impl Bid {
         }
     }
 
+    /// Whether it spends what was fetched ahead.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.group.way == Way::Ahead
+    }
+
+    /// Whether this request is the one that is to have more fetched ahead.
+    pub(super) fn asks_for_more(&self) -> bool {
+        self.is_ahead() && self.memory.judgement.charges().any(|charge| charge.asks_for_more())
+    }
+
     /// Takes back a charge that is already stored.
     pub(super) fn give_back<S: Store + ?Sized>(&self, court: &Court<S>, events: &mut Events) {
         let Basis::Judged { crowd, .. } = &self.basis else {
@@ -246,11 +256,11 @@ impl Bid {
     /// The request is refused: leaves the cell uncharged, stores a repaired one, remembers a refusing one.
     pub(super) fn step_back<S: Store + ?Sized>(
         &mut self,
-        known: &mut Known,
-        shares: &mut Shares,
+        memories: &mut Memories,
         court: &Court<S>,
         events: &mut Events,
     ) {
+        let Memories { known, shares, .. } = memories;
         let (key, Memory { judgement, cell, .. }) = (self.key(court.keys), &mut self.memory);
         let (entry, counted) = match &mut self.basis {
             Basis::Spending => return judgement.undo(self.group.counted(court.policy, key), cell, self.at),
@@ -291,11 +301,13 @@ impl Bid {
         if let Basis::Failed | Basis::Loaded(_) = self.basis {
             let rules = self.group.ids().zip(counted.rules());
             let tally = Tally::Uncounted;
+            let degraded = self.group.way == Way::Spare;
             return to.extend(rules.map(|(rule, (_, count))| Report {
                 rule,
                 quota: count.quota,
                 tally,
                 verdict: None,
+                degraded,
             }));
         }
         self.memory.judgement.report(counted, to);
@@ -328,8 +340,8 @@ fn take(counted: Counted, remaining: u64, entry: &mut Entry, pieces: &mut Vec<Pi
     let Some(part) = shares::part_of(remaining) else {
         return;
     };
-    for (rule, count) in counted.rules() {
-        match count.algorithm.lend(rule.state_mut(count, entry.cell_mut()), now, part) {
+    for (_, count) in counted.rules() {
+        match count.algorithm.lend(count.state_mut(entry.cell_mut()), now, part) {
             Some(piece) => pieces.push(piece),
             None => return pieces.clear(),
         }

@@ -2,14 +2,15 @@
 //!
 //! It does not know: where the parts come from. Whoever drafts a policy has checked it.
 
-use super::group::{Count, Group, Missing};
-use super::{Limit, Lists, Policy, Rule};
+use super::elsewhere::{Elsewhere, OnError, Shards};
+use super::group::{Counts, Group, Missing};
+use super::{Limit, Lists, Policy, Rule, Way};
 use crate::actor::{Named, ip};
 use crate::index::ByKey;
 use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
 use crate::order;
 use crate::request::{Part, Parts};
-use crate::table::Table;
+use crate::table::{Hasher, Table};
 use crate::time::Span;
 use std::sync::Arc;
 
@@ -27,9 +28,29 @@ pub struct RuleDraft {
     /// How long a refusal of it is held back.
     pub reject_delay: Span,
     /// How it counts.
-    pub count: Count,
-    /// How it counts certain actors, by key.
-    pub overrides: ByKey<Count>,
+    pub counts: Counts,
+    /// Set when a store for all gateways counts it.
+    pub shared: Option<SharedDraft>,
+}
+
+/// A rule to be that a store for all gateways counts.
+#[derive(Debug)]
+pub struct SharedDraft {
+    /// What happens while that store is not to be had.
+    pub on_error: OnError,
+    /// How it counts by itself then, for [`OnError::Local`].
+    pub spare: Option<Counts>,
+    /// How what was fetched ahead is spent.
+    pub ahead: Option<Counts>,
+}
+
+/// Where shared rules are counted.
+#[derive(Debug)]
+pub struct StoreDraft {
+    /// The names of the stores, each of which has a share of all counts; at least one.
+    pub shards: Vec<String>,
+    /// What all gateways that count together know, and nobody else.
+    pub secret: String,
 }
 
 /// A limit to be.
@@ -64,12 +85,14 @@ pub struct Draft {
     pub enforced: bool,
     /// How many actors the table of each cell group is made for.
     pub max_actors: u64,
+    /// Given if a rule is shared.
+    pub store: Option<StoreDraft>,
 }
 
 impl Draft {
     /// The policy.
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store } = self;
         let specificity = |limit: &LimitDraft| (limit.pattern.specificity(), limit.conditions.len());
         // What is equally specific stays in the order of the configuration.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
@@ -92,12 +115,9 @@ impl Draft {
             }
             last = Some(specificity);
             let meaning = format!("{} {}", limit.pattern, limit.meaning);
-            compiled.push(Limit {
-                conditions: limit.conditions,
-                exclusive: limit.exclusive,
-                rank,
-                groups: builder.groups(&meaning, limit.rules),
-            });
+            let (groups, elsewhere) = builder.groups(&meaning, limit.rules);
+            let (conditions, exclusive) = (limit.conditions, limit.exclusive);
+            compiled.push(Limit { conditions, exclusive, rank, groups, elsewhere });
         }
         let rules = builder.rules;
         Policy {
@@ -112,6 +132,7 @@ impl Draft {
             rules,
             lists,
             enforced,
+            shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
         }
     }
 }
@@ -126,58 +147,118 @@ struct Builder {
 }
 
 impl Builder {
-    /// Rules of one limit that count the same actor form a group, in the order of their first ones.
-    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> Vec<Arc<Group>> {
-        let mut sorted: Vec<(String, Vec<RuleDraft>)> = Vec::new();
+    /// Rules of one limit that count the same actor form a group, in the order of their first ones; shared rules do
+    /// so with those that are alike in what happens without the store.
+    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<Elsewhere>) {
+        let mut sorted: Vec<(String, &str, Vec<RuleDraft>)> = Vec::new();
         for rule in rules {
             let actors: Vec<&str> = rule.actors.iter().map(Named::meaning).collect();
             let meaning = format!("{limit} {} {}", actors.join(" "), rule.missing.name());
-            match sorted.iter_mut().find(|(known, _)| *known == meaning) {
-                Some((_, group)) => group.push(rule),
-                None => sorted.push((meaning, vec![rule])),
+            let shared = rule.shared.as_ref().map_or("", SharedDraft::kind);
+            match sorted.iter_mut().find(|(known, kind, _)| *known == meaning && *kind == shared) {
+                Some((.., group)) => group.push(rule),
+                None => sorted.push((meaning, shared, vec![rule])),
             }
         }
-        sorted.into_iter().filter_map(|(meaning, rules)| self.group(meaning, rules)).map(Arc::new).collect()
+        let (mut groups, mut elsewhere) = (Vec::new(), Vec::new());
+        for (meaning, _, rules) in sorted {
+            self.group(meaning, rules, &mut groups, &mut elsewhere);
+        }
+        (groups, elsewhere)
     }
 
-    fn group(&mut self, meaning: String, drafts: Vec<RuleDraft>) -> Option<Group> {
-        let first = drafts.first()?;
+    fn group(
+        &mut self,
+        meaning: String,
+        drafts: Vec<RuleDraft>,
+        groups: &mut Vec<Arc<Group>>,
+        elsewhere: &mut Vec<Elsewhere>,
+    ) {
+        let Some(first) = drafts.first() else {
+            return;
+        };
         let (actors, missing) = (first.actors.clone(), first.missing);
+        let on_error = first.shared.as_ref().map(|shared| shared.on_error);
+        let leased = first.shared.as_ref().is_some_and(|shared| shared.ahead.is_some());
         let ordinal = self.tables.get(meaning.as_bytes()).copied().unwrap_or(0);
         let name = format!("{meaning} {ordinal}");
         self.tables.insert(meaning.as_bytes(), ordinal.saturating_add(1));
 
         let start = self.rules.len();
-        let mut size = 0usize;
-        // How each rule counts, and where: changes when a quota does, so that the other cells stay.
-        let mut how = Vec::new();
-        for draft in drafts {
-            let counts = draft.overrides.values().iter().chain([&draft.count]);
-            let bytes = counts.map(|count| count.algorithm.size()).max().unwrap_or(0);
-            how.push(format!("{bytes} {}", draft.count.algorithm.meaning()));
-            self.rules.push(Rule {
+        self.rules.extend(drafts.into_iter().map(|draft| {
+            let (spare, ahead) = draft.shared.map_or((None, None), |shared| (shared.spare, shared.ahead));
+            Rule {
                 name: draft.name.into(),
                 enforced: draft.enforced,
                 reject_delay: draft.reject_delay,
                 cost: 1,
-                offset: size,
-                count: draft.count,
-                overrides: draft.overrides,
-            });
+                own: draft.counts,
+                spare,
+                ahead,
+            }
+        }));
+        let whom = Whom { actors, missing, rules: start..self.rules.len() };
+        let Some(on_error) = on_error else {
+            groups.push(self.cells(&name, &whom, Way::Own).into());
+            return;
+        };
+        let mut others = |way, word| {
+            groups.push(self.cells(&format!("{name} {word}"), &whom, way).into());
+            groups.len().saturating_sub(1)
+        };
+        let spare = (on_error == OnError::Local).then(|| others(Way::Spare, "spare"));
+        let ahead = leased.then(|| others(Way::Ahead, "ahead"));
+        let group = Arc::new(self.cells(&name, &whom, Way::Own));
+        let rules = self.rules.get(whom.rules).unwrap_or_default();
+        elsewhere.push(Elsewhere::new(group, Hasher::name(name.as_bytes()), rules, on_error, spare, ahead));
+    }
+
+    /// A group whose rules count in this way.
+    fn cells(&mut self, name: &str, whom: &Whom, way: Way) -> Group {
+        let Whom { actors, missing, rules } = whom;
+        let mut size = 0usize;
+        // How each rule counts, and where: changes when a quota does, so that the other cells stay.
+        let mut how = Vec::new();
+        for rule in self.rules.get_mut(rules.clone()).unwrap_or_default() {
+            let counts = rule.counts_mut(way);
+            let bytes = counts.all().map(|count| count.algorithm.size()).max().unwrap_or(0);
+            how.push(format!("{bytes} {}", counts.count.algorithm.meaning()));
+            counts.all_mut().for_each(|count| count.offset = size);
             size = size.saturating_add(bytes);
         }
-        let actors_in_table = if actors.is_empty() { 1 } else { self.max_actors };
         let counts = || {
-            let rules = self.rules.get(start..).unwrap_or_default();
-            rules.iter().flat_map(|rule| rule.overrides.values().iter().chain([&rule.count]))
+            let rules = self.rules.get(rules.clone()).unwrap_or_default();
+            rules.iter().flat_map(|rule| rule.counts(way).all())
         };
         let lends = counts().all(|count| count.algorithm.lends());
         let waits = counts().any(|count| count.algorithm.without_waiting().is_some());
         let settles = counts().any(|count| count.algorithm.settles());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
-        let table = Table::new(&name, &how.join(", "), size, actors_in_table);
-        let rules = start..self.rules.len();
-        Some(Group { id, actors, missing, rules, table, lends, waits, settles })
+        let table =
+            Table::new(name, &how.join(", "), size, if actors.is_empty() { 1 } else { self.max_actors });
+        let (actors, missing, rules) = (actors.clone(), *missing, rules.clone());
+        Group { id, actors, missing, rules, way, table, lends, waits, settles }
+    }
+}
+
+/// Whom a group counts, by which rules.
+struct Whom {
+    actors: Vec<Named>,
+    missing: Missing,
+    rules: std::ops::Range<usize>,
+}
+
+impl SharedDraft {
+    /// Rules of one kind may stand in one group.
+    fn kind(&self) -> &'static str {
+        match (self.on_error, self.ahead.is_some()) {
+            (OnError::Local, false) => "local",
+            (OnError::Allow, false) => "allow",
+            (OnError::Deny, false) => "deny",
+            (OnError::Local, true) => "local, ahead",
+            (OnError::Allow, true) => "allow, ahead",
+            (OnError::Deny, true) => "deny, ahead",
+        }
     }
 }

@@ -22,15 +22,19 @@
 //! refused that need not have been; never the other way round.
 
 use super::bid::{Bid, Court, Memory};
-use super::give_back::Held;
+use super::give_back::{Held, Place};
 use super::group::Identity;
+use super::known::{Known, Refusals};
+use super::part::{Duty, Part, Pending};
 use super::shares::Shares;
-use super::{Decision, Events, Known, Outcome, Overridden, Policy, Reason, Report, RuleId, Tally};
+use super::{Decision, Events, Outcome, Overridden, Policy, Reason, Report, RuleId, Tally, Way};
 use crate::algorithm;
+use crate::order;
 use crate::request::Request;
 use crate::store::Store;
 use crate::table::Hasher;
 use crate::time::{Span, Time};
+use std::ops::Range;
 
 /// After so many lost swaps in a row a store is taken for broken. Each loss means that another worker has
 /// won; even if 64 of them did nothing else, one would lose so often in a row once in 10²⁷ times.
@@ -42,90 +46,123 @@ pub(crate) struct Terms<'a, S: ?Sized> {
     pub(crate) hasher: &'a Hasher,
     pub(crate) overridden: &'a Overridden,
     pub(crate) clock: &'a dyn Fn() -> Time,
+    /// Whether a shard of the store for all gateways may be asked.
+    pub(crate) reaches: &'a dyn Fn(usize) -> bool,
+}
+
+/// What a worker keeps between decisions, beside the desk.
+#[derive(Debug, Default)]
+pub(crate) struct Memories {
+    pub(crate) known: Known,
+    pub(crate) refusals: Refusals,
+    pub(crate) shares: Shares,
 }
 
 /// Where decisions are made: the last one, and room for the next, so that nothing is allocated for it.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     pub(crate) decision: Decision,
-    /// The keys of all bids, one behind the other.
-    keys: Vec<u8>,
-    bids: Vec<Bid>,
+    /// Who has to have more fetched ahead.
+    pub(crate) duties: Vec<Duty>,
+    /// The keys of all bids and parts, one behind the other.
+    pub(super) keys: Vec<u8>,
+    pub(super) bids: Vec<Bid>,
+    pub(super) parts: Vec<Part>,
     spare: Vec<Memory>,
     limits: Vec<usize>,
     matches: Vec<usize>,
 }
 
-/// Decides about `request` and charges the rules if it passes; what may be given back later is returned.
+/// How far a decision has come.
+pub(crate) enum Ruling {
+    /// It is made; what may be given back later.
+    Made(Vec<Held>),
+    /// A store for all gateways has to be asked.
+    Asks(Pending),
+}
+
+impl Ruling {
+    fn none_held() -> Ruling {
+        Ruling::Made(Vec::new())
+    }
+}
+
+/// Decides about `request` and charges the rules if it passes.
 pub(crate) fn decide<S: Store + ?Sized>(
     policy: &Policy,
     request: &Request,
     desk: &mut Desk,
-    known: &mut Known,
-    shares: &mut Shares,
+    memories: &mut Memories,
     terms: &Terms<S>,
-) -> Vec<Held> {
+) -> Ruling {
     desk.clear();
     let address = |request: &Request| policy.ip.client(request);
     let decision = &mut desk.decision;
     if policy.lists.deny.names(request, address) {
         if policy.enforced {
             decision.outcome = Outcome::Refuse(Reason::Denied);
-            return Vec::new();
+            return Ruling::none_held();
         }
         decision.events.denied_in_shadow = 1;
     } else if policy.lists.allow.names(request, address) {
         decision.outcome = Outcome::Allowed;
-        return Vec::new();
+        return Ruling::none_held();
     }
     if let Some(id) = desk.gather(policy, request, terms.hasher) {
         desk.decision.outcome = Outcome::Refuse(Reason::NoActor(id));
-        return Vec::new();
+        return Ruling::none_held();
     }
-    let Desk { decision: Decision { outcome, reports, events }, keys, bids, .. } = desk;
-    let court = Court { policy, keys, terms };
-    if recall(bids, known, &court, reports) {
-        events.known = 1;
-        *outcome = refusal(reports);
-        return Vec::new();
+    if desk.recall(policy, memories, terms) {
+        desk.decision.events.known = 1;
+        desk.decision.outcome = refusal(&desk.decision.reports);
+        return Ruling::none_held();
     }
-    judge(bids, shares, &court, events);
-    let refused = bids.iter().any(Bid::refuses) || !charge(bids, shares, &court, events);
-    if refused {
-        bids.iter_mut().for_each(|bid| bid.step_back(known, shares, &court, events));
+    let reaches = desk.stand_in(policy, terms);
+    desk.judge(policy, &memories.shares, terms);
+    let refused = desk.parts.iter().any(|part| part.refuses(policy))
+        || desk.bids.iter().any(|bid| !bid.is_ahead() && bid.refuses());
+    let mut asks = reaches && (desk.bids.iter().any(Bid::refuses) || desk.parts.iter().any(Part::asks));
+    let mut charged = Ok(());
+    if !refused && !asks {
+        charged = desk.charge(policy, &mut memories.shares, terms);
+        // What was fetched ahead has just been spent by another worker.
+        asks = charged.is_err_and(|ahead| ahead);
     }
-    bids.iter().for_each(|bid| bid.report(&court, reports));
-    if refused {
-        *outcome = refusal(reports);
-        return Vec::new();
+    if asks && !refused {
+        return Ruling::Asks(desk.ask(policy, terms.reaches, (terms.clock)()));
     }
-    *outcome = bids.iter().filter_map(|bid| bid.turn(&court)).max().map_or(Outcome::Pass, Outcome::Wait);
-    // Who waits may leave, and then gives all of it back.
-    let is_waiting = matches!(outcome, Outcome::Wait(_));
-    bids.iter().filter(|bid| is_waiting || bid.group.settles).filter_map(Bid::held).collect()
+    Ruling::Made(desk.close(policy, refused || charged.is_err(), memories, terms))
 }
 
 impl Desk {
-    fn clear(&mut self) {
-        let Desk { decision, keys, bids, spare, .. } = self;
+    pub(super) fn clear(&mut self) {
+        let Desk { decision, keys, bids, spare, parts, duties, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.reports.clear();
         keys.clear();
+        parts.clear();
+        duties.clear();
         spare.extend(bids.drain(..).map(|bid| bid.memory));
     }
 
     /// Whom each group counts. An enforced rule that needs an actor the request lacks is returned; what
     /// shadow rules of that kind have to say goes to the reports.
     fn gather(&mut self, policy: &Policy, request: &Request, hasher: &Hasher) -> Option<RuleId> {
-        let Desk { decision, keys, bids, spare, limits, matches } = self;
+        let Desk { decision, keys, bids, parts, spare, limits, matches, .. } = self;
         let mut lacking = None;
         policy.applicable(request, matches, limits);
         for at in limits.iter().copied() {
-            for (index, group) in policy.groups(at).iter().enumerate() {
+            let groups = policy.groups(at).iter().enumerate().filter(|(_, group)| group.way == Way::Own);
+            let elsewhere = policy.elsewhere(at).iter().map(|elsewhere| &elsewhere.group).enumerate();
+            let all = groups.map(|one| (one, false)).chain(elsewhere.map(|one| (one, true)));
+            for ((index, group), is_elsewhere) in all {
                 let start = keys.len();
                 match group.identify(policy, request, hasher, keys) {
                     Identity::Nobody => {}
+                    Identity::Actor(hash) if is_elsewhere => {
+                        parts.push(Part::new(policy, (at, index), hash, start..keys.len(), keys));
+                    }
                     Identity::Actor(hash) => {
                         let memory = spare.pop().unwrap_or_default();
                         bids.push(Bid::new(group, (at, index), hash, start..keys.len(), memory));
@@ -134,8 +171,9 @@ impl Desk {
                         for (id, rule) in group.ids().zip(group.rules(policy)) {
                             let tally = if rule.enforced { Tally::Refused } else { Tally::Shadowed };
                             lacking = lacking.or(rule.enforced.then_some(id));
-                            let quota = rule.count.quota;
-                            decision.reports.push(Report { rule: id, quota, tally, verdict: None });
+                            let quota = rule.own.count.quota;
+                            let report = Report { rule: id, quota, tally, verdict: None, degraded: false };
+                            decision.reports.push(report);
                         }
                     }
                 }
@@ -143,24 +181,86 @@ impl Desk {
         }
         lacking
     }
-}
 
-/// Whether this worker can tell, without asking the store, that the request is refused. Every group that is
-/// known to refuse reports, so that the longest wait among them is named.
-fn recall<S: ?Sized>(bids: &mut [Bid], known: &Known, court: &Court<S>, reports: &mut Vec<Report>) -> bool {
-    if !bids.iter().any(|bid| known.holds(bid.group.id, bid.hash)) {
-        return false;
-    }
-    let (now, mut refused) = ((court.terms.clock)(), false);
-    for bid in bids {
-        if let Some(cell) = known.recall(bid.group.id, bid.hash, now)
-            && bid.recall(cell, now, court)
-        {
-            refused = true;
-            bid.report_recalled(court, reports);
+    /// Adds a bid of one of a limit's groups for the actor of this key.
+    pub(super) fn bid(&mut self, policy: &Policy, place: Place, key: Range<usize>, hasher: &Hasher) {
+        if let Some(group) = policy.group(place) {
+            let hash = group.hash(policy, hasher, self.keys.get(key.clone()).unwrap_or_default());
+            self.bids.push(Bid::new(group, place, hash, key, self.spare.pop().unwrap_or_default()));
         }
     }
-    refused
+
+    /// Whether this worker can tell, without asking any store, that the request is refused. Every group that is
+    /// known to refuse reports, so that the longest wait among them is named.
+    fn recall<S: ?Sized>(&mut self, policy: &Policy, memories: &Memories, terms: &Terms<S>) -> bool {
+        let Desk { decision: Decision { reports, .. }, keys, bids, parts, .. } = self;
+        let Memories { known, refusals, .. } = memories;
+        if parts.is_empty() && !bids.iter().any(|bid| known.holds(bid.group.id, bid.hash)) {
+            return false;
+        }
+        let (court, now, mut refused) = (Court { policy, keys, terms }, (terms.clock)(), false);
+        for bid in bids {
+            if let Some(cell) = known.recall(bid.group.id, bid.hash, now)
+                && bid.recall(cell, now, &court)
+            {
+                refused = true;
+                bid.report_recalled(&court, reports);
+            }
+        }
+        for part in parts {
+            refused |= part.recall(policy, refusals, now, reports);
+        }
+        refused
+    }
+
+    pub(super) fn judge<S: Store + ?Sized>(&mut self, policy: &Policy, shares: &Shares, terms: &Terms<S>) {
+        let Desk { decision: Decision { events, .. }, keys, bids, .. } = self;
+        judge(bids, shares, &Court { policy, keys, terms }, events);
+    }
+
+    /// Charges every bid or none. The error says whether the one that was lost spends what was fetched ahead.
+    pub(super) fn charge<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        shares: &mut Shares,
+        terms: &Terms<S>,
+    ) -> Result<(), bool> {
+        let Desk { decision: Decision { events, .. }, keys, bids, .. } = self;
+        charge(bids, shares, &Court { policy, keys, terms }, events)
+    }
+
+    /// Ends a decision about which no store has to be asked any more; what may be given back is returned.
+    pub(super) fn close<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        refused: bool,
+        memories: &mut Memories,
+        terms: &Terms<S>,
+    ) -> Vec<Held> {
+        let Desk { decision: Decision { outcome, reports, events }, keys, bids, parts, duties, .. } = self;
+        let court = Court { policy, keys, terms };
+        if refused {
+            bids.iter_mut().for_each(|bid| bid.step_back(memories, &court, events));
+        }
+        bids.iter().for_each(|bid| bid.report(&court, reports));
+        parts.iter().for_each(|part| part.report(policy, keys, reports));
+        if !parts.is_empty() {
+            // In the order of the configuration, wherever they were counted.
+            order::sort_by_key(reports, |report| report.rule);
+        }
+        if refused {
+            *outcome = refusal(reports);
+            return Vec::new();
+        }
+        duties.extend(
+            bids.iter().filter(|bid| bid.asks_for_more()).filter_map(|bid| Duty::of(bid, parts, keys)),
+        );
+        let turns = bids.iter().filter_map(|bid| bid.turn(&court)).chain(parts.iter().filter_map(Part::turn));
+        *outcome = turns.max().map_or(Outcome::Pass, Outcome::Wait);
+        // Who waits may leave, and then gives all of it back.
+        let is_waiting = matches!(outcome, Outcome::Wait(_));
+        bids.iter().filter(|bid| is_waiting || bid.group.settles).filter_map(Bid::held).collect()
+    }
 }
 
 /// Judges every group: by this worker's share of it, or by its cell. A request that may wait may leave and give
@@ -192,13 +292,13 @@ fn may_spend(bids: &[Bid]) -> bool {
     !bids.iter().any(|bid| bid.group.waits)
 }
 
-/// Swaps every group, or none: whether all were charged. What is spent of shares cannot fail.
+/// Swaps every group, or none; which was lost is told as [`Desk::charge`] does. What is spent of shares cannot fail.
 fn charge<S: Store + ?Sized>(
     bids: &mut [Bid],
     shares: &mut Shares,
     court: &Court<S>,
     events: &mut Events,
-) -> bool {
+) -> Result<(), bool> {
     let lends = may_spend(bids);
     for index in 0..bids.len() {
         let Some((done, [bid, ..])) = bids.split_at_mut_checked(index) else {
@@ -206,15 +306,15 @@ fn charge<S: Store + ?Sized>(
         };
         if !bid.commit(lends, shares, court, events) {
             done.iter().for_each(|earlier| earlier.give_back(court, events));
-            return false;
+            return Err(bid.is_ahead());
         }
     }
     bids.iter().for_each(|bid| bid.note(shares));
-    true
+    Ok(())
 }
 
 /// The refusing rule whose wait is longest; one that never admits waits longest.
-fn refusal(reports: &[Report]) -> Outcome {
+pub(super) fn refusal(reports: &[Report]) -> Outcome {
     // A permit comes back when another request ends: that is sooner than its time is up.
     let is_permit = |report: &Report| report.quota.unit == Span::ZERO;
     let wait = |report: &&Report| match report.verdict.map(|verdict| verdict.outcome) {
@@ -224,5 +324,8 @@ fn refusal(reports: &[Report]) -> Outcome {
     };
     // Backwards, because the last of equals is taken and the first is meant.
     let refusing = reports.iter().rev().filter(|report| report.tally == Tally::Refused);
-    refusing.max_by_key(wait).map_or(Outcome::Pass, |report| Outcome::Refuse(Reason::Rule(report.rule)))
+    refusing.max_by_key(wait).map_or(Outcome::Pass, |report| match report {
+        Report { verdict: None, degraded: true, rule, .. } => Outcome::Refuse(Reason::Unavailable(*rule)),
+        report => Outcome::Refuse(Reason::Rule(report.rule)),
+    })
 }

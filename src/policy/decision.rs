@@ -35,6 +35,8 @@ pub enum Reason {
     Rule(RuleId),
     /// The request lacks the actor of this rule, which says `missing: deny`.
     NoActor(RuleId),
+    /// The store that counts this rule is not to be had, and the rule says `on_error: deny`.
+    Unavailable(RuleId),
     /// The deny list names it.
     Denied,
 }
@@ -63,6 +65,8 @@ pub struct Report {
     pub tally: Tally,
     /// What its algorithm said. `None` when there is nothing to say: uncounted, or no actor.
     pub verdict: Option<Verdict>,
+    /// Whether the rule's own store was not to be had: what is here stands in for it.
+    pub degraded: bool,
 }
 
 /// What happened to the store on the way, for metrics.

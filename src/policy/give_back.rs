@@ -4,7 +4,7 @@
 //! was begun anew for the same actor is taken for the old one.
 
 use super::charge::{MAX_LOST, Terms};
-use super::group::Group;
+use super::group::{Counted, Group};
 use super::{Count, Events, Policy};
 use crate::algorithm::Charge;
 use crate::store::{Fault, Store, Swap};
@@ -41,6 +41,31 @@ pub(super) fn change<S: Store + ?Sized>(
         how(entry.cell_mut(), (terms.clock)());
         match entry.commit(terms.store) {
             Ok(Swap::Done) => return,
+            Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
+            Err(Fault(_)) => break,
+        }
+    }
+    events.faults = events.faults.saturating_add(1);
+}
+
+/// Changes the stored cell of an actor; one that is not there begins.
+pub(super) fn change_or_begin<S: Store + ?Sized>(
+    group: &Group,
+    hash: u64,
+    counted: Counted,
+    terms: &Terms<S>,
+    events: &mut Events,
+    how: &dyn Fn(&mut [u8], Time),
+) {
+    for _ in 0..MAX_LOST {
+        let Ok(set) = group.table.load(terms.store, hash) else {
+            break;
+        };
+        let now = (terms.clock)();
+        let mut entry = set.claim(|_, cell| counted.worth(cell, now));
+        how(entry.cell_mut(), now);
+        match entry.commit(terms.store) {
+            Ok(Swap::Done) => return events.evicted(entry.eviction()),
             Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
             Err(Fault(_)) => break,
         }

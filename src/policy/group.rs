@@ -3,9 +3,10 @@
 //!
 //! It does not know: the store, or other groups.
 
-use super::{Policy, Rule, RuleId};
+use super::{Policy, Rule, RuleId, Way};
 use crate::actor::{self, Named};
 use crate::algorithm::{Algorithm, Charge, Piece, Quota};
+use crate::index::ByKey;
 use crate::request::Request;
 use crate::table::{Hasher, Table, Worth};
 use crate::time::Time;
@@ -18,15 +19,55 @@ pub struct Count {
     pub quota: Quota,
     /// What decides.
     pub algorithm: Box<dyn Algorithm>,
+    /// How much is fetched ahead, of a rule that a store for all gateways counts; 0 is nothing.
+    pub ahead: u64,
     /// Of the algorithm's meaning.
-    salt: u64,
+    pub(super) salt: u64,
+    /// Where its state lies in the group's cell.
+    pub(super) offset: usize,
 }
 
 impl Count {
     /// A quota and its algorithm.
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Count {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
-        Count { quota, algorithm, salt }
+        Count { quota, algorithm, ahead: 0, salt, offset: 0 }
+    }
+
+    pub(super) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
+        let end = self.offset.saturating_add(self.algorithm.size());
+        cell.get(self.offset..end).unwrap_or_default()
+    }
+
+    pub(super) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
+        let end = self.offset.saturating_add(self.algorithm.size());
+        cell.get_mut(self.offset..end).unwrap_or_default()
+    }
+}
+
+/// How a rule counts, and how those actors that it counts in another way.
+#[derive(Debug)]
+pub struct Counts {
+    /// Everybody else.
+    pub count: Count,
+    /// By key.
+    pub overrides: ByKey<Count>,
+}
+
+impl Counts {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Count> {
+        self.overrides.values().iter().chain([&self.count])
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Count> {
+        self.overrides.values_mut().iter_mut().chain([&mut self.count])
+    }
+
+    /// How the actor of this key is counted.
+    pub(super) fn of(&self, key: &[u8]) -> &Count {
+        let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
+        let own = if self.overrides.is_empty() { None } else { own() };
+        own.unwrap_or(&self.count)
     }
 }
 
@@ -62,6 +103,8 @@ pub(super) struct Group {
     pub(super) actors: Vec<Named>,
     pub(super) missing: Missing,
     pub(super) rules: Range<usize>,
+    /// Which of its rules' ways to count is counted here.
+    pub(super) way: Way,
     pub(super) table: Table,
     /// Whether a worker may be charged ahead by all its rules, and by all their overrides.
     pub(super) lends: bool,
@@ -126,7 +169,7 @@ impl Group {
         let mut hash = hasher.hash(key);
         if let Some(value) = key.strip_prefix(&[BY_VALUE]) {
             for (place, rule) in (1..).zip(self.rules(policy)) {
-                if let Some(count) = rule.overrides.get(value) {
+                if let Some(count) = rule.counts(self.way).overrides.get(value) {
                     hash ^= count.salt.rotate_left(place);
                 }
             }
@@ -161,19 +204,14 @@ pub(super) struct Counted<'a> {
 impl<'a> Counted<'a> {
     /// Each rule, and how it counts the actor.
     pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Count)> {
-        let value = self.key.strip_prefix(&[BY_VALUE]);
-        self.group.rules(self.policy).map(move |rule| {
-            let own =
-                value.filter(|_| !rule.overrides.is_empty()).and_then(|value| rule.overrides.get(value));
-            (rule, own.unwrap_or(&rule.count))
-        })
+        let (key, way) = (self.key, self.group.way);
+        self.group.rules(self.policy).map(move |rule| (rule, rule.counts(way).of(key)))
     }
 
     /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by
     /// a rule in shadow.
     pub(super) fn worth(self, cell: &[u8], now: Time) -> Worth {
-        let worth = |(rule, count): (&Rule, &Count)| match count.algorithm.worth(rule.state(count, cell), now)
-        {
+        let worth = |(rule, count): (&Rule, &Count)| match count.algorithm.worth(count.state(cell), now) {
             Worth::Refusing(span) if !rule.enforced => Worth::Used(span),
             worth => worth,
         };
@@ -182,29 +220,17 @@ impl<'a> Counted<'a> {
 
     /// Takes charges back, one for each rule; those of cost 0 are none.
     pub(super) fn give_back(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
-        for ((rule, count), charge) in self.rules().zip(charges) {
+        for ((_, count), charge) in self.rules().zip(charges) {
             if charge.cost > 0 {
-                count.algorithm.give_back(rule.state_mut(count, cell), now, charge);
+                count.algorithm.give_back(count.state_mut(cell), now, charge);
             }
         }
     }
 
     /// Takes pieces back, one for each rule.
     pub(super) fn take_back(self, pieces: &[Piece], cell: &mut [u8], now: Time) {
-        for ((rule, count), piece) in self.rules().zip(pieces) {
-            count.algorithm.take_back(rule.state_mut(count, cell), now, piece);
+        for ((_, count), piece) in self.rules().zip(pieces) {
+            count.algorithm.take_back(count.state_mut(cell), now, piece);
         }
-    }
-}
-
-impl Rule {
-    pub(super) fn state<'c>(&self, count: &Count, cell: &'c [u8]) -> &'c [u8] {
-        let end = self.offset.saturating_add(count.algorithm.size());
-        cell.get(self.offset..end).unwrap_or_default()
-    }
-
-    pub(super) fn state_mut<'c>(&self, count: &Count, cell: &'c mut [u8]) -> &'c mut [u8] {
-        let end = self.offset.saturating_add(count.algorithm.size());
-        cell.get_mut(self.offset..end).unwrap_or_default()
     }
 }

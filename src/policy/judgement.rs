@@ -3,7 +3,7 @@
 //! It does not know: the store, or other groups.
 
 use super::group::Counted;
-use super::{Report, Tally};
+use super::{Report, Tally, Way};
 use crate::algorithm::{Charge, Outcome, Verdict};
 use crate::time::{Span, Time};
 
@@ -23,15 +23,15 @@ impl Judgement {
     /// Judges and, if all enforced rules admit, charges `cell`.
     pub(super) fn pass(&mut self, counted: Counted, cell: &mut [u8], now: Time) {
         self.repaired = false;
-        for (rule, count) in counted.rules() {
-            self.repaired |= count.algorithm.prepare(rule.state_mut(count, cell), now);
+        for (_, count) in counted.rules() {
+            self.repaired |= count.algorithm.prepare(count.state_mut(cell), now);
         }
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
         self.refused = false;
         for (rule, count) in counted.rules() {
-            let verdict = count.algorithm.step(rule.state_mut(count, cell), now, rule.cost);
+            let verdict = count.algorithm.step(count.state_mut(cell), now, rule.cost);
             self.refused |= rule.enforced && !verdict.admits();
             self.verdicts.push(verdict);
         }
@@ -43,9 +43,9 @@ impl Judgement {
     /// Uncharges `cell` and looks again at what is left: the request is refused elsewhere.
     pub(super) fn undo(&mut self, counted: Counted, cell: &mut [u8], now: Time) {
         cell.copy_from_slice(&self.before);
-        for ((rule, count), verdict) in counted.rules().zip(&mut self.verdicts) {
+        for ((_, count), verdict) in counted.rules().zip(&mut self.verdicts) {
             if verdict.admits() {
-                *verdict = count.algorithm.step(rule.state_mut(count, cell), now, 0);
+                *verdict = count.algorithm.step(count.state_mut(cell), now, 0);
             }
         }
     }
@@ -93,7 +93,8 @@ impl Judgement {
                 (false, true) => Tally::Refused,
                 (false, false) => Tally::Shadowed,
             };
-            to.push(Report { rule: id, quota: count.quota, tally, verdict: Some(*verdict) });
+            let degraded = counted.group.way == Way::Spare;
+            to.push(Report { rule: id, quota: count.quota, tally, verdict: Some(*verdict), degraded });
         }
     }
 }

@@ -4,6 +4,8 @@
 //! out again from them, so that an answer without the store is the answer the store would give, unless
 //! somebody gave something back or the policy changed, which is seen after [`TRUSTED`] at the latest.
 
+use super::Report;
+use crate::algorithm::{Outcome, Verdict};
 use crate::time::{Span, Time};
 
 /// For how long a cell is believed without being read again.
@@ -62,6 +64,69 @@ impl Known {
             slot.cell.extend_from_slice(cell);
         }
     }
+}
+
+/// What a store for all gateways has refused, by group and actor, and what it said.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    slots: Vec<Said>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Said {
+    group: usize,
+    hash: u64,
+    at: Time,
+    reports: Vec<Report>,
+}
+
+impl Refusals {
+    /// What was said about this actor just before `now`, if it is still refused, as it would be said at `now`.
+    pub(super) fn recall(&self, group: usize, hash: u64, now: Time, to: &mut Vec<Report>) -> bool {
+        let Some(said) = self.slots.get(index(group, hash)) else {
+            return false;
+        };
+        let since = now.since(said.at);
+        let is_fresh = said.group == group && said.hash == hash && now >= said.at && since < TRUSTED;
+        if !is_fresh || said.reports.is_empty() || said.reports.iter().any(|report| is_over(report, since)) {
+            return false;
+        }
+        to.extend(said.reports.iter().map(|report| later(*report, since)));
+        true
+    }
+
+    /// Remembers what was said, in place of what was said about another.
+    pub(super) fn remember(&mut self, group: usize, hash: u64, at: Time, reports: &[Report]) {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, Said::default());
+        }
+        if let Some(said) = self.slots.get_mut(index(group, hash)) {
+            (said.group, said.hash, said.at) = (group, hash, at);
+            said.reports.clear();
+            said.reports.extend_from_slice(reports);
+        }
+    }
+}
+
+/// Whether a refusal is over after so long.
+fn is_over(report: &Report, since: Span) -> bool {
+    let outcome = report.verdict.map(|verdict| verdict.outcome);
+    matches!(outcome, Some(Outcome::Refuse { retry_after: Some(wait) }) if wait <= since)
+}
+
+/// The same report after so long in which nobody was charged.
+fn later(report: Report, since: Span) -> Report {
+    let verdict = report.verdict.map(|verdict| {
+        let outcome = match verdict.outcome {
+            Outcome::Refuse { retry_after } => {
+                Outcome::Refuse { retry_after: retry_after.map(|wait| wait.minus(since)) }
+            }
+            admits => admits,
+        };
+        let (more_in, full_in) = (verdict.more_in.minus(since), verdict.full_in.minus(since));
+        Verdict { outcome, more_in, full_in, ..verdict }
+    });
+    Report { verdict, ..report }
 }
 
 #[cfg(test)]

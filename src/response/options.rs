@@ -63,7 +63,7 @@ impl Options {
             options.body = body;
         }
         if let Some(node) = fields.take("headers") {
-            options.headers = own_headers(&node);
+            options.headers = own_headers(&node, taken);
         }
         if let Some(percent) = fields.take("jitter").and_then(|node| percent(&node)) {
             options.jitter_percent = percent;
@@ -110,7 +110,8 @@ fn media_type(node: &Node) -> Option<Box<str>> {
     Some(value)
 }
 
-fn own_headers(node: &Node) -> Vec<(Box<str>, Box<str>)> {
+/// Headers of the user's own by their names; `taken` says why one is not.
+pub(crate) fn own_headers(node: &Node, taken: fn(&str) -> Option<&'static str>) -> Vec<(Box<str>, Box<str>)> {
     let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
     for (key, node) in node.entries().unwrap_or_default() {
         let (Some(name), Some(value)) = (header_name(key, &node, taken), field_value(&node)) else {

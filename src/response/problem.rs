@@ -6,7 +6,7 @@
 //! | type | when |
 //! | --- | --- |
 //! | `abnormal-usage-detected` | the deny list names the client, whatever the status |
-//! | `temporary-reduced-capacity` | the status is 503 |
+//! | `temporary-reduced-capacity` | the status is 503, or the store of a rule that refuses is not to be had |
 //! | `quota-exceeded` | any other refusal |
 
 use super::name;
@@ -22,9 +22,10 @@ const ROOM: usize = 256;
 /// The problem as JSON: `type`, `title`, `status`, for want of an actor `detail`, and `violated-policies`, the
 /// names of all rules that refuse, in the order they were asked. A line of its own, for terminals.
 pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Decision) -> String {
-    let (kind, title) = match (reason, status) {
+    let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
+    let (kind, title) = match (reason, is_reduced) {
         (Reason::Denied, _) => ("abnormal-usage-detected", "Abnormal Usage Detected"),
-        (_, 503) => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
+        (_, true) => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
         _ => ("quota-exceeded", "Quota Exceeded"),
     };
     let detail = match reason {

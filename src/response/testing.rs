@@ -6,8 +6,8 @@ use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
 use crate::index::ByKey;
 use crate::policy::{
-    Count, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy, Reason, Report, RuleDraft,
-    Tally,
+    Count, Counts, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy, Reason, Report,
+    RuleDraft, Tally,
 };
 use crate::request::Parts;
 use crate::time::Span;
@@ -23,8 +23,8 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             missing: Missing::Share,
             enforced: shadowed.is_none(),
             reject_delay: Default::default(),
-            count: Count::new(quota, Box::new(RefuseAll)),
-            overrides: ByKey::default(),
+            counts: Counts { count: Count::new(quota, Box::new(RefuseAll)), overrides: ByKey::default() },
+            shared: None,
         }
     };
     let limit = LimitDraft {
@@ -38,7 +38,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let ip = ip::Options::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1 }.build()
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None }.build()
 }
 
 /// A rule's quota, its unit in milliseconds, zero of requests in flight, and what it says; `None` when the store failed it.
@@ -54,7 +54,7 @@ pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
             None => Tally::Uncounted,
         };
         let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
-        Report { rule, quota, tally, verdict: *verdict }
+        Report { rule, quota, tally, verdict: *verdict, degraded: false }
     };
     let reports: Vec<Report> = policy.rules().zip(said).map(report).collect();
     let refusing = reports.iter().find(|report| report.tally == Tally::Refused);

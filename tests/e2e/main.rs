@@ -9,6 +9,7 @@ mod clock;
 mod configuration;
 mod exact;
 mod examples;
+mod global;
 mod hostile;
 mod lean;
 mod matching;

@@ -73,6 +73,32 @@ unsafe extern "C" {
         headers_size: usize,
         grpc_status: i32,
     ) -> u32;
+    pub(super) fn proxy_http_call(
+        upstream: *const u8,
+        upstream_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        body: *const u8,
+        body_size: usize,
+        trailers: *const u8,
+        trailers_size: usize,
+        timeout: u32,
+        token: *mut u32,
+    ) -> u32;
+    pub(super) fn proxy_grpc_call(
+        upstream: *const u8,
+        upstream_size: usize,
+        service: *const u8,
+        service_size: usize,
+        method: *const u8,
+        method_size: usize,
+        metadata: *const u8,
+        metadata_size: usize,
+        message: *const u8,
+        message_size: usize,
+        timeout: u32,
+        token: *mut u32,
+    ) -> u32;
     pub(super) fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     pub(super) fn proxy_set_effective_context(id: u32) -> u32;
     pub(super) fn proxy_continue_stream(stream: u32) -> u32;

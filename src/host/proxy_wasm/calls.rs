@@ -16,6 +16,9 @@ const CAS_MISMATCH: u32 = 8;
 
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
+const CALL_HEADERS: u32 = 6;
+const CALL_BODY: u32 = 4;
+const GRPC_MESSAGE: u32 = 5;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const COUNTER: u32 = 0;
 const REQUEST: u32 = 0;
@@ -163,6 +166,81 @@ pub(super) fn send_local_response(answer: &Answer) -> Result<(), Fault> {
             *grpc_status,
         )
     })
+}
+
+/// No pairs, as [`pairs`] has them.
+const NO_PAIRS: [u8; 4] = [0; 4];
+
+/// Sends an HTTP request to a cluster; its number. The answer, or that there was none in time, is a callback.
+pub(super) fn http_call(cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault> {
+    let mut token = 0;
+    // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
+    done(unsafe {
+        proxy_http_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            headers.as_ptr(),
+            headers.len(),
+            body.as_ptr(),
+            body.len(),
+            NO_PAIRS.as_ptr(),
+            NO_PAIRS.len(),
+            timeout_ms,
+            &mut token,
+        )
+    })
+    .map(|()| token)
+}
+
+/// Sends a gRPC message to a service of a cluster, which is a serialised `GrpcService`; as [`http_call`].
+pub(super) fn grpc_call(
+    cluster: &[u8],
+    service: &str,
+    method: &str,
+    message: &[u8],
+    timeout_ms: u32,
+) -> Result<u32, Fault> {
+    let mut token = 0;
+    // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
+    done(unsafe {
+        proxy_grpc_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            service.as_ptr(),
+            service.len(),
+            method.as_ptr(),
+            method.len(),
+            NO_PAIRS.as_ptr(),
+            NO_PAIRS.len(),
+            message.as_ptr(),
+            message.len(),
+            timeout_ms,
+            &mut token,
+        )
+    })
+    .map(|()| token)
+}
+
+/// The status of the answer to an HTTP call, 0 if there is none; only within its callback.
+pub(super) fn call_status() -> u32 {
+    let name = b":status";
+    // SAFETY: the name lives through the call; the host writes a pointer and a size.
+    let status = bytes(|data, size| unsafe {
+        proxy_get_header_map_value(CALL_HEADERS, name.as_ptr(), name.len(), data, size)
+    });
+    status.and_then(|status| str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// The body of the answer to an HTTP call, of so many bytes; only within its callback.
+pub(super) fn call_body(size: usize) -> Vec<u8> {
+    // SAFETY: the host writes a pointer and a size.
+    bytes(|data, len| unsafe { proxy_get_buffer_bytes(CALL_BODY, 0, size, data, len) }).unwrap_or_default()
+}
+
+/// A gRPC message that has come, of so many bytes; only within its callback.
+pub(super) fn grpc_message(size: usize) -> Vec<u8> {
+    // SAFETY: the host writes a pointer and a size.
+    bytes(|data, len| unsafe { proxy_get_buffer_bytes(GRPC_MESSAGE, 0, size, data, len) }).unwrap_or_default()
 }
 
 /// Lets the root context's timer fire every so many milliseconds, again and again; 0 stops it.

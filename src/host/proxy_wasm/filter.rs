@@ -13,6 +13,8 @@
 //!
 //! A stream to which nothing is owed leaves nothing behind here, and most are such.
 
+mod asking;
+
 use super::callbacks::Callbacks;
 use super::calls::{self, Answer};
 use super::exclusive::Exclusive;
@@ -38,8 +40,10 @@ struct Owed {
     session: Session,
     /// What the response will carry.
     headers: Vec<(&'static str, String)>,
-    /// Whether it has a turn to wait for.
+    /// Whether it has a turn to wait for, or a store.
     waits: bool,
+    /// Whether its client speaks gRPC, if it has to wait for a store.
+    is_grpc: bool,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.
@@ -49,6 +53,8 @@ pub struct Filter {
     plugins: Exclusive<Vec<(u32, Option<Rc<Gateway>>)>>,
     newest: Exclusive<Newest>,
     owed: Exclusive<Map<Owed>>,
+    /// The calls to stores that are under way, by the host's numbers: whose they are, and its own numbers.
+    calls: Exclusive<Map<(Rc<Gateway>, u32)>>,
     ids: Rc<Ids>,
     callbacks: Callbacks,
 }
@@ -85,7 +91,10 @@ impl Filter {
             plugins.retain(|(known, _)| *known != root);
             plugins.push((root, Some(Rc::new(gateway))));
         });
-        before.iter().for_each(|before| before.retire());
+        for before in before.iter() {
+            before.retire();
+            self.exchange(before);
+        }
         true
     }
 
@@ -95,27 +104,34 @@ impl Filter {
         let Some(gateway) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
             return self.on_request_more(id);
         };
-        let Some(Judged { session, headers, next }) = gateway.judge() else {
+        let Some((session, Judged { headers, next }, is_grpc)) = gateway.judge() else {
             return Action::Continue;
         };
-        let owed = Owed { gateway: Rc::clone(&gateway), session, headers, waits: false };
+        let owed = Owed { gateway: Rc::clone(&gateway), session, headers, waits: false, is_grpc };
         match next {
-            Next::Pass => {
-                self.owe(id, owed);
-                Action::Continue
-            }
-            Next::Refuse(answer) => {
-                self.owe(id, owed);
-                // A host that cannot answer must not be left holding the request.
-                if calls::send_local_response(&answer).is_ok() { Action::Pause } else { Action::Continue }
-            }
-            Next::Wait(until, parked) => {
+            Next::Ask(ticket) => {
                 self.owe(id, Owed { waits: true, ..owed });
-                match gateway.park(id, until, parked) {
-                    Ok(()) => Action::Pause,
-                    Err(parked) => self.cannot_wait(id, parked),
-                }
+                self.ask(id, ticket, &gateway)
             }
+            next => {
+                let waits = matches!(next, Next::Wait(..));
+                self.owe(id, Owed { waits, ..owed });
+                self.act(id, &gateway, next)
+            }
+        }
+    }
+
+    /// Does what was decided about the stream whose callback runs.
+    fn act(&self, id: u32, gateway: &Gateway, next: Next) -> Action {
+        match next {
+            Next::Pass | Next::Ask(_) => Action::Continue,
+            // A host that cannot answer must not be left holding the request.
+            Next::Refuse(answer) if calls::send_local_response(&answer).is_err() => Action::Continue,
+            Next::Refuse(_) => Action::Pause,
+            Next::Wait(until, parked) => match gateway.park(id, until, parked) {
+                Ok(()) => Action::Pause,
+                Err(parked) => self.cannot_wait(id, parked),
+            },
         }
     }
 
@@ -148,14 +164,17 @@ impl Filter {
         };
         let now = gateway.steady();
         let due = gateway.waiting.with(|waiting| waiting.due(now)).unwrap_or_default();
-        gateway.tick();
-        let some = !due.is_empty();
+        let news = gateway.tick(now);
+        let some = !due.is_empty() || !news.is_empty();
         let late: Vec<(u32, Turn)> = due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn)).collect();
+        self.spread(&gateway, news);
+        self.exchange(&gateway);
         if some {
             // The timer is the plugin's. If this fails the timer goes on as it is.
             _ = calls::set_effective_context(root);
         }
         let lost = gateway.waiting.with(|waiting| waiting.again(late, now));
+        gateway.wake();
         lost.unwrap_or_default().into_iter().for_each(|id| self.end(id));
     }
 
@@ -171,6 +190,7 @@ impl Filter {
         };
         if let Some((_, Some(gateway))) = self.plugins.with(place).flatten() {
             gateway.retire();
+            self.exchange(&gateway);
             let all = gateway.waiting.with(|waiting| waiting.all()).unwrap_or_default();
             all.into_iter().for_each(|(id, turn)| _ = self.let_go(id, turn));
         }
@@ -217,13 +237,17 @@ impl Filter {
         self.wait(id, false);
         match parked {
             Parked::Refusal(answer) if calls::send_local_response(&answer).is_ok() => Action::Pause,
-            Parked::Request | Parked::Refusal(_) => Action::Continue,
+            Parked::Request | Parked::Refusal(_) | Parked::Asking => Action::Continue,
         }
     }
 
     /// Lets a stream go whose turn has come. Returned is one that the host does not let go, though it has not
     /// said that it is gone.
     fn let_go(&self, id: u32, turn: Turn) -> Option<(u32, Turn)> {
+        if let Parked::Asking = turn.parked {
+            self.give_up(id);
+            return None;
+        }
         // Before the host is told: it may end the stream before it returns.
         if !self.wait(id, false) {
             return None;
@@ -233,7 +257,7 @@ impl Filter {
             && match &turn.parked {
                 Parked::Refusal(answer) if answered(answer) => true,
                 // A host that cannot answer must not be left holding the request.
-                Parked::Request | Parked::Refusal(_) => calls::resume_request().is_ok(),
+                Parked::Request | Parked::Refusal(_) | Parked::Asking => calls::resume_request().is_ok(),
             };
         (!gone && self.wait(id, true)).then_some((id, turn))
     }
@@ -247,7 +271,9 @@ impl Filter {
             owed.gateway.waiting.with(|waiting| waiting.leave(id));
         }
         if owed.session.owes() {
+            owed.gateway.forget(owed.session.ticket());
             owed.gateway.settle(&mut owed.session);
+            self.exchange(&owed.gateway);
         }
     }
 }

@@ -8,12 +8,13 @@ use super::calls::{self, Answer, HostData, Level};
 use super::exclusive::Exclusive;
 use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
+use super::streams::Map;
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
 use crate::host::steady::Steady;
 use crate::policy::Decision;
-use crate::request::Request;
-use crate::session::{Session, Step, TICK, Worker};
+use crate::remote::News;
+use crate::session::{Session, Step, Worker};
 use crate::store::{Fault, Portable, Rules};
 use crate::table::{Seed, shared_seed};
 use crate::time::{Span, Time};
@@ -27,18 +28,21 @@ pub(super) struct Gateway {
     pub(super) waiting: Rc<Exclusive<Waiting>>,
     /// Whether the configuration would make requests wait, and the host cannot.
     pub(super) refuses_to_wait: bool,
-    /// Whether the timer is set to give back what this worker holds.
-    wakes: Cell<bool>,
+    /// How long a call to a store may take.
+    pub(super) timeout_ms: u32,
+    /// Which streams wait for stores, by what they asked under.
+    pub(super) asking: Exclusive<Map<u32>>,
+    /// When the timer fires at the latest for the worker's own sake.
+    wakes: Cell<Option<Time>>,
     steady: Exclusive<Steady>,
-    worker: Exclusive<Worker>,
-    metrics: Exclusive<Metrics>,
+    pub(super) worker: Exclusive<Worker>,
+    pub(super) metrics: Exclusive<Metrics>,
     random: Cell<u64>,
     last: Cell<Time>,
 }
 
 /// What is to be done with a request, and what it is owed.
 pub(super) struct Judged {
-    pub(super) session: Session,
     /// What the response will carry.
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) next: Next,
@@ -50,6 +54,8 @@ pub(super) enum Next {
     Refuse(Answer),
     /// Until then.
     Wait(Time, Parked),
+    /// Until there are news for this number.
+    Ask(u32),
 }
 
 impl Gateway {
@@ -68,7 +74,10 @@ impl Gateway {
                 format!("the host's clock or its shared data does not work: status {status}")
             })?;
             callbacks.suffice_under(gateway.store.rules())?;
-            Ok(gateway)
+            match gateway.configuration.store {
+                Some(_) => Err("store: this host cannot hold requests while a store is asked".into()),
+                None => Ok(gateway),
+            }
         });
         match gateway {
             Ok(gateway) => {
@@ -99,8 +108,12 @@ impl Gateway {
         let is_nginx = store.rules() == Rules::Strict;
         let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
         let mut worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?);
+        let mut timeout = Span::ZERO;
         if is_nginx {
             worker.never_ahead();
+        } else if let Some(options) = configuration.store.take() {
+            timeout = options.timeout;
+            worker = worker.asking(options, calls::random());
         }
         let metrics = Metrics::new(&configuration.policy, Rc::clone(ids));
         Ok(Gateway {
@@ -109,7 +122,9 @@ impl Gateway {
             // There is one timer, and who waits goes on under any configuration.
             waiting: before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default(),
             refuses_to_wait,
-            wakes: Cell::new(false),
+            timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
+            asking: Exclusive::default(),
+            wakes: Cell::new(None),
             steady: Exclusive::default(),
             worker: Exclusive::new(worker),
             metrics: Exclusive::new(metrics),
@@ -119,39 +134,43 @@ impl Gateway {
     }
 
     /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
-    /// about.
-    pub(super) fn judge(&self) -> Option<Judged> {
+    /// about. A request that has to wait for stores is told whether its client speaks gRPC.
+    pub(super) fn judge(&self) -> Option<(Session, Judged, bool)> {
         let policy = &self.configuration.policy;
         let source = HostRequest::new(policy, self.store.rules() == Rules::Strict);
         let request = policy.request(&source);
-        let (judged, holds) = self.worker.with(|worker| {
+        let (judged, wants) = self.worker.with(|worker| {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
-            (self.answer(session, step, &request), worker.holds())
+            let is_grpc = matches!(step, Step::Ask(_)) && policy.is_grpc(&request);
+            let judged = self.judged(step, || policy.is_grpc(&request));
+            ((session, judged, is_grpc), worker.wants())
         })?;
-        if holds && !self.wakes.get() {
+        if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) {
             self.wake();
         }
         Some(judged)
     }
 
-    fn answer(&self, session: Session, step: Step, request: &Request) -> Judged {
+    /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.
+    pub(super) fn judged(&self, step: Step, is_grpc: impl Fn() -> bool) -> Judged {
         let Configuration { policy, response, .. } = &self.configuration;
         let (decision, until) = match step {
             Step::Done(decision) => (decision, None),
             Step::Wait { until, decision } => (decision, Some(until)),
+            Step::Ask(ticket) => return Judged { headers: Vec::new(), next: Next::Ask(ticket) },
         };
         self.metrics.with(|metrics| metrics.decision(policy, decision));
         self.tell_access_log(decision);
         if !decision.refuses() {
             let next = until.map_or(Next::Pass, |until| Next::Wait(until, Parked::Request));
-            return Judged { session, headers: response.headers(policy, decision), next };
+            return Judged { headers: response.headers(policy, decision), next };
         }
-        let refusal = response.refusal(policy, decision, policy.is_grpc(request), self.entropy());
+        let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());
         let next = refusal.map_or(Next::Pass, |refusal| {
             calls::log(Level::Debug, &refusal.details);
             self.refuse(Answer::from(refusal), policy.reject_delay(decision))
         });
-        Judged { session, headers: Vec::new(), next }
+        Judged { headers: Vec::new(), next }
     }
 
     /// At once, or after a while if there is room for it.
@@ -199,35 +218,42 @@ impl Gateway {
         }
     }
 
-    /// Sees to it that what this worker was charged ahead is given back when it lies idle.
-    fn wake(&self) {
+    /// Sees to it that the timer fires when the worker wants it for its own sake.
+    pub(super) fn wake(&self) {
         let now = self.steady();
-        let wake = |waiting: &mut Waiting| waiting.wake_at(now.after(TICK), now);
-        self.wakes.set(self.waiting.with(wake) == Some(true));
+        let wanted = self
+            .worker
+            .with(|worker| worker.wants().map(|span| now.after(span)).into_iter().chain(worker.wake()).min());
+        let Some(at) = wanted.flatten().filter(|at| self.wakes.get().is_none_or(|known| *at < known)) else {
+            return;
+        };
+        let wakes = self.waiting.with(|waiting| waiting.wake_at(at, now)) == Some(true);
+        self.wakes.set(wakes.then_some(at));
     }
 
-    /// The timer has fired: gives back what lies idle.
-    pub(super) fn tick(&self) {
-        if self.wakes.get() && self.give_back(false) {
-            self.wake();
+    /// The timer has fired: gives back what lies idle, and fetches what runs out. What it has to tell requests.
+    pub(super) fn tick(&self, now: Time) -> Vec<News> {
+        if self.wakes.get().is_none_or(|at| now < at) {
+            return Vec::new();
         }
+        self.wakes.set(None);
+        self.work(now, false)
     }
 
     /// Gives back all that this worker was charged ahead: nobody asks it any more.
     pub(super) fn retire(&self) {
-        self.give_back(true);
+        self.wakes.set(None);
+        self.work(self.steady(), true);
     }
 
-    /// Whether anything is left.
-    fn give_back(&self, all: bool) -> bool {
-        self.wakes.set(false);
+    fn work(&self, now: Time, all: bool) -> Vec<News> {
         let policy = &self.configuration.policy;
-        let left = self.worker.with(|worker| {
-            let events = worker.tick(policy, &self.store, || self.now(), all);
+        let news = self.worker.with(|worker| {
+            let (events, news) = worker.tick(policy, &self.store, || self.now(), now, all);
             self.metrics.with(|metrics| metrics.events(&events));
-            worker.holds()
+            news
         });
-        left == Some(true)
+        self.absorb(news.unwrap_or_default())
     }
 
     /// The clock that those who wait go by; the host's own if there is none that never steps.

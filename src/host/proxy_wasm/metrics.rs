@@ -8,6 +8,7 @@ use super::calls;
 use super::exclusive::Exclusive;
 use crate::index::ByKey;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
+use crate::remote::Tally as Calls;
 use std::rc::Rc;
 
 /// Ids by name, for the life of the VM: a host makes a new id for each definition and never frees one.
@@ -87,6 +88,10 @@ pub(super) struct Metrics {
     store_errors: Counter,
     foreign_values: Counter,
     known_refusals: Counter,
+    /// By rule.
+    degraded: Vec<Counter>,
+    /// By shard: calls, calls that failed, questions.
+    stores: Vec<[Counter; 3]>,
 }
 
 impl Metrics {
@@ -103,6 +108,8 @@ impl Metrics {
             store_errors: Counter::default(),
             foreign_values: Counter::default(),
             known_refusals: Counter::default(),
+            degraded: policy.rules().map(|_| Counter::default()).collect(),
+            stores: Vec::new(),
         }
     }
 
@@ -120,6 +127,9 @@ impl Metrics {
                 (self.rules.get_mut(report.rule.index()), policy.rule(report.rule))
             {
                 results.add(&self.ids, rule.name(), result);
+                if let (true, Some(counter)) = (report.degraded, self.degraded.get_mut(report.rule.index())) {
+                    counter.add(&self.ids, 1, || ["diana.rule.", rule.name(), ".degraded"].concat());
+                }
             }
         }
         match decision.outcome {
@@ -129,6 +139,22 @@ impl Metrics {
             _ => {}
         }
         self.events(&decision.events);
+    }
+
+    /// Counts the calls to the store that the gateway calls `cluster`.
+    pub(super) fn calls(&mut self, shard: usize, cluster: &str, tally: &Calls) {
+        if self.stores.len() <= shard {
+            self.stores.resize_with(shard.saturating_add(1), Default::default);
+        }
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+        let name = |what: &str| {
+            ["diana.store.", &cluster.replace(|letter| plain(letter) != letter, "_"), what].concat()
+        };
+        if let Some([calls, failed, questions]) = self.stores.get_mut(shard) {
+            calls.add(&self.ids, tally.calls, || name(".calls"));
+            failed.add(&self.ids, tally.failed, || name(".failed_calls"));
+            questions.add(&self.ids, tally.questions, || name(".questions"));
+        }
     }
 
     /// Counts what happened to the store.

@@ -47,6 +47,10 @@ pub enum Call<'a> {
     SetSharedData { key: &'a [u8], value: &'a [u8], cas: u32 },
     /// `proxy_send_local_response`
     LocalResponse { status: u32, details: &'a [u8], body: &'a [u8], headers: &'a [u8], grpc_status: i32 },
+    /// `proxy_http_call`; the answer is a number.
+    HttpCall { cluster: &'a [u8], headers: &'a [u8], body: &'a [u8], timeout_ms: u32 },
+    /// `proxy_grpc_call`; the answer is a number.
+    GrpcCall { cluster: &'a [u8], service: &'a [u8], method: &'a [u8], message: &'a [u8], timeout_ms: u32 },
     /// `proxy_set_tick_period_milliseconds`
     TickPeriod { ms: u32 },
     /// `proxy_set_effective_context`
@@ -278,6 +282,57 @@ pub(super) mod functions {
         super::call(Call::LocalResponse { status, details, body, headers, grpc_status }).status
     }
 
+    /// Returns a number.
+    ///
+    /// # Safety
+    /// The pointer can be written to.
+    unsafe fn give_number(reply: Reply, to: *mut u32) -> u32 {
+        if reply.status == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { to.write(u32::try_from(reply.number).unwrap_or(0)) };
+        }
+        reply.status
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the ABI's")]
+    pub unsafe fn proxy_http_call(
+        cluster: *const u8,
+        cluster_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        body: *const u8,
+        body_size: usize,
+        _trailers: *const u8,
+        _trailers_size: usize,
+        timeout_ms: u32,
+        token: *mut u32,
+    ) -> u32 {
+        let (cluster, headers) = unsafe { (slice(cluster, cluster_size), slice(headers, headers_size)) };
+        let body = unsafe { slice(body, body_size) };
+        unsafe { give_number(super::call(Call::HttpCall { cluster, headers, body, timeout_ms }), token) }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the ABI's")]
+    pub unsafe fn proxy_grpc_call(
+        cluster: *const u8,
+        cluster_size: usize,
+        service: *const u8,
+        service_size: usize,
+        method: *const u8,
+        method_size: usize,
+        _metadata: *const u8,
+        _metadata_size: usize,
+        message: *const u8,
+        message_size: usize,
+        timeout_ms: u32,
+        token: *mut u32,
+    ) -> u32 {
+        let (cluster, service) = unsafe { (slice(cluster, cluster_size), slice(service, service_size)) };
+        let (method, message) = unsafe { (slice(method, method_size), slice(message, message_size)) };
+        let call = Call::GrpcCall { cluster, service, method, message, timeout_ms };
+        unsafe { give_number(super::call(call), token) }
+    }
+
     pub unsafe fn proxy_set_tick_period_milliseconds(ms: u32) -> u32 {
         super::call(Call::TickPeriod { ms }).status
     }
@@ -291,11 +346,7 @@ pub(super) mod functions {
     }
 
     pub unsafe fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32 {
-        let reply = super::call(Call::DefineMetric { kind, name: unsafe { slice(name, size) } });
-        if reply.status == 0 {
-            unsafe { id.write(u32::try_from(reply.number).unwrap_or(0)) };
-        }
-        reply.status
+        unsafe { give_number(super::call(Call::DefineMetric { kind, name: slice(name, size) }), id) }
     }
 
     pub unsafe fn proxy_increment_metric(id: u32, by: i64) -> u32 {

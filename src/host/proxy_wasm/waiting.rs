@@ -31,6 +31,8 @@ pub(super) enum Parked {
     Request,
     /// It is answered.
     Refusal(Answer),
+    /// It does not wait for stores any longer.
+    Asking,
 }
 
 /// One stream's turn.
@@ -76,7 +78,7 @@ impl Waiting {
 
     /// Lets the timer fire at `at` or soon after, whoever waits; whether it will.
     pub(super) fn wake_at(&mut self, at: Time, now: Time) -> bool {
-        self.wake = Some(at);
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
         self.arm(now);
         self.ticks
     }

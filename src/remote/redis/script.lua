@@ -603,6 +603,9 @@ local function rule(cell, v, i, j)
   return cell.rule
 end
 
+-- One list for all commands: a list within a list is `null` to webdis 0.1.9.
+local answers = {}
+
 local function decide(v)
   local asked, at = {}, 3
   for group = 1, v[2] do
@@ -657,13 +660,11 @@ local function decide(v)
       end
     end
   end
-  local answer = {}
   for _, one in ipairs(asked) do
     for _, number in ipairs(one.told) do
-      answer[#answer + 1] = number
+      answers[#answers + 1] = number
     end
   end
-  return answer
 end
 
 -- Hands the numbers behind its terms to each rule. What nobody has a value of needs no mending.
@@ -674,7 +675,7 @@ local function settle(v, size, how)
       how(rule(cell, v, i, i + 1), unpack(v, i + 7, i + size - 1))
     end
   end
-  return 0
+  answers[#answers + 1] = 0
 end
 
 local function give_back(rule, cost, ...)
@@ -689,10 +690,15 @@ local function account(rule, ...)
   end
 end
 
-local answers = {}
-for n, command in ipairs(ARGV) do
+for _, command in ipairs(ARGV) do
   local v = numbers(command)
-  answers[n] = v[1] == 1 and decide(v) or v[1] == 2 and settle(v, 12, give_back) or settle(v, 10, account)
+  if v[1] == 1 then
+    decide(v)
+  elseif v[1] == 2 then
+    settle(v, 12, give_back)
+  else
+    settle(v, 10, account)
+  end
 end
 for _, key in ipairs(keys) do
   local cell = cells[key]

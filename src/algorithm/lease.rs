@@ -1,0 +1,233 @@
+//! What was fetched ahead from a store that counts for all gateways: the workers of this one spend it by themselves.
+//!
+//! It does not know: how that store counts, or who fetches. When nothing is left, it refuses: then the store has to be
+//! asked.
+//!
+//! ```text
+//!   deposit ─► generation n      left ███████░░░ used        spent oldest first, each until it lapses
+//!              generation n + 1  left ██████████
+//!   a draw that leaves less than half a piece is told, once, to have more fetched
+//! ```
+//!
+//! Generations are the store's: a window, a slice, a second. Two of them can be live at once.
+//!
+//! **Bound.** What was deposited. None is spent when it has lapsed, by this gateway's clock from before it was asked
+//! for, so that nothing is spent later than the store thinks.
+
+use super::bytes::{u32_at, u64_at, write};
+use super::{Algorithm, Charge, Outcome, Piece, Terms, Verdict};
+use crate::table::Worth;
+use crate::time::{Span, Time};
+
+/// One generation: its number `u64`, from when and until when it may be spent `u64` each, how much is left and how much
+/// was used since the last account `u32` each. Two of them; then what more the store has, `u32`; when somebody may be
+/// told again to fetch, when the store has more, and when it is as good as new, `u64` each. Little-endian.
+const SLOT: usize = 32;
+const SINCE: usize = 8;
+const UNTIL: usize = 16;
+const LEFT: usize = 24;
+const USED: usize = 28;
+const SLOTS: [usize; 2] = [0, SLOT];
+const REST: usize = 64;
+const FETCH: usize = 68;
+const MORE_AT: usize = 76;
+const FULL_AT: usize = 84;
+const SIZE: usize = 92;
+
+/// Somebody who was told to fetch has done so after this, or somebody else is told.
+const FETCH_FOR: Span = Span::from_ms(100);
+
+/// By so much workers' clocks may differ, which are caches of the same one.
+const SKEW: Span = Span::from_ms(20);
+
+/// Quota that is spent here, in pieces.
+#[derive(Debug)]
+pub struct Lease {
+    /// Of the rule that is leased.
+    meaning: String,
+    piece: u64,
+    /// The longest that a piece may be spent.
+    longest: Span,
+}
+
+/// What was fetched.
+#[derive(Clone, Copy, Debug)]
+pub struct Deposit {
+    /// How much.
+    pub amount: u64,
+    /// Of which generation.
+    pub generation: u64,
+    /// When it was asked for.
+    pub since: Time,
+    /// How long from then it may be spent.
+    pub lasts: Span,
+    /// What the store said beside that.
+    pub verdict: Verdict,
+}
+
+/// What became of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Which.
+    pub generation: u64,
+    /// How much was used since the last account.
+    pub used: u64,
+    /// How much was not, of one that has lapsed.
+    pub left: u64,
+}
+
+impl Lease {
+    /// Of a rule that counts as `leased`, in pieces of so much.
+    pub fn new(leased: &dyn Algorithm, piece: u64, unit: Span) -> Lease {
+        Lease { meaning: leased.meaning(), piece, longest: unit.max(Span::from_secs(2)) }
+    }
+
+    fn is_live(&self, cell: &[u8], slot: usize, now: Time) -> bool {
+        let (since, until) = (at(cell, slot, SINCE), at(cell, slot, UNTIL));
+        since.since(now) <= SKEW && now < until && until.since(since) <= self.longest
+    }
+
+    fn left(&self, cell: &[u8], now: Time) -> u64 {
+        let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
+        live.fold(0, |left, slot| left.saturating_add(number(cell, slot, LEFT)))
+    }
+
+    /// Takes `cost` from the oldest generation that has it.
+    fn draw(&self, cell: &mut [u8], now: Time, cost: u64) -> Option<Charge> {
+        let has = |slot: &usize| self.is_live(cell, *slot, now) && number(cell, *slot, LEFT) >= cost;
+        let slot = SLOTS.into_iter().filter(has).min_by_key(|slot| u64_at(cell, *slot))?;
+        shift(cell, slot, LEFT, USED, cost);
+        let booked_at = Time::from_ns(u64_at(cell, slot));
+        Some(Charge { cost, at: at(cell, slot, UNTIL), booked_at, stamp: (0, 0) })
+    }
+}
+
+fn number(cell: &[u8], slot: usize, field: usize) -> u64 {
+    u32_at(cell, slot.saturating_add(field)).into()
+}
+
+fn at(cell: &[u8], slot: usize, field: usize) -> Time {
+    Time::from_ns(u64_at(cell, slot.saturating_add(field)))
+}
+
+fn put(cell: &mut [u8], at: usize, number: u64) {
+    write(cell, at, u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+/// Moves so much from one field to another.
+fn shift(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
+    let (less, more) =
+        (number(cell, slot, from).saturating_sub(by), number(cell, slot, to).saturating_add(by));
+    put(cell, slot.saturating_add(from), less);
+    put(cell, slot.saturating_add(to), more);
+}
+
+/// Puts into a lease's cell what was fetched. A generation that has to make room for it is lost, as it would be with the
+/// worker that holds it.
+pub fn deposit(cell: &mut [u8], deposit: &Deposit) {
+    let Deposit { amount, generation, since, lasts, verdict } = *deposit;
+    let known = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
+    let oldest = || SLOTS.into_iter().min_by_key(|slot| at(cell, *slot, UNTIL)).unwrap_or(0);
+    let slot = known.unwrap_or_else(oldest);
+    if known.is_none() {
+        cell.iter_mut().skip(slot).take(SLOT).for_each(|byte| *byte = 0);
+        write(cell, slot, generation.to_le_bytes());
+    }
+    let until = since.after(lasts).as_ns();
+    let left = number(cell, slot, LEFT).saturating_add(amount);
+    put(cell, slot.saturating_add(LEFT), left);
+    write(cell, slot.saturating_add(SINCE), since.as_ns().to_le_bytes());
+    write(cell, slot.saturating_add(UNTIL), until.to_le_bytes());
+    put(cell, REST, verdict.remaining);
+    write(cell, FETCH, 0u64.to_le_bytes());
+    write(cell, MORE_AT, since.after(verdict.more_in).as_ns().to_le_bytes());
+    write(cell, FULL_AT, since.after(verdict.full_in).as_ns().to_le_bytes());
+}
+
+/// Takes out of a lease's cell what has to be told to the store: what was used, and what has lapsed.
+pub fn account(cell: &mut [u8], now: Time) -> [Spent; 2] {
+    SLOTS.map(|slot| {
+        let has_lapsed = now >= at(cell, slot, UNTIL);
+        let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
+        let spent = Spent { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
+        put(cell, slot.saturating_add(USED), 0);
+        if has_lapsed {
+            put(cell, slot.saturating_add(LEFT), 0);
+        }
+        spent
+    })
+}
+
+impl Charge {
+    /// Whether whoever drew this from a [`Lease`] is to have more fetched.
+    pub fn asks_for_more(&self) -> bool {
+        self.stamp.0 > 0
+    }
+}
+
+impl Algorithm for Lease {
+    fn meaning(&self) -> String {
+        ["lease of ", &self.meaning].concat()
+    }
+
+    fn size(&self) -> usize {
+        SIZE
+    }
+
+    fn prepare(&self, _: &mut [u8], _: Time) -> bool {
+        false
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let drawn = if cost > 0 { self.draw(cell, now, cost) } else { Some(Charge::default()) };
+        let outcome = match drawn {
+            Some(_) => Outcome::Admit { delay: Span::ZERO },
+            None => Outcome::Refuse { retry_after: None },
+        };
+        let (left, mut charge) = (self.left(cell, now), drawn.unwrap_or_default());
+        let (tells, fetch_at) = (left < self.piece.div_ceil(2), Time::from_ns(u64_at(cell, FETCH)));
+        if charge.cost > 0 && tells && (fetch_at <= now || fetch_at.since(now) > FETCH_FOR) {
+            write(cell, FETCH, now.after(FETCH_FOR).as_ns().to_le_bytes());
+            charge.stamp.0 = 1;
+        }
+        Verdict {
+            outcome,
+            remaining: left.saturating_add(u32_at(cell, REST).into()),
+            more_in: Time::from_ns(u64_at(cell, MORE_AT)).since(now),
+            full_in: Time::from_ns(u64_at(cell, FULL_AT)).since(now),
+            charge,
+        }
+    }
+
+    /// To the generation that it was drawn from, and to no other.
+    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        let is_its =
+            |slot: &usize| u64_at(cell, *slot) == charge.booked_at.as_ns() && self.is_live(cell, *slot, now);
+        if let Some(slot) = SLOTS.into_iter().find(is_its) {
+            let cost = charge.cost.min(number(cell, slot, USED));
+            shift(cell, slot, USED, LEFT, cost);
+        }
+    }
+
+    fn lends(&self) -> bool {
+        true
+    }
+
+    fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
+        Some(Piece { charge: self.draw(cell, now, part)?, spent: 0 })
+    }
+
+    fn covers(&self, piece: &Piece, now: Time) -> bool {
+        now < piece.charge.at
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::default()
+    }
+
+    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+        let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
+        let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0);
+        holding.map(|slot| at(cell, slot, UNTIL).since(now)).max().map_or(Worth::Nothing, Worth::Used)
+    }
+}

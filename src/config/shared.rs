@@ -1,0 +1,163 @@
+//! What a rule says that a store for all gateways counts: `scope`, `on_error`, `lease`.
+//!
+//! It does not know: how that store counts.
+
+use super::rule::count;
+use super::store::Store;
+use crate::algorithm::{Kind, Quota, lease::Lease};
+use crate::document::{Errors, Fields, Node, Value};
+use crate::index::ByKey;
+use crate::policy::{Count, Counts, OnError, SharedDraft};
+
+/// What reading a shared rule depends on.
+pub(super) struct Reader<'a> {
+    pub(super) store: Option<&'a Store>,
+    /// Whether there is one, be it whole or not.
+    pub(super) has_store: bool,
+}
+
+/// A shared rule's own keys.
+pub(super) struct Rule<'a> {
+    on_error: OnError,
+    lease: Ahead<'a>,
+    replicas: u64,
+    /// What the store can count, if not everything.
+    windows_only: bool,
+}
+
+/// How much is fetched ahead, and where it says so.
+enum Ahead<'a> {
+    Nothing,
+    Units(u64, Node<'a>),
+    Percent(u64, Node<'a>),
+}
+
+/// How a rule counts one actor: in the store or here; in place of the store; of what was fetched ahead.
+pub(super) struct Ways {
+    own: Count,
+    spare: Option<Count>,
+    ahead: Option<Count>,
+}
+
+impl Reader<'_> {
+    /// Takes the keys of a shared rule; `None` for a local one.
+    pub(super) fn rule<'a>(&self, fields: &mut Fields<'a>) -> Option<Rule<'a>> {
+        let scope = fields.take("scope");
+        let is_global = |node: &Node| node.choice("scope", &[("local", false), ("global", true)]);
+        let Some(scope) = scope.filter(|scope| is_global(scope) == Some(true)) else {
+            fields.belong(&["on_error", "lease"], "to a rule with `scope: global`");
+            return None;
+        };
+        if !self.has_store {
+            scope.fail("a global rule is counted in a `store`, of which there is none: `{redis: {cluster: …, secret: …}}`");
+        }
+        let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
+        let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
+        let lease = fields.take("lease").and_then(ahead).unwrap_or(Ahead::Nothing);
+        let windows_only = self.store.is_some_and(|store| store.options.protocol.is_service());
+        Some(Rule {
+            on_error: on_error.unwrap_or(OnError::Local),
+            lease,
+            replicas: self.store.map_or(1, |store| store.replicas),
+            windows_only,
+        })
+    }
+}
+
+fn ahead(node: Node) -> Option<Ahead> {
+    if let Value::Whole(units @ 0..=Quota::MAX_RPU) = *node.value() {
+        return Some(if units == 0 { Ahead::Nothing } else { Ahead::Units(units, node) });
+    }
+    let percent = match node.value() {
+        Value::Text(text) => text.trim().strip_suffix('%').and_then(|digits| digits.trim_end().parse().ok()),
+        _ => None,
+    };
+    match percent {
+        Some(percent @ 1..=100) => Some(Ahead::Percent(percent, node)),
+        _ => node.expected("units of the quota, or a part of it from `1%` to `100%`"),
+    }
+}
+
+/// All that a rule, or an override of it, says about how much.
+pub(super) fn ways(fields: &mut Fields, kind: Option<&Kind>, shared: Option<&Rule>) -> Option<Ways> {
+    let mut own = count(fields, kind)?;
+    let Some(shared) = shared else {
+        return Some(Ways { own, spare: None, ahead: None });
+    };
+    if shared.windows_only && own.quota.rpu > 0 {
+        windows_only(fields, kind?, &own)?;
+    }
+    let spare = match shared.on_error {
+        OnError::Local => Some(scaled(fields, kind?, shared.replicas)?),
+        OnError::Allow | OnError::Deny => None,
+    };
+    let (piece, node) = match &shared.lease {
+        Ahead::Nothing => return Some(Ways { own, spare, ahead: None }),
+        Ahead::Units(units, node) => (*units, node),
+        Ahead::Percent(percent, node) => (own.quota.rpu.saturating_mul(*percent).div_ceil(100), node),
+    };
+    if !own.algorithm.lends() || shared.windows_only {
+        node.fail(match shared.windows_only {
+            true => "a rate limit service hands out nothing ahead",
+            false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: no turn, no permit and \
+                      no entry of a log",
+        });
+        return None;
+    }
+    let ahead = piece.clamp(1, own.quota.rpu.max(1));
+    let lease = Lease::new(&*own.algorithm, ahead, own.quota.unit);
+    let leased = Count::new(own.quota, Box::new(lease));
+    own.ahead = ahead;
+    Some(Ways { own, spare, ahead: Some(leased) })
+}
+
+fn windows_only(fields: &Fields, kind: &Kind, own: &Count) -> Option<()> {
+    if kind.short != "W" {
+        fields.fail("a rate limit service counts in windows of its own: write `algo: W`");
+        return None;
+    }
+    if crate::remote::rls::unit(own.quota.unit).is_none() {
+        fields.fail("a rate limit service counts by second, minute, hour or day");
+        return None;
+    }
+    Some(())
+}
+
+/// The same rule for one of so many gateways: a part of each number that says how many, at least one.
+fn scaled(fields: &mut Fields, kind: &Kind, replicas: u64) -> Option<Count> {
+    let mut entries: Vec<(String, Value)> = Vec::new();
+    for key in ["rpu", "unit"].iter().chain(kind.keys) {
+        let Some(node) = fields.take(key) else {
+            continue;
+        };
+        let value = match node.value() {
+            Value::Whole(number @ 1..) if matches!(*key, "rpu" | "burst" | "queue") => {
+                Value::Whole(number.checked_div(replicas).unwrap_or(*number).max(1))
+            }
+            value => value.clone(),
+        };
+        entries.push(((*key).into(), value));
+    }
+    let (value, errors) = (Value::Object(entries), Errors::default());
+    count(&mut Node::root(&value, &errors).fields()?, Some(kind))
+}
+
+/// The ways of a rule and of its overrides, each with its like.
+pub(super) fn draft(
+    ways: Ways,
+    overrides: Vec<(Vec<u8>, Ways)>,
+    shared: Option<Rule>,
+) -> (Counts, Option<SharedDraft>) {
+    let counts = |count| Counts { count, overrides: ByKey::default() };
+    let (mut own, mut spare, mut ahead) = (counts(ways.own), ways.spare.map(counts), ways.ahead.map(counts));
+    for (key, ways) in overrides {
+        own.overrides.insert(&key, ways.own);
+        let others = [(&mut spare, ways.spare), (&mut ahead, ways.ahead)];
+        for (counts, count) in others {
+            if let (Some(counts), Some(count)) = (counts, count) {
+                counts.overrides.insert(&key, count);
+            }
+        }
+    }
+    (own, shared.map(|shared| SharedDraft { on_error: shared.on_error, spare, ahead }))
+}

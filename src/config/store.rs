@@ -1,0 +1,169 @@
+//! `store`: where shared rules are counted, for all gateways.
+//!
+//! It does not know: how such a store is asked.
+
+use crate::document::{Fields, Node};
+use crate::policy::StoreDraft;
+use crate::remote::redis::{Dialect, Redis};
+use crate::remote::rls::Rls;
+use crate::remote::{self, Protocol};
+use crate::response;
+use crate::time::Span;
+
+/// A secret of fewer letters can be found by trying.
+const SHORTEST_SECRET: usize = 16;
+
+const TIMEOUT: Span = Span::from_ms(50);
+
+/// What `store` says.
+pub(super) struct Store {
+    pub(super) options: remote::Options,
+    pub(super) draft: StoreDraft,
+    /// Among how many gateways a limit is divided when each has to count by itself.
+    pub(super) replicas: u64,
+}
+
+/// Reads it. Mistakes are reported at their place and give `None`.
+pub(super) fn compile(node: Node) -> Option<Store> {
+    let mut fields = node.fields()?;
+    let (redis, rls) = (fields.take("redis"), fields.take("rls"));
+    fields.belong(&["cluster", "clusters", "secret", "timeout"], "to `redis` or `rls` in it");
+    fields.finish();
+    match (redis, rls) {
+        (Some(redis), None) => self::redis(&redis),
+        (None, Some(rls)) => self::rls(&rls),
+        (Some(_), Some(rls)) => {
+            rls.fail("`redis` is given already, there is one kind of store");
+            None
+        }
+        (None, None) => node.expected("`{redis: {cluster: …}}` or `{rls: {cluster: …}}`"),
+    }
+}
+
+fn redis(node: &Node) -> Option<Store> {
+    let mut fields = node.fields()?;
+    let clusters = match (fields.take("cluster"), fields.take("clusters")) {
+        (Some(_), Some(clusters)) => {
+            clusters.fail("`cluster` is given already");
+            None
+        }
+        (None, Some(clusters)) => self::clusters(&clusters),
+        (Some(node), None) => cluster(&node).map(|name| vec![name]),
+        (None, None) => fields.require("cluster").and(None),
+    };
+    let dialects = [("webdis", Dialect::Webdis), ("upstash", Dialect::Upstash)];
+    let dialect = match fields.take("dialect") {
+        Some(node) => node.choice("dialect", &dialects),
+        None => Some(Dialect::Webdis),
+    };
+    let prefix = match fields.take("prefix") {
+        Some(node) => prefix(&node),
+        None => Some("diana".into()),
+    };
+    let headers = fields.take("headers").map(|node| response::own_headers(&node, taken)).unwrap_or_default();
+    let common = common(&mut fields, 1);
+    fields.finish();
+    let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let redis = Redis::new(dialect?, prefix?, headers);
+    common?.store(clusters?, Protocol::Redis(redis))
+}
+
+fn rls(node: &Node) -> Option<Store> {
+    let mut fields = node.fields()?;
+    let cluster = fields.require("cluster").and_then(|node| cluster(&node));
+    let domain = match fields.take("domain") {
+        Some(node) => node.text().map(str::to_owned),
+        None => Some("diana".into()),
+    };
+    // A service is asked about one request at a time.
+    let common = common(&mut fields, 64);
+    fields.finish();
+    common?.store(vec![cluster?], Protocol::Rls(Rls::new(domain?)))
+}
+
+/// What both kinds have.
+struct Common {
+    timeout: Span,
+    in_flight: usize,
+    secret: String,
+    replicas: u64,
+}
+
+fn common(fields: &mut Fields, in_flight: u64) -> Option<Common> {
+    let timeout = match fields.take("timeout") {
+        Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),
+        None => Some(TIMEOUT),
+    };
+    let in_flight = match fields.take("in_flight") {
+        Some(node) => node.whole(1..=1_024),
+        None => Some(in_flight),
+    };
+    let replicas = match fields.take("replicas") {
+        Some(node) => node.whole(1..=10_000),
+        None => Some(1),
+    };
+    let secret = fields.require("secret").and_then(|node| match node.text() {
+        Some(text) if text.len() < SHORTEST_SECRET => node.expected(&format!(
+            "at least {SHORTEST_SECRET} letters that only these gateways know, such as `openssl rand -hex 16` makes"
+        )),
+        text => text.map(str::to_owned),
+    });
+    Some(Common {
+        timeout: timeout?,
+        in_flight: usize::try_from(in_flight?).unwrap_or(1),
+        secret: secret?,
+        replicas: replicas?,
+    })
+}
+
+impl Common {
+    fn store(self, clusters: Vec<String>, protocol: Protocol) -> Option<Store> {
+        let Common { timeout, in_flight, secret, replicas } = self;
+        let draft = StoreDraft { shards: clusters.clone(), secret };
+        Some(Store { options: remote::Options { clusters, timeout, in_flight, protocol }, draft, replicas })
+    }
+}
+
+/// A cluster that the gateway knows by this name.
+fn cluster(node: &Node) -> Option<String> {
+    let name = node.text()?;
+    if name.is_empty() || name.len() > 120 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return node.expected("the name of a cluster, 1 to 120 visible ASCII letters");
+    }
+    Some(name.into())
+}
+
+fn clusters(node: &Node) -> Option<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    let nodes = node.list()?;
+    if nodes.is_empty() || nodes.len() > 64 {
+        return node.expected("1 to 64 clusters");
+    }
+    for node in nodes {
+        let name = cluster(&node)?;
+        if names.contains(&name) {
+            node.fail("this cluster is named already");
+            return None;
+        }
+        names.push(name);
+    }
+    Some(names)
+}
+
+fn prefix(node: &Node) -> Option<String> {
+    let prefix = node.text()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(is_plain) {
+        return node.expected("1 to 64 of a-z, A-Z, 0-9, `-`, `_`, `.` and `:`");
+    }
+    Some(prefix.into())
+}
+
+/// Why a header of a call is not the user's to set.
+fn taken(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "content-type" | "content-length" | "transfer-encoding" | "connection" | "host" | "te"
+        | "upgrade" => "it is set for each call",
+        _ => return None,
+    })
+}

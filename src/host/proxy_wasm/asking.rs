@@ -1,0 +1,117 @@
+//! Calls to stores that count for all gateways: made when they are due, and what their answers come to.
+//!
+//! It does not know: streams. It names them by what they asked under.
+
+use super::calls::{self, Level};
+use super::gateway::{Gateway, Judged};
+use crate::remote::rls::Rls;
+use crate::remote::{Answer, Message, News};
+use crate::session::Session;
+use crate::store::Fault;
+use crate::time::Time;
+
+/// A call that was made: the host's number for it, and the worker's.
+pub(super) struct Made {
+    pub(super) token: u32,
+    pub(super) id: u32,
+}
+
+impl Gateway {
+    /// Makes the calls that are due. What could not be asked is news.
+    pub(super) fn exchange(&self) -> (Vec<Made>, Vec<News>) {
+        let (mut made, mut news) = (Vec::new(), Vec::new());
+        let (policy, now) = (&self.configuration.policy, self.steady());
+        self.worker.with(|worker| {
+            while let Some(call) = worker.next_call(policy, now) {
+                let cluster = worker.cluster(call.shard);
+                match send(cluster, &call.message, self.timeout_ms) {
+                    Ok(token) => made.push(Made { token, id: call.id }),
+                    Err(Fault(status)) => news.extend(worker.answered(call.id, Answer::NotMade(status), now)),
+                }
+            }
+        });
+        (made, self.absorb(news))
+    }
+
+    /// A call is over; what that tells requests.
+    pub(super) fn answered(&self, id: u32, answer: Answer) -> Vec<News> {
+        let now = self.steady();
+        let news = self.worker.with(|worker| worker.answered(id, answer, now));
+        self.absorb(news.unwrap_or_default())
+    }
+
+    /// Takes what is news for the worker, counts what happened to calls, and leaves what is for requests.
+    pub(super) fn absorb(&self, mut news: Vec<News>) -> Vec<News> {
+        let policy = &self.configuration.policy;
+        self.worker.with(|worker| {
+            let events = worker.absorb(policy, &self.store, &mut news, || self.now());
+            let tallies = worker.tallies();
+            self.metrics.with(|metrics| {
+                metrics.events(&events);
+                for (shard, tally) in &tallies {
+                    metrics.calls(*shard, worker.cluster(*shard), tally);
+                }
+            });
+            for (shard, tally) in tallies {
+                tally
+                    .changed
+                    .into_iter()
+                    .for_each(|(is_asked, why)| tell(worker.cluster(shard), is_asked, &why));
+            }
+        });
+        news
+    }
+
+    /// News for a request: what becomes of it, if that is known now.
+    pub(super) fn answer(&self, session: &mut Session, news: &News, is_grpc: bool) -> Option<Judged> {
+        let policy = &self.configuration.policy;
+        let ticket = session.ticket();
+        let judge = |worker: &mut _| {
+            let step = session.answer(policy, worker, &self.store, news, || self.now())?;
+            self.forget(ticket);
+            Some(self.judged(step, || is_grpc))
+        };
+        self.worker.with(judge).flatten()
+    }
+
+    /// A request has waited long enough: what becomes of it.
+    pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool) -> Option<Judged> {
+        let policy = &self.configuration.policy;
+        self.forget(session.ticket());
+        let judge = |worker: &mut _| {
+            let step = session.give_up(policy, worker, &self.store, || self.now())?;
+            Some(self.judged(step, || is_grpc))
+        };
+        self.worker.with(judge).flatten()
+    }
+
+    /// Nobody waits under this number any more.
+    pub(super) fn forget(&self, ticket: Option<u32>) {
+        self.asking.with(|asking| ticket.map(|ticket| asking.remove(ticket)));
+    }
+
+    /// Until when a request waits for stores.
+    pub(super) fn patience(&self) -> Time {
+        let timeout = self.worker.with(|worker| worker.timeout()).flatten();
+        self.now().after(timeout.unwrap_or_default())
+    }
+}
+
+fn send(cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault> {
+    match message {
+        Message::Http { headers, body } => calls::http_call(cluster, headers, body, timeout_ms),
+        Message::Grpc(message) => {
+            calls::grpc_call(&Rls::service(cluster), Rls::SERVICE, Rls::METHOD, message, timeout_ms)
+        }
+    }
+}
+
+fn tell(cluster: &str, is_asked: bool, why: &str) {
+    match is_asked {
+        true => calls::log(Level::Info, &["cluster ", cluster, " answers again"].concat()),
+        false => {
+            let words = ["cluster ", cluster, " is not asked until it answers a probe: ", why];
+            calls::log(Level::Warn, &words.concat());
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Streams that wait for a store: held while it is asked, and let go when it has answered, or has not in time.
+//!
+//! It does not know: what is asked, or what an answer says.
+
+use super::{Action, Filter};
+use crate::host::proxy_wasm::calls;
+use crate::host::proxy_wasm::gateway::{Gateway, Judged, Next};
+use crate::host::proxy_wasm::waiting::Parked;
+use crate::remote::{Answer, News, Who};
+use std::rc::Rc;
+
+/// A store's own status for "fine".
+const GRPC_OK: u32 = 0;
+
+impl Filter {
+    /// Holds the stream whose callback runs until a store has answered.
+    pub(super) fn ask(&self, id: u32, ticket: u32, gateway: &Rc<Gateway>) -> Action {
+        let held = gateway.park(id, gateway.patience(), Parked::Asking);
+        gateway.asking.with(|asking| asking.insert(ticket, id));
+        if held.is_err() {
+            // There is no timer: nobody would let it go if the host does not.
+            return self.give_up_now(id);
+        }
+        let news = self.make_calls(gateway);
+        gateway.wake();
+        if news.is_empty() {
+            return Action::Pause;
+        }
+        // A call could not even be made; it may have been this one's.
+        let (own, others): (Vec<News>, Vec<News>) =
+            news.into_iter().partition(|news| news.who == Who::Request(ticket));
+        self.spread(gateway, others);
+        _ = calls::set_effective_context(id);
+        let judged = own.into_iter().find_map(|news| {
+            self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc))
+        });
+        match judged {
+            Some((gateway, next)) => {
+                gateway.waiting.with(|waiting| waiting.leave(id));
+                self.settle_on(id, &next);
+                self.act(id, &gateway, next)
+            }
+            None => Action::Pause,
+        }
+    }
+
+    fn give_up_now(&self, id: u32) -> Action {
+        match self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc)) {
+            Some((gateway, next)) => {
+                self.settle_on(id, &next);
+                self.act(id, &gateway, next)
+            }
+            None => Action::Continue,
+        }
+    }
+
+    /// A stream has waited for stores as long as it does.
+    pub(super) fn give_up(&self, id: u32) {
+        if calls::set_effective_context(id).is_ok()
+            && let Some((gateway, next)) =
+                self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc))
+        {
+            self.proceed(id, &gateway, next);
+        }
+    }
+
+    /// An HTTP call has been answered, or has not in time.
+    pub fn on_http_call_response(&self, token: u32, size: usize) {
+        let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
+            return;
+        };
+        let (status, body) = (calls::call_status(), calls::call_body(size));
+        self.answered(&gateway, call, Answer::Http { status, body: &body });
+    }
+
+    /// A gRPC call has been answered.
+    pub fn on_grpc_receive(&self, token: u32, size: usize) {
+        let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
+            return;
+        };
+        let message = calls::grpc_message(size);
+        self.answered(&gateway, call, Answer::Message(&message));
+    }
+
+    /// A gRPC call is over; if it has not been answered, it has failed.
+    pub fn on_grpc_close(&self, token: u32, status: u32) {
+        if let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() {
+            let answer = if status == GRPC_OK { Answer::Message(&[]) } else { Answer::Status(status) };
+            self.answered(&gateway, call, answer);
+        }
+    }
+
+    fn answered(&self, gateway: &Rc<Gateway>, call: u32, answer: Answer) {
+        let news = gateway.answered(call, answer);
+        // First of all the next call: others wait for it.
+        let more = self.make_calls(gateway);
+        self.spread(gateway, news);
+        self.spread(gateway, more);
+        self.exchange(gateway);
+        gateway.wake();
+    }
+
+    /// Makes the calls that are due, and tells streams what could not be asked.
+    pub(super) fn exchange(&self, gateway: &Rc<Gateway>) {
+        let news = self.make_calls(gateway);
+        self.spread(gateway, news);
+    }
+
+    fn make_calls(&self, gateway: &Rc<Gateway>) -> Vec<News> {
+        let (made, news) = gateway.exchange();
+        self.calls.with(|calls| {
+            made.iter().for_each(|made| calls.insert(made.token, (Rc::clone(gateway), made.id)));
+        });
+        news
+    }
+
+    /// Tells streams what stores have told, or have not.
+    pub(super) fn spread(&self, gateway: &Gateway, news: Vec<News>) {
+        for news in news {
+            let Who::Request(ticket) = news.who else {
+                continue;
+            };
+            let id = gateway.asking.with(|asking| asking.get(ticket).copied()).flatten();
+            let Some(id) = id.filter(|id| calls::set_effective_context(*id).is_ok()) else {
+                continue;
+            };
+            let judged = self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc));
+            if let Some((gateway, next)) = judged {
+                gateway.waiting.with(|waiting| waiting.leave(id));
+                self.proceed(id, &gateway, next);
+            }
+        }
+    }
+
+    /// Has something decided about a stream, and keeps what its response will carry.
+    fn judge(
+        &self,
+        id: u32,
+        how: impl FnOnce(&Gateway, &mut crate::session::Session, bool) -> Option<Judged>,
+    ) -> Option<(Rc<Gateway>, Next)> {
+        let judge = |owed: &mut super::Map<super::Owed>| {
+            let owed = owed.get_mut(id)?;
+            let Judged { headers, next } = how(&owed.gateway, &mut owed.session, owed.is_grpc)?;
+            owed.headers = headers;
+            Some((Rc::clone(&owed.gateway), next))
+        };
+        self.owed.with(judge).flatten()
+    }
+
+    /// Whether a stream goes on waiting.
+    fn settle_on(&self, id: u32, next: &Next) {
+        if !matches!(next, Next::Wait(..)) {
+            self.wait(id, false);
+        }
+    }
+
+    /// Lets a stream that was held go its way.
+    fn proceed(&self, id: u32, gateway: &Gateway, next: Next) {
+        self.settle_on(id, &next);
+        let goes = match self.act(id, gateway, next) {
+            Action::Pause => true,
+            Action::Continue => calls::resume_request().is_ok(),
+        };
+        // A host that does not let it go, though it has not said that it is gone, is asked again.
+        if !goes && self.wait(id, true) {
+            _ = gateway.park(id, gateway.now(), Parked::Request);
+        }
+    }
+}

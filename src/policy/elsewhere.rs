@@ -1,0 +1,123 @@
+//! Rules that a store for all gateways counts: what it is asked about them, and which of several stores.
+//!
+//! It does not know: how a store is asked, or what an algorithm's numbers mean.
+
+use super::group::Group;
+use super::{Asked, CountKey, Policy, Rule, rendezvous};
+use crate::table::Hasher;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher as _;
+use std::sync::Arc;
+
+/// What happens to a request whose store is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// It is counted here, against a part of the limit.
+    Local,
+    /// The rule lets it pass.
+    Allow,
+    /// It is refused.
+    Deny,
+}
+
+/// Rules of one limit that count the same actor in the same store.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    /// Whom they count.
+    pub(super) group: Arc<Group>,
+    pub(super) on_error: OnError,
+    /// Which of the limit's groups counts in place of the store.
+    pub(super) spare: Option<usize>,
+    /// Which of them spends what was fetched ahead.
+    pub(super) ahead: Option<usize>,
+    /// The same in every gateway and in every build.
+    name: u64,
+    /// For each rule, how many before it count in just the same way.
+    ordinals: Vec<u64>,
+}
+
+impl Elsewhere {
+    pub(super) fn new(
+        group: Arc<Group>,
+        name: u64,
+        rules: &[Rule],
+        on_error: OnError,
+        spare: Option<usize>,
+        ahead: Option<usize>,
+    ) -> Elsewhere {
+        let alike = |rule: &Rule, before: &[Rule]| {
+            before.iter().filter(|other| other.own.count.salt == rule.own.count.salt).count()
+        };
+        let ordinals = rules.iter().enumerate().map(|(place, rule)| {
+            u64::try_from(alike(rule, rules.get(..place).unwrap_or_default())).unwrap_or(u64::MAX)
+        });
+        let ordinals = ordinals.collect();
+        Elsewhere { group, on_error, spare, ahead, name, ordinals }
+    }
+
+    /// Which store counts the actor of this key.
+    pub(super) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
+        policy.shards.of(self.name, key)
+    }
+
+    /// What to ask about each rule; how much ahead is for the first of several that ask.
+    pub(super) fn asks(&self, policy: &Policy, key: &[u8], cost: Option<u64>, ahead: bool) -> Vec<Asked> {
+        let rules = self.group.ids().zip(self.group.counted(policy, key).rules()).zip(&self.ordinals);
+        let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Count)), &u64)| Asked {
+            rule: id,
+            key: policy.shards.count_key([self.name, count.salt, *ordinal], key),
+            quota: count.quota,
+            terms: count.algorithm.terms(),
+            enforced: rule.enforced,
+            cost: cost.unwrap_or(rule.cost),
+            ahead: if ahead { count.ahead } else { 0 },
+        };
+        rules.map(ask).collect()
+    }
+}
+
+/// The stores among which all counts are spread, and the secret that they are named by.
+#[derive(Debug)]
+pub(super) struct Shards {
+    names: Vec<u64>,
+    secret: SipHasher13,
+}
+
+impl Default for Shards {
+    fn default() -> Shards {
+        Shards::new(&[], "")
+    }
+}
+
+impl Shards {
+    /// The secret may be of any length: it is hashed to one of 128 bits.
+    pub(super) fn new(names: &[String], secret: &str) -> Shards {
+        let mut hasher = SipHasher13::new();
+        hasher.write(secret.as_bytes());
+        let secret = SipHasher13::new_with_key(&hasher.finish128().as_bytes());
+        Shards { names: names.iter().map(|name| Hasher::name(name.as_bytes())).collect(), secret }
+    }
+
+    fn hash(&self, numbers: &[u64], key: &[u8]) -> CountKey {
+        let mut hasher = self.secret;
+        numbers.iter().for_each(|number| hasher.write(&number.to_le_bytes()));
+        hasher.write(key);
+        hasher.finish128().as_bytes()
+    }
+
+    /// Where the count of a rule and an actor is: nobody without the secret can tell whose it is.
+    fn count_key(&self, rule: [u64; 3], key: &[u8]) -> CountKey {
+        self.hash(&rule, key)
+    }
+
+    /// Which store counts the actor of this key in this group.
+    fn of(&self, group: u64, key: &[u8]) -> usize {
+        match self.names.as_slice() {
+            [] | [_] => 0,
+            names => {
+                let key = self.hash(&[group], key);
+                rendezvous::shard(names, key.first_chunk().map_or(0, |key| u64::from_le_bytes(*key)))
+            }
+        }
+    }
+}

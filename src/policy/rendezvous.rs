@@ -1,0 +1,51 @@
+//! Which of several stores has a key: the one with the highest random weight (Thaler and Ravishankar 1998), so that
+//! taking one away moves only what it had.
+//!
+//! It does not know: what a store is, or whether it is there.
+
+/// The place of the store among `names`, which are hashes.
+pub(super) fn shard(names: &[u64], key: u64) -> usize {
+    let weighed = names.iter().enumerate().map(|(place, name)| (mix(*name ^ mix(key)), place));
+    weighed.max().map_or(0, |(_, place)| place)
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(count: u64) -> Vec<u64> {
+        (1..=count).map(|name| mix(name * 7)).collect()
+    }
+
+    #[test]
+    fn each_has_its_part() {
+        for count in [2, 3, 5] {
+            let names = names(count);
+            let mut held = vec![0u64; names.len()];
+            (0..10_000).for_each(|key| held[shard(&names, key)] += 1);
+            let fair = 10_000 / count;
+            assert!(held.iter().all(|held| held.abs_diff(fair) < fair / 10), "{held:?}");
+        }
+        assert_eq!((shard(&[], 5), shard(&[9], 5)), (0, 0));
+    }
+
+    #[test]
+    fn one_that_goes_moves_only_what_it_had() {
+        let all = names(5);
+        for gone in 0..all.len() {
+            let mut rest = all.clone();
+            rest.remove(gone);
+            for key in 0..2_000 {
+                let (before, after) = (all[shard(&all, key)], rest[shard(&rest, key)]);
+                assert!(before == after || before == all[gone]);
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Whether a store is asked: after failures in a row, or slow answers in a row, nobody waits for it any more.
+//!
+//! It does not know: any clock, or what an answer says.
+//!
+//! ```text
+//!   closed ── 3 failures or 8 slow answers in a row ──► open ── after a while ──► one probe
+//!     ▲                                                  ▲                          │
+//!     └─────────────────── it is answered ───────────────│──────────────────────────┤
+//!                                                        └── it is not: twice as long
+//! ```
+
+use crate::time::{Span, Time};
+
+const FAILURES: u32 = 3;
+const SLOW_ANSWERS: u32 = 8;
+
+/// The first probe is sent so long after the breaker has opened, and none later than [`LONGEST`] after the one before:
+/// each up to a quarter sooner, so that gateways do not probe together.
+const FIRST: Span = Span::from_ms(250);
+const LONGEST: Span = Span::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    failures: u32,
+    slow: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Closed,
+    Open {
+        probe_at: Time,
+        pause: Span,
+    },
+    Probing {
+        pause: Span,
+    },
+}
+
+impl Breaker {
+    /// Whether requests ask the store.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// When the next probe is due.
+    pub(super) fn probe_at(&self) -> Option<Time> {
+        match self.state {
+            State::Open { probe_at, .. } => Some(probe_at),
+            _ => None,
+        }
+    }
+
+    /// A probe is sent if it is due: whether it is.
+    pub(super) fn probes(&mut self, now: Time) -> bool {
+        let State::Open { probe_at, pause } = self.state else {
+            return false;
+        };
+        let is_due = probe_at <= now;
+        if is_due {
+            self.state = State::Probing { pause };
+        }
+        is_due
+    }
+
+    /// The store has answered, soon or not: whether that opened or closed the breaker.
+    pub(super) fn answered(&mut self, is_slow: bool, now: Time, random: u32) -> bool {
+        self.failures = 0;
+        self.slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
+        match self.state {
+            State::Closed if self.slow >= SLOW_ANSWERS => {
+                self.open(FIRST, now, random);
+                true
+            }
+            State::Probing { pause } if is_slow => {
+                self.open(pause, now, random);
+                false
+            }
+            State::Probing { .. } => {
+                *self = Breaker::default();
+                true
+            }
+            // What was asked before it opened says nothing about now.
+            State::Closed | State::Open { .. } => false,
+        }
+    }
+
+    /// The store has not answered, or not as it should: whether that opened the breaker.
+    pub(super) fn failed(&mut self, now: Time, random: u32) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        match self.state {
+            State::Closed if self.failures >= FAILURES => {
+                self.open(FIRST, now, random);
+                true
+            }
+            State::Probing { pause } => {
+                let twice = Span::from_ns(pause.as_ns().saturating_mul(2));
+                self.open(twice.min(LONGEST), now, random);
+                false
+            }
+            State::Closed | State::Open { .. } => false,
+        }
+    }
+
+    fn open(&mut self, pause: Span, now: Time, random: u32) {
+        let sooner = (u128::from(pause.as_ns()).saturating_mul(random.into()) >> 32) / 4;
+        let sooner = Span::from_ns(u64::try_from(sooner).unwrap_or(0));
+        *self = Breaker {
+            state: State::Open { probe_at: now.after(pause.minus(sooner)), pause },
+            ..Breaker::default()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO.after(Span::from_ms(ms))
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_one_answer_between_them_does_not() {
+        let mut breaker = Breaker::default();
+        for _ in 0..10 {
+            assert!(!breaker.failed(at(0), 0) && !breaker.failed(at(0), 0));
+            assert!(!breaker.answered(false, at(0), 0) && breaker.is_closed());
+        }
+        assert!(!breaker.failed(at(0), 0) && !breaker.failed(at(0), 0) && breaker.failed(at(0), 0));
+        assert!(!breaker.is_closed());
+    }
+
+    #[test]
+    fn slow_answers_in_a_row_open_it() {
+        let mut breaker = Breaker::default();
+        (0..7).for_each(|_| assert!(!breaker.answered(true, at(0), 0)));
+        assert!(!breaker.answered(false, at(0), 0));
+        (0..7).for_each(|_| assert!(!breaker.answered(true, at(0), 0)));
+        assert!(breaker.answered(true, at(0), 0) && !breaker.is_closed());
+    }
+
+    fn opened() -> Breaker {
+        let mut breaker = Breaker::default();
+        (0..3).for_each(|_| _ = breaker.failed(at(0), 0));
+        breaker
+    }
+
+    #[test]
+    fn one_probe_at_a_time_at_growing_distances_until_one_is_answered() {
+        let mut breaker = opened();
+        let mut now = 0;
+        for pause in [250, 500, 1_000, 1_000, 1_000] {
+            assert_eq!(breaker.probe_at(), Some(at(now + pause)));
+            assert!(!breaker.probes(at(now + pause - 1)));
+            now += pause;
+            assert!(breaker.probes(at(now)) && !breaker.probes(at(now)), "one at a time");
+            assert!(!breaker.failed(at(now), 0) && !breaker.is_closed());
+        }
+        assert!(breaker.probes(at(now + 1_000)));
+        assert!(breaker.answered(false, at(now + 1_000), 0) && breaker.is_closed());
+        assert_eq!(breaker.probe_at(), None);
+        assert!(!breaker.failed(at(now), 0), "it begins anew");
+    }
+
+    #[test]
+    fn a_probe_that_is_answered_slowly_does_not_close_it() {
+        let mut breaker = opened();
+        assert!(breaker.probes(at(250)) && !breaker.answered(true, at(250), 0) && !breaker.is_closed());
+    }
+
+    #[test]
+    fn late_news_of_before_change_nothing() {
+        let mut breaker = opened();
+        assert!(!breaker.answered(false, at(1), 0) && !breaker.failed(at(1), 0));
+        assert_eq!(breaker.probe_at(), Some(at(250)));
+    }
+
+    #[test]
+    fn jitter_brings_a_probe_forward_by_a_quarter_at_most() {
+        for (random, ms) in [(0, 250_000), (u32::MAX, 187_500), (u32::MAX / 2, 218_750)] {
+            let mut breaker = Breaker::default();
+            (0..3).for_each(|_| _ = breaker.failed(at(0), random));
+            let probe_at = breaker.probe_at().unwrap().as_ns() / 1_000;
+            assert_eq!(probe_at, ms, "{random}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What one worker has to ask each store: while a call is under way, what arrives goes out together in the next.
+//!
+//! It does not know: any clock, how a host makes a call, or what a question is about.
+//!
+//! ```text
+//!   ask ─► queue ─┐                       ┌─► told, each who asked its own
+//!   ask ─► queue ─┼─ next ─► Call ─ host ─┤
+//!   ask ─► queue ─┘   ▲                   └─► failed, or never: nothing is told, and the breaker takes note
+//!                     └── at most `in_flight` at once
+//! ```
+//!
+//! What a store has charged for somebody who is not there any more, or did not wait so long, is given back. A call that
+//! fails may have been carried out: what it was to give back is not tried again.
+
+use super::breaker::Breaker;
+use super::redis::Answers;
+use super::{Failure, Message, Options};
+use crate::policy::{Account, Asked, Policy, Question, Receipt, Told};
+use crate::time::{Span, Time};
+use std::collections::VecDeque;
+use std::mem::take;
+
+/// So many questions wait for a store; who comes then is not kept waiting.
+const MOST_WAITING: usize = 4_096;
+
+/// A host that has not answered so long after a call's time was up will not answer.
+const GRACE: Span = Span::from_ms(50);
+
+/// Who is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A request, by a number.
+    Request(u32),
+    /// Somebody who has something fetched ahead, by a number.
+    Fetch(u32),
+    /// Nobody: nothing comes of it.
+    Nobody,
+}
+
+/// What a store told, or that it did not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct News {
+    /// Whom it told.
+    pub who: Who,
+    /// Which store.
+    pub shard: usize,
+    /// What; `None`: nothing.
+    pub told: Option<Vec<Told>>,
+}
+
+/// A call that the host has to make.
+#[derive(Debug)]
+pub struct Call {
+    /// Its number.
+    pub id: u32,
+    /// Which store.
+    pub shard: usize,
+    /// What is sent.
+    pub message: Message,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer<'a> {
+    /// An HTTP response.
+    Http {
+        /// Its status; 0 if there was none.
+        status: u32,
+        /// Its body.
+        body: &'a [u8],
+    },
+    /// A gRPC message.
+    Message(&'a [u8]),
+    /// A gRPC status that is not OK.
+    Status(u32),
+    /// The host could not make the call.
+    NotMade(u32),
+}
+
+/// What happened to a store's calls, for metrics and the log.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Calls that were made.
+    pub calls: u32,
+    /// Of them, those that were not answered as they should be.
+    pub failed: u32,
+    /// Questions that were put in them.
+    pub questions: u32,
+    /// Whether the store is asked from now on, if that has changed; and why not.
+    pub changed: Option<(bool, String)>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    who: Who,
+    question: Question,
+}
+
+#[derive(Debug)]
+struct Flight {
+    id: u32,
+    sent: Time,
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    queue: VecDeque<Waiting>,
+    flights: Vec<Flight>,
+    breaker: Breaker,
+    /// Whether the next call has to bring the whole script.
+    whole: bool,
+    tally: Tally,
+}
+
+/// All stores of one worker.
+#[derive(Debug)]
+pub struct Lines {
+    options: Options,
+    lines: Vec<Line>,
+    calls: u32,
+    random: u64,
+}
+
+impl Lines {
+    /// Nothing is asked yet. `random` is any number that others do not have.
+    pub fn new(options: Options, random: u64) -> Lines {
+        let lines = options.clusters.iter().map(|_| Line::default()).collect();
+        Lines { options, lines, calls: 0, random }
+    }
+
+    /// Where it asks, and how.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether requests ask this store.
+    pub fn reaches(&self, shard: usize) -> bool {
+        self.lines.get(shard).is_some_and(|line| line.breaker.is_closed() && line.queue.len() < MOST_WAITING)
+    }
+
+    /// Has this asked; whether it will be.
+    pub fn ask(&mut self, shard: usize, who: Who, question: Question) -> bool {
+        let takes = self.options.protocol.takes(&question) && self.reaches(shard);
+        if let Some(line) = self.lines.get_mut(shard).filter(|_| takes) {
+            line.queue.push_back(Waiting { who, question });
+        }
+        takes
+    }
+
+    /// Who waited does so no longer.
+    pub fn leave(&mut self, who: Who) {
+        for line in &mut self.lines {
+            line.queue.retain(|waiting| waiting.who != who);
+            let waiting = line.flights.iter_mut().flat_map(|flight| &mut flight.waiting);
+            waiting.filter(|waiting| waiting.who == who).for_each(|waiting| waiting.who = Who::Nobody);
+        }
+    }
+
+    /// The next call to make, if there is one. It counts as made until [`Lines::answered`] says otherwise.
+    pub fn next(&mut self, policy: &Policy, now: Time) -> Option<Call> {
+        let Options { clusters, protocol, in_flight, .. } = &self.options;
+        let most = protocol.most();
+        for (shard, (line, cluster)) in self.lines.iter_mut().zip(clusters).enumerate() {
+            let probes = line.flights.is_empty() && line.breaker.probes(now);
+            let sends = line.breaker.is_closed() && !line.queue.is_empty() && line.flights.len() < *in_flight;
+            if !probes && !sends {
+                continue;
+            }
+            let id = self.calls;
+            self.calls = id.wrapping_add(1);
+            let waiting: Vec<Waiting> = line.queue.drain(..line.queue.len().min(most)).collect();
+            let questions: Vec<&Question> = waiting.iter().map(|waiting| &waiting.question).collect();
+            let message = protocol.message(cluster, &questions, line.whole, policy);
+            line.tally.calls = line.tally.calls.saturating_add(1);
+            let asked = u32::try_from(questions.len()).unwrap_or(u32::MAX);
+            line.tally.questions = line.tally.questions.saturating_add(asked);
+            line.flights.push(Flight { id, sent: now, waiting });
+            return Some(Call { id, shard, message });
+        }
+        None
+    }
+
+    /// A call is over. What came of it is added to `news`.
+    pub fn answered(&mut self, id: u32, answer: Answer, now: Time, news: &mut Vec<News>) {
+        let of = |line: &Line| line.flights.iter().position(|flight| flight.id == id);
+        let found = self.lines.iter().enumerate().find_map(|(shard, line)| Some((shard, of(line)?)));
+        let Some((shard, place)) = found else {
+            return;
+        };
+        let random = self.random();
+        let Some(line) = self.lines.get_mut(shard) else {
+            return;
+        };
+        let flight = line.flights.swap_remove(place);
+        let questions: Vec<&Question> = flight.waiting.iter().map(|waiting| &waiting.question).collect();
+        let told = self.options.protocol.read(&questions, answer);
+        match told {
+            Ok(told) => {
+                line.whole = false;
+                let is_slow = now.since(flight.sent) > self.options.slow();
+                if line.breaker.answered(is_slow, now, random) {
+                    line.changed("it answers too slowly");
+                }
+                line.tell(shard, flight.waiting, told, news);
+            }
+            // It has been carried out by nobody, and is again with the script.
+            Err(Failure::NoScript) if !line.whole => {
+                line.whole = true;
+                flight.waiting.into_iter().rev().for_each(|waiting| line.queue.push_front(waiting));
+                if line.breaker.answered(false, now, random) {
+                    line.changed("");
+                }
+            }
+            Err(why) => {
+                line.whole = false;
+                line.fail(shard, flight.waiting, news);
+                if line.breaker.failed(now, random) {
+                    line.changed(&why.to_string());
+                }
+            }
+        }
+        line.close(shard, news);
+    }
+
+    /// Time has passed: calls that a host never answers are over.
+    pub fn tick(&mut self, now: Time, news: &mut Vec<News>) {
+        let last = self.options.timeout.as_ns().saturating_add(GRACE.as_ns());
+        let late = |flight: &&Flight| now.since(flight.sent).as_ns() >= last;
+        let flights = self.lines.iter().flat_map(|line| &line.flights);
+        let late: Vec<u32> = flights.filter(late).map(|flight| flight.id).collect();
+        late.into_iter().for_each(|id| self.answered(id, Answer::Http { status: 0, body: b"" }, now, news));
+    }
+
+    /// When [`Lines::tick`] and [`Lines::next`] have to be called again at the latest.
+    pub fn wake(&self) -> Option<Time> {
+        let last = Span::from_ns(self.options.timeout.as_ns().saturating_add(GRACE.as_ns()));
+        let lines = self.lines.iter();
+        let ends = lines.flat_map(|line| line.flights.iter().map(|flight| flight.sent.after(last)));
+        // A probe waits for what is still under way.
+        let idle = self.lines.iter().filter(|line| line.flights.is_empty());
+        ends.chain(idle.filter_map(|line| line.breaker.probe_at())).min()
+    }
+
+    /// What has happened to each store's calls since this was last asked.
+    pub fn tallies(&mut self) -> impl Iterator<Item = (usize, Tally)> {
+        self.lines.iter_mut().map(|line| take(&mut line.tally)).enumerate()
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood 2014).
+    fn random(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        u32::try_from(mixed >> 32).unwrap_or(0)
+    }
+}
+
+impl Line {
+    /// Tells everybody what was told; what was charged for nobody is given back.
+    fn tell(&mut self, shard: usize, waiting: Vec<Waiting>, told: Answers, news: &mut Vec<News>) {
+        for (Waiting { who, question }, told) in waiting.into_iter().zip(told) {
+            match (who, question, told.ok()) {
+                (Who::Nobody, Question::Decide(groups), Some(told)) => {
+                    self.give_back(groups.iter().flatten().zip(&told));
+                }
+                (Who::Nobody, ..) => {}
+                (who, _, told) => news.push(News { who, shard, told }),
+            }
+        }
+    }
+
+    fn give_back<'a>(&mut self, charged: impl Iterator<Item = (&'a Asked, &'a Told)> + Clone) {
+        let receipt = |(asked, told): (&Asked, &Told)| {
+            let [cost, ..] = told.receipt;
+            let receipt = Receipt { key: asked.key, terms: asked.terms, numbers: told.receipt };
+            (cost > 0).then_some(receipt)
+        };
+        let account = |(asked, told): (&Asked, &Told)| {
+            let (generation, left) = (told.lent.generation, told.lent.amount);
+            let account = Account { key: asked.key, terms: asked.terms, generation, used: 0, left };
+            (left > 0).then_some(account)
+        };
+        let receipts: Vec<Receipt> = charged.clone().filter_map(receipt).collect();
+        let accounts: Vec<Account> = charged.filter_map(account).collect();
+        let back = (!receipts.is_empty()).then_some(Question::GiveBack(receipts));
+        let unused = (!accounts.is_empty()).then_some(Question::Account(accounts));
+        self.queue
+            .extend(back.into_iter().chain(unused).map(|question| Waiting { who: Who::Nobody, question }));
+    }
+
+    fn fail(&mut self, shard: usize, waiting: Vec<Waiting>, news: &mut Vec<News>) {
+        let somebody = waiting.into_iter().filter(|waiting| waiting.who != Who::Nobody);
+        news.extend(somebody.map(|waiting| News { who: waiting.who, shard, told: None }));
+    }
+
+    /// While nobody is asked, nobody waits.
+    fn close(&mut self, shard: usize, news: &mut Vec<News>) {
+        if !self.breaker.is_closed() {
+            let waiting = take(&mut self.queue).into();
+            self.fail(shard, waiting, news);
+        }
+    }
+
+    /// The breaker has opened or closed.
+    fn changed(&mut self, why: &str) {
+        self.tally.changed = Some((self.breaker.is_closed(), why.into()));
+    }
+}

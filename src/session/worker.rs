@@ -1,0 +1,230 @@
+//! What one worker keeps between requests: room to decide in, what it knows, what it holds ahead, whom it asks.
+//!
+//! It does not know: requests. A [`Session`](super::Session) is one.
+
+use super::by_shard;
+use super::fetches::Fetches;
+use crate::policy::{
+    self, Conclusion, Decision, Desk, Events, Memories, Overridden, Pending, Policy, Receipt, Ruling, Shares,
+    Terms,
+};
+use crate::remote::{Answer, Call, Lines, News, Options, Tally, Who};
+use crate::request::Request;
+use crate::store::Store;
+use crate::table::{Hasher, Seed};
+use crate::time::{Span, Time};
+
+/// What one worker keeps between requests.
+#[derive(Debug)]
+pub struct Worker {
+    hasher: Hasher,
+    overridden: Overridden,
+    memories: Memories,
+    desk: Desk,
+    lines: Option<Lines>,
+    fetches: Fetches,
+    tickets: u32,
+}
+
+/// How often a worker that [`Worker::holds`] wants to be woken.
+pub const TICK: Span = Span::from_ms(100);
+
+impl Worker {
+    /// A worker under `policy` whose actor values are hashed with `seed`.
+    pub fn new(policy: &Policy, seed: &Seed) -> Worker {
+        let hasher = Hasher::new(seed);
+        Worker {
+            hasher,
+            overridden: Overridden::new(policy, &hasher),
+            memories: Memories::default(),
+            desk: Desk::default(),
+            lines: None,
+            fetches: Fetches::default(),
+            tickets: 0,
+        }
+    }
+
+    /// It asks these stores about shared rules; without, none of them is to be had.
+    pub fn asking(self, options: Options, random: u64) -> Worker {
+        Worker { lines: Some(Lines::new(options, random)), ..self }
+    }
+
+    /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
+    pub fn never_ahead(&mut self) {
+        self.memories.shares = Shares::none();
+    }
+
+    /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
+    pub fn holds(&self) -> bool {
+        self.memories.shares.is_held()
+    }
+
+    /// How long a request waits for a store; `None` where there is none.
+    pub fn timeout(&self) -> Option<Span> {
+        Some(self.lines.as_ref()?.options().timeout)
+    }
+
+    /// The gateway's name of a store.
+    pub fn cluster(&self, shard: usize) -> &str {
+        let names = self.lines.as_ref().map(|lines| &lines.options().clusters);
+        names.and_then(|names| names.get(shard)).map_or("", |name| name)
+    }
+
+    pub(super) fn terms<'a, S: ?Sized>(&'a self, store: &'a S, clock: &'a dyn Fn() -> Time) -> Terms<'a, S> {
+        let Worker { hasher, overridden, .. } = self;
+        Terms { store, hasher, overridden, clock, reaches: &|_| false }
+    }
+
+    pub(super) fn decision(&self) -> &Decision {
+        &self.desk.decision
+    }
+
+    pub(super) fn decide<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        store: &S,
+        request: &Request,
+        clock: &dyn Fn() -> Time,
+    ) -> Ruling {
+        let Worker { hasher, overridden, memories, desk, lines, .. } = self;
+        let reaches = |shard| lines.as_ref().is_some_and(|lines| lines.reaches(shard));
+        let terms = Terms { store, hasher, overridden, clock, reaches: &reaches };
+        policy::decide(policy, request, desk, memories, &terms)
+    }
+
+    /// Somebody who was decided about is to have more fetched ahead.
+    pub(super) fn take_duties(&mut self) {
+        self.fetches.due(self.desk.duties.drain(..));
+    }
+
+    /// Puts a request's questions to their stores: under which number, and whether no store has to answer any more.
+    pub(super) fn ask(
+        &mut self,
+        policy: &Policy,
+        mut pending: Pending,
+        clock: &dyn Fn() -> Time,
+    ) -> (u32, Pending, bool) {
+        let ticket = self.tickets;
+        self.tickets = ticket.wrapping_add(1);
+        if !self.fetches.begin(ticket, pending.leases(policy)) {
+            pending.fetches_nothing();
+        }
+        let mut is_answered = false;
+        for (shard, question) in pending.questions(policy) {
+            let asks =
+                self.lines.as_mut().is_some_and(|lines| lines.ask(shard, Who::Request(ticket), question));
+            if !asks {
+                is_answered = pending.told(policy, shard, None, clock());
+            }
+        }
+        (ticket, pending, is_answered)
+    }
+
+    pub(super) fn conclude<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        pending: Pending,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Conclusion {
+        let Worker { hasher, overridden, memories, desk, fetches, .. } = self;
+        let terms = Terms { store, hasher, overridden, clock, reaches: &|_| false };
+        let mut conclusion = pending.conclude(policy, desk, memories, &terms);
+        conclusion.fetched.drain(..).for_each(|(duty, until)| fetches.lapses(duty, until));
+        conclusion
+    }
+
+    /// Gives back to stores what they have charged, as far as they are to be had.
+    pub(super) fn give_back(&mut self, receipts: Vec<(usize, Receipt)>) {
+        let Some(lines) = &mut self.lines else {
+            return;
+        };
+        for (shard, question) in by_shard(receipts) {
+            lines.ask(shard, Who::Nobody, question);
+        }
+    }
+
+    /// Who has asked does not wait for the answer any more.
+    pub(super) fn leave(&mut self, who: Who) {
+        self.lines.iter_mut().for_each(|lines| lines.leave(who));
+        self.fetches.end(who);
+    }
+
+    /// The next call that the host has to make; `now` is of a clock that never steps.
+    pub fn next_call(&mut self, policy: &Policy, now: Time) -> Option<Call> {
+        self.lines.as_mut()?.next(policy, now)
+    }
+
+    /// A call is over: what it tells, and whom. `now` is of a clock that never steps.
+    pub fn answered(&mut self, id: u32, answer: Answer, now: Time) -> Vec<News> {
+        let mut news = Vec::new();
+        if let Some(lines) = &mut self.lines {
+            lines.answered(id, answer, now, &mut news);
+        }
+        news
+    }
+
+    /// Takes what is news for the worker itself, and leaves what is for requests.
+    pub fn absorb<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        store: &S,
+        news: &mut Vec<News>,
+        clock: impl Fn() -> Time,
+    ) -> Events {
+        let mut events = Events::default();
+        let Worker { hasher, overridden, fetches, .. } = self;
+        let terms = Terms { store, hasher, overridden, clock: &clock, reaches: &|_| false };
+        news.retain(|news| {
+            fetches.end(news.who);
+            match news.who {
+                Who::Request(_) => true,
+                Who::Fetch(id) => {
+                    fetches.fetched(id, policy, news.told.as_deref(), &terms, &mut events);
+                    false
+                }
+                Who::Nobody => false,
+            }
+        });
+        events
+    }
+
+    /// What has happened to the calls to each store.
+    pub fn tallies(&mut self) -> Vec<(usize, Tally)> {
+        self.lines.as_mut().map(|lines| lines.tallies().collect()).unwrap_or_default()
+    }
+
+    /// Gives back what was charged ahead and lies idle, or `all` of it because the worker ends; has more fetched for
+    /// whom it is due, and ends calls that a host never answers. `steady` is of a clock that never steps.
+    pub fn tick<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        store: &S,
+        clock: impl Fn() -> Time,
+        steady: Time,
+        all: bool,
+    ) -> (Events, Vec<News>) {
+        let Worker { hasher, overridden, memories, lines, fetches, .. } = self;
+        let terms = Terms { store, hasher, overridden, clock: &clock, reaches: &|_| false };
+        let mut events = memories.shares.give_back(policy, &terms, all);
+        let mut news = Vec::new();
+        if let Some(lines) = lines {
+            fetches.tick(policy, lines, &terms, &mut events, all);
+            lines.tick(steady, &mut news);
+        }
+        (events, news)
+    }
+
+    /// After how long [`Worker::tick`] has to be called at the latest, if at all: zero is as soon as can be.
+    pub fn wants(&self) -> Option<Span> {
+        match self.fetches.is_due() {
+            true => Some(Span::ZERO),
+            false => (self.memories.shares.is_held() || self.fetches.is_held()).then_some(TICK),
+        }
+    }
+
+    /// When it has to be called for the calls that are under way, by the clock that never steps.
+    pub fn wake(&self) -> Option<Time> {
+        self.lines.as_ref()?.wake()
+    }
+}
