@@ -14,6 +14,7 @@ mod bid;
 mod build;
 mod charge;
 mod decision;
+mod duty;
 mod elsewhere;
 mod give_back;
 mod group;
@@ -22,6 +23,7 @@ mod known;
 mod lists;
 mod overridden;
 mod part;
+mod pending;
 mod question;
 mod rendezvous;
 mod shares;
@@ -34,9 +36,10 @@ pub use lists::{List, Lists, Member};
 pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
 
 pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};
+pub(crate) use duty::Duty;
 pub(crate) use give_back::{Held, cancel, settle};
 pub(crate) use overridden::Overridden;
-pub(crate) use part::{Conclusion, Duty, Pending};
+pub(crate) use pending::{Conclusion, Pending};
 pub(crate) use shares::Shares;
 
 use crate::actor::{Named, ip};

@@ -13,6 +13,7 @@
 mod fields;
 mod options;
 mod problem;
+mod status;
 #[cfg(test)]
 mod testing;
 mod wait;
@@ -20,6 +21,7 @@ mod wait;
 pub use fields::MOST_SHOWN;
 pub use options::Options;
 pub(crate) use options::own_headers;
+pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
 pub use wait::UNKNOWN_WAIT;
 
 use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
@@ -29,15 +31,6 @@ use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;
 use wait::wait;
-
-/// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
-pub const RESOURCE_EXHAUSTED: u32 = 8;
-
-/// `UNAVAILABLE`, the gRPC status of a refusal for want of the store (the same).
-pub const UNAVAILABLE: u32 = 14;
-
-/// The HTTP status of such a refusal: nobody has asked for too much (RFC 9110 §15.6.4).
-const SERVICE_UNAVAILABLE: u32 = 503;
 
 /// The answer to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,12 +70,9 @@ impl Options {
             if grpc { (None, Cow::default()) } else { self.body(reason, policy, decision) };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
         headers.extend(self.headers.iter().map(|(name, value)| (&**name, Cow::from(&**value))));
-        let (status, grpc_status) = match reason {
-            Reason::Unavailable(_) => (SERVICE_UNAVAILABLE, UNAVAILABLE),
-            _ => (self.status, RESOURCE_EXHAUSTED),
-        };
+        let (status, grpc_status) = status::of(reason, self.status);
         let grpc_status = grpc.then_some(grpc_status);
-        Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy) })
+        Some(Refusal { status, headers, body, grpc_status, details: status::details(reason, policy) })
     }
 
     /// Whether [`Options::headers`] tells anything.
@@ -130,8 +120,7 @@ impl Options {
     fn body(&self, reason: Reason, policy: &Policy, decision: &Decision) -> (Option<&str>, Cow<'_, [u8]>) {
         match &self.body {
             Body::Problem => {
-                let status =
-                    if let Reason::Unavailable(_) = reason { SERVICE_UNAVAILABLE } else { self.status };
+                let (status, _) = status::of(reason, self.status);
                 let body = problem::json(status, reason, policy, decision);
                 (Some(problem::CONTENT_TYPE), body.into_bytes().into())
             }
@@ -139,15 +128,6 @@ impl Options {
                 ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
             }
         }
-    }
-}
-
-fn details(reason: Reason, policy: &Policy) -> String {
-    match reason {
-        Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),
-        Reason::NoActor(id) => ["diana_no_actor:", name(policy, id)].concat(),
-        Reason::Unavailable(id) => ["diana_unavailable:", name(policy, id)].concat(),
-        Reason::Denied => "diana_denied".into(),
     }
 }
 

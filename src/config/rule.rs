@@ -40,12 +40,12 @@ pub(super) fn compile(
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
     let mode = Mode::compile(fields.take("mode"));
+    let shared = reader.shared.rule(&mut fields);
     let reject_delay = match fields.take("reject_delay") {
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
         None => Some(Span::ZERO),
     };
     let kind = algorithm(fields.take("algo"));
-    let shared = reader.shared.rule(&mut fields);
     // An override reads the rule's keys again, laid over with its own; a mistake in them is told once.
     let overrides = fields.take("overrides");
     let ways = ways(&mut fields, kind, shared.as_ref());

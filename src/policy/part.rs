@@ -11,12 +11,12 @@
 //! If one store has to be asked, all of the request are: so none has to be asked when another has answered.
 
 use super::bid::Bid;
-use super::charge::{Desk, Memories, Terms};
+use super::charge::{Desk, Terms};
 use super::elsewhere::{Elsewhere, OnError};
-use super::give_back::{Held, Place, change_or_begin};
+use super::give_back::Place;
 use super::known::Refusals;
-use super::{Events, Policy, Question, Receipt, Report, Tally, Told};
-use crate::algorithm::{Outcome, lease};
+use super::{Asked, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
+use crate::algorithm::Outcome;
 use crate::store::Store;
 use crate::time::{Span, Time};
 use std::ops::Range;
@@ -25,15 +25,15 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     /// Of the limit, and of the group among those that are counted elsewhere.
-    place: Place,
-    hash: u64,
-    key: Range<usize>,
-    shard: usize,
-    state: State,
+    pub(super) place: Place,
+    pub(super) hash: u64,
+    pub(super) key: Range<usize>,
+    pub(super) shard: usize,
+    pub(super) state: State,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+pub(super) enum State {
     /// The store has to be asked.
     Ask,
     /// A bid stands in for it.
@@ -42,21 +42,6 @@ enum State {
     Gone(OnError),
     /// What it told about each rule, and when that came.
     Told(Vec<Told>, Time),
-}
-
-/// Somebody has to have more fetched ahead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Duty {
-    pub(super) place: Place,
-    pub(super) hash: u64,
-    pub(super) key: Vec<u8>,
-}
-
-impl Duty {
-    pub(super) fn of(bid: &Bid, parts: &[Part], keys: &[u8]) -> Option<Duty> {
-        let part = parts.iter().find(|part| part.place.0 == bid.place.0 && part.key == bid.key)?;
-        Some(Duty { place: part.place, hash: part.hash, key: keys.get(part.key.clone())?.to_vec() })
-    }
 }
 
 impl Part {
@@ -124,7 +109,7 @@ impl Part {
     }
 
     /// Whether the store refuses.
-    fn is_refused(&self, policy: &Policy) -> bool {
+    pub(super) fn is_refused(&self, policy: &Policy) -> bool {
         let (State::Told(told, _), Some(elsewhere)) = (&self.state, policy.elsewhere_at(self.place)) else {
             return false;
         };
@@ -132,12 +117,12 @@ impl Part {
     }
 
     /// What the store has charged.
-    fn receipts(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, Receipt)> {
+    pub(super) fn receipts(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, Receipt)> {
         let (State::Told(told, _), Some(elsewhere)) = (&self.state, policy.elsewhere_at(self.place)) else {
             return Vec::new();
         };
         let asked = elsewhere.asks(policy, keys.get(self.key.clone()).unwrap_or_default(), None, false);
-        let receipt = |(asked, told): (super::Asked, &Told)| {
+        let receipt = |(asked, told): (Asked, &Told)| {
             let [cost, ..] = told.receipt;
             let receipt = Receipt { key: asked.key, terms: asked.terms, numbers: told.receipt };
             (cost > 0).then_some((self.shard, receipt))
@@ -164,7 +149,7 @@ impl Desk {
     }
 
     /// Adds the bids of those that are not to be had, and of those of which something was fetched `ahead`.
-    fn stand_ins<S: ?Sized>(&mut self, policy: &Policy, ahead: bool, terms: &Terms<S>) {
+    pub(super) fn stand_ins<S: ?Sized>(&mut self, policy: &Policy, ahead: bool, terms: &Terms<S>) {
         for at in 0..self.parts.len() {
             let Some(part) = self.parts.get_mut(at) else {
                 return;
@@ -196,147 +181,9 @@ impl Desk {
     }
 }
 
-/// A request about which stores are being asked.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    keys: Vec<u8>,
-    bids: Vec<(Place, Range<usize>)>,
-    parts: Vec<Part>,
-    /// Whether more is fetched ahead with it.
-    ahead: bool,
-    at: Time,
-}
-
-/// What becomes of it.
-pub(crate) struct Conclusion {
-    /// What was charged here and may be given back.
-    pub(crate) held: Vec<Held>,
-    /// The same of stores, by shard.
-    pub(crate) owed: Vec<(usize, Receipt)>,
-    /// What they are to be given back at once.
-    pub(crate) back: Vec<(usize, Receipt)>,
-    /// What was fetched ahead, and until when it may be spent.
-    pub(crate) fetched: Vec<(Duty, Time)>,
-}
-
-impl Pending {
-    /// Whose quota could be fetched ahead, by group and actor.
-    pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = (usize, u64)> + 'p {
-        let leased = |part: &Part| Some((policy.elsewhere_at(part.place)?.ahead?, part.hash));
-        self.parts.iter().filter(|part| part.asks()).filter_map(leased)
-    }
-
-    /// Another request of this worker already fetches.
-    pub(crate) fn fetches_nothing(&mut self) {
-        self.ahead = false;
-    }
-
-    /// One question for each shard that has to be asked.
-    pub(crate) fn questions(&self, policy: &Policy) -> Vec<(usize, Question)> {
-        let mut questions: Vec<(usize, Vec<Vec<super::Asked>>)> = Vec::new();
-        for part in self.parts.iter().filter(|part| part.asks()) {
-            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
-                continue;
-            };
-            let key = self.keys.get(part.key.clone()).unwrap_or_default();
-            let asked = elsewhere.asks(policy, key, None, self.ahead);
-            match questions.iter_mut().find(|(shard, _)| *shard == part.shard) {
-                Some((_, groups)) => groups.push(asked),
-                None => questions.push((part.shard, vec![asked])),
-            }
-        }
-        questions.into_iter().map(|(shard, groups)| (shard, Question::Decide(groups))).collect()
-    }
-
-    /// A shard has told something, or will not; whether no other has yet to.
-    pub(crate) fn told(&mut self, policy: &Policy, shard: usize, told: Option<&[Told]>, now: Time) -> bool {
-        let mut told = told;
-        for part in self.parts.iter_mut().filter(|part| part.shard == shard && part.asks()) {
-            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
-                continue;
-            };
-            let rules = elsewhere.group.rules.len();
-            let own = told.and_then(|told| told.split_at_checked(rules));
-            part.state = match own {
-                Some((own, _)) => State::Told(own.to_vec(), now),
-                None => State::Gone(elsewhere.on_error),
-            };
-            told = own.map(|(_, rest)| rest);
-        }
-        !self.parts.iter().any(Part::asks)
-    }
-
-    /// None of those that have yet to tell something will.
-    pub(crate) fn give_up(&mut self, policy: &Policy) {
-        for part in self.parts.iter_mut().filter(|part| part.asks()) {
-            if let Some(elsewhere) = policy.elsewhere_at(part.place) {
-                part.state = State::Gone(elsewhere.on_error);
-            }
-        }
-    }
-
-    /// Decides: every store that was asked has answered, or will not.
-    pub(crate) fn conclude<S: Store + ?Sized>(
-        self,
-        policy: &Policy,
-        desk: &mut Desk,
-        memories: &mut Memories,
-        terms: &Terms<S>,
-    ) -> Conclusion {
-        desk.clear();
-        let Pending { keys, bids, parts, at, .. } = self;
-        (desk.keys, desk.parts) = (keys, parts);
-        let mut receipts = Vec::new();
-        let (mut fetched, mut refused) = (Vec::new(), false);
-        for part in &desk.parts {
-            refused |= part.is_refused(policy);
-            receipts.extend(part.receipts(policy, &desk.keys));
-            let events = &mut desk.decision.events;
-            fetched.extend(part.deposit(policy, &desk.keys, at, terms, events));
-        }
-        if refused {
-            desk.remember(policy, memories);
-        } else {
-            bids.into_iter().for_each(|(place, key)| desk.bid(policy, place, key, terms.hasher));
-            desk.stand_ins(policy, false, terms);
-            desk.judge(policy, &memories.shares, terms);
-            refused =
-                desk.parts.iter().any(|part| part.refuses(policy)) || desk.bids.iter().any(Bid::refuses);
-            refused = refused || desk.charge(policy, &mut memories.shares, terms).is_err();
-        }
-        let held = desk.close(policy, refused, memories, terms);
-        let ends = |(_, receipt): &(usize, Receipt)| receipt.terms.ends_with_request();
-        let is_waiting = matches!(desk.decision.outcome, super::Outcome::Wait(_));
-        let (owed, back) = match refused {
-            true => (Vec::new(), receipts),
-            false => {
-                (receipts.into_iter().filter(|receipt| is_waiting || ends(receipt)).collect(), Vec::new())
-            }
-        };
-        Conclusion { held, owed, back, fetched }
-    }
-}
-
-impl Desk {
-    /// Remembers for a while what stores have refused.
-    fn remember(&self, policy: &Policy, memories: &mut Memories) {
-        for part in self.parts.iter().filter(|part| part.is_refused(policy)) {
-            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
-                continue;
-            };
-            // Permits come back at any time: their lack is not remembered.
-            if let (State::Told(_, now), false) = (&part.state, elsewhere.group.settles) {
-                let mut reports = Vec::new();
-                part.report(policy, &self.keys, &mut reports);
-                memories.refusals.remember(elsewhere.group.id, part.hash, *now, &reports);
-            }
-        }
-    }
-}
-
 impl Part {
     /// Puts what was fetched ahead where all workers find it; until when it may be spent.
-    fn deposit<S: Store + ?Sized>(
+    pub(super) fn deposit<S: Store + ?Sized>(
         &self,
         policy: &Policy,
         keys: &[u8],
@@ -350,93 +197,5 @@ impl Part {
         let duty = Duty { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() };
         let until = duty.deposit(policy, told, since, terms, events)?;
         Some((duty, until))
-    }
-}
-
-impl Duty {
-    /// The group and the actor in whose cell it is kept.
-    fn cell<'p>(
-        &self,
-        policy: &'p Policy,
-        terms_hasher: &crate::table::Hasher,
-    ) -> Option<(&'p super::Group, u64)> {
-        let ahead = policy.elsewhere_at(self.place)?.ahead?;
-        let group = policy.group((self.place.0, ahead))?;
-        Some((group, group.hash(policy, terms_hasher, &self.key)))
-    }
-
-    /// Puts what was fetched ahead where all workers find it; until when it may be spent. A store lends of every rule
-    /// of a group as much, or of none.
-    pub(crate) fn deposit<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        told: &[Told],
-        since: Time,
-        terms: &Terms<S>,
-        events: &mut Events,
-    ) -> Option<Time> {
-        let (group, hash) = self.cell(policy, terms.hasher)?;
-        if told.iter().any(|told| told.lent.amount == 0) {
-            return None;
-        }
-        let counted = group.counted(policy, &self.key);
-        change_or_begin(group, hash, counted, terms, events, &|cell, _| {
-            for ((_, count), told) in counted.rules().zip(told) {
-                let lent = told.lent;
-                let deposit = lease::Deposit {
-                    amount: lent.amount,
-                    generation: lent.generation,
-                    since,
-                    lasts: lent.lasts,
-                    verdict: told.verdict,
-                };
-                lease::deposit(count.state_mut(cell), &deposit);
-            }
-        });
-        told.iter().map(|told| since.after(told.lent.lasts)).max()
-    }
-
-    /// Which shard counts this actor.
-    pub(crate) fn shard(&self, policy: &Policy) -> usize {
-        policy.elsewhere_at(self.place).map_or(0, |elsewhere| elsewhere.shard(policy, &self.key))
-    }
-
-    /// Asks for more ahead, and for nothing else.
-    pub(crate) fn question(&self, policy: &Policy) -> Option<Question> {
-        let elsewhere = policy.elsewhere_at(self.place)?;
-        Some(Question::Decide(vec![elsewhere.asks(policy, &self.key, Some(0), true)]))
-    }
-
-    /// Tells what became of what was fetched before, where the store needs to know.
-    pub(crate) fn account<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        terms: &Terms<S>,
-        events: &mut Events,
-    ) -> Option<Question> {
-        let elsewhere = policy.elsewhere_at(self.place)?;
-        let (group, hash) = self.cell(policy, terms.hasher)?;
-        let asked = elsewhere.asks(policy, &self.key, Some(0), false);
-        if !asked.iter().any(|asked| asked.terms.wants_account()) {
-            return None;
-        }
-        let counted = group.counted(policy, &self.key);
-        let spent = std::cell::RefCell::new(Vec::new());
-        super::give_back::change(group, hash, terms, events, &|cell, now| {
-            let rules = counted.rules();
-            spent.replace(rules.map(|(_, count)| lease::account(count.state_mut(cell), now)).collect());
-        });
-        let accounts = asked.iter().zip(spent.take()).filter(|(asked, _)| asked.terms.wants_account());
-        let accounts = accounts.flat_map(|(asked, spent)| {
-            spent.map(|lease::Spent { generation, used, left }| super::Account {
-                key: asked.key,
-                terms: asked.terms,
-                generation,
-                used,
-                left,
-            })
-        });
-        let accounts: Vec<_> = accounts.filter(|account| account.used > 0 || account.left > 0).collect();
-        (!accounts.is_empty()).then_some(Question::Account(accounts))
     }
 }

@@ -195,24 +195,28 @@ impl Worker {
     }
 
     /// Gives back what was charged ahead and lies idle, or `all` of it because the worker ends; has more fetched for
-    /// whom it is due, and ends calls that a host never answers. `steady` is of a clock that never steps.
+    /// whom it is due.
     pub fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         store: &S,
         clock: impl Fn() -> Time,
-        steady: Time,
         all: bool,
-    ) -> (Events, Vec<News>) {
+    ) -> Events {
         let Worker { hasher, overridden, memories, lines, fetches, .. } = self;
         let terms = Terms { store, hasher, overridden, clock: &clock, reaches: &|_| false };
         let mut events = memories.shares.give_back(policy, &terms, all);
-        let mut news = Vec::new();
         if let Some(lines) = lines {
             fetches.tick(policy, lines, &terms, &mut events, all);
-            lines.tick(steady, &mut news);
         }
-        (events, news)
+        events
+    }
+
+    /// Ends calls that a host never answers; `now` is of a clock that never steps.
+    pub fn expire(&mut self, now: Time) -> Vec<News> {
+        let mut news = Vec::new();
+        self.lines.iter_mut().for_each(|lines| lines.tick(now, &mut news));
+        news
     }
 
     /// After how long [`Worker::tick`] has to be called at the latest, if at all: zero is as soon as can be.

@@ -189,6 +189,7 @@ impl Found {
             Outcome::Wait(until) => vec![format!("wait={}", until.since(now))],
             Outcome::Refuse(Reason::Denied) => vec!["denied".into()],
             Outcome::Refuse(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
+            Outcome::Refuse(Reason::Unavailable(id)) => vec!["unavailable".into(), name(id)],
             Outcome::Refuse(Reason::Rule(id)) => {
                 let report = decision.reports.iter().find(|report| report.rule == id);
                 let retry = match report.and_then(|report| report.verdict).map(|verdict| verdict.outcome) {

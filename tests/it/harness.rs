@@ -76,6 +76,7 @@ fn start<S: Store>(
             session.resume();
             (session, decision.clone())
         }
+        (_, Step::Ask(_)) => panic!("a worker that knows no store asks one"),
     }
 }
 
@@ -108,8 +109,8 @@ impl<S: Store> Gateway<S> {
     }
 
     /// A request that worker `index` has started is over.
-    pub fn settle(&self, index: usize, session: &mut Session, now: Time) -> Events {
-        session.settle(&self.policy, &self.workers[index], &self.store, || now)
+    pub fn settle(&mut self, index: usize, session: &mut Session, now: Time) -> Events {
+        session.settle(&self.policy, &mut self.workers[index], &self.store, || now)
     }
 
     /// What a worker decides that remembers nothing.

@@ -35,7 +35,7 @@ impl<S: Store> Crew<S> {
         let request = self.policy.request(&request);
         let (_, step) =
             Session::start(&self.policy, &mut self.workers[worker], &self.store, &request, || now);
-        let (Step::Done(decision) | Step::Wait { decision, .. }) = step;
+        let (Step::Done(decision) | Step::Wait { decision, .. }) = step else { panic!("it asks a store") };
         let passes = !decision.refuses();
         self.passed.extend(passes.then_some(now.as_ns()));
         let left =

@@ -36,7 +36,7 @@ impl<'h> One<'h> {
     }
 
     fn settle(&mut self, session: &mut Session, now: Time) {
-        session.settle(&self.policy, &self.worker, &self.store, || now);
+        session.settle(&self.policy, &mut self.worker, &self.store, || now);
     }
 }
 
@@ -45,6 +45,7 @@ fn turn(step: &Step) -> Option<Span> {
     match step {
         Step::Wait { until, .. } => Some(until.since(START)),
         Step::Done(decision) => (!decision.refuses()).then_some(Span::ZERO),
+        Step::Ask(_) => panic!("a worker that knows no store asks one"),
     }
 }
 
@@ -153,7 +154,7 @@ fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
         .into_iter()
         .map(|ms| match one.start("ann", at(ms)).1 {
             Step::Done(decision) => decision.reports[0].tally,
-            Step::Wait { .. } => panic!("it waits"),
+            Step::Wait { .. } | Step::Ask(_) => panic!("it waits"),
         })
         .collect();
     let (yes, no) = (Tally::Admitted, Tally::Shadowed);

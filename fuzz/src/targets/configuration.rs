@@ -52,7 +52,7 @@ fn is_exact(document: &Value) -> bool {
 
 /// What is decided about a few requests, and told to their clients.
 fn decisions(configuration: &Configuration) -> Vec<String> {
-    let Configuration { policy, response } = configuration;
+    let Configuration { policy, response, .. } = configuration;
     let host = Simulated::new(Rules::Lenient);
     let store = Portable::probe(&host).unwrap();
     let mut worker = Worker::new(policy, b"a seed of a test");
@@ -68,6 +68,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
                     assert!(until > now);
                     decision
                 }
+                Step::Ask(_) => panic!("a worker that knows no store asks one"),
             };
             let refusal = response.refusal(policy, decision, policy.is_grpc(&request), 7);
             assert_eq!(refusal.is_some(), decision.refuses());
@@ -84,7 +85,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
         now = now.after(Span::from_ms(400));
     }
     for mut session in sessions {
-        session.settle(policy, &worker, &store, || now);
+        session.settle(policy, &mut worker, &store, || now);
         assert!(!session.owes());
     }
     let keys = u64::try_from(host.len()).unwrap();

@@ -249,9 +249,9 @@ impl Gateway {
     fn work(&self, now: Time, all: bool) -> Vec<News> {
         let policy = &self.configuration.policy;
         let news = self.worker.with(|worker| {
-            let (events, news) = worker.tick(policy, &self.store, || self.now(), now, all);
+            let events = worker.tick(policy, &self.store, || self.now(), all);
             self.metrics.with(|metrics| metrics.events(&events));
-            news
+            worker.expire(now)
         });
         self.absorb(news.unwrap_or_default())
     }

@@ -113,7 +113,9 @@ fn where_no_host_holds_requests_who_would_wait_is_refused() {
         let request = get("/", "ann");
         match Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1 {
             Step::Done(decision) => decision.reports[0].verdict.unwrap().outcome,
-            Step::Wait { .. } => panic!("a host is asked to hold a request that it cannot hold"),
+            Step::Wait { .. } | Step::Ask(_) => {
+                panic!("a host is asked to hold a request that it cannot hold")
+            }
         }
     };
     let refuse = |ms| algorithm::Outcome::Refuse { retry_after: Some(Span::from_ms(ms)) };

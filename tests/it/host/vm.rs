@@ -430,6 +430,8 @@ impl Inner {
             | Call::HeaderValue { .. }
             | Call::AddHeader { .. }
             | Call::ReplaceHeader { .. }
+            | Call::HttpCall { .. }
+            | Call::GrpcCall { .. }
             | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
         }
     }

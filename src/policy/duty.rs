@@ -1,0 +1,114 @@
+//! Quota that is fetched ahead for one actor: asked for, put where all workers find it, accounted for.
+//!
+//! It does not know: when. Half of what was fetched before is gone, or all of it has lapsed.
+
+use super::bid::Bid;
+use super::charge::Terms;
+use super::give_back::{Place, change, change_or_begin};
+use super::group::Group;
+use super::part::Part;
+use super::{Account, Events, Policy, Question, Told};
+use crate::algorithm::lease;
+use crate::store::Store;
+use crate::table::Hasher;
+use crate::time::Time;
+use std::cell::RefCell;
+
+/// Somebody has to have more fetched ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Duty {
+    pub(super) place: Place,
+    pub(super) hash: u64,
+    pub(super) key: Vec<u8>,
+}
+
+impl Duty {
+    pub(super) fn of(bid: &Bid, parts: &[Part], keys: &[u8]) -> Option<Duty> {
+        let part = parts.iter().find(|part| part.place.0 == bid.place.0 && part.key == bid.key)?;
+        Some(Duty { place: part.place, hash: part.hash, key: keys.get(part.key.clone())?.to_vec() })
+    }
+}
+
+impl Duty {
+    /// The group and the actor in whose cell it is kept.
+    fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
+        let ahead = policy.elsewhere_at(self.place)?.ahead?;
+        let group = policy.group((self.place.0, ahead))?;
+        Some((group, group.hash(policy, hasher, &self.key)))
+    }
+
+    /// Puts what was fetched ahead where all workers find it; until when it may be spent. A store lends of every rule
+    /// of a group as much, or of none.
+    pub(crate) fn deposit<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        told: &[Told],
+        since: Time,
+        terms: &Terms<S>,
+        events: &mut Events,
+    ) -> Option<Time> {
+        let (group, hash) = self.cell(policy, terms.hasher)?;
+        if told.iter().any(|told| told.lent.amount == 0) {
+            return None;
+        }
+        let counted = group.counted(policy, &self.key);
+        change_or_begin(group, hash, counted, terms, events, &|cell, _| {
+            for ((_, count), told) in counted.rules().zip(told) {
+                let lent = told.lent;
+                let deposit = lease::Deposit {
+                    amount: lent.amount,
+                    generation: lent.generation,
+                    since,
+                    lasts: lent.lasts,
+                    verdict: told.verdict,
+                };
+                lease::deposit(count.state_mut(cell), &deposit);
+            }
+        });
+        told.iter().map(|told| since.after(told.lent.lasts)).max()
+    }
+
+    /// Which shard counts this actor.
+    pub(crate) fn shard(&self, policy: &Policy) -> usize {
+        policy.elsewhere_at(self.place).map_or(0, |elsewhere| elsewhere.shard(policy, &self.key))
+    }
+
+    /// Asks for more ahead, and for nothing else.
+    pub(crate) fn question(&self, policy: &Policy) -> Option<Question> {
+        let elsewhere = policy.elsewhere_at(self.place)?;
+        Some(Question::Decide(vec![elsewhere.asks(policy, &self.key, Some(0), true)]))
+    }
+
+    /// Tells what became of what was fetched before, where the store needs to know.
+    pub(crate) fn account<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        terms: &Terms<S>,
+        events: &mut Events,
+    ) -> Option<Question> {
+        let elsewhere = policy.elsewhere_at(self.place)?;
+        let (group, hash) = self.cell(policy, terms.hasher)?;
+        let asked = elsewhere.asks(policy, &self.key, Some(0), false);
+        if !asked.iter().any(|asked| asked.terms.wants_account()) {
+            return None;
+        }
+        let counted = group.counted(policy, &self.key);
+        let spent = RefCell::new(Vec::new());
+        change(group, hash, terms, events, &|cell, now| {
+            let rules = counted.rules();
+            spent.replace(rules.map(|(_, count)| lease::account(count.state_mut(cell), now)).collect());
+        });
+        let accounts = asked.iter().zip(spent.take()).filter(|(asked, _)| asked.terms.wants_account());
+        let accounts = accounts.flat_map(|(asked, spent)| {
+            spent.map(|lease::Spent { generation, used, left }| Account {
+                key: asked.key,
+                terms: asked.terms,
+                generation,
+                used,
+                left,
+            })
+        });
+        let accounts: Vec<_> = accounts.filter(|account| account.used > 0 || account.left > 0).collect();
+        (!accounts.is_empty()).then_some(Question::Account(accounts))
+    }
+}

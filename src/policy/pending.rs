@@ -1,0 +1,150 @@
+//! A request about which stores are being asked: the questions, what they have told, and what that comes to.
+//!
+//! It does not know: how a store is asked, or how long that may take.
+
+use super::bid::Bid;
+use super::charge::{Desk, Memories, Terms};
+use super::give_back::{Held, Place};
+use super::part::{Part, State};
+use super::{Asked, Duty, Outcome, Policy, Question, Receipt, Told};
+use crate::store::Store;
+use crate::time::Time;
+use std::ops::Range;
+
+/// A request about which stores are being asked.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(super) keys: Vec<u8>,
+    pub(super) bids: Vec<(Place, Range<usize>)>,
+    pub(super) parts: Vec<Part>,
+    /// Whether more is fetched ahead with it.
+    pub(super) ahead: bool,
+    pub(super) at: Time,
+}
+
+/// What becomes of it.
+pub(crate) struct Conclusion {
+    /// What was charged here and may be given back.
+    pub(crate) held: Vec<Held>,
+    /// The same of stores, by shard.
+    pub(crate) owed: Vec<(usize, Receipt)>,
+    /// What they are to be given back at once.
+    pub(crate) back: Vec<(usize, Receipt)>,
+    /// What was fetched ahead, and until when it may be spent.
+    pub(crate) fetched: Vec<(Duty, Time)>,
+}
+
+impl Pending {
+    /// Whose quota could be fetched ahead, by group and actor.
+    pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = (usize, u64)> + 'p {
+        let leased = |part: &Part| Some((policy.elsewhere_at(part.place)?.ahead?, part.hash));
+        self.parts.iter().filter(|part| part.asks()).filter_map(leased)
+    }
+
+    /// Another request of this worker already fetches.
+    pub(crate) fn fetches_nothing(&mut self) {
+        self.ahead = false;
+    }
+
+    /// One question for each shard that has to be asked.
+    pub(crate) fn questions(&self, policy: &Policy) -> Vec<(usize, Question)> {
+        let mut questions: Vec<(usize, Vec<Vec<Asked>>)> = Vec::new();
+        for part in self.parts.iter().filter(|part| part.asks()) {
+            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
+                continue;
+            };
+            let key = self.keys.get(part.key.clone()).unwrap_or_default();
+            let asked = elsewhere.asks(policy, key, None, self.ahead);
+            match questions.iter_mut().find(|(shard, _)| *shard == part.shard) {
+                Some((_, groups)) => groups.push(asked),
+                None => questions.push((part.shard, vec![asked])),
+            }
+        }
+        questions.into_iter().map(|(shard, groups)| (shard, Question::Decide(groups))).collect()
+    }
+
+    /// A shard has told something, or will not; whether no other has yet to.
+    pub(crate) fn told(&mut self, policy: &Policy, shard: usize, told: Option<&[Told]>, now: Time) -> bool {
+        let mut told = told;
+        for part in self.parts.iter_mut().filter(|part| part.shard == shard && part.asks()) {
+            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
+                continue;
+            };
+            let rules = elsewhere.group.rules.len();
+            let own = told.and_then(|told| told.split_at_checked(rules));
+            part.state = match own {
+                Some((own, _)) => State::Told(own.to_vec(), now),
+                None => State::Gone(elsewhere.on_error),
+            };
+            told = own.map(|(_, rest)| rest);
+        }
+        !self.parts.iter().any(Part::asks)
+    }
+
+    /// None of those that have yet to tell something will.
+    pub(crate) fn give_up(&mut self, policy: &Policy) {
+        for part in self.parts.iter_mut().filter(|part| part.asks()) {
+            if let Some(elsewhere) = policy.elsewhere_at(part.place) {
+                part.state = State::Gone(elsewhere.on_error);
+            }
+        }
+    }
+
+    /// Decides: every store that was asked has answered, or will not.
+    pub(crate) fn conclude<S: Store + ?Sized>(
+        self,
+        policy: &Policy,
+        desk: &mut Desk,
+        memories: &mut Memories,
+        terms: &Terms<S>,
+    ) -> Conclusion {
+        desk.clear();
+        let Pending { keys, bids, parts, at, .. } = self;
+        (desk.keys, desk.parts) = (keys, parts);
+        let mut receipts = Vec::new();
+        let (mut fetched, mut refused) = (Vec::new(), false);
+        for part in &desk.parts {
+            refused |= part.is_refused(policy);
+            receipts.extend(part.receipts(policy, &desk.keys));
+            let events = &mut desk.decision.events;
+            fetched.extend(part.deposit(policy, &desk.keys, at, terms, events));
+        }
+        if refused {
+            desk.remember(policy, memories);
+        } else {
+            bids.into_iter().for_each(|(place, key)| desk.bid(policy, place, key, terms.hasher));
+            desk.stand_ins(policy, false, terms);
+            desk.judge(policy, &memories.shares, terms);
+            refused =
+                desk.parts.iter().any(|part| part.refuses(policy)) || desk.bids.iter().any(Bid::refuses);
+            refused = refused || desk.charge(policy, &mut memories.shares, terms).is_err();
+        }
+        let held = desk.close(policy, refused, memories, terms);
+        let ends = |(_, receipt): &(usize, Receipt)| receipt.terms.ends_with_request();
+        let is_waiting = matches!(desk.decision.outcome, Outcome::Wait(_));
+        let (owed, back) = match refused {
+            true => (Vec::new(), receipts),
+            false => {
+                (receipts.into_iter().filter(|receipt| is_waiting || ends(receipt)).collect(), Vec::new())
+            }
+        };
+        Conclusion { held, owed, back, fetched }
+    }
+}
+
+impl Desk {
+    /// Remembers for a while what stores have refused.
+    fn remember(&self, policy: &Policy, memories: &mut Memories) {
+        for part in self.parts.iter().filter(|part| part.is_refused(policy)) {
+            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
+                continue;
+            };
+            // Permits come back at any time: their lack is not remembered.
+            if let (State::Told(_, now), false) = (&part.state, elsewhere.group.settles) {
+                let mut reports = Vec::new();
+                part.report(policy, &self.keys, &mut reports);
+                memories.refusals.remember(elsewhere.group.id, part.hash, *now, &reports);
+            }
+        }
+    }
+}

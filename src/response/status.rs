@@ -1,0 +1,33 @@
+//! The statuses of a refusal, and its reason in one word.
+//!
+//! It does not know: headers, or the body.
+
+use super::name;
+use crate::policy::{Policy, Reason};
+
+/// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
+pub const RESOURCE_EXHAUSTED: u32 = 8;
+
+/// `UNAVAILABLE`, the gRPC status of a refusal for want of the store that counts (the same).
+pub const UNAVAILABLE: u32 = 14;
+
+/// The HTTP status of such a refusal: nobody has asked for too much (RFC 9110 §15.6.4).
+const SERVICE_UNAVAILABLE: u32 = 503;
+
+/// The HTTP status and the gRPC status.
+pub(super) fn of(reason: Reason, configured: u32) -> (u32, u32) {
+    match reason {
+        Reason::Unavailable(_) => (SERVICE_UNAVAILABLE, UNAVAILABLE),
+        _ => (configured, RESOURCE_EXHAUSTED),
+    }
+}
+
+/// Why, for access logs: a word without spaces.
+pub(super) fn details(reason: Reason, policy: &Policy) -> String {
+    match reason {
+        Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),
+        Reason::NoActor(id) => ["diana_no_actor:", name(policy, id)].concat(),
+        Reason::Unavailable(id) => ["diana_unavailable:", name(policy, id)].concat(),
+        Reason::Denied => "diana_denied".into(),
+    }
+}
