@@ -5,8 +5,8 @@
 mod concurrency;
 mod giving_back;
 mod laws;
-mod models;
-mod schedule;
+pub mod models;
+pub mod schedule;
 pub mod subject;
 mod token_bucket;
 mod waiting;

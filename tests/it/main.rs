@@ -17,5 +17,6 @@ mod host;
 mod hot_path;
 mod interleavings;
 mod reload;
+mod script;
 mod shares;
 mod waiting;

@@ -149,6 +149,11 @@ impl Run {
 
     pub fn arrive(&mut self, arrival: &Arrival) -> Event {
         self.advance(&arrival.gap);
+        self.arrive_now(arrival)
+    }
+
+    /// The same, of a clock that has been moved.
+    pub fn arrive_now(&mut self, arrival: &Arrival) -> Event {
         let rest = || self.look().remaining;
         let cost = match arrival.cost {
             Cost::Of(cost) => cost,

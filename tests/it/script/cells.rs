@@ -1,0 +1,166 @@
+//! Keys: how long they live, and what is in them that is not ours.
+
+use super::store::{Asked, Store, begins, check, said, us, whole_rules};
+use crate::algorithm::schedule::{Arrival, Run, onward};
+use diana::algorithm::Terms;
+use proptest::prelude::*;
+use redis::cmd;
+
+const NOW: u64 = 1_753_000_000_123_456;
+const DAY_MS: u64 = 86_400_000;
+
+fn pttl(store: &Store, key: &str) -> i64 {
+    store.query(cmd("PTTL").arg(key))
+}
+
+/// A key lives until it means nothing, and five seconds more, of which the test may take some.
+#[test]
+fn a_key_lives_as_long_as_it_means_anything() {
+    check(60, (whole_rules(), begins(), onward()), |store, (rule, begin, arrivals)| {
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let starts_empty = terms.kind == 1 && terms.numbers[4] == 1;
+        for arrival in &arrivals {
+            super::store::advance(&mut run, arrival);
+            let event = run.arrive_now(arrival);
+            let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
+            if told.receipt[0] > 0 {
+                let (lives, full) = (pttl(store, &key) as u64, told.full_in.div_ceil(1_000));
+                let least = if starts_empty { full.max(DAY_MS) } else { full };
+                prop_assert!(lives > least + 1_000, "{lives} {told:?}");
+                prop_assert!(lives <= least + 5_001, "{lives} {told:?}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refusal_and_a_look_write_nothing() {
+    let store = Store::start();
+    let full = [[100_000, 1, 1, 0, 0, 1_000_000], [1, 1_000_000, 0, 0, 0, 0], [1, 1_000_000, 10, 0, 0, 0]];
+    let more = [[1, 1_000_000, 0, 0, 0, 0], [100_000, 1, 0, 0, 0, 0], [1, 1_000_000, 0, 0, 0, 0]];
+    for (kind, numbers) in (1..).zip(full.into_iter().chain(more)) {
+        let (key, terms) = (store.key(), Terms { kind, numbers });
+        let exists = || store.query::<bool>(cmd("EXISTS").arg(&key));
+        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 2)).outcome, 2);
+        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 0)).outcome, 0);
+        assert!(!exists());
+        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).outcome, 0);
+        assert!(exists());
+        assert!(store.query::<bool>(cmd("PERSIST").arg(&key)));
+        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).outcome, 1);
+        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 0)).outcome, 0);
+        assert_eq!(pttl(&store, &key), -1, "written again, it would expire");
+    }
+}
+
+/// One that starts empty begins when it is first asked, which has to be remembered.
+#[test]
+fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
+    let store = Store::start();
+    let (key, terms) = (store.key(), Terms { kind: 1, numbers: [100_000, 1, 5, 0, 1, 1_000_000] });
+    assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).said(), (1, 100_000, 0, 100_000, 500_000));
+    assert!(pttl(&store, &key) > DAY_MS as i64);
+    assert_eq!(store.ask(NOW + 300_000, Asked::of(&key, terms, 1)).remaining, 2);
+}
+
+/// What is given back to nobody is nobody's still.
+#[test]
+fn nothing_is_kept_of_what_is_given_back_too_late() {
+    let store = Store::start();
+    for kind in 1..=6 {
+        let (key, terms) = (store.key(), Terms { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
+        store.give_back(NOW, &key, terms, [1, NOW - 1, NOW - 1, 0, 0]);
+        let told = store.ask(NOW, Asked::of(&key, Terms { kind: 0, ..terms }, 0));
+        store.account(NOW, &key, terms, &told, (1, 1));
+        assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Foreign {
+    /// No numbers, or not below 2⁵³.
+    Text(Vec<u8>),
+    List,
+    Hash,
+}
+
+fn foreign() -> impl Strategy<Value = Foreign> {
+    let texts = [
+        "",
+        " ",
+        "x",
+        "1 2 x",
+        "-1",
+        "1 -5",
+        "1.5",
+        "1e3",
+        "1 9007199254740993",
+        "2 1e999",
+        "nan",
+        "inf",
+        "0x10",
+    ];
+    let digits = || Just("9".repeat(5_000).into_bytes());
+    prop_oneof![
+        3 => prop::sample::select(texts.to_vec()).prop_map(|text| Foreign::Text(text.into())),
+        1 => prop::collection::vec(any::<u8>(), 1..40).prop_map(|mut bytes| { bytes[0] |= 0x80; Foreign::Text(bytes) }),
+        1 => digits().prop_map(Foreign::Text),
+        1 => Just(Foreign::Text(b"1 ".repeat(20_000))),
+        1 => Just(Foreign::List),
+        1 => Just(Foreign::Hash),
+    ]
+}
+
+#[test]
+fn what_is_not_ours_is_nobodys() {
+    check(60, (whole_rules(), begins(), onward(), foreign()), |store, (rule, begin, arrivals, foreign)| {
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let () = match foreign {
+            Foreign::Text(text) => store.query(cmd("SET").arg(&key).arg(text)),
+            Foreign::List => store.query(cmd("LPUSH").arg(&key).arg("1").arg("2")),
+            Foreign::Hash => store.query(cmd("HSET").arg(&key).arg("1").arg("2")),
+        };
+        store.give_back(us(&run), &key, terms, [1, us(&run), us(&run), 0, 0]);
+        for arrival in &arrivals {
+            super::store::advance(&mut run, arrival);
+            let event = run.arrive_now(arrival);
+            let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
+            prop_assert_eq!(told.said(), said(&event.verdict));
+        }
+        Ok(())
+    });
+}
+
+/// Numbers in the right form that nobody has written: nobody is locked out for longer than by clocks that differ, and for
+/// as long as what is lent lasts.
+#[test]
+fn any_numbers_are_a_value() {
+    let number = || {
+        let near = |us: u64| (us - 3_000_000..us + 3_000_000).boxed();
+        prop_oneof![Just(0), 0..20_u64, near(NOW), near(NOW / 1_000_000), 0..=1_u64 << 53, Just(1 << 53)]
+    };
+    let values = prop::collection::vec(number(), 0..70);
+    let arrivals = prop::collection::vec(onward(), 1);
+    check(150, (whole_rules(), values, arrivals), |store, (rule, values, arrivals)| {
+        let (mut run, key, terms) = (Run::new(&rule, 1_000 * NOW), store.key(), rule.compile().terms());
+        let text: String = values.iter().map(|number| format!(" {number}")).collect();
+        let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
+        store.give_back(NOW, &key, terms, [1, NOW - 5, NOW - 5, 0, 0]);
+        let arrivals: Vec<Arrival> = arrivals.concat();
+        for arrival in &arrivals {
+            super::store::advance(&mut run, arrival);
+            let told = store.ask(us(&run), Asked::of(&key, terms, run.arrive_now(arrival).cost));
+            prop_assert!(told.remaining <= rule.capacity);
+            let look = store.ask(us(&run), Asked::of(&key, terms, 0));
+            prop_assert_eq!(
+                (look.remaining, look.more_in, look.full_in),
+                (told.remaining, told.more_in, told.full_in)
+            );
+        }
+        let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
+        store.ask(free - 1, Asked::of(&key, terms, 0));
+        prop_assert_eq!(store.ask(free, Asked::of(&key, terms, 1)).outcome, 0);
+        Ok(())
+    });
+}

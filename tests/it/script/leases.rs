@@ -1,0 +1,295 @@
+//! What is lent: whoever spends it when, no more passes than the bound says, and what is left over is there again.
+
+use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
+use crate::algorithm::schedule::{Event, Run, onward, within};
+use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
+use diana::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
+use diana::time::{Span, Time};
+use proptest::prelude::*;
+
+pub const SECOND: u64 = 1_000_000;
+pub const NOW: u64 = 1_753_000_000_123_456;
+
+fn lending_rules() -> impl Strategy<Value = Rule> {
+    whole_rules().prop_filter("a kind that lends", |rule| {
+        let terms = rule.compile().terms();
+        terms.kind < 4 && (terms.kind > 1 || terms.numbers[3] == 0)
+    })
+}
+
+pub fn ahead(key: &str, terms: Terms, cost: u64, ahead: u64) -> Asked {
+    Asked { ahead, ..Asked::of(key, terms, cost) }
+}
+
+/// A rule that has been asked, and that lends all that it may.
+struct Lending {
+    run: Run,
+    key: String,
+    terms: Terms,
+    told: Told,
+}
+
+impl Lending {
+    /// After `arrivals` and a request of cost 1 that is admitted.
+    fn new(store: &Store, rule: &Rule, run: Run, part: f64) -> Option<Lending> {
+        let (mut run, key, terms) = (run, store.key(), rule.compile().terms());
+        let event = run.ask(1);
+        let most = power(event.verdict.remaining, part);
+        let told = store.ask(us(&run), ahead(&key, terms, 1, most));
+        assert_eq!(told.outcome == 0, event.verdict.admits());
+        let (remaining, burst) = (event.verdict.remaining, rule.capacity);
+        let lends = if terms.kind == 1 { remaining.min(burst - 1) } else { remaining };
+        let expected = if told.outcome == 0 { most.min(lends) } else { 0 };
+        assert_eq!(told.lent, expected, "{rule:?} {told:?}");
+        (told.lent > 0).then_some(Lending { run, key, terms, told })
+    }
+
+    fn look(&self, store: &Store) -> Told {
+        store.ask(us(&self.run), Asked::of(&self.key, self.terms, 0))
+    }
+
+    /// As if so much had been asked for by itself, of a bucket now, of others when it was lent.
+    fn spent(&mut self, lent_at: u64, cost: u64) -> Told {
+        let now = self.run.now;
+        if self.terms.kind != 1 {
+            self.run.move_to(lent_at);
+        }
+        assert!(self.run.ask(cost).verdict.admits());
+        self.run.move_to(now);
+        let look = self.run.ask(0).verdict;
+        let (outcome, wait, remaining, more_in, full_in) = said(&look);
+        Told { outcome, wait, remaining, more_in, full_in, ..self.told }
+    }
+}
+
+#[test]
+fn what_is_left_is_there_again_and_what_was_used_is_gone() {
+    let parts = (0.0..=1.0, 0.0..=1.0, 0.0..=1.0);
+    check(150, (lending_rules(), begins(), parts), |store, (rule, begin, (part, used, late))| {
+        let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, begin), part) else {
+            return Ok(());
+        };
+        let (at, Told { lent, lasts, .. }) = (lending.run.now, lending.told);
+        // What is told is without it.
+        let look = lending.look(store);
+        prop_assert_eq!(look.said(), lending.told.said());
+        let used = (used * (lent + 1) as f64) as u64;
+        let first = used / 3;
+        lending.run.move_to(at + 1_000 * (late * lasts as f64) as u64);
+        let account = |of: (u64, u64)| {
+            let now = us(&lending.run);
+            store.account(now, &lending.key, lending.terms, &lending.told, of);
+        };
+        account((first, 0));
+        account((used - first, lent - used));
+        let look = lending.look(store);
+        prop_assert_eq!(look.said(), lending.spent(at, used).said());
+        Ok(())
+    });
+}
+
+/// As much as was lent counts as used at the most, and as nothing when it is accounted for too late.
+#[test]
+fn an_account_changes_no_more_than_what_was_lent() {
+    check(60, (lending_rules(), 0.0..=1.0), |store, (rule, part)| {
+        let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, 1_000 * NOW), part) else {
+            return Ok(());
+        };
+        let (at, told, terms) = (lending.run.now, lending.told, lending.terms);
+        let account = |lending: &Lending, told: &Told, of| {
+            store.account(us(&lending.run), &lending.key, terms, told, of)
+        };
+        for other in [told.generation + 1, told.generation + 16, told.generation - 16] {
+            account(&lending, &Told { generation: other, ..told }, (1, 1));
+        }
+        let kept = lending.look(store);
+        prop_assert_eq!(kept.said(), told.said());
+        if terms.kind == 1 {
+            account(&lending, &told, (told.lent + 5, 7));
+            let (look, expected) = (lending.look(store), lending.spent(at, told.lent));
+            prop_assert_eq!(look.said(), expected.said());
+        } else {
+            lending.spent(at, told.lent);
+        }
+        // A second beyond when it is over; a slice gives back what is left of it for as long as it counts.
+        let counts = if terms.kind == 3 { terms.numbers[1] } else { SECOND };
+        lending.run.move_to(at + 1_000 * (told.lasts + counts));
+        let before = lending.look(store);
+        account(&lending, &told, (told.lent, told.lent));
+        prop_assert_eq!(lending.look(store).said(), before.said());
+        prop_assert_eq!(before.said(), said(&lending.run.ask(0).verdict));
+        Ok(())
+    });
+}
+
+/// A gateway that is gone has spent what it was lent: in a window or slice when it was lent, in a bucket two seconds after
+/// the second began in which that was.
+#[test]
+fn what_nobody_accounts_for_counts_as_spent() {
+    check(100, (lending_rules(), begins(), 0.0..=1.0), |store, (rule, begin, part)| {
+        let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, begin), part) else {
+            return Ok(());
+        };
+        let (at, told) = (lending.run.now, lending.told);
+        let over = match lending.terms.kind {
+            1 => (at / 1_000 / SECOND + 2) * SECOND,
+            _ => at / 1_000 + told.lasts,
+        };
+        let in_bucket = if lending.terms.kind == 1 { told.lent } else { 0 };
+        if in_bucket > 0 {
+            prop_assert_eq!(told.lasts, over - 250_000 - at / 1_000);
+        }
+        lending.run.move_to(1_000 * (over - 1));
+        let before = lending.look(store);
+        prop_assert!(before.remaining <= rule.capacity - in_bucket);
+        lending.run.move_to(1_000 * over);
+        let expected = lending.spent(at, told.lent);
+        prop_assert_eq!(lending.look(store).said(), expected.said());
+        lending.run.move_to(1_000 * (over + expected.full_in));
+        prop_assert_eq!(lending.look(store).remaining, rule.capacity);
+        Ok(())
+    });
+}
+
+/// One thing that happens to a rule of which several gateways hold a part.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Time passes, on the scale of what happens or of seconds.
+    On(f64),
+    Seconds(f64),
+    /// A request, and so much ahead.
+    Ask(f64, f64),
+    /// A gateway spends of what it holds.
+    Spend(usize, f64),
+    /// It accounts for what it has spent, and gives back the rest if it says so.
+    Account(usize, bool),
+    /// It is gone.
+    Die(usize),
+    /// Somebody's last charge is given back: it never came.
+    GiveBack,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let part = || 0.0..=1.0;
+    let act = prop_oneof![
+        2 => part().prop_map(Act::On),
+        3 => (0.0..=1.2).prop_map(Act::Seconds),
+        4 => (part(), part()).prop_map(|(cost, ahead)| Act::Ask(cost, ahead)),
+        5 => (any::<usize>(), part()).prop_map(|(who, part)| Act::Spend(who, part)),
+        3 => (any::<usize>(), any::<bool>()).prop_map(|(who, rest)| Act::Account(who, rest)),
+        1 => any::<usize>().prop_map(Act::Die),
+        1 => Just(Act::GiveBack),
+    ];
+    prop::collection::vec(act, 0..40)
+}
+
+/// What one gateway holds.
+struct Held {
+    told: Told,
+    until: u64,
+    left: u64,
+    used: u64,
+}
+
+fn passed(elapsed_us: u64, cost: u64) -> Event {
+    let verdict = Verdict {
+        outcome: Outcome::Admit { delay: Span::ZERO },
+        remaining: 0,
+        more_in: Span::ZERO,
+        full_in: Span::ZERO,
+        charge: Charge { at: Time::ZERO, ..Charge::default() },
+    };
+    Event { elapsed: 1_000 * u128::from(elapsed_us), steps: 0, cost, verdict }
+}
+
+/// Quotas at which seconds, in which a bucket lends, and what comes in them, matter.
+fn busy_rules() -> impl Strategy<Value = Rule> {
+    let quota = (1..=300_u64, prop::sample::select(vec![100_u64, 1_000, 1_700, 5_000, 60_000]));
+    let quota = quota.prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
+    let bucket =
+        (quota, 1..=300_u64, any::<bool>()).prop_map(|(quota, burst, full)| (quota, Some(burst), full));
+    let quota = bucket.clone().prop_map(|(quota, ..)| quota);
+    prop_oneof![
+        2 => bucket.prop_map(token_bucket),
+        1 => quota.clone().prop_map(window),
+        1 => quota.prop_map(|quota| sliding_window(quota, None)),
+    ]
+}
+
+#[test]
+fn no_more_passes_than_the_bound_says_whoever_spends_it() {
+    let rules = prop_oneof![3 => busy_rules().boxed(), 1 => lending_rules().boxed()];
+    check(170, (rules, acts()), |store, (rule, acts)| {
+        let (key, terms) = (store.key(), rule.compile().terms());
+        let (mut now, mut held, mut events): (u64, Vec<Held>, Vec<Event>) = (NOW, Vec::new(), Vec::new());
+        let mut last = None;
+        for act in acts {
+            match act {
+                Act::On(part) => now += power(rule.scale_ns / 250, part),
+                Act::Seconds(part) => now += (part * SECOND as f64) as u64,
+                Act::Ask(cost, part) => {
+                    let look = store.ask(now, Asked::of(&key, terms, 0));
+                    let cost = power(look.remaining, cost / 2.0);
+                    let told = store.ask(now, ahead(&key, terms, cost, power(rule.capacity, part)));
+                    if told.outcome == 0 {
+                        events.push(passed(now - NOW, cost));
+                        held.push(Held { told, until: now + told.lasts, left: told.lent, used: 0 });
+                        last = Some(told.receipt);
+                    }
+                }
+                Act::Spend(who, part) if !held.is_empty() => {
+                    let who = who % held.len();
+                    let one = &mut held[who];
+                    let cost = if now < one.until { ((one.left + 1) as f64 * part) as u64 } else { 0 };
+                    let cost = cost.min(one.left);
+                    (one.left, one.used) = (one.left - cost, one.used + cost);
+                    events.push(passed(now - NOW, cost));
+                }
+                Act::Account(who, rest) if !held.is_empty() => {
+                    let who = who % held.len();
+                    let one = &mut held[who];
+                    let left = if rest { std::mem::take(&mut one.left) } else { 0 };
+                    let used = std::mem::take(&mut one.used);
+                    store.account(now, &key, terms, &one.told, (used, left));
+                }
+                Act::Die(who) if !held.is_empty() => drop(held.swap_remove(who % held.len())),
+                Act::GiveBack => {
+                    if let Some(receipt) = last.take() {
+                        store.give_back(now, &key, terms, receipt);
+                        let came = |event: &Event| event.elapsed == 1_000 * u128::from(receipt[1] - NOW);
+                        let at = events.iter().rposition(|event| came(event) && event.cost == receipt[0]);
+                        events.remove(at.unwrap());
+                    }
+                }
+                _ => {}
+            }
+        }
+        within(&*rule.reference, &events)?;
+        // In the end all of it is there again.
+        let look = store.ask(now + 3 * SECOND, Asked::of(&key, terms, 0));
+        let full = store.ask(now + 3 * SECOND + look.full_in, Asked::of(&key, terms, 0));
+        prop_assert_eq!((full.remaining, full.full_in), (rule.capacity, 0));
+        Ok(())
+    });
+}
+
+/// What is left after a piece was lent, and given back, is not more than a bucket that lends nothing would have.
+#[test]
+fn history_does_not_matter_to_what_is_lent() {
+    check(60, (lending_rules(), begins(), onward(), 0.0..=1.0), |store, (rule, begin, arrivals, part)| {
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        for arrival in &arrivals {
+            advance(&mut run, arrival);
+            let event = run.arrive_now(arrival);
+            let told = store.ask(us(&run), ahead(&key, terms, event.cost, power(rule.capacity, part)));
+            prop_assert_eq!(told.outcome, said(&event.verdict).0);
+            prop_assert_eq!(told.remaining + told.lent, event.verdict.remaining);
+            if told.lent > 0 {
+                store.account(us(&run), &key, terms, &told, (0, told.lent));
+            }
+            let look = store.ask(us(&run), Asked::of(&key, terms, 0));
+            prop_assert_eq!(look.said(), said(&run.ask(0).verdict));
+        }
+        Ok(())
+    });
+}

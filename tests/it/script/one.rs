@@ -1,0 +1,153 @@
+//! One rule: what is told of it is what its algorithm and its model say, whatever the clock does and is given back.
+
+use super::store::{Asked, Store, advance, begins, check, said, us, whole_rules};
+use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
+use crate::algorithm::subject::{Rule, log, waiting_bucket};
+use diana::algorithm::{Algorithm, Quota, RefuseAll, Terms};
+use diana::remote::redis::script::{SCRIPT, SHA1};
+use diana::time::{Span, Time};
+use gateway::Redis;
+use proptest::prelude::*;
+use proptest::sample::select;
+use redis::{Connection, cmd};
+
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    prop_oneof![onward().boxed(), astray().boxed()]
+}
+
+#[test]
+fn every_kind_says_what_its_model_says() {
+    check(200, (whole_rules(), begins(), arrivals()), |store, (mut rule, begin, arrivals)| {
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        for arrival in &arrivals {
+            advance(&mut run, arrival);
+            let event = run.arrive_now(arrival);
+            let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
+            prop_assert_eq!(told.said(), said(&event.verdict), "{:?}", arrival);
+            let expected = rule.reference.step(Time::from_ns(run.now), event.cost);
+            prop_assert_eq!(told.said(), said(&expected), "{:?}", arrival);
+            prop_assert_eq!((told.receipt[0], told.receipt[1]), (event.charged(), us(&run)));
+            prop_assert_eq!((told.lent, told.generation, told.lasts), (0, 0, 0));
+        }
+        Ok(())
+    });
+}
+
+/// Rules whose charges are booked at whole µs, or come with the part of one that is missing: then what is given back is the
+/// same to the last digit.
+fn whole_charges() -> impl Strategy<Value = Rule> {
+    let rpu = select(vec![1, 2, 5, 8, 10, 100, 125, 1_000, 10_000, 1_000_000]);
+    let wait = prop_oneof![Just(None), log(5_000).prop_map(Some)];
+    let buckets = (rpu, log(1_000), log(10_000), any::<bool>(), wait);
+    let buckets = buckets.prop_map(|(rpu, secs, burst, full, wait)| {
+        let quota = Quota { rpu, unit: Span::from_secs(secs) };
+        waiting_bucket(quota, Some(burst), full, wait.map(Span::from_ms))
+    });
+    let others = whole_rules().prop_filter("a token may take part of a µs", |rule| rule.kind != "TB");
+    prop_oneof![1 => buckets, 2 => others]
+}
+
+/// For each arrival, after how many further ones it is given back, if at all.
+fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
+    prop::collection::vec(prop_oneof![1 => Just(None), 2 => (0..6_usize).prop_map(Some)], 24)
+}
+
+#[test]
+fn what_is_given_back_is_what_the_algorithm_takes_back() {
+    check(
+        250,
+        (whole_charges(), begins(), arrivals(), returns()),
+        |store, (rule, begin, arrivals, returns)| {
+            let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+            let mut charged: Vec<(Event, [u64; 5])> = Vec::new();
+            for (index, arrival) in arrivals.iter().enumerate() {
+                advance(&mut run, arrival);
+                let event = run.arrive_now(arrival);
+                let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
+                prop_assert_eq!(told.said(), said(&event.verdict), "{:?}", arrival);
+                charged.push((event, told.receipt));
+                for (earlier, after) in returns.iter().enumerate().take(index + 1) {
+                    let (event, receipt) = charged[earlier];
+                    if event.charged() > 0 && after.is_some_and(|after| earlier + after == index) {
+                        run.give_back(&event);
+                        store.give_back(us(&run), &key, terms, receipt);
+                    }
+                }
+            }
+            let look = run.ask(0).verdict;
+            prop_assert_eq!(store.ask(us(&run), Asked::of(&key, terms, 0)).said(), said(&look));
+            Ok(())
+        },
+    );
+}
+
+/// Of rates at which a token takes part of a µs, too.
+#[test]
+fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come() {
+    check(80, (whole_rules(), begins(), onward(), returns()), |store, (rule, begin, arrivals, returns)| {
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        // The run goes along, only to say what comes when; the other gets what is kept.
+        let without = store.key();
+        let mut charged: Vec<(u64, bool, [u64; 5])> = Vec::new();
+        for (index, arrival) in arrivals.iter().enumerate() {
+            advance(&mut run, arrival);
+            let cost = run.arrive_now(arrival).cost;
+            charged.push((us(&run), true, store.ask(us(&run), Asked::of(&key, terms, cost)).receipt));
+            for (earlier, after) in returns.iter().enumerate().take(index + 1) {
+                if after.is_some_and(|after| earlier + after == index) {
+                    charged[earlier].1 = false;
+                    store.give_back(us(&run), &key, terms, charged[earlier].2);
+                }
+            }
+        }
+        for (now, kept, receipt) in charged {
+            let cost = if kept { receipt[0] } else { 0 };
+            prop_assert_eq!(store.ask(now, Asked::of(&without, terms, cost)).outcome, 0);
+        }
+        let look = |key, later| store.ask(us(&run) + later, Asked::of(key, terms, 0)).remaining;
+        prop_assert!(look(&key, 0) <= look(&without, 0));
+        let one = store.ask(us(&run) + rule.longest_lockout_ns.div_ceil(1_000), Asked::of(&key, terms, 1));
+        prop_assert_eq!(one.outcome, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn who_refuses_all_refuses_for_ever_and_has_no_key() {
+    let store = Store::start();
+    let (key, terms) = (store.key(), RefuseAll.terms());
+    assert_eq!(terms, Terms::default());
+    assert_eq!(store.ask(7, Asked::of(&key, terms, 1)).said(), (2, 0, 0, 0, 0));
+    assert_eq!(store.ask(7, Asked::of(&key, terms, 0)).said(), (0, 0, 0, 0, 0));
+    store.give_back(7, &key, terms, [1, 7, 7, 0, 0]);
+    assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
+}
+
+/// As it is shipped, by Redis' own clock.
+#[test]
+fn the_script_is_known_by_its_sum_and_asks_redis_what_time_it_is() {
+    let redis = Redis::start().unwrap();
+    let client = redis::Client::open(format!("redis://{}/", redis.address())).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let time = |connection: &mut Connection| {
+        let (secs, us): (u64, u64) = cmd("TIME").query(connection).unwrap();
+        1_000_000 * secs + us
+    };
+    let command = "1 1 1 2 1 3 0 10 60000000 0 0 0 0";
+    let arguments = |name: &str, script: &str| {
+        let mut cmd = cmd(name);
+        cmd.arg(script).arg(1).arg("key").arg(command);
+        cmd
+    };
+    let unknown = arguments("EVALSHA", SHA1).exec(&mut connection).unwrap_err();
+    assert!(unknown.to_string().contains("NoScript"), "{unknown}");
+    let before = time(&mut connection);
+    let (first,): (Vec<u64>,) = arguments("EVAL", SCRIPT).query(&mut connection).unwrap();
+    let (second,): (Vec<u64>,) = arguments("EVALSHA", SHA1).query(&mut connection).unwrap();
+    let after = time(&mut connection);
+    assert_eq!((first[0], first[2], second[2]), (0, 7, 4));
+    assert!(
+        before <= first[6] && first[6] <= second[6] && second[6] <= after,
+        "{before} {first:?} {second:?} {after}"
+    );
+}

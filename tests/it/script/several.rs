@@ -1,0 +1,171 @@
+//! Several rules to a command, several commands to a call: all of a command or nothing, one after the other.
+
+use super::store::{Asked, Call, Said, Store, begins, check, said, us, whole_rules};
+use crate::algorithm::schedule::Run;
+use crate::algorithm::subject::power;
+use diana::algorithm::{Algorithm, RefuseAll, Terms, Verdict};
+use diana::time::Time;
+use proptest::prelude::*;
+
+/// One rule of a command: which of those there are, whether it refuses, and how much of what it has is asked of it.
+type One = (usize, bool, f64);
+
+/// How the clock moves, and what comes then in one call.
+type Step = (f64, Vec<Vec<Vec<One>>>);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let one = (0..3_usize, prop::bool::weighted(0.7), 0.0..=1.1);
+    let command = prop::collection::vec(prop::collection::vec(one, 1..3), 1..4);
+    prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
+}
+
+/// As `policy/judgement.rs` has it: prepare all, step all; if one refuses, none is charged and all are looked at again.
+fn judge(runs: &mut [Run], asked: &[(usize, bool, u64)]) -> Vec<Verdict> {
+    let now = Time::from_ns(runs[0].now);
+    asked.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
+    let before: Vec<Vec<u8>> = runs.iter().map(|run| run.cell.clone()).collect();
+    let step = |runs: &mut [Run], index: usize, cost| {
+        let Run { algorithm, cell, .. } = &mut runs[index];
+        algorithm.step(cell, now, cost)
+    };
+    let mut verdicts: Vec<Verdict> = asked.iter().map(|(index, _, cost)| step(runs, *index, *cost)).collect();
+    if asked.iter().zip(&verdicts).any(|((_, enforced, _), verdict)| *enforced && !verdict.admits()) {
+        runs.iter_mut().zip(before).for_each(|(run, before)| run.cell = before);
+        for ((index, ..), verdict) in asked.iter().zip(&mut verdicts) {
+            if verdict.admits() {
+                *verdict = step(runs, *index, 0);
+            }
+        }
+    }
+    verdicts
+}
+
+#[test]
+fn all_rules_of_a_command_are_charged_or_none() {
+    let rules = prop::collection::vec(whole_rules(), 3);
+    check(150, (rules, begins(), steps()), |store, (rules, begin, steps)| {
+        let mut runs: Vec<Run> = rules.iter().map(|rule| Run::new(rule, begin)).collect();
+        let keys: Vec<String> = rules.iter().map(|_| store.key()).collect();
+        for (gap, commands) in steps {
+            let (mut call, mut expected) = (Call::default(), Vec::new());
+            let span = runs[(gap * 1e9) as usize % 3].probe(0, 0).full_in.as_ns();
+            let now = runs[0].now + power(span.max(1_000), gap) / 1_000 * 1_000;
+            runs.iter_mut().for_each(|run| run.move_to(now.min(4_500_000_000_000_000_000)));
+            for command in commands {
+                // What is asked depends on what is left before the call: some is too much for what comes later in it.
+                let cost =
+                    |index: usize, part: f64| (runs[index].probe(0, 0).remaining as f64 * part).ceil() as u64;
+                let groups: Vec<Vec<(usize, bool, u64)>> = command
+                    .into_iter()
+                    .map(|group| {
+                        group
+                            .into_iter()
+                            .map(|(index, enforced, part)| (index, enforced, cost(index, part)))
+                            .collect()
+                    })
+                    .collect();
+                let asked = |(index, enforced, cost): &(usize, bool, u64)| Asked {
+                    enforced: *enforced,
+                    ..Asked::of(&keys[*index], runs[*index].algorithm.terms(), *cost)
+                };
+                let groups_asked: Vec<Vec<Asked>> =
+                    groups.iter().map(|group| group.iter().map(asked).collect()).collect();
+                call = call.decide(&groups_asked);
+                expected.push(judge(&mut runs, &groups.concat()));
+            }
+            let told = store.call(us(&runs[0]), call);
+            for (told, expected) in told.iter().zip(&expected) {
+                let expected: Vec<(Said, u64)> =
+                    expected.iter().map(|verdict| (said(verdict), verdict.charge.cost)).collect();
+                let told: Vec<(Said, u64)> = told.iter().map(|told| (told.said(), told.receipt[0])).collect();
+                prop_assert_eq!(told, expected);
+            }
+        }
+        Ok(())
+    });
+}
+
+fn window(rpu: u64) -> Terms {
+    Terms { kind: 2, numbers: [rpu, 60_000_000, 0, 0, 0, 0] }
+}
+
+const NOW: u64 = 1_753_000_000_123_456;
+
+#[test]
+fn a_rule_in_shadow_refuses_nobody_and_is_not_charged_when_it_would() {
+    let store = Store::start();
+    let (few, many) = (store.key(), store.key());
+    let ask = |few_cost| {
+        let shadow = Asked { enforced: false, ..Asked::of(&few, window(2), few_cost) };
+        let told = store.call(NOW, Call::default().decide(&[vec![shadow, Asked::of(&many, window(9), 1)]]));
+        [told[0][0], told[0][1]].map(|told| (told.outcome, told.remaining, told.receipt[0]))
+    };
+    assert_eq!(ask(1), [(0, 1, 1), (0, 8, 1)]);
+    assert_eq!(ask(2), [(1, 1, 0), (0, 7, 1)]);
+    assert_eq!(ask(3), [(2, 1, 0), (0, 6, 1)]);
+    assert_eq!(ask(1), [(0, 0, 1), (0, 5, 1)]);
+}
+
+#[test]
+fn who_refuses_all_keeps_others_from_being_charged() {
+    let store = Store::start();
+    let (key, none) = (store.key(), store.key());
+    let both = vec![Asked::of(&key, window(5), 1), Asked::of(&none, RefuseAll.terms(), 1)];
+    let told = store.call(NOW, Call::default().decide(std::slice::from_ref(&both)));
+    assert_eq!((told[0][0].outcome, told[0][0].remaining, told[0][0].receipt[0]), (0, 5, 0));
+    assert_eq!(told[0][1].outcome, 2);
+    let in_shadow = both.into_iter().map(|asked| Asked { enforced: false, ..asked }).collect();
+    let told = store.call(NOW, Call::default().decide(&[in_shadow]));
+    assert_eq!((told[0][0].remaining, told[0][1].outcome), (4, 2));
+}
+
+/// A batch as full as it comes, of all kinds, with commands of all verbs between.
+#[test]
+fn a_call_of_64_commands_is_answered_in_order() {
+    let store = Store::start();
+    let key = store.key();
+    let mut call = Call::default();
+    for _ in 0..31 {
+        call = call.decide(&[vec![Asked::of(&key, window(40), 1)]]).decide(&[vec![Asked::of(
+            &key,
+            window(40),
+            1,
+        )]]);
+    }
+    let begins = NOW / 60_000_000 * 60_000_000;
+    call = call.give_back(&key, window(40), [30, NOW, begins, 0, 0]).decide(&[vec![Asked::of(
+        &key,
+        window(40),
+        0,
+    )]]);
+    let told = store.call(NOW, call);
+    for (index, told) in told[..62].iter().enumerate() {
+        let expected = if index < 40 { (0, 39 - index as u64) } else { (1, 0) };
+        assert_eq!((told[0].outcome, told[0].remaining), expected);
+    }
+    assert_eq!((told[62].len(), told[63][0].remaining), (0, 30));
+}
+
+/// Of the ends of what an argument may be.
+#[test]
+fn the_largest_numbers_are_exact() {
+    let store = Store::start();
+    let ask = |kind, numbers, cost| store.ask(NOW, Asked::of(&store.key(), Terms { kind, numbers }, cost));
+    // 10⁹ a week: a token takes 604 µs and four fifths; all but one of them are gone.
+    let told = ask(1, [3_024, 5, 1_000_000_000, 0, 0, 1_000_605], 999_999_999);
+    assert_eq!(told.said(), (0, 0, 1, 605, 604_799_999_396));
+    // 999,999,937 a week has no common divisor: each product passes 2⁵³.
+    let (week, prime) = (604_800_000_000_u64, 999_999_937_u64);
+    let told = ask(1, [week, prime, prime, 0, 0, 1_000_605], prime - 1);
+    let all = (u128::from(week) * u128::from(prime - 1)).div_ceil(prime.into()) as u64;
+    assert_eq!(told.said(), (0, 0, 1, week.div_ceil(prime), all));
+    // As much of a cost as can be said.
+    let most = (1 << 53) - 1;
+    for kind in 1..=6 {
+        let told = ask(kind, [1_000_000, 3, 10, 0, 0, 1_000_000], most);
+        assert_eq!((told.outcome, told.receipt[0]), (2, 0));
+    }
+    // An hour's wait at 10¹² a second.
+    let told = ask(1, [1, 1_000_000, 1, 3_600_000_000, 0, 1], 3_600_000_000_000_001);
+    assert_eq!(told.said(), (0, 3_600_000_000, 0, 1, 3_600_000_001));
+}

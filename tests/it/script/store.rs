@@ -1,0 +1,245 @@
+//! A Redis with the script in it, and what is asked of it and told by it.
+
+use crate::algorithm::schedule::{Arrival, Gap, Run};
+use crate::algorithm::subject::{Rule, cases, rules};
+use diana::algorithm::{Outcome, Quota, Terms, Verdict};
+use diana::remote::redis::script::SCRIPT;
+use gateway::Redis;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use redis::{Cmd, Connection, Value, cmd};
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+
+pub struct Store {
+    connection: RefCell<Connection>,
+    sha: String,
+    keys: Cell<u64>,
+    _redis: Redis,
+}
+
+/// What is told of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub outcome: u64,
+    pub wait: u64,
+    pub remaining: u64,
+    pub more_in: u64,
+    pub full_in: u64,
+    pub receipt: [u64; 5],
+    pub lent: u64,
+    pub generation: u64,
+    pub lasts: u64,
+}
+
+/// A rule as it is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub key: String,
+    pub terms: Terms,
+    pub enforced: bool,
+    pub cost: u64,
+    pub ahead: u64,
+}
+
+impl Asked {
+    pub fn of(key: &str, terms: Terms, cost: u64) -> Asked {
+        Asked { key: key.to_owned(), terms, enforced: true, cost, ahead: 0 }
+    }
+}
+
+/// Commands of one call.
+#[derive(Default)]
+pub struct Call {
+    pub keys: Vec<String>,
+    pub commands: Vec<String>,
+}
+
+fn numbers(to: &mut String, numbers: &[u64]) {
+    numbers.iter().for_each(|number| write!(to, " {number}").unwrap());
+}
+
+impl Call {
+    pub fn decide(mut self, groups: &[Vec<Asked>]) -> Call {
+        let mut command = format!("1 {}", groups.len());
+        for group in groups {
+            numbers(&mut command, &[group.len() as u64]);
+            for asked in group {
+                let Terms { kind, numbers: terms } = asked.terms;
+                numbers(&mut command, &[kind.into(), asked.enforced.into(), asked.cost, asked.ahead]);
+                numbers(&mut command, &terms);
+                self.keys.push(asked.key.clone());
+            }
+        }
+        self.commands.push(command);
+        self
+    }
+
+    pub fn give_back(self, key: &str, terms: Terms, receipt: [u64; 5]) -> Call {
+        self.settle(2, key, terms, &receipt)
+    }
+
+    pub fn account(self, key: &str, terms: Terms, generation: u64, used: u64, left: u64) -> Call {
+        self.settle(3, key, terms, &[generation, used, left])
+    }
+
+    fn settle(mut self, verb: u64, key: &str, terms: Terms, rest: &[u64]) -> Call {
+        let mut command = format!("{verb} 1 {}", terms.kind);
+        numbers(&mut command, &terms.numbers);
+        numbers(&mut command, rest);
+        self.keys.push(key.to_owned());
+        self.commands.push(command);
+        self
+    }
+}
+
+impl Store {
+    pub fn start() -> Store {
+        let redis = Redis::start().unwrap();
+        let client = redis::Client::open(format!("redis://{}/", redis.address())).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        // The instant is the last argument.
+        let script = SCRIPT.replace("redis.call('TIME')", "{0,table.remove(ARGV)}");
+        assert_ne!(script, SCRIPT);
+        let sha = cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection).unwrap();
+        Store { connection: connection.into(), sha, keys: Cell::new(0), _redis: redis }
+    }
+
+    /// A name that no key has yet.
+    pub fn key(&self) -> String {
+        self.keys.set(self.keys.get() + 1);
+        format!("diana:{{0}}:{:032x}", self.keys.get())
+    }
+
+    pub fn query<T: redis::FromRedisValue>(&self, cmd: &Cmd) -> T {
+        cmd.query(&mut *self.connection.borrow_mut()).unwrap()
+    }
+
+    /// The answers to all commands of a call, at an instant in µs.
+    pub fn call(&self, now: u64, call: Call) -> Vec<Vec<Told>> {
+        let mut evalsha = cmd("EVALSHA");
+        evalsha.arg(&self.sha).arg(call.keys.len()).arg(&call.keys).arg(&call.commands).arg(now);
+        let answers: Vec<Value> = self.query(&evalsha);
+        assert_eq!(answers.len(), call.commands.len());
+        answers.iter().map(told).collect()
+    }
+
+    /// What one rule says.
+    pub fn ask(&self, now: u64, asked: Asked) -> Told {
+        self.call(now, Call::default().decide(&[vec![asked]]))[0][0]
+    }
+
+    pub fn give_back(&self, now: u64, key: &str, terms: Terms, receipt: [u64; 5]) {
+        assert_eq!(self.call(now, Call::default().give_back(key, terms, receipt)), [[]]);
+    }
+
+    pub fn account(&self, now: u64, key: &str, terms: Terms, of: &Told, (used, left): (u64, u64)) {
+        let call = Call::default().account(key, terms, of.generation, used, left);
+        assert_eq!(self.call(now, call), [[]]);
+    }
+}
+
+/// Of a command that decides 13 numbers a rule, of others 0.
+fn told(answer: &Value) -> Vec<Told> {
+    let numbers: Vec<u64> = match answer {
+        Value::Array(numbers) => {
+            numbers.iter().map(|number| redis::from_redis_value(number.clone()).unwrap()).collect()
+        }
+        other => {
+            assert_eq!(other, &Value::Int(0));
+            Vec::new()
+        }
+    };
+    let (rules, rest) = numbers.as_chunks::<13>();
+    assert_eq!(rest, [0; 0]);
+    let told = |&[
+        outcome,
+        wait,
+        remaining,
+        more_in,
+        full_in,
+        r0,
+        r1,
+        r2,
+        r3,
+        r4,
+        lent,
+        generation,
+        lasts,
+    ]: &[u64; 13]| Told {
+        outcome,
+        wait,
+        remaining,
+        more_in,
+        full_in,
+        receipt: [r0, r1, r2, r3, r4],
+        lent,
+        generation,
+        lasts,
+    };
+    rules.iter().map(told).collect()
+}
+
+/// What a client is told: outcome, wait, remaining, `more_in` and `full_in`, in µs.
+pub type Said = (u64, u64, u64, u64, u64);
+
+impl Told {
+    pub fn said(&self) -> Said {
+        (self.outcome, self.wait, self.remaining, self.more_in, self.full_in)
+    }
+}
+
+/// The same of a verdict whose instant was a whole µs.
+pub fn said(verdict: &Verdict) -> Said {
+    let us = |span: diana::time::Span| span.as_ns().div_ceil(1_000);
+    let (outcome, wait) = match verdict.outcome {
+        Outcome::Admit { delay } => (0, us(delay)),
+        Outcome::Refuse { retry_after: Some(wait) } => (1, us(wait)),
+        Outcome::Refuse { retry_after: None } => (2, 0),
+    };
+    (outcome, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in))
+}
+
+/// Runs `test` with one Redis for all of its cases, so many for each kind.
+#[track_caller]
+pub fn check<S: Strategy>(
+    each: u32,
+    cases_of: S,
+    test: impl Fn(&Store, S::Value) -> Result<(), TestCaseError>,
+) {
+    let store = Store::start();
+    let config = ProptestConfig { failure_persistence: None, ..cases(each) };
+    TestRunner::new(config).run(&cases_of, |case| test(&store, case)).unwrap_or_else(|why| panic!("{why}"));
+}
+
+/// Rules as configurations have them: of whole milliseconds.
+pub fn whole_rules() -> impl Strategy<Value = Rule> {
+    rules().prop_filter("whole milliseconds", |rule| rule.quota.unit.as_ns() % Quota::MIN_UNIT.as_ns() == 0)
+}
+
+/// No later than this is everything below 2⁵³ µs, with a hundred years to fill.
+const LATEST_NS: u64 = 4_500_000_000_000_000_000;
+
+/// Instants of whole µs to begin at.
+pub fn begins() -> impl Strategy<Value = u64> {
+    let us = prop_oneof![4 => Just(1_753_000_000_123_456), 1 => 1..1_000_000_u64, 1 => 1..LATEST_NS / 1_000];
+    us.prop_map(|us| us * 1_000)
+}
+
+/// Moves the clock of a run as it says, by whole µs.
+pub fn advance(run: &mut Run, arrival: &Arrival) {
+    let gap = match arrival.gap.clone() {
+        Gap::Retry(more) => Gap::Retry(1_000 * more),
+        Gap::MoreIn(more) => Gap::MoreIn(1_000 * more),
+        Gap::FullIn(more) => Gap::FullIn(1_000 * more),
+        gap => gap,
+    };
+    run.advance(&gap);
+    run.move_to(run.now.div_ceil(1_000).saturating_mul(1_000).min(LATEST_NS));
+}
+
+/// The instant of a run in µs.
+pub fn us(run: &Run) -> u64 {
+    assert_eq!(run.now % 1_000, 0);
+    run.now / 1_000
+}
