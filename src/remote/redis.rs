@@ -9,7 +9,7 @@
 
 mod answer;
 mod command;
-mod script;
+pub mod script;
 mod upstash;
 mod webdis;
 

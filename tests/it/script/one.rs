@@ -142,8 +142,8 @@ fn the_script_is_known_by_its_sum_and_asks_redis_what_time_it_is() {
     let unknown = arguments("EVALSHA", SHA1).exec(&mut connection).unwrap_err();
     assert!(unknown.to_string().contains("NoScript"), "{unknown}");
     let before = time(&mut connection);
-    let (first,): (Vec<u64>,) = arguments("EVAL", SCRIPT).query(&mut connection).unwrap();
-    let (second,): (Vec<u64>,) = arguments("EVALSHA", SHA1).query(&mut connection).unwrap();
+    let first: Vec<u64> = arguments("EVAL", SCRIPT).query(&mut connection).unwrap();
+    let second: Vec<u64> = arguments("EVALSHA", SHA1).query(&mut connection).unwrap();
     let after = time(&mut connection);
     assert_eq!((first[0], first[2], second[2]), (0, 7, 4));
     assert!(

@@ -7,7 +7,7 @@ use diana::remote::redis::script::SCRIPT;
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use redis::{Cmd, Connection, Value, cmd};
+use redis::{Cmd, Connection, cmd};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 
@@ -119,9 +119,11 @@ impl Store {
     pub fn call(&self, now: u64, call: Call) -> Vec<Vec<Told>> {
         let mut evalsha = cmd("EVALSHA");
         evalsha.arg(&self.sha).arg(call.keys.len()).arg(&call.keys).arg(&call.commands).arg(now);
-        let answers: Vec<Value> = self.query(&evalsha);
-        assert_eq!(answers.len(), call.commands.len());
-        answers.iter().map(told).collect()
+        let numbers: Vec<u64> = self.query(&evalsha);
+        let mut rest = numbers.as_slice();
+        let answers = call.commands.iter().map(|command| told(command, &mut rest)).collect();
+        assert_eq!(rest, [0; 0]);
+        answers
     }
 
     /// What one rule says.
@@ -139,19 +141,26 @@ impl Store {
     }
 }
 
-/// Of a command that decides 13 numbers a rule, of others 0.
-fn told(answer: &Value) -> Vec<Told> {
-    let numbers: Vec<u64> = match answer {
-        Value::Array(numbers) => {
-            numbers.iter().map(|number| redis::from_redis_value(number.clone()).unwrap()).collect()
+/// Takes the answer to a command from the list of all: of one that decides 13 numbers a rule, of others 0.
+fn told(command: &str, rest: &mut &[u64]) -> Vec<Told> {
+    let mut words = command.split(' ').map(|word| word.parse::<usize>().unwrap());
+    let rules: usize = match (words.next().unwrap(), words.next().unwrap()) {
+        (1, groups) => {
+            let mut of_group = || {
+                let rules = words.next().unwrap();
+                words.nth(10 * rules - 1);
+                rules
+            };
+            (0..groups).map(|_| of_group()).sum()
         }
-        other => {
-            assert_eq!(other, &Value::Int(0));
-            Vec::new()
+        _ => {
+            assert_eq!(rest.split_off_first(), Some(&0));
+            return Vec::new();
         }
     };
-    let (rules, rest) = numbers.as_chunks::<13>();
-    assert_eq!(rest, [0; 0]);
+    let (rules, left) = rest.split_at(13 * rules);
+    *rest = left;
+    let (rules, _) = rules.as_chunks::<13>();
     let told = |&[
         outcome,
         wait,
