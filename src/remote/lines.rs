@@ -100,6 +100,8 @@ struct Waiting {
 struct Flight {
     id: u32,
     sent: Time,
+    /// Whether it has brought the whole script.
+    whole: bool,
     waiting: Vec<Waiting>,
 }
 
@@ -171,11 +173,12 @@ impl Lines {
             self.calls = id.wrapping_add(1);
             let waiting: Vec<Waiting> = line.queue.drain(..line.queue.len().min(most)).collect();
             let questions: Vec<&Question> = waiting.iter().map(|waiting| &waiting.question).collect();
-            let message = protocol.message(cluster, &questions, line.whole, policy);
+            let whole = line.whole;
+            let message = protocol.message(cluster, &questions, whole, policy);
             line.tally.calls = line.tally.calls.saturating_add(1);
             let asked = u32::try_from(questions.len()).unwrap_or(u32::MAX);
             line.tally.questions = line.tally.questions.saturating_add(asked);
-            line.flights.push(Flight { id, sent: now, waiting });
+            line.flights.push(Flight { id, sent: now, whole, waiting });
             return Some(Call { id, shard, message });
         }
         None
@@ -197,7 +200,7 @@ impl Lines {
         let told = self.options.protocol.read(&questions, answer);
         match told {
             Ok(told) => {
-                line.whole = false;
+                line.whole &= !flight.whole;
                 let is_slow = now.since(flight.sent) > self.options.slow();
                 if line.breaker.answered(is_slow, now, random) {
                     line.changed("it answers too slowly");
@@ -205,7 +208,7 @@ impl Lines {
                 line.tell(shard, flight.waiting, told, news);
             }
             // It has been carried out by nobody, and is again with the script.
-            Err(Failure::NoScript) if !line.whole => {
+            Err(Failure::NoScript) if !flight.whole => {
                 line.whole = true;
                 flight.waiting.into_iter().rev().for_each(|waiting| line.queue.push_front(waiting));
                 if line.breaker.answered(false, now, random) {
@@ -213,7 +216,7 @@ impl Lines {
                 }
             }
             Err(why) => {
-                line.whole = false;
+                line.tally.failed = line.tally.failed.saturating_add(1);
                 line.fail(shard, flight.waiting, news);
                 if line.breaker.failed(now, random) {
                     line.changed(&why.to_string());

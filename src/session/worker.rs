@@ -117,6 +117,9 @@ impl Worker {
                 is_answered = pending.told(policy, shard, None, clock());
             }
         }
+        if is_answered {
+            self.fetches.end(Who::Request(ticket));
+        }
         (ticket, pending, is_answered)
     }
 
