@@ -1,12 +1,16 @@
 //! The lines of the table. One entry of [`lines`] is all that a line takes.
 
 use anyhow::{Result, bail};
-use gateway::{Config, filter, target};
+use gateway::config::cluster;
+use gateway::{Config, Redis, Webdis, filter, target};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The path of every request.
 pub const PATH: &str = "/api/500/items";
+
+/// The cluster in front of Redis.
+const WEBDIS: &str = "webdis";
 
 /// Every line is compared with these two.
 pub const COMPARED_WITH: [&str; 2] = ["none", "empty"];
@@ -83,6 +87,15 @@ fn limit<'a>(url: &str, rules: impl IntoIterator<Item = &'a Value>) -> Value {
     json!({"url": url, "rules": rules.into_iter().collect::<Vec<_>>()})
 }
 
+/// A rule that a store for all gateways counts.
+fn shared(lease: &Value) -> Filter {
+    let rule = json!({
+        "name": "shared", "actor": "ip", "rpu": 1_000_000_000, "unit": "second", "scope": "global", "lease": lease,
+    });
+    let store = json!({"redis": {"cluster": WEBDIS, "secret": "measured-on-loopback", "timeout": "1s"}});
+    Filter::Diana(json!({"headers": "off", "limits": [limit("/", [&rule])], "store": store}))
+}
+
 fn diana(headers: &str, limits: &[Value]) -> Filter {
     Filter::Diana(json!({"headers": headers, "limits": limits}))
 }
@@ -131,6 +144,8 @@ pub fn lines() -> Vec<Line> {
         goal(1.3, line("actors", "three rules on two actors", off(&[limit("/", &two_actors)]))),
         goal(1.7, line("swap", "one rule, each request swapped", off(&[limit("/", [&one])]))),
         goal(1.9, line("swap-url", "with a url, each request swapped", off(&[limit(url, [&one])]))),
+        line("leased", "one global rule, `lease: 5%`", shared(&json!("5%"))),
+        line("asked", "one global rule, `lease: 0`", shared(&json!(0))),
         refused(goal(1.1, line("refused", "all refused", off(&[limit("/", &[used_up("ip")])])))),
         refused(line("local-refused", "all refused, `local_ratelimit`", local_ratelimit(1, 86_400))),
     ]
@@ -144,6 +159,9 @@ pub struct Filters {
     pub lean: PathBuf,
     /// `benches/empty`
     pub empty: PathBuf,
+    /// In front of a Redis, for rules that are counted there.
+    webdis: Webdis,
+    _redis: Redis,
 }
 
 impl Filters {
@@ -160,7 +178,15 @@ impl Filters {
             bail!("the empty filter does not build");
         }
         let lean = diana.with_file_name("diana-lean.wasm");
-        Ok(Self { diana, lean, empty: folder.join(filter::TARGET).join("release/empty.wasm") })
+        let redis = Redis::start()?;
+        let webdis = Webdis::start(&redis)?;
+        Ok(Self {
+            diana,
+            lean,
+            webdis,
+            _redis: redis,
+            empty: folder.join(filter::TARGET).join("release/empty.wasm"),
+        })
     }
 
     /// A gateway with this filter that answers by itself.
@@ -172,7 +198,9 @@ impl Filters {
             Filter::Diana(plugin) if plugin["headers"] == "off" => (plugin.clone(), &self.lean, None),
             Filter::Diana(plugin) => (plugin.clone(), &self.diana, None),
         };
-        Config { concurrency: 1, direct: true, instead, filter: Some(file.clone()), ..Config::new(plugin) }
+        let clusters = vec![cluster(WEBDIS, self.webdis.address(), false)];
+        let filter = Some(file.clone());
+        Config { concurrency: 1, direct: true, instead, filter, clusters, ..Config::new(plugin) }
     }
 }
 
