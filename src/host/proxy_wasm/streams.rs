@@ -25,40 +25,83 @@ impl Hasher for Spread {
     }
 }
 
-/// Something for each of some streams.
+/// Something for each of some streams. The map is one for all kinds of things, which are kept beside it: each more would be
+/// three kilobytes of the module.
 #[derive(Debug)]
-pub(super) struct Map<V>(HashMap<u32, V, BuildHasherDefault<Spread>>);
+pub(super) struct Map<V> {
+    places: Places,
+    kept: Vec<Option<V>>,
+}
+
+/// Where the things are, and where there is room.
+#[derive(Debug, Default)]
+struct Places {
+    of: HashMap<u32, usize, BuildHasherDefault<Spread>>,
+    free: Vec<usize>,
+}
+
+impl Places {
+    #[inline(never)]
+    fn find(&self, id: u32) -> Option<usize> {
+        self.of.get(&id).copied()
+    }
+
+    /// A place for one that has none; `end` if there is no other.
+    #[inline(never)]
+    fn add(&mut self, id: u32, end: usize) -> usize {
+        let place = self.free.pop().unwrap_or(end);
+        self.of.insert(id, place);
+        place
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, id: u32) -> Option<usize> {
+        let place = self.of.remove(&id)?;
+        self.free.push(place);
+        Some(place)
+    }
+}
 
 impl<V> Default for Map<V> {
     fn default() -> Map<V> {
-        Map(HashMap::default())
+        Map { places: Places::default(), kept: Vec::new() }
     }
 }
 
 impl<V> Map<V> {
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.places.of.len()
     }
 
     pub(super) fn get(&self, id: u32) -> Option<&V> {
-        self.0.get(&id)
+        self.kept.get(self.places.find(id)?)?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut V> {
-        self.0.get_mut(&id)
+        self.kept.get_mut(self.places.find(id)?)?.as_mut()
     }
 
     pub(super) fn insert(&mut self, id: u32, value: V) {
-        self.0.insert(id, value);
+        let place = match self.places.find(id) {
+            Some(place) => place,
+            None => self.places.add(id, self.kept.len()),
+        };
+        match self.kept.get_mut(place) {
+            Some(kept) => *kept = Some(value),
+            None => self.kept.push(Some(value)),
+        }
     }
 
     pub(super) fn remove(&mut self, id: u32) -> Option<V> {
-        self.0.remove(&id)
+        self.kept.get_mut(self.places.remove(id)?)?.take()
     }
 
     /// All of them, in no order.
     pub(super) fn take(&mut self) -> Vec<(u32, V)> {
-        self.0.drain().collect()
+        let Map { places, kept } = std::mem::take(self);
+        let mut kept = kept;
+        let all = places.of.into_iter();
+        all.filter_map(|(id, place)| Some((id, kept.get_mut(place)?.take()?))).collect()
     }
 }
 
