@@ -161,9 +161,13 @@ impl Bid {
         (self.basis, self.at) = (Basis::Judged { entry, crowd }, now);
     }
 
-    /// Whether an enforced rule refuses.
+    /// Whether an enforced rule refuses; of what was fetched ahead, whether that does not suffice for every rule.
     pub(super) fn refuses(&self) -> bool {
-        !matches!(self.basis, Basis::Failed) && self.memory.judgement.refused
+        let (failed, judgement) = (matches!(self.basis, Basis::Failed), &self.memory.judgement);
+        match self.is_ahead() {
+            true => failed || !judgement.passes_all(),
+            false => !failed && judgement.refused,
+        }
     }
 
     /// Stores the charged cell; `false` when somebody was faster and there is not enough left. A busy actor
@@ -177,13 +181,13 @@ impl Bid {
     ) -> bool {
         let lends = lends && self.group.lends && shares.came(self.group.id, self.hash, self.at);
         for _ in 0..MAX_LOST {
+            if self.refuses() {
+                return false;
+            }
             let Basis::Judged { entry, crowd } = &mut self.basis else {
                 return true;
             };
             let Memory { judgement, cell, pieces } = &mut self.memory;
-            if judgement.refused {
-                return false;
-            }
             if !judgement.changed(entry.cell()) {
                 return true;
             }
@@ -221,7 +225,7 @@ impl Bid {
         shares.forget(self.group.id, self.hash);
         events.faults = events.faults.saturating_add(1);
         self.basis = Basis::Failed;
-        true
+        !self.is_ahead()
     }
 
     /// Takes note of what was spent of a share; the store is not asked.

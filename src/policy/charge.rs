@@ -243,7 +243,9 @@ impl Desk {
         if refused {
             bids.iter_mut().for_each(|bid| bid.step_back(memories, &court, events));
         }
-        bids.iter().for_each(|bid| bid.report(&court, reports));
+        // That nothing is left of what was fetched ahead is no refusal.
+        let counted = |bid: &&Bid| !bid.is_ahead() || !bid.refuses();
+        bids.iter().filter(counted).for_each(|bid| bid.report(&court, reports));
         parts.iter().for_each(|part| part.report(policy, keys, reports));
         if !parts.is_empty() {
             // In the order of the configuration, wherever they were counted.

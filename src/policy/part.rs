@@ -15,10 +15,11 @@ use super::charge::{Desk, Terms};
 use super::elsewhere::{Elsewhere, OnError};
 use super::give_back::Place;
 use super::known::Refusals;
-use super::{Asked, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
+use super::{Asked, Decision, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
 use crate::algorithm::Outcome;
 use crate::store::Store;
 use crate::time::{Span, Time};
+use std::mem::take;
 use std::ops::Range;
 
 /// A group of shared rules in one decision.
@@ -169,7 +170,7 @@ impl Desk {
 
     /// What has to be known when the stores have answered. Nothing that was fetched ahead is spent.
     pub(super) fn ask(&mut self, policy: &Policy, reaches: &dyn Fn(usize) -> bool, now: Time) -> Pending {
-        let Desk { keys, bids, parts, .. } = self;
+        let Desk { decision: Decision { reports, events, .. }, keys, bids, parts, .. } = self;
         for part in &mut *parts {
             if matches!(part.state, State::Here) && reaches(part.shard) {
                 part.state = State::Ask;
@@ -177,7 +178,8 @@ impl Desk {
         }
         let stays = |bid: &&Bid| !bid.is_ahead() && policy.group(bid.place).is_some();
         let bids = bids.iter().filter(stays).map(|bid| (bid.place, bid.key.clone())).collect();
-        Pending { keys: std::mem::take(keys), bids, parts: std::mem::take(parts), ahead: true, at: now }
+        let (keys, parts, reports) = (take(keys), take(parts), take(reports));
+        Pending { keys, bids, parts, reports, events: *events, ahead: true, at: now }
     }
 }
 

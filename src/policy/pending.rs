@@ -6,7 +6,7 @@ use super::bid::Bid;
 use super::charge::{Desk, Memories, Terms};
 use super::give_back::{Held, Place};
 use super::part::{Part, State};
-use super::{Asked, Duty, Outcome, Policy, Question, Receipt, Told};
+use super::{Asked, Duty, Events, Outcome, Policy, Question, Receipt, Report, Told};
 use crate::store::Store;
 use crate::time::Time;
 use std::ops::Range;
@@ -17,6 +17,9 @@ pub(crate) struct Pending {
     pub(super) keys: Vec<u8>,
     pub(super) bids: Vec<(Place, Range<usize>)>,
     pub(super) parts: Vec<Part>,
+    /// What was said, and what happened, before any store was asked.
+    pub(super) reports: Vec<Report>,
+    pub(super) events: Events,
     /// Whether more is fetched ahead with it.
     pub(super) ahead: bool,
     pub(super) at: Time,
@@ -99,8 +102,9 @@ impl Pending {
         terms: &Terms<S>,
     ) -> Conclusion {
         desk.clear();
-        let Pending { keys, bids, parts, at, .. } = self;
+        let Pending { keys, bids, parts, reports, events, at, .. } = self;
         (desk.keys, desk.parts) = (keys, parts);
+        (desk.decision.reports, desk.decision.events) = (reports, events);
         let mut receipts = Vec::new();
         let (mut fetched, mut refused) = (Vec::new(), false);
         for part in &desk.parts {
