@@ -6,10 +6,13 @@ pub mod targets;
 #[allow(dead_code)]
 #[path = "../../tests/it/host"]
 mod host {
+    pub mod callouts;
+    pub mod counts;
     pub mod faults;
     pub mod gateway;
     pub mod laws;
     pub mod play;
     pub mod sent;
+    pub mod store;
     pub mod vm;
 }

@@ -2,8 +2,11 @@
 //!
 //! It does not know: how the filter is made inside. `play` takes any bytes, so that a fuzzer can bring them.
 
+pub mod callouts;
+pub mod counts;
 pub mod faults;
 mod gateway;
+mod global;
 mod invariants;
 pub mod laws;
 mod lent;
@@ -12,4 +15,5 @@ pub mod play;
 pub mod replay;
 mod scripts;
 mod sent;
+pub mod store;
 mod vm;

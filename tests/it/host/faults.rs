@@ -1,7 +1,7 @@
 //! Which calls of the filter's fail.
 //!
-//! It does not know: what the calls mean, but for the one that swaps. There is no call yet that is answered later, so
-//! no reply that could come twice, in another order or never; timers can.
+//! It does not know: what the calls mean, but for the one that swaps; nor what befalls those that are answered later, which
+//! is in `callouts`.
 
 use diana::host::proxy_wasm::simulated::Call;
 

@@ -4,6 +4,7 @@
 //! real one. Sources: proxy-wasm-cpp-host `src/{context,exports,shared_data}.cc`, Envoy
 //! `source/extensions/common/wasm/context.cc`, ngx_wasm_module `src/common/proxy_wasm`, `ngx_wa_shm_kv.c`.
 
+use super::callouts::Clusters;
 use super::faults::{Faults, Kind};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
@@ -56,6 +57,8 @@ pub struct World {
     /// By how much that clock has been set back in all; the one that never steps has not.
     pub set_back: Cell<u64>,
     pub faults: RefCell<Faults>,
+    /// What the workers may call.
+    pub clusters: Rc<Clusters>,
     pub noted: RefCell<Vec<Noted>>,
     /// What would have crashed a real host.
     pub crashes: RefCell<Vec<String>>,
@@ -143,6 +146,16 @@ pub struct Gateway {
 impl Gateway {
     /// Workers that have yet to be configured.
     pub fn new(rules: Rules, workers: usize, callbacks: Callbacks, reenters: bool) -> Gateway {
+        Gateway::build(rules, workers, callbacks, reenters, Rc::default())
+    }
+
+    fn build(
+        rules: Rules,
+        workers: usize,
+        callbacks: Callbacks,
+        reenters: bool,
+        clusters: Rc<Clusters>,
+    ) -> Gateway {
         let world = Rc::new(World {
             rules,
             reenters,
@@ -150,6 +163,7 @@ impl Gateway {
             clock: Cell::new(1_700_000_000_000_000_000),
             set_back: Cell::default(),
             faults: RefCell::default(),
+            clusters,
             noted: RefCell::default(),
             crashes: RefCell::default(),
             log: RefCell::default(),
@@ -159,6 +173,11 @@ impl Gateway {
         });
         let vms = (0..workers).map(|_| Vm::new(&world, callbacks)).collect();
         Gateway { world, vms }
+    }
+
+    /// The same, whose workers can call these clusters.
+    pub fn among(clusters: Rc<Clusters>, workers: usize, reenters: bool) -> Gateway {
+        Gateway::build(Rules::Lenient, workers, Callbacks::All, reenters, clusters)
     }
 
     /// A gateway whose workers have all taken the configuration.
@@ -197,14 +216,19 @@ impl Gateway {
         self.world.clock.set(end);
     }
 
-    /// Fires the timer that is due next, if it is before `end`.
+    /// Has happen what is due next, if it is before `end`: a timer fires, or something becomes of a call.
     fn fire_next(&self, end: u64) -> bool {
-        let timers = self.vms.iter().filter_map(|vm| vm.next_tick().map(|(at, root)| (at, root, vm)));
-        let Some((at, root, vm)) = timers.min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at <= end) else {
+        let timers = self.vms.iter().filter_map(|vm| vm.next_tick().map(|(at, root)| (at, Some(root), vm)));
+        let calls = self.vms.iter().filter_map(|vm| vm.next_call().map(|at| (at, None, vm)));
+        let next = calls.chain(timers).min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at <= end);
+        let Some((at, root, vm)) = next else {
             return false;
         };
         self.world.clock.set(self.world.clock.get().max(at));
-        vm.tick(root);
+        match root {
+            Some(root) => vm.tick(root),
+            None => vm.call_goes_on(),
+        }
         true
     }
 

@@ -2,6 +2,7 @@
 //!
 //! It does not know: what the filter should do.
 
+use super::callouts::{Answer, Callouts, What};
 use super::faults::Turn;
 use super::gateway::{Fate, Noted, World};
 use super::sent;
@@ -32,6 +33,9 @@ struct Inner {
     /// What a call has asked for, done when the callback has returned, as Envoy does it.
     later: RefCell<VecDeque<Later>>,
     counters: RefCell<HashMap<u32, String>>,
+    calls: Callouts,
+    /// What is told about a call, within the callback.
+    answer: RefCell<Option<Answer>>,
 }
 
 #[derive(Default)]
@@ -67,6 +71,8 @@ impl Vm {
             streams: RefCell::default(),
             later: RefCell::default(),
             counters: RefCell::default(),
+            calls: Callouts::default(),
+            answer: RefCell::default(),
         }))
     }
 
@@ -168,6 +174,9 @@ impl Vm {
         }
         self.enter(root, |filter| filter.on_delete(root));
         self.0.roots.borrow_mut().remove(&root);
+        if !self.world().clusters.fares.borrow().outlives {
+            self.0.calls.cancel(root);
+        }
     }
 
     /// Begins `GET path` of `user`, and notes it.
@@ -310,6 +319,31 @@ impl Vm {
         }
     }
 
+    /// When something happens next to a call.
+    pub fn next_call(&self) -> Option<u64> {
+        self.0.calls.next()
+    }
+
+    /// It happens: a call arrives, or the filter is told an answer.
+    pub fn call_goes_on(&self) {
+        let Some(due) = self.0.calls.take() else { return };
+        let world = self.world();
+        match due.what {
+            What::Arrives { .. } => {
+                self.0.calls.arrive(&world.clusters, world.clock.get() + world.set_back.get(), due);
+            }
+            What::Answered(answer) => self.tell(due.root, due.token, answer),
+        }
+    }
+
+    /// The filter is told the answer to a call, which it may have made or not.
+    pub fn tell(&self, root: u32, token: u32, answer: Answer) {
+        let size = answer.1.len();
+        let before = self.0.answer.replace(Some(answer));
+        self.enter(root, |filter| filter.on_http_call_response(token, size));
+        self.0.answer.replace(before);
+    }
+
     /// A callback about a context that is not there, or once more about one that is.
     pub fn repeat(&self, which: u8, id: u32) {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));
@@ -424,13 +458,29 @@ impl Inner {
                 }
                 Reply::status(0)
             }
+            Call::HttpCall { cluster, body, timeout_ms, .. } => {
+                let (clusters, id) = (&world.clusters, self.current.get().1);
+                let root = self.effective(|stream| stream.root).unwrap_or(id);
+                let now = world.clock.get();
+                match self.calls.make(clusters, now, root, cluster, body, timeout_ms) {
+                    Ok(token) => Reply::number(token.into()),
+                    Err(status) => Reply::status(status),
+                }
+            }
+            Call::HeaderValue { map: 6, name: b":status" } => {
+                let status = self.answer.borrow().as_ref().and_then(|(status, _)| *status);
+                status.map_or(Reply::status(1), |status| Reply::bytes(status.to_string().into_bytes()))
+            }
+            Call::BufferBytes { buffer: 4, start, max } => match &*self.answer.borrow() {
+                Some((_, body)) => Reply::bytes(body.iter().skip(start).take(max).copied().collect()),
+                None => Reply::status(BAD_ARGUMENT),
+            },
             Call::BufferBytes { .. }
             | Call::ClockTime { .. }
             | Call::HeaderMapPairs { .. }
             | Call::HeaderValue { .. }
             | Call::AddHeader { .. }
             | Call::ReplaceHeader { .. }
-            | Call::HttpCall { .. }
             | Call::GrpcCall { .. }
             | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
         }

@@ -1,0 +1,242 @@
+//! The calls of one worker to clusters: when they arrive, and what comes back, when, how often.
+//!
+//! It does not know: what is asked. Sources: Envoy `source/extensions/common/wasm/context.cc`, `Context::httpCall` and
+//! `onHttpCall…`: the answer to a call is told to the plugin's root context, a call that takes too long is cancelled and
+//! answered with 504, one whose cluster is not to be had with 503, one whose plugin is gone not at all.
+
+use super::store::Store;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What goes wrong with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// The host refuses to make it.
+    NotMade,
+    /// It takes longer than it may, both ways together.
+    Late,
+    /// It does not arrive.
+    Lost,
+    /// It is carried out, and the answer does not arrive.
+    Unanswered,
+    /// The answer is told once more, a while later.
+    Twice,
+    /// It is carried out, and the answer is none.
+    Garbage,
+    /// It is not carried out, and the answer is one with the status 503.
+    Unavailable,
+    /// The store has lost the script.
+    NoScript,
+}
+
+/// All of them.
+pub const ALL: &[Mishap] = &[
+    Mishap::NotMade,
+    Mishap::Late,
+    Mishap::Lost,
+    Mishap::Unanswered,
+    Mishap::Twice,
+    Mishap::Garbage,
+    Mishap::Unavailable,
+    Mishap::NoScript,
+];
+
+/// How calls fare, from a seed.
+#[derive(Clone, Debug)]
+pub struct Fares {
+    pub mishaps: &'static [Mishap],
+    /// One call in so many has one; 0 is none.
+    pub one_in: u64,
+    /// The longest way there and back, µs.
+    pub longest_us: u64,
+    /// Whether the host cancels a call that takes too long, and says so.
+    pub cancels: bool,
+    /// Whether the host tells answers though the plugin that asked is gone.
+    pub outlives: bool,
+    pub seed: u64,
+}
+
+impl Default for Fares {
+    fn default() -> Fares {
+        Fares { mishaps: &[], one_in: 0, longest_us: 2_000, cancels: true, outlives: false, seed: 1 }
+    }
+}
+
+impl Fares {
+    fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn mishap(&mut self) -> Option<Mishap> {
+        let happens =
+            !self.mishaps.is_empty() && self.one_in > 0 && self.random().is_multiple_of(self.one_in);
+        happens.then(|| self.mishaps[(self.random() % self.mishaps.len() as u64) as usize])
+    }
+}
+
+/// Clusters with a store each, which several gateways may ask.
+#[derive(Default)]
+pub struct Clusters {
+    pub stores: RefCell<BTreeMap<String, Store>>,
+    pub fares: RefCell<Fares>,
+    /// Whether calls to them are refused, as by a host that has no endpoint.
+    pub down: Cell<bool>,
+    /// Whether calls to them vanish.
+    pub black_hole: Cell<bool>,
+}
+
+/// By so much the stores' clock is ahead of the gateways', ns.
+const AHEAD: u64 = 3_700_000_000;
+
+impl Clusters {
+    /// Clusters of these names.
+    pub fn of(names: &[&str]) -> Rc<Clusters> {
+        let clusters = Clusters::default();
+        for name in names {
+            clusters.stores.borrow_mut().insert((*name).into(), Store::default());
+        }
+        Rc::new(clusters)
+    }
+
+    /// The sum over all stores of what is handed out by such rules, and not back.
+    pub fn taken(&self, kind: u64, first: u64) -> i64 {
+        self.stores.borrow().values().map(|store| store.taken(kind, first)).sum()
+    }
+
+    pub fn decisions(&self) -> usize {
+        self.stores.borrow().values().map(|store| store.decisions).sum()
+    }
+
+    pub fn given_back(&self) -> usize {
+        self.stores.borrow().values().map(|store| store.given_back).sum()
+    }
+}
+
+/// What is told to the filter: the status and the body. Without a status there were no headers.
+pub type Answer = (Option<u32>, Vec<u8>);
+
+/// Something that is about to happen to a call.
+pub struct Due {
+    at: u64,
+    came: u64,
+    pub root: u32,
+    pub token: u32,
+    pub what: What,
+}
+
+pub enum What {
+    Arrives { cluster: String, body: Vec<u8>, answer_at: Option<u64>, mishap: Option<Mishap> },
+    Answered(Answer),
+}
+
+/// The calls of one worker.
+#[derive(Default)]
+pub struct Callouts {
+    due: RefCell<Vec<Due>>,
+    came: Cell<u64>,
+    last_token: Cell<u32>,
+    /// Calls under way whose answer the host has not told yet.
+    pub open: RefCell<Vec<u32>>,
+}
+
+impl Callouts {
+    fn push(&self, at: u64, root: u32, token: u32, what: What) {
+        self.came.set(self.came.get() + 1);
+        self.due.borrow_mut().push(Due { at, came: self.came.get(), root, token, what });
+    }
+
+    /// The filter makes a call: its number, or why it is not made.
+    pub fn make(
+        &self,
+        clusters: &Clusters,
+        now: u64,
+        root: u32,
+        cluster: &[u8],
+        body: &[u8],
+        timeout_ms: u32,
+    ) -> Result<u32, u32> {
+        let cluster = String::from_utf8(cluster.into()).unwrap();
+        if !clusters.stores.borrow().contains_key(&cluster) {
+            return Err(2);
+        }
+        let mut fares = clusters.fares.borrow_mut();
+        let mishap = fares.mishap();
+        if mishap == Some(Mishap::NotMade) {
+            return Err(10);
+        }
+        let token = self.last_token.get() + 1;
+        self.last_token.set(token);
+        self.open.borrow_mut().push(token);
+        let up = now + u64::from(timeout_ms) * 1_000_000;
+        if clusters.down.get() {
+            self.push(now, root, token, What::Answered((Some(503), b"no healthy upstream".into())));
+            return Ok(token);
+        }
+        let way = fares.random() % (fares.longest_us + 1) * 1_000;
+        let way = if mishap == Some(Mishap::Late) { 2 * (up - now) - way % (up - now) } else { way };
+        let is_lost = mishap == Some(Mishap::Lost) || clusters.black_hole.get();
+        let is_answered = !is_lost && mishap != Some(Mishap::Unanswered);
+        let is_told = is_answered && (!fares.cancels || now + way < up);
+        let answer_at = is_told.then_some(now + way);
+        if !is_told && fares.cancels {
+            let body = b"upstream request timeout".into();
+            self.push(up, root, token, What::Answered((Some(504), body)));
+        }
+        if !is_lost {
+            let body = body.into();
+            self.push(now + way / 2, root, token, What::Arrives { cluster, body, answer_at, mishap });
+        }
+        Ok(token)
+    }
+
+    /// When something happens next.
+    pub fn next(&self) -> Option<u64> {
+        self.due.borrow().iter().map(|due| due.at).min()
+    }
+
+    pub fn take(&self) -> Option<Due> {
+        let mut due = self.due.borrow_mut();
+        let (first, _) = due.iter().enumerate().min_by_key(|(_, due)| (due.at, due.came))?;
+        Some(due.swap_remove(first))
+    }
+
+    /// The plugin is gone, and what it has asked with it.
+    pub fn cancel(&self, root: u32) {
+        self.due.borrow_mut().retain(|due| due.root != root || matches!(due.what, What::Arrives { .. }));
+    }
+
+    /// Carries out a call that has arrived at `now`, by the gateway's clock that does not step.
+    pub fn arrive(&self, clusters: &Clusters, now: u64, due: Due) {
+        let Due { root, token, what: What::Arrives { cluster, body, answer_at, mishap }, .. } = due else {
+            return;
+        };
+        let mut stores = clusters.stores.borrow_mut();
+        let store = stores.get_mut(&cluster).unwrap();
+        if mishap == Some(Mishap::NoScript) {
+            store.forget_script();
+        }
+        let mut answer: Answer = match mishap {
+            Some(Mishap::Unavailable) => (Some(503), Vec::new()),
+            _ => (Some(200), store.answer((now + AHEAD) / 1_000, &body).into_bytes()),
+        };
+        if mishap == Some(Mishap::Garbage) {
+            let kind = clusters.fares.borrow_mut().random() % 4;
+            let cut = answer.1.len() / 2;
+            match kind {
+                0 => answer.1.truncate(cut),
+                1 => answer.1 = br#"{"EVALSHA":[false,"ERR no"]}"#.into(),
+                2 => answer.1 = br#"{"EVALSHA":[]}"#.into(),
+                _ => answer = (None, Vec::new()),
+            }
+        }
+        let Some(at) = answer_at else { return };
+        if mishap == Some(Mishap::Twice) {
+            self.push(at + 7_000_000, root, token, What::Answered(answer.clone()));
+        }
+        self.push(at, root, token, What::Answered(answer));
+    }
+}

@@ -1,0 +1,155 @@
+//! How a simulated store counts, in the numbers that the script is told: models of `TB`, `W`, `LB` and `C`, each as plain
+//! as can be.
+//!
+//! It does not know: the script. What is long ago is not forgotten here; clocks of stores do not step.
+
+/// What one rule says: OUTCOME WAIT REMAINING MORE_IN FULL_IN, a receipt of five, and what is lent.
+pub type Said = [u64; 13];
+
+const SECOND: u64 = 1_000_000;
+
+/// One key's count, of whatever kind.
+#[derive(Clone, Debug, Default)]
+pub struct Count {
+    /// What has been handed out and has not come back: charges, and what was lent.
+    pub taken: i64,
+    /// `W`: the window and how much is used in it. `C`: how many are in flight.
+    window: u64,
+    used: u64,
+    /// `TB` and `LB`: when it is full, or when the next turn is, in µs / `b`.
+    full_at: u64,
+    /// `TB`: what is lent and in which second.
+    lent: Vec<(u64, u64)>,
+}
+
+/// A kind by its number, and `a` to `f`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind(pub u64, pub [u64; 6]);
+
+fn said(outcome: u64, wait: u64, remaining: u64, full_in: u64, receipt: [u64; 3]) -> Said {
+    let [cost, at, booked] = receipt;
+    [outcome, wait, remaining, 0, full_in, cost, at, booked, 0, 0, 0, 0, 0]
+}
+
+impl Count {
+    /// What was lent in a second that is over counts as spent.
+    fn lapse(&mut self, token: u64, per: u64, now: u64) {
+        let (over, live): (Vec<_>, Vec<_>) =
+            self.lent.drain(..).partition(|(second, _)| (second + 2) * SECOND <= now);
+        self.lent = live;
+        for (second, lent) in over {
+            self.full_at = self.full_at.max((second + 2) * SECOND * per) + lent * token;
+        }
+    }
+
+    fn lent(&self) -> u64 {
+        self.lent.iter().map(|(_, lent)| lent).sum()
+    }
+
+    /// Judges a request of this cost, and charges it if it is admitted.
+    pub fn step(&mut self, Kind(kind, [a, b, c, d, ..]): Kind, now: u64, cost: u64) -> Said {
+        let told = match kind {
+            1 => {
+                self.lapse(a, b, now);
+                let (full, from) = ((c - self.lent()) * a, self.full_at.max(now * b));
+                let after = from + cost * a - now * b;
+                if after > full {
+                    said(1, (after - full).div_ceil(b), full.saturating_sub(from - now * b) / a, 0, [0; 3])
+                } else {
+                    if cost > 0 {
+                        self.full_at = from + cost * a;
+                    }
+                    said(0, 0, (full - after) / a, after.div_ceil(b), [cost, now, from])
+                }
+            }
+            2 => {
+                if now / b > self.window {
+                    (self.window, self.used, self.taken) = (now / b, 0, 0);
+                }
+                let ends = (self.window + 1) * b - now;
+                if self.used + cost > a {
+                    said(1, ends, a - self.used, ends, [0; 3])
+                } else {
+                    self.used += cost;
+                    said(0, 0, a - self.used, ends, [cost, now, self.window])
+                }
+            }
+            5 => {
+                let from = self.full_at.max(now * b);
+                let wait = from - now * b;
+                if cost > 0 && wait > c * b + d {
+                    said(1, (wait - c * b - d).div_ceil(b), 0, wait.div_ceil(b), [0; 3])
+                } else if cost > 0 {
+                    self.full_at = from + cost * a;
+                    said(0, wait.div_ceil(b), 0, 0, [cost, now, from])
+                } else {
+                    said(0, 0, 0, wait.div_ceil(b), [0; 3])
+                }
+            }
+            6 if self.used + cost > a => said(1, SECOND, a - self.used, 0, [0; 3]),
+            6 => {
+                self.used += cost;
+                said(0, 0, a - self.used, 0, [cost, now, 0])
+            }
+            _ => panic!("kind {kind}"),
+        };
+        self.taken += told[5] as i64;
+        told
+    }
+
+    pub fn give_back(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [cost, at, booked, ..]: [u64; 5]) {
+        match kind {
+            // What it has gained meanwhile, only because it was charged, it does not keep.
+            1 => {
+                self.lapse(a, b, now);
+                self.full_at -= (cost * a).saturating_sub((now - at) * b).min(self.full_at);
+            }
+            2 if booked == self.window => self.used = self.used.checked_sub(cost).expect("what was charged"),
+            5 if self.full_at == booked + cost * a => self.full_at = booked,
+            6 => self.used = self.used.checked_sub(cost).expect("a permit that was given"),
+            _ => return,
+        }
+        self.taken -= cost as i64;
+    }
+
+    /// Hands out as much as that, if there is so much: how much, of which generation, and for how long.
+    pub fn lend(&mut self, kind: Kind, now: u64, part: u64) -> [u64; 3] {
+        self.taken += part as i64;
+        let Kind(number, [_, b, ..]) = kind;
+        if number == 2 {
+            self.used += part;
+            return [part, self.window, (self.window + 1) * b - now];
+        }
+        let second = now / SECOND;
+        match self.lent.iter_mut().find(|(known, _)| *known == second) {
+            Some((_, lent)) => *lent += part,
+            None => self.lent.push((second, part)),
+        }
+        [part, second, (second + 2) * SECOND - 250_000 - now]
+    }
+
+    pub fn lends(&self, Kind(kind, [_, _, burst, ..]): Kind) -> u64 {
+        match kind {
+            1 => burst - 1 - self.lent().min(burst - 1),
+            2 => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    pub fn account(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [generation, used, left]: [u64; 3]) {
+        match kind {
+            1 => {
+                self.lapse(a, b, now);
+                let Some((_, lent)) = self.lent.iter_mut().find(|(second, _)| *second == generation) else {
+                    return;
+                };
+                assert!(used + left <= *lent, "more is accounted for than was lent");
+                *lent -= used + left;
+                self.full_at = self.full_at.max(now * b) + used * a;
+            }
+            2 if generation == self.window => self.used = self.used.checked_sub(left).expect("what was lent"),
+            _ => return,
+        }
+        self.taken -= left as i64;
+    }
+}

@@ -1,0 +1,155 @@
+//! How requests end about which stores are asked, and what of them is given back.
+//!
+//! It does not know: chance, or what is fetched ahead.
+
+use super::*;
+use crate::host::callouts::Mishap;
+use crate::host::faults::Kind;
+use diana::host::proxy_wasm::Callbacks;
+use diana::store::Rules;
+
+const WINDOW: &str = r#"{"name": "window", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#;
+const PERMITS: &str = r#"{"name": "permits", "algo": "C", "rpu": 2, "max_hold": "1d", "scope": "global"}"#;
+
+/// All calls have this mishap.
+fn always(mishaps: &'static [Mishap]) -> Fares {
+    Fares { mishaps, one_in: 1, ..Fares::default() }
+}
+
+#[test]
+fn requests_wait_for_the_store_and_it_counts_them_all() {
+    let gateway = start(2, &limit("/", WINDOW));
+    let first = gateway.request(0, "/", "ann");
+    assert_eq!(gateway.fate(first), Fate::Paused);
+    gateway.pass(10);
+    assert_eq!(gateway.fate(first), Fate::Upstream);
+    let fates: Vec<Fate> = (1..5).map(|worker| ask(&gateway, worker, "/")).collect();
+    assert_eq!(fates, [Fate::Upstream, Fate::Upstream, REFUSED, REFUSED]);
+    gateway.end_all();
+    assert_eq!((clusters(&gateway).taken(2, 3), gateway.owing()), (3, 0));
+    gateway.no_crash();
+}
+
+#[test]
+fn what_is_known_to_be_refused_is_not_asked_again_for_100_ms() {
+    let gateway = start(1, &limit("/", WINDOW));
+    (0..4).for_each(|_| _ = ask(&gateway, 0, "/"));
+    let asked = clusters(&gateway).decisions();
+    for _ in 0..8 {
+        let request = gateway.request(0, "/", "ann");
+        assert_eq!(gateway.fate(request), REFUSED, "at once");
+        gateway.pass(10);
+    }
+    assert_eq!(clusters(&gateway).decisions(), asked);
+    gateway.pass(20);
+    assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).decisions()), (REFUSED, asked + 1));
+}
+
+#[test]
+fn permits_come_back_when_requests_end() {
+    let gateway = start(2, &limit("/", PERMITS));
+    let fates: Vec<Fate> = (0..3).map(|worker| ask(&gateway, worker, "/")).collect();
+    assert_eq!((fates, clusters(&gateway).taken(6, 2)), (vec![Fate::Upstream, Fate::Upstream, REFUSED], 2));
+    gateway.end_all();
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).taken(6, 2), ask(&gateway, 0, "/")), (0, Fate::Upstream));
+}
+
+/// It is gone before the store has answered, and has its turn in the call or before it.
+#[test]
+fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
+    let gateway = start(1, &limit("/", PERMITS));
+    let requests: Vec<usize> = (0..2).map(|_| gateway.request(0, "/", "ann")).collect();
+    let vm = &gateway.vms[0];
+    vm.streams().into_iter().for_each(|id| vm.reset(id));
+    assert!(requests.iter().all(|request| gateway.fate(*request) == Fate::Reset));
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).given_back()), (1, 1));
+    assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0));
+}
+
+/// One that gives up goes by what it can have here; the late answer of a host that does not cancel calls is undone.
+#[test]
+fn a_late_answer_is_given_back() {
+    let gateway = start(1, &limit("/", WINDOW));
+    let late = Fares { longest_us: 60_000, cancels: false, seed: 3, ..Fares::default() };
+    let mut found = 0;
+    for seed in 0..40 {
+        fare(&gateway, Fares { seed, ..late.clone() });
+        let (request, before) = (gateway.request(0, "/", "ann"), clusters(&gateway).given_back());
+        gateway.pass(50);
+        let is_late = gateway.counter("diana.rule.window.degraded") > 0;
+        assert_ne!(gateway.fate(request), Fate::Paused);
+        fare(&gateway, Fares::default());
+        gateway.pass(60);
+        if is_late {
+            assert_eq!(clusters(&gateway).given_back(), before + 1);
+            found += 1;
+            break;
+        }
+        if clusters(&gateway).taken(2, 3) == 3 {
+            gateway.pass(86_400_000);
+        }
+    }
+    assert_eq!(found, 1, "no answer was late");
+}
+
+#[test]
+fn a_request_that_another_rule_refuses_is_given_back() {
+    let local = r#"{"name": "local", "algo": "W", "rpu": 1, "unit": "day"}"#;
+    let gateway = start(1, &limit("/", &format!("{WINDOW}, {local}")));
+    let requests: Vec<usize> = (0..2).map(|_| gateway.request(0, "/", "ann")).collect();
+    gateway.pass(10);
+    assert_eq!(fates(&gateway, &requests), [Fate::Upstream, REFUSED]);
+    assert_eq!((clusters(&gateway).taken(2, 3), clusters(&gateway).given_back()), (1, 1));
+}
+
+/// A host without a timer keeps nobody waiting.
+#[test]
+fn where_there_is_no_timer_nobody_waits() {
+    let gateway = start(1, &limit("/", WINDOW));
+    gateway.fail(Kind::Timer);
+    let request = gateway.request(0, "/", "ann");
+    assert_eq!(gateway.fate(request), Fate::Upstream);
+    gateway.fail(Kind::Nothing);
+    gateway.pass(200);
+    assert_eq!(clusters(&gateway).taken(2, 3), 0);
+}
+
+#[test]
+fn nginx_takes_no_configuration_with_a_store() {
+    let gateway = Gateway::new(Rules::Strict, 1, Callbacks::All, false);
+    assert!(!gateway.configure(&configuration(r#""a""#, &limit("/", WINDOW))));
+    assert_eq!(gateway.world.said("this host cannot hold requests while a store is asked"), 1);
+}
+
+#[test]
+fn a_call_that_is_not_made_fails_at_once() {
+    let gateway = start(1, &limit("/", WINDOW));
+    fare(&gateway, always(&[Mishap::NotMade]));
+    let request = gateway.request(0, "/", "ann");
+    assert_eq!(gateway.fate(request), Fate::Upstream);
+    assert_eq!(gateway.counter("diana.rule.window.degraded"), 1);
+}
+
+/// Each in turn: whoever waits is let go, and never more than one stays.
+#[test]
+fn whatever_befalls_a_call_its_request_goes_on_in_time() {
+    for mishap in crate::host::callouts::ALL {
+        for cancels in [true, false] {
+            let gateway = start(1, &limit("/", WINDOW));
+            let one = std::slice::from_ref(mishap);
+            fare(&gateway, Fares { cancels, ..always(one) });
+            let request = gateway.request(0, "/", "ann");
+            gateway.pass(51);
+            assert_eq!(gateway.fate(request), Fate::Upstream, "{mishap:?}");
+            fare(&gateway, Fares::default());
+            gateway.pass(200);
+            assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream, "{mishap:?}");
+            assert!((1..=2).contains(&clusters(&gateway).taken(2, 3)), "{mishap:?}");
+            gateway.end_all();
+            assert_eq!(gateway.owing(), 0);
+            gateway.no_crash();
+        }
+    }
+}

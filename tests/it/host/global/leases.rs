@@ -1,0 +1,101 @@
+//! What is fetched ahead, in the whole filter: spent by all workers, fetched by a timer, accounted for when it lapses.
+//!
+//! It does not know: the lease's own cell.
+
+use super::*;
+
+fn leased(algo: &str, rpu: u64, lease: u64) -> String {
+    let rule = format!(
+        r#"{{"name": "leased", "algo": "{algo}", "rpu": {rpu}, "unit": "day", "scope": "global", "lease": {lease}}}"#
+    );
+    limit("/", &rule)
+}
+
+/// A request that asks nobody.
+fn at_once(gateway: &Gateway, worker: usize) -> Fate {
+    let request = gateway.request(worker, "/", "ann");
+    gateway.fate(request)
+}
+
+/// Ten: the first request brings a piece, and goes with it. When less than half is left the timer fetches another.
+#[test]
+fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
+    let gateway = start(2, &leased("W", 100, 10));
+    assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).decisions()), (Fate::Upstream, 1));
+    assert_eq!(clusters(&gateway).taken(2, 100), 11);
+    // The other worker spends it as well.
+    for worker in 0..5 {
+        assert_eq!(at_once(&gateway, worker), Fate::Upstream, "{worker}");
+        gateway.pass(10);
+    }
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)), (1, 11));
+    assert_eq!((at_once(&gateway, 1), clusters(&gateway).decisions()), (Fate::Upstream, 1));
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)), (2, 21), "once");
+    for worker in 0..10 {
+        assert_eq!(at_once(&gateway, worker), Fate::Upstream, "{worker}");
+    }
+    gateway.no_crash();
+}
+
+#[test]
+fn all_of_a_quota_is_spent_and_no_more() {
+    for algo in ["W", "TB"] {
+        let gateway = start(3, &leased(algo, 50, 7));
+        let fates: Vec<Fate> = (0..60).map(|worker| ask(&gateway, worker, "/")).collect();
+        assert!(fates[..50].iter().all(|fate| *fate == Fate::Upstream), "{algo}: {fates:?}");
+        assert!(fates[50..].iter().all(|fate| *fate == REFUSED), "{algo}: {fates:?}");
+        gateway.no_crash();
+    }
+}
+
+/// A bucket's piece that nobody spends is back when its two seconds are over, and what was spent of it is not.
+#[test]
+fn a_buckets_piece_lapses_and_is_accounted_for() {
+    let gateway = start(2, &leased("TB", 50, 20));
+    let fates: Vec<Fate> = (0..5).map(|worker| ask(&gateway, worker, "/")).collect();
+    assert_eq!(fates, vec![Fate::Upstream; 5]);
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(1, BUCKET_50)), (1, 21));
+    gateway.pass(2_500);
+    assert_eq!(clusters(&gateway).taken(1, BUCKET_50), 5);
+    let mut rest = 0;
+    while ask(&gateway, rest, "/") == Fate::Upstream {
+        rest += 1;
+    }
+    assert_eq!(rest, 45);
+}
+
+/// What a token takes of 50 a day, µs.
+const BUCKET_50: u64 = 1_728_000_000;
+
+/// While the store is not to be had requests are counted here.
+#[test]
+fn a_store_that_is_gone_lends_nothing() {
+    let gateway = start(1, &leased("W", 100, 10));
+    assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+    clusters(&gateway).down.set(true);
+    (0..60).for_each(|_| _ = ask(&gateway, 0, "/"));
+    assert!(gateway.counter("diana.rule.leased.degraded") > 40);
+    assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+    clusters(&gateway).down.set(false);
+    gateway.pass(2_000);
+    let before = gateway.counter("diana.rule.leased.degraded");
+    assert_eq!(
+        (ask(&gateway, 0, "/"), gateway.counter("diana.rule.leased.degraded")),
+        (Fate::Upstream, before)
+    );
+}
+
+/// The plugin is replaced, and then taken away: what it has fetched is still there for the new one.
+#[test]
+fn a_reload_keeps_what_was_fetched() {
+    let gateway = start(1, &leased("W", 100, 10));
+    assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+    let vm = &gateway.vms[0];
+    let old = vm.oldest_root().unwrap();
+    assert!(vm.configure());
+    gateway.end_all();
+    vm.delete_root(old);
+    assert_eq!((at_once(&gateway, 0), clusters(&gateway).decisions()), (Fate::Upstream, 1));
+    gateway.no_crash();
+}

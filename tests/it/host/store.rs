@@ -1,0 +1,170 @@
+//! A simulated store for all gateways: Redis with the script in it, behind webdis. It carries out what it is asked.
+//!
+//! It does not know: how its answers get back, or whether.
+
+use super::counts::{Count, Kind, Said};
+use diana::remote::redis::script::{SCRIPT, SHA1};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub struct Store {
+    counts: BTreeMap<String, (Kind, Count)>,
+    /// Whether it keeps the script.
+    knows: bool,
+    /// Commands that it has carried out, whatever became of the answer.
+    pub decisions: usize,
+    pub given_back: usize,
+    pub accounts: usize,
+    /// The most that was ever handed out of one key, by kind.
+    pub most: BTreeMap<Kind, i64>,
+}
+
+/// The text of a part of a body.
+fn decoded(part: &[u8]) -> String {
+    let mut text = Vec::new();
+    let mut rest = part;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        text.push(match (first, tail) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                let digit = |byte: &u8| char::from(*byte).to_digit(16).unwrap() as u8;
+                digit(high) * 16 + digit(low)
+            }
+            (other, _) => *other,
+        });
+    }
+    String::from_utf8(text).unwrap()
+}
+
+impl Store {
+    pub fn forget_script(&mut self) {
+        self.knows = false;
+    }
+
+    /// What is handed out by all rules of this kind and first number, and not back.
+    pub fn taken(&self, kind: u64, first: u64) -> i64 {
+        let of = self.counts.values().filter(|(Kind(known, [a, ..]), _)| (*known, *a) == (kind, first));
+        of.map(|(_, count)| count.taken).sum()
+    }
+
+    /// The body of the answer to a call whose body this is, at an instant in µs.
+    pub fn answer(&mut self, now: u64, body: &[u8]) -> String {
+        let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
+        let [name, script, keys, rest @ ..] = &*parts else { panic!("{parts:?}") };
+        match &**name {
+            "EVAL" => {
+                assert_eq!(script, SCRIPT);
+                self.knows = true;
+            }
+            _ => assert_eq!((&**name, &**script), ("EVALSHA", SHA1)),
+        }
+        if !self.knows {
+            return r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#.into();
+        }
+        let (keys, commands) = rest.split_at(keys.parse().unwrap());
+        let mut keys = keys.iter();
+        let mut answer = Vec::new();
+        for command in commands {
+            let numbers: Vec<u64> = command.split(' ').map(|number| number.parse().unwrap()).collect();
+            self.command(now, &numbers, &mut keys, &mut answer);
+        }
+        assert_eq!(keys.len(), 0);
+        let answer: Vec<String> = answer.iter().map(u64::to_string).collect();
+        format!(r#"{{"{name}":[{}]}}"#, answer.join(","))
+    }
+
+    fn command<'a>(
+        &mut self,
+        now: u64,
+        numbers: &[u64],
+        keys: &mut impl Iterator<Item = &'a String>,
+        answer: &mut Vec<u64>,
+    ) {
+        let (size, [verb, _, rest @ ..]) = (if numbers[0] == 2 { 12 } else { 10 }, numbers) else {
+            panic!("{numbers:?}")
+        };
+        if *verb == 1 {
+            self.decisions += 1;
+            return self.decide(now, rest, numbers[1], keys, answer);
+        }
+        for rule in rest.chunks(size) {
+            let kind = Kind(rule[0], rule[1..7].try_into().unwrap());
+            let count = self.counts.get_mut(keys.next().unwrap()).expect("what was asked about before");
+            assert_eq!(count.0, kind);
+            if *verb == 2 {
+                self.given_back += 1;
+                count.1.give_back(kind, now, rule[7..].try_into().unwrap());
+            } else {
+                self.accounts += 1;
+                count.1.account(kind, now, rule[7..].try_into().unwrap());
+            }
+        }
+        answer.push(0);
+    }
+
+    fn decide<'a>(
+        &mut self,
+        now: u64,
+        mut rest: &[u64],
+        groups: u64,
+        keys: &mut impl Iterator<Item = &'a String>,
+        answer: &mut Vec<u64>,
+    ) {
+        struct Asked<'a> {
+            group: u64,
+            key: &'a String,
+            kind: Kind,
+            enforced: bool,
+            cost: u64,
+            ahead: u64,
+        }
+        let mut asked = Vec::new();
+        for group in 0..groups {
+            let (rules, tail) = rest[1..].split_at(rest[0] as usize * 10);
+            rest = tail;
+            for rule in rules.chunks(10) {
+                let kind = Kind(rule[0], rule[4..].try_into().unwrap());
+                let key = keys.next().unwrap();
+                let (enforced, cost, ahead) = (rule[1] == 1, rule[2], rule[3]);
+                assert_eq!(self.counts.entry(key.clone()).or_insert((kind, Count::default())).0, kind);
+                asked.push(Asked { group, key, kind, enforced, cost, ahead });
+            }
+        }
+        let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
+        // What a look does, time has done.
+        asked.iter().for_each(|one| _ = step(one, 0));
+        let before = self.counts.clone();
+        let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
+        let mut told: Vec<Said> = asked.iter().map(|one| step(one, one.cost)).collect();
+        let refused = asked.iter().zip(&told).any(|(one, told)| one.enforced && told[0] > 0);
+        let passes = told.iter().all(|told| told[0] + told[1] == 0);
+        if refused {
+            self.counts = before;
+            for (one, told) in asked.iter().zip(&mut told).filter(|(_, told)| told[0] == 0) {
+                *told = self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, 0);
+            }
+        }
+        for group in (0..groups).filter(|_| passes) {
+            let of = |one: &&Asked| one.group == group;
+            let part = asked
+                .iter()
+                .zip(&told)
+                .filter(|(one, _)| of(one))
+                .map(|(one, told)| one.ahead.min(told[2]).min(self.counts[one.key].1.lends(one.kind)));
+            let part = part.min().unwrap_or(0);
+            for (one, told) in asked.iter().zip(&mut told).filter(|(one, _)| of(one) && part > 0) {
+                let count = &mut self.counts.get_mut(one.key).unwrap().1;
+                let lent = count.lend(one.kind, now, part);
+                told[2] = count.step(one.kind, now, 0)[2];
+                told[10..].copy_from_slice(&lent);
+            }
+        }
+        for one in &asked {
+            let most = self.most.entry(one.kind).or_default();
+            *most = self.counts[one.key].1.taken.max(*most);
+        }
+        answer.extend(told.iter().flatten());
+    }
+}
