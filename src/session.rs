@@ -171,6 +171,7 @@ impl Session {
     ) -> Events {
         if let Some(asking) = self.asking.take() {
             worker.leave(Who::Request(asking.ticket));
+            return worker.abandon(policy, &asking.pending, store, &clock);
         }
         worker.give_back(std::mem::take(&mut self.owed));
         let held = std::mem::take(&mut self.held);

@@ -93,6 +93,21 @@ impl Pending {
         }
     }
 
+    /// What stores have charged so far, and what was fetched ahead, which is kept whatever becomes of the request.
+    pub(crate) fn collect<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        terms: &Terms<S>,
+        events: &mut Events,
+    ) -> (Vec<(usize, Receipt)>, Vec<(Duty, Time)>) {
+        let (mut receipts, mut fetched) = (Vec::new(), Vec::new());
+        for part in &self.parts {
+            receipts.extend(part.receipts(policy, &self.keys));
+            fetched.extend(part.deposit(policy, &self.keys, self.at, terms, events));
+        }
+        (receipts, fetched)
+    }
+
     /// Decides: every store that was asked has answered, or will not.
     pub(crate) fn conclude<S: Store + ?Sized>(
         self,
@@ -102,17 +117,12 @@ impl Pending {
         terms: &Terms<S>,
     ) -> Conclusion {
         desk.clear();
-        let Pending { keys, bids, parts, reports, events, at, .. } = self;
+        let mut events = self.events;
+        let (receipts, fetched) = self.collect(policy, terms, &mut events);
+        let Pending { keys, bids, parts, reports, .. } = self;
         (desk.keys, desk.parts) = (keys, parts);
         (desk.decision.reports, desk.decision.events) = (reports, events);
-        let mut receipts = Vec::new();
-        let (mut fetched, mut refused) = (Vec::new(), false);
-        for part in &desk.parts {
-            refused |= part.is_refused(policy);
-            receipts.extend(part.receipts(policy, &desk.keys));
-            let events = &mut desk.decision.events;
-            fetched.extend(part.deposit(policy, &desk.keys, at, terms, events));
-        }
+        let mut refused = desk.parts.iter().any(|part| part.is_refused(policy));
         if refused {
             desk.remember(policy, memories);
         } else {

@@ -137,6 +137,21 @@ impl Worker {
         conclusion
     }
 
+    /// A request is gone before all stores have answered: those that have get back what they charged.
+    pub(super) fn abandon<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        pending: &Pending,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Events {
+        let mut events = Events::default();
+        let (receipts, fetched) = pending.collect(policy, &self.terms(store, clock), &mut events);
+        fetched.into_iter().for_each(|(duty, until)| self.fetches.lapses(duty, until));
+        self.give_back(receipts);
+        events
+    }
+
     /// Gives back to stores what they have charged, as far as they are to be had.
     pub(super) fn give_back(&mut self, receipts: Vec<(usize, Receipt)>) {
         let Some(lines) = &mut self.lines else {

@@ -123,6 +123,43 @@ fn nginx_takes_no_configuration_with_a_store() {
     assert_eq!(gateway.world.said("this host cannot hold requests while a store is asked"), 1);
 }
 
+/// The client leaves when one store of two has answered: that one gets its permit back.
+#[test]
+fn who_leaves_between_two_answers_gives_back_the_first() {
+    let two = |name: &str, user: &str| {
+        format!(
+            r#"{{"name": "{name}", "actor": "{user}", "algo": "C", "rpu": 2, "max_hold": "1d", "scope": "global"}}"#
+        )
+    };
+    let limits = limit("/", &format!("{}, {}", two("one", "user"), two("other", "ip")));
+    let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
+    assert!(gateway.configure(&configuration(r#""a", "b""#, &limits)));
+    fare(&gateway, Fares { longest_us: 40_000, ..Fares::default() });
+    let (mut both, mut between) = (0, 0);
+    for user in 0..40 {
+        let request = gateway.request(0, "/", &format!("user-{user}"));
+        let asked = clusters(&gateway).decisions();
+        for _ in 0..40 {
+            gateway.pass(1);
+            if gateway.fate(request) != Fate::Paused {
+                break;
+            }
+            let told = clusters(&gateway).decisions() - asked;
+            between += usize::from(told == 1);
+            if told == 2 {
+                // Both are carried out, and one may have been told.
+                both += 1;
+                break;
+            }
+        }
+        let vm = &gateway.vms[0];
+        vm.streams().into_iter().for_each(|id| vm.reset(id));
+        gateway.pass(200);
+        assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0), "user {user}");
+    }
+    assert!(both > 5 && between > 5, "{both} {between}");
+}
+
 #[test]
 fn a_call_that_is_not_made_fails_at_once() {
     let gateway = start(1, &limit("/", WINDOW));
