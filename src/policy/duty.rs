@@ -37,8 +37,8 @@ impl Duty {
         Some((group, group.hash(policy, hasher, &self.key)))
     }
 
-    /// Puts what was fetched ahead where all workers find it; until when it may be spent. A store lends of every rule
-    /// of a group as much, or of none.
+    /// Puts what was fetched ahead where all workers find it; until when it may be spent, if the store has to know then
+    /// what became of it. A store lends of every rule of a group as much, or of none.
     pub(crate) fn deposit<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -65,7 +65,9 @@ impl Duty {
                 lease::deposit(count.state_mut(cell), &deposit);
             }
         });
-        told.iter().map(|told| since.after(told.lent.lasts)).max()
+        let elsewhere = policy.elsewhere_at(self.place)?.group.counted(policy, &self.key);
+        let wants_account = elsewhere.rules().any(|(_, count)| count.algorithm.terms().wants_account());
+        told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account)
     }
 
     /// Which shard counts this actor.

@@ -10,10 +10,13 @@
 use crate::policy::{Duty, Events, Policy, Terms, Told};
 use crate::remote::{Lines, Who};
 use crate::store::Store;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// Of so many actors it is noted when something lapses. What is not accounted for counts as spent.
 const MOST: usize = 4_096;
+
+/// What lapses within so little is one generation's, which are seconds.
+const SAME: Span = Span::from_ms(500);
 
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
@@ -24,7 +27,7 @@ pub(super) struct Fetches {
     ids: u32,
     /// Which requests fetch for whom.
     requests: Vec<(u32, (usize, u64))>,
-    /// What was fetched for whom, and when the last of it lapses.
+    /// What was fetched for whom, and when it lapses: once a generation.
     held: Vec<(Duty, Time)>,
 }
 
@@ -64,9 +67,10 @@ impl Fetches {
         }
     }
 
-    /// Something was fetched that lapses then.
+    /// Something was fetched that lapses then, and has to be accounted for.
     pub(super) fn lapses(&mut self, duty: Duty, until: Time) {
-        if let Some((_, known)) = self.held.iter_mut().find(|(known, _)| *known == duty) {
+        let is_same = |at: Time| at.since(until) < SAME && until.since(at) < SAME;
+        if let Some((_, known)) = self.held.iter_mut().find(|(known, at)| *known == duty && is_same(*at)) {
             *known = until.max(*known);
         } else if self.held.len() < MOST {
             self.held.push((duty, until));

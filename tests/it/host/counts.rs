@@ -1,5 +1,5 @@
-//! How a simulated store counts, in the numbers that the script is told: models of `TB`, `W`, `LB` and `C`, each as plain
-//! as can be.
+//! How a simulated store counts, in the numbers that the script is told: models of `TB`, `W`, `SW`, `LB` and `C`, each as
+//! plain as can be.
 //!
 //! It does not know: the script. What is long ago is not forgotten here; clocks of stores do not step.
 
@@ -91,6 +91,12 @@ impl Count {
                 self.used += cost;
                 said(0, 0, a - self.used, 0, [cost, now, 0])
             }
+            // As one whose only slice is the whole of it, which begins with the first charge and does not end.
+            3 if self.used + cost > a => said(1, b, a - self.used, b, [0; 3]),
+            3 => {
+                self.used += cost;
+                said(0, 0, a - self.used, b, [cost, now, 0])
+            }
             _ => panic!("kind {kind}"),
         };
         self.taken += told[5] as i64;
@@ -106,7 +112,7 @@ impl Count {
             }
             2 if booked == self.window => self.used = self.used.checked_sub(cost).expect("what was charged"),
             5 if self.full_at == booked + cost * a => self.full_at = booked,
-            6 => self.used = self.used.checked_sub(cost).expect("a permit that was given"),
+            3 | 6 => self.used = self.used.checked_sub(cost).expect("what was given"),
             _ => return,
         }
         self.taken -= cost as i64;
@@ -120,6 +126,10 @@ impl Count {
             self.used += part;
             return [part, self.window, (self.window + 1) * b - now];
         }
+        if number == 3 {
+            self.used += part;
+            return [part, 0, b / 10];
+        }
         let second = now / SECOND;
         match self.lent.iter_mut().find(|(known, _)| *known == second) {
             Some((_, lent)) => *lent += part,
@@ -131,7 +141,7 @@ impl Count {
     pub fn lends(&self, Kind(kind, [_, _, burst, ..]): Kind) -> u64 {
         match kind {
             1 => burst - 1 - self.lent().min(burst - 1),
-            2 => u64::MAX,
+            2 | 3 => u64::MAX,
             _ => 0,
         }
     }
@@ -147,7 +157,8 @@ impl Count {
                 *lent -= used + left;
                 self.full_at = self.full_at.max(now * b) + used * a;
             }
-            2 if generation == self.window => self.used = self.used.checked_sub(left).expect("what was lent"),
+            2 if generation != self.window => return,
+            2 | 3 => self.used = self.used.checked_sub(left).expect("what was lent"),
             _ => return,
         }
         self.taken -= left as i64;

@@ -68,6 +68,32 @@ fn a_buckets_piece_lapses_and_is_accounted_for() {
 /// What a token takes of 50 a day, µs.
 const BUCKET_50: u64 = 1_728_000_000;
 
+/// An actor that was busy for seconds leaves: of all its pieces nothing is lost.
+#[test]
+fn of_many_pieces_all_that_was_not_spent_is_back() {
+    let gateway = start(2, &leased("TB", 50, 8));
+    let fates: Vec<Fate> = (0..30)
+        .map(|worker| {
+            gateway.pass(150);
+            ask(&gateway, worker, "/")
+        })
+        .collect();
+    assert_eq!(fates, vec![Fate::Upstream; 30]);
+    gateway.pass(3_000);
+    assert_eq!(clusters(&gateway).taken(1, BUCKET_50), 30);
+}
+
+/// Windows and slices have charged what they lend: there is nothing to be told when it lapses.
+#[test]
+fn a_piece_that_needs_no_account_keeps_no_timer() {
+    for algo in ["W", "SW"] {
+        let gateway = start(1, &leased(algo, 100, 10));
+        assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+        gateway.pass(200);
+        assert_eq!(gateway.vms[0].next_tick(), None, "{algo}");
+    }
+}
+
 /// While the store is not to be had requests are counted here.
 #[test]
 fn a_store_that_is_gone_lends_nothing() {
