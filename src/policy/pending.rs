@@ -25,6 +25,9 @@ pub(crate) struct Pending {
     pub(super) at: Time,
 }
 
+/// What stores have charged, by shard.
+type Charged = Vec<(usize, Receipt)>;
+
 /// What becomes of it.
 pub(crate) struct Conclusion {
     /// What was charged here and may be given back.
@@ -99,7 +102,7 @@ impl Pending {
         policy: &Policy,
         terms: &Terms<S>,
         events: &mut Events,
-    ) -> (Vec<(usize, Receipt)>, Vec<(Duty, Time)>) {
+    ) -> (Charged, Vec<(Duty, Time)>) {
         let (mut receipts, mut fetched) = (Vec::new(), Vec::new());
         for part in &self.parts {
             receipts.extend(part.receipts(policy, &self.keys));
