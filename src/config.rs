@@ -112,6 +112,7 @@ impl<'a> Top<'a> {
         }
         fields.belong(LIMIT_KEYS, "to a limit in `limits`");
         fields.belong(&rule_keys(), "to a rule in `rules`");
+        fields.belong(&["redis", "rls"], "to `store`");
         let top = Top {
             limits: fields.require("limits").and_then(|node| node.list()),
             actors: fields.take("actors"),

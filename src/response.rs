@@ -20,7 +20,7 @@ mod wait;
 
 pub use fields::MOST_SHOWN;
 pub use options::Options;
-pub(crate) use options::own_headers;
+pub(crate) use options::{own_headers, percent_of};
 pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
 pub use wait::UNKNOWN_WAIT;
 

@@ -8,6 +8,8 @@ use crate::algorithm::{Kind, Quota, lease::Lease};
 use crate::document::{Errors, Fields, Node, Value};
 use crate::index::ByKey;
 use crate::policy::{Count, Counts, OnError, SharedDraft};
+use crate::remote::rls;
+use crate::response;
 
 /// What reading a shared rule depends on.
 pub(super) struct Reader<'a> {
@@ -49,7 +51,10 @@ impl Reader<'_> {
             return None;
         };
         if !self.has_store {
-            scope.fail("a global rule is counted in a `store`, of which there is none: `{redis: {cluster: …, secret: …}}`");
+            scope.fail(
+                "a global rule is counted in a store, and there is none: write `store: {redis: {cluster: …, secret: …}}` at \
+                 the top, beside `limits`",
+            );
         }
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
@@ -65,16 +70,19 @@ impl Reader<'_> {
 }
 
 fn ahead(node: Node) -> Option<Ahead> {
-    if let Value::Whole(units @ 0..=Quota::MAX_RPU) = *node.value() {
-        return Some(if units == 0 { Ahead::Nothing } else { Ahead::Units(units, node) });
-    }
     let percent = match node.value() {
-        Value::Text(text) => text.trim().strip_suffix('%').and_then(|digits| digits.trim_end().parse().ok()),
+        Value::Whole(0) => return Some(Ahead::Nothing),
+        Value::Whole(units @ 1..=Quota::MAX_RPU) => return Some(Ahead::Units(*units, node)),
+        // It tells that there are quotes.
+        Value::Text(text) if text.parse::<u64>().is_ok() => return node.whole(0..=Quota::MAX_RPU).and(None),
+        Value::Text(text) => response::percent_of(text),
         _ => None,
     };
     match percent {
-        Some(percent @ 1..=100) => Some(Ahead::Percent(percent, node)),
-        _ => node.expected("units of the quota, or a part of it from `1%` to `100%`"),
+        Some(percent @ 1..=100) => Some(Ahead::Percent(percent.into(), node)),
+        _ => node.expected(
+            "a whole number of requests from 0 to 1000000000, or a part of `rpu` from `1%` to `100%`",
+        ),
     }
 }
 
@@ -98,9 +106,9 @@ pub(super) fn ways(fields: &mut Fields, kind: Option<&Kind>, shared: Option<&Rul
     };
     if !own.algorithm.lends() || shared.windows_only {
         node.fail(match shared.windows_only {
-            true => "a rate limit service hands out nothing ahead",
-            false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: no turn, no permit and \
-                      no entry of a log",
+            true => "a rate limit service hands out nothing ahead: leave it out",
+            false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or write \
+                      another `algo`",
         });
         return None;
     }
@@ -111,16 +119,16 @@ pub(super) fn ways(fields: &mut Fields, kind: Option<&Kind>, shared: Option<&Rul
     Some(Ways { own, spare, ahead: Some(leased) })
 }
 
-fn windows_only(fields: &Fields, kind: &Kind, own: &Count) -> Option<()> {
+fn windows_only(fields: &mut Fields, kind: &Kind, own: &Count) -> Option<()> {
     if kind.short != "W" {
-        fields.fail("a rate limit service counts in windows of its own: write `algo: W`");
+        fields.fail_as_rule("a rate limit service counts in windows: write `algo: W`");
         return None;
     }
-    if crate::remote::rls::unit(own.quota.unit).is_none() {
-        fields.fail("a rate limit service counts by second, minute, hour or day");
-        return None;
+    if rls::unit(own.quota.unit).is_none() {
+        fields.take("unit")?.expected("second, minute, hour or day, by which a rate limit service counts")
+    } else {
+        Some(())
     }
-    Some(())
 }
 
 /// The same rule for one of so many gateways: a part of each number that says how many, at least one.

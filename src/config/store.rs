@@ -2,7 +2,7 @@
 //!
 //! It does not know: how such a store is asked.
 
-use crate::document::{Fields, Node};
+use crate::document::{Fields, Node, Value};
 use crate::policy::StoreDraft;
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::rls::Rls;
@@ -10,10 +10,13 @@ use crate::remote::{self, Protocol};
 use crate::response;
 use crate::time::Span;
 
-/// A secret of fewer letters can be found by trying.
+/// A secret of fewer bytes can be found by trying.
 const SHORTEST_SECRET: usize = 16;
 
 const TIMEOUT: Span = Span::from_ms(50);
+
+/// Keys that `rls` has not.
+const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers"];
 
 /// What `store` says.
 pub(super) struct Store {
@@ -25,18 +28,28 @@ pub(super) struct Store {
 
 /// Reads it. Mistakes are reported at their place and give `None`.
 pub(super) fn compile(node: Node) -> Option<Store> {
+    let Value::Object(_) = node.value() else {
+        return node.expected("`{redis: {cluster: …, secret: …}}`, or the same with `rls`");
+    };
     let mut fields = node.fields()?;
     let (redis, rls) = (fields.take("redis"), fields.take("rls"));
-    fields.belong(&["cluster", "clusters", "secret", "timeout"], "to `redis` or `rls` in it");
+    fields.belong(&["cluster", "secret", "timeout", "replicas", "in_flight"], "to `redis` or `rls` in it");
+    fields.belong(REDIS_ONLY, "to `redis` in it");
+    fields.belong(&["domain"], "to `rls` in it");
+    let is_misspelt = fields.misspells("redis") || fields.misspells("rls");
     fields.finish();
     match (redis, rls) {
         (Some(redis), None) => self::redis(&redis),
         (None, Some(rls)) => self::rls(&rls),
         (Some(_), Some(rls)) => {
-            rls.fail("`redis` is given already, there is one kind of store");
+            rls.fail("`redis` is given already, and there is one store: leave one of them out");
             None
         }
-        (None, None) => node.expected("`{redis: {cluster: …}}` or `{rls: {cluster: …}}`"),
+        (None, None) if is_misspelt => None,
+        (None, None) => {
+            node.fail("it names no store: write `{redis: {cluster: …, secret: …}}`, or the same with `rls`");
+            None
+        }
     }
 }
 
@@ -44,7 +57,7 @@ fn redis(node: &Node) -> Option<Store> {
     let mut fields = node.fields()?;
     let clusters = match (fields.take("cluster"), fields.take("clusters")) {
         (Some(_), Some(clusters)) => {
-            clusters.fail("`cluster` is given already");
+            clusters.fail("`cluster` is given already: put it into the list, or leave this out");
             None
         }
         (None, Some(clusters)) => self::clusters(&clusters),
@@ -62,6 +75,7 @@ fn redis(node: &Node) -> Option<Store> {
     };
     let headers = fields.take("headers").map(|node| response::own_headers(&node, taken)).unwrap_or_default();
     let common = common(&mut fields, 1);
+    fields.belong(&["domain"], "to `rls`");
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let redis = Redis::new(dialect?, prefix?, headers);
@@ -72,11 +86,15 @@ fn rls(node: &Node) -> Option<Store> {
     let mut fields = node.fields()?;
     let cluster = fields.require("cluster").and_then(|node| cluster(&node));
     let domain = match fields.take("domain") {
-        Some(node) => node.text().map(str::to_owned),
+        Some(node) => match node.text() {
+            Some("") => node.expected("the name of a domain that the service knows"),
+            text => text.map(str::to_owned),
+        },
         None => Some("diana".into()),
     };
     // A service is asked about one request at a time.
     let common = common(&mut fields, 64);
+    fields.belong(REDIS_ONLY, "to `redis`");
     fields.finish();
     common?.store(vec![cluster?], Protocol::Rls(Rls::new(domain?)))
 }
@@ -102,11 +120,16 @@ fn common(fields: &mut Fields, in_flight: u64) -> Option<Common> {
         Some(node) => node.whole(1..=10_000),
         None => Some(1),
     };
-    let secret = fields.require("secret").and_then(|node| match node.text() {
-        Some(text) if text.len() < SHORTEST_SECRET => node.expected(&format!(
-            "at least {SHORTEST_SECRET} letters that only these gateways know, such as `openssl rand -hex 16` makes"
-        )),
-        text => text.map(str::to_owned),
+    let secret = fields.require("secret").and_then(|node| match node.value() {
+        Value::Text(text) if text.len() >= SHORTEST_SECRET => Some(text.clone()),
+        _ => {
+            // What was found is not told: this goes to a log.
+            node.fail(
+                "expected a text of at least 16 letters that only these gateways know, such as `openssl rand -hex 16` \
+                 prints",
+            );
+            None
+        }
     });
     Some(Common {
         timeout: timeout?,
@@ -128,7 +151,7 @@ impl Common {
 fn cluster(node: &Node) -> Option<String> {
     let name = node.text()?;
     if name.is_empty() || name.len() > 120 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return node.expected("the name of a cluster, 1 to 120 visible ASCII letters");
+        return node.expected("the gateway's name of a cluster, 1 to 120 visible letters of ASCII");
     }
     Some(name.into())
 }
@@ -137,12 +160,16 @@ fn clusters(node: &Node) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     let nodes = node.list()?;
     if nodes.is_empty() || nodes.len() > 64 {
-        return node.expected("1 to 64 clusters");
+        node.fail(match nodes.is_empty() {
+            true => "expected 1 to 64 clusters, found none",
+            false => "expected 1 to 64 clusters, found more",
+        });
+        return None;
     }
     for node in nodes {
         let name = cluster(&node)?;
         if names.contains(&name) {
-            node.fail("this cluster is named already");
+            node.fail("this cluster is named already: leave it out");
             return None;
         }
         names.push(name);

@@ -49,6 +49,12 @@ impl<'a> Fields<'a> {
         self.errors.add(&self.path, why);
     }
 
+    /// Reports a mistake about the object that this one is laid over, if it is, or else about itself.
+    pub fn fail_as_rule(&self, why: impl Into<String>) {
+        let path = if self.base.is_empty() { &self.path } else { &self.base_path };
+        self.errors.add(path, why);
+    }
+
     /// The value at `key`, if it is given. From then on the key is known.
     pub fn take(&mut self, key: &'static str) -> Option<Node<'a>> {
         self.known.push(key);

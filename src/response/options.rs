@@ -161,7 +161,7 @@ fn field_value(node: &Node) -> Option<Box<str>> {
 fn percent(node: &Node) -> Option<u32> {
     let found = match node.value() {
         Value::Whole(0) => Some(0),
-        Value::Text(text) => text.trim().strip_suffix('%').and_then(whole_number),
+        Value::Text(text) => percent_of(text),
         _ => None,
     };
     match found {
@@ -170,10 +170,10 @@ fn percent(node: &Node) -> Option<u32> {
     }
 }
 
-/// `parse` alone would take a sign.
-fn whole_number(text: &str) -> Option<u32> {
-    let text = text.trim_end();
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+/// The number in `20%`, which has no sign; `parse` alone would take one.
+pub(crate) fn percent_of(text: &str) -> Option<u32> {
+    let digits = text.trim().strip_suffix('%')?.trim_end();
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
