@@ -94,7 +94,6 @@ fn plugin(file: &str) -> Value {
 }
 
 #[test]
-#[ignore = "global rules are not there yet"]
 fn the_examples_of_stores_are_taken() {
     for file in ["examples/global-redis/envoy.yaml", "examples/rate-limit-service/envoy.yaml"] {
         check(file, &plugin(file));
