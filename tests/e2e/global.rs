@@ -1,11 +1,12 @@
-//! Limits that several gateways share, counted in a real Redis behind a real webdis.
+//! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate limit service.
 
 mod exact;
 
 use gateway::config::cluster;
 use gateway::redis::{Redis, Webdis};
-use gateway::{Config, Gateway};
+use gateway::{Config, Connection, Gateway};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 
 /// What all gateways of a test know, and nobody else.
 const SECRET: &str = "a secret of the tests only";
@@ -18,24 +19,81 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Gateways with these limits.
-    pub fn start(gateways: usize, limits: &Value) -> Shared {
-        Shared::with(gateways, json!({}), limits)
+    /// Two gateways with these limits.
+    pub fn start(limits: &Value) -> Shared {
+        Shared::with(json!({}), limits, |config| config)
     }
 
-    /// Gateways with these limits whose `store: {redis: …}` has this beside what it needs.
-    pub fn with(gateways: usize, store: Value, limits: &Value) -> Shared {
+    /// Two gateways with these limits whose `store: {redis: …}` has this beside what it needs.
+    pub fn with(store: Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
         let redis = Redis::start().unwrap();
         let webdis = Webdis::start(&redis).unwrap();
-        let mut options = json!({"cluster": "webdis", "secret": SECRET, "timeout": "1s"});
-        options.as_object_mut().unwrap().extend(store.as_object().unwrap().clone());
-        let document = json!({"limits": limits, "store": {"redis": options}});
-        let start = || {
-            let mut config = Config::new(document.clone());
-            config.clusters.push(cluster("webdis", webdis.address(), false));
-            Gateway::start(config).unwrap()
-        };
-        let gateways = (0..gateways).map(|_| start()).collect();
+        let document = json!({"limits": limits, "store": in_redis(store)});
+        let gateways = gateways(&document, &[("webdis", webdis.address(), false)], change);
         Shared { gateways, webdis, redis }
     }
+
+    /// A connection to Redis itself.
+    pub fn client(&self) -> redis::Connection {
+        client(&self.redis)
+    }
+}
+
+/// `store`, with this beside what it needs; a test on a busy machine is patient unless it says otherwise.
+pub fn in_redis(more: Value) -> Value {
+    let mut options = json!({"cluster": "webdis", "secret": SECRET, "timeout": "1s", "replicas": 2});
+    if more.get("clusters").is_some() {
+        options.as_object_mut().unwrap().remove("cluster");
+    }
+    options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"redis": options})
+}
+
+/// Two gateways with this document, which know these clusters by name; `true` is one that speaks gRPC.
+pub fn gateways(
+    document: &Value,
+    clusters: &[(&str, SocketAddr, bool)],
+    change: impl Fn(Config) -> Config,
+) -> Vec<Gateway> {
+    let start = || {
+        let mut config = change(Config::new(document.clone()));
+        config.clusters.extend(clusters.iter().map(|(name, address, http2)| cluster(name, *address, *http2)));
+        Gateway::start(config).unwrap()
+    };
+    (0..2).map(|_| start()).collect()
+}
+
+/// A connection to Redis itself.
+pub fn client(redis: &Redis) -> redis::Connection {
+    redis::Client::open(format!("redis://{}", redis.address())).unwrap().get_connection().unwrap()
+}
+
+/// One limit on a path, of one rule `name` that counts users for all gateways, with these keys more.
+pub fn shared_rule(path: &str, name: &str, keys: &Value) -> Value {
+    let mut rule = json!({"name": name, "actor": "user", "scope": "global"});
+    rule.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    json!({"url": path, "rules": [rule]})
+}
+
+/// Connections to all gateways in turn, enough of them that every worker has some.
+pub fn connections(gateways: &[Gateway], to_each: usize) -> Vec<Connection> {
+    (0..to_each).flat_map(|_| gateways).map(|gateway| gateway.connect().unwrap()).collect()
+}
+
+/// How many of `count` requests of a user pass, over all these connections in turn; all others are refused.
+pub fn passed(connections: &mut [Connection], path: &str, user: &str, count: usize) -> usize {
+    let all = connections.len();
+    let passes = |index: &usize| {
+        let connection = &mut connections[*index % all];
+        let status = connection.request("GET", path, &[("x-user-id", user)], b"").unwrap().status;
+        assert!([200, 429].contains(&status), "{path} of {user}: {status}");
+        status == 200
+    };
+    (0..count).filter(passes).count()
+}
+
+/// The sum over all gateways of one of the filter's own counters, as Envoy names it: `rule.NAME.degraded`.
+pub fn counted(gateways: &[Gateway], name: &str) -> u64 {
+    let counter = |gateway: &Gateway| gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap();
+    gateways.iter().map(counter).sum()
 }
