@@ -34,7 +34,6 @@ fn webdis(redis: &Redis) -> Webdis {
 }
 
 #[test]
-#[ignore = "global rules are not there yet"]
 fn two_gateways_count_in_one_redis() {
     let redis = Redis::start().unwrap();
     let mut webdis = webdis(&redis);
@@ -57,7 +56,6 @@ fn two_gateways_count_in_one_redis() {
 }
 
 #[test]
-#[ignore = "global rules are not there yet"]
 fn two_gateways_ask_one_rate_limit_service() {
     let service = RateLimitService::start().unwrap();
     let store = (8081, service.address().port());

@@ -295,7 +295,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "global rules are not there yet"]
     fn the_filter_takes_global_rules() {
         for document in lines().iter().filter_map(Line::document) {
             let taken = diana::config::compile(document.to_string().as_bytes());
