@@ -1,6 +1,7 @@
 //! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate limit service.
 
 mod exact;
+mod outage;
 
 use gateway::config::cluster;
 use gateway::redis::{Redis, Webdis};

@@ -12,6 +12,7 @@ mod examples;
 mod global;
 mod hostile;
 mod lean;
+mod machine;
 mod matching;
 mod memory;
 mod permits;

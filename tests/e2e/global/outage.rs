@@ -1,0 +1,256 @@
+//! A store that goes away under load and comes back: nobody waits longer than the timeout, and soon nobody waits at all.
+//!
+//! A request may be later than the timeout by what Envoy's timer is, and by what the machine is, which is measured beside
+//! it.
+
+use super::{Shared, counted, shared_rule};
+use crate::machine::Control;
+use crate::waiting::ms;
+use gateway::{Config, Gateway, wait_until};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TIMEOUT: Duration = Duration::from_millis(50);
+/// Beyond the timeout, for Envoy's timer and the way there and back.
+const GRACE: Duration = Duration::from_millis(20);
+/// For one user over all gateways, and for one in each alone: a quarter.
+const QUOTA: usize = 60;
+const SHARE: usize = QUOTA / 4;
+const USERS: usize = 20;
+/// To each gateway, and how often each sends.
+const CLIENTS: usize = 8;
+const PAUSE: Duration = Duration::from_millis(10);
+const WORKERS: u64 = 4;
+const PATIENCE: Duration = Duration::from_secs(20);
+const RESUMED: Duration = Duration::from_secs(2);
+
+/// The store is there; goes; is known to be gone; comes back; is asked again. Each has users of its own.
+const PHASES: [&str; 5] = ["before", "going", "gone", "coming", "after"];
+
+struct Sample {
+    phase: usize,
+    gateway: usize,
+    user: usize,
+    status: u16,
+    sent: Instant,
+    received: Instant,
+}
+
+/// Clients that go on until they are told to stop.
+struct Clients<'g> {
+    gateways: &'g [Gateway],
+    phase: AtomicUsize,
+    /// Of each client, the phase of the request that was answered last.
+    reached: Vec<AtomicUsize>,
+    stopped: AtomicBool,
+    samples: Mutex<Vec<Sample>>,
+}
+
+impl Clients<'_> {
+    fn run(&self, client: usize) {
+        let gateway = client % self.gateways.len();
+        let mut connection = self.gateways[gateway].connect().unwrap();
+        for turn in 0.. {
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            let phase = self.phase.load(Ordering::SeqCst);
+            let user = (client / self.gateways.len() + turn) % USERS;
+            let name = format!("{}-{user}", PHASES[phase]);
+            let sent = Instant::now();
+            let status = connection.request("GET", "/", &[("x-user-id", &name)], b"").unwrap().status;
+            let sample = Sample { phase, gateway, user, status, sent, received: Instant::now() };
+            self.samples.lock().unwrap().push(sample);
+            self.reached[client].store(phase, Ordering::SeqCst);
+            thread::sleep(PAUSE); // a client's own time, not a wait for a condition
+        }
+    }
+
+    /// From now on requests are of this phase, and none before it is under way.
+    fn begin(&self, phase: &str) {
+        let phase = PHASES.iter().position(|name| *name == phase).unwrap();
+        self.phase.store(phase, Ordering::SeqCst);
+        let reached = || self.reached.iter().all(|reached| reached.load(Ordering::SeqCst) >= phase);
+        wait_until("all clients to begin", PATIENCE, || reached().then_some(())).unwrap();
+    }
+
+    /// Until each user of this phase has been asked for so often at each gateway.
+    fn ask_all(&self, times: usize) {
+        let phase = self.phase.load(Ordering::SeqCst);
+        wait_until("enough requests", PATIENCE, || {
+            let samples = self.samples.lock().unwrap();
+            let mut asked = HashMap::<(usize, usize), usize>::new();
+            let of_phase = samples.iter().filter(|sample| sample.phase == phase);
+            of_phase.for_each(|one| *asked.entry((one.gateway, one.user)).or_default() += 1);
+            let all = asked.len() == USERS * self.gateways.len();
+            (all && asked.values().all(|count| *count >= times)).then_some(())
+        })
+        .unwrap();
+    }
+}
+
+fn says(gateways: &[Gateway], text: &str, times: usize) {
+    let done = || gateways.iter().all(|gateway| gateway.logs().matches(text).count() >= times);
+    let said = wait_until(text, PATIENCE, || done().then_some(()));
+    said.unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
+}
+
+/// Requests under load while the store goes in one way and comes back in another.
+fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
+    let keys = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
+    let store = json!({"timeout": "50ms", "replicas": 4});
+    let balanced = |config| Config { balanced: true, ..config };
+    let mut shared = Shared::with(store, &json!([shared_rule("/", "quota", &keys)]), balanced);
+    let gateways = std::mem::take(&mut shared.gateways);
+    let clients = Clients {
+        gateways: &gateways,
+        phase: AtomicUsize::new(0),
+        reached: (0..CLIENTS * gateways.len()).map(|_| AtomicUsize::new(0)).collect(),
+        stopped: AtomicBool::new(false),
+        samples: Mutex::default(),
+    };
+    let calls = || counted(&gateways, "store.webdis.calls");
+    let degraded = || counted(&gateways, "rule.quota.degraded");
+    let mut alone = [0; PHASES.len()];
+    let mut script = || {
+        clients.ask_all(QUOTA / 2 + 1);
+        alone[0] = degraded();
+        clients.begin("going");
+        goes(&mut shared);
+        says(&gateways, "is not asked until it answers a probe", 2);
+        clients.begin("gone");
+        let (before, begun) = (calls(), Instant::now());
+        clients.ask_all(2 * SHARE);
+        // Each worker's probes: at first sooner and sooner, then each three quarters of a second at the soonest.
+        let most = WORKERS * (3 + begun.elapsed().as_millis() as u64 / 750);
+        let probes = calls() - before;
+        println!("{name}: {probes} probes in {:.1} s, at most {most} may", begun.elapsed().as_secs_f64());
+        assert!(probes <= most, "{name}: {probes} calls, {most} may be probes");
+        clients.begin("coming");
+        comes(&mut shared);
+        let back = Instant::now();
+        says(&gateways, "answers again", 2);
+        let resumed = back.elapsed();
+        println!("{name}: {} ms until all workers count together again", resumed.as_millis());
+        assert!(resumed < RESUMED, "{name}: {resumed:?}");
+        clients.begin("after");
+        let before = degraded();
+        assert!(before > 0, "{name}: none was counted alone");
+        clients.ask_all(QUOTA / 2 + 1);
+        alone[4] = degraded() - before;
+    };
+    let mut work = || {
+        thread::scope(|scope| {
+            (0..clients.reached.len()).for_each(|client| {
+                _ = scope.spawn({
+                    let clients = &clients;
+                    move || clients.run(client)
+                })
+            });
+            let stop = Stop(&clients.stopped);
+            script();
+            drop(stop);
+        });
+    };
+    let ((), machine) = Control::beside(work);
+    judge(name, &clients.samples.into_inner().unwrap(), &machine, alone);
+}
+
+/// Also when an assertion fails: else the clients would never end.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// `alone` is how many requests were counted by one gateway while the store was there: none, unless the machine stood
+/// still so long that calls were too late.
+fn judge(name: &str, samples: &[Sample], machine: &Control, alone: [u64; PHASES.len()]) {
+    let mut stalls: Vec<f64> = machine.all().map(ms).collect();
+    stalls.sort_by(f64::total_cmp);
+    let (usual, worst) = (stalls[stalls.len() * 99 / 100], stalls[stalls.len() - 1]);
+    println!("{name}: the machine was late by {usual:.1} ms (99th percentile), {worst:.1} (most)");
+    let is_calm = worst < ms(TIMEOUT) / 2.0;
+    for (phase, title) in PHASES.iter().enumerate() {
+        let of_phase = || samples.iter().filter(|sample| sample.phase == phase);
+        let failed = of_phase().filter(|sample| ![200, 429].contains(&sample.status)).count();
+        assert_eq!(failed, 0, "{name}: answers {title} that are neither 200 nor 429");
+        let mut took: Vec<f64> = of_phase().map(|one| ms(one.received - one.sent)).collect();
+        took.sort_by(f64::total_cmp);
+        let late = |one: &Sample| {
+            let beyond =
+                (one.received - one.sent).saturating_sub(machine.late_between(one.sent, one.received));
+            ms(beyond)
+        };
+        let own = of_phase().map(late).fold(0.0, f64::max);
+        let last = took.len() - 1;
+        println!(
+            "{name}, {title:>6}: {:>5} requests, {:.1} ms (median), {:.1} (99th percentile), {:.1} (most); {own:.1} (most) \
+             without what the machine was late",
+            took.len(),
+            took[last / 2],
+            took[last * 99 / 100],
+            took[last]
+        );
+        let most = if *title == "gone" { GRACE } else { TIMEOUT + GRACE };
+        assert!(own <= ms(most), "{name}, {title}: {own:.1} ms, {most:?} are allowed");
+        assert!(alone[phase] == 0 || !is_calm, "{name}, {title}: {} were counted alone", alone[phase]);
+        // What passed of each user at each gateway.
+        let mut passed = HashMap::<usize, [usize; 2]>::new();
+        for one in of_phase().filter(|one| one.status == 200) {
+            passed.entry(one.user).or_default()[one.gateway] += 1;
+        }
+        for (user, each) in passed {
+            let sum: usize = each.iter().sum();
+            match *title {
+                "before" | "after" if alone[phase] == 0 => {
+                    assert_eq!(sum, QUOTA, "{name}, {title}, user {user}: {each:?}")
+                }
+                "gone" => assert_eq!(each, [SHARE; 2], "{name}, {title}, user {user}"),
+                _ => assert!(sum <= QUOTA + 2 * SHARE, "{name}, {title}, user {user}: {each:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn redis_is_killed_and_starts_anew() {
+    let comes = |shared: &mut Shared| {
+        shared.redis.restart().unwrap();
+        shared.webdis.wait_connected().unwrap();
+    };
+    outage("Redis killed", |shared| shared.redis.kill(), comes);
+}
+
+#[test]
+fn webdis_is_killed_and_starts_anew() {
+    let comes = |shared: &mut Shared| {
+        shared.webdis.restart().unwrap();
+        shared.webdis.wait_connected().unwrap();
+    };
+    outage("Webdis killed", |shared| shared.webdis.kill(), comes);
+}
+
+#[test]
+fn redis_says_nothing_for_a_while() {
+    outage(
+        "Redis silent",
+        |shared| shared.redis.stop_answering().unwrap(),
+        |shared| shared.redis.go_on().unwrap(),
+    );
+}
+
+#[test]
+fn webdis_says_nothing_for_a_while() {
+    outage(
+        "Webdis silent",
+        |shared| shared.webdis.stop_answering().unwrap(),
+        |shared| shared.webdis.go_on().unwrap(),
+    );
+}
