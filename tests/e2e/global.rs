@@ -1,13 +1,23 @@
 //! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate limit service.
 
 mod exact;
+mod faults;
+mod garbage;
 mod outage;
+mod service;
+mod upstash;
 
 use gateway::config::cluster;
 use gateway::redis::{Redis, Webdis};
-use gateway::{Config, Connection, Gateway};
+use gateway::{Config, Connection, Gateway, wait_until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For one user over both gateways, and for one in each alone.
+const QUOTA: usize = 20;
+const SHARE: usize = QUOTA / 2;
 
 /// What all gateways of a test know, and nobody else.
 const SECRET: &str = "a secret of the tests only";
@@ -97,4 +107,58 @@ pub fn passed(connections: &mut [Connection], path: &str, user: &str, count: usi
 pub fn counted(gateways: &[Gateway], name: &str) -> u64 {
     let counter = |gateway: &Gateway| gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap();
     gateways.iter().map(counter).sum()
+}
+
+/// How many requests a rule has counted without its store, as Prometheus sees it.
+fn degraded(gateways: &[Gateway], rule: &str) -> u64 {
+    let sum = |gateway: &Gateway| gateway.stats().unwrap().sum("diana_degraded", &[("rule", rule)]);
+    gateways.iter().map(sum).sum()
+}
+
+/// Each gateway lets its share of the rule at `/` pass for this user, and says that it counts alone.
+pub fn assert_alone(gateways: &[Gateway], user: &str) {
+    for gateway in gateways {
+        let before = degraded(std::slice::from_ref(gateway), "quota");
+        let mut connections = connections(std::slice::from_ref(gateway), 4);
+        assert_eq!(passed(&mut connections, "/", user, 3 * SHARE), SHARE, "{user}");
+        let refused = connections[0].request("GET", "/", &[("x-user-id", user)], b"").unwrap();
+        let body = refused.text();
+        assert!(refused.status == 429 && body.contains("#temporary-reduced-capacity"), "{user}: {body}");
+        let grown = degraded(std::slice::from_ref(gateway), "quota") - before;
+        assert!(grown >= SHARE as u64, "{user}: {grown} counted alone");
+    }
+}
+
+/// Both gateways together let the quota of the rule at `/` pass for this user.
+pub fn assert_together(gateways: &[Gateway], user: &str) {
+    let before = degraded(gateways, "quota");
+    let mut connections = connections(gateways, 4);
+    assert_eq!(passed(&mut connections, "/", user, 2 * QUOTA), QUOTA, "{user}");
+    let refused = connections[0].request("GET", "/", &[("x-user-id", user)], b"").unwrap();
+    assert!(refused.text().contains("#quota-exceeded"), "{user}: {}", refused.text());
+    assert_eq!(degraded(gateways, "quota"), before, "{user}");
+}
+
+/// Until every worker asks the store again.
+pub fn wait_together(gateways: &[Gateway]) {
+    let mut connections = connections(gateways, 4);
+    let whole = format!("\"quota\";r={}", QUOTA - 1);
+    let mut tries = 0;
+    wait_until("all to count together", PATIENCE, || {
+        let mut asks = |connection: &mut Connection| {
+            tries += 1;
+            let user = format!("try-{tries}");
+            let answer = connection.request("GET", "/", &[("x-user-id", &user)], b"").unwrap();
+            assert!(answer.status == 200, "{}", answer.text());
+            answer.header("ratelimit").is_some_and(|value| value.starts_with(&whole))
+        };
+        // Each of them, also after one that does not.
+        (connections.iter_mut().filter_map(|one| (!asks(one)).then_some(())).count() == 0).then_some(())
+    })
+    .unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
+}
+
+/// The rule at `/` of which these speak.
+pub fn quota() -> Value {
+    json!([shared_rule("=/", "quota", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d"}))])
 }

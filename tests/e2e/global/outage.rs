@@ -143,7 +143,7 @@ fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
         clients.ask_all(QUOTA / 2 + 1);
         alone[4] = degraded() - before;
     };
-    let mut work = || {
+    let work = || {
         thread::scope(|scope| {
             (0..clients.reached.len()).for_each(|client| {
                 _ = scope.spawn({

@@ -1,0 +1,97 @@
+//! A store that is there and does not do what it is asked: each gateway counts its share alone, nothing fails, and where
+//! that can be they count together again.
+
+use super::{
+    PATIENCE, QUOTA, SHARE, Shared, assert_alone, assert_together, counted, gateways, in_redis, quota,
+    wait_together,
+};
+use gateway::{Config, Redis, Webdis, wait_until};
+use serde_json::json;
+
+fn command(shared: &Shared, words: &[&str]) {
+    let mut command = redis::cmd(words[0]);
+    words[1..].iter().for_each(|word| _ = command.arg(word));
+    command.query::<redis::Value>(&mut shared.client()).unwrap();
+}
+
+/// One of two in front of a Redis with a password, which the other knows.
+#[test]
+fn a_front_with_a_wrong_password() {
+    let redis = Redis::start_with(&["--requirepass", "right"]).unwrap();
+    let webdis = Webdis::start_with(&redis, json!({"redis_auth": "wrong"})).unwrap();
+    let document = json!({"limits": quota(), "store": in_redis(json!({}))});
+    let all = gateways(&document, &[("webdis", webdis.address(), false)], |config| config);
+    assert_alone(&all, "ann");
+    wait_until("the reason in the log", PATIENCE, || all[0].log_contains("is not asked until").then_some(()))
+        .unwrap();
+    let webdis = Webdis::start_with(&redis, json!({"redis_auth": "right"})).unwrap();
+    let all = gateways(&document, &[("webdis", webdis.address(), false)], |config| config);
+    assert_together(&all, "ann");
+}
+
+/// And what becomes of requests whose rule does not want them counted alone.
+#[test]
+fn a_cluster_that_the_gateway_does_not_know() {
+    let rule = |path: &str, name: &str, on_error: &str| {
+        let keys = json!({"algo": "W", "rpu": QUOTA, "unit": "7d", "on_error": on_error});
+        super::shared_rule(path, name, &keys)
+    };
+    let limits = json!([quota()[0], rule("/allow", "allowing", "allow"), rule("/deny", "denying", "deny")]);
+    let document = json!({"limits": limits, "store": in_redis(json!({"cluster": "nobody"}))});
+    let log = "%REQ(:PATH)% %RESPONSE_CODE% %RESPONSE_CODE_DETAILS%";
+    let all = gateways(&document, &[], |config| Config { access_log: Some(log.into()), ..config });
+    assert_alone(&all, "ann");
+    let ask = |path: &str, headers: &[(&str, &str)]| {
+        let ann = [&[("x-user-id", "bob")], headers].concat();
+        all[0].get(path, &ann).unwrap()
+    };
+    // More than the limit, whoever counts.
+    const ALLOWED: usize = QUOTA + 1;
+    (0..ALLOWED).for_each(|_| assert_eq!(ask("/allow", &[]).status, 200));
+    let denied = ask("/deny", &[]);
+    assert_eq!(denied.status, 503);
+    assert!(denied.text().contains("#temporary-reduced-capacity"), "{}", denied.text());
+    let grpc = ask("/deny", &[("content-type", "application/grpc"), ("te", "trailers")]);
+    assert_eq!((grpc.status, grpc.header("grpc-status")), (200, Some("14")));
+    let log = all[0].access_log_of(3 * SHARE + 1 + ALLOWED + 2).unwrap();
+    let details =
+        log.iter().filter(|line| line.contains("/deny ") && line.contains("diana_unavailable:denying"));
+    assert_eq!(details.count(), 2, "{log:#?}");
+    let alone = |rule: &str| counted(&all, &format!("rule.{rule}.degraded"));
+    assert_eq!((alone("allowing"), alone("denying")), (ALLOWED as u64, 2));
+}
+
+/// Read-only, out of memory: it says so, and later it does not.
+#[test]
+fn a_redis_that_does_not_write_for_a_while() {
+    let shared = Shared::start(&quota());
+    assert_together(&shared.gateways, "before");
+    let faults: [(&str, [&[&str]; 2]); 2] = [
+        ("read-only", [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]]),
+        ("out of memory", [&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]]),
+    ];
+    for (name, [begin, end]) in faults {
+        command(&shared, begin);
+        assert_alone(&shared.gateways, name);
+        command(&shared, end);
+        wait_together(&shared.gateways);
+        assert_together(&shared.gateways, &format!("after {name}"));
+    }
+}
+
+/// What it keeps of the script goes and comes without anybody noticing; with its counts they begin anew.
+#[test]
+fn a_redis_that_forgets_the_script() {
+    let mut shared = Shared::start(&quota());
+    assert_together(&shared.gateways, "before");
+    for user in ["once", "twice"] {
+        command(&shared, &["SCRIPT", "FLUSH"]);
+        assert_together(&shared.gateways, user);
+    }
+    let alone = counted(&shared.gateways, "rule.quota.degraded");
+    assert_eq!(alone, 0, "nobody was counted alone for want of the script");
+    shared.redis.restart().unwrap();
+    shared.webdis.wait_connected().unwrap();
+    wait_together(&shared.gateways);
+    assert_together(&shared.gateways, "before");
+}

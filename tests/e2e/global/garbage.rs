@@ -1,0 +1,96 @@
+//! A front that answers, but not what a front would, or too late: as good as none.
+
+use super::{PATIENCE, assert_alone, gateways, in_redis, quota};
+use gateway::{Ending, Gateway, Received, Reply, Upstream, wait_until};
+use serde_json::json;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What a front answers a request that is counted, and how often it did; a probe it always answers well, so that all go
+/// on asking.
+#[derive(Clone)]
+struct Answer {
+    reply: Arc<Mutex<Reply>>,
+    late: Arc<Mutex<Duration>>,
+    times: Arc<AtomicU64>,
+}
+
+impl Answer {
+    fn to(&self, request: &Received) -> Reply {
+        if request.body.ends_with(b"/0") {
+            return Reply::new(200, r#"{"EVALSHA":[]}"#);
+        }
+        self.times.fetch_add(1, Ordering::SeqCst);
+        let late = *self.late.lock().unwrap();
+        thread::sleep(late); // a slow server's own time, not a wait for a condition
+        self.reply.lock().unwrap().clone()
+    }
+
+    /// Requests by users of this name are counted alone, and this has been answered.
+    fn is_as_good_as_none(&self, all: &[Gateway], name: &str) {
+        let before = self.times.load(Ordering::SeqCst);
+        let mut tries = 0;
+        wait_until("it to be asked again", PATIENCE, || {
+            tries += 1;
+            let user = format!("{name}, {tries}");
+            let statuses = all.iter().map(|one| one.get("/", &[("x-user-id", &user)]).unwrap().status);
+            assert!(statuses.eq([200, 200]), "{user}");
+            (self.times.load(Ordering::SeqCst) > before).then_some(())
+        })
+        .unwrap();
+        assert_alone(all, name);
+    }
+}
+
+fn garbage() -> Vec<(&'static str, Reply)> {
+    let text = |text: &str| Reply::new(200, text);
+    let numbers = |count: usize| Reply::new(200, format!(r#"{{"EVALSHA":{:?}}}"#, vec![0; count]));
+    vec![
+        ("nothing", text("")),
+        ("words", text("<html>welcome</html>")),
+        ("bytes", Reply::new(200, vec![0xff; 300])),
+        ("a list too short", numbers(12)),
+        ("a list too long", numbers(14)),
+        ("no list", text(r#"{"EVALSHA":7}"#)),
+        ("an unknown outcome", text(r#"{"EVALSHA":[3,0,0,0,0,0,0,0,0,0,0,0,0]}"#)),
+        ("numbers below zero", text(r#"{"EVALSHA":[0,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1]}"#)),
+        ("no whole numbers", text(r#"{"EVALSHA":[0.5,0,0,0,0,0,0,0,0,0,0,0,0]}"#)),
+        ("text in the list", text(r#"{"EVALSHA":["a","b","c","d","e","f","g","h","i","j","k","l","m"]}"#)),
+        ("depth", Reply::new(200, "[".repeat(100_000))),
+        ("two megabytes", Reply::new(200, vec![b' '; 2 << 20])),
+        ("always without the script", text(r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#)),
+        ("forbidden", Reply::new(403, "")),
+        ("a failure", Reply::new(500, "{}")),
+        ("a part", text(r#"{"EVALSHA":[]}"#).ending(Ending::HangUp)),
+        ("a part and silence", text(r#"{"EVALSHA":[]}"#).ending(Ending::Stall)),
+        ("an end", text("").ending(Ending::Closed)),
+        ("silence", text("").ending(Ending::Silence)),
+    ]
+}
+
+#[test]
+fn answers_that_make_no_sense() {
+    let late = Arc::new(Mutex::new(Duration::ZERO));
+    let reply = Arc::new(Mutex::new(Reply::new(200, "")));
+    let answer = Answer { reply, late, times: Arc::default() };
+    let front = Upstream::start({
+        let answer = answer.clone();
+        move |request| answer.to(request)
+    })
+    .unwrap();
+    let store = in_redis(json!({"timeout": "50ms"}));
+    let document = json!({"limits": quota(), "store": store});
+    let all = gateways(&document, &[("webdis", front.address(), false)], |config| config);
+    for (name, reply) in garbage() {
+        *answer.reply.lock().unwrap() = reply;
+        answer.is_as_good_as_none(&all, name);
+    }
+    // One that would refuse, if it came in time.
+    *answer.reply.lock().unwrap() =
+        Reply::new(200, r#"{"EVALSHA":[1,9000000,0,9000000,9000000,0,0,0,0,0,0,0,0]}"#);
+    *answer.late.lock().unwrap() = Duration::from_millis(150);
+    answer.is_as_good_as_none(&all, "too late");
+    println!("{} answers that make no sense, or come too late", answer.times.load(Ordering::SeqCst));
+}

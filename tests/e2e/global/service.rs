@@ -1,0 +1,86 @@
+//! A rate limit service that two gateways ask.
+
+use super::{PATIENCE, QUOTA, SECRET, assert_alone, connections, counted, gateways, passed, shared_rule};
+use gateway::{Gateway, wait_until};
+use serde_json::{Value, json};
+use servers::{Answers, Code, Manner, RateLimitService};
+use std::time::Duration;
+
+fn document(timeout: &str) -> Value {
+    let rule = |path: &str, name: &str, rpu: usize| {
+        shared_rule(path, name, &json!({"algo": "W", "rpu": rpu, "unit": "day"}))
+    };
+    let mut both = rule("=/both", "narrow", 5);
+    both["rules"].as_array_mut().unwrap().push(rule("", "wide", 10)["rules"][0].clone());
+    let store = json!({"cluster": "ratelimit", "secret": SECRET, "replicas": 2, "timeout": timeout});
+    json!({"limits": [rule("=/", "quota", QUOTA), both], "store": {"rls": store}})
+}
+
+fn asking(service: &RateLimitService, timeout: &str) -> Vec<Gateway> {
+    gateways(&document(timeout), &[("ratelimit", service.address(), true)], |config| config)
+}
+
+/// Of all three kinds; of several rules that which refuses is charged for nothing, and where the service charges the
+/// others all the same, they are.
+#[test]
+fn two_gateways_ask_one_service() {
+    for manner in [Manner::Best, Manner::Limitador, Manner::Envoy] {
+        let service = RateLimitService::start_as(manner).unwrap();
+        let all = asking(&service, "1s");
+        for user in ["ann", "bob"] {
+            assert_eq!(passed(&mut connections(&all, 4), "/", user, 2 * QUOTA), QUOTA, "{manner:?}, {user}");
+        }
+        assert_eq!(passed(&mut connections(&all, 4), "/both", "carl", 20), 5, "{manner:?}");
+        let refused = all[0].get("/both", &[("x-user-id", "carl")]).unwrap();
+        let body = refused.text();
+        assert!(
+            refused.status == 429 && body.contains("narrow") && body.contains("#quota-exceeded"),
+            "{body}"
+        );
+        let alone: u64 = ["quota", "narrow", "wide"]
+            .map(|rule| counted(&all, &format!("rule.{rule}.degraded")))
+            .iter()
+            .sum();
+        assert_eq!(alone, 0, "{manner:?}");
+        println!("{manner:?}: {} calls for 100 requests", service.calls());
+    }
+}
+
+/// Errors, garbage, silence, an end: each gateway counts to its share, and with the service it counts again.
+#[test]
+fn a_service_that_does_not_answer_as_it_should() {
+    let service = RateLimitService::start().unwrap();
+    let all = asking(&service, "100ms");
+    let faults = [
+        ("unavailable", Answers::Status(Code::Unavailable)),
+        ("internal", Answers::Status(Code::Internal)),
+        ("garbage", Answers::Bytes(vec![0xff; 40])),
+        ("nothing", Answers::Bytes(Vec::new())),
+        ("an unknown code", Answers::Bytes(vec![0x08, 0x07])),
+        ("late", Answers::Late(Duration::from_millis(300))),
+        ("never", Answers::Never),
+    ];
+    for (name, answers) in faults {
+        service.answer_with(answers);
+        assert_alone(&all, name);
+        service.answer_with(Answers::Judged);
+        let mut tries = 0;
+        let whole = format!("\"quota\";r={}", QUOTA - 1);
+        wait_until("the service to be asked again", PATIENCE, || {
+            let mut connections = connections(&all, 4);
+            let asks = |connection: &mut gateway::Connection| {
+                tries += 1;
+                let user = format!("{name}, {tries}");
+                let answer = connection.request("GET", "/", &[("x-user-id", &user)], b"").unwrap();
+                assert_eq!(answer.status, 200, "{user}");
+                answer.header("ratelimit").is_some_and(|value| value.starts_with(&whole))
+            };
+            connections.iter_mut().all(asks).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("after {name}: {error}\n{}", all[0].logs()));
+        let user = format!("after {name}");
+        assert_eq!(passed(&mut connections(&all, 4), "/", &user, 2 * QUOTA), QUOTA, "{user}");
+    }
+    drop(service);
+    assert_alone(&all, "gone");
+}
