@@ -31,6 +31,9 @@ pub struct Rls {
 /// How long who was refused is told to wait if the service does not say.
 const UNKNOWN_WAIT: Span = Span::from_secs(1);
 
+/// A descriptor with the entry `probe`, whose value is `probe` as well.
+const PROBE: &[u8] = b"\x0a\x0e\x0a\x05probe\x12\x05probe";
+
 const OK: u64 = 1;
 const OVER_LIMIT: u64 = 2;
 
@@ -64,7 +67,8 @@ impl Rls {
     }
 
     /// The request: a descriptor for each rule, whose key is the rule's `name` and whose value stands for the actor, with
-    /// the rule's quota in place of the service's own. Only [`Question::Decide`] can be asked; others have no descriptors.
+    /// the rule's quota in place of the service's own. Only [`Question::Decide`] can be asked; what asks nothing finds out
+    /// whether the service works, by a descriptor that no limit is for: without any it would be refused.
     pub fn request<'n>(&self, question: &Question, name: impl Fn(RuleId) -> &'n str) -> Vec<u8> {
         // Services that do not know of a descriptor's own cost take the request's for each; none is one there.
         let most = asked(question).map(|asked| asked.cost).max().unwrap_or(0).max(1);
@@ -72,6 +76,9 @@ impl Rls {
         put_bytes(&mut request, 1, self.domain.as_bytes());
         for asked in asked(question) {
             put_bytes(&mut request, 2, &descriptor(asked, name(asked.rule), most));
+        }
+        if asked(question).next().is_none() {
+            put_bytes(&mut request, 2, PROBE);
         }
         put_number(&mut request, 3, whole(most));
         request

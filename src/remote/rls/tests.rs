@@ -1,7 +1,9 @@
 //! Requests as a service reads them, and what services answer: envoyproxy/ratelimit a status for each descriptor, Limitador
 //! none at all.
 
-use super::messages::{Descriptor, Duration, EnvoyGrpc, GrpcService, Limit, Request, Response, Status};
+use super::messages::{
+    Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, Request, Response, Status,
+};
 use super::{Rls, unit};
 use crate::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
 use crate::policy::{Account, Asked, Question, RuleId, Told};
@@ -114,11 +116,15 @@ fn a_request_names_rules_and_quotas() {
     assert_eq!(request.domain, "diana");
 }
 
+/// Services refuse requests without descriptors.
 #[test]
-fn what_a_service_cannot_be_asked_has_no_descriptors() {
+fn what_asks_nothing_has_a_descriptor_that_no_limit_is_for() {
     let account = Account { key: [0; 16], terms: Terms::default(), generation: 0, used: 1, left: 0 };
-    for question in [Question::Account(vec![account]), Question::GiveBack(Vec::new())] {
-        assert!(requested(&question).descriptors.is_empty());
+    let none = Question::Decide(Vec::new());
+    for question in [none, Question::Account(vec![account]), Question::GiveBack(Vec::new())] {
+        let entry = Entry { key: "probe".into(), value: "probe".into() };
+        let probe = Descriptor { entries: vec![entry], limit: None, hits_addend: None };
+        assert_eq!(requested(&question).descriptors, [probe]);
         assert_eq!(rls().answer(&question, b"\x08\x01"), Ok(Vec::new()));
     }
 }
