@@ -224,7 +224,8 @@ impl Gateway {
         let wanted = self
             .worker
             .with(|worker| worker.wants().map(|span| now.after(span)).into_iter().chain(worker.wake()).min());
-        let Some(at) = wanted.flatten().filter(|at| self.wakes.get().is_none_or(|known| *at < known)) else {
+        // A configuration before this one may have had the timer set for sooner: it is set again for what is still to come.
+        let Some(at) = wanted.flatten().into_iter().chain(self.wakes.get()).min() else {
             return;
         };
         let wakes = self.waiting.with(|waiting| waiting.wake_at(at, now)) == Some(true);

@@ -66,3 +66,16 @@ proptest! {
         gateway.no_crash();
     }
 }
+
+/// The timer that the configuration before had set fires first, and is set again for what came after it.
+#[test]
+fn what_is_lent_just_after_a_new_configuration_comes_back() {
+    let gateway = Gateway::start(Rules::Lenient, 3, &RULES.replace("ALGO", "TB"));
+    play(&gateway, &[(80, 80), (104, 1), (43, 233), (32, 197), (0, 0), (220, 8)]);
+    gateway.end_all();
+    for round in 0..2 {
+        gateway.pass(1_000);
+        (0..2 * QUOTA).for_each(|n| _ = gateway.request(n, "/", &format!("user-{round}-{n}")));
+    }
+    assert_eq!(passed(&gateway), QUOTA);
+}
