@@ -342,7 +342,7 @@ local function ring(cell, s, limit, span, per, len)
         take(cost, slice_of(booked) - (s[3] - moved) % 2 ^ 32)
       end
     end,
-    lends = function()
+    lends = len == per and function()
       return limit
     end,
     lend = function(part)
@@ -545,9 +545,10 @@ local function nobody()
 end
 
 local function numbers(text)
-  local all = {}
+  local all, count = {}, 0
   for number in text:gmatch('%d+') do
-    all[#all + 1] = number + 0
+    count = count + 1
+    all[count] = number + 0
   end
   return all
 end
@@ -563,11 +564,9 @@ local function next_cell(kind)
     cell = {}
     cells[key], keys[#keys + 1] = cell, key
     local value = kind > 0 and redis.pcall('GET', key)
-    if type(value) == 'string' and #value < 9000 and value:match('^[%d ]+$') then
+    if type(value) == 'string' and #value < 9000 and value:match('^%d[%d ]+$') then
       cell.s = numbers(value)
-      for _, number in ipairs(cell.s) do
-        cell.is_foreign = cell.is_foreign or number > 2 ^ 53
-      end
+      cell.is_foreign = max(unpack(cell.s)) > 2 ^ 53
     end
   end
   if cell.is_foreign or cell.s and cell.s[1] ~= kind then
@@ -607,62 +606,62 @@ end
 local answers = {}
 
 local function decide(v)
-  local asked, at = {}, 3
+  local first, count, at = {}, 0, 3
+  local asked, owner, told = {}, {}, {}
   for group = 1, v[2] do
-    local first = at + 1
-    at = first + v[at] * 10
-    for i = first, at - 1, 10 do
-      local cell = next_cell(v[i])
-      asked[#asked + 1] = {
-        group = group, cell = cell, kind = v[i], is_enforced = v[i + 1] > 0, cost = v[i + 2], ahead = v[i + 3],
-        rule = rule(cell, v, i, i + 4),
-      }
+    for i = at + 1, at + v[at] * 10, 10 do
+      count = count + 1
+      owner[count] = next_cell(v[i])
+      asked[count], first[count] = rule(owner[count], v, i, i + 4), i
+      at = i + 9
     end
+    at = at + 1
   end
   -- All are ready: this is what is returned to if one refuses.
-  for _, one in ipairs(asked) do
-    one.was = #asked > 1 and {unpack(one.cell.s)}
-    one.was_changed = one.cell.changed
+  local before, changed = {}, {}
+  if count > 1 then
+    for n = 1, count do
+      before[n], changed[n] = {unpack(owner[n].s)}, owner[n].changed
+    end
   end
   local is_refused, passes = false, true
-  for _, one in ipairs(asked) do
-    one.told = one.rule.step(one.cost)
-    is_refused = is_refused or one.is_enforced and one.told[1] > 0
-    passes = passes and one.told[1] + one.told[2] == 0
+  for n = 1, count do
+    local i = first[n]
+    local one = asked[n].step(v[i + 2])
+    told[n] = one
+    is_refused = is_refused or v[i + 1] > 0 and one[1] > 0
+    passes = passes and one[1] + one[2] == 0
   end
-  if is_refused and #asked > 1 then
-    for _, one in ipairs(asked) do
-      local s = one.cell.s
-      for i = 1, max(#s, #one.was) do
-        s[i] = one.was[i]
+  if is_refused and count > 1 then
+    for n = 1, count do
+      local s = owner[n].s
+      for i = 1, max(#s, #before[n]) do
+        s[i] = before[n][i]
       end
-      one.cell.changed = one.was_changed
+      owner[n].changed = changed[n]
     end
-    for _, one in ipairs(asked) do
-      if one.told[1] == 0 then
-        one.told = one.rule.step(0)
-      end
-    end
-  end
-  if passes then
-    local parts = {}
-    for _, one in ipairs(asked) do
-      local part = one.kind > 0 and one.kind < 4 and min(one.ahead, one.told[3], one.rule.lends()) or 0
-      parts[one.group] = min(part, parts[one.group] or part)
-    end
-    for _, one in ipairs(asked) do
-      local part = parts[one.group]
-      if part > 0 then
-        local lent, lasts = one.rule.lend(part)
-        local left = one.rule.step(0)
-        one.told[3], one.told[4], one.told[5] = left[3], left[4], left[5]
-        one.told[11], one.told[12], one.told[13] = part, lent, lasts
-      end
+    for n = 1, count do
+      told[n] = told[n][1] > 0 and told[n] or asked[n].step(0)
     end
   end
-  for _, one in ipairs(asked) do
-    for _, number in ipairs(one.told) do
-      answers[#answers + 1] = number
+  local n, at = 0, 3
+  for group = 1, passes and v[2] or 0 do
+    local from, part = n + 1, huge
+    n, at = n + v[at], at + 1 + v[at] * 10
+    for n = from, n do
+      local i = first[n]
+      part = min(part, v[i + 3], told[n][3], v[i + 3] > 0 and asked[n].lends and asked[n].lends() or 0)
+    end
+    for n = from, part > 0 and n or 0 do
+      local one = told[n]
+      one[11], one[12], one[13] = part, asked[n].lend(part)
+      local left = asked[n].step(0)
+      one[3], one[4], one[5] = left[3], left[4], left[5]
+    end
+  end
+  for n = 1, count do
+    for i = 1, 13 do
+      answers[#answers + 1] = told[n][i]
     end
   end
 end
@@ -702,10 +701,15 @@ for _, command in ipairs(ARGV) do
 end
 for _, key in ipairs(keys) do
   local cell = cells[key]
+  local s = cell.s
   if cell.changed then
     -- As long as it means anything, and five seconds more.
-    local life = ('%.0f'):format(math.ceil(max(0, cell.rule.life()) / 1000) + 5000)
-    redis.call('SET', key, ('%.0f '):rep(#cell.s):format(unpack(cell.s)), 'PX', life)
+    local life = math.ceil(max(0, cell.rule.life()) / 1000) + 5000
+    -- A cell that ends in zeros is one without them, but for ages and turns.
+    while s[#s] == 0 and s[1] % 6 < 4 do
+      s[#s] = nil
+    end
+    redis.call('SET', key, ('%.0f '):rep(#s):format(unpack(s)), 'PX', life)
   end
 end
 return answers

@@ -9,7 +9,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "7798100eb9d2f4f0e94dc05f52d8fdcc259210bc";
+pub const SHA1: &str = "8c5ceeb7e161e1d43df9272094b70843ecc63e0e";
 
 /// As it is written, for people.
 const SOURCE: &[u8] = include_bytes!("script.lua");
