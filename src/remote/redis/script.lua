@@ -566,7 +566,7 @@ local function next_cell(kind)
     local value = kind > 0 and redis.pcall('GET', key)
     if type(value) == 'string' and #value < 9000 and value:match('^%d[%d ]+$') then
       cell.s = numbers(value)
-      cell.is_foreign = max(unpack(cell.s)) > 2 ^ 53
+      cell.is_foreign = max(unpack(cell.s)) >= 2 ^ 53
     end
   end
   if cell.is_foreign or cell.s and cell.s[1] ~= kind then

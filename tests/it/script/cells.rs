@@ -132,6 +132,20 @@ fn what_is_not_ours_is_nobodys() {
     });
 }
 
+#[test]
+fn numbers_that_are_too_large_are_nobodys() {
+    let store = Store::start();
+    for kind in 1..=6 {
+        let terms = Terms { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
+        let fresh = store.ask(NOW, Asked::of(&store.key(), terms, 1));
+        for number in ["9007199254740993", &"9".repeat(400)] {
+            let key = store.key();
+            let () = store.query(cmd("SET").arg(&key).arg(format!("{kind} {number} 0 0 3 ")));
+            assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)), fresh, "{kind} {number}");
+        }
+    }
+}
+
 /// Numbers in the right form that nobody has written: nobody is locked out for longer than by clocks that differ, and for
 /// as long as what is lent lasts.
 #[test]

@@ -114,6 +114,7 @@ fn who_refuses_all_keeps_others_from_being_charged() {
     let told = store.call(NOW, Call::default().decide(std::slice::from_ref(&both)));
     assert_eq!((told[0][0].outcome, told[0][0].remaining, told[0][0].receipt[0]), (0, 5, 0));
     assert_eq!(told[0][1].outcome, 2);
+    assert!(!store.query::<bool>(redis::cmd("EXISTS").arg(&key)), "nothing has changed");
     let in_shadow = both.into_iter().map(|asked| Asked { enforced: false, ..asked }).collect();
     let told = store.call(NOW, Call::default().decide(&[in_shadow]));
     assert_eq!((told[0][0].remaining, told[0][1].outcome), (4, 2));
