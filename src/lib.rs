@@ -7,8 +7,9 @@
 //!                 ▲                 │ whom do they count?   actor
 //!                 │                 │ is there enough left? algorithm, on cells in a table over a store
 //!                 └──── Decision ◄──┘ check all, charge all
-//!                          │
-//!                          └──► response: status, headers, body
+//!                 │        │
+//!                 │        └──► response: status, headers, body
+//!                 └──► remote: the bytes of calls to a store that counts for all gateways, and of its answers
 //! ```
 //!
 //! Everything but `host` is a function of values: it knows no host, no clock and no network. The modules

@@ -4,8 +4,9 @@
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
-//!               └─ Group  (one actor, one cell, one load and one swap)
-//!                    └─ Rule  (quota, algorithm, enforced or shadow)
+//!               ├─ Group  (one actor, one cell, one load and one swap)
+//!               │    └─ Rule  (quota, algorithm, enforced or shadow)
+//!               └─ Elsewhere  (the same in a store for all gateways: one question; and the groups that stand in for it)
 //! ```
 //!
 //! INVARIANT: a policy cannot be wrong. Whatever could be refused was refused when it was compiled.

@@ -8,7 +8,7 @@
 //!   spend of this worker's shares, load the other groups
 //!        │
 //!   judge every group         ── one refuses ──────────────► refuse, nothing charged
-//!        │all admit
+//!        │all admit           ── a store has to be asked ──► `Pending`: what is here is judged when it has answered
 //!   swap group 1, 2, … n ── swap lost: load, judge again ─┬─ admits: swap again
 //!        │all swapped                                     └─ refuses: give back 1 … k, refuse
 //!        ▼

@@ -1,6 +1,6 @@
 //! Quota that is fetched ahead for one actor: asked for, put where all workers find it, accounted for.
 //!
-//! It does not know: when. Half of what was fetched before is gone, or all of it has lapsed.
+//! It does not know: when that is due, because half of a piece is gone or one has lapsed, or who makes the call.
 
 use super::bid::Bid;
 use super::charge::Terms;

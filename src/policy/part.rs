@@ -27,8 +27,11 @@ use std::ops::Range;
 pub(super) struct Part {
     /// Of the limit, and of the group among those that are counted elsewhere.
     pub(super) place: Place,
+    /// The actor's, in the group.
     pub(super) hash: u64,
+    /// Where the actor's key is among the keys of all bids and parts.
     pub(super) key: Range<usize>,
+    /// Which store counts the actor.
     pub(super) shard: usize,
     pub(super) state: State,
 }

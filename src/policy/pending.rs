@@ -14,7 +14,9 @@ use std::ops::Range;
 /// A request about which stores are being asked.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    /// Of all bids and parts, one behind the other.
     pub(super) keys: Vec<u8>,
+    /// Who else has to admit, once the stores have: groups that are counted here, and whom they count.
     pub(super) bids: Vec<(Place, Range<usize>)>,
     pub(super) parts: Vec<Part>,
     /// What was said, and what happened, before any store was asked.
@@ -22,6 +24,7 @@ pub(crate) struct Pending {
     pub(super) events: Events,
     /// Whether more is fetched ahead with it.
     pub(super) ahead: bool,
+    /// When it began to ask: what stores lend it lasts from then.
     pub(super) at: Time,
 }
 

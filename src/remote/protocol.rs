@@ -1,4 +1,4 @@
-//! Which store is asked, and in which of the protocols.
+//! Where shared rules are counted, and in which of the protocols that is asked.
 //!
 //! It does not know: the protocols' bytes, or when a call is made.
 

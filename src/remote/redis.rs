@@ -1,6 +1,6 @@
 //! Redis over an HTTP front: one script decides all questions of a call, one after the other, each whole.
 //!
-//! It does not know: the script, or how long an answer may take.
+//! It does not know: what the script does, to which cluster a call goes, or how long an answer may take.
 //!
 //! ```text
 //!   questions ─ command ─► texts ─ webdis, upstash ─► a body            all keys lie in one slot of a Redis Cluster:
@@ -27,7 +27,7 @@ pub enum Dialect {
     Upstash,
 }
 
-/// A call to make: `POST`. The host adds `:authority`, `:path` and the like.
+/// A call to make: a `POST`, whose pseudo-headers are [`super::Protocol`]'s to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCall<'r> {
     /// Its path.

@@ -5,9 +5,11 @@
 //! ```text
 //!   proxy_on_context_create     root    a plugin          stream  remembered until its headers come
 //!   proxy_on_configure          root    configuration, store, seed ─► Gateway
-//!   proxy_on_request_headers    stream  Session::start ─► pass, wait, or send_local_response
+//!   proxy_on_request_headers    stream  Session::start ─► pass, wait, send_local_response, or ask a store
+//!   proxy_on_http_call_response root    a store has answered: Session::answer of each stream that it is about
+//!   proxy_on_grpc_receive, …_close      the same
 //!   proxy_on_response_headers   stream  adds RateLimit headers
-//!   proxy_on_tick               root    lets go on whose turn has come
+//!   proxy_on_tick               root    lets go on whose turn has come, or who has waited long enough for a store
 //!   proxy_on_delete             stream  Session::settle   root  lets go on who waits
 //! ```
 //!

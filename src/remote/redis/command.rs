@@ -15,7 +15,7 @@ use crate::text::number;
 /// The script counts in doubles, which are exact up to here.
 pub const MOST: u64 = (1 << 53) - 1;
 
-/// Hands out the key of every rule, in the order in which [`write`] writes the rules.
+/// Hands out the key of every rule, in the order in which [`write()`] writes the rules.
 pub fn keys(question: &Question, each: &mut dyn FnMut(&CountKey)) {
     match question {
         Question::Decide(groups) => groups.iter().flatten().for_each(|asked| each(&asked.key)),
