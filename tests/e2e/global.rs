@@ -60,14 +60,15 @@ pub fn in_redis(more: Value) -> Value {
     json!({"redis": options})
 }
 
-/// Two gateways with this document, which know these clusters by name; `true` is one that speaks gRPC.
+/// Two gateways with this document, which know these clusters by name; `true` is one that speaks gRPC. Of a few
+/// connections each of their workers has some.
 pub fn gateways(
     document: &Value,
     clusters: &[(&str, SocketAddr, bool)],
     change: impl Fn(Config) -> Config,
 ) -> Vec<Gateway> {
     let start = || {
-        let mut config = change(Config::new(document.clone()));
+        let mut config = change(Config { balanced: true, ..Config::new(document.clone()) });
         config.clusters.extend(clusters.iter().map(|(name, address, http2)| cluster(name, *address, *http2)));
         Gateway::start(config).unwrap()
     };
@@ -86,7 +87,7 @@ pub fn shared_rule(path: &str, name: &str, keys: &Value) -> Value {
     json!({"url": path, "rules": [rule]})
 }
 
-/// Connections to all gateways in turn, enough of them that every worker has some.
+/// Connections to all gateways in turn.
 pub fn connections(gateways: &[Gateway], to_each: usize) -> Vec<Connection> {
     (0..to_each).flat_map(|_| gateways).map(|gateway| gateway.connect().unwrap()).collect()
 }
@@ -145,15 +146,14 @@ pub fn wait_together(gateways: &[Gateway]) {
     let whole = format!("\"quota\";r={}", QUOTA - 1);
     let mut tries = 0;
     wait_until("all to count together", PATIENCE, || {
-        let mut asks = |connection: &mut Connection| {
+        let asks = |connection: &mut Connection| {
             tries += 1;
             let user = format!("try-{tries}");
             let answer = connection.request("GET", "/", &[("x-user-id", &user)], b"").unwrap();
             assert!(answer.status == 200, "{}", answer.text());
             answer.header("ratelimit").is_some_and(|value| value.starts_with(&whole))
         };
-        // Each of them, also after one that does not.
-        (connections.iter_mut().filter_map(|one| (!asks(one)).then_some(())).count() == 0).then_some(())
+        connections.iter_mut().all(asks).then_some(())
     })
     .unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
 }

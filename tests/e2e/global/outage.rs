@@ -6,7 +6,7 @@
 use super::{Shared, counted, shared_rule};
 use crate::machine::Control;
 use crate::waiting::ms;
-use gateway::{Config, Gateway, wait_until};
+use gateway::{Gateway, wait_until};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -103,8 +103,7 @@ fn says(gateways: &[Gateway], text: &str, times: usize) {
 fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
     let keys = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
     let store = json!({"timeout": "50ms", "replicas": 4});
-    let balanced = |config| Config { balanced: true, ..config };
-    let mut shared = Shared::with(store, &json!([shared_rule("/", "quota", &keys)]), balanced);
+    let mut shared = Shared::with(store, &json!([shared_rule("/", "quota", &keys)]), |config| config);
     let gateways = std::mem::take(&mut shared.gateways);
     let clients = Clients {
         gateways: &gateways,

@@ -1,7 +1,9 @@
 //! A rate limit service that two gateways ask.
 
-use super::{PATIENCE, QUOTA, SECRET, assert_alone, connections, counted, gateways, passed, shared_rule};
-use gateway::{Gateway, wait_until};
+use super::{
+    QUOTA, SECRET, assert_alone, connections, counted, gateways, passed, shared_rule, wait_together,
+};
+use gateway::Gateway;
 use serde_json::{Value, json};
 use servers::{Answers, Code, Manner, RateLimitService};
 use std::time::Duration;
@@ -64,20 +66,7 @@ fn a_service_that_does_not_answer_as_it_should() {
         service.answer_with(answers);
         assert_alone(&all, name);
         service.answer_with(Answers::Judged);
-        let mut tries = 0;
-        let whole = format!("\"quota\";r={}", QUOTA - 1);
-        wait_until("the service to be asked again", PATIENCE, || {
-            let mut connections = connections(&all, 4);
-            let asks = |connection: &mut gateway::Connection| {
-                tries += 1;
-                let user = format!("{name}, {tries}");
-                let answer = connection.request("GET", "/", &[("x-user-id", &user)], b"").unwrap();
-                assert_eq!(answer.status, 200, "{user}");
-                answer.header("ratelimit").is_some_and(|value| value.starts_with(&whole))
-            };
-            connections.iter_mut().all(asks).then_some(())
-        })
-        .unwrap_or_else(|error| panic!("after {name}: {error}\n{}", all[0].logs()));
+        wait_together(&all);
         let user = format!("after {name}");
         assert_eq!(passed(&mut connections(&all, 4), "/", &user, 2 * QUOTA), QUOTA, "{user}");
     }
