@@ -1,10 +1,15 @@
 //! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate limit service.
 
+mod batches;
 mod exact;
 mod faults;
 mod garbage;
+mod leaving;
 mod outage;
+mod private;
+mod reload;
 mod service;
+mod shards;
 mod upstash;
 
 use gateway::config::cluster;

@@ -1,0 +1,88 @@
+//! What requests ask together, and what rules of both scopes ask and charge.
+
+use super::{Shared, connections, counted, shared_rule};
+use gateway::{Connection, Load, Response, Shot};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::thread;
+
+/// With a question for each request, those that come while a call is under way go in the next one.
+#[test]
+fn requests_that_come_together_ask_together() {
+    const EACH: u64 = 10_000;
+    let keys = json!({"algo": "W", "rpu": 1_000_000, "unit": "7d", "lease": 0});
+    let shared = Shared::start(&json!([shared_rule("/", "quota", &keys)]));
+    let load = |gateway: &gateway::Gateway| {
+        let load = Load { connections: 50, ..Load::requests(EACH) };
+        gateway.load(load, |index| Shot::get("/").header("x-user-id", format!("{}", index % 100))).unwrap()
+    };
+    let passed: u64 = thread::scope(|scope| {
+        let loads: Vec<_> =
+            shared.gateways.iter().map(|gateway| scope.spawn(move || load(gateway))).collect();
+        loads.into_iter().map(|load| load.join().unwrap().status(200)).sum()
+    });
+    let of = |what: &str| counted(&shared.gateways, &format!("store.webdis.{what}"));
+    let (calls, questions) = (of("calls"), of("questions"));
+    let made: u64 = shared
+        .gateways
+        .iter()
+        .map(|gateway| gateway.admin().counter("cluster.webdis.upstream_rq_total").unwrap())
+        .sum();
+    println!(
+        "{passed} requests, {questions} questions in {calls} calls: {:.1} a call",
+        questions as f64 / calls as f64
+    );
+    // A call without the script is made once more with it.
+    assert_eq!((passed, calls), (2 * EACH, made));
+    assert!((2 * EACH..=2 * EACH + 500).contains(&questions), "{questions}");
+    assert!(questions > 2 * calls, "{questions} questions in {calls} calls");
+    assert_eq!(of("failed_calls"), 0);
+}
+
+/// All keys and what is kept of them.
+fn counts(shared: &Shared) -> BTreeMap<String, Vec<u8>> {
+    let mut client = shared.client();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut client).unwrap();
+    let dump = |key: String| {
+        let value = redis::cmd("DUMP").arg(&key).query::<Vec<u8>>(&mut client).unwrap();
+        (key, value)
+    };
+    keys.into_iter().map(dump).collect()
+}
+
+fn ask(connection: &mut Connection, user: &str) -> Response {
+    connection.request("GET", "/", &[("x-user-id", user)], b"").unwrap()
+}
+
+#[test]
+fn what_is_refused_here_is_not_asked_there() {
+    let here = json!({"name": "here", "actor": "user", "rpu": 5, "unit": "7d", "algo": "W"});
+    let mut limit = shared_rule("/", "there", &json!({"algo": "W", "rpu": 100, "unit": "7d"}));
+    limit["rules"].as_array_mut().unwrap().push(here);
+    let shared = Shared::start(&json!([limit]));
+    let mut connections = connections(&shared.gateways[..1], 4);
+    let passed = (0..5).filter(|turn| ask(&mut connections[turn % 4], "ann").status == 200).count();
+    let questions = || counted(&shared.gateways, "store.webdis.questions");
+    let (before, asked) = (counts(&shared), questions());
+    assert_eq!((passed, before.len()), (5, 1));
+    for turn in 0..20 {
+        let refused = ask(&mut connections[turn % 4], "ann");
+        assert!(refused.status == 429 && refused.text().contains(r#"["here"]"#), "{}", refused.text());
+    }
+    assert_eq!((counts(&shared), questions()), (before, asked));
+}
+
+#[test]
+fn what_is_refused_there_is_not_charged_here() {
+    let here = json!({"name": "here", "rpu": 100, "unit": "7d", "algo": "W"});
+    let mut limit = shared_rule("/", "there", &json!({"algo": "W", "rpu": 5, "unit": "7d"}));
+    limit["rules"].as_array_mut().unwrap().push(here);
+    let shared = Shared::start(&json!([limit]));
+    let mut connections = connections(&shared.gateways[..1], 4);
+    for turn in 0..20 {
+        let answer = ask(&mut connections[turn % 4], "ann");
+        assert_eq!(answer.status, if turn < 5 { 200 } else { 429 }, "{turn}");
+    }
+    let left = ask(&mut connections[0], "bob").header("ratelimit").unwrap_or_default().to_owned();
+    assert!(left.contains("\"here\";r=94") && left.contains("\"there\";r=4"), "{left}");
+}

@@ -1,0 +1,113 @@
+//! Requests that end before their store has answered, or before they have been answered themselves: what was charged for
+//! them comes back.
+
+use super::{PATIENCE, Shared, shared_rule};
+use gateway::{Connection, Gateway, wait_until};
+use serde_json::json;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: a\r\nx-user-id: ann\r\n\r\n")
+}
+
+fn active(gateway: &Gateway, count: u64) {
+    let active = || gateway.admin().counter("http.gateway.downstream_rq_active").ok();
+    wait_until("requests to begin or end", PATIENCE, || (active()? == count).then_some(())).unwrap();
+}
+
+/// Until a request on the path is told that so many are left behind it, at either gateway.
+fn left(gateways: &[Gateway], path: &str, name: &str, count: u64) {
+    let starts = format!("\"{name}\";r={count};");
+    let alone = format!("\"{name}\";r={count}");
+    let mut last = String::new();
+    for gateway in gateways {
+        wait_until("what was charged to be given back", PATIENCE, || {
+            let answer = gateway.get(path, &[("x-user-id", "ann")]).ok()?;
+            last = answer.header("ratelimit").unwrap_or_default().to_owned();
+            (last.starts_with(&starts) || last == alone).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{path}: {error}; the last one: {last}"));
+    }
+}
+
+/// Twenty that hang up while nobody answers them: the store has charged them when it answers.
+#[test]
+fn who_leaves_while_the_store_is_asked_is_given_back_what_it_charged() {
+    const GONE: usize = 20;
+    let limits = json!([
+        shared_rule("/bucket", "bucket", &json!({"rpu": 100, "unit": "7d"})),
+        shared_rule("/leased", "leased", &json!({"rpu": 100, "unit": "7d", "lease": 10})),
+        shared_rule("/permits", "permits", &json!({"algo": "C", "rpu": 100})),
+        shared_rule("/window", "window", &json!({"algo": "W", "rpu": 100, "unit": "7d"})),
+    ]);
+    let shared = Shared::with(json!({"timeout": "10s", "in_flight": 4}), &limits, |config| config);
+    // The store knows the script, and all have connections to it.
+    assert_eq!(shared.gateways[0].get("/window", &[("x-user-id", "bob")]).unwrap().status, 200);
+    for path in ["/bucket", "/leased", "/permits", "/window"] {
+        shared.redis.stop_answering().unwrap();
+        let gone: Vec<Connection> = (0..GONE)
+            .map(|number| {
+                let mut connection = shared.gateways[number % 2].connect().unwrap();
+                connection.send(get(path).as_bytes()).unwrap();
+                connection
+            })
+            .collect();
+        shared.gateways.iter().for_each(|gateway| active(gateway, GONE as u64 / 2));
+        drop(gone);
+        shared.gateways.iter().for_each(|gateway| active(gateway, 0));
+        shared.redis.go_on().unwrap();
+    }
+    left(&shared.gateways, "/permits", "permits", 99);
+    // Each look costs one.
+    let passes = |path: &str| {
+        let mut passed = 0;
+        let mut tries = 0;
+        wait_until("all that was given back to pass", PATIENCE, || {
+            let mut connection = shared.gateways[tries % 2].connect().unwrap();
+            tries += 1;
+            let ask = |connection: &mut Connection| {
+                connection.request("GET", path, &[("x-user-id", "ann")], b"").unwrap().status
+            };
+            while ask(&mut connection) == 200 {
+                passed += 1;
+            }
+            (passed >= 100).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{path}: {error}; {passed} passed"));
+        passed
+    };
+    for path in ["/bucket", "/leased", "/window"] {
+        assert_eq!(passes(path), 100, "{path}");
+    }
+}
+
+/// Over two gateways, half of whose clients hang up somewhere in the middle.
+#[test]
+fn permits_come_back_to_redis_after_hang_ups() {
+    const PERMITS: u64 = 8;
+    let limits = json!([shared_rule("/", "permits", &json!({"algo": "C", "rpu": PERMITS}))]);
+    let shared = Shared::start(&limits);
+    let (answered, hung_up) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for client in 0..32 {
+            let (gateway, answered, hung_up) = (&shared.gateways[client % 2], &answered, &hung_up);
+            scope.spawn(move || {
+                for turn in 0..25 {
+                    let mut connection = gateway.connect().unwrap();
+                    if (client / 2 + turn) % 2 == 0 {
+                        connection.send(get("/").as_bytes()).unwrap();
+                        hung_up.fetch_add(1, Ordering::SeqCst);
+                    } else {
+                        let status =
+                            connection.request("GET", "/", &[("x-user-id", "ann")], b"").unwrap().status;
+                        assert!([200, 429].contains(&status), "{status}");
+                        answered.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    println!("{answered:?} were answered, {hung_up:?} hung up");
+    left(&shared.gateways, "/", "permits", PERMITS - 1);
+}

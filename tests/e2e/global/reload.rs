@@ -1,0 +1,113 @@
+//! New configurations in the middle of traffic: the stores' counts go on, and so does what was fetched ahead.
+
+use super::{PATIENCE, Shared, counted, in_redis, shared_rule};
+use gateway::{Config, Connection, Update, wait_until};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const QUOTA: u64 = 3_000;
+const PATHS: [&str; 3] = ["/bucket", "/bucket-ahead", "/window-ahead"];
+/// To each gateway, and how often each sends.
+const CLIENTS: usize = 8;
+const PAUSE: Duration = Duration::from_millis(3);
+
+#[derive(Default)]
+struct Traffic {
+    stopped: AtomicBool,
+    passed: [AtomicU64; PATHS.len()],
+    /// Written, and never answered, as the connection ended first.
+    lost: AtomicU64,
+}
+
+impl Traffic {
+    fn run(&self, address: SocketAddr, client: usize) {
+        let mut connection = None;
+        for turn in client.. {
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            let path = turn % PATHS.len();
+            let open = connection.take().or_else(|| Connection::open(address).ok());
+            connection = open.and_then(|mut open| {
+                let Ok(answer) = open.request("GET", PATHS[path], &[("x-user-id", "ann")], b"") else {
+                    self.lost.fetch_add(1, Ordering::SeqCst);
+                    return None;
+                };
+                assert!([200, 429].contains(&answer.status), "{}", answer.status);
+                self.passed[path].fetch_add(u64::from(answer.status == 200), Ordering::SeqCst);
+                (answer.header("connection") != Some("close")).then_some(open)
+            });
+            thread::sleep(PAUSE); // a client's own time, not a wait for a condition
+        }
+    }
+
+    fn passed(&self) -> [u64; PATHS.len()] {
+        self.passed.each_ref().map(|passed| passed.load(Ordering::SeqCst))
+    }
+}
+
+/// Also when an assertion fails: else the clients would never end.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// All count the same, but for a rule that nobody asks for.
+fn limits(number: u64) -> Value {
+    let rule = |path: &str, algo: &str, lease: u64| {
+        shared_rule(path, &path[2..], &json!({"algo": algo, "rpu": QUOTA, "unit": "7d", "lease": lease}))
+    };
+    json!([
+        rule("=/bucket", "TB", 0),
+        rule("=/bucket-ahead", "TB", 10),
+        rule("=/window-ahead", "W", 10),
+        {"url": "/another", "rules": [{"name": "another", "rpu": number, "unit": "hour"}]},
+    ])
+}
+
+#[test]
+fn a_new_configuration_in_the_middle_counts_on() {
+    let drain = |config| Config { drain: Duration::from_millis(500), ..config };
+    let mut shared = Shared::with(json!({}), &limits(1), drain);
+    let traffic = Traffic::default();
+    let mut gateways = std::mem::take(&mut shared.gateways);
+    let mut at_reload = Vec::new();
+    thread::scope(|scope| {
+        let stop = Stop(&traffic.stopped);
+        for gateway in &gateways {
+            let address = gateway.address();
+            (0..CLIENTS).for_each(|client| {
+                let traffic = &traffic;
+                scope.spawn(move || traffic.run(address, client));
+            });
+        }
+        for number in 2..4 {
+            for gateway in &mut gateways {
+                let document = json!({"limits": limits(number), "store": in_redis(json!({}))});
+                assert_eq!(gateway.update(document).unwrap(), Update::Accepted);
+                at_reload.push(traffic.passed());
+            }
+        }
+        let done =
+            || traffic.passed().iter().all(|passed| *passed + traffic.lost.load(Ordering::SeqCst) >= QUOTA);
+        let all = wait_until("the quotas to be used", PATIENCE, || done().then_some(()));
+        drop(stop);
+        all.unwrap_or_else(|error| panic!("{error}: {:?}", traffic.passed()));
+    });
+    let lost = traffic.lost.load(Ordering::SeqCst);
+    println!(
+        "{:?} of {QUOTA} passed, {lost} were lost; when it was replaced {at_reload:?} had",
+        traffic.passed()
+    );
+    for (path, passed) in PATHS.iter().zip(traffic.passed()) {
+        assert!((QUOTA - lost..=QUOTA).contains(&passed), "{path}: {passed}");
+        assert_eq!(counted(&gateways, &format!("rule.{}.degraded", &path[1..])), 0, "{path}");
+    }
+    assert!(at_reload[0].iter().all(|passed| *passed < QUOTA), "{at_reload:?}");
+}
