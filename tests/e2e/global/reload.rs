@@ -19,7 +19,7 @@ struct Traffic {
     stopped: AtomicBool,
     passed: [AtomicU64; PATHS.len()],
     /// Written, and never answered, as the connection ended first.
-    lost: AtomicU64,
+    lost: [AtomicU64; PATHS.len()],
 }
 
 impl Traffic {
@@ -33,7 +33,7 @@ impl Traffic {
             let open = connection.take().or_else(|| Connection::open(address).ok());
             connection = open.and_then(|mut open| {
                 let Ok(answer) = open.request("GET", PATHS[path], &[("x-user-id", "ann")], b"") else {
-                    self.lost.fetch_add(1, Ordering::SeqCst);
+                    self.lost[path].fetch_add(1, Ordering::SeqCst);
                     return None;
                 };
                 assert!([200, 429].contains(&answer.status), "{}", answer.status);
@@ -42,6 +42,10 @@ impl Traffic {
             });
             thread::sleep(PAUSE); // a client's own time, not a wait for a condition
         }
+    }
+
+    fn lost(&self) -> [u64; PATHS.len()] {
+        self.lost.each_ref().map(|lost| lost.load(Ordering::SeqCst))
     }
 
     fn passed(&self) -> [u64; PATHS.len()] {
@@ -73,7 +77,7 @@ fn limits(number: u64) -> Value {
 
 #[test]
 fn a_new_configuration_in_the_middle_counts_on() {
-    let drain = |config| Config { drain: Duration::from_millis(500), ..config };
+    let drain = |config| Config { drain: Duration::from_secs(1), ..config };
     let mut shared = Shared::with(json!({}), &limits(1), drain);
     let traffic = Traffic::default();
     let mut gateways = std::mem::take(&mut shared.gateways);
@@ -88,25 +92,27 @@ fn a_new_configuration_in_the_middle_counts_on() {
             });
         }
         for number in 2..4 {
-            for gateway in &mut gateways {
-                let document = json!({"limits": limits(number), "store": in_redis(json!({}))});
-                assert_eq!(gateway.update(document).unwrap(), Update::Accepted);
-                at_reload.push(traffic.passed());
-            }
+            let document = json!({"limits": limits(number), "store": in_redis(json!({}))});
+            thread::scope(|scope| {
+                for gateway in &mut gateways {
+                    let document = document.clone();
+                    scope.spawn(move || assert_eq!(gateway.update(document).unwrap(), Update::Accepted));
+                }
+            });
+            at_reload.push(traffic.passed());
         }
-        let done =
-            || traffic.passed().iter().all(|passed| *passed + traffic.lost.load(Ordering::SeqCst) >= QUOTA);
+        let sums = || traffic.passed().into_iter().zip(traffic.lost()).map(|(passed, lost)| passed + lost);
+        let done = || sums().all(|sum| sum >= QUOTA);
         let all = wait_until("the quotas to be used", PATIENCE, || done().then_some(()));
         drop(stop);
         all.unwrap_or_else(|error| panic!("{error}: {:?}", traffic.passed()));
     });
-    let lost = traffic.lost.load(Ordering::SeqCst);
+    let (passed, lost) = (traffic.passed(), traffic.lost());
     println!(
-        "{:?} of {QUOTA} passed, {lost} were lost; when it was replaced {at_reload:?} had",
-        traffic.passed()
+        "{passed:?} of {QUOTA} passed, {lost:?} were lost; of them {at_reload:?} before a gateway was replaced"
     );
-    for (path, passed) in PATHS.iter().zip(traffic.passed()) {
-        assert!((QUOTA - lost..=QUOTA).contains(&passed), "{path}: {passed}");
+    for ((path, passed), lost) in PATHS.iter().zip(passed).zip(lost) {
+        assert!((QUOTA - lost..=QUOTA).contains(&passed), "{path}: {passed}, and {lost} were lost");
         assert_eq!(counted(&gateways, &format!("rule.{}.degraded", &path[1..])), 0, "{path}");
     }
     assert!(at_reload[0].iter().all(|passed| *passed < QUOTA), "{at_reload:?}");
