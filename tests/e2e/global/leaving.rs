@@ -2,7 +2,7 @@
 //! them comes back.
 
 use super::{PATIENCE, Shared, shared_rule};
-use gateway::{Connection, Gateway, wait_until};
+use gateway::{Config, Connection, Gateway, wait_until};
 use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -110,4 +110,51 @@ fn permits_come_back_to_redis_after_hang_ups() {
     });
     println!("{answered:?} were answered, {hung_up:?} hung up");
     left(&shared.gateways, "/", "permits", PERMITS - 1);
+}
+
+/// Those whose time is up while they wait for their turn, which a store gave them.
+#[test]
+fn a_turn_comes_back_to_redis_from_who_does_not_wait_for_it() {
+    const QUEUE: u64 = 20;
+    let keys = json!({"algo": "LB", "rpu": QUEUE, "unit": "hour", "queue": QUEUE});
+    let limits = json!([shared_rule("/", "turns", &keys)]);
+    let route = json!({
+        "match": {"prefix": "/"},
+        "route": {"cluster": "upstream", "timeout": "0s", "idle_timeout": "0.5s"},
+    });
+    let change = |config| Config { routes: vec![route.clone()], ..config };
+    let shared = Shared::with(json!({}), &limits, change);
+    let ask = |gateway: &Gateway| gateway.get("/", &[("x-user-id", "ann")]).unwrap();
+    assert_eq!(ask(&shared.gateways[0]).status, 200);
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let waiting: Vec<_> = (0..QUEUE as usize + 2)
+            .map(|number| {
+                scope.spawn({
+                    let gateway = &shared.gateways[number % 2];
+                    move || ask(gateway).status
+                })
+            })
+            .collect();
+        waiting.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let of = |status: u16| statuses.iter().filter(|one| **one == status).count();
+    println!(
+        "of {} that came to a queue of {QUEUE} {} waited in vain and {} were refused",
+        statuses.len(),
+        of(504),
+        of(429)
+    );
+    assert_eq!((of(504), of(429)), (QUEUE as usize, 2), "{statuses:?}");
+    // The turn of the one that asks is taken as long as it waits.
+    let free = format!("\"turns\";r={}", QUEUE - 1);
+    for gateway in &shared.gateways {
+        let mut last = None;
+        wait_until("the queue to be gone", PATIENCE, || {
+            let answer = ask(gateway);
+            let is_free = answer.header("ratelimit").is_some_and(|left| left.starts_with(&free));
+            last = Some(answer);
+            is_free.then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{error}: {last:?}"));
+    }
 }
