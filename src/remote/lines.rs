@@ -23,8 +23,11 @@ use std::mem::take;
 /// So many questions wait for a store; who comes then is not kept waiting.
 const MOST_WAITING: usize = 4_096;
 
-/// A host that has not answered so long after a call's time was up will not answer.
+/// A call that the host has not answered so long after its time was up has failed.
 const GRACE: Span = Span::from_ms(50);
+
+/// Of so many calls that have failed for want of an answer it is remembered what they asked, should one come.
+const MOST_LATE: usize = 8;
 
 /// Who is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +108,18 @@ struct Flight {
     waiting: Vec<Waiting>,
 }
 
+impl Flight {
+    fn questions(&self) -> Vec<&Question> {
+        self.waiting.iter().map(|waiting| &waiting.question).collect()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Line {
     queue: VecDeque<Waiting>,
     flights: Vec<Flight>,
+    /// Calls that nobody waits for any more; the latest last.
+    late: VecDeque<Flight>,
     breaker: Breaker,
     /// Whether the next call has to bring the whole script.
     whole: bool,
@@ -189,15 +200,14 @@ impl Lines {
         let of = |line: &Line| line.flights.iter().position(|flight| flight.id == id);
         let found = self.lines.iter().enumerate().find_map(|(shard, line)| Some((shard, of(line)?)));
         let Some((shard, place)) = found else {
-            return;
+            return self.came_late(id, answer);
         };
         let random = self.random();
         let Some(line) = self.lines.get_mut(shard) else {
             return;
         };
         let flight = line.flights.swap_remove(place);
-        let questions: Vec<&Question> = flight.waiting.iter().map(|waiting| &waiting.question).collect();
-        let told = self.options.protocol.read(&questions, answer);
+        let told = self.options.protocol.read(&flight.questions(), answer);
         match told {
             Ok(told) => {
                 line.whole &= !flight.whole;
@@ -232,7 +242,22 @@ impl Lines {
         let late = |flight: &&Flight| now.since(flight.sent).as_ns() >= last;
         let flights = self.lines.iter().flat_map(|line| &line.flights);
         let late: Vec<u32> = flights.filter(late).map(|flight| flight.id).collect();
-        late.into_iter().for_each(|id| self.answered(id, Answer::Http { status: 0, body: b"" }, now, news));
+        for id in late {
+            self.lines.iter_mut().for_each(|line| line.keep(id));
+            self.answered(id, Answer::Http { status: 0, body: b"" }, now, news);
+        }
+    }
+
+    /// An answer has come that nobody counts on any more: what it says was charged is given back.
+    fn came_late(&mut self, id: u32, answer: Answer) {
+        for line in &mut self.lines {
+            let place = line.late.iter().position(|flight| flight.id == id);
+            if let Some(flight) = place.and_then(|place| line.late.remove(place))
+                && let Ok(told) = self.options.protocol.read(&flight.questions(), answer)
+            {
+                line.tell(0, flight.waiting, told, &mut Vec::new());
+            }
+        }
     }
 
     /// When [`Lines::tick`] and [`Lines::next`] have to be called again at the latest.
@@ -289,6 +314,19 @@ impl Line {
         let unused = (!accounts.is_empty()).then_some(Question::Account(accounts));
         self.queue
             .extend(back.into_iter().chain(unused).map(|question| Waiting { who: Who::Nobody, question }));
+    }
+
+    /// Remembers what a call asked, for nobody.
+    fn keep(&mut self, id: u32) {
+        let Some(flight) = self.flights.iter().find(|flight| flight.id == id) else {
+            return;
+        };
+        let questions = flight.waiting.iter().map(|waiting| waiting.question.clone());
+        let waiting = questions.map(|question| Waiting { who: Who::Nobody, question }).collect();
+        if self.late.len() >= MOST_LATE {
+            self.late.pop_front();
+        }
+        self.late.push_back(Flight { id, sent: flight.sent, waiting });
     }
 
     fn fail(&mut self, shard: usize, waiting: Vec<Waiting>, news: &mut Vec<News>) {

@@ -94,6 +94,23 @@ fn a_late_answer_is_given_back() {
     assert_eq!(found, 1, "no answer was late");
 }
 
+/// The worker was held up: it looks at its clock before it hears of the answer, which says what has been charged.
+#[test]
+fn an_answer_that_comes_when_nobody_counts_on_it_is_given_back() {
+    let gateway = start(1, &limit("/", PERMITS));
+    // The store gets the script.
+    assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+    let request = gateway.request(0, "/", "ann");
+    let (vm, clock) = (&gateway.vms[0], &gateway.world.clock);
+    clock.set(clock.get() + 200_000_000);
+    vm.tick(vm.newest_root().unwrap());
+    assert_eq!(gateway.fate(request), Fate::Upstream);
+    gateway.end_all();
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).given_back(), clusters(&gateway).taken(6, 2)), (2, 0));
+    gateway.no_crash();
+}
+
 #[test]
 fn a_request_that_another_rule_refuses_is_given_back() {
     let local = r#"{"name": "local", "algo": "W", "rpu": 1, "unit": "day"}"#;
