@@ -1,0 +1,104 @@
+use super::*;
+use crate::config;
+use crate::policy::{Lent, RuleId};
+use crate::remote::redis::{Dialect, Redis};
+use crate::remote::{Options, Protocol};
+
+const NOT_KNOWN: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
+/// Admitted, nine left, and a receipt.
+const ADMITTED: &[u8] = br#"{"EVALSHA":[0,0,9,0,0,1,7,7,0,0,0,0,0]}"#;
+
+fn policy() -> Policy {
+    config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#).unwrap().policy
+}
+
+fn lines(in_flight: usize) -> Lines {
+    let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
+    let options = Options {
+        clusters: vec!["a".into()],
+        timeout: Span::from_ms(50),
+        in_flight,
+        protocol: Protocol::Redis(redis),
+    };
+    Lines::new(options, 7)
+}
+
+fn at(ms: u64) -> Time {
+    Time::ZERO.after(Span::from_ms(ms))
+}
+
+fn question() -> Question {
+    let asked = Asked {
+        rule: RuleId::new(0),
+        key: [1; 16],
+        quota: crate::algorithm::Quota { rpu: 10, unit: Span::from_secs(1) },
+        terms: crate::algorithm::Terms { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
+        enforced: true,
+        cost: 1,
+        ahead: 0,
+    };
+    Question::Decide(vec![vec![asked]])
+}
+
+fn body(call: &Call) -> &str {
+    match &call.message {
+        Message::Http { body, .. } => std::str::from_utf8(body).unwrap(),
+        Message::Grpc(_) => panic!("an HTTP call"),
+    }
+}
+
+fn http(body: &[u8]) -> Answer<'_> {
+    Answer::Http { status: 200, body }
+}
+
+fn ask(lines: &mut Lines, number: u32) {
+    assert!(lines.ask(0, Who::Request(number), question()));
+}
+
+fn answered(lines: &mut Lines, id: u32, answer: Answer, ms: u64) -> Vec<News> {
+    let mut news = Vec::new();
+    lines.answered(id, answer, at(ms), &mut news);
+    news
+}
+
+#[test]
+fn what_arrives_while_a_call_is_under_way_goes_out_together() {
+    let (policy, mut lines) = (policy(), lines(1));
+    ask(&mut lines, 1);
+    let first = lines.next(&policy, at(0)).unwrap();
+    (2..5).for_each(|number| ask(&mut lines, number));
+    assert!(lines.next(&policy, at(0)).is_none());
+    let news = answered(&mut lines, first.id, http(ADMITTED), 1);
+    assert_eq!(
+        (news.len(), news[0].who, news[0].told.as_ref().unwrap()[0].lent),
+        (1, Who::Request(1), Lent::default())
+    );
+    let second = lines.next(&policy, at(1)).unwrap();
+    assert!(body(&second).starts_with("EVALSHA/") && body(&second).contains("/3/diana:{0}:0101"));
+    assert!(lines.next(&policy, at(1)).is_none());
+}
+
+#[test]
+fn calls_that_were_under_way_when_the_script_was_lost_are_made_once_more() {
+    let (policy, mut lines) = (policy(), lines(2));
+    ask(&mut lines, 1);
+    let one = lines.next(&policy, at(0)).unwrap();
+    ask(&mut lines, 2);
+    let two = lines.next(&policy, at(0)).unwrap();
+    assert_eq!(answered(&mut lines, one.id, http(NOT_KNOWN), 1), []);
+    let whole = lines.next(&policy, at(1)).unwrap();
+    assert!(body(&whole).starts_with("EVAL/"));
+    assert_eq!(answered(&mut lines, two.id, http(NOT_KNOWN), 1), [], "it did not bring the script");
+    let told = answered(&mut lines, whole.id, http(ADMITTED), 2);
+    assert_eq!((told.len(), told[0].told.is_some()), (1, true));
+    let again = lines.next(&policy, at(2)).unwrap();
+    let told = answered(&mut lines, again.id, http(ADMITTED), 3);
+    assert_eq!((told.len(), told[0].who, told[0].told.is_some()), (1, Who::Request(2), true));
+    // Who does not have it though it was brought does not work.
+    ask(&mut lines, 3);
+    let call = lines.next(&policy, at(4)).unwrap();
+    assert_eq!(answered(&mut lines, call.id, http(NOT_KNOWN), 4), []);
+    let call = lines.next(&policy, at(4)).unwrap();
+    let told = answered(&mut lines, call.id, http(NOT_KNOWN), 4);
+    assert_eq!(told, [News { who: Who::Request(3), shard: 0, told: None }]);
+}
