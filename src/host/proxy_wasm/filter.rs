@@ -247,8 +247,8 @@ impl Filter {
     /// said that it is gone.
     fn let_go(&self, id: u32, turn: Turn) -> Option<(u32, Turn)> {
         if let Parked::Asking = turn.parked {
-            self.give_up(id);
-            return None;
+            let is_lost = !self.give_up(id) && self.waits(id);
+            return is_lost.then_some((id, turn));
         }
         // Before the host is told: it may end the stream before it returns.
         if !self.wait(id, false) {

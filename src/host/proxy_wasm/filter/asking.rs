@@ -54,14 +54,16 @@ impl Filter {
         }
     }
 
-    /// A stream has waited for stores as long as it does.
-    pub(super) fn give_up(&self, id: u32) {
-        if calls::set_effective_context(id).is_ok()
+    /// A stream has waited for stores as long as it does; `false` if the host does not let anything be done about it.
+    pub(super) fn give_up(&self, id: u32) -> bool {
+        let reaches = calls::set_effective_context(id).is_ok();
+        if reaches
             && let Some((gateway, next)) =
                 self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc))
         {
             self.proceed(id, &gateway, next);
         }
+        reaches
     }
 
     /// An HTTP call has been answered, or has not in time.

@@ -121,6 +121,19 @@ fn a_request_that_another_rule_refuses_is_given_back() {
     assert_eq!((clusters(&gateway).taken(2, 3), clusters(&gateway).given_back()), (1, 1));
 }
 
+#[test]
+fn who_the_host_does_not_let_go_is_let_go_when_it_does() {
+    let gateway = start(1, &limit("/", WINDOW));
+    fare(&gateway, always(&[Mishap::Lost]));
+    let request = gateway.request(0, "/", "ann");
+    gateway.fail(Kind::LettingGo);
+    gateway.pass(500);
+    assert_eq!(gateway.fate(request), Fate::Paused);
+    gateway.fail(Kind::Nothing);
+    gateway.pass(100);
+    assert_eq!(gateway.fate(request), Fate::Upstream);
+}
+
 /// A host without a timer keeps nobody waiting.
 #[test]
 fn where_there_is_no_timer_nobody_waits() {
