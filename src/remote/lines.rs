@@ -326,7 +326,7 @@ impl Line {
         if self.late.len() >= MOST_LATE {
             self.late.pop_front();
         }
-        self.late.push_back(Flight { id, sent: flight.sent, waiting });
+        self.late.push_back(Flight { id, sent: flight.sent, whole: flight.whole, waiting });
     }
 
     fn fail(&mut self, shard: usize, waiting: Vec<Waiting>, news: &mut Vec<News>) {
@@ -347,3 +347,6 @@ impl Line {
         self.tally.changed = Some((self.breaker.is_closed(), why.into()));
     }
 }
+
+#[cfg(test)]
+mod tests;
