@@ -347,6 +347,3 @@ impl Line {
         self.tally.changed = Some((self.breaker.is_closed(), why.into()));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -16,6 +16,7 @@ mod harness;
 mod host;
 mod hot_path;
 mod interleavings;
+mod lines;
 mod reload;
 mod script;
 mod shares;

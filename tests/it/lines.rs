@@ -1,8 +1,13 @@
-use super::*;
-use crate::config;
-use crate::policy::{Lent, RuleId};
-use crate::remote::redis::{Dialect, Redis};
-use crate::remote::{Options, Protocol};
+//! What a worker asks a store: which questions go out together, and what is asked again.
+//!
+//! It does not know: what a question is about.
+
+use diana::algorithm::{Quota, Terms};
+use diana::config;
+use diana::policy::{Asked, Lent, Policy, Question, RuleId};
+use diana::remote::redis::{Dialect, Redis};
+use diana::remote::{Answer, Call, Lines, Message, News, Options, Protocol, Who};
+use diana::time::{Span, Time};
 
 const NOT_KNOWN: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
 /// Admitted, nine left, and a receipt.
@@ -31,8 +36,8 @@ fn question() -> Question {
     let asked = Asked {
         rule: RuleId::new(0),
         key: [1; 16],
-        quota: crate::algorithm::Quota { rpu: 10, unit: Span::from_secs(1) },
-        terms: crate::algorithm::Terms { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
+        quota: Quota { rpu: 10, unit: Span::from_secs(1) },
+        terms: Terms { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
         enforced: true,
         cost: 1,
         ahead: 0,
