@@ -116,6 +116,10 @@ impl Waiting {
     pub(super) fn again(&mut self, turns: Vec<(u32, Turn)>, now: Time) -> Vec<u32> {
         let mut lost = Vec::new();
         for (id, turn) in turns {
+            if self.turns.get(id).is_some() {
+                // Meanwhile it was given another.
+                continue;
+            }
             match turn.tries < MOST_TRIES {
                 true => self.put(id, now.after(AGAIN), Turn { tries: turn.tries.saturating_add(1), ..turn }),
                 false => lost.push(id),

@@ -30,8 +30,9 @@ impl Filter {
         let (own, others): (Vec<News>, Vec<News>) =
             news.into_iter().partition(|news| news.who == Who::Request(ticket));
         self.spread(gateway, others);
-        _ = calls::set_effective_context(id);
-        let judged = own.into_iter().find_map(|news| {
+        // What is done to another stream in its place is worse than to wait until it gives up.
+        let reaches = calls::set_effective_context(id).is_ok();
+        let judged = own.into_iter().filter(|_| reaches).find_map(|news| {
             self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc))
         });
         match judged {
