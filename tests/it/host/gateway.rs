@@ -216,12 +216,25 @@ impl Gateway {
         self.world.clock.set(end);
     }
 
-    /// Has happen what is due next, if it is before `end`: a timer fires, or something becomes of a call.
-    fn fire_next(&self, end: u64) -> bool {
+    /// What is due next: when, a timer of which plugin or else a call, and where.
+    fn next(&self) -> Option<(u64, Option<u32>, &Vm)> {
         let timers = self.vms.iter().filter_map(|vm| vm.next_tick().map(|(at, root)| (at, Some(root), vm)));
         let calls = self.vms.iter().filter_map(|vm| vm.next_call().map(|at| (at, None, vm)));
-        let next = calls.chain(timers).min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at <= end);
-        let Some((at, root, vm)) = next else {
+        calls.chain(timers).min_by_key(|(at, ..)| *at)
+    }
+
+    /// Lets time pass for several gateways whose clocks are the same.
+    pub fn pass_all(gateways: &[Gateway], ms: u64) {
+        let due = |gateway: &&Gateway| gateway.next().map_or(u64::MAX, |(at, ..)| at);
+        let clock = |gateway: &Gateway| gateway.world.clock.get();
+        let end = gateways.iter().map(clock).max().unwrap_or(0) + ms * 1_000_000;
+        while gateways.iter().min_by_key(due).is_some_and(|gateway| gateway.fire_next(end)) {}
+        gateways.iter().for_each(|gateway| gateway.world.clock.set(end));
+    }
+
+    /// Has happen what is due next, if it is before `end`: a timer fires, or something becomes of a call.
+    fn fire_next(&self, end: u64) -> bool {
+        let Some((at, root, vm)) = self.next().filter(|(at, ..)| *at <= end) else {
             return false;
         };
         self.world.clock.set(self.world.clock.get().max(at));

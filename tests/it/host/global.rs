@@ -3,7 +3,10 @@
 //! It does not know: the script, nor a real store.
 
 mod ends;
+mod invariants;
+mod laws;
 mod leases;
+mod play;
 
 use super::callouts::{Clusters, Fares};
 use super::gateway::{Fate, Gateway};

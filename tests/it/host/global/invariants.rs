@@ -1,0 +1,103 @@
+//! What holds for gateways that count together, whatever happens to them and to their calls.
+//!
+//! It does not know: the laws, nor which of the filter's parts sees to them.
+
+use super::laws::*;
+use super::play::{Setup, play};
+use crate::host::callouts::{self, Fares, Mishap};
+use crate::host::faults::Kind;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// Always the same cases; `$PROPTEST_RNG_SEED` tries others.
+fn cases() -> ProptestConfig {
+    let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    match config.rng_seed {
+        RngSeed::Random => ProptestConfig { rng_seed: RngSeed::Fixed(8), ..config },
+        RngSeed::Fixed(_) => config,
+    }
+}
+
+/// Where calls have only these mishaps.
+fn setups(mishaps: &'static [Mishap], longest_us: u64) -> impl Strategy<Value = Setup> {
+    let size = (1..3_usize, 1..4_usize, 1..4_usize, 1..3_usize);
+    let fares = (1..8_u64, any::<bool>(), any::<u64>());
+    (size, any::<bool>(), fares, 2..12_u64, 0..longest_us + 1).prop_map(
+        move |(
+            (gateways, workers, shards, in_flight),
+            reenters,
+            (mishap, cancels, seed),
+            one_in,
+            longest_us,
+        )| {
+            let fares = Fares { mishaps, one_in: mishap, longest_us, cancels, outlives: false, seed };
+            Setup {
+                gateways,
+                workers,
+                shards,
+                in_flight,
+                reenters,
+                kind: Kind::Nothing,
+                one_in,
+                goes_down: false,
+                reloads: true,
+                fares,
+            }
+        },
+    )
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..400)
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// Every answer comes in time, if late or twice, and scripts get lost.
+    #[test]
+    fn where_no_answer_is_lost_all_is_exact(
+        setup in setups(&[Mishap::Twice, Mishap::NoScript], 8_000), bytes in bytes(), reloads: bool,
+    ) {
+        let gateways = play(Setup { reloads, ..setup }, &bytes, nobody_waits_too_long);
+        nobody_goes_uncounted(&gateways);
+        all_goes_well_again(&gateways);
+        stores_hold(&gateways);
+        nobody_goes_uncounted(&gateways);
+        nobody_is_charged_in_vain(&gateways);
+        permits_are_back(&gateways);
+    }
+
+    #[test]
+    fn whatever_befalls_calls_quotas_hold_and_nobody_waits_too_long(
+        setup in setups(callouts::ALL, 90_000), bytes in bytes(),
+    ) {
+        let gateways = play(Setup { goes_down: true, ..setup }, &bytes, nobody_waits_too_long);
+        all_goes_well_again(&gateways);
+        stores_hold(&gateways);
+        nobody_goes_uncounted(&gateways);
+        degraded_is_bounded(&gateways);
+    }
+
+    /// A swap that is lost, in the gateway's own data.
+    #[test]
+    fn lost_swaps_lose_nothing(setup in setups(&[Mishap::Twice], 8_000), bytes in bytes()) {
+        let gateways = play(Setup { kind: Kind::LostSwaps, ..setup }, &bytes, nobody_waits_too_long);
+        all_goes_well_again(&gateways);
+        stores_hold(&gateways);
+        nobody_goes_uncounted(&gateways);
+        nobody_is_charged_in_vain(&gateways);
+        permits_are_back(&gateways);
+    }
+
+    #[test]
+    fn whatever_fails_nobody_waits_for_ever(
+        setup in setups(callouts::ALL, 90_000), bytes in bytes(), outlives: bool,
+        kind in prop::sample::select(vec![Kind::Any, Kind::LettingGo, Kind::Timer, Kind::Store]),
+    ) {
+        let fares = Fares { outlives, ..setup.fares.clone() };
+        let gateways = play(Setup { kind, goes_down: true, fares, ..setup }, &bytes, |_| {});
+        all_goes_well_again(&gateways);
+        stores_hold(&gateways);
+    }
+}

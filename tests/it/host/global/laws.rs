@@ -1,0 +1,128 @@
+//! What holds for gateways that count together, while things happen to them, and afterwards.
+//!
+//! It does not know: what has happened; nor which mishaps make which law void.
+
+use super::play::{Gateways, LOCAL, PATHS, RULES, Rule};
+use crate::host::callouts::Fares;
+use crate::host::faults::Kind;
+use crate::host::gateway::{Fate, Gateway};
+
+/// A store waits for 50 ms; a timer is as much late as it counts whole milliseconds.
+const LONGEST_MS: u64 = 52;
+
+/// Nobody waits for a store for longer than it may; where it is a turn that is waited for, that is another matter.
+pub fn nobody_waits_too_long(gateways: &Gateways) {
+    for gateway in &gateways.all {
+        let (now, noted) = (gateway.world.clock.get(), gateway.world.noted.borrow());
+        let waiting = noted.iter().filter(|noted| noted.fate == Fate::Paused && noted.path != "/queue");
+        for noted in waiting {
+            let ms = (now - noted.came) / 1_000_000;
+            assert!(ms <= LONGEST_MS, "{ms} ms: {noted:?}");
+        }
+    }
+}
+
+/// No store has ever handed out more than there is.
+pub fn stores_hold(gateways: &Gateways) {
+    for (name, store) in &*gateways.clusters.stores.borrow() {
+        for (kind, most) in &store.most {
+            let rule = RULES.iter().find(|rule| rule.kind == (kind.0, kind.1[0])).unwrap();
+            // Of turns any number may be taken, one after the other.
+            assert!(rule.limit == 0 || *most <= rule.limit as i64, "{most} of {} at {name}", rule.name);
+        }
+    }
+}
+
+/// Whatever went on is what stores have handed out, but for those who were let go without.
+pub fn nobody_goes_uncounted(gateways: &Gateways) {
+    for Rule { path, name, kind, limit, .. } in RULES {
+        let degraded = gateways.counter(&format!("diana.rule.{name}.degraded")) as usize;
+        let errors = gateways.counter(&format!("diana.rule.{name}.result.error.requests")) as usize;
+        let went = if kind.0 == 6 { gateways.in_flight(path) } else { gateways.went(path) };
+        let taken = gateways.clusters.taken(kind.0, kind.1) as usize;
+        assert!(went <= taken + degraded + errors, "{went} of {name}, {taken} taken, {degraded} without");
+        // For whom a store is shared, each shard counts its actors, and of those there are two.
+        let actors = if name.ends_with("bucket") { 2 } else { 1 };
+        assert!(*limit == 0 || taken <= limit * actors, "{taken} of {name}");
+    }
+}
+
+/// Where nothing is lost, a store has handed out just what went on; the rest is a piece that may yet be spent, or is of a
+/// bucket and was held by a plugin that is no more.
+pub fn nobody_is_charged_in_vain(gateways: &Gateways) {
+    for Rule { path, name, kind, leased, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
+        let degraded = gateways.counter(&format!("diana.rule.{name}.degraded"));
+        let went = if kind.0 == 6 { gateways.in_flight(path) } else { gateways.went(path) };
+        let taken = gateways.clusters.taken(kind.0, kind.1);
+        if !leased || kind.0 == 1 && !gateways.setup.reloads {
+            assert!(taken <= went as i64, "{taken} of {name}, {went} went, {degraded} without");
+        }
+    }
+}
+
+/// Of what was let go without a store no more than a gateway lets go by itself.
+pub fn degraded_is_bounded(gateways: &Gateways) {
+    for Rule { path, name, kind, limit, on_error, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
+        let went = if kind.0 == 6 { gateways.in_flight(path) } else { gateways.went(path) };
+        let actors = if name.ends_with("bucket") { 2 } else { 1 };
+        let here = match *on_error {
+            "local" => gateways.all.len() * limit,
+            "deny" => 0,
+            _ => gateways.counter(&format!("diana.rule.{name}.degraded")) as usize,
+        };
+        assert!(went <= actors * (limit + here), "{went} of {name}");
+    }
+}
+
+/// From now on nothing goes wrong: everybody goes on, and a store that was given up is asked again.
+pub fn all_goes_well_again(gateways: &Gateways) {
+    gateways.all.iter().for_each(|gateway| gateway.fail(Kind::Nothing));
+    *gateways.clusters.fares.borrow_mut() = Fares::default();
+    gateways.clusters.down.set(false);
+    gateways.clusters.silent.borrow_mut().clear();
+    // A timer that was lost is set again by the next request.
+    let prime = |gateway: &Gateway| {
+        (0..gateway.vms.len()).for_each(|worker| _ = gateway.request(worker, "/window", "ann"))
+    };
+    gateways.all.iter().for_each(prime);
+    gateways.pass(2_000);
+    for gateway in &gateways.all {
+        gateway.settle();
+        gateway.end_all();
+    }
+    // What is owed to stores is on its way, and pieces lapse.
+    gateways.pass(3_000);
+    for gateway in &gateways.all {
+        assert_eq!((gateway.owing(), gateway.paused()), (0, 0));
+        (0..gateway.vms.len()).for_each(|worker| counts_again(gateway, worker));
+        gateway.end_all();
+        gateway.no_crash();
+    }
+    gateways.pass(3_000);
+}
+
+/// Each path is counted by its stores.
+fn counts_again(gateway: &Gateway, worker: usize) {
+    for path in PATHS {
+        let asked = gateway.world.clusters.decisions();
+        let before: i64 = RULES.iter().map(|rule| degraded(gateway, rule)).sum();
+        let request = gateway.request(worker, path, "carol");
+        gateway.pass(1_000);
+        assert_ne!(gateway.fate(request), Fate::Paused, "{path}");
+        let now: i64 = RULES.iter().map(|rule| degraded(gateway, rule)).sum();
+        assert_eq!(now, before, "{path}");
+        // What was fetched ahead is spent, and what a rule of the gateway's own refuses is refused, and nothing is asked.
+        let needs_none = LOCAL.iter().any(|(of, _)| *of == path)
+            || RULES.iter().any(|rule| rule.path == path && rule.leased);
+        assert!(needs_none || gateway.world.clusters.decisions() > asked, "{path}");
+    }
+}
+
+fn degraded(gateway: &Gateway, rule: &Rule) -> i64 {
+    gateway.counter(&format!("diana.rule.{}.degraded", rule.name))
+}
+
+/// Of permits none is out when all requests have ended.
+pub fn permits_are_back(gateways: &Gateways) {
+    assert_eq!([gateways.clusters.taken(6, 2), gateways.clusters.taken(6, 3)], [0, 0]);
+}
