@@ -258,7 +258,8 @@ impl Desk {
         duties.extend(
             bids.iter().filter(|bid| bid.asks_for_more()).filter_map(|bid| Duty::of(bid, parts, keys)),
         );
-        let turns = bids.iter().filter_map(|bid| bid.turn(&court)).chain(parts.iter().filter_map(Part::turn));
+        let told = parts.iter().filter_map(|part| part.turn(policy));
+        let turns = bids.iter().filter_map(|bid| bid.turn(&court)).chain(told);
         *outcome = turns.max().map_or(Outcome::Pass, Outcome::Wait);
         // Who waits may leave, and then gives all of it back.
         let is_waiting = matches!(outcome, Outcome::Wait(_));

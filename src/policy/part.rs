@@ -78,14 +78,16 @@ impl Part {
         group.is_some_and(|group| refusals.recall(group, self.hash, now, to))
     }
 
-    /// When the store lets the request go on, if that is later.
-    pub(super) fn turn(&self) -> Option<Time> {
-        let State::Told(told, came) = &self.state else {
+    /// When the store lets the request go on, if that is later: enforced rules say so.
+    pub(super) fn turn(&self, policy: &Policy) -> Option<Time> {
+        let (State::Told(told, came), Some(elsewhere)) = (&self.state, policy.elsewhere_at(self.place))
+        else {
             return None;
         };
-        let delays = told.iter().filter_map(|told| match told.verdict.outcome {
-            Outcome::Admit { delay } => Some(delay),
-            Outcome::Refuse { .. } => None,
+        let rules = elsewhere.group.rules(policy).zip(told);
+        let delays = rules.filter_map(|(rule, told)| match told.verdict.outcome {
+            Outcome::Admit { delay } if rule.enforced => Some(delay),
+            _ => None,
         });
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }

@@ -62,6 +62,8 @@ pub struct World {
     pub noted: RefCell<Vec<Noted>>,
     /// What would have crashed a real host.
     pub crashes: RefCell<Vec<String>>,
+    /// Details and body of what the filter has answered.
+    pub sent: RefCell<Vec<(String, String)>>,
     pub log: RefCell<Vec<(u32, String)>>,
     /// Counters by their names, over all workers.
     pub counters: RefCell<BTreeMap<String, i64>>,
@@ -166,6 +168,7 @@ impl Gateway {
             clusters,
             noted: RefCell::default(),
             crashes: RefCell::default(),
+            sent: RefCell::default(),
             log: RefCell::default(),
             counters: RefCell::default(),
             data: RefCell::default(),

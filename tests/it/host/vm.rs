@@ -419,7 +419,11 @@ impl Inner {
                 Err(status) => Reply::status(status),
             },
             Call::SetSharedData { key, value, cas } => Reply::status(world.store(key, value, cas)),
-            Call::LocalResponse { status, .. } => self.local_response(status),
+            Call::LocalResponse { status, details, body, .. } => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                world.sent.borrow_mut().push((text(details), text(body)));
+                self.local_response(status)
+            }
             Call::TickPeriod { ms } => self.tick_period(ms),
             Call::EffectiveContext { id } => {
                 let known = self.streams.borrow().contains_key(&id) || self.roots.borrow().contains_key(&id);

@@ -1,0 +1,147 @@
+//! Stores that are not to be had, and several of them: what a rule says about that, and what clients are told.
+//!
+//! It does not know: chance, or single mishaps.
+
+use super::*;
+use crate::host::gateway::Noted;
+
+fn rule(more: &str) -> String {
+    limit(
+        "/",
+        &format!(r#"{{"name": "shared", "rpu": 4, "unit": "day", "algo": "W", "scope": "global", {more}}}"#),
+    )
+}
+
+fn noted(gateway: &Gateway, request: usize) -> Noted {
+    gateway.world.noted.borrow()[request].clone()
+}
+
+/// What becomes of so many requests, of which each is decided about when the one before is.
+fn each(gateway: &Gateway, count: usize) -> Vec<Fate> {
+    (0..count).map(|_| ask(gateway, 0, "/")).collect()
+}
+
+#[test]
+fn without_its_store_a_rule_does_what_it_says() {
+    let (passes, closed) = (Fate::Upstream, Fate::Answered(503));
+    let cases = [
+        // Two gateways share four.
+        (r#""on_error": "local""#, vec![passes.clone(), passes.clone(), REFUSED, REFUSED]),
+        (r#""on_error": "allow""#, vec![passes.clone(); 4]),
+        (r#""on_error": "deny""#, vec![closed.clone(); 4]),
+        // It never refuses, come what may.
+        (r#""on_error": "deny", "mode": "shadow""#, vec![passes; 4]),
+    ];
+    for (more, fates) in cases {
+        let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+        let json = configuration(r#""a""#, &rule(more)).replace("\"secret\"", "\"replicas\": 2, \"secret\"");
+        assert!(gateway.configure(&json));
+        clusters(&gateway).down.set(true);
+        assert_eq!(each(&gateway, 4), fates, "{more}");
+        assert_eq!(gateway.counter("diana.rule.shared.degraded"), 4, "{more}");
+        assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+        gateway.end_all();
+        assert_eq!(gateway.owing(), 0);
+        gateway.no_crash();
+    }
+}
+
+#[test]
+fn who_is_refused_for_want_of_a_store_is_told_so() {
+    let gateway = start(1, &rule(r#""on_error": "deny""#));
+    clusters(&gateway).down.set(true);
+    let request = gateway.request(0, "/", "ann");
+    gateway.pass(1);
+    assert_eq!(gateway.fate(request), Fate::Answered(503));
+    let sent = gateway.world.sent.borrow();
+    let (details, body) = &sent[0];
+    assert!(details.starts_with("diana_unavailable"), "{details}");
+    assert!(body.contains("temporary-reduced-capacity"), "{body}");
+}
+
+/// After three failures nobody is held; a probe finds out that it is back, and all is counted again.
+#[test]
+fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
+    for silent in [false, true] {
+        let gateway = start(2, &rule(r#""on_error": "allow""#));
+        assert_eq!(each(&gateway, 1), [Fate::Upstream]);
+        clusters(&gateway).down.set(!silent);
+        *clusters(&gateway).silent.borrow_mut() = if silent { vec!["a"] } else { Vec::new() };
+        for worker in [0, 1, 0, 1, 0, 1] {
+            gateway.request(worker, "/", "ann");
+            gateway.pass(60);
+        }
+        assert_eq!(gateway.world.said("is not asked until it answers a probe"), 2);
+        for turn in 0..300 {
+            let request = gateway.request(turn, "/", "ann");
+            assert_eq!(gateway.fate(request), Fate::Upstream, "{turn}");
+            gateway.pass(10);
+        }
+        clusters(&gateway).down.set(false);
+        clusters(&gateway).silent.borrow_mut().clear();
+        gateway.pass(1_100);
+        assert_eq!(gateway.world.said("answers again"), 2);
+        let before = gateway.counter("diana.rule.shared.degraded");
+        assert_eq!(each(&gateway, 4), [Fate::Upstream, Fate::Upstream, Fate::Upstream, REFUSED]);
+        assert_eq!(gateway.counter("diana.rule.shared.degraded"), before);
+        gateway.no_crash();
+    }
+}
+
+/// One of two refuses: the other one gets back what it has charged.
+#[test]
+fn what_one_store_refuses_no_other_charges() {
+    let two = r#"{"actor": "user", "rpu": 1, "unit": "day", "algo": "W", "scope": "global"},
+                 {"actor": "ip", "rpu": 99, "unit": "day", "algo": "W", "scope": "global"}"#;
+    let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
+    assert!(gateway.configure(&configuration(r#""a", "b""#, &limit("/", two))));
+    let mut back = 0;
+    for user in 0..20 {
+        let before = clusters(&gateway).given_back();
+        for fate in [Fate::Upstream, REFUSED] {
+            let request = gateway.request(0, "/", &format!("user-{user}"));
+            gateway.pass(10);
+            assert_eq!(gateway.fate(request), fate);
+        }
+        assert_eq!(clusters(&gateway).taken(2, 99), user + 1);
+        back += clusters(&gateway).given_back() - before;
+    }
+    assert!((1..20).contains(&back), "some are counted side by side, some apart: {back}");
+    gateway.end_all();
+    assert_eq!(gateway.owing(), 0);
+}
+
+/// A rule in shadow makes nobody wait for its turn, nor refuses.
+#[test]
+fn a_queue_in_shadow_makes_nobody_wait() {
+    let queue =
+        r#"{"algo": "LB", "rpu": 1, "unit": "second", "queue": 2, "scope": "global", "mode": "MODE"}"#;
+    for (mode, second) in [("enforce", Fate::Paused), ("shadow", Fate::Upstream)] {
+        let gateway = start(1, &limit("/", &queue.replace("MODE", mode)));
+        assert_eq!(each(&gateway, 2), [Fate::Upstream, second], "{mode}");
+        gateway.settle();
+        gateway.end_all();
+        assert_eq!(gateway.owing(), 0);
+    }
+}
+
+/// Who leaves a queue gives back its turn, and who goes when its turn comes does not.
+#[test]
+fn a_turn_is_given_back_by_who_leaves() {
+    let queue = r#"{"algo": "LB", "rpu": 1, "unit": "second", "queue": 2, "scope": "global"}"#;
+    let gateway = start(1, &limit("/", queue));
+    assert_eq!(each(&gateway, 2), [Fate::Upstream, Fate::Paused]);
+    let vm = &gateway.vms[0];
+    vm.reset(*vm.streams().last().unwrap());
+    gateway.pass(10);
+    assert_eq!(clusters(&gateway).given_back(), 1);
+    let request = gateway.request(0, "/", "ann");
+    gateway.pass(960);
+    assert_eq!(gateway.fate(request), Fate::Paused);
+    gateway.pass(20);
+    assert_eq!(gateway.fate(request), Fate::Upstream, "it has the turn of the one that left");
+    gateway.end_all();
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).given_back(), gateway.owing()), (1, 0));
+    assert_eq!(noted(&gateway, request).fate, Fate::Served);
+}
