@@ -14,7 +14,7 @@ use crate::config::{self, Configuration};
 use crate::host::steady::Steady;
 use crate::policy::Decision;
 use crate::remote::News;
-use crate::session::{Session, Step, Worker};
+use crate::session::{Session, Step, TICK, Worker};
 use crate::store::{Fault, Portable, Rules};
 use crate::table::{Seed, shared_seed};
 use crate::time::{Span, Time};
@@ -143,7 +143,8 @@ impl Gateway {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
             let is_grpc = matches!(step, Step::Ask(_)) && policy.is_grpc(&request);
             let judged = self.judged(step, || policy.is_grpc(&request));
-            ((session, judged, is_grpc), worker.wants())
+            let wants = worker.wants().or(worker.wake().map(|_| TICK));
+            ((session, judged, is_grpc), wants)
         })?;
         if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) {
             self.wake();

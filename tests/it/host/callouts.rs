@@ -85,8 +85,8 @@ pub struct Clusters {
     pub fares: RefCell<Fares>,
     /// Whether calls to them are refused, as by a host that has no endpoint.
     pub down: Cell<bool>,
-    /// Whether calls to them vanish.
-    pub black_hole: Cell<bool>,
+    /// Those to which calls vanish.
+    pub silent: RefCell<Vec<&'static str>>,
 }
 
 /// By so much the stores' clock is ahead of the gateways', ns.
@@ -178,7 +178,7 @@ impl Callouts {
         }
         let way = fares.random() % (fares.longest_us + 1) * 1_000;
         let way = if mishap == Some(Mishap::Late) { 2 * (up - now) - way % (up - now) } else { way };
-        let is_lost = mishap == Some(Mishap::Lost) || clusters.black_hole.get();
+        let is_lost = mishap == Some(Mishap::Lost) || clusters.silent.borrow().contains(&&*cluster);
         let is_answered = !is_lost && mishap != Some(Mishap::Unanswered);
         let is_told = is_answered && (!fares.cancels || now + way < up);
         let answer_at = is_told.then_some(now + way);

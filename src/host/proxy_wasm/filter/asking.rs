@@ -63,6 +63,8 @@ impl Filter {
                 self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc))
         {
             self.proceed(id, &gateway, next);
+            // What another store has charged goes back, though nobody else may ask under this configuration.
+            self.exchange(&gateway);
         }
         reaches
     }
@@ -100,13 +102,13 @@ impl Filter {
         self.spread(gateway, news);
         self.spread(gateway, more);
         self.exchange(gateway);
-        gateway.wake();
     }
 
     /// Makes the calls that are due, and tells streams what could not be asked.
     pub(super) fn exchange(&self, gateway: &Rc<Gateway>) {
         let news = self.make_calls(gateway);
         self.spread(gateway, news);
+        gateway.wake();
     }
 
     fn make_calls(&self, gateway: &Rc<Gateway>) -> Vec<News> {

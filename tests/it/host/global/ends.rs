@@ -199,6 +199,61 @@ fn a_call_that_is_not_made_fails_at_once() {
     assert_eq!(gateway.counter("diana.rule.window.degraded"), 1);
 }
 
+/// A cluster without hosts, when permits come back: it is found out when it has some again, though nobody has waited.
+#[test]
+fn a_store_that_was_given_up_in_giving_back_is_probed() {
+    let gateway = start(1, &limit("/", &PERMITS.replace("2, \"max", "9, \"max")));
+    (0..3).for_each(|_| _ = ask(&gateway, 0, "/"));
+    gateway.pass(1_000);
+    fare(&gateway, always(&[Mishap::NotMade]));
+    gateway.end_all();
+    assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+    fare(&gateway, Fares::default());
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.said("answers again"), 1);
+    assert_eq!((ask(&gateway, 0, "/"), gateway.counter("diana.rule.permits.degraded")), (Fate::Upstream, 0));
+}
+
+/// It has timed out under a configuration that is no more: the store that did answer gets its permit back.
+#[test]
+fn who_gives_up_under_an_old_configuration_gives_back() {
+    let name = |on_error: &str| {
+        let actor = if on_error == "deny" { "user" } else { "ip" };
+        format!(
+            r#"{{"actor": "{actor}", "algo": "C", "rpu": 2, "max_hold": "1d", "scope": "global", "on_error": "{on_error}"}}"#
+        )
+    };
+    let limits = limit("/", &format!("{}, {}", name("deny"), name("local")));
+    for anew in [true, false] {
+        let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
+        assert!(gateway.configure(&configuration(r#""a", "b""#, &limits)));
+        // Both have the script.
+        (0..9).for_each(|user| _ = gateway.request(0, "/", &format!("user-{user}")));
+        gateway.pass(20);
+        gateway.end_all();
+        gateway.pass(20);
+        // Of a host that cancels a call something is heard.
+        fare(&gateway, Fares { cancels: false, ..Fares::default() });
+        let vm = &gateway.vms[0];
+        let mut refused = 0;
+        for (user, silent) in (0..20).zip(["a", "b"].into_iter().cycle()) {
+            *clusters(&gateway).silent.borrow_mut() = vec![silent];
+            let request = gateway.request(0, "/", &format!("user-{user}"));
+            gateway.pass(5);
+            assert!(if anew { vm.configure() } else { vm.configure_again() });
+            gateway.pass(50);
+            refused += usize::from(gateway.fate(request) == Fate::Answered(503));
+            gateway.end_all();
+            clusters(&gateway).silent.borrow_mut().clear();
+            gateway.pass(10);
+            assert_eq!(clusters(&gateway).taken(6, 2), 0, "{user}");
+            gateway.pass(3_000);
+        }
+        assert!(refused > 3, "{refused}");
+        gateway.no_crash();
+    }
+}
+
 /// Each in turn: whoever waits is let go, and never more than one stays.
 #[test]
 fn whatever_befalls_a_call_its_request_goes_on_in_time() {
