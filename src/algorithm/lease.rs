@@ -231,3 +231,6 @@ impl Algorithm for Lease {
         holding.map(|slot| at(cell, slot, UNTIL).since(now)).max().map_or(Worth::Nothing, Worth::Used)
     }
 }
+
+#[cfg(test)]
+mod tests;

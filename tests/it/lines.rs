@@ -107,3 +107,62 @@ fn calls_that_were_under_way_when_the_script_was_lost_are_made_once_more() {
     let told = answered(&mut lines, call.id, http(NOT_KNOWN), 4);
     assert_eq!(told, [News { who: Who::Request(3), shard: 0, told: None }]);
 }
+
+#[test]
+fn who_has_left_is_not_told_and_what_he_was_charged_goes_back() {
+    let (policy, mut lines) = (policy(), lines(1));
+    ask(&mut lines, 1);
+    let call = lines.next(&policy, at(0)).unwrap();
+    ask(&mut lines, 2);
+    [1, 2].into_iter().for_each(|number| lines.leave(Who::Request(number)));
+    assert_eq!(answered(&mut lines, call.id, http(ADMITTED), 1), []);
+    let back = lines.next(&policy, at(1)).unwrap();
+    assert!(body(&back).ends_with("/2+1+2+10+1000000+0+0+0+0+1+7+7+0+0"), "{}", body(&back));
+    assert_eq!(answered(&mut lines, back.id, http(br#"{"EVALSHA":[0]}"#), 2), []);
+    assert!(lines.next(&policy, at(2)).is_none(), "who left before he was asked about is not asked about");
+}
+
+#[test]
+fn a_call_that_is_not_answered_fails_and_what_it_charged_goes_back_when_it_is() {
+    let (policy, mut lines) = (policy(), lines(1));
+    ask(&mut lines, 1);
+    let call = lines.next(&policy, at(0)).unwrap();
+    assert_eq!(lines.wake(), Some(at(100)));
+    let mut news = Vec::new();
+    lines.tick(at(99), &mut news);
+    assert_eq!(news, []);
+    lines.tick(at(100), &mut news);
+    assert_eq!(news, [News { who: Who::Request(1), shard: 0, told: None }]);
+    assert!(lines.next(&policy, at(100)).is_none());
+    assert_eq!(answered(&mut lines, call.id, http(ADMITTED), 300), []);
+    let back = lines.next(&policy, at(300)).unwrap();
+    assert!(body(&back).contains("/2+1+2+"), "{}", body(&back));
+    assert_eq!(answered(&mut lines, call.id, http(ADMITTED), 301), [], "once");
+    answered(&mut lines, back.id, http(br#"{"EVALSHA":[0]}"#), 301);
+    assert!(lines.next(&policy, at(301)).is_none());
+}
+
+#[test]
+fn while_a_store_is_not_asked_nobody_waits_for_it() {
+    let (policy, mut lines) = (policy(), lines(1));
+    for number in 1..4 {
+        assert!(lines.reaches(0));
+        ask(&mut lines, number);
+        let call = lines.next(&policy, at(0)).unwrap();
+        (number == 3).then(|| ask(&mut lines, 9));
+        let told: Vec<Who> =
+            answered(&mut lines, call.id, Answer::NotMade(10), 0).iter().map(|news| news.who).collect();
+        let queued = (number == 3).then_some(Who::Request(9));
+        assert_eq!(told, [Who::Request(number)].into_iter().chain(queued).collect::<Vec<_>>());
+    }
+    assert!(!lines.reaches(0) && !lines.ask(0, Who::Request(4), question()));
+    assert!(lines.next(&policy, at(187)).is_none());
+    let probe = lines.next(&policy, at(250)).unwrap();
+    assert!(body(&probe).ends_with("/0"), "{}", body(&probe));
+    assert!(lines.next(&policy, at(250)).is_none() && !lines.reaches(0));
+    answered(&mut lines, probe.id, http(br#"{"EVALSHA":[]}"#), 251);
+    assert!(lines.reaches(0));
+    let changes: Vec<bool> =
+        lines.tallies().filter_map(|(_, tally)| tally.changed).map(|(is_asked, _)| is_asked).collect();
+    assert_eq!(changes, [true]);
+}
