@@ -14,6 +14,15 @@ use std::sync::mpsc;
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+/// Tells threads to end; also when an assertion fails, as else their scope would wait for them for ever.
+pub struct Ending<'s>(pub &'s AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// How often the control tries.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -29,8 +38,9 @@ impl Control {
         thread::scope(|scope| {
             let controls: Vec<_> =
                 cores().into_iter().map(|core| Control::start(scope, core, &over)).collect();
+            let ending = Ending(&over);
             let done = work();
-            over.store(true, Ordering::Relaxed);
+            drop(ending);
             (done, Control(controls.into_iter().map(|control| control.join().unwrap()).collect()))
         })
     }

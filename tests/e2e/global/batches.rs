@@ -1,7 +1,7 @@
-//! What requests ask together, and what rules of both scopes ask and charge.
+//! What requests ask together and are told, and what rules of both scopes ask and charge.
 
 use super::{Shared, connections, counted, shared_rule};
-use gateway::{Connection, Load, Response, Shot};
+use gateway::{Config, Connection, Load, Received, Reply, Response, Shot, Upstream};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::thread;
@@ -85,4 +85,56 @@ fn what_is_refused_there_is_not_charged_here() {
     }
     let left = ask(&mut connections[0], "bob").header("ratelimit").unwrap_or_default().to_owned();
     assert!(left.contains("\"here\";r=94") && left.contains("\"there\";r=4"), "{left}");
+}
+
+/// Of many that wait for one answer each is told its own, and so is the access log.
+#[test]
+fn each_is_told_what_is_about_itself() {
+    const USERS: u64 = 50;
+    let limits = json!([
+        shared_rule("=/few", "few", &json!({"algo": "W", "rpu": 2, "unit": "7d"})),
+        shared_rule("=/many", "many", &json!({"algo": "W", "rpu": 5, "unit": "7d"})),
+    ]);
+    let log = "%REQ(X-USER-ID)% %REQ(:PATH)% %RESPONSE_CODE% %FILTER_STATE(wasm.diana.rule:PLAIN)% %RESPONSE_CODE_DETAILS%";
+    let change = |config| Config { access_log: Some(log.into()), ..config };
+    let shared = Shared::with(json!({}), &limits, change);
+    let gateway = &shared.gateways[0];
+    let load = Load { connections: 50, ..Load::requests(USERS * 20) };
+    let path = |index: u64| if index / USERS % 2 == 0 { "/few" } else { "/many" };
+    let shot = |index| Shot::get(path(index)).header("x-user-id", format!("{}", index % USERS));
+    assert_eq!(gateway.load(load, shot).unwrap().status(200), USERS * 7);
+    let mut lines = BTreeMap::<String, u64>::new();
+    for line in gateway.access_log_of((USERS * 20) as usize).unwrap() {
+        *lines.entry(line).or_default() += 1;
+    }
+    for user in 0..USERS {
+        for (rule, rpu) in [("few", 2), ("many", 5)] {
+            let of = |rest: &str| lines.remove(&format!("{user} /{rule} {rest}"));
+            let [passed, refused] =
+                ["200 - via_upstream", &format!("429 {rule} diana_refused:{rule}")].map(of);
+            assert_eq!((passed, refused), (Some(rpu), Some(10 - rpu)), "{user}, {rule}: {lines:#?}");
+        }
+    }
+    assert!(lines.is_empty(), "{lines:#?}");
+}
+
+/// Also one that Envoy cannot hold whole, and where it asks about the body of a request whose headers wait.
+#[test]
+fn a_body_waits_with_its_request() {
+    let limits = json!([shared_rule("/", "quota", &json!({"algo": "W", "rpu": 4, "unit": "7d"}))]);
+    for (stop_iteration, length) in [(false, 3 << 20), (true, 300 << 10)] {
+        let echo = |request: &Received| Reply::new(200, request.body.len().to_string());
+        let upstream = Upstream::start(echo).unwrap();
+        let change = |config| Config { stop_iteration, upstream: Some(upstream.address()), ..config };
+        let shared = Shared::with(json!({}), &limits, change);
+        let body = vec![b'x'; length];
+        for turn in 0..5 {
+            let gateway = &shared.gateways[turn % 2];
+            let answer = gateway.request("POST", "/", &[("x-user-id", "ann")], &body).unwrap();
+            match turn < 4 {
+                true => assert_eq!((answer.status, answer.text()), (200, length.to_string())),
+                false => assert_eq!(answer.status, 429),
+            }
+        }
+    }
 }

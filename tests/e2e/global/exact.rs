@@ -85,7 +85,9 @@ fn two_gateways_let_a_quota_pass_once() {
             (least..=most).contains(&passed),
             "{algo}, lease {lease}: {passed}, from {least} to {most} may"
         );
-        assert_eq!(counted(&shared.gateways, &format!("rule.{name}.degraded")), 0, "{algo}, lease {lease}");
+        let counted = |what: &str| counted(&shared.gateways, &format!("rule.{name}.{what}"));
+        let results = ["ok", "refused"].map(|result| counted(&format!("result.{result}.requests")));
+        assert_eq!((results, counted("degraded")), ([passed, refused], 0), "{algo}, lease {lease}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! it.
 
 use super::{Shared, counted, shared_rule};
-use crate::machine::Control;
+use crate::machine::{Control, Ending};
 use crate::waiting::ms;
 use gateway::{Gateway, wait_until};
 use serde_json::json;
@@ -150,22 +150,13 @@ fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
                     move || clients.run(client)
                 })
             });
-            let stop = Stop(&clients.stopped);
+            let ending = Ending(&clients.stopped);
             script();
-            drop(stop);
+            drop(ending);
         });
     };
     let ((), machine) = Control::beside(work);
     judge(name, &clients.samples.into_inner().unwrap(), &machine, alone);
-}
-
-/// Also when an assertion fails: else the clients would never end.
-struct Stop<'s>(&'s AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// `alone` is how many requests were counted by one gateway while the store was there: none, unless the machine stood

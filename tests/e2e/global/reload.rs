@@ -1,6 +1,7 @@
 //! New configurations in the middle of traffic: the stores' counts go on, and so does what was fetched ahead.
 
 use super::{PATIENCE, Shared, counted, in_redis, shared_rule};
+use crate::machine::Ending;
 use gateway::{Config, Connection, Update, wait_until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ const PATHS: [&str; 3] = ["/bucket", "/bucket-ahead", "/window-ahead"];
 const CLIENTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(3);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Traffic {
     stopped: AtomicBool,
     passed: [AtomicU64; PATHS.len()],
@@ -53,15 +54,6 @@ impl Traffic {
     }
 }
 
-/// Also when an assertion fails: else the clients would never end.
-struct Stop<'s>(&'s AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 /// All count the same, but for a rule that nobody asks for.
 fn limits(number: u64) -> Value {
     let rule = |path: &str, algo: &str, lease: u64| {
@@ -83,7 +75,7 @@ fn a_new_configuration_in_the_middle_counts_on() {
     let mut gateways = std::mem::take(&mut shared.gateways);
     let mut at_reload = Vec::new();
     thread::scope(|scope| {
-        let stop = Stop(&traffic.stopped);
+        let ending = Ending(&traffic.stopped);
         for gateway in &gateways {
             let address = gateway.address();
             (0..CLIENTS).for_each(|client| {
@@ -104,8 +96,8 @@ fn a_new_configuration_in_the_middle_counts_on() {
         let sums = || traffic.passed().into_iter().zip(traffic.lost()).map(|(passed, lost)| passed + lost);
         let done = || sums().all(|sum| sum >= QUOTA);
         let all = wait_until("the quotas to be used", PATIENCE, || done().then_some(()));
-        drop(stop);
-        all.unwrap_or_else(|error| panic!("{error}: {:?}", traffic.passed()));
+        drop(ending);
+        all.unwrap_or_else(|error| panic!("{error}: {traffic:?}"));
     });
     let (passed, lost) = (traffic.passed(), traffic.lost());
     println!(

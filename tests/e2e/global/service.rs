@@ -52,14 +52,14 @@ fn two_gateways_ask_one_service() {
 #[test]
 fn a_service_that_does_not_answer_as_it_should() {
     let service = RateLimitService::start().unwrap();
-    let all = asking(&service, "100ms");
+    let all = asking(&service, "400ms");
     let faults = [
         ("unavailable", Answers::Status(Code::Unavailable)),
         ("internal", Answers::Status(Code::Internal)),
         ("garbage", Answers::Bytes(vec![0xff; 40])),
         ("nothing", Answers::Bytes(Vec::new())),
         ("an unknown code", Answers::Bytes(vec![0x08, 0x07])),
-        ("late", Answers::Late(Duration::from_millis(300))),
+        ("late", Answers::Late(Duration::from_millis(900))),
         ("never", Answers::Never),
     ];
     for (name, answers) in faults {
@@ -72,4 +72,12 @@ fn a_service_that_does_not_answer_as_it_should() {
     }
     drop(service);
     assert_alone(&all, "gone");
+}
+
+#[test]
+fn a_service_that_the_gateway_does_not_know() {
+    let mut document = document("1s");
+    document["store"]["rls"]["cluster"] = json!("nobody");
+    let all = gateways(&document, &[], |config| config);
+    assert_alone(&all, "ann");
 }
