@@ -12,6 +12,7 @@ use crate::order;
 use crate::request::{Part, Parts};
 use crate::table::{Hasher, Table};
 use crate::time::Span;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A rule to be.
@@ -143,6 +144,8 @@ struct Builder {
     rules: Vec<Rule>,
     /// How many tables there are of each meaning: two limits that say the same count apart.
     tables: ByKey<u32>,
+    /// How many shared rules there are of each meaning.
+    alike: ByKey<u64>,
     groups: usize,
 }
 
@@ -209,8 +212,22 @@ impl Builder {
         let spare = (on_error == OnError::Local).then(|| others(Way::Spare, "spare"));
         let ahead = leased.then(|| others(Way::Ahead, "ahead"));
         let group = Arc::new(self.cells(&name, &whom, Way::Own));
-        let rules = self.rules.get(whom.rules).unwrap_or_default();
-        elsewhere.push(Elsewhere::new(group, Hasher::name(name.as_bytes()), rules, on_error, spare, ahead));
+        let ordinals = self.alike(&meaning, whom.rules);
+        let name = Hasher::name(meaning.as_bytes());
+        elsewhere.push(Elsewhere { group, on_error, spare, ahead, name, ordinals });
+    }
+
+    /// For each rule, how many shared ones before it mean just the same. Nothing else that stands in a document may change
+    /// what a count is called: gateways get a new one one after the other.
+    fn alike(&mut self, meaning: &str, rules: Range<usize>) -> Vec<u64> {
+        let Builder { rules: all, alike, .. } = self;
+        let mut number = |rule: &Rule| {
+            let key = [meaning.as_bytes(), &rule.own.count.salt.to_le_bytes()].concat();
+            let known = alike.get(&key).copied().unwrap_or(0);
+            alike.insert(&key, known.saturating_add(1));
+            known
+        };
+        all.get(rules).unwrap_or_default().iter().map(&mut number).collect()
     }
 
     /// A group whose rules count in this way.
@@ -246,7 +263,7 @@ impl Builder {
 struct Whom {
     actors: Vec<Named>,
     missing: Missing,
-    rules: std::ops::Range<usize>,
+    rules: Range<usize>,
 }
 
 impl SharedDraft {

@@ -31,30 +31,12 @@ pub(super) struct Elsewhere {
     /// Which of them spends what was fetched ahead.
     pub(super) ahead: Option<usize>,
     /// The same in every gateway and in every build.
-    name: u64,
-    /// For each rule, how many before it count in just the same way.
-    ordinals: Vec<u64>,
+    pub(super) name: u64,
+    /// For each rule, how many before it mean just the same.
+    pub(super) ordinals: Vec<u64>,
 }
 
 impl Elsewhere {
-    pub(super) fn new(
-        group: Arc<Group>,
-        name: u64,
-        rules: &[Rule],
-        on_error: OnError,
-        spare: Option<usize>,
-        ahead: Option<usize>,
-    ) -> Elsewhere {
-        let alike = |rule: &Rule, before: &[Rule]| {
-            before.iter().filter(|other| other.own.count.salt == rule.own.count.salt).count()
-        };
-        let ordinals = rules.iter().enumerate().map(|(place, rule)| {
-            u64::try_from(alike(rule, rules.get(..place).unwrap_or_default())).unwrap_or(u64::MAX)
-        });
-        let ordinals = ordinals.collect();
-        Elsewhere { group, on_error, spare, ahead, name, ordinals }
-    }
-
     /// Which store counts the actor of this key.
     pub(super) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
         policy.shards.of(self.name, key)
@@ -65,7 +47,8 @@ impl Elsewhere {
         let rules = self.group.ids().zip(self.group.counted(policy, key).rules()).zip(&self.ordinals);
         let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Count)), &u64)| Asked {
             rule: id,
-            key: policy.shards.count_key([self.name, count.salt, *ordinal], key),
+            // An actor's own quota is the rule's: another rule may give it the same.
+            key: policy.shards.count_key([self.name, rule.own.count.salt, count.salt, *ordinal], key),
             quota: count.quota,
             terms: count.algorithm.terms(),
             enforced: rule.enforced,
@@ -106,7 +89,7 @@ impl Shards {
     }
 
     /// Where the count of a rule and an actor is: nobody without the secret can tell whose it is.
-    fn count_key(&self, rule: [u64; 3], key: &[u8]) -> CountKey {
+    fn count_key(&self, rule: [u64; 4], key: &[u8]) -> CountKey {
         self.hash(&rule, key)
     }
 

@@ -6,6 +6,7 @@ mod algorithm;
 mod allocations;
 mod architecture;
 mod corpus;
+mod counts;
 mod decisions;
 mod docs;
 mod faults;
