@@ -40,10 +40,22 @@ fn two_gateways_count_by_the_upstash_dialect() {
         let loads: Vec<_> = all.iter().map(|gateway| scope.spawn(move || load(gateway).unwrap())).collect();
         loads.into_iter().map(|load| load.join().unwrap()).collect()
     });
-    let passed: u64 = reports.iter().map(|report| report.status(200)).sum();
+    let mut passed: u64 = reports.iter().map(|report| report.status(200)).sum();
     let refused: u64 = reports.iter().map(|report| report.status(429)).sum();
     println!("Upstash: {passed} of 6,000 passed, in {} calls", upstash.calls() - calls);
-    assert_eq!((passed, passed + refused), (4 * (QUOTA as u64 + 500), 6_000));
+    let all_of_it = 4 * (QUOTA as u64 + 500);
+    assert_eq!(passed + refused, 6_000);
+    assert!(passed <= all_of_it);
+    // What the gateway that was through first still had of its last piece comes back within moments.
+    wait_until("the rest of the quota", PATIENCE, || {
+        let user = |number: usize| (number % 4).to_string();
+        let asks = (0..8).map(|number| all[number / 4].get("/leased", &[("x-user-id", &user(number))]));
+        let more = asks.filter(|answer| answer.as_ref().unwrap().status == 200).count() as u64;
+        passed += more;
+        (more == 0 && passed >= all_of_it).then_some(())
+    })
+    .unwrap();
+    assert_eq!(passed, all_of_it);
 }
 
 #[test]
