@@ -38,6 +38,16 @@ fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
     gateway.no_crash();
 }
 
+/// Nothing is there yet, and many come at once: of a worker one brings a piece.
+#[test]
+fn of_many_requests_at_once_one_fetches() {
+    let gateway = start(1, &leased("W", 100, 10));
+    let requests: Vec<usize> = (0..11).map(|_| gateway.request(0, "/", "ann")).collect();
+    gateway.pass(20);
+    assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; 11]);
+    assert_eq!(clusters(&gateway).taken(2, 100), 11 + 10);
+}
+
 #[test]
 fn all_of_a_quota_is_spent_and_no_more() {
     for algo in ["W", "TB"] {
