@@ -6,7 +6,7 @@ use super::bid::Bid;
 use super::charge::{Desk, Memories, Terms};
 use super::give_back::{Held, Place};
 use super::part::{Part, State};
-use super::{Asked, Duty, Events, Outcome, Policy, Question, Receipt, Told};
+use super::{Asked, Duty, Events, Outcome, Policy, Question, Receipt, Report, Told};
 use crate::store::Store;
 use crate::time::Time;
 use std::ops::Range;
@@ -14,16 +14,22 @@ use std::ops::Range;
 /// A request about which stores are being asked.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    /// Of all bids and parts, one behind the other.
     pub(super) keys: Vec<u8>,
+    /// Who else has to admit, once the stores have: groups that are counted here, and whom they count.
     pub(super) bids: Vec<(Place, Range<usize>)>,
     pub(super) parts: Vec<Part>,
+    /// What was said, and what happened, before any store was asked.
+    pub(super) reports: Vec<Report>,
+    pub(super) events: Events,
     /// Whether more is fetched ahead with it.
     pub(super) ahead: bool,
+    /// When it began to ask: what stores lend it lasts from then.
     pub(super) at: Time,
 }
 
-/// What is to be given back, by shard; and what was fetched ahead, with when it lapses.
-type Collected = (Vec<(usize, Receipt)>, Vec<(Duty, Time)>);
+/// What stores have charged, by shard.
+type Charged = Vec<(usize, Receipt)>;
 
 /// What becomes of it.
 pub(crate) struct Conclusion {
@@ -99,7 +105,7 @@ impl Pending {
         policy: &Policy,
         terms: &Terms<S>,
         events: &mut Events,
-    ) -> Collected {
+    ) -> (Charged, Vec<(Duty, Time)>) {
         let (mut receipts, mut fetched) = (Vec::new(), Vec::new());
         for part in &self.parts {
             receipts.extend(part.receipts(policy, &self.keys));
@@ -117,9 +123,11 @@ impl Pending {
         terms: &Terms<S>,
     ) -> Conclusion {
         desk.clear();
-        let (receipts, fetched) = self.collect(policy, terms, &mut desk.decision.events);
-        let Pending { keys, bids, parts, .. } = self;
+        let mut events = self.events;
+        let (receipts, fetched) = self.collect(policy, terms, &mut events);
+        let Pending { keys, bids, parts, reports, .. } = self;
         (desk.keys, desk.parts) = (keys, parts);
+        (desk.decision.reports, desk.decision.events) = (reports, events);
         let mut refused = desk.parts.iter().any(|part| part.is_refused(policy));
         if refused {
             desk.remember(policy, memories);

@@ -181,7 +181,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       end
       s[6], s[8] = max(now, s[6]), s[8] + part
       cell.changed = true
-      return generation(s[7], s[5]), (s[7] + 2) * SECOND - 250000 - now
+      return generation(s[7], s[5]), (s[7] + 2) * SECOND - 750000 - now
     end,
 
     account = function(of, used, left)

@@ -9,7 +9,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "7206d071f337382dbbd3f014cf6e6717d8294145";
+pub const SHA1: &str = "936bba452062387f7f21c6776f2324932e8a9986";
 
 /// As it is written, for people.
 const SOURCE: &[u8] = include_bytes!("script.lua");

@@ -137,7 +137,7 @@ fn what_nobody_accounts_for_counts_as_spent() {
         };
         let in_bucket = if lending.terms.kind == 1 { told.lent } else { 0 };
         if in_bucket > 0 {
-            prop_assert_eq!(told.lasts, over - 250_000 - at / 1_000);
+            prop_assert_eq!(told.lasts, over - 750_000 - at / 1_000);
         }
         lending.run.move_to(1_000 * (over - 1));
         let before = lending.look(store);
