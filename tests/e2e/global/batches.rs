@@ -100,7 +100,7 @@ fn each_is_told_what_is_about_itself() {
     let shared = Shared::with(json!({}), &limits, change);
     let gateway = &shared.gateways[0];
     let load = Load { connections: 50, ..Load::requests(USERS * 20) };
-    let path = |index: u64| if index / USERS % 2 == 0 { "/few" } else { "/many" };
+    let path = |index: u64| if (index / USERS).is_multiple_of(2) { "/few" } else { "/many" };
     let shot = |index| Shot::get(path(index)).header("x-user-id", format!("{}", index % USERS));
     assert_eq!(gateway.load(load, shot).unwrap().status(200), USERS * 7);
     let mut lines = BTreeMap::<String, u64>::new();
