@@ -1,3 +1,7 @@
+//! What is spent of pieces, and what is told of them.
+//!
+//! It does not know: a store, or who fetches.
+
 use super::*;
 use crate::algorithm::RefuseAll;
 
