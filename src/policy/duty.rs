@@ -96,10 +96,14 @@ impl Duty {
         }
         let counted = group.counted(policy, &self.key);
         let spent = RefCell::new(Vec::new());
-        change(group, hash, terms, events, &|cell, now| {
+        let is_done = change(group, hash, terms, events, &|cell, now| {
             let rules = counted.rules();
             spent.replace(rules.map(|(_, count)| lease::account(count.state_mut(cell), now)).collect());
         });
+        if !is_done {
+            // What is still in the cell would be told twice.
+            return None;
+        }
         let accounts = asked.iter().zip(spent.take()).filter(|(asked, _)| asked.terms.wants_account());
         let accounts = accounts.flat_map(|(asked, spent)| {
             spent.map(|lease::Spent { generation, used, left }| Account {

@@ -22,30 +22,31 @@ pub(crate) struct Held {
     pub(super) charges: Vec<Charge>,
 }
 
-/// Changes the stored cell of an actor, if it is still there.
+/// Changes the stored cell of an actor, if it is still there; whether that is known to be done.
 pub(super) fn change<S: Store + ?Sized>(
     group: &Group,
     hash: u64,
     terms: &Terms<S>,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
-) {
+) -> bool {
     for _ in 0..MAX_LOST {
         let Ok(set) = group.table.load(terms.store, hash) else {
             break;
         };
         // Evicted meanwhile, what it was charged is gone with it.
         let Some(mut entry) = set.find() else {
-            return;
+            return false;
         };
         how(entry.cell_mut(), (terms.clock)());
         match entry.commit(terms.store) {
-            Ok(Swap::Done) => return,
+            Ok(Swap::Done) => return true,
             Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
             Err(Fault(_)) => break,
         }
     }
     events.faults = events.faults.saturating_add(1);
+    false
 }
 
 /// Changes the stored cell of an actor; one that is not there begins.
