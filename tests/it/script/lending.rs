@@ -67,7 +67,7 @@ fn each_second_is_accounted_for_by_itself() {
     let left = |now| store.ask(now, Asked::of(&key, BUCKET, 0)).remaining;
     let first = lend(begin + 900_000);
     let second = lend(begin + 1_000_000);
-    assert_eq!((first.lasts, second.lasts), (850_000, 1_750_000));
+    assert_eq!((first.lasts, second.lasts), (350_000, 1_250_000));
     assert_ne!(first.generation, second.generation);
     // Still lent, the last µs of the first; then it counts as spent, and comes back 10 ms a token.
     assert_eq!([1_999_999, 2_000_000, 2_030_000].map(|later| left(begin + later)), [80, 80, 83]);
