@@ -196,7 +196,10 @@ impl Desk {
     fn recall<S: ?Sized>(&mut self, policy: &Policy, memories: &Memories, terms: &Terms<S>) -> bool {
         let Desk { decision: Decision { reports, .. }, keys, bids, parts, .. } = self;
         let Memories { known, refusals, .. } = memories;
-        if parts.is_empty() && !bids.iter().any(|bid| known.holds(bid.group.id, bid.hash)) {
+        // Most are not: then the clock, a call of the host's, is not asked.
+        let is_known = bids.iter().any(|bid| known.holds(bid.group.id, bid.hash))
+            || parts.iter().any(|part| part.is_known(policy, refusals));
+        if !is_known {
             return false;
         }
         let (court, now, mut refused) = (Court { policy, keys, terms }, (terms.clock)(), false);

@@ -81,13 +81,22 @@ struct Said {
 }
 
 impl Refusals {
+    fn said(&self, group: usize, hash: u64) -> Option<&Said> {
+        self.slots.get(index(group, hash)).filter(|said| said.group == group && said.hash == hash)
+    }
+
+    /// Whether anything is remembered about this actor, however long ago it was said.
+    pub(super) fn holds(&self, group: usize, hash: u64) -> bool {
+        self.said(group, hash).is_some_and(|said| !said.reports.is_empty())
+    }
+
     /// What was said about this actor just before `now`, if it is still refused, as it would be said at `now`.
     pub(super) fn recall(&self, group: usize, hash: u64, now: Time, to: &mut Vec<Report>) -> bool {
-        let Some(said) = self.slots.get(index(group, hash)) else {
+        let Some(said) = self.said(group, hash) else {
             return false;
         };
         let since = now.since(said.at);
-        let is_fresh = said.group == group && said.hash == hash && now >= said.at && since < TRUSTED;
+        let is_fresh = now >= said.at && since < TRUSTED;
         if !is_fresh || said.reports.is_empty() || said.reports.iter().any(|report| is_over(report, since)) {
             return false;
         }

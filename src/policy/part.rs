@@ -66,6 +66,12 @@ impl Part {
             && policy.elsewhere_at(self.place).is_some_and(is_enforced)
     }
 
+    /// Whether the store has refused, however long ago.
+    pub(super) fn is_known(&self, policy: &Policy, refusals: &Refusals) -> bool {
+        let group = policy.elsewhere_at(self.place).map(|elsewhere| elsewhere.group.id);
+        group.is_some_and(|group| refusals.holds(group, self.hash))
+    }
+
     /// Adds what the store said just now, if it refused.
     pub(super) fn recall(
         &self,
