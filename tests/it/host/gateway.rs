@@ -67,6 +67,8 @@ pub struct World {
     pub log: RefCell<Vec<(u32, String)>>,
     /// Counters by their names, over all workers.
     pub counters: RefCell<BTreeMap<String, i64>>,
+    /// How many calls the filter has made, of whatever kind.
+    pub called: Cell<usize>,
     data: RefCell<HashMap<Key, (Vec<u8>, u32)>>,
     last_version: Cell<u32>,
 }
@@ -172,6 +174,7 @@ impl Gateway {
             log: RefCell::default(),
             counters: RefCell::default(),
             data: RefCell::default(),
+            called: Cell::new(0),
             last_version: Cell::new(0),
         });
         let vms = (0..workers).map(|_| Vm::new(&world, callbacks)).collect();

@@ -360,6 +360,7 @@ impl Vm {
 
 impl Host for Inner {
     fn call(&self, call: Call) -> Reply {
+        self.world.called.set(self.world.called.get() + 1);
         let turn = self.world.faults.borrow_mut().next(&call);
         match turn {
             Turn::Works => self.answer(call),

@@ -135,3 +135,27 @@ fn a_reload_keeps_what_was_fetched() {
     assert_eq!((at_once(&gateway, 0), clusters(&gateway).decisions()), (Fate::Upstream, 1));
     gateway.no_crash();
 }
+
+/// What a call of the host's costs is more than all that is worked out: with quota ahead there are as many as of a local rule.
+#[test]
+fn a_leased_request_makes_no_more_calls_than_a_local_one() {
+    let calls = |rule: &str| {
+        let gateway =
+            start(1, &limit("/", &rule.replace("RULE", r#""algo": "W", "rpu": 100000, "unit": "day""#)));
+        let calls = |_| {
+            let before = gateway.world.called.get();
+            assert_eq!(at_once(&gateway, 0), Fate::Upstream);
+            let calls = gateway.world.called.get() - before;
+            gateway.pass(1);
+            calls
+        };
+        assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+        (0..1_000).map(calls).skip(8).collect::<Vec<usize>>()
+    };
+    let (local, leased) = (calls("{RULE}"), calls(r#"{RULE, "scope": "global", "lease": "20%"}"#));
+    let middle = |mut calls: Vec<usize>| *calls.select_nth_unstable(500).1;
+    assert_eq!((middle(local.clone()), middle(leased.clone())), (2, 2), "the clock, a counter");
+    // Once in a while a worker takes anew what it spends by itself.
+    let most = |calls: Vec<usize>| calls.into_iter().max();
+    assert!(most(leased) <= most(local).map(|most| most + 2));
+}
