@@ -163,7 +163,7 @@ impl Watch {
         let peak = traffic.peak();
         assert!(peak <= PERMITS, "{peak} in flight, {PERMITS} may be");
         let stats = gateway.stats().unwrap();
-        for name in ["diana_store_errors", "diana_foreign_values"] {
+        for name in ["diana_shared_data_errors", "diana_foreign_values"] {
             assert_eq!(stats.sum(name, &[]), 0, "{name}");
         }
         assert_eq!(stats.sum("diana_requests", &[("result", "error")]), 0);

@@ -85,7 +85,7 @@ pub(super) struct Metrics {
     lossy: Counter,
     crowded: Counter,
     lost_swaps: Counter,
-    store_errors: Counter,
+    shared_data_errors: Counter,
     foreign_values: Counter,
     known_refusals: Counter,
     /// By rule.
@@ -105,7 +105,7 @@ impl Metrics {
             lossy: Counter::default(),
             crowded: Counter::default(),
             lost_swaps: Counter::default(),
-            store_errors: Counter::default(),
+            shared_data_errors: Counter::default(),
             foreign_values: Counter::default(),
             known_refusals: Counter::default(),
             degraded: policy.rules().map(|_| Counter::default()).collect(),
@@ -164,7 +164,7 @@ impl Metrics {
         self.lossy.add(&self.ids, events.evicted_lossy, evictions("lossy"));
         self.crowded.add(&self.ids, events.evicted_crowded, evictions("crowded"));
         self.lost_swaps.add(&self.ids, events.swaps_lost, || "diana.lost_swaps".into());
-        self.store_errors.add(&self.ids, events.faults, || "diana.store_errors".into());
+        self.shared_data_errors.add(&self.ids, events.faults, || "diana.shared_data_errors".into());
         self.foreign_values.add(&self.ids, events.foreign, || "diana.foreign_values".into());
         self.known_refusals.add(&self.ids, events.known, || "diana.known_refusals".into());
     }

@@ -48,7 +48,7 @@ proptest! {
         nobody_is_left(&gateway);
         quotas_hold(&gateway);
         all_is_back(&gateway);
-        assert_eq!(gateway.counter("diana.store_errors"), 0);
+        assert_eq!(gateway.counter("diana.shared_data_errors"), 0);
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn a_store_that_fails_is_counted() {
     gateway.fail(Kind::Store);
     assert_eq!(fates(&gateway, "/quota", 9), vec![Fate::Upstream; 9]);
     assert_eq!(gateway.counter("diana.rule.quota.result.error.requests"), 9);
-    assert_eq!(gateway.counter("diana.store_errors"), 9);
+    assert_eq!(gateway.counter("diana.shared_data_errors"), 9);
 }
 
 #[test]
