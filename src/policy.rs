@@ -210,6 +210,11 @@ impl Policy {
         self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), rule))
     }
 
+    /// Of the secret by which a store's counts are named: gateways that count together have the same.
+    pub fn fingerprint(&self) -> u16 {
+        self.shards.fingerprint()
+    }
+
     /// The number of keys of the store that this policy can ever use, and the bytes of all their values.
     pub fn footprint(&self) -> (u64, u64) {
         let tables = self.limits.iter().flat_map(|limit| &limit.groups).map(|group| &group.table);

@@ -64,10 +64,14 @@ impl Worker {
         Some(self.lines.as_ref()?.options().timeout)
     }
 
+    /// The gateway's names of the stores.
+    pub fn clusters(&self) -> &[String] {
+        self.lines.as_ref().map(|lines| &*lines.options().clusters).unwrap_or_default()
+    }
+
     /// The gateway's name of a store.
     pub fn cluster(&self, shard: usize) -> &str {
-        let names = self.lines.as_ref().map(|lines| &lines.options().clusters);
-        names.and_then(|names| names.get(shard)).map_or("", |name| name)
+        self.clusters().get(shard).map_or("", |name| name)
     }
 
     pub(super) fn terms<'a, S: ?Sized>(&'a self, store: &'a S, clock: &'a dyn Fn() -> Time) -> Terms<'a, S> {

@@ -6,6 +6,7 @@ use super::calls::{self, Level};
 use super::gateway::Gateway;
 use crate::store::{Store, Swap};
 use crate::table::Hasher;
+use crate::text;
 use crate::time::{Span, Time};
 
 const KEY: &[u8] = b"diana/announced";
@@ -52,7 +53,17 @@ fn words(gateway: &Gateway) -> String {
     let policy = &gateway.configuration.policy;
     let (keys, size) = policy.footprint();
     let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
-    format!("configuration taken, {rules}; at most {keys} and {} KiB of shared data", size.div_ceil(1024))
+    let mut words = format!(
+        "configuration taken, {rules}; at most {keys} and {} KiB of shared data",
+        size.div_ceil(1024)
+    );
+    let clusters = gateway.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
+    if !clusters.is_empty() {
+        let secret = policy.fingerprint().to_be_bytes();
+        words.extend(["; store ", &clusters, ", fingerprint of its secret "]);
+        secret.into_iter().for_each(|byte| text::hex(&mut words, byte));
+    }
+    words
 }
 
 /// `1 rule`, `2 rules`.

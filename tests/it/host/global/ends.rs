@@ -275,3 +275,21 @@ fn whatever_befalls_a_call_its_request_goes_on_in_time() {
         }
     }
 }
+
+/// Gateways whose secrets differ count apart, and nobody would see it.
+#[test]
+fn the_log_tells_gateways_apart_whose_secrets_differ() {
+    let told = |secret: &str| {
+        let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
+        let rule = limit("/", r#"{"rpu": 1, "unit": "day", "scope": "global"}"#);
+        let with = configuration(r#""a", "b""#, &rule).replace("sixteen letters!", secret);
+        assert!(gateway.configure(&with));
+        let log = gateway.world.log.borrow();
+        let (_, line) = log.iter().find(|(_, line)| line.contains("configuration taken")).unwrap();
+        assert!(line.contains("; store a, b, fingerprint of its secret "), "{line}");
+        assert!(!line.contains(secret));
+        line.clone()
+    };
+    assert_eq!(told("sixteen letters!"), told("sixteen letters!"));
+    assert_ne!(told("sixteen letters!"), told("sixteen letters?"));
+}
