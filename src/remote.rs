@@ -27,6 +27,8 @@ const MOST_BYTES: usize = 1 << 20;
 pub enum Failure {
     /// The store does not have the script: it has to be sent as a whole.
     NoScript,
+    /// The host did not make the call.
+    NotMade,
     /// The HTTP status, which is not 200.
     Status(u32),
     /// The store's own words for an error: printable ASCII, cut at [`Failure::LONGEST`] bytes.
@@ -56,6 +58,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::NoScript => f.write_str("it does not keep the script"),
+            Failure::NotMade => f.write_str("the gateway knows no such cluster, or no host in it"),
             Failure::Status(status) => write!(f, "status {status}"),
             Failure::Refused(words) => f.write_str(words),
             Failure::Garbage => f.write_str("an answer that makes no sense"),

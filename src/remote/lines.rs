@@ -77,7 +77,7 @@ pub enum Answer<'a> {
     /// A gRPC status that is not OK.
     Status(u32),
     /// The host could not make the call.
-    NotMade(u32),
+    NotMade,
 }
 
 /// What happened to a store's calls, for metrics and the log.

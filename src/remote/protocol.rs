@@ -110,7 +110,8 @@ impl Protocol {
                 let told = |question: &&Question| service.answer(question, message);
                 questions.iter().map(|question| told(question).map(Ok)).collect()
             }
-            (_, Answer::Status(status) | Answer::NotMade(status)) => Err(Failure::Status(status)),
+            (_, Answer::Status(status)) => Err(Failure::Status(status)),
+            (_, Answer::NotMade) => Err(Failure::NotMade),
             _ => Err(Failure::Garbage),
         }
     }

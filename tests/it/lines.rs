@@ -151,7 +151,7 @@ fn while_a_store_is_not_asked_nobody_waits_for_it() {
         let call = lines.next(&policy, at(0)).unwrap();
         (number == 3).then(|| ask(&mut lines, 9));
         let told: Vec<Who> =
-            answered(&mut lines, call.id, Answer::NotMade(10), 0).iter().map(|news| news.who).collect();
+            answered(&mut lines, call.id, Answer::NotMade, 0).iter().map(|news| news.who).collect();
         let queued = (number == 3).then_some(Who::Request(9));
         assert_eq!(told, [Who::Request(number)].into_iter().chain(queued).collect::<Vec<_>>());
     }

@@ -75,6 +75,7 @@ fn sane(failure: &Failure, status: u32) {
             );
         }
         Failure::NoScript => {}
+        Failure::NotMade => panic!("no call has that answer"),
         Failure::Garbage => assert_eq!(status, 200),
     }
 }

@@ -26,7 +26,7 @@ impl Gateway {
                 let cluster = worker.cluster(call.shard);
                 match send(cluster, &call.message, self.timeout_ms) {
                     Ok(token) => made.push(Made { token, id: call.id }),
-                    Err(Fault(status)) => news.extend(worker.answered(call.id, Answer::NotMade(status), now)),
+                    Err(Fault(_)) => news.extend(worker.answered(call.id, Answer::NotMade, now)),
                 }
             }
         });

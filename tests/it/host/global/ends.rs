@@ -207,7 +207,10 @@ fn a_store_that_was_given_up_in_giving_back_is_probed() {
     gateway.pass(1_000);
     fare(&gateway, always(&[Mishap::NotMade]));
     gateway.end_all();
-    assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+    assert_eq!(
+        gateway.world.said("is not asked until it answers a probe: the gateway knows no such cluster"),
+        1
+    );
     fare(&gateway, Fares::default());
     gateway.pass(2_000);
     assert_eq!(gateway.world.said("answers again"), 1);
