@@ -131,23 +131,28 @@ fn windows_only(fields: &mut Fields, kind: &Kind, own: &Count) -> Option<()> {
     }
 }
 
-/// The same rule for one of so many gateways: a part of each number that says how many, at least one.
+/// The same rule for one of so many gateways: a part of each number that says how many, at least one. A `rpu` that was
+/// rounded down makes a burst or a queue take up to twice as long; where that is too long, half of it is left.
 fn scaled(fields: &mut Fields, kind: &Kind, replicas: u64) -> Option<Count> {
-    let mut entries: Vec<(String, Value)> = Vec::new();
-    for key in ["rpu", "unit"].iter().chain(kind.keys) {
-        let Some(node) = fields.take(key) else {
-            continue;
-        };
-        let value = match node.value() {
-            Value::Whole(number @ 1..) if matches!(*key, "rpu" | "burst" | "queue") => {
-                Value::Whole(number.checked_div(replicas).unwrap_or(*number).max(1))
-            }
-            value => value.clone(),
-        };
-        entries.push(((*key).into(), value));
-    }
-    let (value, errors) = (Value::Object(entries), Errors::default());
-    count(&mut Node::root(&value, &errors).fields()?, Some(kind))
+    let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(1);
+    [1u64, 2].into_iter().find_map(|parts| {
+        let mut entries: Vec<(String, Value)> = Vec::new();
+        for key in ["rpu", "unit"].iter().chain(kind.keys) {
+            let Some(node) = fields.take(key) else {
+                continue;
+            };
+            let value = match (*key, node.value()) {
+                ("rpu", Value::Whole(number @ 1..)) => Value::Whole(part(*number)),
+                ("burst" | "queue", Value::Whole(number @ 1..)) => {
+                    Value::Whole(part(*number).checked_div(parts).unwrap_or(0))
+                }
+                (_, value) => value.clone(),
+            };
+            entries.push(((*key).into(), value));
+        }
+        let (value, errors) = (Value::Object(entries), Errors::default());
+        count(&mut Node::root(&value, &errors).fields()?, Some(kind))
+    })
 }
 
 /// The ways of a rule and of its overrides, each with its like.
