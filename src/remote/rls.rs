@@ -184,6 +184,8 @@ fn status(message: &[u8]) -> Option<Status> {
 fn told(asked: &Asked, status: Option<&Status>, refuses: bool) -> Told {
     let reset = status.map_or(Span::ZERO, |status| status.reset);
     let outcome = match refuses {
+        // Whatever the service knows: there are units that it cannot be told.
+        _ if asked.quota.rpu == 0 && asked.cost > 0 => Outcome::Refuse { retry_after: None },
         true if reset == Span::ZERO => Outcome::Refuse { retry_after: Some(UNKNOWN_WAIT) },
         true => Outcome::Refuse { retry_after: Some(reset) },
         false => Outcome::Admit { delay: Span::ZERO },

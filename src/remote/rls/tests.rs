@@ -171,6 +171,21 @@ fn what_the_service_knows_no_limit_for_passes() {
     assert_eq!(waits(Ok(told)), [None; 3]);
 }
 
+/// Of a unit that a service has not, no limit is sent at all.
+#[test]
+fn a_rule_that_refuses_all_refuses_whatever_the_service_knows() {
+    let none = |cost| Asked { quota: Quota { rpu: 0, unit: Span::from_secs(30) }, ..asked(1, true, cost) };
+    let told = |cost| {
+        let question = Question::Decide(vec![vec![asked(0, true, 1), none(cost)]]);
+        let response = Response { overall_code: 1, statuses: vec![status(1, 3, Some((9, 0))); 2] };
+        let told = rls().answer(&question, &response.encode_to_vec()).unwrap();
+        [told[0].verdict.outcome, told[1].verdict.outcome]
+    };
+    let admitted = Outcome::Admit { delay: Span::ZERO };
+    assert_eq!(told(1), [admitted, Outcome::Refuse { retry_after: None }]);
+    assert_eq!(told(0), [admitted; 2]);
+}
+
 #[test]
 fn a_service_in_shadow_refuses_nobody() {
     assert_eq!(waits(answered(1, &[status(2, 0, None), status(2, 0, None), status(1, 7, None)])), [None; 3]);
