@@ -2,7 +2,7 @@
 //!
 //! It does not know: policies or decisions.
 
-use crate::document::{Node, Value, quoted};
+use crate::document::{Node, Value};
 use crate::request::token::{header_name, is_token};
 
 /// How answers look.
@@ -113,6 +113,10 @@ fn media_type(node: &Node) -> Option<Box<str>> {
 /// Headers of the user's own by their names; `taken` says why one is not.
 pub(crate) fn own_headers(node: &Node, taken: fn(&str) -> Option<&'static str>) -> Vec<(Box<str>, Box<str>)> {
     let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
+    if let Value::Text(_) = node.value() {
+        node.fail("expected an object, found text");
+        return headers;
+    }
     for (key, node) in node.entries().unwrap_or_default() {
         let (Some(name), Some(value)) = (header_name(key, &node, taken), field_value(&node)) else {
             continue;
@@ -146,12 +150,17 @@ fn taken(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A field value of visible ASCII, spaces and tabs. White space around it is not part of it (RFC 9110 §5.5).
+/// A field value of visible ASCII, spaces and tabs. White space around it is not part of it (RFC 9110 §5.5). A wrong one is
+/// not told, as it may be a secret, and mistakes go to a log.
 fn field_value(node: &Node) -> Option<Box<str>> {
+    if let Value::Number(_) = node.value() {
+        node.fail("expected text, found a number, put it in quotes");
+        return None;
+    }
     let value = node.scalar()?;
     let allowed = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
     if !value.bytes().all(allowed) {
-        node.fail(format!("{} is no value of a header, expected visible ASCII and spaces", quoted(&value)));
+        node.fail("this is no value of a header, expected visible ASCII and spaces");
         return None;
     }
     Some(value.trim_ascii().into())
@@ -277,7 +286,7 @@ mod tests {
             ),
             (
                 r#"{"body": "", "content_type": "text/html;\r\nx: y"}"#,
-                "content_type: `text/html;\\r\\nx: y` is no value of a header, expected visible ASCII and spaces",
+                "content_type: this is no value of a header, expected visible ASCII and spaces",
             ),
             (r#"{"jitter": 20}"#, "jitter: expected whole percent from `0%` to `100%`, found `20`"),
             (r#"{"jitter": "101%"}"#, "jitter: expected whole percent from `0%` to `100%`, found `101%`"),
@@ -344,16 +353,10 @@ mod tests {
             (r#"{"": "1"}"#, &*format!(r#"[""]: `` {form}"#)),
             (r#"{":x": "1"}"#, &format!(r#"[":x"]: `:x` {form}"#)),
             (r#"{"a b": "1"}"#, &format!(r#"["a b"]: `a b` {form}"#)),
-            (
-                r#"{"a": "1\r\nb: 2"}"#,
-                r".a: `1\r\nb: 2` is no value of a header, expected visible ASCII and spaces",
-            ),
-            (r#"{"a": "\u0000"}"#, r".a: `\u{0}` is no value of a header, expected visible ASCII and spaces"),
-            (
-                r#"{"a": "\u007f"}"#,
-                r".a: `\u{7f}` is no value of a header, expected visible ASCII and spaces",
-            ),
-            (r#"{"a": "é"}"#, ".a: `é` is no value of a header, expected visible ASCII and spaces"),
+            (r#"{"a": "1\r\nb: 2"}"#, r".a: this is no value of a header, expected visible ASCII and spaces"),
+            (r#"{"a": "\u0000"}"#, r".a: this is no value of a header, expected visible ASCII and spaces"),
+            (r#"{"a": "\u007f"}"#, r".a: this is no value of a header, expected visible ASCII and spaces"),
+            (r#"{"a": "é"}"#, ".a: this is no value of a header, expected visible ASCII and spaces"),
             (r#"{"a": ["1"]}"#, ".a: expected text, found a list"),
             (r#"{"a": "1", "A": "2"}"#, ".A: this header is given twice, names of headers ignore case"),
             ("[]", ": expected an object, found a list"),
