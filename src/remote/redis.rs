@@ -56,12 +56,11 @@ const MOST: usize = 64;
 const MOST_COMMANDS: usize = 4;
 
 impl Redis {
-    /// One that is spoken to in this dialect, whose keys begin with `prefix`, and to whom each call brings these headers.
+    /// One that is spoken to in this dialect, whose keys begin with `prefix`, and to whom each call brings these headers:
+    /// the content's type is not among them.
     pub fn new(dialect: Dialect, prefix: String, mut headers: Vec<(String, String)>) -> Redis {
-        const CONTENT_TYPE: &str = "content-type";
-        let is_given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE));
-        if dialect == Dialect::Upstash && !is_given {
-            headers.push((CONTENT_TYPE.into(), "application/json".into()));
+        if dialect == Dialect::Upstash {
+            headers.push(("content-type".into(), "application/json".into()));
         }
         Redis { dialect, prefix, headers }
     }
