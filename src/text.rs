@@ -63,6 +63,11 @@ pub fn json_string(to: &mut String, text: &str) {
     to.push('"');
 }
 
+/// The name with `_` in place of all but letters, digits and `-`.
+pub fn plain(name: &str) -> String {
+    name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-', "_")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

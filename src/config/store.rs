@@ -2,12 +2,13 @@
 //!
 //! It does not know: how such a store is asked.
 
-use crate::document::{Fields, Node, Value};
+use crate::document::{Fields, Node, Value, quoted};
 use crate::policy::StoreDraft;
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::rls::Rls;
 use crate::remote::{self, Protocol};
 use crate::response;
+use crate::text::plain;
 use crate::time::Span;
 
 /// A secret of fewer bytes can be found by trying.
@@ -170,6 +171,13 @@ fn clusters(node: &Node) -> Option<Vec<String>> {
         let name = cluster(&node)?;
         if names.contains(&name) {
             node.fail("this cluster is named already: leave it out");
+            return None;
+        }
+        if let Some(like) = names.iter().find(|known| plain(known) == plain(&name)) {
+            let like = quoted(like);
+            node.fail(format!(
+                "in metrics, where every mark but `-` is `_`, its name is that of {like}: give it another"
+            ));
             return None;
         }
         names.push(name);

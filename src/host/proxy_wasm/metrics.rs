@@ -9,6 +9,7 @@ use super::exclusive::Exclusive;
 use crate::index::ByKey;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
 use crate::remote::Tally as Calls;
+use crate::text::plain;
 use std::rc::Rc;
 
 /// Ids by name, for the life of the VM: a host makes a new id for each definition and never frees one.
@@ -146,10 +147,7 @@ impl Metrics {
         if self.stores.len() <= shard {
             self.stores.resize_with(shard.saturating_add(1), Default::default);
         }
-        let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-        let name = |what: &str| {
-            ["diana.store.", &cluster.replace(|letter| plain(letter) != letter, "_"), what].concat()
-        };
+        let name = |what: &str| ["diana.store.", &plain(cluster), what].concat();
         if let Some([calls, failed, questions]) = self.stores.get_mut(shard) {
             calls.add(&self.ids, tally.calls, || name(".calls"));
             failed.add(&self.ids, tally.failed, || name(".failed_calls"));
