@@ -566,7 +566,8 @@ local function next_cell(kind)
     local value = kind > 0 and redis.pcall('GET', key)
     if type(value) == 'string' and #value < 9000 and value:match('^%d[%d ]+$') then
       cell.s = numbers(value)
-      cell.is_foreign = max(unpack(cell.s)) >= 2 ^ 53
+      -- So far below 2^53 that a count of cuts stays there, too.
+      cell.is_foreign = max(unpack(cell.s)) >= 9e15
     end
   end
   if cell.is_foreign or cell.s and cell.s[1] ~= kind then

@@ -1,6 +1,6 @@
 //! Keys: how long they live, and what is in them that is not ours.
 
-use super::store::{Asked, Store, begins, check, said, us, whole_rules};
+use super::store::{Asked, Store, Told, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
 use diana::algorithm::Terms;
 use proptest::prelude::*;
@@ -175,6 +175,36 @@ fn any_numbers_are_a_value() {
         let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
         store.ask(free - 1, Asked::of(&key, terms, 0));
         prop_assert_eq!(store.ask(free, Asked::of(&key, terms, 1)).outcome, 0);
+        Ok(())
+    });
+}
+
+/// A number that a gateway does not take makes an answer to many questions worth nothing.
+#[test]
+fn whatever_a_key_holds_the_answer_is_one_that_gateways_take() {
+    let number = || {
+        let near = |us: u64| (us - 3_000_000..us + 3_000_000).boxed();
+        let most = 1_u64 << 53;
+        prop_oneof![Just(0), 0..20_u64, near(NOW), near(NOW / 1_000_000), 0..most, most - 3..most]
+    };
+    let values = prop::collection::vec(number(), 0..70);
+    let costs = prop::collection::vec((0..3_u64, 0..30_u64, 0..3_000_000_u64), 1..6);
+    check(150, (whole_rules(), values, costs), |store, (rule, values, costs)| {
+        let (mut now, key, terms) = (NOW, store.key(), rule.compile().terms());
+        let text: String = values.iter().map(|number| format!(" {number}")).collect();
+        let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
+        for (cost, ahead, later) in costs {
+            let told = store.ask(now, Asked { ahead, ..Asked::of(&key, terms, cost) });
+            let Told { outcome, wait, remaining, more_in, full_in, lent, generation, lasts, .. } = told;
+            let spans = [outcome, wait, remaining, more_in, full_in, lent, generation, lasts];
+            prop_assert!(spans.iter().chain(&told.receipt).all(|number| *number < 1 << 53), "{told:?}");
+            prop_assert!(told.lent <= ahead && told.remaining <= rule.capacity, "{told:?}");
+            now += later;
+            store.account(now, &key, terms, &told, (ahead / 2, ahead));
+            store.give_back(now, &key, terms, told.receipt);
+        }
+        let value: String = store.query(cmd("GET").arg(&key));
+        prop_assert!(value.bytes().all(|byte| byte == b' ' || byte.is_ascii_digit()), "{value}");
         Ok(())
     });
 }
