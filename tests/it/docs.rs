@@ -137,6 +137,49 @@ fn every_key_of_the_demo_and_the_reference_is_described() {
     }
 }
 
+/// What a configuration says that it expected in place of a wrong key or value, `zzzz`, at this place.
+fn expected(document: &str, place: &str) -> Vec<String> {
+    let errors = diana::config::compile(document.as_bytes()).unwrap_err();
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let is_wanted = |error: &&String| error.starts_with(&format!("{place}: ")) && error.contains("`zzzz`");
+    let error = errors.iter().find(is_wanted).unwrap_or_else(|| panic!("{errors:?}"));
+    let (_, words) = error.split_once("`zzzz`, expected ").unwrap_or_else(|| panic!("{error}"));
+    words.split(", ").flat_map(|words| words.split(" or ")).map(str::to_owned).collect()
+}
+
+/// A configuration tells which keys and values it knows.
+#[test]
+fn every_key_of_a_store_and_of_its_rules_is_described() {
+    let reference = text("docs/configuration.md");
+    let row = |key: &str| {
+        let found = reference.lines().find(|line| line.starts_with(&format!("| `{key}` | ")));
+        found.unwrap_or_else(|| panic!("{key} is not described"))
+    };
+    let kinds = expected(r#"{"limits": [], "store": {"zzzz": 1}}"#, "store");
+    assert_eq!(kinds, ["redis", "rls"]);
+    for kind in &kinds {
+        let document = format!(r#"{{"limits": [], "store": {{"{kind}": {{"zzzz": 1}}}}}}"#);
+        let keys = expected(&document, &format!("store.{kind}"));
+        assert!(keys.len() > 4, "{keys:?}");
+        let is_either = |key: &String| ["secret", "timeout", "replicas", "in_flight"].contains(&&**key);
+        let (either, own): (Vec<_>, Vec<_>) = keys.iter().partition(|key| is_either(key));
+        either.iter().for_each(|key| assert!(row(key).contains("| of either")));
+        own.iter().for_each(|key| _ = row(&format!("{kind}.{key}")));
+    }
+    let store = r#"{"limits": [], "store": {"redis": {"dialect": "zzzz"}}}"#;
+    let rule = |key: &str| format!(r#"{{"url": "/", "rules": [{{"scope": "global", "{key}": "zzzz"}}]}}"#);
+    let scope = r#"{"url": "/", "rules": [{"scope": "zzzz"}]}"#;
+    for (place, key, document) in [
+        ("store.redis.dialect", "redis.dialect", store),
+        ("rules[0].on_error", "on_error", &rule("on_error")),
+        ("rules[0].scope", "scope", scope),
+    ] {
+        for value in expected(document, place) {
+            assert!(row(key).contains(&format!("`{value}`")), "{key}: {value} is not described");
+        }
+    }
+}
+
 #[test]
 fn the_readme_and_the_reference_say_every_bound() {
     for file in ["README.md", "docs/configuration.md"] {
