@@ -16,7 +16,7 @@ const LOG: &str = "envoy.log";
 const ADMIN: &str = "admin.address";
 
 /// A folder below `target/gateway/`, removed in the end unless a test failed and someone may want to look.
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn create() -> Result<Self> {

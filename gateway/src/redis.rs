@@ -13,7 +13,8 @@ use std::time::Duration;
 /// The programs, each in the Debian package of its name.
 pub const PROGRAMS: [&str; 2] = [Server::NAME, Front::NAME];
 
-struct Server {
+/// What [`Redis`] is started with.
+pub struct Server {
     arguments: Vec<String>,
 }
 
@@ -29,7 +30,7 @@ impl Program for Server {
 }
 
 /// A running Redis; it ends when this is dropped.
-pub struct Redis(Service<Server>);
+pub type Redis = Service<Server>;
 
 impl Redis {
     /// Starts one on a free port and waits until it listens.
@@ -40,44 +41,20 @@ impl Redis {
     /// The same with more arguments, such as `["--requirepass", "x"]`.
     pub fn start_with(arguments: &[&str]) -> Result<Self> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Service::start(Server { arguments }).map(Self)
+        Self::run(Server { arguments })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    /// The port of [`Redis::address`].
+    /// The port of its address.
     pub fn port(&self) -> u16 {
         self.address().port()
-    }
-
-    /// Ends it at once, with all that it holds: connections to it are refused.
-    pub fn kill(&mut self) {
-        self.0.kill();
-    }
-
-    /// Ends it if it runs and starts it anew, empty, on the same port.
-    pub fn restart(&mut self) -> Result<()> {
-        self.0.restart()
-    }
-
-    /// From now on it says nothing: connections are taken, and nobody reads from them.
-    pub fn stop_answering(&self) -> Result<()> {
-        self.0.stop_answering()
-    }
-
-    /// It answers again, also what it has been asked meanwhile.
-    pub fn go_on(&self) -> Result<()> {
-        self.0.go_on()
     }
 }
 
 const THREADS: usize = 2;
 const CONNECT: Duration = Duration::from_secs(10);
 
-struct Front {
+/// What [`Webdis`] is started with.
+pub struct Front {
     redis: SocketAddr,
     changes: Value,
 }
@@ -102,8 +79,9 @@ impl Program for Front {
     }
 }
 
-/// A running webdis; it ends when this is dropped. It goes on while its Redis is not there, and answers 503.
-pub struct Webdis(Service<Front>);
+/// A running webdis; it ends when this is dropped. It goes on while its Redis is not there, and answers 503. One that was
+/// started anew may have yet to connect: see [`Webdis::wait_connected`].
+pub type Webdis = Service<Front>;
 
 impl Webdis {
     /// Starts one on a free port, in front of `redis`, and waits until it listens.
@@ -113,7 +91,7 @@ impl Webdis {
 
     /// The same with other keys in its configuration, such as `{"redis_auth": "x"}`.
     pub fn start_with(redis: &Redis, changes: Value) -> Result<Self> {
-        let webdis = Self(Service::start(Front { redis: redis.address(), changes })?);
+        let webdis = Self::run(Front { redis: redis.address(), changes })?;
         webdis.wait_connected()?;
         Ok(webdis)
     }
@@ -127,31 +105,6 @@ impl Webdis {
         wait_until("webdis to be connected to Redis", CONNECT, || {
             (0..2 * THREADS).all(|_| is_connected().unwrap_or(false)).then_some(())
         })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    /// Ends it at once: connections to it are refused.
-    pub fn kill(&mut self) {
-        self.0.kill();
-    }
-
-    /// Ends it if it runs and starts it anew on the same port; see [`Webdis::wait_connected`].
-    pub fn restart(&mut self) -> Result<()> {
-        self.0.restart()
-    }
-
-    /// From now on it says nothing: connections are taken, and nobody reads from them.
-    pub fn stop_answering(&self) -> Result<()> {
-        self.0.stop_answering()
-    }
-
-    /// It answers again, also what it has been asked meanwhile.
-    pub fn go_on(&self) -> Result<()> {
-        self.0.go_on()
     }
 }
 

@@ -21,7 +21,7 @@ const LOG: &str = "log";
 const ATTEMPTS: u32 = 5;
 
 /// What it is and how it is started.
-pub(crate) trait Program {
+pub trait Program {
     /// What to run, and the Debian package that has it.
     const NAME: &'static str;
     /// Is in the log once it listens.
@@ -31,7 +31,7 @@ pub(crate) trait Program {
 }
 
 /// A running program; killed when this is dropped.
-pub(crate) struct Service<P: Program> {
+pub struct Service<P: Program> {
     program: P,
     child: Child,
     port: u16,
@@ -41,12 +41,12 @@ pub(crate) struct Service<P: Program> {
 
 impl<P: Program> Service<P> {
     /// Starts one on a free port and waits until it listens.
-    pub(crate) fn start(program: P) -> Result<Self> {
+    pub(crate) fn run(program: P) -> Result<Self> {
         let folder = Folder::create()?;
         let mut attempt = 1;
         loop {
             let port = free_port()?;
-            match run(&program, port, &folder) {
+            match start(&program, port, &folder) {
                 Ok(child) => return Ok(Self { program, child, port, folder }),
                 Err(error) if attempt == ATTEMPTS || is_missing(&error) => return Err(error),
                 Err(_) => attempt += 1,
@@ -54,31 +54,32 @@ impl<P: Program> Service<P> {
         }
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Kills it, and waits until it is gone.
-    pub(crate) fn kill(&mut self) {
+    /// Ends it at once, with all that it holds, and waits until it is gone: connections to it are refused.
+    pub fn kill(&mut self) {
         // Both fail only if it has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Kills it and starts it anew, on the same port.
-    pub(crate) fn restart(&mut self) -> Result<()> {
+    /// Ends it if it runs and starts it anew, with nothing in it, on the same port.
+    pub fn restart(&mut self) -> Result<()> {
         self.kill();
-        self.child = run(&self.program, self.port, &self.folder)?;
+        self.child = start(&self.program, self.port, &self.folder)?;
         Ok(())
     }
 
-    /// It takes connections, as the system does that for it, and says nothing.
-    pub(crate) fn stop_answering(&self) -> Result<()> {
+    /// From now on it says nothing: connections are taken, as the system does that for it, and nobody reads from them.
+    pub fn stop_answering(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
     /// It answers again, also what it has been asked meanwhile.
-    pub(crate) fn go_on(&self) -> Result<()> {
+    pub fn go_on(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
@@ -94,7 +95,7 @@ impl<P: Program> Drop for Service<P> {
     }
 }
 
-fn run<P: Program>(program: &P, port: u16, folder: &Folder) -> Result<Child> {
+fn start<P: Program>(program: &P, port: u16, folder: &Folder) -> Result<Child> {
     let name = P::NAME;
     let path = folder.path().join(LOG);
     let log = File::create(&path)?;
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_what_to_install() {
-        let error = Service::start(Nothing).err().unwrap().to_string();
+        let error = Service::run(Nothing).err().unwrap().to_string();
         let expected =
             "`diana-no-such-program` is missing: install it with `apt-get install redis-server webdis`";
         assert_eq!(error, expected);
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn one_that_ends_at_once_says_why() {
-        let error = Service::start(Ending).err().unwrap().to_string();
+        let error = Service::run(Ending).err().unwrap().to_string();
         assert!(error.contains("`cargo` does not listen") && error.contains("--no-such-argument"), "{error}");
     }
 }
