@@ -66,6 +66,30 @@ fn answered(lines: &mut Lines, id: u32, answer: Answer, ms: u64) -> Vec<News> {
     news
 }
 
+/// A front may look at the host, which is the cluster's name; `Authorization` and the like are the configuration's.
+#[test]
+fn a_call_names_its_cluster_and_brings_its_own_headers() {
+    let token = ("authorization".to_owned(), "Bearer x".to_owned());
+    let protocol = Protocol::Redis(Redis::new(Dialect::Upstash, "diana".into(), vec![token]));
+    let (clusters, timeout) = (vec!["a".into(), "name.upstash.io".into()], Span::from_ms(50));
+    let mut lines = Lines::new(Options { clusters, timeout, in_flight: 1, protocol }, 7);
+    assert!(lines.ask(1, Who::Request(1), question()));
+    let Message::Http { headers, .. } = lines.next(&policy(), at(0)).unwrap().message else {
+        panic!("an HTTP call")
+    };
+    // How many, the length of each, and each with a zero behind it.
+    let texts = headers.split_at(4 + 5 * 8).1.split(|byte| *byte == 0);
+    let texts: Vec<&str> = texts.map(|text| std::str::from_utf8(text).unwrap()).collect();
+    let pairs = [
+        [":method", "POST"],
+        [":path", "/"],
+        [":authority", "name.upstash.io"],
+        ["authorization", "Bearer x"],
+        ["content-type", "application/json"],
+    ];
+    assert_eq!(texts, [&pairs.concat()[..], &[""]].concat());
+}
+
 #[test]
 fn what_arrives_while_a_call_is_under_way_goes_out_together() {
     let (policy, mut lines) = (policy(), lines(1));
