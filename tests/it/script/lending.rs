@@ -106,6 +106,34 @@ fn what_was_lent_before_a_clock_stepped_back_is_spent_and_not_accounted_for() {
     }
 }
 
+/// Also when nothing is lent until the clock has come to that second again.
+#[test]
+fn a_second_that_comes_again_after_a_clock_stepped_back_is_another() {
+    let store = Store::start();
+    let (key, begin) = (store.key(), NOW / SECOND * SECOND + 400_000);
+    let told = store.ask(begin, ahead(&key, BUCKET, 0, 60));
+    assert_eq!(store.ask(begin - 3 * SECOND, Asked::of(&key, BUCKET, 1)).remaining, 39);
+    let again = store.ask(begin, ahead(&key, BUCKET, 0, 20));
+    assert_ne!(again.generation, told.generation);
+    let left = || store.ask(begin, Asked::of(&key, BUCKET, 0)).remaining;
+    assert_eq!((again.lent, left()), (20, 80));
+    store.account(begin, &key, BUCKET, &told, (0, 60));
+    assert_eq!(left(), 80);
+}
+
+/// A charge that the bucket has got over is not given back because the clock stepped back since an account.
+#[test]
+fn an_account_is_remembered_as_a_charge_is_when_a_clock_steps_back() {
+    let store = Store::start();
+    let key = store.key();
+    let told = store.ask(NOW, ahead(&key, BUCKET, 5, 10));
+    store.account(NOW + 900_000, &key, BUCKET, &told, (10, 0));
+    let full_in = || store.ask(NOW + 20_000, Asked::of(&key, BUCKET, 0)).full_in;
+    assert_eq!(full_in(), 980_000);
+    store.give_back(NOW + 20_000, &key, BUCKET, told.receipt);
+    assert_eq!(full_in(), 980_000);
+}
+
 /// By less than clocks may differ it changes nothing.
 #[test]
 fn what_was_lent_lasts_when_a_clock_steps_back_a_little() {
