@@ -52,6 +52,10 @@ pub struct Redis {
 /// The most questions in one command: a script that runs holds up everybody else's.
 const MOST: usize = 64;
 
+/// The end of the key that a probe writes, for a second: a store that cannot be written to would be found in order, and
+/// asked again, by one that charges nothing.
+const PROBE: &str = ":{0}:probe";
+
 /// The most commands in one call.
 const MOST_COMMANDS: usize = 4;
 
@@ -113,7 +117,10 @@ impl Redis {
             .for_each(|question| command::keys(question, &mut |_| count = count.saturating_add(1)));
         self.part(body, name, true);
         self.part(body, script, false);
-        self.part(body, &text::alone(count), false);
+        self.part(body, &text::alone(count.max(1)), false);
+        if questions.is_empty() {
+            self.part(body, &[&*self.prefix, PROBE].concat(), false);
+        }
         for question in questions {
             command::keys(question, &mut |key| self.part(body, &self.key(key), false));
         }

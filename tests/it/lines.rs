@@ -182,7 +182,7 @@ fn while_a_store_is_not_asked_nobody_waits_for_it() {
     assert!(!lines.reaches(0) && !lines.ask(0, Who::Request(4), question()));
     assert!(lines.next(&policy, at(187)).is_none());
     let probe = lines.next(&policy, at(250)).unwrap();
-    assert!(body(&probe).ends_with("/0"), "{}", body(&probe));
+    assert!(body(&probe).ends_with("/1/diana:{0}:probe"), "{}", body(&probe));
     assert!(lines.next(&policy, at(250)).is_none() && !lines.reaches(0));
     answered(&mut lines, probe.id, http(br#"{"EVALSHA":[]}"#), 251);
     assert!(lines.reaches(0));

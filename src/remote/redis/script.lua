@@ -1,7 +1,7 @@
 -- Decides, in Redis, for all gateways: whole commands, one after the other, each rule of a command or none.
 --
 --   KEYS   one for each rule of each command, in order; a key may stand there more than once
---   ARGV   commands: whole numbers below 2^53, with spaces between them
+--   ARGV   commands: whole numbers below 2^53, with spaces between them; none: whether the key can be written
 --
 --   1 G (N (KIND ENFORCED COST AHEAD a b c d e f){N}){G}      decide on G groups of rules: 13 numbers for each rule,
 --                                                              OUTCOME WAIT REMAINING MORE_IN FULL_IN, then a receipt,
@@ -712,5 +712,9 @@ for _, key in ipairs(keys) do
     end
     redis.call('SET', key, ('%.0f '):rep(#s):format(unpack(s)), 'PX', life)
   end
+end
+-- A probe has no commands. A Redis that only reads, or is full, is none that counts.
+if #ARGV == 0 then
+  redis.call('SET', KEYS[1], 1, 'PX', 1000)
 end
 return answers

@@ -95,12 +95,15 @@ fn a_call_of_upstash_is_a_list() {
 #[test]
 fn no_questions_are_a_call_as_well() {
     let webdis = redis(Dialect::Webdis);
-    assert_eq!(text(webdis.call(&[], false)), format!("EVALSHA/{}/0", script::SHA1));
+    assert_eq!(text(webdis.call(&[], false)), format!("EVALSHA/{}/1/diana:{{0}}:probe", script::SHA1));
     assert_eq!(webdis.answer(&[], 200, br#"{"EVALSHA":[]}"#), Ok(Vec::new()));
     assert_eq!(webdis.answer(&[], 200, NOSCRIPT.as_bytes()), Err(Failure::NoScript));
     assert_eq!(webdis.answer(&[], 200, br#"{"EVALSHA":[0]}"#), Err(Failure::Garbage));
     let upstash = redis(Dialect::Upstash);
-    assert_eq!(text(upstash.call(&[], false)), format!(r#"["EVALSHA","{}","0"]"#, script::SHA1));
+    assert_eq!(
+        text(upstash.call(&[], false)),
+        format!(r#"["EVALSHA","{}","1","diana:{{0}}:probe"]"#, script::SHA1)
+    );
     assert_eq!(upstash.answer(&[], 200, br#"{"result":[]}"#), Ok(Vec::new()));
     assert_eq!(upstash.answer(&[], 200, b"[]"), Err(Failure::Garbage));
 }

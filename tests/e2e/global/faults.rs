@@ -61,7 +61,7 @@ fn a_cluster_that_the_gateway_does_not_know() {
     assert_eq!((alone("allowing"), alone("denying")), (ALLOWED as u64, 2));
 }
 
-/// Read-only, out of memory: it says so, and later it does not.
+/// Read-only, out of memory: it says so, and later it does not. What asks it whether it works would read in vain.
 #[test]
 fn a_redis_that_does_not_write_for_a_while() {
     let shared = Shared::start(&quota());
@@ -71,8 +71,16 @@ fn a_redis_that_does_not_write_for_a_while() {
         ("out of memory", [&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]]),
     ];
     for (name, [begin, end]) in faults {
+        let answers =
+            || shared.gateways.iter().map(|gateway| gateway.logs().matches("answers again").count()).sum();
+        let before: usize = answers();
         command(&shared, begin);
         assert_alone(&shared.gateways, name);
+        // Of four workers each has asked it twice more.
+        let failed = counted(&shared.gateways, "store.webdis.failed_calls") + 8;
+        let probed = || (counted(&shared.gateways, "store.webdis.failed_calls") >= failed).then_some(());
+        wait_until("probes that fail", PATIENCE, probed).unwrap();
+        assert_eq!(answers(), before, "{name}: nothing says that it works");
         command(&shared, end);
         wait_together(&shared.gateways);
         assert_together(&shared.gateways, &format!("after {name}"));
