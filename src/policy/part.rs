@@ -34,6 +34,8 @@ pub(super) struct Part {
     /// Which store counts the actor.
     pub(super) shard: usize,
     pub(super) state: State,
+    /// Whether more is fetched ahead when the store is asked: nothing else keeps what is there from being spent.
+    pub(super) fetches: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ impl Part {
     pub(super) fn new(policy: &Policy, place: Place, hash: u64, key: Range<usize>, keys: &[u8]) -> Part {
         let bytes = keys.get(key.clone()).unwrap_or_default();
         let shard = policy.elsewhere_at(place).map_or(0, |elsewhere| elsewhere.shard(policy, bytes));
-        Part { place, hash, key, shard, state: State::Ask }
+        Part { place, hash, key, shard, state: State::Ask, fetches: false }
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -180,18 +182,22 @@ impl Desk {
         }
     }
 
-    /// What has to be known when the stores have answered. Nothing that was fetched ahead is spent.
+    /// What has to be known when the stores have answered. Nothing that was fetched ahead is spent, and more is fetched only
+    /// of what is used up: else a request that another rule has ask each time would fetch each time.
     pub(super) fn ask(&mut self, policy: &Policy, reaches: &dyn Fn(usize) -> bool, now: Time) -> Pending {
         let Desk { decision: Decision { reports, events, .. }, keys, bids, parts, .. } = self;
         for part in &mut *parts {
             if matches!(part.state, State::Here) && reaches(part.shard) {
                 part.state = State::Ask;
+                let is_its =
+                    |bid: &&Bid| bid.is_ahead() && bid.place.0 == part.place.0 && bid.key == part.key;
+                part.fetches = bids.iter().find(is_its).is_some_and(Bid::refuses);
             }
         }
         let stays = |bid: &&Bid| !bid.is_ahead() && policy.group(bid.place).is_some();
         let bids = bids.iter().filter(stays).map(|bid| (bid.place, bid.key.clone())).collect();
         let (keys, parts, reports) = (take(keys), take(parts), take(reports));
-        Pending { keys, bids, parts, reports, events: *events, ahead: true, at: now }
+        Pending { keys, bids, parts, reports, events: *events, at: now }
     }
 }
 

@@ -22,8 +22,6 @@ pub(crate) struct Pending {
     /// What was said, and what happened, before any store was asked.
     pub(super) reports: Vec<Report>,
     pub(super) events: Events,
-    /// Whether more is fetched ahead with it.
-    pub(super) ahead: bool,
     /// When it began to ask: what stores lend it lasts from then.
     pub(super) at: Time,
 }
@@ -47,12 +45,12 @@ impl Pending {
     /// Whose quota could be fetched ahead, by group and actor.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = (usize, u64)> + 'p {
         let leased = |part: &Part| Some((policy.elsewhere_at(part.place)?.ahead?, part.hash));
-        self.parts.iter().filter(|part| part.asks()).filter_map(leased)
+        self.parts.iter().filter(|part| part.fetches).filter_map(leased)
     }
 
     /// Another request of this worker already fetches.
     pub(crate) fn fetches_nothing(&mut self) {
-        self.ahead = false;
+        self.parts.iter_mut().for_each(|part| part.fetches = false);
     }
 
     /// One question for each shard that has to be asked.
@@ -63,7 +61,7 @@ impl Pending {
                 continue;
             };
             let key = self.keys.get(part.key.clone()).unwrap_or_default();
-            let asked = elsewhere.asks(policy, key, None, self.ahead);
+            let asked = elsewhere.asks(policy, key, None, part.fetches);
             match questions.iter_mut().find(|(shard, _)| *shard == part.shard) {
                 Some((_, groups)) => groups.push(asked),
                 None => questions.push((part.shard, vec![asked])),

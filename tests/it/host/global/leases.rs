@@ -59,6 +59,21 @@ fn all_of_a_quota_is_spent_and_no_more() {
     }
 }
 
+/// What a request cannot spend, because another of its rules has nothing ahead, is not fetched either.
+#[test]
+fn nothing_is_fetched_that_another_rule_keeps_from_being_spent() {
+    let leased = r#"{"name": "leased", "actor": "user", "algo": "W", "rpu": 50, "unit": "day", "scope": "global", "lease": 7}"#;
+    // One that asks for each request, and one that is never lent.
+    for other in [r#""algo": "W", "rpu": 1000"#, r#""algo": "TB", "rpu": 86400000, "burst": 1, "lease": 1"#] {
+        let other = format!(r#"{{"name": "other", {other}, "unit": "day", "scope": "global"}}"#);
+        let gateway = start(1, &limit("/", &format!("{leased}, {other}")));
+        let fates: Vec<Fate> = (0..51).map(|_| ask(&gateway, 0, "/")).collect();
+        let passed = fates.iter().filter(|fate| **fate == Fate::Upstream).count();
+        assert!((43..=50).contains(&passed), "{passed} of 50 beside {other}");
+        gateway.no_crash();
+    }
+}
+
 /// A bucket's piece that nobody spends is back when its two seconds are over, and what was spent of it is not.
 #[test]
 fn a_buckets_piece_lapses_and_is_accounted_for() {
