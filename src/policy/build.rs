@@ -183,9 +183,11 @@ impl Builder {
         let (actors, missing) = (first.actors.clone(), first.missing);
         let on_error = first.shared.as_ref().map(|shared| shared.on_error);
         let leased = first.shared.as_ref().is_some_and(|shared| shared.ahead.is_some());
-        let ordinal = self.tables.get(meaning.as_bytes()).copied().unwrap_or(0);
-        let name = format!("{meaning} {ordinal}");
-        self.tables.insert(meaning.as_bytes(), ordinal.saturating_add(1));
+        // Shared rules are numbered by themselves: those of this gateway keep their counts whatever comes before them.
+        let table = if on_error.is_some() { format!("{meaning} global") } else { meaning.clone() };
+        let ordinal = self.tables.get(table.as_bytes()).copied().unwrap_or(0);
+        let name = format!("{table} {ordinal}");
+        self.tables.insert(table.as_bytes(), ordinal.saturating_add(1));
 
         let start = self.rules.len();
         self.rules.extend(drafts.into_iter().map(|draft| {

@@ -38,6 +38,23 @@ fn a_limit_keeps_its_count_wherever_it_stands() {
     }
 }
 
+/// Whatever stores count for all gateways beside it.
+#[test]
+fn a_rule_keeps_its_count_when_one_of_all_gateways_comes_before_it() {
+    let own = r#"{"actor": "user", "rpu": 9, "unit": "hour"}"#;
+    let shared = own.replace("9", "1000").replace('}', r#", "scope": "global"}"#);
+    let ask = |host: &Simulated, rules: &str| {
+        let store_of = r#""store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}"#;
+        let json = format!(r#"{{{store_of}, "limits": [{{"url": "/", "rules": [{rules}]}}]}}"#);
+        ask_as(host, &json, &get("/", "ann"))
+    };
+    let host = Simulated::new(Rules::Lenient);
+    assert_eq!(ask(&host, own), [8]);
+    assert_eq!(ask(&host, &format!("{shared}, {own}")), [999, 7]);
+    assert_eq!(ask(&host, &format!("{own}, {shared}")), [6, 998]);
+    assert_eq!(ask(&host, own), [5]);
+}
+
 #[test]
 fn another_quota_starts_anew_and_memory_does_not_grow() {
     let host = Simulated::new(Rules::Lenient);
