@@ -51,6 +51,8 @@ pub struct World {
     pub rules: Rules,
     /// Whether the host ends a stream within the call that answers it.
     pub reenters: bool,
+    /// Whether the connection breaks when the next stream goes on: all others are gone.
+    pub breaks: Cell<bool>,
     pub configuration: RefCell<String>,
     /// Nanoseconds since 1970.
     pub clock: Cell<u64>,
@@ -163,6 +165,7 @@ impl Gateway {
         let world = Rc::new(World {
             rules,
             reenters,
+            breaks: Cell::default(),
             configuration: RefCell::default(),
             clock: Cell::new(1_700_000_000_000_000_000),
             set_back: Cell::default(),

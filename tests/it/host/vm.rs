@@ -113,6 +113,9 @@ impl Vm {
                     && self.fate(request) == Fate::Paused
                 {
                     self.world().note(request, Fate::Upstream);
+                    if self.world().breaks.take() {
+                        self.streams().into_iter().filter(|other| *other != id).for_each(|id| self.reset(id));
+                    }
                 }
             }
             Later::Answer(id, status) => {

@@ -119,22 +119,22 @@ impl Filter {
         news
     }
 
-    /// Tells streams what stores have told, or have not.
+    /// Tells streams what stores have told, or have not. All are told before one is let go: within that a host may end
+    /// others, who then know what they have to give back.
     pub(super) fn spread(&self, gateway: &Gateway, news: Vec<News>) {
-        for news in news {
+        let tell = |news: News| {
             let Who::Request(ticket) = news.who else {
-                continue;
+                return None;
             };
             let id = gateway.asking.with(|asking| asking.get(ticket).copied()).flatten();
-            let Some(id) = id.filter(|id| calls::set_effective_context(*id).is_ok()) else {
-                continue;
-            };
-            let judged = self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc));
-            if let Some((gateway, next)) = judged {
-                gateway.waiting.with(|waiting| waiting.leave(id));
-                self.proceed(id, &gateway, next);
-            }
-        }
+            let id = id.filter(|id| calls::set_effective_context(*id).is_ok())?;
+            let (gateway, next) =
+                self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc))?;
+            gateway.waiting.with(|waiting| waiting.leave(id));
+            Some((id, gateway, next))
+        };
+        let told: Vec<_> = news.into_iter().filter_map(tell).collect();
+        told.into_iter().for_each(|(id, gateway, next)| self.proceed(id, &gateway, next));
     }
 
     /// Has something decided about a stream, and keeps what its response will carry.
@@ -159,13 +159,18 @@ impl Filter {
         }
     }
 
-    /// Lets a stream that was held go its way.
+    /// Lets a stream that was held go its way, if it is still there.
     fn proceed(&self, id: u32, gateway: &Gateway, next: Next) {
+        if !self.waits(id) {
+            return;
+        }
         self.settle_on(id, &next);
-        let goes = match self.act(id, gateway, next) {
-            Action::Pause => true,
-            Action::Continue => calls::resume_request().is_ok(),
-        };
+        let reaches = calls::set_effective_context(id).is_ok() || matches!(next, Next::Wait(..));
+        let goes = reaches
+            && match self.act(id, gateway, next) {
+                Action::Pause => true,
+                Action::Continue => calls::resume_request().is_ok(),
+            };
         // A host that does not let it go, though it has not said that it is gone, is asked again.
         if !goes && self.wait(id, true) {
             _ = gateway.park(id, gateway.now(), Parked::Request);

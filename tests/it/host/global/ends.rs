@@ -111,6 +111,26 @@ fn an_answer_that_comes_when_nobody_counts_on_it_is_given_back() {
     gateway.no_crash();
 }
 
+/// The host ends some as it lets go another, of whom the same answer tells.
+#[test]
+fn who_is_gone_when_the_answer_is_told_gives_back() {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, true);
+    assert!(
+        gateway.configure(&configuration(r#""a""#, &limit("/", &PERMITS.replace("2, \"max", "9, \"max"))))
+    );
+    // The first call brings the script alone; the others go in the next one.
+    let requests: Vec<usize> = (0..5).map(|_| gateway.request(0, "/", "ann")).collect();
+    gateway.pass(3);
+    gateway.world.breaks.set(true);
+    gateway.pass(10);
+    let gone = fates(&gateway, &requests).into_iter().filter(|fate| *fate == Fate::Reset).count();
+    assert!((1..5).contains(&gone), "{gone}");
+    gateway.end_all();
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).taken(6, 9), gateway.owing()), (0, 0));
+    gateway.no_crash();
+}
+
 #[test]
 fn a_request_that_another_rule_refuses_is_given_back() {
     let local = r#"{"name": "local", "algo": "W", "rpu": 1, "unit": "day"}"#;
