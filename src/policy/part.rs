@@ -22,6 +22,10 @@ use crate::time::{Span, Time};
 use std::mem::take;
 use std::ops::Range;
 
+/// For actors of longer keys nothing is fetched ahead: a worker keeps them until what was fetched has lapsed, and how long
+/// they are is the clients' choice.
+const LONGEST_AHEAD: usize = 512;
+
 /// A group of shared rules in one decision.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -154,7 +158,8 @@ impl Desk {
             let elsewhere = policy.elsewhere_at(part.place);
             if (terms.reaches)(part.shard) {
                 reaches = true;
-                leased &= elsewhere.is_some_and(|elsewhere| elsewhere.ahead.is_some());
+                let is_short = part.key.len() <= LONGEST_AHEAD;
+                leased &= is_short && elsewhere.is_some_and(|elsewhere| elsewhere.ahead.is_some());
             } else if let Some(elsewhere) = elsewhere {
                 part.state = State::Gone(elsewhere.on_error);
             }

@@ -74,6 +74,20 @@ fn nothing_is_fetched_that_another_rule_keeps_from_being_spent() {
     }
 }
 
+/// For each actor that something was fetched for the worker keeps its value for seconds, so that of a client's choosing is
+/// not kept at any length.
+#[test]
+fn for_an_actor_of_a_long_value_nothing_is_fetched() {
+    let gateway = start(1, &leased("W", 100, 10).replace(r#""algo""#, r#""actor": "user", "algo""#));
+    for (letters, fetched) in [(200, 10), (2_000, 0)] {
+        let (user, before) = ("a".repeat(letters), clusters(&gateway).taken(2, 100));
+        let request = gateway.request(0, "/", &user);
+        gateway.pass(10);
+        assert_eq!(gateway.fate(request), Fate::Upstream);
+        assert_eq!(clusters(&gateway).taken(2, 100) - before, 1 + fetched, "{letters}");
+    }
+}
+
 /// A bucket's piece that nobody spends is back when its two seconds are over, and what was spent of it is not.
 #[test]
 fn a_buckets_piece_lapses_and_is_accounted_for() {
