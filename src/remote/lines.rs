@@ -236,6 +236,12 @@ impl Lines {
         line.close(shard, news);
     }
 
+    /// Whether anything would come of an answer to this call.
+    pub fn awaits(&self, id: u32) -> bool {
+        let mut flights = self.lines.iter().flat_map(|line| line.flights.iter().chain(&line.late));
+        flights.any(|flight| flight.id == id)
+    }
+
     /// Time has passed: calls that a host never answers are over.
     pub fn tick(&mut self, now: Time, news: &mut Vec<News>) {
         let last = self.options.timeout.as_ns().saturating_add(GRACE.as_ns());

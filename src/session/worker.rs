@@ -186,6 +186,11 @@ impl Worker {
         news
     }
 
+    /// Whether anything would come of an answer to this call.
+    pub fn awaits(&self, id: u32) -> bool {
+        self.lines.as_ref().is_some_and(|lines| lines.awaits(id))
+    }
+
     /// Takes what is news for the worker itself, and leaves what is for requests.
     pub fn absorb<S: Store + ?Sized>(
         &mut self,

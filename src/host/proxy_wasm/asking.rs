@@ -40,6 +40,11 @@ impl Gateway {
         self.absorb(news.unwrap_or_default())
     }
 
+    /// Whether anything would come of an answer to this call.
+    pub(super) fn awaits(&self, id: u32) -> bool {
+        self.worker.with(|worker| worker.awaits(id)) == Some(true)
+    }
+
     /// Takes what is news for the worker, counts what happened to calls, and leaves what is for requests.
     pub(super) fn absorb(&self, mut news: Vec<News>) -> Vec<News> {
         let policy = &self.configuration.policy;

@@ -72,6 +72,11 @@ impl Filter {
         self.owed.with(|owed| owed.len()).unwrap_or(0)
     }
 
+    /// How many calls to stores it takes for not answered yet.
+    pub fn calling(&self) -> usize {
+        self.calls.with(|calls| calls.len()).unwrap_or(0)
+    }
+
     /// A context begins: a plugin's, whose parent is 0, or that of a stream of the plugin `parent`.
     pub fn on_context_create(&self, id: u32, parent: u32) {
         if parent != 0 {
@@ -195,6 +200,7 @@ impl Filter {
             self.exchange(&gateway);
             let all = gateway.waiting.with(|waiting| waiting.all()).unwrap_or_default();
             all.into_iter().for_each(|(id, turn)| _ = self.let_go(id, turn));
+            self.hang_up(&gateway);
         }
     }
 

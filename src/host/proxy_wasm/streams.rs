@@ -96,6 +96,12 @@ impl<V> Map<V> {
         self.kept.get_mut(self.places.remove(id)?)?.take()
     }
 
+    /// Forgets those that are not to be kept.
+    pub(super) fn retain(&mut self, keeps: impl Fn(&V) -> bool) {
+        let all = self.take().into_iter().filter(|(_, value)| keeps(value));
+        all.for_each(|(id, value)| self.insert(id, value));
+    }
+
     /// All of them, in no order.
     pub(super) fn take(&mut self) -> Vec<(u32, V)> {
         let Map { places, kept } = std::mem::take(self);

@@ -161,6 +161,11 @@ impl Vm {
         self.0.filter.owing()
     }
 
+    /// How many calls the filter takes for not answered yet.
+    pub fn calling(&self) -> usize {
+        self.0.filter.calling()
+    }
+
     pub fn newest_root(&self) -> Option<u32> {
         self.0.roots.borrow().keys().next_back().copied()
     }

@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// A store's own status for "fine".
 const GRPC_OK: u32 = 0;
 
+/// After so many calls those are forgotten that the host has not answered.
+const FORGETS: u32 = 1_024;
+
 impl Filter {
     /// Holds the stream whose callback runs until a store has answered.
     pub(super) fn ask(&self, id: u32, ticket: u32, gateway: &Rc<Gateway>) -> Action {
@@ -115,8 +118,16 @@ impl Filter {
         let (made, news) = gateway.exchange();
         self.calls.with(|calls| {
             made.iter().for_each(|made| calls.insert(made.token, (Rc::clone(gateway), made.id)));
+            if made.iter().any(|made| made.id.is_multiple_of(FORGETS)) {
+                calls.retain(|(of, id)| !Rc::ptr_eq(of, gateway) || gateway.awaits(*id));
+            }
         });
         news
+    }
+
+    /// A plugin is gone, and with it its calls: a host answers them no more.
+    pub(super) fn hang_up(&self, gateway: &Gateway) {
+        self.calls.with(|calls| calls.retain(|(of, _)| !Rc::ptr_eq(&of.waiting, &gateway.waiting)));
     }
 
     /// Tells streams what stores have told, or have not. All are told before one is let go: within that a host may end

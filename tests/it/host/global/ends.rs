@@ -316,3 +316,33 @@ fn the_log_tells_gateways_apart_whose_secrets_differ() {
     assert_eq!(told("sixteen letters!"), told("sixteen letters!"));
     assert_ne!(told("sixteen letters!"), told("sixteen letters?"));
 }
+
+/// A plugin's calls go with it, and with them all that it was configured to.
+#[test]
+fn a_plugin_that_is_gone_leaves_no_call_behind() {
+    let gateway = start(1, &limit("/", PERMITS));
+    let vm = &gateway.vms[0];
+    for _ in 0..5 {
+        let old = vm.oldest_root().unwrap();
+        let request = gateway.request(0, "/", "ann");
+        assert!(vm.calling() > 0 && vm.configure());
+        vm.delete_root(old);
+        assert_eq!((gateway.fate(request), vm.calling()), (Fate::Upstream, 0));
+        gateway.end_all();
+    }
+    gateway.no_crash();
+}
+
+#[test]
+fn calls_that_a_host_never_answers_are_forgotten() {
+    let gateway = start(1, &limit("/", WINDOW));
+    fare(&gateway, Fares { cancels: false, ..always(&[Mishap::Lost]) });
+    // It is given up, and probed each second from then on.
+    for _ in 0..3 {
+        gateway.request(0, "/", "ann");
+        gateway.pass(200);
+    }
+    gateway.pass(2_600_000);
+    assert!(gateway.counter("diana.store.a.calls") > 2_048, "{}", gateway.counter("diana.store.a.calls"));
+    assert!(gateway.vms[0].calling() <= 1_100, "{}", gateway.vms[0].calling());
+}
