@@ -114,20 +114,20 @@ impl Metrics {
         }
     }
 
-    /// Counts a decision. A rule that would have admitted a request which another refused counts nothing.
+    /// Counts a decision. A rule that would have let a request pass which another refused has no result.
     pub(super) fn decision(&mut self, policy: &Policy, decision: &Decision) {
         for report in &decision.reports {
             let result = match report.tally {
-                Tally::Admitted if decision.refuses() => continue,
-                Tally::Admitted => Result::Ok,
-                Tally::Refused => Result::Refused,
-                Tally::Shadowed => Result::Shadow,
-                Tally::Uncounted => Result::Error,
+                Tally::Admitted | Tally::Uncounted if decision.refuses() => None,
+                Tally::Admitted => Some(Result::Ok),
+                Tally::Refused => Some(Result::Refused),
+                Tally::Shadowed => Some(Result::Shadow),
+                Tally::Uncounted => Some(Result::Error),
             };
             if let (Some(results), Some(rule)) =
                 (self.rules.get_mut(report.rule.index()), policy.rule(report.rule))
             {
-                results.add(&self.ids, rule.name(), result);
+                result.into_iter().for_each(|result| results.add(&self.ids, rule.name(), result));
                 if let (true, Some(counter)) = (report.degraded, self.degraded.get_mut(report.rule.index())) {
                     counter.add(&self.ids, 1, || ["diana.rule.", rule.name(), ".degraded"].concat());
                 }

@@ -346,3 +346,27 @@ fn calls_that_a_host_never_answers_are_forgotten() {
     assert!(gateway.counter("diana.store.a.calls") > 2_048, "{}", gateway.counter("diana.store.a.calls"));
     assert!(gateway.vms[0].calling() <= 1_100, "{}", gateway.vms[0].calling());
 }
+
+/// Whatever becomes of the request. A result has only the one that it let pass.
+#[test]
+fn a_rule_without_its_store_is_degraded_though_another_refuses() {
+    for (on_error, results) in [("local", [2, 1, 0]), ("allow", [2, 0, 1])] {
+        let shared = WINDOW.replace("3", "9").replace('}', &format!(r#", "on_error": "{on_error}"}}"#));
+        let local = r#"{"name": "local", "actor": "user", "algo": "W", "rpu": 1, "unit": "day"}"#;
+        let gateway = start(1, &limit("/", &format!("{shared}, {local}")));
+        clusters(&gateway).down.set(true);
+        ["bob", "eve", "joe"].into_iter().for_each(|user| {
+            gateway.request(0, "/", user);
+            gateway.pass(10);
+        });
+        assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+        let counted = || {
+            let names = ["degraded", "result.ok.requests", "result.error.requests"];
+            names.map(|name| gateway.counter(&format!("diana.rule.window.{name}")))
+        };
+        let before = counted();
+        assert_eq!([ask(&gateway, 0, "/"), ask(&gateway, 0, "/")], [Fate::Upstream, REFUSED]);
+        let after = counted();
+        assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), results, "{on_error}");
+    }
+}
