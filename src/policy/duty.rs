@@ -23,6 +23,12 @@ pub(crate) struct Duty {
 }
 
 impl Duty {
+    /// Of the actor of this key, in the first limit's first group that a store counts.
+    #[cfg(test)]
+    pub(crate) fn testing(key: &[u8]) -> Duty {
+        Duty { place: (0, 0), hash: 0, key: key.into() }
+    }
+
     pub(super) fn of(bid: &Bid, parts: &[Part], keys: &[u8]) -> Option<Duty> {
         let part = parts.iter().find(|part| part.place.0 == bid.place.0 && part.key == bid.key)?;
         Some(Duty { place: part.place, hash: part.hash, key: keys.get(part.key.clone())?.to_vec() })

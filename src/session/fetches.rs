@@ -96,7 +96,8 @@ impl Fetches {
         }
     }
 
-    /// Has fetched what is due, and accounts for what has lapsed, or for `all` because the worker ends.
+    /// Has fetched what is due, and accounts for what has lapsed; or fetches nothing and accounts for `all`, because the worker
+    /// ends.
     pub(super) fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -106,6 +107,9 @@ impl Fetches {
         all: bool,
     ) {
         let now = (terms.clock)();
+        if all {
+            self.due.clear();
+        }
         for duty in self.due.drain(..) {
             let shard = duty.shard(policy);
             if let Some(account) = duty.account(policy, terms, events) {
@@ -129,3 +133,6 @@ impl Fetches {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

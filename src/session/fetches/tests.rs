@@ -1,0 +1,241 @@
+//! What a worker notes about quota that it fetches ahead, and what it asks.
+
+use super::*;
+use crate::actor::{Actors, Scope, ip};
+use crate::algorithm::lease::Lease;
+use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
+use crate::index::ByKey;
+use crate::policy::{
+    Count, Counts, Draft, LimitDraft, Lists, Missing, OnError, Overridden, Question, RuleDraft, SharedDraft,
+    StoreDraft,
+};
+use crate::remote::redis::{Dialect, Redis};
+use crate::remote::{Options, Protocol};
+use crate::request::Parts;
+use crate::store::{Portable, Rules, Simulated};
+use crate::table::{Hasher, Seed, Worth};
+
+/// To a store it is a bucket, which wants an account; nobody counts by it here.
+struct Bucket;
+
+impl Algorithm for Bucket {
+    fn meaning(&self) -> String {
+        "bucket".into()
+    }
+
+    fn size(&self) -> usize {
+        0
+    }
+
+    fn prepare(&self, _: &mut [u8], _: Time) -> bool {
+        false
+    }
+
+    fn step(&self, _: &mut [u8], _: Time, _: u64) -> Verdict {
+        lent(0).verdict
+    }
+
+    fn give_back(&self, _: &mut [u8], _: Time, _: Charge) {}
+
+    fn terms(&self) -> crate::algorithm::Terms {
+        crate::algorithm::Terms { kind: 1, numbers: [1; 6] }
+    }
+
+    fn worth(&self, _: &[u8], _: Time) -> Worth {
+        Worth::Nothing
+    }
+}
+
+/// One shared rule, of which ten are fetched ahead.
+fn policy() -> Policy {
+    let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
+    let counts = |algorithm| Counts { count: Count::new(quota, algorithm), overrides: ByKey::default() };
+    let (mut own, ahead) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota.unit));
+    own.count.ahead = 10;
+    let shared = SharedDraft { on_error: OnError::Allow, spare: None, ahead: Some(counts(Box::new(ahead))) };
+    let rule = RuleDraft {
+        name: "rule".into(),
+        actors: Vec::new(),
+        missing: Missing::Share,
+        enforced: true,
+        reject_delay: Span::ZERO,
+        counts: own,
+        shared: Some(shared),
+    };
+    let limit = LimitDraft {
+        pattern: "/".parse().unwrap(),
+        conditions: Vec::new(),
+        meaning: String::new(),
+        exclusive: false,
+        rules: vec![rule],
+    };
+    let mut parts = Parts::default();
+    let ip = ip::Options::compile(None, &mut parts);
+    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+    let (limits, lists) = (vec![limit], Lists::default());
+    let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 16, store }.build()
+}
+
+fn lines() -> Lines {
+    let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
+    let (clusters, protocol) = (vec!["a".into()], Protocol::Redis(redis));
+    Lines::new(Options { clusters, timeout: Span::from_ms(50), in_flight: 1, protocol }, 1)
+}
+
+fn at(ms: u64) -> Time {
+    Time::ZERO.after(Span::from_ms(ms))
+}
+
+fn duty(actor: usize) -> Duty {
+    Duty::testing(&actor.to_le_bytes())
+}
+
+fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
+    fetches.due(actors.map(duty));
+    fetches.due.len()
+}
+
+/// A worker's fetches, and what they are asked of.
+struct Desk {
+    policy: Policy,
+    lines: Lines,
+    store: Portable<Simulated>,
+    fetches: Fetches,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
+        Desk { policy: policy(), lines: lines(), store, fetches: Fetches::default() }
+    }
+
+    fn with(
+        &mut self,
+        ms: u64,
+        work: impl FnOnce(&mut Fetches, &Policy, &mut Lines, &Terms<Portable<Simulated>>),
+    ) {
+        let hasher = Hasher::new(&Seed::default());
+        let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
+        let (store, reaches) = (&self.store, |_| true);
+        let terms =
+            Terms { store, hasher: &hasher, overridden: &overridden, clock: &clock, reaches: &reaches };
+        work(&mut self.fetches, &self.policy, &mut self.lines, &terms);
+    }
+
+    /// How many questions go out at a tick.
+    fn tick(&mut self, ms: u64, all: bool) -> u32 {
+        self.with(ms, |fetches, policy, lines, terms| {
+            fetches.tick(policy, lines, terms, &mut Events::default(), all);
+        });
+        while self.lines.next(&self.policy, at(ms)).is_some() {}
+        self.lines.tallies().map(|(_, tally)| tally.questions).sum()
+    }
+
+    /// What was asked under a number is told.
+    fn fetched(&mut self, id: u32, ms: u64, told: Option<&[Told]>) {
+        self.with(ms, |fetches, policy, _, terms| {
+            fetches.fetched(id, policy, told, terms, &mut Events::default());
+        });
+    }
+}
+
+/// So much of a second, for a second.
+fn lent(amount: u64) -> Told {
+    let verdict = Verdict {
+        outcome: crate::algorithm::Outcome::Admit { delay: Span::ZERO },
+        remaining: 50,
+        more_in: Span::ZERO,
+        full_in: Span::ZERO,
+        charge: Charge::default(),
+    };
+    let lent = crate::policy::Lent { amount, generation: 7, lasts: Span::from_secs(1) };
+    Told { verdict, receipt: [0; 5], lent }
+}
+
+#[test]
+fn of_requests_for_one_actor_one_fetches_until_it_is_over() {
+    let mut fetches = Fetches::default();
+    assert!(fetches.begin(1, [(0, 5), (1, 5)].into_iter()));
+    assert!(!fetches.begin(2, [(1, 5)].into_iter()), "under way");
+    assert!(!fetches.begin(3, [(2, 5), (0, 5)].into_iter()), "one of them is");
+    assert!(fetches.begin(4, [(2, 5)].into_iter()), "who fetches not keeps nobody from it");
+    fetches.end(Who::Fetch(1));
+    assert!(!fetches.begin(5, [(0, 5)].into_iter()), "another's number");
+    fetches.end(Who::Request(1));
+    assert!(fetches.begin(6, [(0, 5), (1, 5)].into_iter()));
+    [4, 6].into_iter().for_each(|ticket| fetches.end(Who::Request(ticket)));
+    assert!(fetches.requests.is_empty());
+}
+
+#[test]
+fn an_actor_is_due_once_until_it_has_been_fetched() {
+    let mut desk = Desk::new();
+    assert_eq!((due(&mut desk.fetches, 0..2), due(&mut desk.fetches, 0..2)), (2, 2));
+    assert!(desk.fetches.is_due());
+    assert_eq!(desk.tick(0, false), 2);
+    assert_eq!((due(&mut desk.fetches, 0..3), desk.fetches.under_way.len()), (1, 2), "under way");
+    desk.fetched(0, 5, None);
+    desk.fetched(9, 5, Some(&[lent(10)]));
+    assert_eq!((due(&mut desk.fetches, 0..3), desk.fetches.under_way.len()), (2, 1));
+    assert!(!desk.fetches.is_held(), "nothing has come");
+}
+
+#[test]
+fn what_has_come_is_accounted_for_when_it_has_lapsed() {
+    for all in [false, true] {
+        let mut desk = Desk::new();
+        due(&mut desk.fetches, 0..1);
+        assert_eq!(desk.tick(0, false), 1);
+        desk.fetched(0, 5, Some(&[lent(0)]));
+        assert!(!desk.fetches.is_held(), "of nothing there is no account");
+        due(&mut desk.fetches, 0..1);
+        desk.tick(10, false);
+        desk.fetched(1, 15, Some(&[lent(10)]));
+        desk.lines = lines();
+        assert_eq!((desk.fetches.is_held(), desk.tick(1_009, false)), (true, 0));
+        let ms = if all { 1_009 } else { 1_010 };
+        assert_eq!((desk.tick(ms, all), desk.fetches.is_held()), (u32::from(!all), false), "{all}");
+        assert_eq!(desk.tick(5_000, all), 0, "once");
+    }
+}
+
+/// What comes of it would be nobody's.
+#[test]
+fn a_worker_that_ends_fetches_nothing() {
+    let mut desk = Desk::new();
+    due(&mut desk.fetches, 0..1);
+    assert_eq!((desk.tick(0, true), desk.fetches.is_due(), desk.fetches.under_way.len()), (0, false, 0));
+}
+
+#[test]
+fn what_lapses_together_is_noted_once() {
+    let mut fetches = Fetches::default();
+    for ms in [1_000, 1_400, 1_900, 950] {
+        fetches.lapses(duty(1), at(ms));
+    }
+    fetches.lapses(duty(2), at(1_000));
+    let held: Vec<(bool, Time)> = fetches.held.iter().map(|(of, at)| (*of == duty(1), *at)).collect();
+    assert_eq!(held, [(true, at(1_400)), (true, at(1_900)), (false, at(1_000))]);
+}
+
+#[test]
+fn no_more_is_noted_than_there_is_room_for() {
+    let mut fetches = Fetches::default();
+    assert_eq!(due(&mut fetches, 0..MOST + 9), MOST);
+    (0..MOST + 9).for_each(|actor| fetches.lapses(duty(actor), at(1)));
+    assert_eq!(fetches.held.len(), MOST);
+    fetches.lapses(duty(0), at(2));
+    assert_eq!(fetches.held.first().map(|(_, until)| *until), Some(at(2)), "who is noted stays so");
+}
+
+/// Nobody is told what a question was about, so that one for another would do.
+#[test]
+fn what_is_asked_is_a_decision_that_costs_nothing() {
+    let desk = Desk::new();
+    let Some(Question::Decide(groups)) = duty(1).question(&desk.policy) else {
+        panic!("a question");
+    };
+    let asked: Vec<(u64, u64)> = groups.iter().flatten().map(|asked| (asked.cost, asked.ahead)).collect();
+    assert_eq!(asked, [(0, 10)]);
+}
