@@ -52,6 +52,7 @@ pub mod request;
 pub mod document;
 
 pub mod index;
+pub mod mix;
 pub mod order;
 pub mod text;
 pub mod time;

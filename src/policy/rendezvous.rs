@@ -3,17 +3,12 @@
 //!
 //! It does not know: what a store is, or whether it is there.
 
+use crate::mix::mix;
+
 /// The place of the store among `names`, which are hashes.
 pub(super) fn shard(names: &[u64], key: u64) -> usize {
     let weighed = names.iter().enumerate().map(|(place, name)| (mix(*name ^ mix(key)), place));
     weighed.max().map_or(0, |(_, place)| place)
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

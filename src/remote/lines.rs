@@ -15,6 +15,7 @@
 use super::breaker::Breaker;
 use super::redis::Answers;
 use super::{Failure, Message, Options};
+use crate::mix;
 use crate::policy::{Account, Asked, Policy, Question, Receipt, Told};
 use crate::time::{Span, Time};
 use std::collections::VecDeque;
@@ -202,7 +203,7 @@ impl Lines {
         let Some((shard, place)) = found else {
             return self.came_late(id, answer);
         };
-        let random = self.random();
+        let random = mix::next(&mut self.random);
         let Some(line) = self.lines.get_mut(shard) else {
             return;
         };
@@ -279,13 +280,6 @@ impl Lines {
     /// What has happened to each store's calls since this was last asked.
     pub fn tallies(&mut self) -> impl Iterator<Item = (usize, Tally)> {
         self.lines.iter_mut().map(|line| take(&mut line.tally)).enumerate()
-    }
-
-    /// SplitMix64 (Steele, Lea and Flood 2014).
-    fn random(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        u32::try_from(mixed >> 32).unwrap_or(0)
     }
 }
 

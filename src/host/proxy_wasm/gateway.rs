@@ -12,6 +12,7 @@ use super::streams::Map;
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
 use crate::host::steady::Steady;
+use crate::mix;
 use crate::policy::Decision;
 use crate::remote::News;
 use crate::session::{Session, Step, TICK, Worker};
@@ -270,13 +271,12 @@ impl Gateway {
         now
     }
 
-    /// A number that clients cannot foresee, for jitter: SplitMix64 (Steele, Lea and Flood 2014).
+    /// A number that clients cannot foresee, for jitter.
     fn entropy(&self) -> u32 {
-        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut state = self.random.get();
+        let number = mix::next(&mut state);
         self.random.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap_or(0)
+        number
     }
 }
 

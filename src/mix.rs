@@ -1,0 +1,33 @@
+//! SplitMix64 (Steele, Lea and Flood 2014): numbers that look like chance.
+//!
+//! It does not know: where a seed comes from. Who knows the seed knows all that follows.
+
+/// The finaliser: each bit of what it makes depends on every bit of `number`.
+pub fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The upper half of the next number after `state`, which moves on.
+pub fn next(state: &mut u64) -> u32 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    u32::try_from(mix(*state) >> 32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first numbers of the reference implementation (<https://prng.di.unimi.it/splitmix64.c>) from the seed 1234567.
+    #[test]
+    fn it_is_splitmix64() {
+        let mut state = 1_234_567;
+        let expected: [u64; 3] =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        for number in expected {
+            assert_eq!(u64::from(next(&mut state)), number >> 32);
+            assert_eq!(mix(state), number);
+        }
+    }
+}
