@@ -57,7 +57,9 @@ impl<'a> Fields<'a> {
 
     /// The value at `key`, if it is given. From then on the key is known.
     pub fn take(&mut self, key: &'static str) -> Option<Node<'a>> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         let find = |entries: &'a [(String, Value)]| entries.iter().find(|(name, _)| name == key);
         let (path, (_, value)) = match find(self.entries) {
             Some(entry) => (&self.path, entry),
