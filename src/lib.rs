@@ -56,4 +56,3 @@ pub mod mix;
 pub mod order;
 pub mod text;
 pub mod time;
-pub mod wire;

@@ -1,7 +1,8 @@
 //! The wire form of `google.protobuf.Struct`: what Envoy hands over when a configuration is written as YAML
 //! in its own file. (Its documentation promises JSON; release 1.40 passes the message as it is.)
 //!
-//! It does not know: any other message. Field numbers are those of `google/protobuf/struct.proto`.
+//! It does not know: any other message. Field numbers are those of `google/protobuf/struct.proto`, the
+//! encoding that of protobuf.dev/programming-guides/encoding.
 //!
 //! ```text
 //!   Struct     1: repeated Entry            Entry      1: string key, 2: Value
@@ -9,7 +10,6 @@
 //! ```
 
 use super::Value;
-use crate::wire::{Fields, Wire};
 
 /// A message that nests deeper is nobody's configuration.
 const DEEPEST: u32 = 64;
@@ -59,6 +59,65 @@ fn list(bytes: &[u8], depth: u32) -> Option<Value> {
         list.push(value(item, depth.checked_sub(1)?)?);
     }
     Some(Value::List(list))
+}
+
+enum Wire<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a message; `None` in place of what is malformed, after which the iteration ends.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn field(&mut self) -> Option<(u64, Wire<'a>)> {
+        let tag = self.varint()?;
+        let wire = match tag & 7 {
+            0 => Wire::Varint(self.varint()?),
+            1 => {
+                let (bits, rest) = self.0.split_first_chunk()?;
+                self.0 = rest;
+                Wire::Fixed64(u64::from_le_bytes(*bits))
+            }
+            2 => {
+                let size = usize::try_from(self.varint()?).ok()?;
+                let (bytes, rest) = self.0.split_at_checked(size)?;
+                self.0 = rest;
+                Wire::Bytes(bytes)
+            }
+            _ => return None,
+        };
+        Some((tag >> 3, wire))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Option<(u64, Wire<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
 }
 
 #[cfg(test)]
@@ -132,6 +191,17 @@ mod tests {
         let object = |depth| encode_object(&[("a".into(), nest(depth))]);
         assert!(parse(&object(60)).is_some());
         assert!(parse(&object(100)).is_none());
+    }
+
+    #[test]
+    fn a_varint_has_ten_bytes_at_most() {
+        let null = |number: &[u8]| {
+            let value = tagged(0x12, &[&[0x08], number].concat());
+            parse(&tagged(0x0a, &value))
+        };
+        let expected = Some(Value::Object(vec![(String::new(), Value::Null)]));
+        assert_eq!(null(&[&[0xff; 9][..], b"\x01"].concat()), expected);
+        assert_eq!(null(&[&[0x80; 10][..], b"\x01"].concat()), None);
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! The messages of a rate limit service as another's code reads and writes them.
+//! The messages of a rate limit service, as far as they are used.
 //!
 //! It does not know: what they mean. Names and field numbers are those of the files of Envoy's API that are named.
 
@@ -47,6 +47,11 @@ pub struct Limit {
     pub unit: i32,
 }
 
+/// `RateLimitResponse.Code`, `rls.proto`; 0 is unknown.
+pub const OK: i32 = 1;
+/// Ibid.
+pub const OVER_LIMIT: i32 = 2;
+
 /// `RateLimitResponse`, `rls.proto`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Response {
@@ -55,6 +60,13 @@ pub struct Response {
     /// One for each descriptor, in their order.
     #[prost(message, repeated, tag = "2")]
     pub statuses: Vec<Status>,
+}
+
+/// The same, of which nothing is kept but how many statuses there are.
+#[derive(Clone, PartialEq, Message)]
+pub struct Counted {
+    #[prost(message, repeated, tag = "2")]
+    pub statuses: Vec<()>,
 }
 
 /// `RateLimitResponse.DescriptorStatus`, ibid.
