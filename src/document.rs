@@ -11,6 +11,7 @@
 
 mod errors;
 mod fields;
+mod places;
 mod structure;
 mod value;
 mod words;
@@ -21,6 +22,8 @@ pub use value::{Value, parse, parse_json};
 pub use words::{fold, nearest, one_of};
 
 use crate::time::Span;
+use places::Place;
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 /// What a value is, in the words of an error message.
@@ -37,17 +40,17 @@ fn describe(value: &Value) -> String {
 }
 
 /// A value and its place. Every reading method reports a mistake at that place and returns `None`.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct Node<'a> {
     value: &'a Value,
-    path: String,
+    place: Place,
     errors: &'a Errors,
 }
 
 impl<'a> Node<'a> {
     /// The whole document.
     pub fn root(value: &'a Value, errors: &'a Errors) -> Node<'a> {
-        Node { value, path: String::new(), errors }
+        Node { value, place: Place::default(), errors }
     }
 
     /// The value itself, for forms that depend on its type.
@@ -56,8 +59,8 @@ impl<'a> Node<'a> {
     }
 
     /// Reports a mistake at this place.
-    pub fn fail(&self, why: impl Into<String>) {
-        self.errors.add(&self.path, why);
+    pub fn fail(&self, why: impl Into<Cow<'static, str>>) {
+        self.errors.add(self.place, why);
     }
 
     /// Reports that something else was expected here.
@@ -157,19 +160,20 @@ impl<'a> Node<'a> {
     pub fn one_or_many(&self) -> Vec<Node<'a>> {
         match self.value {
             Value::List(items) => self.items(items),
-            _ => vec![self.clone()],
+            _ => vec![*self],
         }
     }
 
     fn items(&self, items: &'a [Value]) -> Vec<Node<'a>> {
-        let node = |(index, value)| Node { value, path: format!("{}[{index}]", self.path), ..self.clone() };
+        let node =
+            |(index, value)| Node { value, place: self.errors.places.item(self.place, index), ..*self };
         items.iter().enumerate().map(node).collect()
     }
 
     /// An object whose keys are known: see [`Fields`].
     pub fn fields(&self) -> Option<Fields<'a>> {
         match self.value {
-            Value::Object(entries) => Some(Fields::new(entries, &self.path, self.errors)),
+            Value::Object(entries) => Some(Fields::new(entries, self.place, self.errors)),
             _ => self.expected("an object"),
         }
     }
@@ -181,9 +185,9 @@ impl<'a> Node<'a> {
             return self.expected("an object");
         };
         let node = |(key, value): &'a (String, Value)| {
-            (key.as_str(), Node { value, path: fields::place(&self.path, key), errors: self.errors })
+            (key.as_str(), Node { value, place: self.errors.places.key(self.place, key.clone()), ..*self })
         };
-        Some(fields::first_of_each(entries, &self.path, self.errors).into_iter().map(node).collect())
+        Some(fields::first_of_each(entries, self.place, self.errors).into_iter().map(node).collect())
     }
 }
 

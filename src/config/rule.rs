@@ -125,7 +125,9 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
     };
     let Some(kind) = kind else {
         // Whichever was meant, its keys are not unknown.
-        algorithm::KINDS.iter().flat_map(|kind| kind.keys).for_each(|key| drop(fields.take(key)));
+        for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys) {
+            fields.take(key);
+        }
         return None;
     };
     let algorithm = (kind.compile)(fields, quota);

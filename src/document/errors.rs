@@ -2,7 +2,9 @@
 //!
 //! It does not know: how they are shown; a host logs them, a tool prints them.
 
+use super::places::{Place, Places};
 use crate::index::Index;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -25,7 +27,10 @@ impl std::error::Error for Error {}
 
 /// Collects mistakes while a document is read.
 #[derive(Debug, Default)]
-pub struct Errors(RefCell<Kept>);
+pub struct Errors {
+    kept: RefCell<Kept>,
+    pub(super) places: Places,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -36,9 +41,13 @@ struct Kept {
 
 impl Errors {
     /// Keeps a mistake. The same one at the same place is kept once.
-    pub fn add(&self, path: &str, why: impl Into<String>) {
-        let error = Error { path: path.into(), why: why.into() };
-        let mut kept = self.0.borrow_mut();
+    pub(super) fn add(&self, place: Place, why: impl Into<Cow<'static, str>>) {
+        self.keep(place, why.into());
+    }
+
+    fn keep(&self, place: Place, why: Cow<'static, str>) {
+        let error = Error { path: self.places.path(place), why: why.into_owned() };
+        let mut kept = self.kept.borrow_mut();
         if kept.known.add(error.to_string().as_bytes()) {
             kept.in_order.push(error);
         }
@@ -46,12 +55,12 @@ impl Errors {
 
     /// Whether nothing was wrong.
     pub fn is_empty(&self) -> bool {
-        self.0.borrow().in_order.is_empty()
+        self.kept.borrow().in_order.is_empty()
     }
 
     /// All mistakes, in the order they were met.
     pub fn into_vec(self) -> Vec<Error> {
-        self.0.into_inner().in_order
+        self.kept.into_inner().in_order
     }
 }
 

@@ -3,6 +3,7 @@
 //! It does not know: the keys. Several readers may take from one object, one after the other (a rule's
 //! common keys, then those of its algorithm); the last one calls [`Fields::finish`].
 
+use super::places::Place;
 use super::{Errors, Node, Value, nearest, one_of, quoted};
 use crate::index::Index;
 use std::borrow::Cow;
@@ -12,8 +13,8 @@ pub struct Fields<'a> {
     entries: &'a [(String, Value)],
     /// Where a key is looked up that `entries` lacks: the rule that an override changes.
     base: &'a [(String, Value)],
-    base_path: String,
-    path: String,
+    base_place: Place,
+    place: Place,
     errors: &'a Errors,
     known: Vec<&'static str>,
     /// Known too, but not offered in a hint: another spelling.
@@ -24,13 +25,13 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(entries: &'a [(String, Value)], path: &str, errors: &'a Errors) -> Fields<'a> {
-        first_of_each(entries, path, errors);
+    pub(super) fn new(entries: &'a [(String, Value)], place: Place, errors: &'a Errors) -> Fields<'a> {
+        first_of_each(entries, place, errors);
         Fields {
             entries,
             base: &[],
-            base_path: String::new(),
-            path: path.into(),
+            base_place: Place::default(),
+            place,
             errors,
             known: Vec::new(),
             spellings: Vec::new(),
@@ -41,18 +42,18 @@ impl<'a> Fields<'a> {
 
     /// These keys laid over those of `base`: a key that is absent here is taken from there.
     pub fn over(self, base: &Fields<'a>) -> Fields<'a> {
-        Fields { base: base.entries, base_path: base.path.clone(), ..self }
+        Fields { base: base.entries, base_place: base.place, ..self }
     }
 
     /// Reports a mistake about the object itself.
-    pub fn fail(&self, why: impl Into<String>) {
-        self.errors.add(&self.path, why);
+    pub fn fail(&self, why: impl Into<Cow<'static, str>>) {
+        self.errors.add(self.place, why);
     }
 
     /// Reports a mistake about the object that this one is laid over, if it is, or else about itself.
-    pub fn fail_as_rule(&self, why: impl Into<String>) {
-        let path = if self.base.is_empty() { &self.path } else { &self.base_path };
-        self.errors.add(path, why);
+    pub fn fail_as_rule(&self, why: impl Into<Cow<'static, str>>) {
+        let place = if self.base.is_empty() { self.place } else { self.base_place };
+        self.errors.add(place, why);
     }
 
     /// The value at `key`, if it is given. From then on the key is known.
@@ -61,11 +62,11 @@ impl<'a> Fields<'a> {
             self.known.push(key);
         }
         let find = |entries: &'a [(String, Value)]| entries.iter().find(|(name, _)| name == key);
-        let (path, (_, value)) = match find(self.entries) {
-            Some(entry) => (&self.path, entry),
-            None => (&self.base_path, find(self.base)?),
+        let (place, (_, value)) = match find(self.entries) {
+            Some(entry) => (self.place, entry),
+            None => (self.base_place, find(self.base)?),
         };
-        Some(Node { value, path: place(path, key), errors: self.errors })
+        Some(Node { value, place: self.errors.places.key(place, key), errors: self.errors })
     }
 
     /// The value at `key`, whose absence is a mistake; it is told when all keys are known, unless one that
@@ -125,13 +126,13 @@ impl<'a> Fields<'a> {
 
     fn report_missing(&self) {
         // What an override lacks, the rule lacks.
-        let (path, entries) = match self.base {
-            [] => (&self.path, self.entries),
-            base => (&self.base_path, base),
+        let (place, entries) = match self.base {
+            [] => (self.place, self.entries),
+            base => (self.base_place, base),
         };
         for key in &self.missing {
             if !self.unknown(entries).any(|unknown| self.meant(unknown) == Some(*key)) {
-                self.errors.add(path, format!("`{key}` is missing"));
+                self.errors.add(place, format!("`{key}` is missing"));
             }
         }
     }
@@ -153,28 +154,18 @@ impl<'a> Fields<'a> {
 /// The first entry of each key. Of a key that has others it is told that it is given twice.
 pub(super) fn first_of_each<'a>(
     entries: &'a [(String, Value)],
-    path: &str,
+    place: Place,
     errors: &Errors,
 ) -> Vec<&'a (String, Value)> {
     let mut seen = Index::default();
     let is_first = |(key, _): &&(String, Value)| {
         let is_first = seen.add(key.as_bytes());
         if !is_first {
-            errors.add(path, format!("{} is given twice", quoted(key)));
+            errors.add(place, format!("{} is given twice", quoted(key)));
         }
         is_first
     };
     entries.iter().filter(is_first).collect()
-}
-
-/// The place of `key` in the object at `path`: `a.b`, or `a["b c"]` where a dot would mislead.
-pub(super) fn place(path: &str, key: &str) -> String {
-    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-    match (plain, path.is_empty()) {
-        (true, true) => key.into(),
-        (true, false) => format!("{path}.{key}"),
-        (false, _) => format!("{path}[{}]", quoted(key).replace('`', "\"")),
-    }
 }
 
 #[cfg(test)]
@@ -226,18 +217,12 @@ mod tests {
         let errors = Errors::default();
         let entry = |number: usize| (format!("k{number}"), Value::Null);
         let mut entries: Vec<_> = (0..100_000).map(entry).collect();
-        first_of_each(&entries, "", &errors);
+        first_of_each(&entries, Place::default(), &errors);
         assert!(errors.is_empty());
         entries.extend((0..50_000).chain(0..50_000).map(entry));
-        assert_eq!(first_of_each(&entries, "at", &errors).len(), 100_000);
+        let place = errors.places.key(Place::default(), "at");
+        assert_eq!(first_of_each(&entries, place, &errors).len(), 100_000);
         let told = errors.into_vec().into_iter().map(|error| error.to_string());
         assert!(told.eq((0..50_000).map(|number| format!("at: `k{number}` is given twice"))));
-    }
-
-    #[test]
-    fn a_place_can_be_read_back() {
-        assert_eq!(place("", "a"), "a");
-        assert_eq!(place("a", "b-c"), "a.b-c");
-        assert_eq!(place("a", "b.c"), "a[\"b.c\"]");
     }
 }

@@ -1,0 +1,80 @@
+//! Where values stand in a document. A place is a number until a mistake is told, which writes it out.
+//!
+//! It does not know: values, or mistakes.
+
+use super::quoted;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt::Write;
+
+/// A place among [`Places`]; the default is the document itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place(usize);
+
+/// All places that somebody has been at. (The first one is 1.)
+#[derive(Debug, Default)]
+pub(super) struct Places(RefCell<Vec<(Place, Step)>>);
+
+#[derive(Debug)]
+enum Step {
+    Key(Cow<'static, str>),
+    Item(usize),
+}
+
+impl Places {
+    fn add(&self, from: Place, step: Step) -> Place {
+        let mut places = self.0.borrow_mut();
+        places.push((from, step));
+        Place(places.len())
+    }
+
+    /// The place of `key` in the object at `from`.
+    pub(super) fn key(&self, from: Place, key: impl Into<Cow<'static, str>>) -> Place {
+        self.add(from, Step::Key(key.into()))
+    }
+
+    /// The place of an item in the list at `from`.
+    pub(super) fn item(&self, from: Place, index: usize) -> Place {
+        self.add(from, Step::Item(index))
+    }
+
+    /// As `limits[0].rules[1].unit`, with `a["b c"]` where a dot would mislead; empty for the document itself.
+    pub(super) fn path(&self, mut place: Place) -> String {
+        let places = self.0.borrow();
+        let (mut steps, mut path) = (Vec::new(), String::new());
+        while let Some((from, step)) = place.0.checked_sub(1).and_then(|index| places.get(index)) {
+            steps.push(step);
+            place = *from;
+        }
+        for step in steps.iter().rev() {
+            let _ = match step {
+                Step::Item(index) => write!(path, "[{index}]"),
+                Step::Key(key) if !is_plain(key) => write!(path, "[{}]", quoted(key).replace('`', "\"")),
+                Step::Key(key) if path.is_empty() => path.write_str(key),
+                Step::Key(key) => write!(path, ".{key}"),
+            };
+        }
+        path
+    }
+}
+
+fn is_plain(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_can_be_read_back() {
+        let (places, root) = (Places::default(), Place::default());
+        assert_eq!(places.path(root), "");
+        let a = places.key(root, "a");
+        assert_eq!(places.path(a), "a");
+        assert_eq!(places.path(places.key(a, "b-c")), "a.b-c");
+        assert_eq!(places.path(places.key(a, "b.c".to_string())), "a[\"b.c\"]");
+        assert_eq!(places.path(places.key(places.item(root, 7), "")), "[7][\"\"]");
+        assert_eq!(places.path(places.item(places.item(a, 0), 10)), "a[0][10]");
+    }
+}
