@@ -38,7 +38,7 @@ pub struct Entry {
     pub value: String,
 }
 
-/// `RateLimitDescriptor.RateLimitOverride`, ibid., and of `RateLimitResponse.RateLimit`, `rls.proto`, what is like it.
+/// `RateLimitDescriptor.RateLimitOverride`, ibid.
 #[derive(Clone, PartialEq, Message)]
 pub struct Limit {
     #[prost(uint32, tag = "1")]
@@ -74,8 +74,9 @@ pub struct Counted {
 pub struct Status {
     #[prost(int32, tag = "1")]
     pub code: i32,
+    /// Whether there is one: what it is, nobody asks.
     #[prost(message, optional, tag = "2")]
-    pub current_limit: Option<Limit>,
+    pub current_limit: Option<()>,
     #[prost(uint32, tag = "3")]
     pub limit_remaining: u32,
     #[prost(message, optional, tag = "4")]

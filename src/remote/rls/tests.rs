@@ -46,7 +46,7 @@ fn requested(question: &Question) -> Request {
 fn status(code: i32, remaining: u32, reset: Option<(i64, i32)>) -> Status {
     Status {
         code,
-        current_limit: Some(Limit { requests_per_unit: 10, unit: 2 }),
+        current_limit: Some(()),
         limit_remaining: remaining,
         duration_until_reset: reset.map(|(seconds, nanos)| Duration { seconds, nanos }),
     }
