@@ -6,12 +6,13 @@
 //! ```text
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
-//!                            └► actors, ip, lists, response, headers, mode, local, store
+//!                            └► actors, ip, lists, response, headers, mode, local, store, remote
 //! ```
 
 mod limit;
 mod lists;
 mod names;
+mod remote;
 mod rule;
 mod shared;
 mod store;
@@ -20,7 +21,7 @@ use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
 use crate::document::{self, Error, Errors, Fields, Node, Value};
 use crate::policy::{Draft, LimitDraft, Lists, Policy};
-use crate::remote;
+use crate::remote::{self as stores, source};
 use crate::request::Parts;
 use crate::response::Options;
 
@@ -32,14 +33,32 @@ pub struct Configuration {
     /// What clients are told.
     pub response: Options,
     /// Where shared rules are counted.
-    pub store: Option<remote::Options>,
+    pub store: Option<stores::Options>,
+    /// Where a document comes from that is laid over this one.
+    pub remote: Option<source::Options>,
 }
 
 /// Reads a configuration. All mistakes are told, not only the first.
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
-    let configuration = read(Node::root(&document, &errors));
+    let configuration = Top::of(Node::root(&document, &errors)).and_then(read);
+    whole(configuration, errors)
+}
+
+/// As [`compile`], with another document laid over the first: what that has at the top stands in place of what the first
+/// has there. The mistakes are those of the other one.
+pub fn compile_over(bytes: &[u8], over: &[u8]) -> Result<Configuration, Vec<Error>> {
+    let (document, other) = (document::parse(bytes), document::parse(over));
+    let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
+    let (known, errors) = (Errors::default(), Errors::default());
+    let base = Top::of(Node::root(&document, &known));
+    let over = remote::over(Node::root(&other, &errors));
+    let configuration = base.zip(over).map(|(base, over)| over.or(base)).and_then(read);
+    whole(configuration, errors)
+}
+
+fn whole(configuration: Option<Configuration>, errors: Errors) -> Result<Configuration, Vec<Error>> {
     match configuration {
         Some(configuration) if errors.is_empty() => Ok(configuration),
         _ => Err(errors.into_vec()),
@@ -61,7 +80,8 @@ impl Mode {
 }
 
 /// Keys of each object, to tell where one belongs that stands in another. `headers` is a key of two.
-const TOP_KEYS: &[&str] = &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local", "store"];
+const TOP_KEYS: &[&str] =
+    &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local", "store", "remote"];
 const LIMIT_KEYS: &[&str] = &["url", "Url", "methods", "hosts", "exclusive", "rules"];
 const RULE_KEYS: &[&str] = &[
     "name",
@@ -96,6 +116,7 @@ struct Top<'a> {
     mode: Option<Node<'a>>,
     local: Option<Node<'a>>,
     store: Option<Node<'a>>,
+    remote: Option<Node<'a>>,
 }
 
 impl<'a> Top<'a> {
@@ -110,11 +131,18 @@ impl<'a> Top<'a> {
         if is_limit(entries) {
             return Some(Top { limits: Some(vec![node]), ..Top::default() });
         }
+        let limits = fields.require("limits");
+        Some(Top::rest(fields, limits))
+    }
+
+    /// All keys but `limits`, and those that belong elsewhere.
+    fn rest(mut fields: Fields<'a>, limits: Option<Node<'a>>) -> Top<'a> {
         fields.belong(LIMIT_KEYS, "to a limit in `limits`");
         fields.belong(&rule_keys(), "to a rule in `rules`");
         fields.belong(&["redis", "rls"], "to `store`");
+        fields.belong(&["path", "authority", "interval", "max_stale", "pointer", "encoding"], "to `remote`");
         let top = Top {
-            limits: fields.require("limits").and_then(|node| node.list()),
+            limits: limits.and_then(|node| node.list()),
             actors: fields.take("actors"),
             ip: fields.take("ip"),
             allow: fields.take("allow"),
@@ -124,9 +152,27 @@ impl<'a> Top<'a> {
             mode: fields.take("mode"),
             local: fields.take("local"),
             store: fields.take("store"),
+            remote: fields.take("remote"),
         };
         fields.finish();
-        Some(top)
+        top
+    }
+
+    /// What this one has, and what it lacks from `base`.
+    fn or(self, base: Top<'a>) -> Top<'a> {
+        Top {
+            limits: self.limits.or(base.limits),
+            actors: self.actors.or(base.actors),
+            ip: self.ip.or(base.ip),
+            allow: self.allow.or(base.allow),
+            deny: self.deny.or(base.deny),
+            response: self.response.or(base.response),
+            headers: self.headers.or(base.headers),
+            mode: self.mode.or(base.mode),
+            local: self.local.or(base.local),
+            store: self.store.or(base.store),
+            remote: self.remote.or(base.remote),
+        }
     }
 }
 
@@ -139,8 +185,7 @@ fn is_limit(entries: &[(String, Value)]) -> bool {
     !meant(&["limits"]) && meant(LIMIT_KEYS)
 }
 
-fn read(root: Node) -> Option<Configuration> {
-    let top = Top::of(root)?;
+fn read(top: Top) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::Options::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -162,6 +207,7 @@ fn read(root: Node) -> Option<Configuration> {
     let address = Actors::ip(&mut scope);
     let response = Options::compile(top.response, top.headers);
     let max_actors = local(top.local);
+    let remote = top.remote.and_then(remote::compile);
     let draft = Draft {
         limits: limits.into_iter().collect::<Option<_>>()?,
         parts,
@@ -173,7 +219,7 @@ fn read(root: Node) -> Option<Configuration> {
         store: None,
     };
     let (store, options) = store.map(|store| (store.draft, store.options)).unzip();
-    Some(Configuration { policy: Draft { store, ..draft }.build(), response, store: options })
+    Some(Configuration { policy: Draft { store, ..draft }.build(), response, store: options, remote })
 }
 
 /// How many actors the table of each cell group is made for.

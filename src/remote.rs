@@ -1,5 +1,5 @@
-//! The protocols of the stores that count for all gateways: questions → the bytes of a call; the bytes of an answer →
-//! what was told.
+//! The protocols of the servers that gateways ask. Of the stores that count for all of them: questions → the bytes of a
+//! call; the bytes of an answer → what was told. Of where a configuration comes from: [`source`].
 //!
 //! It does not know: how a call is made, what becomes of a failure, what time it is, or why anything is asked.
 //!
@@ -15,6 +15,7 @@ mod lines;
 mod protocol;
 pub mod redis;
 pub mod rls;
+pub mod source;
 
 pub use lines::{Answer, Call, Lines, News, Tally, Who};
 pub use protocol::{Message, Options, Protocol};

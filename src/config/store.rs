@@ -149,7 +149,7 @@ impl Common {
 }
 
 /// A cluster that the gateway knows by this name.
-fn cluster(node: &Node) -> Option<String> {
+pub(super) fn cluster(node: &Node) -> Option<String> {
     let name = node.text()?;
     if name.is_empty() || name.len() > 120 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return node.expected("the gateway's name of a cluster, 1 to 120 visible letters of ASCII");
@@ -195,7 +195,7 @@ fn prefix(node: &Node) -> Option<String> {
 }
 
 /// Why a header of a call is not the user's to set.
-fn taken(name: &str) -> Option<&'static str> {
+pub(super) fn taken(name: &str) -> Option<&'static str> {
     Some(match name {
         "content-type" | "content-length" | "transfer-encoding" | "connection" | "host" | "te"
         | "upgrade" => "it is set for each call",

@@ -25,6 +25,7 @@ mod metrics;
 mod parts;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;
+mod source;
 mod streams;
 mod waiting;
 

@@ -21,6 +21,7 @@ const CALL_BODY: u32 = 4;
 const GRPC_MESSAGE: u32 = 5;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const COUNTER: u32 = 0;
+const GAUGE: u32 = 1;
 const REQUEST: u32 = 0;
 
 /// The clock of WASI that never steps.
@@ -221,14 +222,16 @@ pub(super) fn grpc_call(
     .map(|()| token)
 }
 
+/// A header of the answer to an HTTP call; only within its callback.
+pub(super) fn call_header(name: &[u8]) -> Option<Vec<u8>> {
+    let (key, key_size) = (name.as_ptr(), name.len());
+    // SAFETY: the name lives through the call; the host writes a pointer and a size.
+    bytes(|data, size| unsafe { proxy_get_header_map_value(CALL_HEADERS, key, key_size, data, size) })
+}
+
 /// The status of the answer to an HTTP call, 0 if there is none; only within its callback.
 pub(super) fn call_status() -> u32 {
-    let name = b":status";
-    // SAFETY: the name lives through the call; the host writes a pointer and a size.
-    let status = bytes(|data, size| unsafe {
-        proxy_get_header_map_value(CALL_HEADERS, name.as_ptr(), name.len(), data, size)
-    });
-    status.and_then(|status| str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0)
+    call_header(b":status").and_then(|status| str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// The body of the answer to an HTTP call, of so many bytes; only within its callback.
@@ -263,10 +266,25 @@ pub(super) fn resume_request() -> Result<(), Fault> {
 
 /// Defines a counter and tells its id. Each call makes a new id: once a VM.
 pub(super) fn define_counter(name: &str) -> Option<u32> {
+    define(COUNTER, name)
+}
+
+/// As [`define_counter`], of a number that goes up and down.
+pub(super) fn define_gauge(name: &str) -> Option<u32> {
+    define(GAUGE, name)
+}
+
+fn define(kind: u32, name: &str) -> Option<u32> {
     let mut id = 0;
     // SAFETY: the name lives through the call; the host writes four bytes.
-    let status = unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &mut id) };
+    let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &mut id) };
     (status == OK).then_some(id)
+}
+
+/// Sets a gauge.
+pub(super) fn record(id: u32, value: u64) {
+    // SAFETY: plain numbers.
+    unsafe { proxy_record_metric(id, value) };
 }
 
 /// Adds to a counter; a counter that cannot be reached is not worth a request.

@@ -16,6 +16,7 @@
 //! A stream to which nothing is owed leaves nothing behind here, and most are such.
 
 mod asking;
+mod following;
 
 use super::callbacks::Callbacks;
 use super::calls::{self, Answer};
@@ -57,6 +58,8 @@ pub struct Filter {
     owed: Exclusive<Map<Owed>>,
     /// The calls to stores that are under way, by the host's numbers: whose they are, and its own numbers.
     calls: Exclusive<Map<(Rc<Gateway>, u32)>>,
+    /// The calls to servers of documents that are under way, by the host's numbers, and for which plugins; few.
+    polls: Exclusive<Vec<(u32, u32)>>,
     ids: Rc<Ids>,
     callbacks: Callbacks,
 }
@@ -94,6 +97,13 @@ impl Filter {
         let Some(gateway) = Gateway::configure(size, before.as_deref(), &self.ids, self.callbacks) else {
             return false;
         };
+        self.serve(root, gateway);
+        true
+    }
+
+    /// The plugin `root` serves by this from now on.
+    fn serve(&self, root: u32, gateway: Gateway) {
+        let before = self.plugin(root).flatten();
         self.plugins.with(|plugins| {
             plugins.retain(|(known, _)| *known != root);
             plugins.push((root, Some(Rc::new(gateway))));
@@ -102,7 +112,12 @@ impl Filter {
             before.retire();
             self.exchange(before);
         }
-        true
+        self.wake(root);
+    }
+
+    /// Sees to it that the timer of the plugin `root` fires when that is wanted.
+    fn wake(&self, root: u32) {
+        self.plugin(root).flatten().iter().for_each(|gateway| gateway.wake());
     }
 
     /// A stream's request headers have come.
@@ -181,7 +196,8 @@ impl Filter {
             _ = calls::set_effective_context(root);
         }
         let lost = gateway.waiting.with(|waiting| waiting.again(late, now));
-        gateway.wake();
+        self.follow(root, &gateway);
+        self.wake(root);
         lost.unwrap_or_default().into_iter().for_each(|id| self.end(id));
     }
 
@@ -196,6 +212,7 @@ impl Filter {
             Some(plugins.swap_remove(place))
         };
         if let Some((_, Some(gateway))) = self.plugins.with(place).flatten() {
+            self.polls.with(|polls| polls.retain(|(_, root)| *root != id));
             gateway.retire();
             self.exchange(&gateway);
             let all = gateway.waiting.with(|waiting| waiting.all()).unwrap_or_default();

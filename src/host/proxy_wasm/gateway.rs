@@ -8,9 +8,11 @@ use super::calls::{self, Answer, HostData, Level};
 use super::exclusive::Exclusive;
 use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
+use super::source::Source;
 use super::streams::Map;
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
+use crate::document::Error;
 use crate::host::steady::Steady;
 use crate::mix;
 use crate::policy::Decision;
@@ -25,6 +27,8 @@ use std::rc::Rc;
 /// What the streams of one configuration share.
 pub(super) struct Gateway {
     pub(super) configuration: Configuration,
+    /// Where documents come from that are laid over the plugin's own, if there is such a place.
+    pub(super) source: Option<Rc<Source>>,
     pub(super) store: Portable<HostData>,
     pub(super) waiting: Rc<Exclusive<Waiting>>,
     /// Whether the configuration would make requests wait, and the host cannot.
@@ -69,26 +73,48 @@ impl Gateway {
         callbacks: Callbacks,
     ) -> Option<Gateway> {
         let bytes = calls::plugin_configuration(size);
-        let gateway = read(&bytes).and_then(|configuration| {
-            callbacks.suffice(&configuration.response)?;
-            let gateway = Gateway::new(configuration, before, ids).map_err(|Fault(status)| {
-                format!("the host's clock or its shared data does not work: status {status}")
-            })?;
-            callbacks.suffice_under(gateway.store.rules())?;
-            match gateway.configuration.store {
-                Some(_) => Err("store: this host cannot hold requests while a store is asked".into()),
-                None => Ok(gateway),
-            }
-        });
+        let configuration = config::compile(&bytes).map_err(|errors| mistakes(&errors));
+        let gateway =
+            configuration.and_then(|configuration| Gateway::build(configuration, before, ids, callbacks));
         match gateway {
-            Ok(gateway) => {
+            Ok(mut gateway) => {
                 announce(&gateway, &bytes);
+                if let Some(options) = gateway.configuration.remote.take() {
+                    let source = Rc::new(Source::new(bytes, options, callbacks));
+                    gateway.source = Some(Rc::clone(&source));
+                    // Another worker, or the configuration before this one, may have a document already.
+                    gateway = source.follow(&gateway, ids).unwrap_or(gateway);
+                    gateway.metrics.with(|metrics| metrics.serves(source.serves()));
+                }
                 Some(gateway)
             }
             Err(why) => {
                 calls::log(Level::Error, &format!("configuration refused, {why}"));
                 None
             }
+        }
+    }
+
+    /// What decides by this configuration, or why it cannot.
+    pub(super) fn build(
+        configuration: Configuration,
+        before: Option<&Gateway>,
+        ids: &Rc<Ids>,
+        callbacks: Callbacks,
+    ) -> Result<Gateway, String> {
+        callbacks.suffice(&configuration.response)?;
+        let gateway = Gateway::new(configuration, before, ids).map_err(|Fault(status)| {
+            format!("the host's clock or its shared data does not work: status {status}")
+        })?;
+        callbacks.suffice_under(gateway.store.rules())?;
+        let is_nginx = gateway.store.rules() == Rules::Strict;
+        match (&gateway.configuration.store, &gateway.configuration.remote) {
+            (Some(_), _) => Err("store: this host cannot hold requests while a store is asked".into()),
+            (None, Some(_)) if is_nginx => {
+                Err("remote: this host's timer cannot be set to the times at which a server is to be asked"
+                    .into())
+            }
+            _ => Ok(gateway),
         }
     }
 
@@ -119,6 +145,7 @@ impl Gateway {
         let metrics = Metrics::new(&configuration.policy, Rc::clone(ids));
         Ok(Gateway {
             configuration,
+            source: None,
             store,
             // There is one timer, and who waits goes on under any configuration.
             waiting: before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default(),
@@ -226,6 +253,9 @@ impl Gateway {
         let wanted = self
             .worker
             .with(|worker| worker.wants().map(|span| now.after(span)).into_iter().chain(worker.wake()).min());
+        if let Some(next) = self.source.as_ref().and_then(|source| source.next()) {
+            self.waiting.with(|waiting| waiting.wake_at(next, now));
+        }
         // A configuration before this one may have had the timer set for sooner: it is set again for what is still to come.
         let Some(at) = wanted.flatten().into_iter().chain(self.wakes.get()).min() else {
             return;
@@ -272,7 +302,7 @@ impl Gateway {
     }
 
     /// A number that clients cannot foresee, for jitter.
-    fn entropy(&self) -> u32 {
+    pub(super) fn entropy(&self) -> u32 {
         let mut state = self.random.get();
         let number = mix::next(&mut state);
         self.random.set(state);
@@ -280,11 +310,9 @@ impl Gateway {
     }
 }
 
-/// The configuration in these bytes, or all that is wrong with them.
-fn read(bytes: &[u8]) -> Result<Configuration, String> {
-    config::compile(bytes).map_err(|errors| {
-        let mistakes = (1..).zip(&errors).map(|(number, error)| format!("({number}) {error}"));
-        let mistakes: Vec<String> = mistakes.collect();
-        format!("{}: {}", plural(mistakes.len(), "mistake"), mistakes.join(" "))
-    })
+/// All that is wrong with a configuration.
+pub(super) fn mistakes(errors: &[Error]) -> String {
+    let mistakes = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
+    let mistakes: Vec<String> = mistakes.collect();
+    format!("{}: {}", plural(mistakes.len(), "mistake"), mistakes.join(" "))
 }

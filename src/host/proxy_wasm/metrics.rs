@@ -6,6 +6,7 @@
 
 use super::calls;
 use super::exclusive::Exclusive;
+use super::source::Poll;
 use crate::index::ByKey;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
 use crate::remote::Tally as Calls;
@@ -18,12 +19,12 @@ pub(super) struct Ids(Exclusive<ByKey<u32>>);
 
 impl Ids {
     /// The id of a counter; `None` as long as the host does not define it.
-    fn get(&self, name: String) -> Option<u32> {
+    fn get(&self, name: String, define: fn(&str) -> Option<u32>) -> Option<u32> {
         let find = |ids: &mut ByKey<u32>| {
             if let Some(id) = ids.get(name.as_bytes()) {
                 return Some(*id);
             }
-            let id = calls::define_counter(&name)?;
+            let id = define(&name)?;
             ids.insert(name.as_bytes(), id);
             Some(id)
         };
@@ -41,7 +42,7 @@ impl Counter {
             return;
         }
         if self.0.is_none() {
-            self.0 = ids.get(name());
+            self.0 = ids.get(name(), calls::define_counter);
         }
         if let Some(id) = self.0 {
             calls::increment(id, by);
@@ -89,6 +90,7 @@ pub(super) struct Metrics {
     shared_data_errors: Counter,
     foreign_values: Counter,
     known_refusals: Counter,
+    switches: Counter,
     /// By rule.
     degraded: Vec<Counter>,
     /// By shard: calls, calls that failed, questions.
@@ -109,6 +111,7 @@ impl Metrics {
             shared_data_errors: Counter::default(),
             foreign_values: Counter::default(),
             known_refusals: Counter::default(),
+            switches: Counter::default(),
             degraded: policy.rules().map(|_| Counter::default()).collect(),
             stores: Vec::new(),
         }
@@ -152,6 +155,29 @@ impl Metrics {
             calls.add(&self.ids, tally.calls, || name(".calls"));
             failed.add(&self.ids, tally.failed, || name(".failed_calls"));
             questions.add(&self.ids, tally.questions, || name(".questions"));
+        }
+    }
+
+    /// The document of that number serves in this worker from now on; zero: none.
+    pub(super) fn serves(&mut self, generation: u64) {
+        self.switches.add(&self.ids, 1, || "diana.config.switches".into());
+        if let Some(id) = self.ids.get("diana.config.generation".into(), calls::define_gauge) {
+            calls::record(id, generation);
+        }
+    }
+
+    /// Counts an answer of the server that documents come from.
+    pub(super) fn poll(&mut self, poll: Poll) {
+        let name = match poll {
+            Poll::Fresh => "fresh",
+            Poll::Unchanged => "unchanged",
+            Poll::Refused => "refused",
+            Poll::Failed => "failed",
+        };
+        if let Some(id) =
+            self.ids.get(["diana.config.result.", name, ".polls"].concat(), calls::define_counter)
+        {
+            calls::increment(id, 1);
         }
     }
 

@@ -61,6 +61,8 @@ pub enum Call<'a> {
     DefineMetric { kind: u32, name: &'a [u8] },
     /// `proxy_increment_metric`
     IncrementMetric { id: u32, by: i64 },
+    /// `proxy_record_metric`
+    RecordMetric { id: u32, value: u64 },
 }
 
 /// What a host answers.
@@ -351,6 +353,10 @@ pub(super) mod functions {
 
     pub unsafe fn proxy_increment_metric(id: u32, by: i64) -> u32 {
         super::call(Call::IncrementMetric { id, by }).status
+    }
+
+    pub unsafe fn proxy_record_metric(id: u32, value: u64) -> u32 {
+        super::call(Call::RecordMetric { id, value }).status
     }
 
     pub fn random() -> u64 {

@@ -471,6 +471,13 @@ impl Inner {
                 }
                 Reply::status(0)
             }
+            Call::RecordMetric { id, value } => {
+                match self.counters.borrow().get(&id) {
+                    Some(name) => _ = world.counters.borrow_mut().insert(name.clone(), value as i64),
+                    None => return Reply::status(1),
+                }
+                Reply::status(0)
+            }
             Call::HttpCall { cluster, body, timeout_ms, .. } => {
                 let (clusters, id) = (&world.clusters, self.current.get().1);
                 let root = self.effective(|stream| stream.root).unwrap_or(id);

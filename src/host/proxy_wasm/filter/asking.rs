@@ -74,6 +74,9 @@ impl Filter {
 
     /// An HTTP call has been answered, or has not in time.
     pub fn on_http_call_response(&self, token: u32, size: usize) {
+        if let Some(root) = self.poller(token) {
+            return self.polled(root, size);
+        }
         let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
             return;
         };

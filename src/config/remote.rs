@@ -1,0 +1,119 @@
+//! `remote`: where another document comes from, and how that is laid over this one.
+//!
+//! It does not know: how it is fetched, or when.
+
+use super::store::{cluster, taken};
+use super::{Top, is_limit};
+use crate::document::{Fields, Node, Value};
+use crate::remote::source::{self, Options};
+use crate::response;
+use crate::time::Span;
+
+const INTERVAL: Span = Span::from_secs(5);
+const TIMEOUT: Span = Span::from_secs(1);
+const MAX_STALE: Span = Span::from_secs(600);
+const LONGEST: Span = Span::from_secs(86_400 * 365);
+
+/// Keys that say who is asked, where one counts, and how much memory there is: the gateway's own.
+const REMOTE: &str = "a remote document cannot say where documents come from: leave that to the local one";
+const STORE: &str = "a remote document cannot say where is counted: leave that to the local one";
+const LOCAL: &str = "a remote document cannot say how much memory is used: leave that to the local one";
+
+/// Reads it. Mistakes are reported at their place and give `None`.
+pub(super) fn compile(node: Node) -> Option<Options> {
+    let Value::Object(_) = node.value() else {
+        return node.expected("`{cluster: …, path: …}`");
+    };
+    let mut fields = node.fields()?;
+    let cluster = fields.require("cluster").and_then(|node| cluster(&node));
+    let path = fields.require("path").and_then(|node| visible(&node, "a path such as `/diana.json`", "/"));
+    let authority =
+        fields.take("authority").map(|node| visible(&node, "a host's name, with or without a port", ""));
+    let interval = span(&mut fields, "interval", INTERVAL, Span::from_ms(100)..=Span::from_secs(86_400));
+    let timeout = span(&mut fields, "timeout", TIMEOUT, Span::from_ms(1)..=Span::from_secs(60));
+    let max_stale = span(&mut fields, "max_stale", MAX_STALE, Span::from_ms(100)..=LONGEST);
+    let headers = fields.take("headers").map(|node| response::own_headers(&node, own)).unwrap_or_default();
+    let body = fields.take("body").map(|node| body(&node));
+    let pointer = fields.take("pointer").map(|node| pointer(&node));
+    let encodings = [("plain", false), ("base64", true)];
+    let is_base64 = fields.take("encoding").map(|node| node.choice("encoding", &encodings));
+    fields.finish();
+    let cluster = cluster?;
+    Some(Options {
+        authority: authority.unwrap_or_else(|| Some(cluster.clone()))?,
+        cluster,
+        path: path?,
+        headers,
+        body: body.map_or(Some(None), |body| body.map(Some))?,
+        interval: interval?,
+        timeout: timeout?,
+        max_stale: max_stale?,
+        pointer: pointer.unwrap_or_else(|| Some(Vec::new()))?,
+        is_base64: is_base64.unwrap_or(Some(false))?,
+    })
+}
+
+fn span(
+    fields: &mut Fields,
+    key: &'static str,
+    default: Span,
+    range: std::ops::RangeInclusive<Span>,
+) -> Option<Span> {
+    fields.take(key).map_or(Some(default), |node| node.span(range))
+}
+
+fn visible(node: &Node, what: &str, start: &str) -> Option<String> {
+    let text = node.text()?;
+    let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    match !text.is_empty() && text.len() <= 4_096 && is_visible && text.starts_with(start) {
+        true => Some(text.into()),
+        false => node.expected(what),
+    }
+}
+
+/// Text as it is; an object or a list as JSON.
+fn body(node: &Node) -> Option<String> {
+    match node.value() {
+        Value::Text(text) => Some(text.clone()),
+        Value::Object(_) | Value::List(_) => Some(node.value().to_string()),
+        _ => node.expected("text, or an object that is sent as JSON"),
+    }
+}
+
+fn pointer(node: &Node) -> Option<Vec<String>> {
+    match source::pointer(node.text()?) {
+        None => node.expected("a JSON pointer such as `/data/0/value`, in which `~1` is `/` and `~0` is `~`"),
+        pointer => pointer,
+    }
+}
+
+fn own(name: &str) -> Option<&'static str> {
+    match name {
+        "if-none-match" | "if-modified-since" | "if-match" | "if-unmodified-since" | "range" => {
+            Some("it is set for each request")
+        }
+        "content-type" => None,
+        name => taken(name),
+    }
+}
+
+/// What a remote document has at the top, in any of the three forms.
+pub(super) fn over(node: Node) -> Option<Top> {
+    let Value::Object(entries) = node.value() else {
+        return Top::of(node);
+    };
+    if entries.is_empty() {
+        node.fail("it says nothing: expected `limits`, or what else stands in place of the local document's");
+        return None;
+    }
+    if is_limit(entries) {
+        return Top::of(node);
+    }
+    let mut fields = node.fields()?;
+    let limits = fields.take("limits");
+    let top = Top::rest(fields, limits);
+    for (node, why) in [(&top.remote, REMOTE), (&top.store, STORE), (&top.local, LOCAL)] {
+        node.iter().for_each(|node| node.fail(why));
+    }
+    Some(top)
+}

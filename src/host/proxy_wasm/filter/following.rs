@@ -1,0 +1,68 @@
+//! Plugins whose configuration comes from a server: it is asked when it is time, and what it has takes the place of what
+//! served until now.
+//!
+//! It does not know: what an answer says, or who else asks.
+
+use super::Filter;
+use crate::host::proxy_wasm::gateway::Gateway;
+use crate::host::proxy_wasm::source::Source;
+use crate::remote::source::{Answer, Failure, Marks};
+use std::rc::Rc;
+
+impl Filter {
+    /// Looks whether something else is to serve, and asks the server if that is due.
+    pub(super) fn follow(&self, root: u32, gateway: &Rc<Gateway>) {
+        let Some(source) = &gateway.source else {
+            return;
+        };
+        let now = gateway.steady();
+        if source.next().is_some_and(|next| now < next) {
+            return;
+        }
+        self.look(root, gateway, source);
+        match source.ask(gateway) {
+            Some(Ok(token)) => _ = self.polls.with(|polls| polls.push((token, root))),
+            Some(Err(failure)) => self.told(root, Err(failure), Marks::default()),
+            None => {}
+        }
+    }
+
+    fn look(&self, root: u32, gateway: &Rc<Gateway>, source: &Rc<Source>) {
+        if let Some(next) = source.follow(gateway, &self.ids) {
+            next.metrics.with(|metrics| metrics.serves(source.serves()));
+            self.serve(root, next);
+        }
+    }
+
+    /// The plugin that has made this call to a server.
+    pub(super) fn poller(&self, token: u32) -> Option<u32> {
+        let take = |polls: &mut Vec<(u32, u32)>| {
+            let place = polls.iter().position(|(known, _)| *known == token)?;
+            Some(polls.swap_remove(place).1)
+        };
+        self.polls.with(take).flatten()
+    }
+
+    /// A server has answered a plugin's call, or has not in time.
+    pub(super) fn polled(&self, root: u32, size: usize) {
+        let Some(source) = self.plugin(root).flatten().and_then(|gateway| gateway.source.clone()) else {
+            return;
+        };
+        let (answer, marks) = source.read(size);
+        self.told(root, answer, marks);
+    }
+
+    fn told(&self, root: u32, answer: Result<Answer, Failure>, marks: Marks) {
+        let Some(gateway) = self.plugin(root).flatten() else {
+            return;
+        };
+        let Some(source) = &gateway.source else {
+            return;
+        };
+        if let Some(poll) = source.answered(&gateway, &self.ids, answer, marks) {
+            gateway.metrics.with(|metrics| metrics.poll(poll));
+        }
+        self.look(root, &gateway, source);
+        self.wake(root);
+    }
+}

@@ -1,0 +1,253 @@
+//! One worker's part in following a source: it takes what the head names, asks the server when it is its turn, and goes
+//! back to the local configuration when there was no contact for too long.
+//!
+//! It does not know: any clock, how a call is made, or what a document says.
+//!
+//! ```text
+//!   follow ─┬─ the head names another document, and the server was in contact ─► Task::Take
+//!           └─ no contact for `max_stale` ─► Task::Local
+//!   asks ───── it is time, and nobody else asks ─► a call ─► answered ─► a document, whole, then the head
+//! ```
+//!
+//! One worker asks. The head says which, and when it asks next; when it does not, another one does, soon after.
+
+use super::head::{Head, Keys, hash};
+use super::{Answer, Failure, Marks, Options};
+use crate::store::Store;
+use crate::time::{Span, Time};
+
+/// How often in an interval a worker looks at the head: with the rest of it, within one interval of a change on the
+/// server each worker has taken it.
+const LOOKS: u64 = 8;
+
+/// It never looks more often, and never less often, than this.
+const SHORTEST_LOOK: Span = Span::from_ms(20);
+const LONGEST_LOOK: Span = Span::from_secs(1);
+
+/// After failures in a row it is waited up to four times as long, and no longer than this if the interval is not longer.
+const LONGEST_PAUSE: Span = Span::from_secs(60);
+
+/// A call that the host has not answered so long after its time was up has failed.
+const GRACE: Span = Span::from_ms(100);
+
+/// A document that was taken, and which one that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stock {
+    /// Counts the documents of this source, from one.
+    pub generation: u64,
+    /// As the server has it.
+    pub document: Vec<u8>,
+}
+
+/// What a worker has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Lay this document over the local configuration.
+    Take(Stock),
+    /// Serve by the local configuration alone.
+    Local {
+        /// Whether this worker is the one that asks, and so tells it.
+        tells: bool,
+    },
+}
+
+/// What became of an answer, for metrics and the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A document that all workers take now.
+    Fresh,
+    /// What was there before; whether that is news, as there was no contact until now.
+    Unchanged(bool),
+    /// A document that cannot be taken, and why; `None` when that has been told before.
+    Refused(Option<String>),
+    /// No contact, and why; `None` when there was none before.
+    Failed(Option<Failure>),
+    /// Somebody else asks by now, or the shared data cannot be written.
+    Late,
+}
+
+/// One worker's part in following a source.
+#[derive(Debug)]
+pub struct Follower {
+    options: Options,
+    keys: Keys,
+    id: u64,
+    /// Which document serves here; zero: none.
+    serves: u64,
+    /// Which one could not be taken here.
+    unfit: u64,
+    /// Until when an answer is waited for.
+    asking: Option<Time>,
+    look: Time,
+}
+
+impl Follower {
+    /// A worker with a number of its own.
+    pub fn new(options: Options, id: u64) -> Follower {
+        let keys = Keys::of(&options);
+        Follower { options, keys, id: id.max(1), serves: 0, unfit: 0, asking: None, look: Time::ZERO }
+    }
+
+    /// When it wants to be called next.
+    pub fn next(&self) -> Time {
+        self.look
+    }
+
+    /// Which document serves here; zero: none.
+    pub fn serves(&self) -> u64 {
+        self.serves
+    }
+
+    /// The document was taken here, or could not be.
+    pub fn took(&mut self, generation: u64, is_fit: bool) {
+        match is_fit {
+            true => self.serves = generation,
+            false => self.unfit = generation,
+        }
+    }
+
+    fn pause(&self) -> Span {
+        let pause = Span::from_ns(self.options.interval.as_ns().checked_div(LOOKS).unwrap_or(0));
+        pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)
+    }
+
+    fn is_fresh(&self, head: &Head, now: Time) -> bool {
+        head.generation > 0 && now.since(head.contact) <= self.options.max_stale
+    }
+
+    /// What has to be done now.
+    pub fn follow<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Task> {
+        self.look = now.after(self.pause());
+        let (head, _) = self.keys.head(store)?;
+        if !self.is_fresh(&head, now) {
+            let served = std::mem::take(&mut self.serves);
+            return (served > 0).then_some(Task::Local { tells: head.asker == self.id });
+        }
+        let generation = head.generation;
+        if generation == self.serves || generation == self.unfit {
+            return None;
+        }
+        // A body that is not the one that the head names is on its way, or is lost.
+        let document = self.keys.document(store, &head)?;
+        Some(Task::Take(Stock { generation, document }))
+    }
+
+    /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
+    /// [`Follower::answered`].
+    pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Vec<u8>> {
+        if self.asking.is_some_and(|until| now < until) {
+            return None;
+        }
+        let (head, version) = self.keys.head(store)?;
+        // Whoever asks has some time to go on doing so before another one does.
+        let patience = if head.asker == self.id { Span::ZERO } else { self.pause() };
+        if head.asker > 0 && now < head.next.after(patience).after(patience) {
+            return None;
+        }
+        let until = now.after(self.options.timeout).after(GRACE);
+        let claim = Head { asker: self.id, next: until, ..head.clone() };
+        if !self.keys.put(store, &claim, version) {
+            return None;
+        }
+        self.asking = Some(until);
+        let is_lost = head.generation > 0
+            && ![self.serves, self.unfit].contains(&head.generation)
+            && self.keys.document(store, &head).is_none();
+        let marks = if is_lost { Marks::default() } else { head.marks };
+        Some(self.options.request(&marks))
+    }
+
+    /// The server has answered, or has not. `takes` tries a document, and says what is wrong with it.
+    pub fn answered<S: Store + ?Sized>(
+        &mut self,
+        store: &S,
+        now: Time,
+        answer: Result<Answer, Failure>,
+        marks: Marks,
+        random: u32,
+        takes: impl FnOnce(&[u8]) -> Result<(), String>,
+    ) -> Outcome {
+        self.asking = None;
+        let Some((was, version)) = self.keys.head(store).filter(|(head, _)| head.asker == self.id) else {
+            return Outcome::Late;
+        };
+        let mut head = Head { next: now.after(self.soon(0, random)), ..was.clone() };
+        let outcome = match answer {
+            Ok(Answer::Unchanged) if was.marks == Marks::default() => {
+                self.fail(&mut head, Failure::Status(304), now, random)
+            }
+            Err(failure) if !failure.is_contact() => self.fail(&mut head, failure, now, random),
+            answer => {
+                (head.contact, head.failures) = (now, 0);
+                match answer {
+                    Ok(Answer::Unchanged) => Outcome::Unchanged(was.failures > 0),
+                    Ok(Answer::Document(document)) => {
+                        head.marks = marks;
+                        self.read(store, &mut head, &document, takes)
+                    }
+                    Err(failure) => {
+                        head.marks = marks;
+                        refuse(&mut head, hash(failure.words().as_bytes()), || failure.words().into_owned())
+                    }
+                }
+            }
+        };
+        // Soon after it, all workers look.
+        self.look = now;
+        match self.keys.put(store, &head, version) {
+            true => outcome,
+            false => Outcome::Late,
+        }
+    }
+
+    fn fail(&self, head: &mut Head, failure: Failure, now: Time, random: u32) -> Outcome {
+        head.next = now.after(self.soon(head.failures, random));
+        head.failures = head.failures.saturating_add(1);
+        Outcome::Failed((head.failures == 1).then_some(failure))
+    }
+
+    fn read<S: Store + ?Sized>(
+        &self,
+        store: &S,
+        head: &mut Head,
+        document: &[u8],
+        takes: impl FnOnce(&[u8]) -> Result<(), String>,
+    ) -> Outcome {
+        let found = hash(document);
+        if found == head.refused {
+            return Outcome::Refused(None);
+        }
+        let is_known = head.generation > 0 && found == head.taken;
+        if is_known && self.keys.document(store, head).is_some() {
+            let was_refused = std::mem::take(&mut head.refused) > 0;
+            return Outcome::Unchanged(was_refused);
+        }
+        if let Err(why) = takes(document) {
+            return refuse(head, found, || why);
+        }
+        if !self.keys.put_document(store, document) {
+            return Outcome::Late;
+        }
+        head.generation = head.generation.saturating_add((!is_known).into());
+        (head.taken, head.refused) = (found, 0);
+        Outcome::Fresh
+    }
+
+    /// How long until it is asked again: sooner than the interval by as much as it takes until all workers have looked,
+    /// and by a part that differs each time, so that gateways do not ask together. After failures in a row later.
+    fn soon(&self, failures: u64, random: u32) -> Span {
+        let interval = self.options.interval;
+        let factor = 1u64.checked_shl(u32::try_from(failures.min(2)).unwrap_or(0)).unwrap_or(1);
+        let longest = LONGEST_PAUSE.max(interval);
+        let pause = Span::from_ns(interval.as_ns().saturating_mul(factor)).min(longest);
+        let eighth = pause.as_ns() / 8;
+        let part = (u128::from(eighth).saturating_mul(random.into()) >> 32) as u64;
+        Span::from_ns(eighth.saturating_mul(6).saturating_sub(part))
+    }
+}
+
+fn refuse(head: &mut Head, document: u64, why: impl FnOnce() -> String) -> Outcome {
+    let is_known = head.refused == document;
+    head.refused = document;
+    Outcome::Refused((!is_known).then(why))
+}
