@@ -20,7 +20,7 @@ mod store;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
 use crate::document::{self, Error, Errors, Fields, Node, Value};
-use crate::policy::{Draft, LimitDraft, Lists, Policy};
+use crate::policy::{Draft, LimitDraft, Lists, Policy, Sample};
 use crate::remote::{self as stores, source};
 use crate::request::Parts;
 use crate::response::Options;
@@ -42,19 +42,20 @@ pub struct Configuration {
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
-    let configuration = Top::of(Node::root(&document, &errors)).and_then(read);
+    let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None));
     whole(configuration, errors)
 }
 
 /// As [`compile`], with another document laid over the first: what that has at the top stands in place of what the first
-/// has there. The mistakes are those of the other one.
-pub fn compile_over(bytes: &[u8], over: &[u8]) -> Result<Configuration, Vec<Error>> {
+/// has there. The mistakes are those of the other one. With `trial` it counts apart, for a part of all actors, and all of it
+/// here.
+pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Sample>) -> Result<Configuration, Vec<Error>> {
     let (document, other) = (document::parse(bytes), document::parse(over));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
     let (known, errors) = (Errors::default(), Errors::default());
     let base = Top::of(Node::root(&document, &known));
     let over = remote::over(Node::root(&other, &errors));
-    let configuration = base.zip(over).map(|(base, over)| over.or(base)).and_then(read);
+    let configuration = base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, trial));
     whole(configuration, errors)
 }
 
@@ -185,7 +186,7 @@ fn is_limit(entries: &[(String, Value)]) -> bool {
     !meant(&["limits"]) && meant(LIMIT_KEYS)
 }
 
-fn read(top: Top) -> Option<Configuration> {
+fn read(top: Top, trial: Option<Sample>) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::Options::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -194,7 +195,13 @@ fn read(top: Top) -> Option<Configuration> {
     let has_store = top.store.is_some();
     let store = top.store.and_then(store::compile);
     let shared = shared::Reader { store: store.as_ref(), has_store };
-    let mut reader = rule::Reader { actors: &actors, mode, names: names::Names::default(), shared };
+    let mut reader = rule::Reader {
+        actors: &actors,
+        mode,
+        names: names::Names::default(),
+        shared,
+        trial: trial.is_some(),
+    };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
@@ -217,6 +224,7 @@ fn read(top: Top) -> Option<Configuration> {
         enforced: mode == Mode::Enforce,
         max_actors,
         store: None,
+        trial,
     };
     let (store, options) = store.map(|store| (store.draft, store.options)).unzip();
     Some(Configuration { policy: Draft { store, ..draft }.build(), response, store: options, remote })

@@ -27,6 +27,7 @@ mod part;
 mod pending;
 mod question;
 mod rendezvous;
+mod sample;
 mod shares;
 
 pub use build::{Draft, LimitDraft, RuleDraft, SharedDraft, StoreDraft};
@@ -35,6 +36,7 @@ pub use elsewhere::OnError;
 pub use group::{Count, Counts, Missing};
 pub use lists::{List, Lists, Member};
 pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
+pub use sample::Sample;
 
 pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};
 pub(crate) use duty::Duty;
@@ -158,6 +160,8 @@ pub struct Policy {
     lists: Lists,
     /// Whether the deny list refuses.
     enforced: bool,
+    /// For whom it is tried, if it does not decide.
+    trial: Option<Sample>,
     shards: Shards,
 }
 

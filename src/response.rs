@@ -20,7 +20,7 @@ mod wait;
 
 pub use fields::MOST_SHOWN;
 pub use options::Options;
-pub(crate) use options::{own_headers, percent_of};
+pub(crate) use options::{own_headers, percent, percent_of};
 pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
 pub use wait::UNKNOWN_WAIT;
 
@@ -151,7 +151,7 @@ mod tests {
         let (rule, _) = policy.rules().next().unwrap();
         let Decision { reports, .. } = decision(policy, &[(10, 1000, None)]);
         let reports = reports.into_iter().map(|report| Report { tally: Tally::Refused, ..report }).collect();
-        Decision { outcome: Outcome::Refuse(reason(rule)), reports, events: Events::default() }
+        Decision { outcome: Outcome::Refuse(reason(rule)), reports, events: Events::default(), left_out: 0 }
     }
 
     fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {

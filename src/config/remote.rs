@@ -5,12 +5,14 @@
 use super::store::{cluster, taken};
 use super::{Top, is_limit};
 use crate::document::{Fields, Node, Value};
-use crate::remote::source::{self, Options};
+use crate::policy::Sample;
+use crate::remote::source::{self, Canary, Options};
 use crate::response;
 use crate::time::Span;
 
 const INTERVAL: Span = Span::from_secs(5);
 const TIMEOUT: Span = Span::from_secs(1);
+const HOLD: Span = Span::from_secs(600);
 const MAX_STALE: Span = Span::from_secs(600);
 const LONGEST: Span = Span::from_secs(86_400 * 365);
 
@@ -37,6 +39,7 @@ pub(super) fn compile(node: Node) -> Option<Options> {
     let pointer = fields.take("pointer").map(|node| pointer(&node));
     let encodings = [("plain", false), ("base64", true)];
     let is_base64 = fields.take("encoding").map(|node| node.choice("encoding", &encodings));
+    let canary = fields.take("canary").map(|node| canary(&node));
     fields.finish();
     let cluster = cluster?;
     Some(Options {
@@ -50,7 +53,18 @@ pub(super) fn compile(node: Node) -> Option<Options> {
         max_stale: max_stale?,
         pointer: pointer.unwrap_or_else(|| Some(Vec::new()))?,
         is_base64: is_base64.unwrap_or(Some(false))?,
+        canary: canary.map_or(Some(None), |canary| canary.map(Some))?,
     })
+}
+
+fn canary(node: &Node) -> Option<Canary> {
+    let mut fields = node.fields()?;
+    let percent = fields.take("percent").map_or(Some(10), |node| node.whole(1..=100));
+    let hold = span(&mut fields, "hold", HOLD, Span::from_ms(100)..=Span::from_secs(86_400 * 7));
+    let max_refused = fields.take("max_refused").map_or(Some(5), |node| response::percent(&node));
+    fields.finish();
+    let sample = Sample(u8::try_from(percent?).ok()?);
+    Some(Canary { sample, hold: hold?, max_refused: max_refused? })
 }
 
 fn span(

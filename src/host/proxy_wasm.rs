@@ -27,6 +27,7 @@ mod parts;
 pub mod simulated;
 mod source;
 mod streams;
+mod trial;
 mod waiting;
 
 pub use callbacks::Callbacks;

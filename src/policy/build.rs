@@ -4,7 +4,7 @@
 
 use super::elsewhere::{Elsewhere, OnError, Shards};
 use super::group::{Counts, Group, Missing};
-use super::{Limit, Lists, Policy, Rule, Way};
+use super::{Limit, Lists, Policy, Rule, Sample, Way};
 use crate::actor::{Named, ip};
 use crate::index::ByKey;
 use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
@@ -88,12 +88,14 @@ pub struct Draft {
     pub max_actors: u64,
     /// Given if a rule is shared.
     pub store: Option<StoreDraft>,
+    /// Given if it is tried beside the policy that decides: for which of all actors it is.
+    pub trial: Option<Sample>,
 }
 
 impl Draft {
     /// The policy.
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, trial } = self;
         let specificity = |limit: &LimitDraft| (limit.pattern.specificity(), limit.conditions.len());
         // What is equally specific stays in the order of the configuration.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
@@ -105,6 +107,7 @@ impl Draft {
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
+        let apart = if trial.is_some() { "trial " } else { "" };
         let mut builder = Builder { max_actors, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
@@ -115,7 +118,7 @@ impl Draft {
                 rank = rank.saturating_add(1);
             }
             last = Some(specificity);
-            let meaning = format!("{} {}", limit.pattern, limit.meaning);
+            let meaning = format!("{apart}{} {}", limit.pattern, limit.meaning);
             let (groups, elsewhere) = builder.groups(&meaning, limit.rules);
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, elsewhere });
@@ -133,6 +136,7 @@ impl Draft {
             rules,
             lists,
             enforced,
+            trial,
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
         }
     }

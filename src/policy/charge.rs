@@ -140,6 +140,7 @@ impl Desk {
         let Desk { decision, keys, bids, spare, parts, duties, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
+        decision.left_out = 0;
         decision.reports.clear();
         keys.clear();
         parts.clear();
@@ -161,6 +162,10 @@ impl Desk {
                 let start = keys.len();
                 match group.identify(policy, request, hasher, keys) {
                     Identity::Nobody => {}
+                    Identity::Actor(_) if group.is_left_out(policy, hasher, keys.get(start..)) => {
+                        keys.truncate(start);
+                        decision.left_out = decision.left_out.saturating_add(1);
+                    }
                     Identity::Actor(hash) if is_elsewhere => {
                         parts.push(Part::new(policy, (at, index), hash, start..keys.len(), keys));
                     }
@@ -241,7 +246,8 @@ impl Desk {
         memories: &mut Memories,
         terms: &Terms<S>,
     ) -> Vec<Held> {
-        let Desk { decision: Decision { outcome, reports, events }, keys, bids, parts, duties, .. } = self;
+        let Desk { decision: Decision { outcome, reports, events, .. }, keys, bids, parts, duties, .. } =
+            self;
         let court = Court { policy, keys, terms };
         if refused {
             bids.iter_mut().for_each(|bid| bid.step_back(memories, &court, events));

@@ -111,6 +111,9 @@ pub struct Decision {
     pub reports: Vec<Report>,
     /// What happened to the store on the way.
     pub events: Events,
+    /// Of a policy that is tried: how many groups of rules were left out, as their actor is not among those for whom it
+    /// is.
+    pub left_out: u32,
 }
 
 impl Decision {

@@ -12,11 +12,16 @@
 
 mod follow;
 mod head;
+mod tally;
+mod trial;
 
 pub use follow::{Follower, Outcome, Stock, Task};
 pub use head::Marks;
+pub use tally::Tally;
+pub use trial::Judgement;
 
 use crate::document::{self, Value};
+use crate::policy::Sample;
 use crate::request::pairs;
 use crate::table::Hasher;
 use crate::time::Span;
@@ -57,6 +62,19 @@ pub struct Options {
     pub pointer: Vec<String>,
     /// Whether what is there is base64.
     pub is_base64: bool,
+    /// How another document than the one that serves is tried first, if it is.
+    pub canary: Option<Canary>,
+}
+
+/// How a document is tried beside the one that serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// For whom.
+    pub sample: Sample,
+    /// For how long it is tried, and for how long it is watched when it serves.
+    pub hold: Span,
+    /// The percentage of requests above which it has refused too many, or newly would.
+    pub max_refused: u32,
 }
 
 /// What an answer holds.

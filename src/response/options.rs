@@ -167,7 +167,7 @@ fn field_value(node: &Node) -> Option<Box<str>> {
 }
 
 /// `20%`, in whole percent, or the number 0.
-fn percent(node: &Node) -> Option<u32> {
+pub(crate) fn percent(node: &Node) -> Option<u32> {
     let found = match node.value() {
         Value::Whole(0) => Some(0),
         Value::Text(text) => percent_of(text),

@@ -38,7 +38,8 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let ip = ip::Options::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None }.build()
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None, trial: None }
+        .build()
 }
 
 /// A rule's quota, its unit in milliseconds, zero of requests in flight, and what it says; `None` when the store failed it.
@@ -59,7 +60,7 @@ pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
     let reports: Vec<Report> = policy.rules().zip(said).map(report).collect();
     let refusing = reports.iter().find(|report| report.tally == Tally::Refused);
     let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Refuse(Reason::Rule(report.rule)));
-    Decision { outcome, reports, events: Events::default() }
+    Decision { outcome, reports, events: Events::default(), left_out: 0 }
 }
 
 /// Admitted, with so much left and more in so many milliseconds.

@@ -151,8 +151,10 @@ fn expected(document: &str, place: &str) -> Vec<String> {
 #[test]
 fn every_key_of_a_store_and_of_its_rules_is_described() {
     let reference = text("docs/configuration.md");
+    let (before, store) = reference.split_once("## `store`").unwrap();
     let row = |key: &str| {
-        let found = reference.lines().find(|line| line.starts_with(&format!("| `{key}` | ")));
+        let found =
+            store.lines().chain(before.lines()).find(|line| line.starts_with(&format!("| `{key}` | ")));
         found.unwrap_or_else(|| panic!("{key} is not described"))
     };
     let kinds = expected(r#"{"limits": [], "store": {"zzzz": 1}}"#, "store");
@@ -177,6 +179,25 @@ fn every_key_of_a_store_and_of_its_rules_is_described() {
         for value in expected(document, place) {
             assert!(row(key).contains(&format!("`{value}`")), "{key}: {value} is not described");
         }
+    }
+}
+
+#[test]
+fn every_key_of_a_server_of_documents_is_described() {
+    let reference = text("docs/configuration.md");
+    let (_, rest) = reference.split_once("## `remote`").unwrap();
+    let (section, _) = rest.split_once("\n## ").unwrap();
+    let is_described = |key: &str| section.lines().any(|line| line.starts_with(&format!("| `{key}` | ")));
+    let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
+    assert!(keys.len() > 9, "{keys:?}");
+    for key in keys.iter().filter(|key| *key != "canary") {
+        assert!(is_described(key), "{key} is not described");
+    }
+    for key in expected(r#"{"limits": [], "remote": {"canary": {"zzzz": 1}}}"#, "remote.canary") {
+        assert!(is_described(&format!("canary.{key}")), "canary.{key} is not described");
+    }
+    for value in expected(r#"{"limits": [], "remote": {"encoding": "zzzz"}}"#, "remote.encoding") {
+        assert!(section.contains(&format!("`{value}`")), "{value} is not described");
     }
 }
 

@@ -21,4 +21,5 @@ mod lines;
 mod reload;
 mod script;
 mod shares;
+mod trial;
 mod waiting;

@@ -24,6 +24,7 @@ use super::exclusive::Exclusive;
 use super::gateway::{Gateway, Judged, Next};
 use super::metrics::Ids;
 use super::streams::{Map, Newest};
+use super::trial::Tried;
 use super::waiting::{Parked, Turn};
 use crate::session::Session;
 use std::rc::Rc;
@@ -47,6 +48,8 @@ struct Owed {
     waits: bool,
     /// Whether its client speaks gRPC, if it has to wait for a store.
     is_grpc: bool,
+    /// What was decided about it by what is tried.
+    tried: Option<Tried>,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.
@@ -126,10 +129,10 @@ impl Filter {
         let Some(gateway) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
             return self.on_request_more(id);
         };
-        let Some((session, Judged { headers, next }, is_grpc)) = gateway.judge() else {
+        let Some((session, Judged { headers, next }, is_grpc, tried)) = gateway.judge() else {
             return Action::Continue;
         };
-        let owed = Owed { gateway: Rc::clone(&gateway), session, headers, waits: false, is_grpc };
+        let owed = Owed { gateway: Rc::clone(&gateway), session, headers, waits: false, is_grpc, tried };
         match next {
             Next::Ask(ticket) => {
                 self.owe(id, Owed { waits: true, ..owed });
@@ -239,7 +242,8 @@ impl Filter {
 
     /// Remembers what is owed to a stream, if anything is.
     fn owe(&self, id: u32, owed: Owed) {
-        if owed.waits || owed.session.owes() || !owed.headers.is_empty() {
+        let owes = owed.session.owes() || owed.tried.as_ref().is_some_and(Tried::owes);
+        if owed.waits || owes || !owed.headers.is_empty() {
             self.owed.with(|all| all.insert(id, owed));
         }
     }
@@ -295,6 +299,7 @@ impl Filter {
         if owed.waits {
             owed.gateway.waiting.with(|waiting| waiting.leave(id));
         }
+        owed.tried.iter_mut().for_each(|tried| tried.settle(&owed.gateway));
         if owed.session.owes() {
             owed.gateway.forget(owed.session.ticket());
             owed.gateway.settle(&mut owed.session);

@@ -10,6 +10,7 @@ use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
 use super::source::Source;
 use super::streams::Map;
+use super::trial::{Compared, Trial, Tried};
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
 use crate::document::Error;
@@ -17,6 +18,7 @@ use crate::host::steady::Steady;
 use crate::mix;
 use crate::policy::Decision;
 use crate::remote::News;
+use crate::remote::source::Tally;
 use crate::session::{Session, Step, TICK, Worker};
 use crate::store::{Fault, Portable, Rules};
 use crate::table::{Seed, shared_seed};
@@ -29,6 +31,11 @@ pub(super) struct Gateway {
     pub(super) configuration: Configuration,
     /// Where documents come from that are laid over the plugin's own, if there is such a place.
     pub(super) source: Option<Rc<Source>>,
+    /// What is tried beside it.
+    pub(super) trial: Exclusive<Option<Rc<Trial>>>,
+    /// How requests have fared under what is tried, or if nothing is, under this, since that was last told.
+    pub(super) fared: Cell<Tally>,
+    pub(super) seed: Seed,
     pub(super) store: Portable<HostData>,
     pub(super) waiting: Rc<Exclusive<Waiting>>,
     /// Whether the configuration would make requests wait, and the host cannot.
@@ -134,7 +141,8 @@ impl Gateway {
         // give it away.
         let is_nginx = store.rules() == Rules::Strict;
         let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
-        let mut worker = Worker::new(&configuration.policy, &shared_seed(&store, fresh)?);
+        let seed = shared_seed(&store, fresh)?;
+        let mut worker = Worker::new(&configuration.policy, &seed);
         let mut timeout = Span::ZERO;
         if is_nginx {
             worker.never_ahead();
@@ -146,6 +154,9 @@ impl Gateway {
         Ok(Gateway {
             configuration,
             source: None,
+            trial: Exclusive::default(),
+            fared: Cell::default(),
+            seed,
             store,
             // There is one timer, and who waits goes on under any configuration.
             waiting: before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default(),
@@ -163,21 +174,43 @@ impl Gateway {
 
     /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
     /// about. A request that has to wait for stores is told whether its client speaks gRPC.
-    pub(super) fn judge(&self) -> Option<(Session, Judged, bool)> {
+    pub(super) fn judge(&self) -> Option<(Session, Judged, bool, Option<Tried>)> {
         let policy = &self.configuration.policy;
         let source = HostRequest::new(policy, self.store.rules() == Rules::Strict);
         let request = policy.request(&source);
-        let (judged, wants) = self.worker.with(|worker| {
+        let ((session, judged, is_grpc), wants, is_refused) = self.worker.with(|worker| {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
+            let is_refused = match step {
+                Step::Done(decision) => Some(decision.refuses()),
+                Step::Wait { .. } => Some(false),
+                Step::Ask(_) => None,
+            };
             let is_grpc = matches!(step, Step::Ask(_)) && policy.is_grpc(&request);
             let judged = self.judged(step, || policy.is_grpc(&request));
             let wants = worker.wants().or(worker.wake().map(|_| TICK));
-            ((session, judged, is_grpc), wants)
+            ((session, judged, is_grpc), wants, is_refused)
         })?;
         if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) {
             self.wake();
         }
-        Some(judged)
+        let tried = self.source.as_ref().and_then(|_| self.try_beside(is_refused));
+        Some((session, judged, is_grpc, tried))
+    }
+
+    /// Has what is tried decide as well, and notes how requests fare.
+    fn try_beside(&self, is_refused: Option<bool>) -> Option<Tried> {
+        let one = |is_refused: bool| Tally { seen: 1, refused: is_refused.into() };
+        let Some(trial) = self.trial.with(|trial| trial.clone()).flatten() else {
+            let fared = is_refused.map(one).unwrap_or_default();
+            self.fared.set(self.fared.get().plus(fared));
+            return None;
+        };
+        let (tried, compared) = trial.judge(self, is_refused);
+        if let Some(compared) = compared {
+            self.fared.set(self.fared.get().plus(one(compared == Compared::NewlyRefused)));
+            self.metrics.with(|metrics| metrics.compared(compared));
+        }
+        Some(tried)
     }
 
     /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.

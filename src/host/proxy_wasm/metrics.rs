@@ -7,9 +7,11 @@
 use super::calls;
 use super::exclusive::Exclusive;
 use super::source::Poll;
+use super::trial::Compared;
 use crate::index::ByKey;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
 use crate::remote::Tally as Calls;
+use crate::remote::source::Judgement;
 use crate::text::plain;
 use std::rc::Rc;
 
@@ -91,6 +93,8 @@ pub(super) struct Metrics {
     foreign_values: Counter,
     known_refusals: Counter,
     switches: Counter,
+    /// What is tried: as it was, newly refused, newly admitted.
+    canary: [Counter; 3],
     /// By rule.
     degraded: Vec<Counter>,
     /// By shard: calls, calls that failed, questions.
@@ -112,6 +116,7 @@ impl Metrics {
             foreign_values: Counter::default(),
             known_refusals: Counter::default(),
             switches: Counter::default(),
+            canary: Default::default(),
             degraded: policy.rules().map(|_| Counter::default()).collect(),
             stores: Vec::new(),
         }
@@ -158,11 +163,38 @@ impl Metrics {
         }
     }
 
-    /// The document of that number serves in this worker from now on; zero: none.
-    pub(super) fn serves(&mut self, generation: u64) {
+    /// This worker has switched to the document of that number; zero: to none.
+    pub(super) fn switched(&mut self, generation: u64) {
         self.switches.add(&self.ids, 1, || "diana.config.switches".into());
+        self.serves(generation);
+    }
+
+    /// The document of that number serves in this worker; zero: none.
+    pub(super) fn serves(&mut self, generation: u64) {
         if let Some(id) = self.ids.get("diana.config.generation".into(), calls::define_gauge) {
             calls::record(id, generation);
+        }
+    }
+
+    /// Counts how a request fared, and would have under what is tried.
+    pub(super) fn compared(&mut self, compared: Compared) {
+        let (counter, name) = match (compared, &mut self.canary) {
+            (Compared::Same, [counter, _, _]) => (counter, "same"),
+            (Compared::NewlyRefused, [_, counter, _]) => (counter, "newly_refused"),
+            (Compared::NewlyAdmitted, [_, _, counter]) => (counter, "newly_admitted"),
+        };
+        counter.add(&self.ids, 1, || ["diana.canary.result.", name, ".requests"].concat());
+    }
+
+    /// Counts what became of what was tried, or watched.
+    pub(super) fn judgement(&mut self, judgement: &Judgement) {
+        let name = match judgement {
+            Judgement::Promoted(_) => "diana.canary.promotions",
+            Judgement::Rejected(_) => "diana.canary.rejections",
+            Judgement::RolledBack(_) => "diana.canary.rollbacks",
+        };
+        if let Some(id) = self.ids.get(name.into(), calls::define_counter) {
+            calls::increment(id, 1);
         }
     }
 

@@ -7,9 +7,12 @@ use super::calls::{self, Level};
 use super::exclusive::Exclusive;
 use super::gateway::{Gateway, mistakes};
 use super::metrics::Ids;
+use super::trial::Trial;
 use crate::config;
-use crate::remote::source::{Answer, Failure, Follower, Marks, Options, Outcome, Task};
+use crate::policy::Sample;
+use crate::remote::source::{Answer, Failure, Follower, Judgement, Marks, Options, Outcome, Task};
 use crate::store::Fault;
+use crate::text;
 use crate::time::Time;
 use std::rc::Rc;
 
@@ -55,6 +58,17 @@ impl Source {
                 self.follower.with(|follower| follower.took(stock.generation, next.is_ok()));
                 next.ok()
             }
+            Task::Try(document) => {
+                let configuration = config::compile_over(&self.local, &document, self.sample());
+                let trial =
+                    configuration.ok().map(|configuration| Rc::new(Trial::new(configuration, gateway)));
+                self.beside(gateway, trial);
+                None
+            }
+            Task::Drop => {
+                self.beside(gateway, None);
+                None
+            }
             Task::Local { tells } => {
                 if tells {
                     calls::log(Level::Warn, "no contact for `max_stale`: the local configuration serves");
@@ -65,10 +79,43 @@ impl Source {
         }
     }
 
+    /// For whom a document is tried.
+    fn sample(&self) -> Option<Sample> {
+        self.options.canary.map(|canary| canary.sample)
+    }
+
+    /// This is tried beside what serves from now on.
+    fn beside(&self, gateway: &Gateway, trial: Option<Rc<Trial>>) {
+        gateway.trial.with(|tried| *tried = trial);
+        gateway.fared.take();
+    }
+
+    /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
+    pub(super) fn judge(&self, gateway: &Gateway) {
+        let (now, fared) = (gateway.steady(), gateway.fared.take());
+        let judge = |follower: &mut Follower| follower.judge(&gateway.store, now, fared);
+        let Some(judgement) = self.follower.with(judge).flatten() else {
+            return;
+        };
+        gateway.metrics.with(|metrics| metrics.judgement(&judgement));
+        let (level, what, tally) = match judgement {
+            Judgement::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
+            Judgement::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),
+            Judgement::RolledBack(tally) => (Level::Warn, " rolled back: it has refused ", tally),
+        };
+        let (refused, seen) = (text::alone(tally.refused), text::alone(tally.seen));
+        self.tell(level, what, &[&refused, " of ", &seen, " requests"].concat());
+    }
+
+    fn tell(&self, level: Level, what: &str, why: &str) {
+        let words = ["remote configuration of cluster ", &self.options.cluster, what, why];
+        calls::log(level, &words.concat());
+    }
+
     /// What serves with a document laid over the plugin's own, or what is wrong with that.
     fn over(self: &Rc<Source>, document: &[u8], gateway: &Gateway, ids: &Rc<Ids>) -> Result<Gateway, String> {
         let configuration =
-            config::compile_over(&self.local, document).map_err(|errors| mistakes(&errors))?;
+            config::compile_over(&self.local, document, None).map_err(|errors| mistakes(&errors))?;
         self.build(configuration, gateway, ids)
     }
 
@@ -113,29 +160,27 @@ impl Source {
         let answered =
             |follower: &mut Follower| follower.answered(&gateway.store, now, answer, marks, random, takes);
         let outcome = self.follower.with(answered)?;
-        let tell = |level, what: &str, why: &str| {
-            calls::log(
-                level,
-                &["remote configuration of cluster ", &self.options.cluster, what, why].concat(),
-            );
-        };
         Some(match outcome {
             Outcome::Fresh => {
-                tell(Level::Info, " taken", "");
+                self.tell(Level::Info, " taken", "");
+                Poll::Fresh
+            }
+            Outcome::Tried => {
+                self.tell(Level::Info, " tried beside the one that serves", "");
                 Poll::Fresh
             }
             Outcome::Unchanged(is_news) => {
                 if is_news {
-                    tell(Level::Info, " is in contact again", "");
+                    self.tell(Level::Info, " is in contact again", "");
                 }
                 Poll::Unchanged
             }
             Outcome::Refused(why) => {
-                why.iter().for_each(|why| tell(Level::Warn, " refused: ", why));
+                why.iter().for_each(|why| self.tell(Level::Warn, " refused: ", why));
                 Poll::Refused
             }
             Outcome::Failed(why) => {
-                why.iter().for_each(|why| tell(Level::Warn, " cannot be had: ", &why.words()));
+                why.iter().for_each(|why| self.tell(Level::Warn, " cannot be had: ", &why.words()));
                 Poll::Failed
             }
             Outcome::Late => return None,

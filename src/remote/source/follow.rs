@@ -44,6 +44,10 @@ pub struct Stock {
 pub enum Task {
     /// Lay this document over the local configuration.
     Take(Stock),
+    /// Try this document beside the one that serves.
+    Try(Vec<u8>),
+    /// Try none any more.
+    Drop,
     /// Serve by the local configuration alone.
     Local {
         /// Whether this worker is the one that asks, and so tells it.
@@ -56,6 +60,8 @@ pub enum Task {
 pub enum Outcome {
     /// A document that all workers take now.
     Fresh,
+    /// A document that all workers try now.
+    Tried,
     /// What was there before; whether that is news, as there was no contact until now.
     Unchanged(bool),
     /// A document that cannot be taken, and why; `None` when that has been told before.
@@ -69,13 +75,17 @@ pub enum Outcome {
 /// One worker's part in following a source.
 #[derive(Debug)]
 pub struct Follower {
-    options: Options,
-    keys: Keys,
-    id: u64,
+    pub(super) options: Options,
+    pub(super) keys: Keys,
+    pub(super) id: u64,
     /// Which document serves here; zero: none.
     serves: u64,
     /// Which one could not be taken here.
     unfit: u64,
+    /// The hash of the one that is tried here, or was to be; zero: none is.
+    tries: u64,
+    /// Of what it was told here last how requests fare.
+    pub(super) counting: u64,
     /// Until when an answer is waited for.
     asking: Option<Time>,
     look: Time,
@@ -85,7 +95,17 @@ impl Follower {
     /// A worker with a number of its own.
     pub fn new(options: Options, id: u64) -> Follower {
         let keys = Keys::of(&options);
-        Follower { options, keys, id: id.max(1), serves: 0, unfit: 0, asking: None, look: Time::ZERO }
+        Follower {
+            options,
+            keys,
+            id: id.max(1),
+            serves: 0,
+            unfit: 0,
+            tries: 0,
+            counting: 0,
+            asking: None,
+            look: Time::ZERO,
+        }
     }
 
     /// When it wants to be called next.
@@ -101,7 +121,8 @@ impl Follower {
     /// The document was taken here, or could not be.
     pub fn took(&mut self, generation: u64, is_fit: bool) {
         match is_fit {
-            true => self.serves = generation,
+            // What is tried is tried beside another.
+            true => (self.serves, self.tries) = (generation, 0),
             false => self.unfit = generation,
         }
     }
@@ -121,15 +142,24 @@ impl Follower {
         let (head, _) = self.keys.head(store)?;
         if !self.is_fresh(&head, now) {
             let served = std::mem::take(&mut self.serves);
+            self.tries = 0;
             return (served > 0).then_some(Task::Local { tells: head.asker == self.id });
         }
         let generation = head.generation;
-        if generation == self.serves || generation == self.unfit {
+        // A body that is not the one that the head names is on its way, or is lost.
+        if generation != self.serves && generation != self.unfit {
+            let document = self.keys.document(store, head.slot, head.taken)?;
+            return Some(Task::Take(Stock { generation, document }));
+        }
+        if head.trial == self.tries {
             return None;
         }
-        // A body that is not the one that the head names is on its way, or is lost.
-        let document = self.keys.document(store, &head)?;
-        Some(Task::Take(Stock { generation, document }))
+        let task = match head.trial {
+            0 => Task::Drop,
+            trial => Task::Try(self.keys.document(store, head.other(), trial)?),
+        };
+        self.tries = head.trial;
+        Some(task)
     }
 
     /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
@@ -152,7 +182,7 @@ impl Follower {
         self.asking = Some(until);
         let is_lost = head.generation > 0
             && ![self.serves, self.unfit].contains(&head.generation)
-            && self.keys.document(store, &head).is_none();
+            && self.keys.document(store, head.slot, head.taken).is_none();
         let marks = if is_lost { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))
     }
@@ -218,18 +248,33 @@ impl Follower {
             return Outcome::Refused(None);
         }
         let is_known = head.generation > 0 && found == head.taken;
-        if is_known && self.keys.document(store, head).is_some() {
-            let was_refused = std::mem::take(&mut head.refused) > 0;
-            return Outcome::Unchanged(was_refused);
+        if is_known && self.keys.document(store, head.slot, found).is_some() {
+            // The server is back to it.
+            let (refused, trial) = (std::mem::take(&mut head.refused), std::mem::take(&mut head.trial));
+            return Outcome::Unchanged(refused > 0 || trial > 0);
+        }
+        if found == head.trial && self.keys.document(store, head.other(), found).is_some() {
+            return Outcome::Unchanged(std::mem::take(&mut head.refused) > 0);
         }
         if let Err(why) = takes(document) {
             return refuse(head, found, || why);
         }
-        if !self.keys.put_document(store, document) {
+        let slot = if is_known { head.slot } else { head.other() };
+        if !self.keys.put_document(store, slot, document) {
             return Outcome::Late;
         }
-        head.generation = head.generation.saturating_add((!is_known).into());
-        (head.taken, head.refused) = (found, 0);
+        head.refused = 0;
+        if is_known {
+            return Outcome::Fresh;
+        }
+        head.previous = 0;
+        // There is nothing that the first one could be tried beside but the local configuration.
+        if self.options.canary.is_some() && head.generation > 0 {
+            (head.trial, head.since) = (found, head.contact);
+            return Outcome::Tried;
+        }
+        (head.taken, head.slot, head.trial) = (found, slot, 0);
+        head.generation = head.generation.saturating_add(1);
         Outcome::Fresh
     }
 

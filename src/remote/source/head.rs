@@ -4,10 +4,12 @@
 //!
 //! ```text
 //!   diana/c……………    head: asker, next, contact, generation, hashes, marks      small; read by each worker, often
-//!   diana/d……………    body: generation, the document                            read when the head names another
+//!   diana/d…………… 0  body: hash, document     one is that of the document that serves,
+//!   diana/d…………… 1  body: hash, document     the other of one that is tried, or that served before
 //! ```
 //!
-//! The body is written first. A body that is not the one the head names is none: the two never tell different things.
+//! A body is written before the head names it. One that is not what the head names is none: the two never tell different
+//! things.
 
 use super::Options;
 use crate::store::{Loaded, Store, Swap, Version};
@@ -51,8 +53,16 @@ pub(super) struct Head {
     pub(super) contact: Time,
     /// Counts documents that were taken; zero: none was.
     pub(super) generation: u64,
-    /// The hash of the one that was taken last.
+    /// The hash of the one that serves, and which body it is.
     pub(super) taken: u64,
+    pub(super) slot: u64,
+    /// The hash of one that is tried, which is the other body; zero: none is.
+    pub(super) trial: u64,
+    /// The hash of the one that served before, which is the other body, as long as it may have to serve again; zero: not
+    /// any more.
+    pub(super) previous: u64,
+    /// Since when one is tried, or watched.
+    pub(super) since: Time,
     /// The hash of one that was refused after that; zero: none was.
     pub(super) refused: u64,
     /// Of the last answer.
@@ -62,13 +72,18 @@ pub(super) struct Head {
 /// The first bytes of a head: its form.
 const FORM: u64 = u64::from_le_bytes(*b"diana-c1");
 
-const WORDS: usize = 8;
+const WORDS: usize = 12;
 
 impl Head {
     fn bytes(&self) -> Vec<u8> {
-        let Head { asker, next, failures, contact, generation, taken, refused, marks } = self;
-        let words = [FORM, *asker, next.as_ns(), *failures, contact.as_ns(), *generation, *taken, *refused];
-        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        let Head { asker, next, failures, contact, generation, taken, .. } = self;
+        let Head { slot, trial, previous, since, refused, marks, .. } = self;
+        let times = [next, contact, since].map(|time| time.as_ns());
+        let [next, contact, since] = times;
+        let own = [FORM, *asker, next, *failures, contact, *generation];
+        let documents = [*taken, *slot, *trial, *previous, since, *refused];
+        let words = own.into_iter().chain(documents);
+        let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         for mark in [&marks.etag, &marks.modified] {
             bytes.extend(mark.as_bytes());
             bytes.push(0);
@@ -95,22 +110,34 @@ impl Head {
             contact: Time::from_ns(word(4)),
             generation: word(5),
             taken: word(6),
-            refused: word(7),
+            slot: word(7),
+            trial: word(8),
+            previous: word(9),
+            since: Time::from_ns(word(10)),
+            refused: word(11),
             marks,
         })
     }
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+impl Head {
+    /// The body that is not the one of the document that serves.
+    pub(super) fn other(&self) -> u64 {
+        u64::from(self.slot == 0)
+    }
 }
 
 /// Where a source's head and document are.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     head: Vec<u8>,
-    body: Vec<u8>,
+    bodies: [Vec<u8>; 2],
+    pub(super) tally: Vec<u8>,
 }
 
 /// The hash of a document; never zero.
@@ -122,8 +149,8 @@ impl Keys {
     pub(super) fn of(options: &Options) -> Keys {
         let mut id = String::new();
         options.id().to_le_bytes().into_iter().for_each(|byte| crate::text::hex(&mut id, byte));
-        let key = |kind: &str| ["diana/", kind, &id].concat().into_bytes();
-        Keys { head: key("c"), body: key("d") }
+        let key = |kind: &str, end: &str| ["diana/", kind, &id, end].concat().into_bytes();
+        Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")], tally: key("t", "") }
     }
 
     /// The head, if there is one, and its version. A store that fails has none.
@@ -138,24 +165,29 @@ impl Keys {
         store.swap(&self.head, &head.bytes(), was) == Ok(Swap::Done)
     }
 
-    /// The document that the head names.
-    pub(super) fn document<S: Store + ?Sized>(&self, store: &S, head: &Head) -> Option<Vec<u8>> {
-        let Loaded { bytes, .. } = store.load(&self.body).ok()??;
+    fn body(&self, slot: u64) -> &[u8] {
+        let [first, second] = &self.bodies;
+        if slot == 0 { first } else { second }
+    }
+
+    /// The document of this hash, if it is there.
+    pub(super) fn document<S: Store + ?Sized>(&self, store: &S, slot: u64, named: u64) -> Option<Vec<u8>> {
+        let Loaded { bytes, .. } = store.load(self.body(slot)).ok()??;
         let document = bytes.get(8..)?;
-        let is_named = u64_at(&bytes, 0) == head.taken && hash(document) == head.taken;
+        let is_named = u64_at(&bytes, 0) == named && hash(document) == named;
         is_named.then(|| document.to_vec())
     }
 
     /// Writes a document, whatever was there; whether that was done.
-    pub(super) fn put_document<S: Store + ?Sized>(&self, store: &S, document: &[u8]) -> bool {
+    pub(super) fn put_document<S: Store + ?Sized>(&self, store: &S, slot: u64, document: &[u8]) -> bool {
         let bytes = [&hash(document).to_le_bytes()[..], document].concat();
         // Each round that does not return lost to another worker.
         const ROUNDS: u32 = 8;
         for _ in 0..ROUNDS {
-            let Ok(found) = store.load(&self.body) else {
+            let Ok(found) = store.load(self.body(slot)) else {
                 return false;
             };
-            match store.swap(&self.body, &bytes, found.map(|loaded| loaded.version)) {
+            match store.swap(self.body(slot), &bytes, found.map(|loaded| loaded.version)) {
                 Ok(Swap::Done) => return true,
                 Ok(Swap::Lost) => {}
                 Err(_) => return false,

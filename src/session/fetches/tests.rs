@@ -74,7 +74,7 @@ fn policy() -> Policy {
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
     let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
-    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 16, store }.build()
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 16, store, trial: None }.build()
 }
 
 fn lines() -> Lines {

@@ -19,6 +19,7 @@ impl Filter {
         if source.next().is_some_and(|next| now < next) {
             return;
         }
+        source.judge(gateway);
         self.look(root, gateway, source);
         match source.ask(gateway) {
             Some(Ok(token)) => _ = self.polls.with(|polls| polls.push((token, root))),
@@ -29,7 +30,7 @@ impl Filter {
 
     fn look(&self, root: u32, gateway: &Rc<Gateway>, source: &Rc<Source>) {
         if let Some(next) = source.follow(gateway, &self.ids) {
-            next.metrics.with(|metrics| metrics.serves(source.serves()));
+            next.metrics.with(|metrics| metrics.switched(source.serves()));
             self.serve(root, next);
         }
     }

@@ -1,0 +1,157 @@
+//! Tests of how several workers follow a source: one asks, all take, whatever befalls the server, the asker or the shared
+//! data.
+//!
+//! It does not know: what a document says.
+
+use super::*;
+
+#[test]
+fn one_worker_asks_and_all_take_what_it_was_told() {
+    let mut workers = Workers::new(3);
+    assert_eq!(workers.look(), [0, 0, 0]);
+    assert_eq!(workers.asks(), [(0, None)]);
+    assert_eq!(workers.asks(), [], "it is being asked");
+    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh);
+    assert_eq!(workers.look(), [1, 1, 1]);
+    let (asker, ms) = workers.until_asked();
+    assert_eq!((asker, ms), (0, 6_000), "three quarters of the interval");
+    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 1"), Outcome::Unchanged(false));
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(false), "though the server knows no marks");
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.look(), [2, 2, 2]);
+}
+
+#[test]
+fn a_bad_document_is_told_once_and_changes_nothing() {
+    let mut workers = Workers::new(2);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good 1");
+    assert_eq!(workers.look(), [1, 1]);
+    for told in [Some("bad".to_owned()), None, None] {
+        let (asker, _) = workers.until_asked();
+        assert_eq!(workers.serve(asker, "mistakes"), Outcome::Refused(told));
+        assert_eq!(workers.look(), [1, 1]);
+    }
+    // It is still contact, for longer than `max_stale`.
+    for _ in 0..20 {
+        let (asker, _) = workers.until_asked();
+        assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "mistakes"), Outcome::Unchanged(false));
+    }
+    let (asker, _) = workers.until_asked();
+    assert_eq!(
+        workers.answer(asker, Err(Failure::TooLarge), ""),
+        Outcome::Refused(Some("more than 1 MiB".into()))
+    );
+    assert_eq!(workers.look(), [1, 1]);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(true), "it is as it was");
+    assert_eq!(workers.look(), [1, 1]);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "mistakes"), Outcome::Refused(Some("bad".into())), "a second time");
+}
+
+#[test]
+fn without_contact_for_too_long_the_local_configuration_serves() {
+    let mut workers = Workers::new(2);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good 1");
+    assert_eq!(workers.look(), [1, 1]);
+    let start = workers.now;
+    let mut told = 0;
+    while workers.now.since(start) < Span::from_secs(60) {
+        let (asker, _) = workers.until_asked();
+        if workers.now.since(start) > Span::from_secs(60) {
+            break;
+        }
+        assert_eq!(workers.look(), [1, 1], "{}", workers.now.since(start));
+        match workers.answer(asker, Err(Failure::None), "") {
+            Outcome::Failed(why) => told += usize::from(why.is_some()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(told, 1);
+    workers.now = start.after(Span::from_ms(60_000));
+    assert_eq!(workers.look(), [1, 1]);
+    workers.pass(1);
+    assert_eq!(workers.look(), [0, 0]);
+    workers.pass(100_000);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 1"), Outcome::Unchanged(true));
+    assert_eq!(workers.look(), [1, 1], "back by itself");
+}
+
+#[test]
+fn failures_in_a_row_are_asked_about_later_and_later_up_to_a_bound() {
+    let mut workers = Workers::new(1);
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let (asker, ms) = workers.until_asked();
+        pauses.push(ms);
+        workers.answer(asker, Err(Failure::Status(500)), "");
+    }
+    assert_eq!(pauses, [0, 6_000, 12_000, 24_000, 24_000]);
+}
+
+#[test]
+fn when_the_asker_is_gone_another_one_asks() {
+    let mut workers = Workers::new(3);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good 1");
+    let gone = workers.followers.remove(asker);
+    let (asker, ms) = workers.until_asked();
+    assert!(ms > 6_000 && ms < 16_000, "{ms}");
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.look(), [2, 2]);
+    // It was only held up, and comes back with an old answer.
+    workers.followers.push(gone);
+    assert_eq!(workers.serve(2, "good 1"), Outcome::Late);
+    assert_eq!(workers.look(), [2, 2, 2]);
+}
+
+#[test]
+fn a_call_that_is_never_answered_is_made_again() {
+    let mut workers = Workers::new(2);
+    assert_eq!(workers.until_asked().0, 0);
+    let (asker, ms) = workers.until_asked();
+    assert_eq!(asker, 0);
+    assert!((1_000..2_000).contains(&ms), "{ms}");
+}
+
+#[test]
+fn a_document_is_taken_whole_or_not_at_all() {
+    let mut workers = Workers::new(2);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good 1");
+    workers.followers[0].follow(&workers.store, workers.now);
+    let keys = head::Keys::of(&options());
+    // Somebody has begun to write another, and is gone.
+    assert!(keys.put_document(&workers.store, 1, b"good and not yet named"));
+    assert_eq!(workers.look(), [0, 0]);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(asker, 0);
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh, "it is written anew");
+    assert_eq!(workers.look(), [1, 1]);
+}
+
+/// What is lost is asked for without the marks that say that it is known.
+#[test]
+fn a_lost_document_is_asked_for_as_if_nothing_was_known() {
+    let mut workers = Workers::new(1);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good 1");
+    head::Keys::of(&options()).put_document(&workers.store, 1, b"");
+    workers.look();
+    workers.pass(60_000);
+    assert_eq!(workers.asks(), [(0, None)]);
+}
+
+#[test]
+fn a_document_that_one_worker_cannot_take_is_not_tried_again() {
+    let mut workers = Workers::new(1);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good elsewhere");
+    assert_eq!(workers.look(), [0]);
+    assert_eq!(workers.followers[0].follow(&workers.store, workers.now), None);
+}

@@ -1,0 +1,105 @@
+//! A document that is tried beside the one that serves, serves if nothing speaks against that, and is watched then.
+//!
+//! It does not know: how requests are decided about under it.
+//!
+//! ```text
+//!   another document ─► tried, for `hold` ─┬─ it would newly refuse more than `max_refused` ─► refused
+//!                                          └─ else: it serves, and is watched for `hold`
+//!                                                   └─ more than `max_refused` are refused ─► the one before serves again
+//! ```
+//!
+//! One that was refused, or has served and was taken back, is not taken again until the server has had another one.
+
+use super::Canary;
+use super::follow::Follower;
+use super::head::Head;
+use super::tally::Tally;
+use crate::store::Store;
+use crate::time::Time;
+
+/// Before so many requests have come, no share of them that was refused is worth anything.
+const FEWEST: u64 = 20;
+
+/// What became of a document that was tried, or watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It serves from now on.
+    Promoted(Tally),
+    /// It will not serve.
+    Rejected(Tally),
+    /// The one before serves again.
+    RolledBack(Tally),
+}
+
+impl Head {
+    /// What is being counted: changes with each document, and when one that was tried serves.
+    pub(super) fn counted(&self) -> u64 {
+        match (self.trial, self.previous) {
+            (0, 0) => 0,
+            (0, _) => self.taken.wrapping_add(self.generation),
+            (trial, _) => trial.wrapping_add(self.generation),
+        }
+    }
+
+    /// The one in the other body serves, and the one that has served is kept there.
+    fn turn(&mut self, serves: u64) -> u64 {
+        self.slot = self.other();
+        self.generation = self.generation.saturating_add(1);
+        std::mem::replace(&mut self.taken, serves)
+    }
+
+    /// What is due of a document that is tried or watched.
+    fn judge(&mut self, canary: Canary, tally: Tally, now: Time) -> Option<Judgement> {
+        let is_over = now.since(self.since) >= canary.hold;
+        let is_too_much = tally.exceeds(canary.max_refused) && (is_over || tally.seen >= FEWEST);
+        if self.trial > 0 {
+            if !is_over {
+                return None;
+            }
+            let trial = std::mem::take(&mut self.trial);
+            if is_too_much {
+                self.refused = trial;
+                return Some(Judgement::Rejected(tally));
+            }
+            self.previous = self.turn(trial);
+            self.since = now;
+            return Some(Judgement::Promoted(tally));
+        }
+        if self.previous > 0 && is_too_much {
+            let before = std::mem::take(&mut self.previous);
+            self.refused = self.turn(before);
+            return Some(Judgement::RolledBack(tally));
+        }
+        if self.previous > 0 && is_over {
+            self.previous = 0;
+        }
+        None
+    }
+}
+
+impl Follower {
+    /// Tells the other workers how requests have fared here since this was called last, and sees, if this is the worker
+    /// that asks the server, what follows for a document that is tried or watched.
+    pub fn judge<S: Store + ?Sized>(&mut self, store: &S, now: Time, here: Tally) -> Option<Judgement> {
+        let canary = self.options.canary?;
+        let (was, version) = self.keys.head(store)?;
+        let of = was.counted();
+        if of == 0 {
+            return None;
+        }
+        if here.seen > 0 && of == self.counting {
+            here.tell(store, &self.keys, of);
+        }
+        self.counting = of;
+        if was.asker != self.id {
+            return None;
+        }
+        let mut head = was.clone();
+        let judgement = head.judge(canary, Tally::of(store, &self.keys, of), now);
+        if head != was && !self.keys.put(store, &head, version) {
+            return None;
+        }
+        self.counting = head.counted();
+        judgement
+    }
+}

@@ -1,0 +1,89 @@
+//! A policy that is tried beside the one that decides: for whom, and where it counts.
+//!
+//! It does not know: what is compared, or what follows.
+
+use crate::harness::{START, get, store};
+use diana::config::{compile, compile_over};
+use diana::policy::{Decision, Policy, Sample};
+use diana::request::Values;
+use diana::session::{Session, Step, Worker};
+use diana::store::{Portable, Rules, Simulated};
+
+const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
+
+fn tried(document: &str, percent: u8) -> Policy {
+    compile_over(LOCAL.as_bytes(), document.as_bytes(), Some(Sample(percent))).unwrap().policy
+}
+
+fn worker(policy: &Policy) -> Worker {
+    Worker::new(policy, &[7; 16])
+}
+
+fn decide(policy: &Policy, worker: &mut Worker, store: &Portable<&Simulated>, request: &Values) -> Decision {
+    let request = policy.request(request);
+    match Session::start(policy, worker, store, &request, || START).1 {
+        Step::Done(decision) | Step::Wait { decision, .. } => decision.clone(),
+        Step::Ask(_) => panic!("a trial has no store to ask"),
+    }
+}
+
+/// Who is among those for whom a policy of so many percent is tried, of 10,000.
+fn sample(policy: &Policy, seed: &[u8; 16]) -> Vec<usize> {
+    let host = Simulated::new(Rules::Lenient);
+    let (store, mut worker) = (store(&host), Worker::new(policy, seed));
+    let is_in = |user: &usize| {
+        let decision = decide(policy, &mut worker, &store, &get("/", &format!("user-{user}")));
+        assert_eq!(decision.reports.len() + decision.left_out as usize, 1);
+        decision.left_out == 0
+    };
+    (0..10_000).filter(is_in).collect()
+}
+
+#[test]
+fn it_is_tried_for_the_same_part_of_all_actors() {
+    let rule = |rpu: u32| {
+        format!(r#"[{{"url": "/", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "day"}}]}}]"#)
+    };
+    for percent in [1, 10, 50] {
+        let users = sample(&tried(&rule(5), percent), &[7; 16]);
+        let fair = 100 * usize::from(percent);
+        assert!(users.len().abs_diff(fair) < 4 * fair.isqrt(), "{percent}: {}", users.len());
+        assert_eq!(users, sample(&tried(&rule(9), percent), &[7; 16]), "whatever the quota");
+        assert_ne!(users, sample(&tried(&rule(5), percent), &[8; 16]), "nobody can tell who it is");
+    }
+    assert_eq!(sample(&tried(&rule(5), 100), &[7; 16]).len(), 10_000);
+}
+
+/// A part of it would never be used up.
+#[test]
+fn everybody_together_are_always_among_them() {
+    let policy = tried(r#"[{"url": "/", "rules": [{"rpu": 5, "unit": "day"}]}]"#, 1);
+    let host = Simulated::new(Rules::Lenient);
+    let (store, mut worker) = (store(&host), worker(&policy));
+    let refused = (0..20).filter(|user| {
+        let decision = decide(&policy, &mut worker, &store, &get("/", &format!("user-{user}")));
+        assert_eq!(decision.left_out, 0);
+        decision.refuses()
+    });
+    assert_eq!(refused.count(), 15);
+}
+
+/// The same rule counts in cells of its own, and one that a store counts does so here.
+#[test]
+fn it_counts_apart() {
+    let rules = r#"[{"url": "/", "rules": [
+        {"actor": "user", "rpu": 3, "unit": "day"},
+        {"actor": "device", "rpu": 2, "unit": "day", "scope": "global", "missing": "share"}
+    ]}]"#;
+    let host = Simulated::new(Rules::Lenient);
+    let store = store(&host);
+    let local = LOCAL.replace("[]", &rules.replace(r#", "scope": "global""#, ""));
+    let decides = compile(local.as_bytes()).unwrap().policy;
+    let tried = tried(rules, 100);
+    let (mut own, mut beside) = (worker(&decides), worker(&tried));
+    let ann = get("/", "ann");
+    let refused = |policy: &Policy, worker: &mut Worker| decide(policy, worker, &store, &ann).refuses();
+    let both: Vec<(bool, bool)> =
+        (0..4).map(|_| (refused(&decides, &mut own), refused(&tried, &mut beside))).collect();
+    assert_eq!(both, [(false, false), (false, false), (true, true), (true, true)]);
+}
