@@ -131,3 +131,15 @@ fn where_that_cannot_be_read_the_decoded_path_counts() {
     assert_eq!(ask("/health%3Fx"), Fate::Upstream);
     gateway.no_crash();
 }
+
+/// Its timer can be set once, and calls are answered to streams only.
+#[test]
+fn documents_of_a_server_are_refused() {
+    let remote = r#"{"limits": [], "remote": {"cluster": "config", "path": "/diana.json"}}"#;
+    let configure = |rules| {
+        let gateway = Gateway::start(rules, 1, r#"{"limits": []}"#);
+        (gateway.configure(remote), gateway.world.said("remote: this host's timer cannot be set"))
+    };
+    assert_eq!(configure(Rules::Strict), (false, 1));
+    assert_eq!(configure(Rules::Lenient), (true, 0));
+}
