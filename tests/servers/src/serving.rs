@@ -5,11 +5,14 @@
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::serve::ListenerExt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+/// Any free port.
+pub(crate) const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A running server.
 pub(crate) struct Serving {
@@ -21,14 +24,29 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts one on a free port. `router` is called on the server's runtime.
     pub(crate) fn start(router: impl FnOnce() -> Result<Router>) -> Result<Self> {
+        Self::accept(FREE, |listener| {
+            let router = router()?;
+            let listener = listener.tap_io(|stream| {
+                // Else an answer may wait for an acknowledgement; it comes all the same.
+                let _ = stream.set_nodelay(true);
+            });
+            Ok(async move { _ = axum::serve(listener, router).await })
+        })
+    }
+
+    /// Starts one at this address. `server` is called on its runtime, and is what accepts connections there.
+    pub(crate) fn accept<F: Future<Output = ()> + Send + 'static>(
+        address: SocketAddr,
+        server: impl FnOnce(TcpListener) -> Result<F>,
+    ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = runtime.block_on(TcpListener::bind(address))?;
         let address = listener.local_addr()?;
-        let router = runtime.block_on(async { router() })?;
+        let server = runtime.block_on(async { server(listener) })?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new()
             .name("server".into())
-            .spawn(move || serve(&runtime, listener, router, stopped))
+            .spawn(move || serve(&runtime, server, stopped))
             .context("cannot start a thread")?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
@@ -40,13 +58,9 @@ impl Serving {
 }
 
 /// With the runtime go the connections, whatever they wait for.
-fn serve(runtime: &Runtime, listener: TcpListener, router: Router, stopped: Receiver<()>) {
-    let listener = listener.tap_io(|stream| {
-        // Else an answer may wait for an acknowledgement; it comes all the same.
-        let _ = stream.set_nodelay(true);
-    });
+fn serve(runtime: &Runtime, server: impl Future<Output = ()> + Send + 'static, stopped: Receiver<()>) {
     runtime.block_on(async {
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        tokio::spawn(server);
         // Ends as well when the other side has gone without a word.
         let _ = stopped.await;
     });
