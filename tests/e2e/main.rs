@@ -5,6 +5,7 @@
 
 mod algorithms;
 mod answers;
+mod canary;
 mod clock;
 mod configuration;
 mod exact;

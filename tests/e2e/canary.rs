@@ -1,0 +1,134 @@
+//! Documents that are tried for a part of all users before they serve, and watched when they do.
+//!
+//! It does not know: how a document comes to a gateway.
+
+use gateway::config::cluster;
+use gateway::{Config, Connection, Gateway, wait_until};
+use serde_json::{Value, json};
+use servers::Documents;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const FIRST: usize = 50;
+
+/// So much for each user.
+fn document(rpu: usize) -> String {
+    let rule = json!({"name": "per-user", "actor": "user", "algo": "W", "rpu": rpu, "unit": "7d"});
+    json!([{"url": "/", "rules": [rule]}]).to_string()
+}
+
+struct Tried {
+    server: Documents,
+    gateway: Gateway,
+    connections: Vec<Connection>,
+    users: usize,
+}
+
+impl Tried {
+    /// A gateway all of whose workers serve the first document.
+    fn start(canary: &Value) -> Tried {
+        let server = Documents::start().unwrap();
+        server.put(document(FIRST));
+        let path = format!("/{}", Documents::NAME);
+        let remote = json!({"cluster": "config", "path": path, "interval": "300ms", "canary": canary});
+        let mut config = Config { balanced: true, ..Config::new(json!({"limits": [], "remote": remote})) };
+        config.access_log = Some("%FILTER_STATE(wasm.diana.canary:PLAIN)%".into());
+        config.clusters.push(cluster("config", server.address(), false));
+        let gateway = Gateway::start(config).unwrap();
+        let connections = (0..4).map(|_| gateway.connect().unwrap()).collect();
+        let tried = Tried { server, gateway, connections, users: 0 };
+        // Two workers, and the main thread's VM.
+        tried.wait("all to serve it", |tried| tried.counter("config.switches") >= 3);
+        tried
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap()
+    }
+
+    fn wait(&self, what: &str, is_so: impl Fn(&Tried) -> bool) {
+        wait_until(what, PATIENCE, || is_so(self).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.gateway.logs()));
+    }
+
+    /// How many of so many requests of a user who never came before pass; all others are refused.
+    fn user(&mut self, requests: usize) -> usize {
+        self.users += 1;
+        let user = format!("user-{}", self.users);
+        let connections = self.connections.len();
+        let passes = |at: &usize| {
+            let headers = [("x-user-id", &*user)];
+            let answer = self.connections[*at % connections].request("GET", "/", &headers, b"").unwrap();
+            assert!([200, 429].contains(&answer.status), "{}", answer.text());
+            answer.status == 200
+        };
+        (0..requests).filter(passes).count()
+    }
+
+    /// Users come, of so many requests each, until the log says so; how many came, and how many requests passed.
+    fn users_until(&mut self, requests: usize, said: &str) -> (usize, usize) {
+        let (mut users, mut passed) = (0, 0);
+        wait_until(said, PATIENCE, || {
+            users += 1;
+            passed += self.user(requests);
+            self.gateway.log_contains(said).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{error}\n{}", self.gateway.logs()));
+        (users, passed)
+    }
+}
+
+#[test]
+fn a_document_that_would_refuse_more_is_tried_for_some_and_never_serves() {
+    let mut tried = Tried::start(&json!({"percent": 50, "hold": "2s"}));
+    tried.server.put(document(2));
+    let (users, passed) = tried.users_until(4, "not promoted: it would newly refuse ");
+    assert_eq!(passed, 4 * users, "nobody was refused");
+    let (same, refused) =
+        (tried.counter("canary.result.same.requests"), tried.counter("canary.result.newly_refused.requests"));
+    println!("{users} users: {same} requests the same, {refused} newly refused");
+    assert!(refused > 10 && same >= refused, "{same} {refused}");
+    // Half of the users, for a part of the time.
+    assert!(same + refused < 4 * users as u64 * 3 / 4, "{same} {refused} of {users}");
+    assert_eq!((tried.counter("canary.rejections"), tried.counter("config.switches")), (1, 3));
+    assert_eq!(tried.user(FIRST + 1), FIRST, "the first document serves, and counts on");
+    let told = tried.gateway.access_log().iter().filter(|line| *line == "per-user").count();
+    assert!(told as u64 >= refused / 2, "{told} lines of the access log name the rule, of {refused}");
+    // It is not tried again.
+    let polls = tried.counter("config.result.refused.polls") + tried.counter("config.result.unchanged.polls");
+    tried.wait("two more polls", |tried| {
+        tried.counter("config.result.refused.polls") + tried.counter("config.result.unchanged.polls")
+            > polls + 1
+    });
+    assert_eq!(tried.gateway.logs().matches("tried beside the one that serves").count(), 1);
+}
+
+#[test]
+fn a_document_that_refuses_no_more_serves_after_its_trial() {
+    let mut tried = Tried::start(&json!({"percent": 100, "hold": "1s"}));
+    tried.server.put(document(FIRST - 10));
+    let (users, passed) = tried.users_until(4, "promoted: it would newly refuse 0 of ");
+    assert_eq!(passed, 4 * users);
+    tried.wait("all to serve it", |tried| tried.counter("config.switches") >= 6);
+    assert_eq!(tried.user(FIRST), FIRST - 10);
+    assert_eq!(tried.counter("canary.promotions"), 1);
+    // More than before.
+    tried.server.put(document(FIRST + 10));
+    tried.wait("its trial", |tried| tried.gateway.logs().matches("tried beside").count() == 2);
+    while tried.counter("canary.result.newly_admitted.requests") == 0 {
+        tried.user(FIRST + 5);
+    }
+    tried.wait("its promotion", |tried| tried.counter("canary.promotions") == 2);
+}
+
+#[test]
+fn a_document_that_refuses_too_much_is_taken_back() {
+    let mut tried = Tried::start(&json!({"hold": "3s", "max_refused": "20%"}));
+    tried.server.put(document(3));
+    // While it is tried nobody needs more.
+    tried.users_until(2, "promoted: ");
+    let (users, _) = tried.users_until(10, "rolled back: it has refused ");
+    tried.wait("all to serve the first one again", |tried| tried.counter("config.switches") >= 9);
+    assert_eq!(tried.user(FIRST + 1), FIRST, "after {users} users");
+    assert_eq!(tried.counter("canary.rollbacks"), 1);
+}
