@@ -43,12 +43,12 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None));
-    whole(configuration, errors)
+    whole(configuration, errors.into_vec())
 }
 
 /// As [`compile`], with another document laid over the first: what that has at the top stands in place of what the first
-/// has there. The mistakes are those of the other one. With `trial` it counts apart, for a part of all actors, and all of it
-/// here.
+/// has there. The mistakes are those of the other one, and then what the first one has that does not go with it. With `trial`
+/// it counts apart, for a part of all actors, and all of it here.
 pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Sample>) -> Result<Configuration, Vec<Error>> {
     let (document, other) = (document::parse(bytes), document::parse(over));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
@@ -56,14 +56,13 @@ pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Sample>) -> Result<
     let base = Top::of(Node::root(&document, &known));
     let over = remote::over(Node::root(&other, &errors));
     let configuration = base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, trial));
+    let mut errors = errors.into_vec();
+    errors.extend(known.into_vec());
     whole(configuration, errors)
 }
 
-fn whole(configuration: Option<Configuration>, errors: Errors) -> Result<Configuration, Vec<Error>> {
-    match configuration {
-        Some(configuration) if errors.is_empty() => Ok(configuration),
-        _ => Err(errors.into_vec()),
-    }
+fn whole(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<Configuration, Vec<Error>> {
+    configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
 /// Whether a rule or a list refuses.

@@ -18,6 +18,7 @@ mod host;
 mod hot_path;
 mod interleavings;
 mod lines;
+mod over;
 mod reload;
 mod script;
 mod shares;

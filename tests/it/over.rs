@@ -1,0 +1,70 @@
+//! A document that is laid over another: what that lacks stays, and what does not fit together is refused with the
+//! reason, wherever it stands.
+
+use diana::config;
+use serde_json::{Value, json};
+
+/// What is wrong with `over` laid over `base`, which is right by itself.
+fn mistakes(base: &Value, over: &Value) -> Vec<String> {
+    assert!(config::compile(base.to_string().as_bytes()).is_ok(), "{base}");
+    match config::compile_over(base.to_string().as_bytes(), over.to_string().as_bytes(), None) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn base() -> Value {
+    json!({
+        "limits": [{"url": "/", "rules": [{"name": "per-plan", "actor": "plan", "rpu": 10, "unit": "hour"}]}],
+        "actors": {"plan": {"header": "x-plan"}, "team": {"header": "x-team"}},
+        "deny": [{"team": "mallory"}],
+    })
+}
+
+#[test]
+fn each_key_stands_in_place_of_the_others() {
+    let actors = json!({"plan": {"query": "plan"}, "team": {"query": "team"}});
+    for over in [
+        json!({"actors": actors}),
+        json!({"limits": []}),
+        json!({"deny": []}),
+        json!({"mode": "shadow"}),
+        json!({"url": "/", "rules": [{"actor": "team", "rpu": 1, "unit": "hour"}]}),
+        json!([{"url": "/", "rules": [{"actor": "plan", "rpu": 1, "unit": "hour"}]}]),
+    ] {
+        assert_eq!(mistakes(&base(), &over), [""; 0], "{over}");
+    }
+    let policy =
+        config::compile_over(base().to_string().as_bytes(), br#"{"limits": []}"#, None).unwrap().policy;
+    assert_eq!(policy.rules().count(), 0);
+    let policy =
+        config::compile_over(base().to_string().as_bytes(), br#"{"deny": []}"#, None).unwrap().policy;
+    assert_eq!(policy.rules().count(), 1);
+}
+
+/// A list that lost an entry would let pass whom it denies.
+#[test]
+fn what_the_base_needs_and_the_other_takes_away_is_told() {
+    let without = |name: &str| {
+        let mut actors = base()["actors"].clone();
+        actors.as_object_mut().unwrap().remove(name);
+        mistakes(&base(), &json!({"actors": actors}))
+    };
+    for (name, place) in [("plan", "limits[0].rules[0].actor"), ("team", "deny[0]")] {
+        let told = without(name);
+        assert!(told.len() == 1 && told[0].starts_with(place), "{name}: {told:?}");
+    }
+}
+
+#[test]
+fn what_is_the_gateways_own_is_refused() {
+    let store = json!({"redis": {"cluster": "webdis", "secret": "0123456789abcdef"}});
+    for (key, value) in [
+        ("remote", json!({"cluster": "elsewhere", "path": "/"})),
+        ("store", store),
+        ("local", json!({"max_actors": 1})),
+    ] {
+        let told = mistakes(&base(), &json!({"limits": [], key: value}));
+        assert!(told.len() == 1 && told[0].starts_with(&format!("{key}: ")), "{told:?}");
+    }
+}
