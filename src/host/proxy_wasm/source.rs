@@ -70,11 +70,13 @@ impl Source {
                 None
             }
             Task::Local { tells } => {
+                let local = config::compile(&self.local).map_err(|errors| mistakes(&errors));
+                let next = local.and_then(|local| self.build(local, gateway, ids)).ok()?;
+                self.follower.with(|follower| follower.took(0, true));
                 if tells {
                     calls::log(Level::Warn, "no contact for `max_stale`: the local configuration serves");
                 }
-                let local = config::compile(&self.local).map_err(|errors| mistakes(&errors));
-                local.and_then(|local| self.build(local, gateway, ids)).ok()
+                Some(next)
             }
         }
     }

@@ -78,10 +78,14 @@ pub struct Follower {
     pub(super) options: Options,
     pub(super) keys: Keys,
     pub(super) id: u64,
-    /// Which document serves here; zero: none.
-    serves: u64,
+    /// Which document serves here, by its number, and its hash, as numbers may begin anew; zeros: none.
+    serves: (u64, u64),
     /// Which one could not be taken here.
-    unfit: u64,
+    unfit: (u64, u64),
+    /// The hash of the one that is to be taken.
+    offered: u64,
+    /// When the server was last in contact, as far as is known here.
+    contact: Time,
     /// The hash of the one that is tried here, or was to be; zero: none is.
     tries: u64,
     /// Of what it was told here last how requests fare.
@@ -99,8 +103,10 @@ impl Follower {
             options,
             keys,
             id: id.max(1),
-            serves: 0,
-            unfit: 0,
+            serves: (0, 0),
+            unfit: (0, 0),
+            offered: 0,
+            contact: Time::ZERO,
             tries: 0,
             counting: 0,
             asking: None,
@@ -115,15 +121,15 @@ impl Follower {
 
     /// Which document serves here; zero: none.
     pub fn serves(&self) -> u64 {
-        self.serves
+        self.serves.0
     }
 
-    /// The document was taken here, or could not be.
+    /// The document was taken here, or could not be; zero: the local configuration was.
     pub fn took(&mut self, generation: u64, is_fit: bool) {
         match is_fit {
             // What is tried is tried beside another.
-            true => (self.serves, self.tries) = (generation, 0),
-            false => self.unfit = generation,
+            true => (self.serves, self.tries) = ((generation, self.offered), 0),
+            false => self.unfit = (generation, self.offered),
         }
     }
 
@@ -132,24 +138,22 @@ impl Follower {
         pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)
     }
 
-    fn is_fresh(&self, head: &Head, now: Time) -> bool {
-        head.generation > 0 && now.since(head.contact) <= self.options.max_stale
-    }
-
-    /// What has to be done now.
+    /// What has to be done now. It is said again until it is done.
     pub fn follow<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Task> {
         self.look = now.after(self.pause());
-        let (head, _) = self.keys.head(store)?;
-        if !self.is_fresh(&head, now) {
-            let served = std::mem::take(&mut self.serves);
-            self.tries = 0;
-            return (served > 0).then_some(Task::Local { tells: head.asker == self.id });
+        // Without one that can be read things are as they were last.
+        let head = self.keys.head(store).map(|(head, _)| head).filter(|head| head.generation > 0);
+        self.contact = head.as_ref().map_or(self.contact, |head| head.contact);
+        if now.since(self.contact) > self.options.max_stale {
+            let tells = head.is_some_and(|head| head.asker == self.id);
+            return (self.serves() > 0).then_some(Task::Local { tells });
         }
-        let generation = head.generation;
+        let head = head?;
         // A body that is not the one that the head names is on its way, or is lost.
-        if generation != self.serves && generation != self.unfit {
+        if ![self.serves, self.unfit].contains(&(head.generation, head.taken)) {
             let document = self.keys.document(store, head.slot, head.taken)?;
-            return Some(Task::Take(Stock { generation, document }));
+            self.offered = head.taken;
+            return Some(Task::Take(Stock { generation: head.generation, document }));
         }
         if head.trial == self.tries {
             return None;
@@ -165,24 +169,24 @@ impl Follower {
     /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
     /// [`Follower::answered`].
     pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Vec<u8>> {
-        if self.asking.is_some_and(|until| now < until) {
+        let until = now.after(self.options.timeout).after(GRACE);
+        if self.asking.is_some_and(|asked| now < asked && asked <= until) {
             return None;
         }
         let (head, version) = self.keys.head(store)?;
         // Whoever asks has some time to go on doing so before another one does.
         let patience = if head.asker == self.id { Span::ZERO } else { self.pause() };
-        if head.asker > 0 && now < head.next.after(patience).after(patience) {
+        // Nobody waits longer: it was written by another clock.
+        let latest = until.max(now.after(LONGEST_PAUSE.max(self.options.interval)));
+        if head.asker > 0 && head.next <= latest && now < head.next.after(patience).after(patience) {
             return None;
         }
-        let until = now.after(self.options.timeout).after(GRACE);
-        let claim = Head { asker: self.id, next: until, ..head.clone() };
+        let claim = Head { asker: self.id, next: until, contact: head.contact.min(now), ..head.clone() };
         if !self.keys.put(store, &claim, version) {
             return None;
         }
         self.asking = Some(until);
-        let is_lost = head.generation > 0
-            && ![self.serves, self.unfit].contains(&head.generation)
-            && self.keys.document(store, head.slot, head.taken).is_none();
+        let is_lost = head.generation > 0 && self.keys.document(store, head.slot, head.taken).is_none();
         let marks = if is_lost { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))
     }
@@ -224,7 +228,7 @@ impl Follower {
         };
         // Soon after it, all workers look.
         self.look = now;
-        match self.keys.put(store, &head, version) {
+        match outcome != Outcome::Late && self.keys.put(store, &head, version) {
             true => outcome,
             false => Outcome::Late,
         }

@@ -135,7 +135,7 @@ impl Head {
 /// Where a source's head and document are.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
-    head: Vec<u8>,
+    pub(super) head: Vec<u8>,
     bodies: [Vec<u8>; 2],
     pub(super) tally: Vec<u8>,
 }

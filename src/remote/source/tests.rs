@@ -2,12 +2,13 @@
 
 mod canary;
 mod following;
+mod mishaps;
 mod workers;
 
 use super::*;
 use crate::request::Lines;
 use crate::request::pairs::Pairs;
-use crate::store::{Portable, Rules, Simulated};
+use crate::store::{Portable, Rules, Simulated, Store};
 use crate::time::Time;
 use proptest::prelude::*;
 use workers::Workers;
@@ -133,7 +134,6 @@ proptest! {
     fn any_bytes_in_the_shared_data_are_no_head(bytes: Vec<u8>) {
         let mut workers = Workers::new(1);
         let key = format!("diana/c{}", options().id().to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        use crate::store::Store;
         workers.store.swap(key.as_bytes(), &bytes, None).unwrap();
         prop_assert_eq!(workers.look(), [0]);
         prop_assert_eq!(workers.asks(), [(0, None)]);

@@ -65,7 +65,8 @@ impl Workers {
                 Some(Task::Take(stock)) => {
                     follower.took(stock.generation, stock.document != b"good elsewhere")
                 }
-                Some(Task::Local { .. } | Task::Try(_) | Task::Drop) | None => {}
+                Some(Task::Local { .. }) => follower.took(0, true),
+                Some(Task::Try(_) | Task::Drop) | None => {}
             }
         }
         self.followers.iter().map(Follower::serves).collect()
