@@ -5,6 +5,7 @@
 //! answered with 504, one whose cluster is not to be had with 503, one whose plugin is gone not at all.
 
 use super::store::Store;
+use diana::request::pairs::Pairs;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -78,10 +79,41 @@ impl Fares {
     }
 }
 
-/// Clusters with a store each, which several gateways may ask.
+/// A server that has a document.
+pub struct Server {
+    pub status: u32,
+    pub document: Vec<u8>,
+    /// Whether it tells documents apart by their entity tags.
+    pub marks: bool,
+    /// How many requests have arrived.
+    pub polls: usize,
+}
+
+impl Server {
+    pub fn of(document: &str) -> Server {
+        Server { status: 200, document: document.into(), marks: true, polls: 0 }
+    }
+
+    fn answer(&mut self, known: Option<&[u8]>) -> Answer {
+        self.polls += 1;
+        let mark = mark(&self.document);
+        match self.status {
+            200 if self.marks && known == Some(mark.as_bytes()) => (Some(304), Vec::new()),
+            status => (Some(status), self.document.clone()),
+        }
+    }
+}
+
+/// The entity tag of a document.
+pub fn mark(document: &[u8]) -> String {
+    format!("\"{:016x}\"", diana::table::Hasher::name(document))
+}
+
+/// Clusters with a store or a server each, which several gateways may ask.
 #[derive(Default)]
 pub struct Clusters {
     pub stores: RefCell<BTreeMap<String, Store>>,
+    pub servers: RefCell<BTreeMap<String, Server>>,
     pub fares: RefCell<Fares>,
     /// Whether calls to them are refused, as by a host that has no endpoint.
     pub down: Cell<bool>,
@@ -129,8 +161,26 @@ pub struct Due {
 }
 
 pub enum What {
-    Arrives { cluster: String, body: Vec<u8>, answer_at: Option<u64>, mishap: Option<Mishap> },
+    Arrives { call: Made, answer_at: Option<u64>, mishap: Option<Mishap> },
     Answered(Answer),
+}
+
+/// What is asked of which cluster.
+#[derive(Clone)]
+pub struct Made {
+    cluster: String,
+    /// The entity tag that it says to be known.
+    known: Option<Vec<u8>>,
+    body: Vec<u8>,
+}
+
+impl Made {
+    /// A call with these arguments.
+    pub fn of(cluster: &[u8], headers: &[u8], body: &[u8]) -> Made {
+        let known = Pairs::of(headers).find(|(name, _)| *name == b"if-none-match");
+        let known = known.map(|(_, value)| value.to_vec());
+        Made { cluster: String::from_utf8(cluster.into()).unwrap(), known, body: body.into() }
+    }
 }
 
 /// The calls of one worker.
@@ -155,12 +205,12 @@ impl Callouts {
         clusters: &Clusters,
         now: u64,
         root: u32,
-        cluster: &[u8],
-        body: &[u8],
+        call: Made,
         timeout_ms: u32,
     ) -> Result<u32, u32> {
-        let cluster = String::from_utf8(cluster.into()).unwrap();
-        if !clusters.stores.borrow().contains_key(&cluster) {
+        let cluster = &call.cluster;
+        if !clusters.stores.borrow().contains_key(cluster) && !clusters.servers.borrow().contains_key(cluster)
+        {
             return Err(2);
         }
         let mut fares = clusters.fares.borrow_mut();
@@ -178,7 +228,7 @@ impl Callouts {
         }
         let way = fares.random() % (fares.longest_us + 1) * 1_000;
         let way = if mishap == Some(Mishap::Late) { 2 * (up - now) - way % (up - now) } else { way };
-        let is_lost = mishap == Some(Mishap::Lost) || clusters.silent.borrow().contains(&&*cluster);
+        let is_lost = mishap == Some(Mishap::Lost) || clusters.silent.borrow().contains(&&**cluster);
         let is_answered = !is_lost && mishap != Some(Mishap::Unanswered);
         let is_told = is_answered && (!fares.cancels || now + way < up);
         let answer_at = is_told.then_some(now + way);
@@ -187,8 +237,7 @@ impl Callouts {
             self.push(up, root, token, What::Answered((Some(504), body)));
         }
         if !is_lost {
-            let body = body.into();
-            self.push(now + way / 2, root, token, What::Arrives { cluster, body, answer_at, mishap });
+            self.push(now + way / 2, root, token, What::Arrives { call, answer_at, mishap });
         }
         Ok(token)
     }
@@ -211,17 +260,19 @@ impl Callouts {
 
     /// Carries out a call that has arrived at `now`, by the gateway's clock that does not step.
     pub fn arrive(&self, clusters: &Clusters, now: u64, due: Due) {
-        let Due { root, token, what: What::Arrives { cluster, body, answer_at, mishap }, .. } = due else {
+        let Due { root, token, what: What::Arrives { call, answer_at, mishap }, .. } = due else {
             return;
         };
-        let mut stores = clusters.stores.borrow_mut();
-        let store = stores.get_mut(&cluster).unwrap();
-        if mishap == Some(Mishap::NoScript) {
-            store.forget_script();
-        }
-        let mut answer: Answer = match mishap {
-            Some(Mishap::Unavailable) => (Some(503), Vec::new()),
-            _ => (Some(200), store.answer((now + AHEAD) / 1_000, &body).into_bytes()),
+        let (mut stores, mut servers) = (clusters.stores.borrow_mut(), clusters.servers.borrow_mut());
+        let mut answer: Answer = match (mishap, stores.get_mut(&call.cluster)) {
+            (Some(Mishap::Unavailable), _) => (Some(503), Vec::new()),
+            (_, Some(store)) => {
+                if mishap == Some(Mishap::NoScript) {
+                    store.forget_script();
+                }
+                (Some(200), store.answer((now + AHEAD) / 1_000, &call.body).into_bytes())
+            }
+            (_, None) => servers.get_mut(&call.cluster).unwrap().answer(call.known.as_deref()),
         };
         if mishap == Some(Mishap::Garbage) {
             let kind = clusters.fares.borrow_mut().random() % 4;

@@ -71,6 +71,8 @@ pub struct World {
     pub counters: RefCell<BTreeMap<String, i64>>,
     /// How many calls the filter has made, of whatever kind.
     pub called: Cell<usize>,
+    /// The last random number.
+    pub randoms: Cell<u64>,
     data: RefCell<HashMap<Key, (Vec<u8>, u32)>>,
     last_version: Cell<u32>,
 }
@@ -178,6 +180,7 @@ impl Gateway {
             counters: RefCell::default(),
             data: RefCell::default(),
             called: Cell::new(0),
+            randoms: Cell::new(0),
             last_version: Cell::new(0),
         });
         let vms = (0..workers).map(|_| Vm::new(&world, callbacks)).collect();

@@ -2,7 +2,7 @@
 //!
 //! It does not know: what the filter should do.
 
-use super::callouts::{Answer, Callouts, What};
+use super::callouts::{self, Answer, Callouts, Made, What};
 use super::faults::Turn;
 use super::gateway::{Fate, Noted, World};
 use super::sent;
@@ -405,7 +405,10 @@ impl Inner {
                 let now = world.clock.get();
                 Reply::number(if world.rules == Rules::Strict { now / 1_000_000 * 1_000_000 } else { now })
             }
-            Call::Random => Reply::number(u64::from(self.last_id.get()).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            Call::Random => {
+                world.randoms.set(world.randoms.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+                Reply::number(world.randoms.get())
+            }
             Call::BufferBytes { buffer: 7, start, max } => {
                 let configuration = world.configuration.borrow();
                 let bytes = configuration.as_bytes().iter().skip(start).take(max).copied();
@@ -478,11 +481,11 @@ impl Inner {
                 }
                 Reply::status(0)
             }
-            Call::HttpCall { cluster, body, timeout_ms, .. } => {
+            Call::HttpCall { cluster, headers, body, timeout_ms } => {
                 let (clusters, id) = (&world.clusters, self.current.get().1);
                 let root = self.effective(|stream| stream.root).unwrap_or(id);
                 let now = world.clock.get();
-                match self.calls.make(clusters, now, root, cluster, body, timeout_ms) {
+                match self.calls.make(clusters, now, root, Made::of(cluster, headers, body), timeout_ms) {
                     Ok(token) => Reply::number(token.into()),
                     Err(status) => Reply::status(status),
                 }
@@ -491,6 +494,10 @@ impl Inner {
                 let status = self.answer.borrow().as_ref().and_then(|(status, _)| *status);
                 status.map_or(Reply::status(1), |status| Reply::bytes(status.to_string().into_bytes()))
             }
+            Call::HeaderValue { map: 6, name: b"etag" } => match &*self.answer.borrow() {
+                Some((Some(200), body)) => Reply::bytes(callouts::mark(body).into_bytes()),
+                _ => Reply::status(1),
+            },
             Call::BufferBytes { buffer: 4, start, max } => match &*self.answer.borrow() {
                 Some((_, body)) => Reply::bytes(body.iter().skip(start).take(max).copied().collect()),
                 None => Reply::status(BAD_ARGUMENT),

@@ -1,0 +1,91 @@
+//! A configuration that a server has, in the whole filter: what each worker serves, whatever becomes of its calls.
+//!
+//! It does not know: what a document may say. Each of these refuses all requests with a status of its own.
+
+mod ends;
+mod workers;
+
+use super::callouts::{Clusters, Fares, Server};
+use super::faults::{Faults, Kind};
+use super::gateway::{Fate, Gateway};
+use super::vm::Vm;
+use std::rc::Rc;
+
+/// The status with which the local document refuses.
+const LOCAL: u32 = 420;
+
+/// A document that refuses with this status.
+fn document(status: u32) -> String {
+    format!(r#"{{"response": {{"status": {status}}}}}"#)
+}
+
+/// A local document that refuses all, and asks the cluster `config` each second.
+fn configuration(more: &str) -> String {
+    format!(
+        r#"{{"limits": [{{"url": "/", "rules": [{{"name": "none", "rpu": 0, "unit": "day"}}]}}], "response": {{"status": 420}},
+            "remote": {{"cluster": "config", "path": "/diana.json", "interval": "1s", "timeout": "200ms", "max_stale": "10s"{more}}}}}"#
+    )
+}
+
+/// A gateway whose server has this document; its clusters `a` and `b` are stores.
+fn gateway(workers: usize, document: &str) -> Gateway {
+    let clusters = Clusters::of(&["a", "b"]);
+    clusters.servers.borrow_mut().insert("config".into(), Server::of(document));
+    Gateway::among(clusters, workers, false)
+}
+
+fn start(workers: usize, document: &str) -> Gateway {
+    let gateway = gateway(workers, document);
+    assert!(gateway.configure(&configuration("")), "{:?}", gateway.world.log.borrow());
+    gateway
+}
+
+fn clusters(gateway: &Gateway) -> Rc<Clusters> {
+    Rc::clone(&gateway.world.clusters)
+}
+
+/// Changes what the server has.
+fn change(gateway: &Gateway, change: impl FnOnce(&mut Server)) {
+    change(clusters(gateway).servers.borrow_mut().get_mut("config").unwrap());
+}
+
+/// From now on the server has this document.
+fn has(gateway: &Gateway, document: &str) {
+    change(gateway, |server| server.document = document.into());
+}
+
+fn polls(gateway: &Gateway) -> usize {
+    clusters(gateway).servers.borrow()["config"].polls
+}
+
+fn fare(gateway: &Gateway, fares: Fares) {
+    *gateway.world.clusters.fares.borrow_mut() = fares;
+}
+
+/// The status with which a worker refuses; nothing goes wrong while it is asked.
+fn serves_at(gateway: &Gateway, vm: &Vm) -> u32 {
+    let before = gateway.world.faults.replace(Faults::default());
+    let request = vm.request("/", "ann");
+    gateway.world.faults.replace(before);
+    match gateway.fate(request) {
+        Fate::Answered(status) => status,
+        fate => panic!("{fate:?}"),
+    }
+}
+
+/// What each worker serves.
+fn serves(gateway: &Gateway) -> Vec<u32> {
+    gateway.vms.iter().map(|vm| serves_at(gateway, vm)).collect()
+}
+
+/// Nothing is left of any request or call, and nothing has crashed.
+fn is_clean(gateway: &Gateway) {
+    gateway.end_all();
+    gateway.world.faults.replace(Faults { kind: Kind::Nothing, ..Faults::default() });
+    fare(gateway, Fares::default());
+    let roots: Vec<_> = gateway.vms.iter().filter_map(|vm| Some((vm, vm.newest_root()?))).collect();
+    roots.into_iter().for_each(|(vm, root)| vm.delete_root(root));
+    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.vms.iter().map(Vm::calling).sum::<usize>(), 0);
+    gateway.no_crash();
+}

@@ -1,0 +1,156 @@
+//! Several workers and one document.
+//!
+//! It does not know: what goes wrong.
+
+use super::*;
+use crate::host::callouts::{self, Mishap};
+
+#[test]
+fn all_workers_take_a_document_within_an_interval_and_one_asks() {
+    let gateway = start(4, &document(430));
+    assert_eq!(serves(&gateway), [LOCAL; 4]);
+    gateway.pass(1_000);
+    assert_eq!(serves(&gateway), [430; 4]);
+    assert_eq!(gateway.world.said("remote configuration of cluster config taken"), 1);
+    gateway.pass(20_000);
+    assert!((24..36).contains(&polls(&gateway)), "{} polls in 21 intervals", polls(&gateway));
+    for status in 431..450 {
+        has(&gateway, &document(status));
+        gateway.pass(1_000);
+        assert_eq!(serves(&gateway), [status; 4]);
+    }
+    assert_eq!(gateway.counter("diana.config.generation"), 20);
+    assert_eq!(gateway.counter("diana.config.result.fresh.polls"), 20);
+    assert_eq!(gateway.counter("diana.config.result.failed.polls"), 0);
+    is_clean(&gateway);
+}
+
+#[test]
+fn when_the_plugin_that_asks_is_gone_another_one_asks() {
+    let gateway = start(3, &document(430));
+    gateway.pass(1_000);
+    for status in 431..434 {
+        let vm = &gateway.vms[status as usize % 3];
+        // Whichever asks, one of these did.
+        let old = vm.newest_root().unwrap();
+        assert!(vm.configure());
+        assert_eq!(serves_at(&gateway, vm), status - 1, "at once");
+        vm.delete_root(old);
+        has(&gateway, &document(status));
+        gateway.pass(2_000);
+        assert_eq!(serves(&gateway), [status; 3]);
+    }
+    is_clean(&gateway);
+}
+
+/// A plugin that goes while its call is under way leaves nothing, and the others go on.
+#[test]
+fn a_plugin_may_go_while_its_call_is_under_way() {
+    for outlives in [false, true] {
+        let gateway = start(2, &document(430));
+        fare(&gateway, Fares { longest_us: 190_000, outlives, ..Fares::default() });
+        for round in 0..20 {
+            let vm = &gateway.vms[round % 2];
+            has(&gateway, &document(431 + round as u32));
+            gateway.pass(150 + round as u64 * 13);
+            let old = vm.newest_root().unwrap();
+            vm.delete_root(old);
+            assert!(vm.configure());
+            gateway.pass(3_000);
+            assert_eq!(serves(&gateway), [431 + round as u32; 2], "round {round}");
+        }
+        is_clean(&gateway);
+    }
+}
+
+/// Each with a local document of its own.
+#[test]
+fn two_plugins_of_a_worker_follow_one_source() {
+    let gateway = start(1, &document(430));
+    gateway.pass(1_000);
+    let vm = &gateway.vms[0];
+    let first = vm.newest_root().unwrap();
+    *gateway.world.configuration.borrow_mut() = configuration("").replace("420", "421");
+    assert!(vm.configure());
+    assert_eq!(serves(&gateway), [430], "the same is laid over either");
+    has(&gateway, &document(431));
+    gateway.pass(1_000);
+    assert_eq!(serves(&gateway), [431]);
+    vm.delete_root(vm.newest_root().unwrap());
+    assert_eq!((vm.newest_root(), serves(&gateway)), (Some(first), vec![431]));
+    is_clean(&gateway);
+}
+
+#[test]
+fn without_contact_the_local_document_serves_until_there_is_contact_again() {
+    for silent in [false, true] {
+        let gateway = start(3, &document(430));
+        gateway.pass(1_000);
+        clusters(&gateway).down.set(!silent);
+        *clusters(&gateway).silent.borrow_mut() = if silent { vec!["config"] } else { Vec::new() };
+        gateway.pass(8_000);
+        assert_eq!(serves(&gateway), [430; 3]);
+        gateway.pass(4_000);
+        assert_eq!(serves(&gateway), [LOCAL; 3]);
+        assert_eq!(gateway.world.said("cannot be had"), 1);
+        assert_eq!(gateway.world.said("no contact for `max_stale`"), 1);
+        // It steps, and nobody goes by it.
+        let clock = &gateway.world.clock;
+        clock.set(clock.get() - 3_600_000_000_000);
+        gateway.world.set_back.set(3_600_000_000_000);
+        gateway.pass(100_000);
+        clusters(&gateway).down.set(false);
+        clusters(&gateway).silent.borrow_mut().clear();
+        gateway.vms.iter().for_each(|vm| vm.tick(vm.newest_root().unwrap()));
+        gateway.pass(5_000);
+        assert_eq!(serves(&gateway), [430; 3]);
+        assert_eq!(gateway.world.said("is in contact again"), 1);
+        is_clean(&gateway);
+    }
+}
+
+#[test]
+fn a_bad_answer_changes_nothing_and_is_told_once() {
+    for (status, body, words) in [
+        (200, "", "refused: "),
+        (200, "<html>no</html>", "refused: "),
+        (200, r#"{"response": {"status": 431}, "limits": [{"url": "/", "#, "refused: "),
+        (200, r#"{"response": {"status": 200}}"#, "response.status"),
+        (200, r#"{"store": {}}"#, "a remote document cannot say where is counted"),
+        (500, "", "cannot be had: status 500"),
+        (302, "", "cannot be had: status 302"),
+        (404, "", "cannot be had: status 404"),
+    ] {
+        let gateway = start(2, &document(430));
+        gateway.pass(1_000);
+        change(&gateway, |server| (server.status, server.document) = (status, body.into()));
+        gateway.pass(9_000);
+        assert_eq!(serves(&gateway), [430; 2], "{body}");
+        assert_eq!(gateway.world.said(words), 1, "{words}: {:?}", gateway.world.log.borrow());
+        change(&gateway, |server| (server.status, server.document) = (200, document(431).into()));
+        gateway.pass(5_000);
+        assert_eq!(serves(&gateway), [431; 2], "{body}");
+        is_clean(&gateway);
+    }
+}
+
+#[test]
+fn whatever_befalls_a_call_the_last_document_serves_and_then_the_next() {
+    for mishap in callouts::ALL.chunks(1) {
+        for cancels in [true, false] {
+            let gateway = start(3, &document(430));
+            gateway.pass(1_000);
+            fare(&gateway, Fares { mishaps: mishap, one_in: 1, cancels, ..Fares::default() });
+            has(&gateway, &document(431));
+            gateway.pass(9_000);
+            let harmless = matches!(mishap, [Mishap::Twice | Mishap::NoScript])
+                || matches!(mishap, [Mishap::Late]) && !cancels;
+            let expected = if harmless { 431 } else { 430 };
+            assert_eq!(serves(&gateway), [expected; 3], "{mishap:?} {cancels}");
+            fare(&gateway, Fares::default());
+            gateway.pass(5_000);
+            assert_eq!(serves(&gateway), [431; 3], "{mishap:?} {cancels}");
+            is_clean(&gateway);
+        }
+    }
+}
