@@ -78,9 +78,10 @@ impl Filter {
         self.owed.with(|owed| owed.len()).unwrap_or(0)
     }
 
-    /// How many calls to stores it takes for not answered yet.
+    /// How many calls it takes for not answered yet.
     pub fn calling(&self) -> usize {
-        self.calls.with(|calls| calls.len()).unwrap_or(0)
+        let polls = self.polls.with(|polls| polls.len());
+        self.calls.with(|calls| calls.len()).unwrap_or(0).saturating_add(polls.unwrap_or(0))
     }
 
     /// A context begins: a plugin's, whose parent is 0, or that of a stream of the plugin `parent`.
@@ -189,6 +190,8 @@ impl Filter {
         };
         let now = gateway.steady();
         let due = gateway.waiting.with(|waiting| waiting.due(now)).unwrap_or_default();
+        // First of all, so that the timer is not stopped, which might not be had again.
+        self.follow(root, &gateway);
         let news = gateway.tick(now);
         let some = !due.is_empty() || !news.is_empty();
         let late: Vec<(u32, Turn)> = due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn)).collect();
@@ -199,7 +202,6 @@ impl Filter {
             _ = calls::set_effective_context(root);
         }
         let lost = gateway.waiting.with(|waiting| waiting.again(late, now));
-        self.follow(root, &gateway);
         self.wake(root);
         lost.unwrap_or_default().into_iter().for_each(|id| self.end(id));
     }

@@ -190,7 +190,9 @@ impl Gateway {
             let wants = worker.wants().or(worker.wake().map(|_| TICK));
             ((session, judged, is_grpc), wants, is_refused)
         })?;
-        if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) {
+        let is_asleep =
+            || self.source.is_some() && self.waiting.with(|waiting| waiting.ticks()) == Some(false);
+        if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) || is_asleep() {
             self.wake();
         }
         let tried = self.source.as_ref().and_then(|_| self.try_beside(is_refused));
@@ -343,9 +345,12 @@ impl Gateway {
     }
 }
 
-/// All that is wrong with a configuration.
+/// A server may send any number of mistakes.
+const MOST_TOLD: usize = 100;
+
+/// What is wrong with a configuration.
 pub(super) fn mistakes(errors: &[Error]) -> String {
-    let mistakes = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
-    let mistakes: Vec<String> = mistakes.collect();
-    format!("{}: {}", plural(mistakes.len(), "mistake"), mistakes.join(" "))
+    let told = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
+    let told: Vec<String> = told.take(MOST_TOLD).collect();
+    format!("{}: {}", plural(errors.len(), "mistake"), told.join(" "))
 }

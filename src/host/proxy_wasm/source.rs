@@ -10,7 +10,9 @@ use super::metrics::Ids;
 use super::trial::Trial;
 use crate::config;
 use crate::policy::Sample;
-use crate::remote::source::{Answer, Failure, Follower, Judgement, Marks, Options, Outcome, Task};
+use crate::remote::source::{
+    Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Task,
+};
 use crate::store::Fault;
 use crate::text;
 use crate::time::Time;
@@ -21,6 +23,8 @@ pub(super) struct Source {
     local: Vec<u8>,
     callbacks: Callbacks,
     options: Options,
+    /// Whether the host has a clock that never steps.
+    is_steady: bool,
     follower: Exclusive<Follower>,
 }
 
@@ -36,7 +40,13 @@ pub(super) enum Poll {
 impl Source {
     pub(super) fn new(local: Vec<u8>, options: Options, callbacks: Callbacks) -> Source {
         let follower = Follower::new(options.clone(), calls::random());
-        Source { local, callbacks, options, follower: Exclusive::new(follower) }
+        let is_steady = calls::steady().is_some();
+        Source { local, callbacks, options, is_steady, follower: Exclusive::new(follower) }
+    }
+
+    /// By the clock that all workers go by; none while that cannot be read, as another one tells other times.
+    fn now(&self, gateway: &Gateway) -> Option<Time> {
+        calls::steady().or_else(|| (!self.is_steady).then(|| gateway.now()))
     }
 
     /// When it wants to look next.
@@ -51,12 +61,19 @@ impl Source {
 
     /// Looks what is to serve from now on in place of `gateway`, if anything else is.
     pub(super) fn follow(self: &Rc<Source>, gateway: &Gateway, ids: &Rc<Ids>) -> Option<Gateway> {
-        let now = gateway.steady();
+        let now = self.now(gateway)?;
         match self.follower.with(|follower| follower.follow(&gateway.store, now)).flatten()? {
             Task::Take(stock) => {
-                let next = self.over(&stock.document, gateway, ids);
-                self.follower.with(|follower| follower.took(stock.generation, next.is_ok()));
-                next.ok()
+                let next = match self.over(&stock.document) {
+                    // If a call fails that says nothing of the document: it is taken at the next look.
+                    Ok(configuration) => Some(self.build(configuration, gateway, ids).ok()?),
+                    Err(why) => {
+                        self.tell(Level::Warn, " cannot be laid over this document: ", &why);
+                        None
+                    }
+                };
+                self.follower.with(|follower| follower.took(stock.generation, next.is_some()));
+                next
             }
             Task::Try(document) => {
                 let configuration = config::compile_over(&self.local, &document, self.sample());
@@ -94,7 +111,10 @@ impl Source {
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
     pub(super) fn judge(&self, gateway: &Gateway) {
-        let (now, fared) = (gateway.steady(), gateway.fared.take());
+        let fared = gateway.fared.take();
+        let Some(now) = self.now(gateway) else {
+            return;
+        };
         let judge = |follower: &mut Follower| follower.judge(&gateway.store, now, fared);
         let Some(judgement) = self.follower.with(judge).flatten() else {
             return;
@@ -114,11 +134,12 @@ impl Source {
         calls::log(level, &words.concat());
     }
 
-    /// What serves with a document laid over the plugin's own, or what is wrong with that.
-    fn over(self: &Rc<Source>, document: &[u8], gateway: &Gateway, ids: &Rc<Ids>) -> Result<Gateway, String> {
+    /// The plugin's own configuration with a document laid over it, or what is wrong with that.
+    fn over(&self, document: &[u8]) -> Result<config::Configuration, String> {
         let configuration =
             config::compile_over(&self.local, document, None).map_err(|errors| mistakes(&errors))?;
-        self.build(configuration, gateway, ids)
+        self.callbacks.suffice(&configuration.response)?;
+        Ok(configuration)
     }
 
     fn build(
@@ -134,7 +155,10 @@ impl Source {
 
     /// Asks the server if it is this worker's turn: the number of the call.
     pub(super) fn ask(&self, gateway: &Gateway) -> Option<Result<u32, Failure>> {
-        let now = gateway.steady();
+        let now = self.now(gateway)?;
+        if self.follower.with(|follower| follower.is_overdue(now)) == Some(true) {
+            return Some(Err(Failure::None));
+        }
         let headers = self.follower.with(|follower| follower.asks(&gateway.store, now)).flatten()?;
         let Options { cluster, timeout, body, .. } = &self.options;
         let body = body.as_deref().unwrap_or_default().as_bytes();
@@ -144,21 +168,23 @@ impl Source {
 
     /// What the answer to a call says, whose callback runs.
     pub(super) fn read(&self, size: usize) -> (Result<Answer, Failure>, Marks) {
-        let (status, body) = (calls::call_status(), calls::call_body(size));
+        let size = size.min(MOST_BYTES + 1);
+        let body = calls::call_body(size);
+        // A host that does not hand it over whole: it may well be good.
+        let status = if body.len() == size { calls::call_status() } else { 0 };
         let marks = Marks::of(calls::call_header(b"etag"), calls::call_header(b"last-modified"));
         (self.options.read(status, &body), marks)
     }
 
     /// The server has answered, or has not.
     pub(super) fn answered(
-        self: &Rc<Source>,
+        &self,
         gateway: &Gateway,
-        ids: &Rc<Ids>,
         answer: Result<Answer, Failure>,
         marks: Marks,
     ) -> Option<Poll> {
-        let (now, random) = (gateway.steady(), gateway.entropy());
-        let takes = |document: &[u8]| self.over(document, gateway, ids).map(drop);
+        let (now, random) = (self.now(gateway)?, gateway.entropy());
+        let takes = |document: &[u8]| self.over(document).map(drop);
         let answered =
             |follower: &mut Follower| follower.answered(&gateway.store, now, answer, marks, random, takes);
         let outcome = self.follower.with(answered)?;

@@ -83,6 +83,11 @@ impl Waiting {
         self.ticks
     }
 
+    /// Whether the host has a timer running.
+    pub(super) fn ticks(&self) -> bool {
+        self.ticks
+    }
+
     /// The stream is gone.
     pub(super) fn leave(&mut self, id: u32) {
         self.take(id);

@@ -166,6 +166,11 @@ impl Follower {
         Some(task)
     }
 
+    /// Whether a call was made that the host has not answered in time: it is taken for one without an answer.
+    pub fn is_overdue(&self, now: Time) -> bool {
+        self.asking.is_some_and(|until| until <= now)
+    }
+
     /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
     /// [`Follower::answered`].
     pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Vec<u8>> {

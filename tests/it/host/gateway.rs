@@ -71,6 +71,8 @@ pub struct World {
     pub counters: RefCell<BTreeMap<String, i64>>,
     /// How many calls the filter has made, of whatever kind.
     pub called: Cell<usize>,
+    /// The longest body of an answer that the filter has read.
+    pub longest: Cell<usize>,
     /// The last random number.
     pub randoms: Cell<u64>,
     data: RefCell<HashMap<Key, (Vec<u8>, u32)>>,
@@ -180,6 +182,7 @@ impl Gateway {
             counters: RefCell::default(),
             data: RefCell::default(),
             called: Cell::new(0),
+            longest: Cell::new(0),
             randoms: Cell::new(0),
             last_version: Cell::new(0),
         });

@@ -3,6 +3,7 @@
 //! It does not know: what a document may say. Each of these refuses all requests with a status of its own.
 
 mod ends;
+mod faults;
 mod workers;
 
 use super::callouts::{Clusters, Fares, Server};

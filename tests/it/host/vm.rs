@@ -499,7 +499,11 @@ impl Inner {
                 _ => Reply::status(1),
             },
             Call::BufferBytes { buffer: 4, start, max } => match &*self.answer.borrow() {
-                Some((_, body)) => Reply::bytes(body.iter().skip(start).take(max).copied().collect()),
+                Some((_, body)) => {
+                    let read: Vec<u8> = body.iter().skip(start).take(max).copied().collect();
+                    world.longest.set(world.longest.get().max(read.len()));
+                    Reply::bytes(read)
+                }
                 None => Reply::status(BAD_ARGUMENT),
             },
             Call::BufferBytes { .. }

@@ -4,6 +4,7 @@
 //! It does not know: what an answer says, or who else asks.
 
 use super::Filter;
+use crate::host::proxy_wasm::calls;
 use crate::host::proxy_wasm::gateway::Gateway;
 use crate::host::proxy_wasm::source::Source;
 use crate::remote::source::{Answer, Failure, Marks};
@@ -22,7 +23,13 @@ impl Filter {
         source.judge(gateway);
         self.look(root, gateway, source);
         match source.ask(gateway) {
-            Some(Ok(token)) => _ = self.polls.with(|polls| polls.push((token, root))),
+            Some(Ok(token)) => {
+                // An answer to what was asked before, under another configuration perhaps, is none.
+                self.polls.with(|polls| {
+                    polls.retain(|(_, known)| *known != root);
+                    polls.push((token, root));
+                });
+            }
             Some(Err(failure)) => self.told(root, Err(failure), Marks::default()),
             None => {}
         }
@@ -32,6 +39,8 @@ impl Filter {
         if let Some(next) = source.follow(gateway, &self.ids) {
             next.metrics.with(|metrics| metrics.switched(source.serves()));
             self.serve(root, next);
+            // Streams may have been let go by that; a server is asked for the plugin.
+            _ = calls::set_effective_context(root);
         }
     }
 
@@ -60,7 +69,7 @@ impl Filter {
         let Some(source) = &gateway.source else {
             return;
         };
-        if let Some(poll) = source.answered(&gateway, &self.ids, answer, marks) {
+        if let Some(poll) = source.answered(&gateway, answer, marks) {
             gateway.metrics.with(|metrics| metrics.poll(poll));
         }
         self.look(root, &gateway, source);

@@ -1,0 +1,180 @@
+//! Single things that go wrong with a source, one after the other.
+//!
+//! It does not know: chance.
+
+use super::*;
+use crate::host::callouts::Mishap;
+
+/// The shared data fails just when a document is tried: that says nothing of the document.
+#[test]
+fn a_document_is_not_refused_because_a_call_failed() {
+    for seed in 0..60 {
+        for kind in [Kind::Store, Kind::Any] {
+            let gateway = start(2, &document(430));
+            gateway.pass(1_000);
+            has(&gateway, &document(431));
+            gateway.world.faults.replace(Faults { kind, one_in: 2, seed });
+            gateway.pass(2_000);
+            gateway.world.faults.replace(Faults::default());
+            serves(&gateway);
+            gateway.pass(5_000);
+            assert_eq!(serves(&gateway), [431; 2], "{kind:?} {seed}");
+            assert_eq!(gateway.world.said("config refused"), 0, "{:?}", gateway.world.log.borrow());
+        }
+    }
+}
+
+/// As it goes back to the local document a call fails: it goes back at its next look.
+#[test]
+fn a_worker_goes_back_to_the_local_document_though_a_call_failed() {
+    for seed in 0..20 {
+        let gateway = start(1, &document(430));
+        gateway.pass(1_000);
+        clusters(&gateway).down.set(true);
+        gateway.pass(9_000);
+        gateway.world.faults.replace(Faults { kind: Kind::Store, one_in: 2, seed });
+        gateway.pass(5_000);
+        gateway.world.faults.replace(Faults::default());
+        gateway.pass(1_000);
+        assert_eq!(serves(&gateway), [LOCAL], "{seed}");
+    }
+}
+
+/// What was asked of the source before it is no answer of this one's.
+#[test]
+fn an_answer_is_that_of_the_source_that_was_asked() {
+    for outlives in [false, true] {
+        let gateway = start(1, &document(430));
+        gateway.pass(1_000);
+        let other = Server::of(&document(440));
+        clusters(&gateway).servers.borrow_mut().insert("other".into(), other);
+        let slow = Fares { longest_us: 190_000, cancels: false, outlives, ..Fares::default() };
+        for seed in 0..40 {
+            fare(&gateway, Fares { seed, ..slow.clone() });
+            let name = if seed % 2 == 0 { "other" } else { "config" };
+            has(&gateway, &document(431 + seed as u32 % 2));
+            gateway.pass(500);
+            while gateway.vms[0].next_call().is_none() {
+                gateway.pass(1);
+            }
+            let json = configuration("").replace("config\"", &format!("{name}\""));
+            *gateway.world.configuration.borrow_mut() = json;
+            assert!(gateway.vms[0].configure_again());
+            for _ in 0..100 {
+                let served = serves(&gateway)[0];
+                let of_other = served == 440;
+                assert!(served == LOCAL || of_other == (name == "other"), "{served} of {name}");
+                gateway.pass(10);
+            }
+        }
+        is_clean(&gateway);
+    }
+}
+
+#[test]
+fn calls_that_a_host_never_answers_are_forgotten() {
+    let gateway = start(1, &document(430));
+    let lost = Fares { mishaps: &[Mishap::Lost], one_in: 1, cancels: false, ..Fares::default() };
+    fare(&gateway, lost);
+    gateway.pass(600_000);
+    assert_eq!(gateway.vms[0].calling(), 1);
+    fare(&gateway, Fares::default());
+    gateway.pass(5_000);
+    assert_eq!(serves(&gateway), [430]);
+    is_clean(&gateway);
+}
+
+/// The first request after it asks for it again.
+#[test]
+fn a_timer_that_could_not_be_set_is_set_when_it_can_be() {
+    for at_first in [true, false] {
+        let gateway = gateway(1, &document(430));
+        if at_first {
+            gateway.fail(Kind::Timer);
+        }
+        assert!(gateway.configure(&configuration("")));
+        gateway.pass(1_000);
+        gateway.fail(Kind::Timer);
+        gateway.pass(1_000);
+        gateway.world.faults.replace(Faults::default());
+        assert_eq!(serves(&gateway), [if at_first { LOCAL } else { 430 }]);
+        has(&gateway, &document(431));
+        gateway.pass(1_000);
+        assert_eq!(serves(&gateway), [431]);
+    }
+}
+
+/// One fault of many, again and again: the timer goes on.
+#[test]
+fn a_timer_that_fails_at_times_goes_on() {
+    for seed in 0..20 {
+        let gateway = start(2, &document(430));
+        gateway.pass(1_000);
+        gateway.world.faults.replace(Faults { kind: Kind::Timer, one_in: 2, seed });
+        for status in 431..450 {
+            has(&gateway, &document(status));
+            gateway.pass(3_000);
+            let before = gateway.world.faults.borrow().clone();
+            assert_eq!(serves(&gateway), [status; 2], "{seed}");
+            gateway.world.faults.replace(before);
+        }
+    }
+}
+
+/// Once by each worker that cannot take it: it serves by what it had.
+#[test]
+fn a_document_that_one_plugin_cannot_take_is_told_there() {
+    let gateway = gateway(1, &document(430));
+    assert!(gateway.configure(&configuration(r#"}, "actors": {"tenant": {"header": "x-tenant"}"#)));
+    gateway.pass(1_000);
+    let vm = &gateway.vms[0];
+    let able = vm.newest_root().unwrap();
+    *gateway.world.configuration.borrow_mut() = configuration("");
+    assert!(vm.configure());
+    assert_eq!(serves(&gateway), [430]);
+    has(
+        &gateway,
+        r#"{"response": {"status": 431}, "limits": [{"url": "/", "rules": [{"actor": "tenant", "rpu": 0, "unit": "day"}]}]}"#,
+    );
+    gateway.pass(5_000);
+    assert_eq!(serves(&gateway), [430], "what ran runs on");
+    assert_eq!(gateway.world.said("unknown actor `tenant`"), 1, "{:?}", gateway.world.log.borrow());
+    vm.delete_root(vm.newest_root().unwrap());
+    assert_eq!((vm.newest_root(), serves(&gateway)), (Some(able), vec![431]));
+}
+
+/// A page of any length is read no further than a document may be long, and its mistakes are told up to a bound.
+#[test]
+fn a_long_answer_costs_no_more_than_a_long_document() {
+    let gateway = start(1, &document(430));
+    gateway.pass(1_000);
+    has(&gateway, &"x".repeat(5 << 20));
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
+    assert_eq!(gateway.world.said("refused: more than 1 MiB"), 1);
+    let keys: Vec<String> = (0..5_000).map(|key| format!(r#""key-{key}": 1"#)).collect();
+    has(&gateway, &format!("{{{}}}", keys.join(", ")));
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.said("refused: 5000 mistakes: (1) "), 1);
+    let log = gateway.world.log.borrow();
+    assert!(log.iter().all(|(_, line)| line.len() < 20_000));
+    drop(log);
+    assert_eq!(serves(&gateway), [430]);
+}
+
+/// Nothing that is secret is told, whatever goes wrong.
+#[test]
+fn no_header_of_a_poll_is_told() {
+    let gateway = gateway(1, &document(430));
+    assert!(gateway.configure(&configuration(r#", "headers": {"authorization": "Bearer s3cret"}"#)));
+    for (status, body) in [(200, document(431)), (200, "{".into()), (401, "s3cret".into())] {
+        change(&gateway, |server| (server.status, server.document) = (status, body.into()));
+        gateway.pass(2_000);
+    }
+    clusters(&gateway).down.set(true);
+    gateway.pass(20_000);
+    assert_eq!(gateway.world.said("s3cret"), 0);
+    assert!(gateway.world.log.borrow().len() > 3);
+    assert!(!gateway.configure(&configuration(r#", "headers": {"authorization": "Bearer s3cret\n"}"#)));
+    assert_eq!(gateway.world.said("s3cret"), 0);
+}
