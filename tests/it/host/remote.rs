@@ -4,6 +4,7 @@
 
 mod ends;
 mod faults;
+mod play;
 mod workers;
 
 use super::callouts::{Clusters, Fares, Server};
