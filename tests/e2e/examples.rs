@@ -1,12 +1,12 @@
-//! The examples of stores for all gateways, as they stand in `examples`, with their servers.
+//! The examples of servers beside the gateway, as they stand in `examples`.
 
-use gateway::{Gateway, Redis, Webdis, free_port, root};
+use gateway::{Gateway, Redis, Webdis, free_port, root, wait_until};
 use serde_json::Value;
-use servers::RateLimitService;
+use servers::{Documents, RateLimitService};
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// A gateway of an example, whose store has moved from one port to another.
+/// A gateway of an example, whose server has moved from one port to another.
 fn example(name: &str, store: (u16, u16)) -> Gateway {
     let file = root().join("examples").join(name).join("envoy.yaml");
     let port = |number| if number == store.0 { store.1 } else { free_port().unwrap() };
@@ -67,4 +67,33 @@ fn two_gateways_ask_one_rate_limit_service() {
     // The service is away: each gateway counts to half of the limit by itself.
     let alone = passed(&gateways[..1], "carl", 150);
     assert!((50..=100).contains(&alone), "{alone}");
+}
+
+/// And what is seen of it in Prometheus' format.
+#[test]
+fn a_document_comes_from_a_server() {
+    let text = fs::read_to_string(root().join("examples/remote-config/documents/diana.json")).unwrap();
+    let documents = Documents::start().unwrap();
+    let gateway = example("remote-config", (8080, documents.address().port()));
+    let policy = || gateway.get("/", &[]).unwrap().header("ratelimit-policy").unwrap_or_default().to_owned();
+    let wait = |expected: &str| {
+        let found = || policy().starts_with(expected).then_some(());
+        wait_until(expected, Duration::from_secs(20), found).unwrap_or_else(|error| panic!("{error}"));
+    };
+    assert!(policy().starts_with("\"per-ip\";q=10;w=1"), "{}", policy());
+    let generation = || gateway.stats().unwrap().value("diana_config_generation", &[]);
+    assert_eq!(generation(), Some(0.0));
+    documents.put(text.clone());
+    wait("\"per-ip\";q=20;w=1");
+    let log_in = || gateway.request("POST", "/login", &[], b"").unwrap().status;
+    assert_eq!((0..6).filter(|_| log_in() == 200).count(), 5);
+    documents.put(text.replace("\"rpu\": 20", "\"rpu\": 2"));
+    wait("\"per-ip\";q=2;w=1");
+    documents.put(text[..50].to_owned());
+    let stats = || gateway.stats().unwrap();
+    let polls = |result: &str| stats().sum("diana_config_polls", &[("result", result)]);
+    wait_until("the bad one", Duration::from_secs(20), || (polls("refused") > 0).then_some(())).unwrap();
+    assert_eq!((polls("fresh"), generation()), (2, Some(2.0)));
+    assert!(stats().sum("diana_config_switches", &[]) >= 6, "two documents in three VMs");
+    assert!(gateway.log_contains("remote configuration of cluster files refused: "));
 }

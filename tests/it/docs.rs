@@ -105,6 +105,24 @@ fn the_examples_of_stores_are_taken() {
     check(file, &document);
 }
 
+/// And what each block of the README says beside the rest of the gateway's document; tests/e2e/remote asks servers so.
+#[test]
+fn the_example_of_a_server_of_documents_is_taken() {
+    let own = plugin("examples/remote-config/envoy.yaml");
+    check("examples/remote-config/envoy.yaml", &own);
+    let document = text("examples/remote-config/documents/diana.json");
+    let both = diana::config::compile_over(own.to_string().as_bytes(), document.as_bytes()).unwrap();
+    assert_eq!(both.policy.rules().count(), 2);
+    let file = "examples/remote-config/README.md";
+    let blocks = blocks(file, "yaml");
+    assert_eq!(blocks.len(), 7);
+    for block in blocks {
+        let mut document = own.clone();
+        document["remote"] = yaml(&block)["remote"].take();
+        check(file, &document);
+    }
+}
+
 /// The front listens where the gateway looks for it, and lets nobody do what a gateway does not.
 #[test]
 fn the_example_of_webdis_fits_its_gateway() {
@@ -147,6 +165,18 @@ fn expected(document: &str, place: &str) -> Vec<String> {
     words.split(", ").flat_map(|words| words.split(" or ")).map(str::to_owned).collect()
 }
 
+#[test]
+fn every_key_of_where_documents_come_from_is_described() {
+    let reference = text("docs/configuration.md");
+    let (_, section) = reference.split_once("\n## `remote`\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
+    assert!(keys.len() >= 10, "{keys:?}");
+    for key in keys {
+        assert!(section.contains(&format!("\n| `{key}` | ")), "{key} is not described");
+    }
+}
+
 /// A configuration tells which keys and values it knows.
 #[test]
 fn every_key_of_a_store_and_of_its_rules_is_described() {
@@ -165,7 +195,9 @@ fn every_key_of_a_store_and_of_its_rules_is_described() {
         assert!(keys.len() > 4, "{keys:?}");
         let is_either = |key: &String| ["secret", "timeout", "replicas", "in_flight"].contains(&&**key);
         let (either, own): (Vec<_>, Vec<_>) = keys.iter().partition(|key| is_either(key));
-        either.iter().for_each(|key| assert!(row(key).contains("| of either")));
+        // Where documents come from has a `timeout` as well.
+        let of_either = |key: &String| reference.contains(&format!("\n| `{key}` | of either"));
+        assert!(either.iter().all(|key| of_either(key)), "{either:?}");
         own.iter().for_each(|key| _ = row(&format!("{kind}.{key}")));
     }
     let store = r#"{"limits": [], "store": {"redis": {"dialect": "zzzz"}}}"#;
