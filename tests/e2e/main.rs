@@ -17,6 +17,7 @@ mod machine;
 mod matching;
 mod memory;
 mod permits;
+mod remote;
 mod shaping;
 mod soak;
 mod stores;

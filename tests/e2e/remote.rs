@@ -1,0 +1,102 @@
+//! Configurations that come from a server while the gateway runs: all workers take them, or none does.
+//!
+//! Which document serves in a worker is told by the quota in the `RateLimit-Policy` of its answers.
+
+mod clients;
+mod kept;
+mod outage;
+mod polls;
+mod refused;
+mod shapes;
+mod switch;
+
+use clients::Clients;
+use gateway::config::cluster;
+use gateway::{Config, Gateway, wait_until};
+use serde_json::{Value, json};
+use servers::Documents;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Two workers, and the main thread, which has one as well.
+const VMS: u64 = 3;
+/// The local document's.
+const LOCAL: u64 = 1_000_000;
+
+/// A gateway of two workers, and the server that its configuration comes from.
+struct Remote {
+    gateway: Gateway,
+    documents: Documents,
+}
+
+impl Remote {
+    /// With this beside what `remote` needs, and a server that has no document yet.
+    fn start(remote: Value) -> Remote {
+        Remote::with(remote, |config| config)
+    }
+
+    /// The same in a gateway that is changed in this way.
+    fn with(remote: Value, change: impl FnOnce(Config) -> Config) -> Remote {
+        let documents = Documents::start().unwrap();
+        let mut config = change(Config { balanced: true, ..Config::new(local(&remote)) });
+        config.clusters.push(cluster("config", documents.address(), false));
+        Remote { gateway: Gateway::start(config).unwrap(), documents }
+    }
+
+    fn connect(&self) -> Clients {
+        Clients::connect(&self.gateway)
+    }
+
+    /// One of the filter's own numbers, by Envoy's name: `config.generation`.
+    fn counted(&self, name: &str) -> u64 {
+        self.gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap()
+    }
+
+    /// How many answers came to this so far.
+    fn polls(&self, result: &str) -> u64 {
+        self.counted(&format!("config.result.{result}.polls"))
+    }
+
+    /// Until there are `more` such answers than now.
+    fn wait_polls(&self, result: &str, more: u64) {
+        let most = self.polls(result) + more;
+        self.wait(result, || self.polls(result) >= most);
+    }
+
+    /// Until it holds.
+    fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        wait_until(what, PATIENCE, || holds().then_some(())).unwrap_or_else(|error| {
+            panic!(
+                "{error}\n{}\n{}",
+                self.gateway.logs(),
+                self.gateway.admin().get("/stats?filter=wasmcustom").unwrap().text()
+            )
+        });
+    }
+
+    /// Until this quota is what all workers count by.
+    fn wait_for(&self, clients: &mut Clients, quota: u64) {
+        self.wait(&format!("a quota of {quota}"), || clients.quotas().iter().all(|found| *found == quota));
+    }
+
+    /// The lines of the log that have this.
+    fn lines(&self, text: &str) -> Vec<String> {
+        self.gateway.logs().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+}
+
+/// The local document, with this beside what `remote` needs.
+fn local(remote: &Value) -> Value {
+    let mut all =
+        json!({"cluster": "config", "path": "/diana.json", "interval": "200ms", "timeout": "150ms"});
+    all.as_object_mut().unwrap().extend(remote.as_object().unwrap().clone());
+    let mut document = quota(LOCAL);
+    document["remote"] = all;
+    document
+}
+
+/// A document of one rule.
+fn quota(quota: u64) -> Value {
+    json!({"limits": [{"url": "/", "rules": [{"name": "quota", "algo": "W", "rpu": quota, "unit": "7d"}]}]})
+}

@@ -1,0 +1,78 @@
+//! What stays as it was while documents come, and what knows them from its beginning.
+
+use super::{LOCAL, Remote, local, quota};
+use gateway::{Config, Reply, Update, Upstream, filter};
+use serde_json::{Value, json};
+
+fn two(few: u64, many: u64) -> Value {
+    let rule = |name: &str, quota: u64| json!([{"name": name, "algo": "W", "rpu": quota, "unit": "7d"}]);
+    json!({"limits": [{"url": "/", "rules": rule("quota", many)}, {"url": "/few", "rules": rule("few", few)}]})
+}
+
+#[test]
+fn a_rule_that_stays_the_same_keeps_its_count() {
+    let remote = Remote::start(json!({}));
+    let mut clients = remote.connect();
+    remote.documents.put(two(6, 1_000).to_string());
+    remote.wait_for(&mut clients, 1_000);
+    let statuses = |clients: &mut super::Clients| {
+        let mut all: Vec<u16> = clients.get("/few").iter().map(|answer| answer.status).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(statuses(&mut clients), [200; 4]);
+    remote.documents.put(two(6, 2_000).to_string());
+    remote.wait_for(&mut clients, 2_000);
+    assert_eq!(statuses(&mut clients), [200, 200, 429, 429], "two of six were left");
+    assert_eq!(remote.counted("config.generation"), 2);
+}
+
+/// Though its server is away.
+#[test]
+fn a_listener_that_is_updated_has_the_remote_document_at_once() {
+    let mut remote = Remote::start(json!({}));
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.documents.kill();
+    drop(clients);
+    let mut document = local(&json!({}));
+    document["response"] = json!({"status": 430});
+    assert_eq!(remote.gateway.update(document).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [2_000; 4], "its first answers");
+    remote.documents.restart().unwrap();
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait_for(&mut remote.connect(), 3_000);
+    // Another source: of that nothing is known.
+    let other = local(&json!({"path": "/none.json"}));
+    assert_eq!(remote.gateway.update(other).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+}
+
+/// Whoever of them has asked the server until then.
+#[test]
+fn workers_that_are_made_anew_have_it_at_once_and_go_on_asking() {
+    let upstream = Upstream::start(|request| match request.path.as_str() {
+        "/die" => Reply::new(200, vec![b'x'; filter::TRAP_BYTES]),
+        _ => Reply::new(200, "ok"),
+    });
+    let (upstream, mortal) = (upstream.unwrap(), filter::mortal().unwrap());
+    let change = |config| Config { filter: Some(mortal), upstream: Some(upstream.address()), ..config };
+    let mut remote = Remote::with(json!({}), change);
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.documents.kill();
+    let before = remote.counted("config.switches");
+    drop(clients);
+    for _ in 0..8 {
+        // The answer itself is lost with the VM.
+        _ = remote.gateway.get("/die", &[]);
+    }
+    let mut clients = remote.connect();
+    assert_eq!(clients.quotas(), [2_000; 4]);
+    assert!(remote.counted("config.switches") > before, "somebody was made anew");
+    remote.documents.restart().unwrap();
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait_for(&mut clients, 3_000);
+}

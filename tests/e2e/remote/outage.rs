@@ -1,0 +1,88 @@
+//! A server that is away: its last document serves for a while, then the local one, and then again its own.
+
+use super::clients::Traffic;
+use super::{LOCAL, PATIENCE, Remote, VMS, local, quota};
+use gateway::{Config, Gateway, wait_until};
+use serde_json::json;
+use servers::Fault;
+use std::time::Duration;
+
+/// More than is asked for.
+const REMOTE: u64 = 2_000_000;
+const MAX_STALE: Duration = Duration::from_millis(1_500);
+
+#[test]
+fn a_server_that_goes_and_comes_back() {
+    let mut remote = Remote::start(json!({"max_stale": "1500ms"}));
+    let traffic = Traffic::default();
+    let mut clients = remote.connect();
+    let begun = remote.counted("config.switches");
+    let all_switch = |remote: &Remote, times| {
+        remote.wait("the main thread as well", || remote.counted("config.switches") == begun + times * VMS);
+    };
+    remote.documents.put(quota(REMOTE).to_string());
+    remote.wait_for(&mut clients, REMOTE);
+    all_switch(&remote, 1);
+    let all_by = |what: &str, quota| {
+        wait_until(what, PATIENCE, || traffic.is_by(quota).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}"));
+    };
+    traffic.during(clients, || {
+        remote.wait_polls("unchanged", 1);
+        remote.documents.kill();
+        // The last one may have been killed before it was answered.
+        let contact = remote.documents.seen().iter().rev().nth(1).unwrap().at;
+        all_by("the local document to serve", LOCAL);
+        let shots = traffic.shots();
+        let first = shots.iter().filter(|shot| shot.quota == LOCAL).map(|shot| shot.received).min().unwrap();
+        println!("the local document served {:?} after the last contact, of {MAX_STALE:?}", first - contact);
+        assert!(first - contact >= MAX_STALE);
+        assert!(remote.polls("failed") >= 2);
+        all_switch(&remote, 2);
+        assert_eq!(remote.counted("config.generation"), 0);
+        remote.documents.restart().unwrap();
+        all_by("the remote document to serve again", REMOTE);
+        all_switch(&remote, 3);
+        assert_eq!(remote.counted("config.generation"), 1, "it is the same one");
+    });
+    let shots = traffic.shots();
+    assert!(shots.iter().all(|shot| shot.status == 200 && [REMOTE, LOCAL].contains(&shot.quota)));
+    for (line, times) in
+        [("cannot be had: ", 1), ("no contact for `max_stale`", 1), ("is in contact again", 1)]
+    {
+        assert_eq!(remote.lines(line).len(), times, "{line}\n{}", remote.gateway.logs());
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_in_time() {
+    let remote = Remote::start(json!({"timeout": "100ms"}));
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    for (number, fault) in (3..).zip([Fault::Silence, Fault::Late(Duration::from_secs(5)), Fault::HangUp]) {
+        remote.documents.fail(fault.clone());
+        let failures = remote.lines("cannot be had: ").len();
+        remote.documents.put(quota(number * 1_000).to_string());
+        remote.wait_polls("failed", 2);
+        assert_eq!(clients.quotas(), [(number - 1) * 1_000; 4], "{fault:?}");
+        assert_eq!(remote.lines("cannot be had: ").len(), failures + 1, "{fault:?}");
+        remote.documents.fail(Fault::None);
+        remote.wait_for(&mut clients, number * 1_000);
+    }
+    println!("{:#?}", remote.lines("cannot be had: "));
+}
+
+/// Nobody can tell before the gateway runs.
+#[test]
+fn a_cluster_that_the_gateway_does_not_know() {
+    let document = local(&json!({"cluster": "nobody"}));
+    let gateway = Gateway::start(Config { balanced: true, ..Config::new(document) }).unwrap();
+    let documents = servers::Documents::start().unwrap();
+    let remote = Remote { gateway, documents };
+    remote.wait_polls("failed", 2);
+    assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+    let line = "cluster nobody cannot be had: the gateway has no such cluster, or none of its hosts";
+    assert_eq!(remote.lines(line).len(), 1, "{}", remote.gateway.logs());
+    assert_eq!((remote.counted("config.generation"), remote.documents.requests()), (0, 0));
+}

@@ -1,0 +1,72 @@
+//! Who asks the server, how often, and what it says that it has.
+
+use super::{INTERVAL, Remote, VMS, quota};
+use serde_json::json;
+use servers::{Documents, Seen};
+
+/// They are watched for so long.
+const POLLS: usize = 20;
+
+/// Since the last of those before, until there are so many more.
+fn watch(remote: &Remote) -> Vec<Seen> {
+    let before = remote.documents.requests();
+    remote.wait("polls", || remote.documents.requests() >= before + POLLS);
+    remote.documents.seen().split_off(before - 1)
+}
+
+/// One asks each 5/8 to 6/8 of an interval; all of them would ask three times as often.
+#[test]
+fn one_worker_asks_and_is_told_that_nothing_is_new() {
+    let remote = Remote::start(json!({"timeout": "1s", "headers": {"authorization": "Bearer a-token"}}));
+    remote.documents.put(quota(2_000).to_string());
+    remote.wait_for(&mut remote.connect(), 2_000);
+    remote.wait_polls("unchanged", 1);
+    let seen = watch(&remote);
+    let span = seen[POLLS].at - seen[0].at;
+    println!("{VMS} VMs, {POLLS} requests in {span:?}, at an interval of {INTERVAL:?}");
+    assert!(span >= INTERVAL * POLLS as u32 * 5 / 8 * 9 / 10, "{span:?}");
+    for request in &seen {
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("GET", "/diana.json"));
+        assert_eq!((request.status, request.header("if-none-match")), (Some(304), Some("\"v1\"")));
+        assert_eq!(
+            (request.header("authorization"), request.header("host")),
+            (Some("Bearer a-token"), Some("config"))
+        );
+    }
+    assert_eq!(remote.polls("fresh"), 1);
+    assert!(!remote.gateway.log_contains("a-token"));
+    let first = &remote.documents.seen()[0];
+    assert_eq!((first.header("if-none-match"), first.header("if-modified-since")), (None, None));
+}
+
+#[test]
+fn a_date_will_do_where_there_is_no_tag() {
+    let remote = Remote::start(json!({"authority": "files.example.com"}));
+    remote.documents.drop_etag();
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.wait_polls("unchanged", 3);
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait_for(&mut clients, 3_000);
+    let seen = remote.documents.seen();
+    let known = seen.iter().filter(|request| request.status == Some(304));
+    assert!(known.clone().count() >= 3);
+    for request in known {
+        assert!(request.header("if-modified-since").is_some() && request.header("if-none-match").is_none());
+        assert_eq!(request.header("host"), Some("files.example.com"));
+    }
+}
+
+/// What they say to have is the last answer's, not the last document's.
+#[test]
+fn a_server_without_a_document_is_asked_until_it_has_one() {
+    let remote = Remote::start(json!({}));
+    remote.wait_polls("failed", 3);
+    let mut clients = remote.connect();
+    assert_eq!(clients.quotas(), [super::LOCAL; 4]);
+    assert_eq!(remote.lines("cannot be had: status 404").len(), 1, "{}", remote.gateway.logs());
+    remote.documents.put(quota(2_000).to_string());
+    remote.wait_for(&mut clients, 2_000);
+    assert!(remote.documents.seen().iter().all(|request| request.path == format!("/{}", Documents::NAME)));
+}

@@ -1,0 +1,162 @@
+//! Answers that are no good: what ran runs on, the reason is told once, and the next good document is taken.
+
+use super::{Remote, local, quota};
+use gateway::config::cluster;
+use gateway::{Config, Gateway, filter};
+use serde_json::{Value, json};
+use servers::{Documents, Fault};
+
+/// What is served, and what is told of it.
+type Bad = (&'static str, Vec<u8>, &'static str);
+
+fn bad() -> Vec<Bad> {
+    let with = |key: &str, value: Value| {
+        let mut document = quota(1);
+        document[key] = value;
+        document.to_string().into_bytes()
+    };
+    let rule = |key: &str, value: Value| {
+        let mut document = quota(1);
+        document["limits"][0]["rules"][0][key] = value;
+        document.to_string().into_bytes()
+    };
+    let whole = quota(1).to_string().into_bytes();
+    let mut text = quota(1).to_string().replace("quota", "qu\u{1}ota").into_bytes();
+    text.iter_mut().filter(|byte| **byte == 1).for_each(|byte| *byte = 0xff);
+    let own = "a remote document cannot say ";
+    vec![
+        ("another syntax", b"limits:\n  - url: /\n".to_vec(), "not valid JSON"),
+        ("a comma too many", whole.iter().chain(b",").copied().collect(), "not valid JSON"),
+        ("a document that ends early", whole[..whole.len() / 2].to_vec(), "not valid JSON"),
+        ("bytes that are no text", text, "not valid JSON"),
+        ("nothing", Vec::new(), "the configuration is empty"),
+        ("white space", b" \n\t\n".to_vec(), "the configuration is empty"),
+        ("a page", b"<!doctype html><html><body>Please log in</body></html>".to_vec(), "not valid JSON"),
+        ("too much", [&b" ".repeat(1 << 20)[..], &whole].concat(), "more than 1 MiB"),
+        ("a key that nobody knows", with("limit", json!([])), "unknown key `limit`"),
+        ("an algorithm that nobody knows", rule("algo", json!("guess")), "limits[0].rules[0].algo: "),
+        (
+            "a unit that nobody knows",
+            rule("unit", json!("fortnight")),
+            "limits[0].rules[0].unit: unknown unit",
+        ),
+        ("a quota below zero", rule("rpu", json!(-1)), "limits[0].rules[0].rpu: "),
+        ("two mistakes", rule("rules", json!([])), "limits[0].rules[0]: unknown key `rules`"),
+        ("where it comes from", with("remote", json!({"cluster": "x", "path": "/"})), own),
+        ("where is counted", with("store", json!({"redis": {"cluster": "x"}})), own),
+        ("how much memory is used", with("local", json!({"max_actors": 1})), own),
+        ("an object that says nothing", b"{}".to_vec(), "it says nothing"),
+        ("a list of nonsense", b"[1, null, \"x\"]".to_vec(), "[0]: "),
+        ("a number", b"42".to_vec(), "expected "),
+        ("a word", b"\"limits\"".to_vec(), "expected "),
+        ("null", b"null".to_vec(), "expected "),
+    ]
+}
+
+#[test]
+fn a_bad_document_changes_nothing_and_is_named_once() {
+    let remote = Remote::start(json!({}));
+    let mut clients = remote.connect();
+    let mut serves = 1_000;
+    remote.documents.put(quota(serves).to_string());
+    remote.wait_for(&mut clients, serves);
+    for (what, document, why) in bad() {
+        let (switches, told) = (remote.counted("config.switches"), remote.lines("refused: ").len());
+        remote.documents.put(document);
+        remote.wait_polls("refused", 1);
+        // The same again, which the tag has told, or not.
+        remote.wait("another poll", || {
+            remote.documents.seen().iter().rev().take(2).all(|seen| seen.status == Some(304))
+        });
+        assert_eq!(clients.quotas(), [serves; 4], "{what}");
+        assert_eq!(remote.counted("config.generation"), serves - 999, "{what}");
+        let lines = remote.lines("remote configuration of cluster config refused: ");
+        assert_eq!(lines.len(), told + 1, "{what}: {lines:#?}");
+        assert!(lines.last().is_some_and(|line| line.contains(why)), "{what}: {lines:#?}");
+        assert!(remote.counted("config.switches") - switches <= 1, "{what}: the main thread may be late");
+        serves += 1;
+        remote.documents.put(quota(serves).to_string());
+        remote.wait_for(&mut clients, serves);
+    }
+    assert_eq!(remote.polls("failed"), 0);
+    println!("{:#?}", remote.lines("refused: "));
+}
+
+/// It is no contact either: a server that has nothing for `max_stale` is as good as none.
+#[test]
+fn an_answer_of_another_status_changes_nothing() {
+    let remote = Remote::start(json!({}));
+    let mut clients = remote.connect();
+    let mut serves = 1_000;
+    remote.documents.put(quota(serves).to_string());
+    remote.wait_for(&mut clients, serves);
+    let statuses = [301, 302, 307, 308, 400, 401, 403, 404, 500, 502, 503];
+    let faults = statuses.map(|status| (Fault::Status(status), format!("cannot be had: status {status}")));
+    for (fault, why) in faults.into_iter().chain([(Fault::Cut, "cannot be had: ".into())]) {
+        let told = remote.lines("cannot be had: ").len();
+        remote.documents.put(quota(1).to_string());
+        remote.documents.fail(fault.clone());
+        remote.wait_polls("failed", 2);
+        assert_eq!(clients.quotas(), [serves; 4], "{fault:?}");
+        let lines = remote.lines("cannot be had: ");
+        assert!(lines.len() == told + 1 && lines[told].contains(&why), "{fault:?}: {lines:#?}");
+        serves += 1;
+        remote.documents.put(quota(serves).to_string());
+        remote.documents.fail(Fault::None);
+        remote.wait_for(&mut clients, serves);
+    }
+    assert!(
+        remote.documents.seen().iter().all(|seen| !seen.path.starts_with("/moved")),
+        "nobody is led away"
+    );
+    assert_eq!(remote.polls("refused"), 0);
+}
+
+#[test]
+fn what_is_not_where_it_should_be() {
+    let remote = Remote::start(json!({"pointer": "/data/0", "encoding": "base64"}));
+    let mut clients = remote.connect();
+    let wrap = |text: &str| json!({"data": [text]}).to_string();
+    // `{"limits": []}`, and the beginning of it.
+    let (good, short) = ("eyJsaW1pdHMiOiBbXX0=", "eyJsaW1pdHMiOiBb");
+    for (document, why) in [
+        ("<html>".to_owned(), "not JSON, in which `pointer` could point"),
+        (json!({"data": {"1": good}}).to_string(), "nothing where `pointer` points"),
+        (wrap("{\"limits\": []}"), "no base64 where `encoding` expects it"),
+        (wrap(short), "not valid JSON"),
+    ] {
+        let told = remote.lines("refused: ").len();
+        remote.documents.put(document.clone());
+        remote.wait("the reason", || remote.lines(why).len() == 1 || remote.lines("refused: ").len() > told);
+        let lines = remote.lines("refused: ");
+        assert!(lines.len() == told + 1 && lines[told].contains(why), "{document}: {lines:#?}");
+        assert_eq!(clients.quotas(), [super::LOCAL; 4], "{document}");
+    }
+    remote.documents.put(wrap(good));
+    remote.wait("the document", || {
+        clients.get("/").iter().all(|answer| answer.header("ratelimit-policy").is_none())
+    });
+}
+
+#[test]
+fn a_document_that_the_lean_file_cannot_serve() {
+    let documents = Documents::start().unwrap();
+    let lean = filter::filter().unwrap().with_file_name("diana-lean.wasm");
+    let mut document = local(&json!({}));
+    document["headers"] = json!("off");
+    let mut config = Config { filter: Some(lean), ..Config::new(document) };
+    config.clusters.push(cluster("config", documents.address(), false));
+    let remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
+    let told = |headers: &str| {
+        let mut document = quota(0);
+        document["headers"] = json!(headers);
+        document.to_string()
+    };
+    remote.documents.put(told("ietf"));
+    remote.wait_polls("refused", 1);
+    let lines = remote.lines("refused: headers: `diana-lean.wasm` adds none");
+    assert_eq!(lines.len(), 1, "{}", remote.gateway.logs());
+    assert_eq!(remote.gateway.get("/", &[]).unwrap().status, 200);
+    remote.documents.put(told("off"));
+    remote.wait("the document", || remote.gateway.get("/", &[]).unwrap().status == 429);
+}
