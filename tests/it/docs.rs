@@ -111,7 +111,7 @@ fn the_example_of_a_server_of_documents_is_taken() {
     let own = plugin("examples/remote-config/envoy.yaml");
     check("examples/remote-config/envoy.yaml", &own);
     let document = text("examples/remote-config/documents/diana.json");
-    let both = diana::config::compile_over(own.to_string().as_bytes(), document.as_bytes()).unwrap();
+    let both = diana::config::compile_over(own.to_string().as_bytes(), document.as_bytes(), None).unwrap();
     assert_eq!(both.policy.rules().count(), 2);
     let file = "examples/remote-config/README.md";
     let blocks = blocks(file, "yaml");

@@ -2,6 +2,7 @@
 //!
 //! It does not know: what a document may say. Each of these refuses all requests with a status of its own.
 
+mod canary;
 mod ends;
 mod faults;
 mod play;
