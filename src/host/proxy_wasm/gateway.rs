@@ -91,7 +91,10 @@ impl Gateway {
                     gateway.source = Some(Rc::clone(&source));
                     // Another worker, or the configuration before this one, may have a document already.
                     gateway = source.follow(&gateway, ids).unwrap_or(gateway);
-                    gateway.metrics.with(|metrics| metrics.serves(source.serves()));
+                    gateway.metrics.with(|metrics| match source.serves() {
+                        0 => metrics.serves(0),
+                        generation => metrics.switched(generation),
+                    });
                 }
                 Some(gateway)
             }
