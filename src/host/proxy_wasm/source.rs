@@ -68,7 +68,7 @@ impl Source {
                     // If a call fails that says nothing of the document: it is taken at the next look.
                     Ok(configuration) => Some(self.build(configuration, gateway, ids).ok()?),
                     Err(why) => {
-                        self.tell(Level::Warn, " cannot be laid over this document: ", &why);
+                        self.tell(Level::Warn, " refused: ", &why);
                         None
                     }
                 };

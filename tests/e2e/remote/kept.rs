@@ -1,8 +1,10 @@
 //! What stays as it was while documents come, and what knows them from its beginning.
 
-use super::{LOCAL, Remote, local, quota};
-use gateway::{Config, Reply, Update, Upstream, filter};
+use super::{LOCAL, Remote, VMS, local, quota};
+use gateway::config::cluster;
+use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
 use serde_json::{Value, json};
+use servers::Documents;
 
 fn two(few: u64, many: u64) -> Value {
     let rule = |name: &str, quota: u64| json!([{"name": name, "algo": "W", "rpu": quota, "unit": "7d"}]);
@@ -47,6 +49,33 @@ fn a_listener_that_is_updated_has_the_remote_document_at_once() {
     let other = local(&json!({"path": "/none.json"}));
     assert_eq!(remote.gateway.update(other).unwrap(), Update::Accepted);
     assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+}
+
+/// It took away what the remote document needs.
+#[test]
+fn a_listener_that_is_updated_says_why_it_cannot_serve_the_remote_document() {
+    let with_actor = |name: &str| {
+        let mut document = local(&json!({}));
+        document["actors"] = json!({name: {"header": "x-plan"}});
+        document
+    };
+    let documents = Documents::start().unwrap();
+    let mut config = Config { balanced: true, ..Config::new(with_actor("plan")) };
+    config.clusters.push(cluster("config", documents.address(), false));
+    let mut remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
+    let mut document = quota(2_000);
+    document["limits"][0]["rules"][0]["actor"] = json!("plan");
+    remote.documents.put(document.to_string());
+    remote.wait_for(&mut remote.connect(), 2_000);
+    assert_eq!(remote.gateway.update(with_actor("tariff")).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+    let lines = remote
+        .lines("remote configuration of cluster config refused: 1 mistake: (1) limits[0].rules[0].actor: ");
+    assert!((1..=VMS as usize + 1).contains(&lines.len()), "{lines:#?}");
+    remote.wait_polls("unchanged", 3);
+    assert_eq!(remote.lines("refused: ").len(), lines.len(), "no more than once in each worker");
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait_for(&mut remote.connect(), 3_000);
 }
 
 /// Whoever of them has asked the server until then.
