@@ -172,7 +172,8 @@ impl Source {
         let body = calls::call_body(size);
         // A host that does not hand it over whole: it may well be good.
         let status = if body.len() == size { calls::call_status() } else { 0 };
-        let marks = Marks::of(calls::call_header(b"etag"), calls::call_header(b"last-modified"));
+        let [etag, modified, date] = [&b"etag"[..], b"last-modified", b"date"].map(calls::call_header);
+        let marks = Marks::of(etag, modified, date);
         (self.options.read(status, &body), marks)
     }
 

@@ -29,8 +29,12 @@ impl Marks {
     /// A longer one is not kept.
     const LONGEST: usize = 256;
 
-    /// Those of an answer; one that could not be sent back is none.
-    pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>) -> Marks {
+    /// Those of an answer, and its `date`; one that could not be sent back is none. What was changed in the very second of
+    /// the answer may change once more within it, and then a server that looks at seconds would not know (RFC 9110 §8.8.2.2).
+    pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>, date: Option<Vec<u8>>) -> Marks {
+        if modified.is_some() && modified == date {
+            return Marks::default();
+        }
         let mark = |value: Option<Vec<u8>>| {
             let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
             let fits = |value: &Vec<u8>| value.len() <= Marks::LONGEST && value.iter().all(is_plain);
@@ -102,7 +106,7 @@ impl Head {
         }
         let word = |index: usize| u64_at(words, index.saturating_mul(8));
         let mut marks = marks.split(|byte| *byte == 0).map(|mark| Some(mark.to_vec()));
-        let marks = Marks::of(marks.next().flatten(), marks.next().flatten());
+        let marks = Marks::of(marks.next().flatten(), marks.next().flatten(), None);
         Some(Head {
             asker: word(1),
             next: Time::from_ns(word(2)),

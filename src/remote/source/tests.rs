@@ -30,7 +30,7 @@ fn options() -> Options {
 }
 
 fn marks(etag: &str) -> Marks {
-    Marks::of(Some(etag.into()), None)
+    Marks::of(Some(etag.into()), None, None)
 }
 
 fn header(request: &[u8], name: &str) -> Option<String> {
@@ -50,7 +50,7 @@ fn a_request_brings_the_marks_of_the_last_answer() {
         assert_eq!(header(&plain, name).as_deref(), Some(value));
     }
     assert_eq!((header(&plain, "if-none-match"), header(&plain, "content-type")), (None, None));
-    let marks = Marks::of(Some(b"W/\"1\"".into()), Some(b"Sun, 06 Nov 1994 08:49:37 GMT".into()));
+    let marks = Marks::of(Some(b"W/\"1\"".into()), Some(b"Sun, 06 Nov 1994 08:49:37 GMT".into()), None);
     let again = Options { body: Some("{}".into()), ..options() }.request(&marks);
     assert_eq!(header(&again, "if-none-match").as_deref(), Some("W/\"1\""));
     assert_eq!(header(&again, "if-modified-since").as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
@@ -61,8 +61,15 @@ fn a_request_brings_the_marks_of_the_last_answer() {
 #[test]
 fn marks_that_could_not_be_sent_back_are_none() {
     for odd in [&b"a\nb: c"[..], &[b'x'; 257], b"\xff", b"\0"] {
-        assert_eq!(Marks::of(Some(odd.into()), Some(odd.into())), Marks::default());
+        assert_eq!(Marks::of(Some(odd.into()), Some(odd.into()), None), Marks::default());
     }
+}
+
+#[test]
+fn what_has_just_been_changed_has_no_marks() {
+    let of = |date: &[u8]| Marks::of(Some(b"\"1\"".into()), Some(b"at 37".into()), Some(date.into()));
+    assert_eq!((of(b"at 37"), of(b"at 38").etag.as_str()), (Marks::default(), "\"1\""));
+    assert_eq!(Marks::of(Some(b"\"1\"".into()), None, None), marks("\"1\""));
 }
 
 #[test]

@@ -58,6 +58,20 @@ fn a_date_will_do_where_there_is_no_tag() {
     }
 }
 
+/// As files do that are known by the second of their last change: two within one would look the same.
+#[test]
+fn a_change_in_the_same_second_is_seen() {
+    let remote = Remote::start(json!({}));
+    remote.documents.stop_clock();
+    let mut clients = remote.connect();
+    for quota_now in [2_000_000, 3_000_000, 4_000_000] {
+        remote.documents.put(quota(quota_now).to_string());
+        remote.wait_for(&mut clients, quota_now);
+        remote.wait_polls("unchanged", 2);
+    }
+    assert!(remote.documents.seen().iter().all(|request| request.status != Some(304)));
+}
+
 /// What they say to have is the last answer's, not the last document's.
 #[test]
 fn a_server_without_a_document_is_asked_until_it_has_one() {

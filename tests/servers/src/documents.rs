@@ -23,7 +23,8 @@ use futures_util::stream::{self, StreamExt};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::{
-    CONTENT_LENGTH, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION,
+    CONTENT_LENGTH, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    LOCATION,
 };
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -95,6 +96,7 @@ struct State {
     version: u64,
     fault: Fault,
     has_no_etag: bool,
+    is_one_second: bool,
     seen: Vec<Seen>,
 }
 
@@ -129,6 +131,11 @@ impl Documents {
     /// From now on it tells when a file was changed, but no tag of it.
     pub fn drop_etag(&self) {
         self.shared.state().has_no_etag = true;
+    }
+
+    /// From now on all changes and answers happen in one second, by which a file and its tag are known.
+    pub fn stop_clock(&self) {
+        self.shared.state().is_one_second = true;
     }
 
     /// All requests so far, whatever became of them.
@@ -262,8 +269,9 @@ impl State {
     /// RFC 9110 §13.2.2: a tag that is asked about comes before a date.
     fn file(&self, request: &Seen, document: Bytes) -> Answer {
         // A second apart.
-        let changed = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + self.version);
-        let tag = format!("\"v{}\"", self.version);
+        let version = if self.is_one_second { 0 } else { self.version };
+        let changed = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + version);
+        let tag = format!("\"v{version}\"");
         let is_known =
             match (request.header(IF_NONE_MATCH.as_str()), request.header(IF_MODIFIED_SINCE.as_str())) {
                 (Some(tags), _) => tags.split(',').any(|known| known.trim().trim_start_matches("W/") == tag),
@@ -275,7 +283,11 @@ impl State {
         if !self.has_no_etag {
             headers.insert(ETAG, tag.parse().expect("a tag is ASCII"));
         }
-        headers.insert(LAST_MODIFIED, httpdate::fmt_http_date(changed).parse().expect("a date is ASCII"));
+        let changed: HeaderValue = httpdate::fmt_http_date(changed).parse().expect("a date is ASCII");
+        if self.is_one_second {
+            headers.insert(DATE, changed.clone());
+        }
+        headers.insert(LAST_MODIFIED, changed);
         answer
     }
 
