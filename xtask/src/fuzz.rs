@@ -19,8 +19,11 @@ const LONGEST_SECONDS: u32 = 10;
 const MOST_BYTES: u32 = 4096;
 
 /// Inputs beside a target's own in `fuzz/corpus`.
-const MORE_SEEDS: [(&str, &str); 2] =
-    [("configuration", "tests/corpus/accept"), ("configuration", "tests/corpus/refuse")];
+const MORE_SEEDS: [(&str, &str); 3] = [
+    ("configuration", "tests/corpus/accept"),
+    ("configuration", "tests/corpus/refuse"),
+    ("remote_document", "tests/corpus/accept"),
+];
 
 /// Runs one target, or all.
 pub fn run(only: Option<&str>, seconds: u32) -> Result<()> {

@@ -12,6 +12,8 @@ pub mod headers;
 mod input;
 pub mod path;
 pub mod redis_reply;
+pub mod remote_document;
+pub mod remote_reply;
 pub mod request;
 pub mod rls_reply;
 
@@ -25,6 +27,8 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("headers", headers::run),
     ("path", path::run),
     ("redis_reply", redis_reply::run),
+    ("remote_document", remote_document::run),
+    ("remote_reply", remote_reply::run),
     ("request", request::run),
     ("rls_reply", rls_reply::run),
 ];

@@ -1,0 +1,149 @@
+//! What a server of documents replies, and what stands in the shared data of those who follow it.
+//!
+//! It does not know: what a document says.
+//!
+//! The first four bytes choose the options and the status; then come operations of two bytes each, and what they need.
+
+use super::input::Input;
+use diana::remote::source::{Answer, Failure, Follower, MOST_BYTES, Marks, Options, Outcome, Task, pointer};
+use diana::store::{Portable, Rules, Simulated, Store};
+use diana::time::{Span, Time};
+
+const STATUSES: [u32; 6] = [200, 200, 304, 0, 404, 503];
+const POINTERS: [&str; 5] = ["", "/a", "/kvs/0/value", "/0/~1~0", "/"];
+const FOLLOWERS: usize = 3;
+
+/// Any reply is a document or a failure; and whatever is replied, written, lost or late, followers take none but what one of
+/// them found good, and in the end the newest.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let pointer = pointer(POINTERS[input.below(POINTERS.len())]).unwrap();
+    let options = options(pointer, input.flag());
+    let status = STATUSES[input.below(STATUSES.len())];
+    read(&options, status, &input);
+    let mut run = Run::new(options);
+    while !input.is_empty() {
+        run.step(&mut input);
+    }
+    run.end();
+}
+
+fn options(pointer: Vec<String>, is_base64: bool) -> Options {
+    Options {
+        cluster: "config".into(),
+        authority: "config".into(),
+        path: "/".into(),
+        headers: Vec::new(),
+        body: None,
+        interval: Span::from_secs(4),
+        timeout: Span::from_secs(1),
+        max_stale: Span::from_secs(60),
+        pointer,
+        is_base64,
+    }
+}
+
+fn read(options: &Options, status: u32, input: &Input) {
+    let answer = options.read(status, input.0);
+    assert_eq!(options.read(status, input.0), answer);
+    match answer {
+        Ok(Answer::Document(document)) => {
+            assert_eq!(status, 200);
+            let is_plain = options.pointer.is_empty() && !options.is_base64;
+            assert!(if is_plain { document == input.0 } else { document.len() <= input.0.len() * 4 });
+        }
+        Ok(Answer::Unchanged) => assert_eq!(status, 304),
+        Err(Failure::Status(told)) => assert!(told == status && status > 304),
+        Err(Failure::None) => assert_eq!(status, 0),
+        Err(failure) => assert!(failure.is_contact() && status == 200),
+    }
+    assert!(input.0.len() <= MOST_BYTES);
+}
+
+struct Run {
+    options: Options,
+    store: Portable<Simulated>,
+    followers: Vec<Follower>,
+    now: Time,
+    /// What was found good.
+    good: Vec<Vec<u8>>,
+}
+
+impl Run {
+    fn new(options: Options) -> Run {
+        let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
+        let followers = (1..=FOLLOWERS as u64).map(|id| Follower::new(options.clone(), id)).collect();
+        let now = Time::ZERO.after(Span::from_secs(1_000));
+        Run { options, store, followers, now, good: Vec::new() }
+    }
+
+    fn step(&mut self, input: &mut Input) {
+        let (what, which) = (input.below(8), input.below(FOLLOWERS));
+        let length = if what > 4 { input.byte().into() } else { 0 };
+        let bytes = input.bytes(length);
+        match what {
+            0 => self.now = self.now.after(Span::from_ms(bytes.len() as u64 + 100)),
+            1 => self.now = self.now.after(Span::from_secs(1 << (which * 3))),
+            2 | 3 => self.follow(which),
+            4 => _ = self.followers[which].asks(&self.store, self.now),
+            5 => {
+                let key = self.key(if which == 0 { "d" } else { "c" });
+                let version = self.store.load(&key).unwrap().map(|loaded| loaded.version);
+                self.store.swap(&key, bytes, version).unwrap();
+            }
+            _ => {
+                let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
+                let marks = Marks::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from));
+                let answer = self.options.read(status, bytes);
+                self.answered(which, answer, marks);
+            }
+        }
+    }
+
+    fn key(&self, kind: &str) -> Vec<u8> {
+        let id: String = self.options.id().to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("diana/{kind}{id}").into_bytes()
+    }
+
+    fn answered(&mut self, which: usize, answer: Result<Answer, Failure>, marks: Marks) -> Outcome {
+        let good = &mut self.good;
+        let takes = |document: &[u8]| {
+            let is_good = document.len().is_multiple_of(2);
+            is_good.then(|| good.push(document.to_vec())).ok_or("odd".to_owned())
+        };
+        self.followers[which].answered(&self.store, self.now, answer, marks, 7, takes)
+    }
+
+    fn follow(&mut self, which: usize) {
+        let follower = &mut self.followers[which];
+        match follower.follow(&self.store, self.now) {
+            Some(Task::Take(stock)) => {
+                assert!(self.good.contains(&stock.document), "{stock:?}");
+                follower.took(stock.generation, true);
+                assert_eq!(follower.serves(), stock.generation);
+            }
+            Some(Task::Local { .. }) => follower.took(0, true),
+            None => {}
+        }
+    }
+
+    /// The server answers, for as long as that takes until all have heard of it.
+    fn end(mut self) {
+        let document = b"the newest".to_vec();
+        for _ in 0..160 {
+            self.now = self.now.after(Span::from_ms(500));
+            for which in 0..FOLLOWERS {
+                if self.followers[which].asks(&self.store, self.now).is_some() {
+                    self.answered(which, Ok(Answer::Document(document.clone())), Marks::default());
+                }
+                self.follow(which);
+            }
+        }
+        let mut newcomer = Follower::new(self.options.clone(), 99);
+        let Some(Task::Take(stock)) = newcomer.follow(&self.store, self.now) else {
+            panic!("there is no document");
+        };
+        assert_eq!(stock.document, document);
+        assert!(self.followers.iter().all(|follower| follower.serves() == stock.generation));
+    }
+}
