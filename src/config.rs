@@ -56,8 +56,10 @@ pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Sample>) -> Result<
     let base = Top::of(Node::root(&document, &known));
     let over = remote::over(Node::root(&other, &errors));
     let configuration = base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, trial));
+    // What the first has may be wrong beside what the other has, such as a rule whose actor is gone.
+    let of_first = |error: Error| Error { path: ["the local document's ", &error.path].concat(), ..error };
     let mut errors = errors.into_vec();
-    errors.extend(known.into_vec());
+    errors.extend(known.into_vec().into_iter().map(of_first));
     whole(configuration, errors)
 }
 

@@ -1,12 +1,14 @@
 //! The configurations in `tests/corpus`: those that are accepted for ever, and those that are refused, each
 //! with its exact messages; and documents of their shape with mistakes in them.
 //!
+//! Those in `over` are laid over `over/local.json`, as documents of a server are.
+//!
 //! To add one: a file in `accept`; or a file in `refuse`, and `UPDATE=1 cargo test corpus` writes its
 //! messages beside it, to be read before they are committed. A file in `accept` is never edited.
 
 mod shapes;
 
-use diana::config::compile;
+use diana::config::{Configuration, compile, compile_over};
 use diana::document::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,6 +25,23 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     files.into_iter().collect()
 }
 
+/// Reads a document: as it is, or laid over the local one.
+type Read = fn(&[u8]) -> Result<Configuration, Vec<Error>>;
+
+const KINDS: [(&str, Read); 2] = [("", compile), ("over/", over)];
+
+fn over(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
+    compile_over(include_bytes!("../corpus/over/local.json"), bytes, None)
+}
+
+/// The documents of a folder, and how each is read.
+fn documents(folder: &str) -> Vec<(PathBuf, Read)> {
+    let of = |(kind, read): (&str, Read)| {
+        files(&format!("{kind}{folder}"), "json").into_iter().map(move |path| (path, read))
+    };
+    KINDS.into_iter().flat_map(of).collect()
+}
+
 fn name(path: &Path) -> String {
     path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string()
 }
@@ -35,8 +54,8 @@ fn printed(errors: &[Error]) -> String {
 #[test]
 fn what_was_accepted_is_accepted() {
     let mut report = String::new();
-    for path in files("accept", "json") {
-        if let Err(errors) = compile(&fs::read(&path).unwrap()) {
+    for (path, read) in documents("accept") {
+        if let Err(errors) = read(&fs::read(&path).unwrap()) {
             writeln!(report, "{} is refused:\n{}", name(&path), printed(&errors)).unwrap();
         }
     }
@@ -47,8 +66,8 @@ fn what_was_accepted_is_accepted() {
 fn what_is_refused_says_why() {
     let update = env::var_os("UPDATE").is_some();
     let mut report = String::new();
-    for path in files("refuse", "json") {
-        let Err(errors) = compile(&fs::read(&path).unwrap()) else {
+    for (path, read) in documents("refuse") {
+        let Err(errors) = read(&fs::read(&path).unwrap()) else {
             writeln!(report, "{} is accepted\n", name(&path)).unwrap();
             continue;
         };
@@ -73,7 +92,7 @@ fn what_is_refused_says_why() {
 
 #[test]
 fn no_message_is_stale() {
-    for path in files("refuse", "txt") {
+    for path in files("refuse", "txt").into_iter().chain(files("over/refuse", "txt")) {
         assert!(path.with_extension("json").exists(), "{} has no .json beside it", name(&path));
     }
 }

@@ -165,18 +165,6 @@ fn expected(document: &str, place: &str) -> Vec<String> {
     words.split(", ").flat_map(|words| words.split(" or ")).map(str::to_owned).collect()
 }
 
-#[test]
-fn every_key_of_where_documents_come_from_is_described() {
-    let reference = text("docs/configuration.md");
-    let (_, section) = reference.split_once("\n## `remote`\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
-    assert!(keys.len() >= 10, "{keys:?}");
-    for key in keys {
-        assert!(section.contains(&format!("\n| `{key}` | ")), "{key} is not described");
-    }
-}
-
 /// A configuration tells which keys and values it knows.
 #[test]
 fn every_key_of_a_store_and_of_its_rules_is_described() {

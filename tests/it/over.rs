@@ -52,7 +52,10 @@ fn what_the_base_needs_and_the_other_takes_away_is_told() {
     };
     for (name, place) in [("plan", "limits[0].rules[0].actor"), ("team", "deny[0]")] {
         let told = without(name);
-        assert!(told.len() == 1 && told[0].starts_with(place), "{name}: {told:?}");
+        assert!(
+            told.len() == 1 && told[0].starts_with(&format!("the local document's {place}")),
+            "{name}: {told:?}"
+        );
     }
 }
 

@@ -6,8 +6,8 @@ use diana::config::{Configuration, compile, compile_over};
 use diana::document::{Value, parse};
 
 /// What a document is laid over: it has all that one must leave alone.
-const LOCAL: &str = r#"{"limits": [{"url": "/", "rules": [{"rpu": 5, "unit": "day"}, {"rpu": 5, "unit": "day", "scope": "global"}]}],
-    "actors": {"tenant": {"header": "x-tenant"}}, "deny": ["10.0.0.0/8"], "response": {"status": 420},
+const LOCAL: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "day"}, {"rpu": 5, "unit": "day", "scope": "global"}]}],
+    "actors": {"tenant": {"header": "x-tenant"}}, "deny": ["10.0.0.0/8", {"tenant": "mallory"}], "response": {"status": 420},
     "local": {"max_actors": 77}, "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}},
     "remote": {"cluster": "config", "path": "/", "headers": {"authorization": "Bearer s3cret"}}}"#;
 
@@ -16,7 +16,8 @@ const OWN: [&str; 3] = ["local", "store", "remote"];
 
 /// Bytes are refused with reasons, always the same, or stand in place of what they have in common with the local document.
 pub fn run(bytes: &[u8]) {
-    let (one, other) = (compile_over(LOCAL.as_bytes(), bytes), compile_over(LOCAL.as_bytes(), bytes));
+    let (one, other) =
+        (compile_over(LOCAL.as_bytes(), bytes, None), compile_over(LOCAL.as_bytes(), bytes, None));
     match (one, other) {
         (Ok(one), Ok(other)) => {
             same(&one, &other);

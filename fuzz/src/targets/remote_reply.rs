@@ -40,6 +40,7 @@ fn options(pointer: Vec<String>, is_base64: bool) -> Options {
         max_stale: Span::from_secs(60),
         pointer,
         is_base64,
+        canary: None,
     }
 }
 
@@ -87,22 +88,22 @@ impl Run {
             2 | 3 => self.follow(which),
             4 => _ = self.followers[which].asks(&self.store, self.now),
             5 => {
-                let key = self.key(if which == 0 { "d" } else { "c" });
+                let key = self.key(["d", "c", "d"][which % 3], ["0", "", "1"][which % 3]);
                 let version = self.store.load(&key).unwrap().map(|loaded| loaded.version);
                 self.store.swap(&key, bytes, version).unwrap();
             }
             _ => {
                 let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
-                let marks = Marks::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from));
+                let marks = Marks::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from), None);
                 let answer = self.options.read(status, bytes);
                 self.answered(which, answer, marks);
             }
         }
     }
 
-    fn key(&self, kind: &str) -> Vec<u8> {
+    fn key(&self, kind: &str, end: &str) -> Vec<u8> {
         let id: String = self.options.id().to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("diana/{kind}{id}").into_bytes()
+        format!("diana/{kind}{id}{end}").into_bytes()
     }
 
     fn answered(&mut self, which: usize, answer: Result<Answer, Failure>, marks: Marks) -> Outcome {
@@ -123,6 +124,7 @@ impl Run {
                 assert_eq!(follower.serves(), stock.generation);
             }
             Some(Task::Local { .. }) => follower.took(0, true),
+            Some(Task::Try(_) | Task::Drop) => panic!("nothing is tried"),
             None => {}
         }
     }
