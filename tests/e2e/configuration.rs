@@ -2,8 +2,10 @@
 
 use crate::{limits, start};
 use gateway::{Config, Connection, Gateway, Plugin, Update, free_port, root, wait_until};
-use serde_json::json;
-use std::time::Duration;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
 
 #[test]
 fn yaml_in_envoys_own_file_is_the_same_document() {
@@ -57,6 +59,61 @@ fn a_new_configuration_takes_over_and_unchanged_rules_keep_their_counts() {
     assert_eq!(gateway.get("/one", &[]).unwrap().status, 429, "its count is kept");
     assert_eq!(gateway.get("/two", &[]).unwrap().status, 200);
     assert_eq!(gateway.get("/two", &[]).unwrap().status, 429);
+}
+
+/// Envoy's own way: the listener is in a file that it watches.
+#[test]
+fn bad_and_good_updates_under_load_fail_no_request_and_unchanged_rules_count_on() {
+    let limits = |more: Value| {
+        let few = json!({"url": "/few", "rules": [{"name": "few", "rpu": 3, "unit": "hour"}]});
+        json!({"limits": [few, {"url": "/more", "rules": [more]}]})
+    };
+    let config =
+        Config { concurrency: 2, ..Config::new(limits(json!({"name": "more", "rpu": 0, "unit": "hour"}))) };
+    let mut gateway = Gateway::start(config).unwrap();
+    let rejected =
+        |gateway: &Gateway| gateway.admin().counter("listener_manager.lds.update_rejected").unwrap();
+    let (address, before, stops) = (gateway.address(), rejected(&gateway), AtomicBool::new(false));
+    let load = || {
+        let (mut passed, mut failed, begin) = (0, 0, Instant::now());
+        let goes_on = || !stops.load(Relaxed) && begin.elapsed() < Duration::from_secs(60);
+        while goes_on() {
+            // A listener that goes closes its connections.
+            let Ok(mut connection) = Connection::open(address) else { continue };
+            while let (true, Ok(answer)) = (goes_on(), connection.request("GET", "/free", &[], b"")) {
+                match answer.status {
+                    200 => passed += 1,
+                    _ => failed += 1,
+                }
+            }
+        }
+        (passed, failed)
+    };
+    thread::scope(|scope| {
+        let loads: Vec<_> = (0..2).map(|_| scope.spawn(load)).collect();
+        for round in 1..=3 {
+            assert_eq!(gateway.get("/few", &[]).unwrap().status, 200, "round {round}");
+            let wrong = limits(json!({"name": "more", "rpu": "lots", "unit": "hour"}));
+            let Update::Rejected(_) = gateway.update(wrong).unwrap() else {
+                panic!("a wrong configuration was accepted");
+            };
+            assert_eq!(rejected(&gateway), before + round);
+            assert!(gateway.log_contains("limits[1].rules[0].rpu"));
+            let more = |gateway: &Gateway| gateway.get("/more", &[]).unwrap().status;
+            assert_eq!(more(&gateway), if round == 1 { 429 } else { 200 }, "what was there serves on");
+            let good = limits(json!({"name": "more", "rpu": 1_000 + round, "unit": "hour"}));
+            assert_eq!(gateway.update(good).unwrap(), Update::Accepted);
+            assert_eq!(more(&gateway), 200);
+        }
+        assert_eq!(gateway.get("/few", &[]).unwrap().status, 429, "its count is kept over all of them");
+        stops.store(true, Relaxed);
+        for load in loads {
+            let (passed, failed) = load.join().unwrap();
+            assert_eq!(failed, 0);
+            assert!(passed > 100, "{passed}");
+        }
+    });
+    assert_eq!(rejected(&gateway), before + 3);
 }
 
 #[test]
