@@ -14,6 +14,7 @@ use crate::remote::source::{
     Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Task,
 };
 use crate::store::Fault;
+use crate::table::Hasher;
 use crate::text;
 use crate::time::Time;
 use std::rc::Rc;
@@ -39,7 +40,7 @@ pub(super) enum Poll {
 
 impl Source {
     pub(super) fn new(local: Vec<u8>, options: Options, callbacks: Callbacks) -> Source {
-        let follower = Follower::new(options.clone(), calls::random());
+        let follower = Follower::new(options.clone(), calls::random()).over(Hasher::name(&local));
         let is_steady = calls::steady().is_some();
         Source { local, callbacks, options, is_steady, follower: Exclusive::new(follower) }
     }

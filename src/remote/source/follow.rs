@@ -78,6 +78,10 @@ pub struct Follower {
     pub(super) options: Options,
     pub(super) keys: Keys,
     pub(super) id: u64,
+    /// Tells the local document from another.
+    local: u64,
+    /// What was refused here, as the head names it.
+    pub(super) refuses: u64,
     /// Which document serves here, by its number, and its hash, as numbers may begin anew; zeros: none.
     serves: (u64, u64),
     /// Which one could not be taken here.
@@ -103,6 +107,8 @@ impl Follower {
             options,
             keys,
             id: id.max(1),
+            local: 0,
+            refuses: 0,
             serves: (0, 0),
             unfit: (0, 0),
             offered: 0,
@@ -112,6 +118,11 @@ impl Follower {
             asking: None,
             look: Time::ZERO,
         }
+    }
+
+    /// The same, over a local document of this hash.
+    pub fn over(self, local: u64) -> Follower {
+        Follower { local, ..self }
     }
 
     /// When it wants to be called next.
@@ -192,7 +203,9 @@ impl Follower {
         }
         self.asking = Some(until);
         let is_lost = head.generation > 0 && self.keys.document(store, head.slot, head.taken).is_none();
-        let marks = if is_lost { Marks::default() } else { head.marks };
+        // What another one has refused may be good beside this local document.
+        let is_untried = head.refused > 0 && head.refused != self.refuses;
+        let marks = if is_lost || is_untried { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))
     }
 
@@ -226,7 +239,8 @@ impl Follower {
                     }
                     Err(failure) => {
                         head.marks = marks;
-                        refuse(&mut head, hash(failure.words().as_bytes()), || failure.words().into_owned())
+                        let words = failure.words();
+                        self.refuse(&mut head, hash(words.as_bytes()), || words.into_owned())
                     }
                 }
             }
@@ -246,14 +260,15 @@ impl Follower {
     }
 
     fn read<S: Store + ?Sized>(
-        &self,
+        &mut self,
         store: &S,
         head: &mut Head,
         document: &[u8],
         takes: impl FnOnce(&[u8]) -> Result<(), String>,
     ) -> Outcome {
         let found = hash(document);
-        if found == head.refused {
+        if self.refusal(found) == head.refused {
+            self.refuses = head.refused;
             return Outcome::Refused(None);
         }
         let is_known = head.generation > 0 && found == head.taken;
@@ -266,7 +281,7 @@ impl Follower {
             return Outcome::Unchanged(std::mem::take(&mut head.refused) > 0);
         }
         if let Err(why) = takes(document) {
-            return refuse(head, found, || why);
+            return self.refuse(head, found, || why);
         }
         let slot = if is_known { head.slot } else { head.other() };
         if !self.keys.put_document(store, slot, document) {
@@ -298,10 +313,15 @@ impl Follower {
         let part = (u128::from(eighth).saturating_mul(random.into()) >> 32) as u64;
         Span::from_ns(eighth.saturating_mul(6).saturating_sub(part))
     }
-}
 
-fn refuse(head: &mut Head, document: u64, why: impl FnOnce() -> String) -> Outcome {
-    let is_known = head.refused == document;
-    head.refused = document;
-    Outcome::Refused((!is_known).then(why))
+    /// By what the head names a document, or a failure, of this hash that was refused beside this local document.
+    pub(super) fn refusal(&self, hash: u64) -> u64 {
+        (hash ^ self.local).max(1)
+    }
+
+    fn refuse(&mut self, head: &mut Head, hash: u64, why: impl FnOnce() -> String) -> Outcome {
+        self.refuses = self.refusal(hash);
+        let before = std::mem::replace(&mut head.refused, self.refuses);
+        Outcome::Refused((before != self.refuses).then(why))
+    }
 }

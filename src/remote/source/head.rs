@@ -67,7 +67,7 @@ pub(super) struct Head {
     pub(super) previous: u64,
     /// Since when one is tried, or watched.
     pub(super) since: Time,
-    /// The hash of one that was refused after that; zero: none was.
+    /// Names one that was refused after that, and beside which local document; zero: none was.
     pub(super) refused: u64,
     /// Of the last answer.
     pub(super) marks: Marks,

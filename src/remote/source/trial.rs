@@ -96,6 +96,10 @@ impl Follower {
         }
         let mut head = was.clone();
         let judgement = head.judge(canary, Tally::of(store, &self.keys, of), now);
+        if head.refused != was.refused {
+            self.refuses = self.refusal(head.refused);
+            head.refused = self.refuses;
+        }
         if head != was && !self.keys.put(store, &head, version) {
             return None;
         }

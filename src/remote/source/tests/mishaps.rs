@@ -101,3 +101,47 @@ fn a_turn_that_is_too_far_away_is_none() {
     assert!(ms < 8_000, "{ms}");
     assert_eq!(workers.look(), [1]);
 }
+
+/// The plugin of before is drained, and its local document lacks what the new one has: what it refused may be good beside
+/// another, though the server has nothing new to tell of it.
+#[test]
+fn a_document_that_was_refused_is_tried_beside_another_local_one() {
+    let mut workers = Workers::new(1);
+    let (asker, _) = workers.until_asked();
+    workers.serve(asker, "good 1");
+    workers.look();
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "a mistake there"), Outcome::Refused(Some("bad".into())));
+    let mut same = Follower::new(options(), 2);
+    workers.followers = vec![Follower::new(options(), 3).over(7)];
+    workers.pass(20_000);
+    assert_eq!(workers.asks(), [(0, None)]);
+    let answer = Ok(Answer::Document(b"a mistake there".into()));
+    let follower = &mut workers.followers[0];
+    let outcome = follower.answered(&workers.store, workers.now, answer, marks("2"), 0, |_| Ok(()));
+    assert_eq!(outcome, Outcome::Fresh);
+    assert_eq!(workers.look(), [2]);
+    assert!(matches!(same.follow(&workers.store, workers.now), Some(Task::Take(_))));
+}
+
+/// One that has the same local document tells nothing anew, and asks in full no more than once.
+#[test]
+fn a_document_that_was_refused_is_not_told_again_by_the_next_who_asks() {
+    let mut workers = Workers::new(2);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "a mistake"), Outcome::Refused(Some("bad".into())));
+    workers.followers.remove(asker);
+    let mark = |workers: &mut Workers| {
+        let (asker, mark) = loop {
+            if let Some(asks) = workers.asks().pop() {
+                break asks;
+            }
+            workers.pass(1);
+        };
+        assert_eq!(asker, 0);
+        mark
+    };
+    assert_eq!(mark(&mut workers), None);
+    assert_eq!(workers.serve(0, "a mistake"), Outcome::Refused(None));
+    assert_eq!(mark(&mut workers).as_deref(), Some("a mistake"));
+}
