@@ -1,4 +1,6 @@
 //! Tests of followers whose shared data fails, or holds what somebody else has written.
+//!
+//! It does not know: any host.
 
 use super::*;
 use crate::store::{Fault, Loaded, Swap, Version};
