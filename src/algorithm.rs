@@ -101,6 +101,18 @@ pub struct Charge {
     pub stamp: (u32, u32),
 }
 
+/// What a cell lacked at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// When.
+    at: Time,
+    /// How much, of how much.
+    parts: u128,
+    whole: u128,
+    /// Beyond all: how long it takes to come, and how much it is.
+    debt: (Span, u64),
+}
+
 /// For how long a worker may spend a piece.
 pub const LENT_FOR: Span = Span::from_ms(100);
 
@@ -191,6 +203,15 @@ pub trait Algorithm: Send + Sync {
     /// How it counts, for a store that counts for all gateways.
     fn terms(&self) -> Terms;
 
+    /// What the cell lacked when another quota took the place of this one, at `since`, or when it was charged last, if
+    /// that was later. `None`: it means nothing to another quota.
+    fn lack(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Lack> {
+        None
+    }
+
+    /// Begins a cell that lacks in proportion what one of another quota lacked: never less, and no debt becomes smaller.
+    fn begin(&self, _cell: &mut [u8], _lack: Lack) {}
+
     /// What is lost if the cell is dropped at `now`.
     fn worth(&self, cell: &[u8], now: Time) -> Worth;
 }
@@ -234,6 +255,18 @@ const LAG: Span = Span::from_secs(1);
 
 /// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
+
+/// The same part of `all` as `parts` is of `whole`, rounded up; where the numbers are too large to multiply, their last
+/// digits are rounded up as well.
+fn proportion(parts: u128, whole: u128, all: u128) -> u128 {
+    let bits = |number: u128| u128::BITS.saturating_sub(number.leading_zeros());
+    let excess = bits(parts).saturating_add(bits(all)).saturating_sub(u128::BITS);
+    let (parts, whole) = match excess {
+        0 => (parts, whole),
+        _ => ((parts >> excess).saturating_add(1), whole >> excess),
+    };
+    parts.saturating_mul(all).div_ceil(whole.max(1)).min(all)
+}
 
 /// How much of `span` a use of `used` out of `limit` stands for.
 fn share(used: u64, limit: u64, span_ns: u64) -> Span {

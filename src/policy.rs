@@ -21,6 +21,7 @@ mod give_back;
 mod group;
 mod judgement;
 mod known;
+mod lineage;
 mod lists;
 mod overridden;
 mod part;
@@ -34,6 +35,7 @@ pub use build::{Draft, LimitDraft, RuleDraft, SharedDraft, StoreDraft};
 pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
 pub use elsewhere::OnError;
 pub use group::{Count, Counts, Missing};
+pub use lineage::{Descent, Past};
 pub use lists::{List, Lists, Member};
 pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
 pub use sample::Sample;
@@ -41,6 +43,7 @@ pub use sample::Sample;
 pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};
 pub(crate) use duty::Duty;
 pub(crate) use give_back::{Held, cancel, settle};
+pub(crate) use lineage::Lineage;
 pub(crate) use overridden::Overridden;
 pub(crate) use pending::{Conclusion, Pending};
 pub(crate) use shares::Shares;
@@ -156,7 +159,8 @@ pub struct Policy {
     address: Named,
     tree: Tree,
     limits: Vec<Limit>,
-    rules: Vec<Rule>,
+    /// Configurations that come after this one look at them.
+    rules: Arc<Vec<Rule>>,
     lists: Lists,
     /// Whether the deny list refuses.
     enforced: bool,
@@ -190,7 +194,7 @@ impl Policy {
     /// that changes anything.
     pub fn refuse_to_wait(&mut self) -> bool {
         let mut changed = false;
-        for rule in &mut self.rules {
+        for rule in Arc::get_mut(&mut self.rules).into_iter().flatten() {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
             for count in rule.own.all_mut() {

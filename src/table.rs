@@ -110,6 +110,16 @@ impl Table {
         self.layout.value_size()
     }
 
+    /// Bytes of a cell.
+    pub fn cell_size(&self) -> usize {
+        self.layout.cell_size()
+    }
+
+    /// Whether both keep an actor of one hash in one cell.
+    pub fn is(&self, other: &Table) -> bool {
+        (self.layout, self.salt) == (other.layout, other.salt)
+    }
+
     /// Loads the set of cells in which the actor with hash `hash` has its place, one load.
     pub fn load<S: Store + ?Sized>(&self, store: &S, hash: u64) -> Result<Set, Fault> {
         let Table { layout, salt } = self;
@@ -156,6 +166,11 @@ impl Set {
     /// Whether the key held a value that was not ours.
     pub fn foreign(&self) -> bool {
         self.foreign
+    }
+
+    /// Whether the actor has a cell.
+    pub fn holds(&self) -> bool {
+        matches!(self.layout.find(&self.value, self.hash), Found::Way(_))
     }
 
     /// The actor's cell if it has one.

@@ -37,6 +37,13 @@ impl Terms {
         self.kind == TOKEN_BUCKET
     }
 
+    /// Whether both are of a token bucket that differs in `rpu` and `burst` alone; whoever asks knows its unit.
+    pub fn is_resized(&self, other: &Terms) -> bool {
+        let Terms { kind, numbers: [.., max_wait, start, _] } = *self;
+        let Terms { numbers: [.., others_wait, others_start, _], .. } = *other;
+        kind == TOKEN_BUCKET && other.kind == kind && (max_wait, start) == (others_wait, others_start)
+    }
+
     /// `TB`: a token takes `a / b` µs, in lowest terms; `c` is the burst, `d` the longest wait in µs, `e` is 1 for one
     /// that starts empty, `f` is the unit in µs, or as much of it as matters.
     pub(super) fn token_bucket(

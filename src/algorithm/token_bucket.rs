@@ -36,7 +36,9 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, LENT_FOR, MAX_WAIT, Outcome, Piece, Quota, Terms, Verdict};
+use super::{
+    Algorithm, Charge, Kind, LAG, LENT_FOR, Lack, MAX_WAIT, Outcome, Piece, Quota, Terms, Verdict, proportion,
+};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -328,6 +330,32 @@ impl Algorithm for TokenBucket {
     fn terms(&self) -> Terms {
         let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
         Terms::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
+    }
+
+    /// What is lent may be spent.
+    fn lack(&self, cell: &[u8], since: Time, now: Time) -> Option<Lack> {
+        let rate = self.rate;
+        let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
+        let (full_at, lent) = self.due(cell, at);
+        let full_at = rate.add(full_at, rate.span_of(lent)).min(self.last_full_from(at));
+        let lacking = rate.sub(full_at, Exact::whole(at.as_ns()));
+        let debt = rate.sub(lacking, self.fill);
+        let tokens = rate.tokens_in(debt);
+        let tokens = tokens.saturating_add((rate.span_of(tokens) < debt).into());
+        Some(Lack {
+            at,
+            parts: rate.fractions(lacking.min(self.fill)),
+            whole: rate.fractions(self.fill),
+            debt: (Span::from_ns(debt.ceil()), tokens),
+        })
+    }
+
+    fn begin(&self, cell: &mut [u8], Lack { at, parts, whole, debt: (span, tokens) }: Lack) {
+        let rate = self.rate;
+        let lacking = rate.exact(proportion(parts, whole, rate.fractions(self.fill)));
+        let debt = Exact::whole(span.as_ns()).max(rate.span_of(tokens));
+        self.store(cell, rate.add(Exact::whole(at.as_ns()), rate.add(lacking, debt)));
+        write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {

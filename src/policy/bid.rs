@@ -13,6 +13,7 @@ use super::charge::{MAX_LOST, Memories, Terms};
 use super::give_back::{Held, Place, change};
 use super::group::{Counted, Group};
 use super::judgement::Judgement;
+use super::lineage::Legacy;
 use super::shares::{self, Shares, Slot};
 use super::{Events, Policy, Report, Tally, Way};
 use crate::algorithm::Piece;
@@ -54,6 +55,8 @@ pub(super) struct Memory {
     /// A copy of the cell: without what is charged ahead.
     cell: Vec<u8>,
     pieces: Vec<Piece>,
+    /// What the actor takes along from configurations before this one.
+    legacies: Vec<Legacy>,
 }
 
 /// All that a bid is judged by.
@@ -81,13 +84,19 @@ impl Bid {
         court: &Court<'a, '_, S>,
     ) -> Counted<'a> {
         let key = crowd.map_or(key, |by| court.terms.overridden.key(group.id, by));
-        group.counted(court.policy, key)
+        group.counted(&court.policy.rules, key)
     }
 
-    pub(super) fn load<S: Store + ?Sized>(&mut self, terms: &Terms<S>, events: &mut Events) {
+    pub(super) fn load<S: Store + ?Sized>(&mut self, court: &Court<S>, events: &mut Events) {
+        let Court { keys, terms, .. } = *court;
+        self.memory.legacies.clear();
         self.basis = match self.group.table.load(terms.store, self.hash) {
             Ok(set) => {
                 events.foreign = events.foreign.saturating_add(set.foreign().into());
+                if let Some(line) = terms.lineage.line(self.group.id) {
+                    let actor = (self.hash, keys.get(self.key.clone()).unwrap_or_default());
+                    line.find(&self.group, actor, &set, terms, events, &mut self.memory.legacies);
+                }
                 Basis::Loaded(set)
             }
             Err(Fault(_)) => {
@@ -99,7 +108,7 @@ impl Bid {
 
     /// Judges by a cell that this worker knows: whether it refuses.
     pub(super) fn recall<S: ?Sized>(&mut self, cell: &[u8], now: Time, court: &Court<S>) -> bool {
-        let counted = self.group.counted(court.policy, self.key(court.keys));
+        let counted = self.group.counted(&court.policy.rules, self.key(court.keys));
         let Memory { judgement, cell: copy, .. } = &mut self.memory;
         copy.clear();
         copy.extend_from_slice(cell);
@@ -108,7 +117,7 @@ impl Bid {
     }
 
     pub(super) fn report_recalled<S: ?Sized>(&self, court: &Court<S>, to: &mut Vec<Report>) {
-        self.memory.judgement.report(self.group.counted(court.policy, self.key(court.keys)), to);
+        self.memory.judgement.report(self.group.counted(&court.policy.rules, self.key(court.keys)), to);
     }
 
     /// Judges by this worker's share, and spends of it if all is well; else the store has to be asked.
@@ -116,8 +125,8 @@ impl Bid {
         if !share.is_fresh(now) {
             return false;
         }
-        let counted = self.group.counted(court.policy, self.key(court.keys));
-        let Memory { judgement, cell, pieces } = &mut self.memory;
+        let counted = self.group.counted(&court.policy.rules, self.key(court.keys));
+        let Memory { judgement, cell, pieces, .. } = &mut self.memory;
         cell.clear();
         cell.extend_from_slice(&share.cell);
         pieces.clear();
@@ -144,7 +153,7 @@ impl Bid {
         };
         let group = &*self.group;
         let mut entry = set.claim(|hash, cell| {
-            group.counted(court.policy, court.terms.overridden.key(group.id, hash)).worth(cell, now)
+            group.counted(&court.policy.rules, court.terms.overridden.key(group.id, hash)).worth(cell, now)
         });
         let crowd = match entry.eviction() {
             Some(Eviction::Crowded { by }) => Some(by),
@@ -155,9 +164,15 @@ impl Bid {
         if let Some(share) = share {
             counted.take_back(&share.pieces, entry.cell_mut(), now);
         }
+        let mut inherits = false;
+        if let (Some(line), None) = (court.terms.lineage.line(group.id), crowd) {
+            for legacy in self.memory.legacies.drain(..) {
+                inherits |= line.merge(legacy, counted, entry.cell_mut(), now);
+            }
+        }
         let judgement = &mut self.memory.judgement;
         judgement.pass(counted, entry.cell_mut(), now);
-        judgement.repaired |= share.is_some();
+        judgement.repaired |= share.is_some() || inherits;
         (self.basis, self.at) = (Basis::Judged { entry, crowd }, now);
     }
 
@@ -187,7 +202,7 @@ impl Bid {
             let Basis::Judged { entry, crowd } = &mut self.basis else {
                 return true;
             };
-            let Memory { judgement, cell, pieces } = &mut self.memory;
+            let Memory { judgement, cell, pieces, .. } = &mut self.memory;
             if !judgement.changed(entry.cell()) {
                 return true;
             }
@@ -205,6 +220,7 @@ impl Bid {
             match entry.commit(court.terms.store) {
                 Ok(Swap::Done) => {
                     events.evicted(entry.eviction());
+                    court.terms.lineage.note(self.group.id, self.hash);
                     let actor = (self.group.id, self.hash);
                     if pieces.is_empty() {
                         shares.forget(actor.0, actor.1);
@@ -215,7 +231,7 @@ impl Bid {
                 }
                 Ok(Swap::Lost) => {
                     events.swaps_lost = events.swaps_lost.saturating_add(1);
-                    self.load(court.terms, events);
+                    self.load(court, events);
                     self.judge((court.terms.clock)(), shares, court);
                 }
                 Err(Fault(_)) => break,
@@ -267,7 +283,9 @@ impl Bid {
         let Memories { known, shares, .. } = memories;
         let (key, Memory { judgement, cell, .. }) = (self.key(court.keys), &mut self.memory);
         let (entry, counted) = match &mut self.basis {
-            Basis::Spending => return judgement.undo(self.group.counted(court.policy, key), cell, self.at),
+            Basis::Spending => {
+                return judgement.undo(self.group.counted(&court.policy.rules, key), cell, self.at);
+            }
             Basis::Judged { entry, crowd } => (entry, Bid::counted(&self.group, key, *crowd, court)),
             Basis::Failed | Basis::Loaded(_) => return,
         };
@@ -288,6 +306,7 @@ impl Bid {
                 Ok(Swap::Lost) => {}
                 Ok(Swap::Done) => {
                     events.evicted(entry.eviction());
+                    court.terms.lineage.note(self.group.id, self.hash);
                     shares.forget(self.group.id, self.hash);
                 }
                 // What was written is not known.

@@ -133,7 +133,7 @@ impl Draft {
             address,
             tree,
             limits: compiled,
-            rules,
+            rules: rules.into(),
             lists,
             enforced,
             trial,
@@ -261,7 +261,18 @@ impl Builder {
         let table =
             Table::new(name, &how.join(", "), size, if actors.is_empty() { 1 } else { self.max_actors });
         let (actors, missing, rules) = (actors.clone(), *missing, rules.clone());
-        Group { id, actors, missing, rules, way, table, lends, waits, settles }
+        Group {
+            id,
+            name: Hasher::name(name.as_bytes()),
+            actors,
+            missing,
+            rules,
+            way,
+            table,
+            lends,
+            waits,
+            settles,
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use super::bid::{Bid, Court, Memory};
 use super::give_back::{Held, Place};
 use super::group::Identity;
 use super::known::{Known, Refusals};
+use super::lineage::Lineage;
 use super::part::Part;
 use super::shares::Shares;
 use super::{Decision, Events, Outcome, Overridden, Policy, Reason, Report, RuleId, Tally, Way};
@@ -46,6 +47,7 @@ pub(crate) struct Terms<'a, S: ?Sized> {
     pub(crate) store: &'a S,
     pub(crate) hasher: &'a Hasher,
     pub(crate) overridden: &'a Overridden,
+    pub(crate) lineage: &'a Lineage,
     pub(crate) clock: &'a dyn Fn() -> Time,
     /// Whether a shard of the store for all gateways may be asked.
     pub(crate) reaches: &'a dyn Fn(usize) -> bool,
@@ -174,7 +176,7 @@ impl Desk {
                         bids.push(Bid::new(group, (at, index), hash, start..keys.len(), memory));
                     }
                     Identity::Lacking => {
-                        for (id, rule) in group.ids().zip(group.rules(policy)) {
+                        for (id, rule) in group.ids().zip(group.rules(&policy.rules)) {
                             let tally = if rule.enforced { Tally::Refused } else { Tally::Shadowed };
                             lacking = lacking.or(rule.enforced.then_some(id));
                             let quota = rule.own.count.quota;
@@ -191,7 +193,7 @@ impl Desk {
     /// Adds a bid of one of a limit's groups for the actor of this key.
     pub(super) fn bid(&mut self, policy: &Policy, place: Place, key: Range<usize>, hasher: &Hasher) {
         if let Some(group) = policy.group(place) {
-            let hash = group.hash(policy, hasher, self.keys.get(key.clone()).unwrap_or_default());
+            let hash = group.hash(&policy.rules, hasher, self.keys.get(key.clone()).unwrap_or_default());
             self.bids.push(Bid::new(group, place, hash, key, self.spare.pop().unwrap_or_default()));
         }
     }
@@ -286,7 +288,7 @@ fn judge<S: Store + ?Sized>(bids: &mut [Bid], shares: &Shares, court: &Court<S>,
     let may_spend = may_spend(bids);
     let share = |bid: &Bid| shares.find(bid.group.id, bid.hash).filter(|_| may_spend);
     for bid in bids.iter_mut().filter(|bid| share(bid).is_none()) {
-        bid.load(court.terms, events);
+        bid.load(court, events);
     }
     let now = (court.terms.clock)();
     for bid in bids {
@@ -294,7 +296,7 @@ fn judge<S: Store + ?Sized>(bids: &mut [Bid], shares: &Shares, court: &Court<S>,
             None => bid.judge(now, shares, court),
             Some(share) if bid.spend(share, now, court) => {}
             Some(_) => {
-                bid.load(court.terms, events);
+                bid.load(court, events);
                 bid.judge((court.terms.clock)(), shares, court);
             }
         }

@@ -40,7 +40,7 @@ impl Duty {
     fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
         let ahead = policy.elsewhere_at(self.place)?.ahead?;
         let group = policy.group((self.place.0, ahead))?;
-        Some((group, group.hash(policy, hasher, &self.key)))
+        Some((group, group.hash(&policy.rules, hasher, &self.key)))
     }
 
     /// Puts what was fetched ahead where all workers find it; until when it may be spent, if the store has to know then
@@ -57,7 +57,7 @@ impl Duty {
         if told.iter().any(|told| told.lent.amount == 0) {
             return None;
         }
-        let counted = group.counted(policy, &self.key);
+        let counted = group.counted(&policy.rules, &self.key);
         change_or_begin(group, hash, counted, terms, events, &|cell, _| {
             for ((_, count), told) in counted.rules().zip(told) {
                 let lent = told.lent;
@@ -71,7 +71,7 @@ impl Duty {
                 lease::deposit(count.state_mut(cell), &deposit);
             }
         });
-        let elsewhere = policy.elsewhere_at(self.place)?.group.counted(policy, &self.key);
+        let elsewhere = policy.elsewhere_at(self.place)?.group.counted(&policy.rules, &self.key);
         let wants_account = elsewhere.rules().any(|(_, count)| count.algorithm.terms().wants_account());
         told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account)
     }
@@ -100,7 +100,7 @@ impl Duty {
         if !asked.iter().any(|asked| asked.terms.wants_account()) {
             return None;
         }
-        let counted = group.counted(policy, &self.key);
+        let counted = group.counted(&policy.rules, &self.key);
         let spent = RefCell::new(Vec::new());
         let is_done = change(group, hash, terms, events, &|cell, now| {
             let rules = counted.rules();

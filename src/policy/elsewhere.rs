@@ -44,7 +44,7 @@ impl Elsewhere {
 
     /// What to ask about each rule; how much ahead is for the first of several that ask.
     pub(super) fn asks(&self, policy: &Policy, key: &[u8], cost: Option<u64>, ahead: bool) -> Vec<Asked> {
-        let rules = self.group.ids().zip(self.group.counted(policy, key).rules()).zip(&self.ordinals);
+        let rules = self.group.ids().zip(self.group.counted(&policy.rules, key).rules()).zip(&self.ordinals);
         let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Count)), &u64)| Asked {
             rule: id,
             // An actor's own quota is the rule's: another rule may give it the same.

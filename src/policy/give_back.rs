@@ -95,7 +95,7 @@ fn end<S: Store + ?Sized>(
         let Some(group) = policy.group(*place) else {
             continue;
         };
-        let counted = group.counted(policy, terms.overridden.key(group.id, *hash));
+        let counted = group.counted(&policy.rules, terms.overridden.key(group.id, *hash));
         let ended = || {
             let charges = counted.rules().zip(charges);
             charges.map(|((_, count), charge)| if which(count) { *charge } else { Charge::default() })

@@ -100,6 +100,8 @@ impl Missing {
 pub(super) struct Group {
     /// Unique in the policy.
     pub(super) id: usize,
+    /// Whom it counts, in words that mean the same in every policy, hashed.
+    pub(super) name: u64,
     pub(super) actors: Vec<Named>,
     pub(super) missing: Missing,
     pub(super) rules: Range<usize>,
@@ -160,15 +162,15 @@ impl Group {
                 Missing::Share => keys.push(SHARED),
             }
         }
-        Identity::Actor(self.hash(policy, hasher, keys.get(start..).unwrap_or_default()))
+        Identity::Actor(self.hash(&policy.rules, hasher, keys.get(start..).unwrap_or_default()))
     }
 
     /// The hash of the actor of this key. One with a quota of its own counts in a cell of its own, as a rule
     /// does whose quota has changed.
-    pub(super) fn hash(&self, policy: &Policy, hasher: &Hasher, key: &[u8]) -> u64 {
+    pub(super) fn hash(&self, all: &[Rule], hasher: &Hasher, key: &[u8]) -> u64 {
         let mut hash = hasher.hash(key);
         if let Some(value) = key.strip_prefix(&[BY_VALUE]) {
-            for (place, rule) in (1..).zip(self.rules(policy)) {
+            for (place, rule) in (1..).zip(self.rules(all)) {
                 if let Some(count) = rule.counts(self.way).overrides.get(value) {
                     hash ^= count.salt.rotate_left(place);
                 }
@@ -177,9 +179,9 @@ impl Group {
         hash
     }
 
-    /// The rules of this group.
-    pub(super) fn rules<'p>(&self, policy: &'p Policy) -> impl Iterator<Item = &'p Rule> + use<'p> {
-        policy.rules.get(self.rules.clone()).unwrap_or_default().iter()
+    /// The rules of this group, among all of its policy.
+    pub(super) fn rules<'p>(&self, all: &'p [Rule]) -> impl Iterator<Item = &'p Rule> + use<'p> {
+        all.get(self.rules.clone()).unwrap_or_default().iter()
     }
 
     /// Their names, in the same order.
@@ -188,15 +190,16 @@ impl Group {
     }
 
     /// The group as it counts the actor of this key.
-    pub(super) fn counted<'a>(&'a self, policy: &'a Policy, key: &'a [u8]) -> Counted<'a> {
-        Counted { policy, group: self, key }
+    pub(super) fn counted<'a>(&'a self, all: &'a [Rule], key: &'a [u8]) -> Counted<'a> {
+        Counted { all, group: self, key }
     }
 }
 
 /// The rules of a group as they count one actor.
 #[derive(Clone, Copy)]
 pub(super) struct Counted<'a> {
-    pub(super) policy: &'a Policy,
+    /// All rules of the policy.
+    pub(super) all: &'a [Rule],
     pub(super) group: &'a Group,
     pub(super) key: &'a [u8],
 }
@@ -205,7 +208,7 @@ impl<'a> Counted<'a> {
     /// Each rule, and how it counts the actor.
     pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Count)> {
         let (key, way) = (self.key, self.group.way);
-        self.group.rules(self.policy).map(move |rule| (rule, rule.counts(way).of(key)))
+        self.group.rules(self.all).map(move |rule| (rule, rule.counts(way).of(key)))
     }
 
     /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by

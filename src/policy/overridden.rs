@@ -22,9 +22,9 @@ impl Overridden {
     pub(crate) fn new(policy: &Policy, hasher: &Hasher) -> Overridden {
         let mut keys = ByKey::default();
         for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
-            for value in group.rules(policy).flat_map(|rule| rule.counts(group.way).overrides.keys()) {
+            for value in group.rules(&policy.rules).flat_map(|rule| rule.counts(group.way).overrides.keys()) {
                 let key = by_value(value);
-                keys.insert(&of(group.id, group.hash(policy, hasher, &key)), key);
+                keys.insert(&of(group.id, group.hash(&policy.rules, hasher, &key)), key);
             }
         }
         Overridden(keys)

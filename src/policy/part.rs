@@ -67,7 +67,8 @@ impl Part {
 
     /// Whether its store is not to be had, and an enforced rule says that this refuses.
     pub(super) fn refuses(&self, policy: &Policy) -> bool {
-        let is_enforced = |elsewhere: &Elsewhere| elsewhere.group.rules(policy).any(|rule| rule.enforced);
+        let is_enforced =
+            |elsewhere: &Elsewhere| elsewhere.group.rules(&policy.rules).any(|rule| rule.enforced);
         matches!(self.state, State::Gone(OnError::Deny))
             && policy.elsewhere_at(self.place).is_some_and(is_enforced)
     }
@@ -96,7 +97,7 @@ impl Part {
         else {
             return None;
         };
-        let rules = elsewhere.group.rules(policy).zip(told);
+        let rules = elsewhere.group.rules(&policy.rules).zip(told);
         let delays = rules.filter_map(|(rule, told)| match told.verdict.outcome {
             Outcome::Admit { delay } if rule.enforced => Some(delay),
             _ => None,
@@ -111,7 +112,7 @@ impl Part {
             return;
         };
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = elsewhere.group.ids().zip(elsewhere.group.counted(policy, key).rules());
+        let rules = elsewhere.group.ids().zip(elsewhere.group.counted(&policy.rules, key).rules());
         let tally = |enforced| if enforced { Tally::Refused } else { Tally::Shadowed };
         match &self.state {
             State::Ask | State::Here => {}
@@ -132,7 +133,11 @@ impl Part {
         let (State::Told(told, _), Some(elsewhere)) = (&self.state, policy.elsewhere_at(self.place)) else {
             return false;
         };
-        elsewhere.group.rules(policy).zip(told).any(|(rule, told)| rule.enforced && !told.verdict.admits())
+        elsewhere
+            .group
+            .rules(&policy.rules)
+            .zip(told)
+            .any(|(rule, told)| rule.enforced && !told.verdict.admits())
     }
 
     /// What the store has charged.

@@ -184,7 +184,7 @@ impl Slot {
         let Some(group) = policy.group(self.place) else {
             return;
         };
-        let counted = group.counted(policy, terms.overridden.key(group.id, self.hash));
+        let counted = group.counted(&policy.rules, terms.overridden.key(group.id, self.hash));
         change(group, self.hash, terms, events, &|cell, now| counted.take_back(&self.pieces, cell, now));
     }
 }

@@ -5,8 +5,8 @@
 use super::by_shard;
 use super::fetches::Fetches;
 use crate::policy::{
-    self, Conclusion, Decision, Desk, Events, Memories, Overridden, Pending, Policy, Receipt, Ruling, Shares,
-    Terms,
+    self, Conclusion, Decision, Descent, Desk, Events, Lineage, Memories, Overridden, Past, Pending, Policy,
+    Receipt, Ruling, Shares, Terms,
 };
 use crate::remote::{Answer, Call, Lines, News, Options, Tally, Who};
 use crate::request::Request;
@@ -19,6 +19,7 @@ use crate::time::{Span, Time};
 pub struct Worker {
     hasher: Hasher,
     overridden: Overridden,
+    lineage: Lineage,
     memories: Memories,
     desk: Desk,
     lines: Option<Lines>,
@@ -36,6 +37,7 @@ impl Worker {
         Worker {
             hasher,
             overridden: Overridden::new(policy, &hasher),
+            lineage: Lineage::default(),
             memories: Memories::default(),
             desk: Desk::default(),
             lines: None,
@@ -47,6 +49,17 @@ impl Worker {
     /// It asks these stores about shared rules; without, none of them is to be had.
     pub fn asking(self, options: Options, random: u64) -> Worker {
         Worker { lines: Some(Lines::new(options, random)), ..self }
+    }
+
+    /// What workers under a later configuration have to know of this one's, whose policy this is.
+    pub fn past(&self, policy: &Policy) -> Past {
+        Past::new(policy, &self.lineage)
+    }
+
+    /// Actors take along what was counted before, as far as it means something under `policy`: under the first of `pasts`
+    /// that has anything of a group, which served until `now`.
+    pub fn inherit(&mut self, policy: &Policy, pasts: &[Past], descent: Descent, now: Time) {
+        self.lineage = Lineage::new(policy, pasts, descent, now);
     }
 
     /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
@@ -75,8 +88,8 @@ impl Worker {
     }
 
     pub(super) fn terms<'a, S: ?Sized>(&'a self, store: &'a S, clock: &'a dyn Fn() -> Time) -> Terms<'a, S> {
-        let Worker { hasher, overridden, .. } = self;
-        Terms { store, hasher, overridden, clock, reaches: &|_| false }
+        let Worker { hasher, overridden, lineage, .. } = self;
+        Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false }
     }
 
     pub(super) fn decision(&self) -> &Decision {
@@ -90,9 +103,9 @@ impl Worker {
         request: &Request,
         clock: &dyn Fn() -> Time,
     ) -> Ruling {
-        let Worker { hasher, overridden, memories, desk, lines, .. } = self;
+        let Worker { hasher, overridden, lineage, memories, desk, lines, .. } = self;
         let reaches = |shard| lines.as_ref().is_some_and(|lines| lines.reaches(shard));
-        let terms = Terms { store, hasher, overridden, clock, reaches: &reaches };
+        let terms = Terms { store, hasher, overridden, lineage, clock, reaches: &reaches };
         policy::decide(policy, request, desk, memories, &terms)
     }
 
@@ -134,8 +147,8 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Conclusion {
-        let Worker { hasher, overridden, memories, desk, fetches, .. } = self;
-        let terms = Terms { store, hasher, overridden, clock, reaches: &|_| false };
+        let Worker { hasher, overridden, lineage, memories, desk, fetches, .. } = self;
+        let terms = Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false };
         let mut conclusion = pending.conclude(policy, desk, memories, &terms);
         conclusion.fetched.drain(..).for_each(|(duty, until)| fetches.lapses(duty, until));
         conclusion
@@ -200,8 +213,8 @@ impl Worker {
         clock: impl Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let Worker { hasher, overridden, fetches, .. } = self;
-        let terms = Terms { store, hasher, overridden, clock: &clock, reaches: &|_| false };
+        let Worker { hasher, overridden, lineage, fetches, .. } = self;
+        let terms = Terms { store, hasher, overridden, lineage, clock: &clock, reaches: &|_| false };
         news.retain(|news| {
             fetches.end(news.who);
             match news.who {
@@ -230,8 +243,8 @@ impl Worker {
         clock: impl Fn() -> Time,
         all: bool,
     ) -> Events {
-        let Worker { hasher, overridden, memories, lines, fetches, .. } = self;
-        let terms = Terms { store, hasher, overridden, clock: &clock, reaches: &|_| false };
+        let Worker { hasher, overridden, lineage, memories, lines, fetches, .. } = self;
+        let terms = Terms { store, hasher, overridden, lineage, clock: &clock, reaches: &|_| false };
         let mut events = memories.shares.give_back(policy, &terms, all);
         if let Some(lines) = lines {
             fetches.tick(policy, lines, &terms, &mut events, all);

@@ -31,7 +31,7 @@ pub(super) enum Found {
     Full,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     prefix: [u8; KEY_SIZE],
     sets: u32,
@@ -70,6 +70,10 @@ impl Layout {
 
     pub(super) fn ways(&self) -> usize {
         self.ways
+    }
+
+    pub(super) fn cell_size(&self) -> usize {
+        self.cell
     }
 
     pub(super) fn value_size(&self) -> usize {

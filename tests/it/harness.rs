@@ -3,7 +3,7 @@
 //! It does not know: what is tested.
 
 use diana::config;
-use diana::policy::{Decision, Events, Policy};
+use diana::policy::{Decision, Descent, Events, Past, Policy};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
@@ -86,13 +86,35 @@ pub struct Gateway<S> {
     pub store: S,
     seed: Seed,
     workers: Vec<Worker>,
+    /// What served before, how sure that is, and until when.
+    before: Option<(Past, Descent, Time)>,
 }
 
 impl<S: Store> Gateway<S> {
     pub fn new(json: &str, store: S) -> Gateway<S> {
         // As a host does; a store that fails must not keep the gateway from starting.
         let seed = shared_seed(&store, SEED).unwrap_or(SEED);
-        Gateway { policy: policy(json), store, seed, workers: Vec::new() }
+        Gateway { policy: policy(json), store, seed, workers: Vec::new(), before: None }
+    }
+
+    /// One that takes the place of `before`, or stands beside it.
+    pub fn after<B: Store>(
+        before: &Gateway<B>,
+        descent: Descent,
+        json: &str,
+        store: S,
+        now: Time,
+    ) -> Gateway<S> {
+        let past = before.worker().past(&before.policy);
+        Gateway { before: Some((past, descent, now)), ..Gateway::new(json, store) }
+    }
+
+    fn worker(&self) -> Worker {
+        let mut worker = worker(&self.policy, &self.seed);
+        if let Some((past, descent, now)) = &self.before {
+            worker.inherit(&self.policy, std::slice::from_ref(past), *descent, *now);
+        }
+        worker
     }
 
     /// What worker `index` decides.
@@ -103,7 +125,7 @@ impl<S: Store> Gateway<S> {
     /// The same, and the request itself, to be settled by [`Gateway::settle`].
     pub fn start(&mut self, index: usize, request: &Values, now: Time) -> (Session, Decision) {
         while self.workers.len() <= index {
-            self.workers.push(worker(&self.policy, &self.seed));
+            self.workers.push(self.worker());
         }
         start(&self.policy, &mut self.workers[index], &self.store, request, || now)
     }
@@ -115,7 +137,7 @@ impl<S: Store> Gateway<S> {
 
     /// What a worker decides that remembers nothing.
     pub fn ask_anew(&self, request: &Values, now: Time) -> Decision {
-        ask(&self.policy, &mut worker(&self.policy, &self.seed), &self.store, request, || now)
+        ask(&self.policy, &mut self.worker(), &self.store, request, || now)
     }
 }
 

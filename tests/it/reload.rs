@@ -2,6 +2,9 @@
 //!
 //! It does not know: how a configuration is delivered.
 
+mod kept;
+mod resized;
+
 use crate::harness::{Gateway, at, get, store};
 use diana::policy::Decision;
 use diana::request::{Part, Values};

@@ -6,8 +6,8 @@ use crate::algorithm::lease::Lease;
 use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
 use crate::index::ByKey;
 use crate::policy::{
-    Count, Counts, Draft, LimitDraft, Lists, Missing, OnError, Overridden, Question, RuleDraft, SharedDraft,
-    StoreDraft,
+    Count, Counts, Draft, LimitDraft, Lineage, Lists, Missing, OnError, Overridden, Question, RuleDraft,
+    SharedDraft, StoreDraft,
 };
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::{Options, Protocol};
@@ -117,9 +117,15 @@ impl Desk {
     ) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
-        let (store, reaches) = (&self.store, |_| true);
-        let terms =
-            Terms { store, hasher: &hasher, overridden: &overridden, clock: &clock, reaches: &reaches };
+        let (store, reaches, lineage) = (&self.store, |_| true, Lineage::default());
+        let terms = Terms {
+            store,
+            hasher: &hasher,
+            overridden: &overridden,
+            lineage: &lineage,
+            clock: &clock,
+            reaches: &reaches,
+        };
         work(&mut self.fetches, &self.policy, &mut self.lines, &terms);
     }
 

@@ -1,0 +1,291 @@
+//! What an actor takes along from configurations before this one: the states of rules that count as they did, and the
+//! level of a bucket that another quota got.
+//!
+//! It does not know: why a configuration took another's place, or what a state means.
+//!
+//! ```text
+//!   this policy's group          ── since ──  the one before  ── since ──  and before that
+//!   the actor has no cell: begins as one ◄─── no cell either ◄──────────── has one: handed on from group to group
+//! ```
+//!
+//! Nothing is taken from an older cell: who is still counted there is counted there by itself. Where a quota goes back to
+//! what it was, an actor's cell may lack what was counted meanwhile; so all of its cells are looked at, and of each rule
+//! that state counts of which least is left.
+
+use super::charge::Terms;
+use super::group::{Counted, Group};
+use super::known::{SLOTS, index};
+use super::{Count, Events, Policy, Rule, Way};
+use crate::index::ByKey;
+use crate::store::{Fault, Store};
+use crate::table::Set;
+use crate::time::{Span, Time};
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// How many configurations are looked at in search of a cell: each costs who has none a load.
+const GENERATIONS: usize = 3;
+
+/// By how much longer a cell may mean something than its rules say: clocks differ, and what is lent comes back later.
+const MARGIN: Span = Span::from_secs(10);
+
+/// How sure it is that one configuration took another's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descent {
+    /// It did.
+    Certain,
+    /// It may have: they are alike. Only what counts just the same is taken along.
+    Likely,
+}
+
+/// What later configurations have to know of one.
+#[derive(Debug)]
+pub struct Past {
+    rules: Arc<Vec<Rule>>,
+    groups: ByKey<Arc<Group>>,
+    lineage: Lineage,
+}
+
+/// The groups before those of one policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lineage {
+    /// By group.
+    lines: Vec<Line>,
+    /// Actors of which what is before them has been looked at; two of one slot have it one after the other.
+    noted: Vec<Cell<u64>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    /// The newest first.
+    ancestors: Vec<Ancestor>,
+    /// From then on no older cell means anything.
+    ends: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Ancestor {
+    rules: Arc<Vec<Rule>>,
+    group: Arc<Group>,
+    /// When the next one took its place, and whether it did.
+    since: Time,
+    descent: Descent,
+}
+
+/// An older cell, and which of the ancestors' it is.
+pub(super) type Legacy = (usize, Vec<u8>);
+
+impl Past {
+    pub(crate) fn new(policy: &Policy, lineage: &Lineage) -> Past {
+        let mut groups = ByKey::default();
+        for group in own_groups(policy) {
+            groups.insert(&group.name.to_le_bytes(), Arc::clone(group));
+        }
+        Past { rules: Arc::clone(&policy.rules), groups, lineage: lineage.clone() }
+    }
+}
+
+fn own_groups(policy: &Policy) -> impl Iterator<Item = &Arc<Group>> {
+    policy.limits.iter().flat_map(|limit| &limit.groups).filter(|group| group.way == Way::Own)
+}
+
+impl Lineage {
+    /// Of a policy that takes the place, `now`, of one of these, or stands beside them; the likeliest first.
+    pub(crate) fn new(policy: &Policy, pasts: &[Past], descent: Descent, now: Time) -> Lineage {
+        let mut lines: Vec<Line> = Vec::new();
+        for group in own_groups(policy) {
+            let before = pasts.iter().find_map(|past| past.before(group, policy, descent, now));
+            if let Some(line) = before {
+                lines.resize_with(lines.len().max(group.id.saturating_add(1)), Line::default);
+                lines.get_mut(group.id).into_iter().for_each(|to| to.clone_from(&line));
+            }
+        }
+        let noted = if lines.is_empty() { 0 } else { SLOTS };
+        Lineage { lines, noted: (0..noted).map(|_| Cell::new(0)).collect() }
+    }
+
+    /// What is before this group, if anything is.
+    pub(super) fn line(&self, group: usize) -> Option<&Line> {
+        self.lines.get(group).filter(|line| !line.ancestors.is_empty())
+    }
+
+    fn slot(&self, group: usize, hash: u64) -> Option<(&Cell<u64>, u64)> {
+        let mark = hash.rotate_left(32) ^ u64::try_from(group).unwrap_or(0).wrapping_add(1);
+        self.noted.get(index(group, hash)).map(|slot| (slot, mark))
+    }
+
+    /// The actor's cell has all that is before it.
+    pub(super) fn note(&self, group: usize, hash: u64) {
+        self.slot(group, hash).into_iter().for_each(|(slot, mark)| slot.set(mark));
+    }
+
+    fn is_noted(&self, group: usize, hash: u64) -> bool {
+        self.slot(group, hash).is_some_and(|(slot, mark)| slot.get() == mark)
+    }
+}
+
+impl Past {
+    /// What is before `group`, if an actor could take anything along.
+    fn before(&self, group: &Group, policy: &Policy, descent: Descent, now: Time) -> Option<Line> {
+        let older = self.groups.get(&group.name.to_le_bytes())?;
+        let first =
+            Ancestor { rules: Arc::clone(&self.rules), group: Arc::clone(older), since: now, descent };
+        let (to, from) = (group.counted(&policy.rules, &[]), first.counted(&[]));
+        let overrides = to.has_overrides() || from.has_overrides();
+        if !overrides && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some()) {
+            return None;
+        }
+        let earlier = self.lineage.line(older.id).filter(|line| now < line.ends);
+        if !overrides && older.table.is(&group.table) {
+            // For this group nothing has changed.
+            return earlier.cloned();
+        }
+        let earlier = earlier.map(|line| &*line.ancestors).unwrap_or_default();
+        let ancestors: Vec<Ancestor> =
+            [first].into_iter().chain(earlier.iter().cloned()).take(GENERATIONS).collect();
+        let longest = ancestors.iter().map(|ancestor| ancestor.counted(&[]).longest(now)).max();
+        let longest = longest.unwrap_or(Span::ZERO).max(to.longest(now));
+        Some(Line { ancestors, ends: now.after(longest).after(longest).after(MARGIN) })
+    }
+}
+
+/// What becomes of an older state.
+enum Source<'a> {
+    Same(&'a Count),
+    Resized(&'a Count),
+}
+
+impl Ancestor {
+    fn counted<'a>(&'a self, key: &'a [u8]) -> Counted<'a> {
+        self.group.counted(&self.rules, key)
+    }
+
+    /// Where the state of one of the rules of `to` comes from: one of the same name before others.
+    fn source<'a>(
+        &'a self,
+        rule: &Rule,
+        count: &Count,
+        to: Counted<'a>,
+        key: &'a [u8],
+    ) -> Option<Source<'a>> {
+        let of_name = |one: &(&Rule, &Count)| one.0.name == rule.name;
+        let pick = |is: &dyn Fn(&Count) -> bool| {
+            let fitting = || self.counted(key).rules().filter(|(_, count)| is(count));
+            fitting().find(of_name).or_else(|| fitting().next()).map(|(_, count)| count)
+        };
+        let same = pick(&|other| other.salt == count.salt).map(Source::Same);
+        same.or_else(|| {
+            let terms = count.algorithm.terms();
+            let is_free = |other: &Count| !to.rules().any(|(_, count)| count.salt == other.salt);
+            let is_resized = |other: &Count| {
+                other.quota.unit == count.quota.unit && other.algorithm.terms().is_resized(&terms)
+            };
+            let resized = |other: &Count| is_free(other) && is_resized(other);
+            (self.descent == Descent::Certain).then(|| pick(&resized))?.map(Source::Resized)
+        })
+    }
+
+    /// Hands the states of its cell `from` on to a cell of its successor's; what takes nothing along stays as it is.
+    fn hand_on<'a>(&'a self, from: &[u8], to: Counted<'a>, key: &'a [u8], cell: &mut [u8], now: Time) {
+        for (rule, count) in to.rules() {
+            let state = count.state_mut(cell);
+            match self.source(rule, count, to, key) {
+                Some(Source::Same(older)) => {
+                    state.iter_mut().zip(older.state(from)).for_each(|(to, from)| *to = *from);
+                }
+                Some(Source::Resized(older)) if older.state(from).iter().any(|byte| *byte != 0) => {
+                    if let Some(lack) = older.algorithm.lack(older.state(from), self.since, now) {
+                        count.algorithm.begin(state, lack);
+                    }
+                }
+                Some(Source::Resized(_)) | None => {}
+            }
+        }
+    }
+}
+
+impl Counted<'_> {
+    fn has_overrides(self) -> bool {
+        let mut rules = self.group.rules(self.all);
+        rules.any(|rule| !rule.counts(self.group.way).overrides.is_empty())
+    }
+
+    /// How long a cell that is used up at `now` takes to be as good as new, whoever it is of.
+    fn longest(self, now: Time) -> Span {
+        let counts = self.group.rules(self.all).flat_map(|rule| rule.counts(self.group.way).all());
+        let of = |count: &Count| {
+            let mut state = vec![0; count.algorithm.size()];
+            count.algorithm.prepare(&mut state, now);
+            let left = count.algorithm.step(&mut state, now, 0).remaining;
+            count.algorithm.step(&mut state, now, left).full_in
+        };
+        counts.map(of).max().unwrap_or(Span::ZERO)
+    }
+}
+
+impl Line {
+    /// Adds the older cells that an actor takes along. `set` is where its own is, or will be.
+    pub(super) fn find<S: Store + ?Sized>(
+        &self,
+        group: &Group,
+        (hash, key): (u64, &[u8]),
+        set: &Set,
+        terms: &Terms<S>,
+        events: &mut Events,
+        found: &mut Vec<Legacy>,
+    ) {
+        let hash_of = |ancestor: &Ancestor| ancestor.group.hash(&ancestor.rules, terms.hasher, key);
+        let is_own = |ancestor: &Ancestor| ancestor.group.table.is(&group.table) && hash_of(ancestor) == hash;
+        let newer = match set.holds() {
+            // It may be as old as the oldest group that counted here, or is newer than all of them.
+            true => self.ancestors.iter().rposition(is_own).unwrap_or(0),
+            false => self.ancestors.len(),
+        };
+        if newer == 0 || terms.lineage.is_noted(group.id, hash) && set.holds() || (terms.clock)() >= self.ends
+        {
+            return;
+        }
+        let ancestors = self.ancestors.iter().enumerate().take(newer);
+        for (at, ancestor) in ancestors.filter(|(_, ancestor)| !is_own(ancestor)) {
+            let hash = hash_of(ancestor);
+            let is_twin =
+                |other: &Ancestor| other.group.table.is(&ancestor.group.table) && hash_of(other) == hash;
+            if self.ancestors.iter().take(at).any(is_twin) {
+                continue;
+            }
+            match ancestor.group.table.load(terms.store, hash) {
+                Ok(set) => found.extend(set.find().map(|entry| (at, entry.cell().to_vec()))),
+                Err(Fault(_)) => events.faults = events.faults.saturating_add(1),
+            }
+        }
+    }
+
+    /// Puts what the actor takes along into its cell; whether that changes it.
+    pub(super) fn merge(&self, (at, mut older): Legacy, to: Counted, cell: &mut [u8], now: Time) -> bool {
+        let before = self.ancestors.get(..=at).unwrap_or_default();
+        for (next, ancestor) in before.iter().enumerate().rev() {
+            let successor = next.checked_sub(1).and_then(|next| before.get(next));
+            let successor = successor.map_or(to, |successor| successor.counted(to.key));
+            let mut handed = vec![0; successor.group.table.cell_size()];
+            ancestor.hand_on(&older, successor, to.key, &mut handed, now);
+            older = handed;
+        }
+        let mut changed = false;
+        for (_, count) in to.rules() {
+            let (older, own) = (count.state_mut(&mut older), count.state_mut(cell));
+            let left = |state: &[u8]| {
+                let mut state = state.to_vec();
+                count.algorithm.prepare(&mut state, now);
+                let verdict = count.algorithm.step(&mut state, now, 0);
+                (verdict.remaining, Reverse(verdict.full_in))
+            };
+            let is_used = |state: &[u8]| state.iter().any(|byte| *byte != 0);
+            if is_used(older) && (!is_used(own) || left(older) < left(own)) {
+                own.copy_from_slice(older);
+                changed = true;
+            }
+        }
+        changed
+    }
+}

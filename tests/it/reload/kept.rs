@@ -1,0 +1,289 @@
+//! A configuration takes another's place: what an actor takes along from an older cell, and what nobody does.
+//!
+//! It does not know: buckets whose quota changes.
+
+use super::remaining;
+use crate::harness::{Counting, Gateway, Random, at, get, store};
+use diana::policy::Descent;
+use diana::store::{Portable, Rules, Simulated};
+use proptest::prelude::*;
+
+pub(super) type Host<'h> = Portable<&'h Simulated>;
+
+pub(super) const DAY: u64 = 86_400_000;
+
+/// One limit for everything, with these rules.
+pub(super) fn limit(rules: &[String]) -> String {
+    format!(r#"[{{"url": "/", "rules": [{}]}}]"#, rules.join(", "))
+}
+
+/// A rule that counts users; every kind but the first has keys of its own.
+pub(super) fn rule(rpu: u32, rest: &str) -> String {
+    format!(r#"{{"actor": "user", "rpu": {rpu}{rest}}}"#)
+}
+
+fn window(rpu: u32) -> String {
+    rule(rpu, r#", "algo": "W", "unit": "hour""#)
+}
+
+/// What serves after `before`, from `ms` on.
+pub(super) fn next<'h>(
+    host: &'h Simulated,
+    before: &Gateway<Host>,
+    json: &str,
+    ms: u64,
+) -> Gateway<Host<'h>> {
+    Gateway::after(before, Descent::Certain, json, store(host), at(ms))
+}
+
+/// What is left for ann after one request more.
+pub(super) fn left(gateway: &Gateway<Host>, ms: u64) -> Vec<u64> {
+    left_of(gateway, "ann", ms)
+}
+
+pub(super) fn left_of(gateway: &Gateway<Host>, user: &str, ms: u64) -> Vec<u64> {
+    remaining(&gateway.ask_anew(&get("/", user), at(ms)))
+}
+
+#[test]
+fn a_rule_keeps_its_count_though_its_neighbours_change() {
+    let kinds = [
+        r#", "unit": "hour""#,
+        r#", "unit": "hour", "burst": 20, "max_wait": "1m""#,
+        r#", "algo": "W", "unit": "hour""#,
+        r#", "algo": "SW", "unit": "hour""#,
+        r#", "algo": "SL", "unit": "hour""#,
+        r#", "algo": "C""#,
+    ];
+    for kind in kinds {
+        for rules in [Rules::Lenient, Rules::Strict] {
+            for descent in [Descent::Certain, Descent::Likely] {
+                let host = Simulated::new(rules);
+                let kept = rule(9, kind);
+                let old = Gateway::new(&limit(&[window(100), kept.clone()]), store(&host));
+                let first = left(&old, 0)[1];
+                assert_eq!(left(&old, 0), [98, first - 1], "{kind}");
+                let json = limit(&[kept.clone(), window(90), window(80)]);
+                let new = Gateway::after(&old, descent, &json, store(&host), at(1));
+                assert_eq!(left(&new, 1), [first - 2, 89, 79], "{kind}");
+                assert_eq!(left(&new, 1), [first - 3, 88, 78], "{kind}, of a worker that comes later");
+                assert_eq!(left_of(&new, "bob", 1), [first, 89, 79], "{kind}, of somebody else");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_queue_keeps_its_place_though_its_neighbours_change() {
+    let host = Simulated::new(Rules::Lenient);
+    let queue = rule(1, r#", "algo": "LB", "unit": "second", "queue": 3, "max_wait": "1m""#);
+    let mut old = Gateway::new(&limit(&[window(100), queue.clone()]), store(&host));
+    let passes = |gateway: &mut Gateway<Host>| !gateway.ask(0, &get("/", "ann"), at(0)).refuses();
+    assert_eq!([(); 3].map(|()| passes(&mut old)), [true; 3]);
+    let mut new = next(&host, &old, &limit(&[queue, window(90)]), 0);
+    assert_eq!([(); 2].map(|()| passes(&mut new)), [true, false]);
+}
+
+#[test]
+fn an_algorithm_or_a_unit_that_changes_starts_anew() {
+    let all = [
+        r#", "unit": "hour""#,
+        r#", "unit": "2h""#,
+        r#", "unit": "hour", "start": "empty""#,
+        r#", "unit": "hour", "max_wait": "1h""#,
+        r#", "algo": "W", "unit": "hour""#,
+        r#", "algo": "W", "unit": "2h""#,
+        r#", "algo": "SW", "unit": "hour""#,
+        r#", "algo": "SL", "unit": "hour""#,
+        r#", "algo": "LB", "unit": "hour", "queue": 8, "max_wait": "1h""#,
+        r#", "algo": "C""#,
+    ];
+    for old in all {
+        for new in all.iter().filter(|new| **new != old) {
+            let (host, other) = (Simulated::new(Rules::Lenient), Simulated::new(Rules::Lenient));
+            let before = Gateway::new(&limit(&[rule(9, old)]), store(&host));
+            (0..4).for_each(|_| _ = left(&before, 0));
+            let after = next(&host, &before, &limit(&[rule(9, new)]), 0);
+            let fresh = Gateway::new(&limit(&[rule(9, new)]), store(&other));
+            assert_eq!(left(&after, 0), left(&fresh, 0), "{old} to {new}");
+        }
+    }
+}
+
+#[test]
+fn a_quota_other_than_a_buckets_starts_anew() {
+    let host = Simulated::new(Rules::Lenient);
+    for kind in ["W", "SW", "SL"] {
+        let rules = |rpu| limit(&[rule(rpu, &format!(r#", "algo": "{kind}", "unit": "hour""#))]);
+        let old = Gateway::new(&rules(9), store(&host));
+        assert_eq!((left(&old, 0), left(&old, 0)), (vec![8], vec![7]), "{kind}");
+        let new = next(&host, &old, &rules(10), 0);
+        assert_eq!(left(&new, 0), [9], "{kind}");
+    }
+}
+
+#[test]
+fn an_override_takes_along_what_counts_it_as_before() {
+    let host = Simulated::new(Rules::Lenient);
+    let rules = |bob: u32, base: u32, other: u32| {
+        let overridden =
+            format!(r#", "algo": "W", "unit": "hour", "overrides": {{"bob": {{"rpu": {bob}}}}}"#);
+        limit(&[rule(base, &overridden), window(other)])
+    };
+    let one = Gateway::new(&rules(50, 9, 100), store(&host));
+    assert_eq!((left_of(&one, "ann", 0), left_of(&one, "bob", 0)), (vec![8, 99], vec![49, 99]));
+    let two = next(&host, &one, &rules(50, 8, 100), 1);
+    assert_eq!((left_of(&two, "ann", 1), left_of(&two, "bob", 1)), (vec![7, 98], vec![48, 98]));
+    let three = next(&host, &two, &rules(60, 8, 100), 2);
+    assert_eq!((left_of(&three, "ann", 2), left_of(&three, "bob", 2)), (vec![6, 97], vec![59, 97]));
+    let none = next(&host, &three, &limit(&[window(8), window(100)]), 3);
+    assert_eq!((left_of(&none, "ann", 3), left_of(&none, "bob", 3)), (vec![5, 96], vec![7, 96]));
+    let again = next(&host, &none, &rules(60, 8, 90), 4);
+    assert_eq!((left_of(&again, "ann", 4), left_of(&again, "bob", 4)), (vec![4, 89], vec![59, 89]));
+}
+
+#[test]
+fn another_number_of_actors_keeps_counts() {
+    let host = Simulated::new(Rules::Lenient);
+    let json =
+        |actors| format!(r#"{{"local": {{"max_actors": {actors}}}, "limits": {}}}"#, limit(&[window(9)]));
+    let old = Gateway::new(&json(1_000), store(&host));
+    let users: Vec<String> = (0..50).map(|user| format!("user {user}")).collect();
+    users.iter().for_each(|user| assert_eq!(left_of(&old, user, 0), [8]));
+    let new = next(&host, &old, &json(5_000), 0);
+    users.iter().for_each(|user| assert_eq!(left_of(&new, user, 0), [7]));
+}
+
+/// Ann is asked for under the first and the last only, bob under all.
+#[test]
+fn counts_come_through_three_changes() {
+    let host = Simulated::new(Rules::Lenient);
+    let rules = |other| limit(&[window(9), window(other)]);
+    let mut gateways = vec![Gateway::new(&rules(100), store(&host))];
+    assert_eq!(left(&gateways[0], 0), [8, 99]);
+    for (change, bobs) in (1..4).zip((5..8).rev()) {
+        let before = gateways.last().unwrap();
+        assert_eq!(left_of(before, "bob", 0), [bobs + 1, 100 + u64::from(change) - 2]);
+        gateways.push(next(&host, before, &rules(100 + change), 0));
+    }
+    let last = gateways.last().unwrap();
+    assert_eq!((left(last, 0), left_of(last, "bob", 0)), (vec![7, 102], vec![5, 102]));
+}
+
+/// What was counted between is not lost with the way back, in whatever worker it is first asked for.
+#[test]
+fn a_change_that_is_taken_back_keeps_counts() {
+    let host = Simulated::new(Rules::Lenient);
+    let rules = |other| limit(&[window(9), window(other)]);
+    let one = Gateway::new(&rules(100), store(&host));
+    assert_eq!(left(&one, 0), [8, 99]);
+    let two = next(&host, &one, &rules(200), 1);
+    assert_eq!((left(&two, 1), left(&two, 1)), (vec![7, 199], vec![6, 198]));
+    let mut back = next(&host, &two, &rules(100), 2);
+    for (worker, kept) in [(0, 5), (0, 4), (1, 3), (0, 2)] {
+        assert_eq!(remaining(&back.ask(worker, &get("/", "ann"), at(2))), [kept, 93 + kept]);
+    }
+}
+
+/// As while the older one is drained: each goes on from what it has.
+#[test]
+fn old_and_new_do_not_disturb_each_other() {
+    for descent in [Descent::Certain, Descent::Likely] {
+        let host = Simulated::new(Rules::Lenient);
+        let mut old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
+        let ask = |gateway: &mut Gateway<Host>, turn| remaining(&gateway.ask(turn, &get("/", "ann"), at(0)));
+        assert_eq!(ask(&mut old, 0), [8, 99]);
+        let json = limit(&[window(9), window(50)]);
+        let mut new = Gateway::after(&old, descent, &json, store(&host), at(0));
+        for turn in 0..7 {
+            let kept = 7 - turn as u64;
+            assert_eq!(ask(&mut old, turn), [kept, 91 + kept]);
+            // When it was first asked for, the old one had counted two.
+            if kept > 1 || descent == Descent::Certain {
+                assert_eq!(ask(&mut new, turn), [kept - 1, 42 + kept], "{descent:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
+    let host = Simulated::new(Rules::Lenient);
+    let old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
+    left(&old, 0);
+    let json = limit(&[window(9), window(50)]);
+    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    new.store.taken();
+    let mut cost = |user: &str, ms| {
+        new.ask(0, &get("/", user), at(ms));
+        new.store.taken()
+    };
+    assert_eq!([cost("ann", 0), cost("ann", 0)], [(2, 1), (1, 1)]);
+    assert_eq!([cost("bob", 0), cost("bob", 0)], [(2, 1), (1, 1)]);
+    assert_eq!(cost("eve", DAY), (1, 1));
+    // The same group, with another beside it: nothing is looked for.
+    let json = limit(&[window(9), window(100)])
+        .replace(r#"[{"url""#, r#"[{"url": "/b", "rules": [{"rpu": 1, "unit": "hour"}]}, {"url""#);
+    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    new.store.taken();
+    new.ask(0, &get("/", "new"), at(0));
+    assert_eq!(new.store.taken(), (1, 1));
+}
+
+/// How one rule counts, and how much it lets through in a day in which nothing comes back.
+fn kept_rules() -> impl Strategy<Value = (String, usize)> {
+    let kinds = [
+        (r#", "unit": "7d""#, 0),
+        (r#", "unit": "7d", "burst": 12"#, 12),
+        (r#", "algo": "W", "unit": "7d""#, 0),
+        (r#", "algo": "SW", "unit": "7d""#, 0),
+        (r#", "algo": "SL", "unit": "7d""#, 0),
+        (r#", "algo": "C", "max_hold": "1d""#, 0),
+    ];
+    (prop::sample::select(kinds.to_vec()), 1..10u32)
+        .prop_map(|((kind, burst), rpu)| (rule(rpu, kind), if burst > 0 { burst } else { rpu as usize }))
+}
+
+fn neighbours() -> impl Strategy<Value = Vec<String>> {
+    let kinds = [
+        r#", "unit": "hour""#,
+        r#", "algo": "W", "unit": "hour""#,
+        r#", "algo": "SW", "unit": "7d""#,
+        r#", "unit": "7d", "overrides": {"bob": {"rpu": 2000}}"#,
+        r#", "unit": "second", "mode": "shadow""#,
+    ];
+    let one = (prop::sample::select(kinds.to_vec()), 1_000..1_005u32).prop_map(|(kind, rpu)| rule(rpu, kind));
+    prop::collection::vec(one, 0..3)
+}
+
+proptest! {
+    /// One after the other, workers switching at once: no more pass in all than the rule lets through.
+    #[test]
+    fn a_rule_lets_no_more_through_over_any_changes(
+        (kept, most) in kept_rules(),
+        changes in prop::collection::vec((neighbours(), any::<bool>(), any::<bool>(), 1..8usize), 2..5),
+        seed in any::<u64>(),
+    ) {
+        let (host, mut random) = (Simulated::new(Rules::Lenient), Random(seed));
+        let mut passed = [0; 3];
+        let mut gateway: Option<Gateway<Host>> = None;
+        let mut ms = 0;
+        for (mut rules, first, is_certain, requests) in changes {
+            rules.insert(if first { 0 } else { rules.len() }, kept.clone());
+            let descent = if is_certain { Descent::Certain } else { Descent::Likely };
+            let json = limit(&rules);
+            let mut next = match &gateway {
+                Some(before) => Gateway::after(before, descent, &json, store(&host), at(ms)),
+                None => Gateway::new(&json, store(&host)),
+            };
+            for _ in 0..requests * 3 {
+                let user = random.below(3);
+                let decision = next.ask(random.below(2), &get("/", ["ann", "bob", "eve"][user]), at(ms));
+                passed[user] += usize::from(!decision.refuses());
+                ms += random.below(1_000) as u64;
+            }
+            gateway = Some(next);
+        }
+        prop_assert!(passed.iter().all(|passed| *passed <= most), "{passed:?} of {most}");
+    }
+}

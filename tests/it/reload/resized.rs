@@ -1,0 +1,201 @@
+//! A token bucket gets another quota: its level comes along in proportion.
+//!
+//! It does not know: rules that count as they did.
+
+use super::kept::{DAY, Host, left, left_of, limit, next, rule};
+use crate::harness::{Gateway, at, get, store};
+use diana::policy::Descent;
+use diana::store::{Rules, Simulated};
+use diana::time::Span;
+use proptest::prelude::*;
+
+/// So many an hour, with these keys beside.
+fn bucket(rpu: u32, rest: &str) -> String {
+    limit(&[rule(rpu, &format!(r#", "unit": "hour"{rest}"#))])
+}
+
+/// What is left of the second after `used` requests under the first, and one more.
+fn after(old: &str, used: usize, new: &str) -> Vec<u64> {
+    let host = Simulated::new(Rules::Lenient);
+    let before = Gateway::new(old, store(&host));
+    (0..used).for_each(|_| _ = left(&before, 0));
+    left(&next(&host, &before, new, 0), 0)
+}
+
+#[test]
+fn a_level_comes_along_in_proportion() {
+    let rpu = |rpu| bucket(rpu, "");
+    assert_eq!(after(&rpu(10), 6, &rpu(20)), [7], "up");
+    assert_eq!(after(&rpu(20), 12, &rpu(10)), [3], "down");
+    assert_eq!(after(&rpu(10), 7, &rpu(7)), [1], "3 of 10 are 2.1 of 7");
+    assert_eq!(after(&rpu(10), 10, &rpu(1_000)), [0], "empty");
+    assert_eq!(after(&rpu(3), 1, &rpu(1_000_000_000)), [666_666_665]);
+    let burst = |burst| bucket(60, &format!(r#", "burst": {burst}"#));
+    assert_eq!(after(&burst(10), 6, &burst(100)), [39], "burst alone");
+    assert_eq!(after(&burst(100), 60, &burst(10)), [3]);
+    assert_eq!(after(&bucket(60, r#", "burst": 10"#), 6, &bucket(600, r#", "burst": 10"#)), [3], "rpu alone");
+    assert_eq!(after(&bucket(7, r#", "burst": 10"#), 6, &bucket(11, r#", "burst": 10"#)), [3], "exactly");
+}
+
+/// Nothing is in it that was not there.
+#[test]
+fn one_that_is_full_stays_full_and_who_is_new_begins_as_ever() {
+    let host = Simulated::new(Rules::Lenient);
+    let old = Gateway::new(&bucket(10, ""), store(&host));
+    left(&old, 0);
+    let new = next(&host, &old, &bucket(20, ""), DAY);
+    assert_eq!((left(&new, DAY), left_of(&new, "bob", DAY)), (vec![19], vec![19]));
+    let empty = bucket(20, r#", "start": "empty""#);
+    let old = Gateway::new(&bucket(10, r#", "start": "empty""#), store(&host));
+    left(&old, DAY);
+    let half = DAY + 1_800_000;
+    let new = next(&host, &old, &empty, half);
+    assert_eq!((left(&new, half), left_of(&new, "bob", half)), (vec![9], vec![0]));
+}
+
+#[test]
+fn what_comes_after_the_change_comes_as_the_new_quota_says() {
+    let host = Simulated::new(Rules::Lenient);
+    for (user, ms, expected) in
+        [("ann", 0, 0), ("bob", 180_000, 0), ("eve", 1_800_000, 9), ("joe", 3_600_000, 19)]
+    {
+        let old = Gateway::new(&bucket(10, ""), store(&host));
+        (0..10).for_each(|_| _ = left_of(&old, user, 0));
+        let new = next(&host, &old, &bucket(20, ""), 0);
+        assert_eq!(left_of(&new, user, ms), [expected], "however late {user} is asked for");
+    }
+}
+
+/// A slow one takes longer to forget than the one before it.
+#[test]
+fn an_empty_one_that_becomes_slow_is_remembered_as_long() {
+    let host = Simulated::new(Rules::Lenient);
+    let slow = |unit| limit(&[rule(10, &format!(r#", "unit": "hour", "burst": {unit}"#))]);
+    let old = Gateway::new(&slow(1), store(&host));
+    left(&old, 0);
+    let new = next(&host, &old, &slow(1_000), 0);
+    assert_eq!(left(&new, DAY), [239]);
+}
+
+#[test]
+fn a_debt_is_no_smaller_than_before() {
+    let host = Simulated::new(Rules::Lenient);
+    let bucket = |rpu| limit(&[rule(rpu, r#", "unit": "minute", "burst": 1, "max_wait": "2m""#)]);
+    let waits = |user: &str, old: u32, used: usize, new: u32| {
+        let before = Gateway::new(&bucket(old), store(&host));
+        (0..used).for_each(|_| _ = left_of(&before, user, 0));
+        let decision = next(&host, &before, &bucket(new), 0).ask_anew(&get("/", user), at(0));
+        match decision.outcome {
+            diana::policy::Outcome::Wait(until) => Some(until.since(at(0))),
+            _ => None,
+        }
+    };
+    // With 3 a minute the fourth request waits for a minute, and the next one for 20 s more.
+    assert_eq!(waits("ann", 3, 4, 3), Some(Span::from_secs(80)));
+    assert_eq!(waits("bob", 3, 4, 6), Some(Span::from_secs(70)), "who waits does so for a minute");
+    assert_eq!(waits("eve", 3, 4, 2), Some(Span::from_secs(120)), "three come in 90 s");
+    assert_eq!(waits("joe", 3, 4, 1), None, "three would come in 180 s: there is no room");
+}
+
+#[test]
+fn who_an_override_names_takes_its_own_level_along() {
+    let host = Simulated::new(Rules::Lenient);
+    let rules = |base, bob| bucket(base, &format!(r#", "overrides": {{"bob": {{"rpu": {bob}}}}}"#));
+    let old = Gateway::new(&rules(10, 100), store(&host));
+    for user in ["ann", "bob"] {
+        (0..5).for_each(|_| _ = left_of(&old, user, 0));
+    }
+    let new = next(&host, &old, &rules(10, 1_000), 0);
+    assert_eq!((left_of(&new, "ann", 0), left_of(&new, "bob", 0)), (vec![4], vec![949]));
+    let none = next(&host, &new, &bucket(10, ""), 0);
+    assert_eq!((left_of(&none, "ann", 0), left_of(&none, "bob", 0)), (vec![3], vec![8]));
+}
+
+#[test]
+fn a_level_comes_through_several_changes_and_back() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut gateway = Gateway::new(&bucket(100, ""), store(&host));
+    for user in ["ann", "bob"] {
+        (0..50).for_each(|_| _ = left_of(&gateway, user, 0));
+    }
+    for (rpu, anns) in [(200, 99), (50, 23), (100, 46), (200, 92)] {
+        gateway = next(&host, &gateway, &bucket(rpu, ""), 0);
+        assert_eq!(left(&gateway, 0), [anns], "{rpu}");
+        if rpu == 100 {
+            assert_eq!(left_of(&gateway, "bob", 0), [49]);
+        }
+    }
+}
+
+/// Of several that change, each goes on from the one of its name.
+#[test]
+fn buckets_are_told_apart_by_their_names() {
+    let host = Simulated::new(Rules::Lenient);
+    let named = |name: &str, rpu| rule(rpu, &format!(r#", "unit": "hour", "name": "{name}""#));
+    let old = limit(&[named("a", 10), named("b", 100), named("c", 1_000)]);
+    let before = Gateway::new(&old, store(&host));
+    (0..5).for_each(|_| _ = left(&before, 0));
+    let new = limit(&[named("b", 200), named("a", 20), named("d", 2_000), named("c", 1_000)]);
+    // The one that is new goes on from one that has changed, whichever.
+    assert_eq!(left(&next(&host, &before, &new, 0), 0), [189, 9, 999, 994]);
+}
+
+#[test]
+fn nobodys_level_comes_along_where_the_predecessor_is_not_certain() {
+    let host = Simulated::new(Rules::Lenient);
+    let old = Gateway::new(&bucket(10, ""), store(&host));
+    (0..5).for_each(|_| _ = left(&old, 0));
+    let new = Gateway::after(&old, Descent::Likely, &bucket(20, ""), store(&host), at(0));
+    assert_eq!(left(&new, 0), [19]);
+}
+
+/// Both go on by themselves.
+#[test]
+fn the_old_one_is_not_touched() {
+    let host = Simulated::new(Rules::Lenient);
+    let old = Gateway::new(&bucket(10, ""), store(&host));
+    (0..5).for_each(|_| _ = left(&old, 0));
+    let new = next(&host, &old, &bucket(20, ""), 0);
+    for turn in (0..5).rev() {
+        assert_eq!((left(&new, 0), left(&old, 0)), (vec![turn + 5], vec![turn]));
+    }
+}
+
+/// What a worker holds ahead is not in the bucket; what it gives back later is lost.
+#[test]
+fn what_is_lent_out_counts_as_spent() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut old: Gateway<Host> = Gateway::new(&bucket(10_000, ""), store(&host));
+    let passed = (0..10).filter(|_| !old.ask(0, &get("/", "ann"), at(0)).refuses()).count();
+    assert_eq!(passed, 10);
+    let new = next(&host, &old, &bucket(20_000, ""), 0);
+    let left = left(&new, 0)[0];
+    assert!((19_000..19_979).contains(&left), "{left}");
+}
+
+proptest! {
+    /// In proportion to the last token, and never more.
+    #[test]
+    fn no_level_is_more_than_its_proportion(
+        (rpu, burst, new_rpu, new_burst) in (1..2_000u32, 1..500u64, 1..2_000u32, 1..800_000u64),
+        used in 0..20u64,
+        ms in 0..60_000u64,
+    ) {
+        let host = Simulated::new(Rules::Lenient);
+        let of = |rpu, burst| bucket(rpu, &format!(r#", "burst": {burst}"#));
+        let before = Gateway::new(&of(rpu, burst), store(&host));
+        (0..used).for_each(|_| _ = left(&before, 0));
+        let new = next(&host, &before, &of(new_rpu, new_burst), ms);
+        let decision = new.ask_anew(&get("/", "ann"), at(ms));
+        let passed = u64::from(!decision.refuses());
+        let left = decision.reports[0].verdict.unwrap().remaining + passed;
+        // In fractions of a token, of which one takes `hour` at the old rate.
+        let hour = 3_600_000u128;
+        let (burst, new_burst) = (u128::from(burst), u128::from(new_burst));
+        let lacks = (u128::from(used).min(burst) * hour).saturating_sub(u128::from(ms) * u128::from(rpu));
+        let expected = (burst * hour - lacks) * new_burst / (burst * hour);
+
+
+        prop_assert!(u128::from(left) <= expected && u128::from(left) + 1 >= expected, "{left} of {expected}");
+    }
+}
