@@ -12,6 +12,7 @@ pub mod laws;
 mod lent;
 mod nginx;
 pub mod play;
+mod reloads;
 mod remote;
 pub mod replay;
 mod scripts;

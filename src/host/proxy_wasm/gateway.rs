@@ -16,7 +16,7 @@ use crate::config::{self, Configuration};
 use crate::document::Error;
 use crate::host::steady::Steady;
 use crate::mix;
-use crate::policy::Decision;
+use crate::policy::{Decision, Descent, Past};
 use crate::remote::News;
 use crate::remote::source::Tally;
 use crate::session::{Session, Step, TICK, Worker};
@@ -173,6 +173,16 @@ impl Gateway {
             random: Cell::new(calls::random()),
             last: Cell::new(calls::now()?),
         })
+    }
+
+    /// Actors take along what was counted under these, as far as it means something here.
+    pub(super) fn inherit(&self, before: &[Rc<Gateway>], descent: Descent) {
+        let past =
+            |before: &Rc<Gateway>| before.worker.with(|worker| worker.past(&before.configuration.policy));
+        let pasts: Vec<Past> = before.iter().filter_map(past).collect();
+        self.worker.with(|worker| {
+            worker.inherit(&self.configuration.policy, &pasts, descent, self.now());
+        });
     }
 
     /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes

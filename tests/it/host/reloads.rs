@@ -1,0 +1,90 @@
+//! A plugin is configured anew while the one before it is still there: what is counted goes on, of what counts the same.
+//!
+//! It does not know: how a state is handed on.
+
+use super::gateway::{Fate, Gateway};
+use diana::store::Rules;
+
+/// A limit of so many a day, and beside it a bucket of so many.
+fn rules(rpu: u32, bucket: u32) -> String {
+    format!(
+        r#"[{{"url": "/", "rules": [
+            {{"name": "day", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "7d"}},
+            {{"name": "bucket", "actor": "user", "rpu": {bucket}, "unit": "7d"}}]}}]"#
+    )
+}
+
+/// How many of ann's requests pass until one does not.
+fn passes(gateway: &Gateway) -> usize {
+    let ask = |turn: usize| {
+        let request = gateway.request(turn, "/", "ann");
+        gateway.fate(request) == Fate::Upstream
+    };
+    (0..1_000).take_while(|turn| ask(*turn)).count()
+}
+
+#[test]
+fn a_new_plugin_goes_on_with_what_counts_the_same() {
+    for rules_of in [Rules::Lenient, Rules::Strict] {
+        let gateway = Gateway::start(rules_of, 2, &rules(5, 1_000));
+        (0..3).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
+        assert!(gateway.configure(&rules(5, 900)));
+        assert_eq!(passes(&gateway), 2);
+        assert!(gateway.configure(&rules(5, 800)), "and once more");
+        assert_eq!(passes(&gateway), 0);
+        assert!(gateway.configure(&rules(6, 800)), "another quota");
+        assert_eq!(passes(&gateway), 6);
+        gateway.no_crash();
+    }
+}
+
+/// Which of them it takes the place of is not known.
+#[test]
+fn a_bucket_of_a_new_plugin_with_another_quota_starts_full() {
+    let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
+    assert_eq!(passes(&gateway), 10);
+    assert!(gateway.configure(&rules(1_000, 20)));
+    assert_eq!(passes(&gateway), 20);
+}
+
+/// As the same plugin is when a document comes from a server.
+#[test]
+fn a_bucket_of_a_plugin_that_is_configured_again_has_its_level() {
+    let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
+    (0..5).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
+    gateway.world.configuration.replace(rules(1_000, 20));
+    assert!(gateway.vms[0].configure_again());
+    assert_eq!(passes(&gateway), 10);
+    gateway.world.configuration.replace(rules(12, 20));
+    assert!(gateway.vms[0].configure_again());
+    assert_eq!(passes(&gateway), 0);
+}
+
+/// Two listeners with one `vm_id`, whose limits are at odds: one of them changes.
+#[test]
+fn a_new_plugin_goes_on_with_the_one_that_it_is_like() {
+    let gateway = Gateway::start(Rules::Lenient, 1, &rules(5, 1_000));
+    assert_eq!(passes(&gateway), 5);
+    assert!(gateway.configure(&rules(7, 2_000)), "the other listener");
+    assert_eq!(passes(&gateway), 7);
+    assert!(gateway.configure(&rules(5, 3_000)));
+    assert_eq!(passes(&gateway), 0);
+    assert!(gateway.configure(&rules(8, 3_000)));
+    assert_eq!(passes(&gateway), 8, "nobody has counted so before");
+}
+
+/// What was lent out to a worker comes back before the next configuration looks.
+#[test]
+fn what_a_worker_held_is_back_when_the_next_one_looks() {
+    let gateway = Gateway::start(Rules::Lenient, 1, &rules(10_000, 20_000));
+    (0..100).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
+    gateway.world.configuration.replace(rules(10_000, 40_000));
+    assert!(gateway.vms[0].configure_again());
+    gateway.world.configuration.replace(rules(200, 40_000));
+    assert!(gateway.vms[0].configure_again());
+    assert_eq!(passes(&gateway), 200);
+    gateway.world.configuration.replace(rules(300, 300));
+    assert!(gateway.vms[0].configure_again());
+    // 39,800 and 200 less of 40,000 are 297.75 of 300.
+    assert_eq!(passes(&gateway), 297);
+}
