@@ -106,11 +106,9 @@ pub struct Charge {
 pub struct Lack {
     /// When.
     at: Time,
-    /// How much, of how much.
-    parts: u128,
-    whole: u128,
-    /// Beyond all: how long it takes to come, and how much it is.
-    debt: (Span, u64),
+    /// How long what it lacked takes to come, and all that it can hold, in nanoseconds.
+    ns: u64,
+    of_ns: u64,
 }
 
 /// For how long a worker may spend a piece.
@@ -209,7 +207,7 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// Begins a cell that lacks in proportion what one of another quota lacked: never less, and no debt becomes smaller.
+    /// Begins a cell that lacks in proportion what one of another quota lacked: never less, and no debt is paid sooner.
     fn begin(&self, _cell: &mut [u8], _lack: Lack) {}
 
     /// What is lost if the cell is dropped at `now`.
@@ -255,18 +253,6 @@ const LAG: Span = Span::from_secs(1);
 
 /// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
-
-/// The same part of `all` as `parts` is of `whole`, rounded up; where the numbers are too large to multiply, their last
-/// digits are rounded up as well.
-fn proportion(parts: u128, whole: u128, all: u128) -> u128 {
-    let bits = |number: u128| u128::BITS.saturating_sub(number.leading_zeros());
-    let excess = bits(parts).saturating_add(bits(all)).saturating_sub(u128::BITS);
-    let (parts, whole) = match excess {
-        0 => (parts, whole),
-        _ => ((parts >> excess).saturating_add(1), whole >> excess),
-    };
-    parts.saturating_mul(all).div_ceil(whole.max(1)).min(all)
-}
 
 /// How much of `span` a use of `used` out of `limit` stands for.
 fn share(used: u64, limit: u64, span_ns: u64) -> Span {

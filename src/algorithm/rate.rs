@@ -65,21 +65,6 @@ impl Rate {
         }
     }
 
-    /// An instant or a span as a number of fractions.
-    pub(super) fn fractions(self, exact: Exact) -> u128 {
-        u128::from(exact.ns).saturating_mul(self.per.into()).saturating_add(exact.part.into())
-    }
-
-    /// And back.
-    pub(super) fn exact(self, fractions: u128) -> Exact {
-        let per = u128::from(self.per);
-        let (ns, part) = (fractions.checked_div(per), fractions.checked_rem(per));
-        Exact {
-            ns: u64::try_from(ns.unwrap_or(0)).unwrap_or(u64::MAX),
-            part: u32::try_from(part.unwrap_or(0)).unwrap_or(0),
-        }
-    }
-
     /// How many whole tokens come in `span`.
     pub(super) fn tokens_in(self, span: Exact) -> u64 {
         let (per, part) = (u64::from(self.per), u64::from(span.part));

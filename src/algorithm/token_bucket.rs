@@ -36,9 +36,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{
-    Algorithm, Charge, Kind, LAG, LENT_FOR, Lack, MAX_WAIT, Outcome, Piece, Quota, Terms, Verdict, proportion,
-};
+use super::{Algorithm, Charge, Kind, LAG, LENT_FOR, Lack, MAX_WAIT, Outcome, Piece, Quota, Terms, Verdict};
 use crate::document::Fields;
 use crate::table::Worth;
 use crate::time::{Span, Time};
@@ -338,23 +336,14 @@ impl Algorithm for TokenBucket {
         let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
         let (full_at, lent) = self.due(cell, at);
         let full_at = rate.add(full_at, rate.span_of(lent)).min(self.last_full_from(at));
-        let lacking = rate.sub(full_at, Exact::whole(at.as_ns()));
-        let debt = rate.sub(lacking, self.fill);
-        let tokens = rate.tokens_in(debt);
-        let tokens = tokens.saturating_add((rate.span_of(tokens) < debt).into());
-        Some(Lack {
-            at,
-            parts: rate.fractions(lacking.min(self.fill)),
-            whole: rate.fractions(self.fill),
-            debt: (Span::from_ns(debt.ceil()), tokens),
-        })
+        Some(Lack { at, ns: rate.sub(full_at, Exact::whole(at.as_ns())).ceil(), of_ns: self.fill.ns })
     }
 
-    fn begin(&self, cell: &mut [u8], Lack { at, parts, whole, debt: (span, tokens) }: Lack) {
-        let rate = self.rate;
-        let lacking = rate.exact(proportion(parts, whole, rate.fractions(self.fill)));
-        let debt = Exact::whole(span.as_ns()).max(rate.span_of(tokens));
-        self.store(cell, rate.add(Exact::whole(at.as_ns()), rate.add(lacking, debt)));
+    fn begin(&self, cell: &mut [u8], Lack { at, ns, of_ns }: Lack) {
+        let part = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
+        let part = u64::try_from(part.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
+        let full_at = at.as_ns().saturating_add(part).saturating_add(ns.saturating_sub(of_ns));
+        self.store(cell, Exact::whole(full_at));
         write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 

@@ -16,7 +16,6 @@ use super::charge::Terms;
 use super::group::{Counted, Group};
 use super::known::{SLOTS, index};
 use super::{Count, Events, Policy, Rule, Way};
-use crate::index::ByKey;
 use crate::store::{Fault, Store};
 use crate::table::Set;
 use crate::time::{Span, Time};
@@ -43,8 +42,8 @@ pub enum Descent {
 #[derive(Debug)]
 pub struct Past {
     rules: Arc<Vec<Rule>>,
-    groups: ByKey<Arc<Group>>,
-    lineage: Lineage,
+    groups: Vec<Arc<Group>>,
+    lines: Vec<Line>,
 }
 
 /// The groups before those of one policy.
@@ -78,11 +77,8 @@ pub(super) type Legacy = (usize, Vec<u8>);
 
 impl Past {
     pub(crate) fn new(policy: &Policy, lineage: &Lineage) -> Past {
-        let mut groups = ByKey::default();
-        for group in own_groups(policy) {
-            groups.insert(&group.name.to_le_bytes(), Arc::clone(group));
-        }
-        Past { rules: Arc::clone(&policy.rules), groups, lineage: lineage.clone() }
+        let groups = own_groups(policy).cloned().collect();
+        Past { rules: Arc::clone(&policy.rules), groups, lines: lineage.lines.clone() }
     }
 }
 
@@ -94,11 +90,11 @@ impl Lineage {
     /// Of a policy that takes the place, `now`, of one of these, or stands beside them; the likeliest first.
     pub(crate) fn new(policy: &Policy, pasts: &[Past], descent: Descent, now: Time) -> Lineage {
         let mut lines: Vec<Line> = Vec::new();
-        for group in own_groups(policy) {
-            let before = pasts.iter().find_map(|past| past.before(group, policy, descent, now));
+        for (place, group) in own_groups(policy).enumerate() {
+            let before = pasts.iter().find_map(|past| past.before((place, group), policy, descent, now));
             if let Some(line) = before {
-                lines.resize_with(lines.len().max(group.id.saturating_add(1)), Line::default);
-                lines.get_mut(group.id).into_iter().for_each(|to| to.clone_from(&line));
+                lines.resize_with(group.id, Line::default);
+                lines.push(line);
             }
         }
         let noted = if lines.is_empty() { 0 } else { SLOTS };
@@ -126,9 +122,16 @@ impl Lineage {
 }
 
 impl Past {
-    /// What is before `group`, if an actor could take anything along.
-    fn before(&self, group: &Group, policy: &Policy, descent: Descent, now: Time) -> Option<Line> {
-        let older = self.groups.get(&group.name.to_le_bytes())?;
+    /// What is before a group, if an actor could take anything along. Most stand where they stood.
+    fn before(
+        &self,
+        (place, group): (usize, &Group),
+        policy: &Policy,
+        descent: Descent,
+        now: Time,
+    ) -> Option<Line> {
+        let (before, from) = self.groups.split_at_checked(place).unwrap_or((&self.groups, &[]));
+        let older = from.iter().chain(before).find(|older| older.name == group.name)?;
         let first =
             Ancestor { rules: Arc::clone(&self.rules), group: Arc::clone(older), since: now, descent };
         let (to, from) = (group.counted(&policy.rules, &[]), first.counted(&[]));
@@ -136,24 +139,18 @@ impl Past {
         if !overrides && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some()) {
             return None;
         }
-        let earlier = self.lineage.line(older.id).filter(|line| now < line.ends);
+        let earlier = self.lines.get(older.id).filter(|line| now < line.ends);
         if !overrides && older.table.is(&group.table) {
             // For this group nothing has changed.
             return earlier.cloned();
         }
+        let mut ancestors = vec![first];
         let earlier = earlier.map(|line| &*line.ancestors).unwrap_or_default();
-        let ancestors: Vec<Ancestor> =
-            [first].into_iter().chain(earlier.iter().cloned()).take(GENERATIONS).collect();
+        ancestors.extend_from_slice(earlier.get(..GENERATIONS.saturating_sub(1)).unwrap_or(earlier));
         let longest = ancestors.iter().map(|ancestor| ancestor.counted(&[]).longest(now)).max();
         let longest = longest.unwrap_or(Span::ZERO).max(to.longest(now));
         Some(Line { ancestors, ends: now.after(longest).after(longest).after(MARGIN) })
     }
-}
-
-/// What becomes of an older state.
-enum Source<'a> {
-    Same(&'a Count),
-    Resized(&'a Count),
 }
 
 impl Ancestor {
@@ -161,48 +158,56 @@ impl Ancestor {
         self.group.counted(&self.rules, key)
     }
 
-    /// Where the state of one of the rules of `to` comes from: one of the same name before others.
+    /// Where the state of one of the rules of `to` comes from, and whether it counts the same: one of that name before
+    /// others.
     fn source<'a>(
         &'a self,
         rule: &Rule,
         count: &Count,
         to: Counted<'a>,
         key: &'a [u8],
-    ) -> Option<Source<'a>> {
-        let of_name = |one: &(&Rule, &Count)| one.0.name == rule.name;
-        let pick = |is: &dyn Fn(&Count) -> bool| {
-            let fitting = || self.counted(key).rules().filter(|(_, count)| is(count));
-            fitting().find(of_name).or_else(|| fitting().next()).map(|(_, count)| count)
-        };
-        let same = pick(&|other| other.salt == count.salt).map(Source::Same);
-        same.or_else(|| {
-            let terms = count.algorithm.terms();
-            let is_free = |other: &Count| !to.rules().any(|(_, count)| count.salt == other.salt);
-            let is_resized = |other: &Count| {
-                other.quota.unit == count.quota.unit && other.algorithm.terms().is_resized(&terms)
+    ) -> Option<(bool, &'a Count)> {
+        let (mut best, mut most) = (None, None);
+        for (older, other) in self.counted(key).rules() {
+            let same = other.salt == count.salt;
+            let is_resized = || {
+                self.descent == Descent::Certain
+                    && other.quota.unit == count.quota.unit
+                    && other.algorithm.terms().is_resized(&count.algorithm.terms())
+                    && !to.rules().any(|(_, count)| count.salt == other.salt)
             };
-            let resized = |other: &Count| is_free(other) && is_resized(other);
-            (self.descent == Descent::Certain).then(|| pick(&resized))?.map(Source::Resized)
-        })
+            if same || is_resized() {
+                let fits = Some((same, older.name == rule.name));
+                if fits > most {
+                    (best, most) = (Some((same, other)), fits);
+                }
+            }
+        }
+        best
     }
 
     /// Hands the states of its cell `from` on to a cell of its successor's; what takes nothing along stays as it is.
     fn hand_on<'a>(&'a self, from: &[u8], to: Counted<'a>, key: &'a [u8], cell: &mut [u8], now: Time) {
         for (rule, count) in to.rules() {
             let state = count.state_mut(cell);
-            match self.source(rule, count, to, key) {
-                Some(Source::Same(older)) => {
-                    state.iter_mut().zip(older.state(from)).for_each(|(to, from)| *to = *from);
-                }
-                Some(Source::Resized(older)) if older.state(from).iter().any(|byte| *byte != 0) => {
-                    if let Some(lack) = older.algorithm.lack(older.state(from), self.since, now) {
-                        count.algorithm.begin(state, lack);
-                    }
-                }
-                Some(Source::Resized(_)) | None => {}
+            let Some((same, older)) = self.source(rule, count, to, key) else {
+                continue;
+            };
+            let from = older.state(from);
+            if same {
+                state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            } else if is_used(from)
+                && let Some(lack) = older.algorithm.lack(from, self.since, now)
+            {
+                count.algorithm.begin(state, lack);
             }
         }
     }
+}
+
+/// Whether anything was ever counted in it.
+fn is_used(state: &[u8]) -> bool {
+    state.iter().any(|byte| *byte != 0)
 }
 
 impl Counted<'_> {
@@ -280,7 +285,6 @@ impl Line {
                 let verdict = count.algorithm.step(&mut state, now, 0);
                 (verdict.remaining, Reverse(verdict.full_in))
             };
-            let is_used = |state: &[u8]| state.iter().any(|byte| *byte != 0);
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
                 own.copy_from_slice(older);
                 changed = true;
