@@ -43,27 +43,29 @@ pub enum Descent {
 pub struct Past {
     rules: Arc<Vec<Rule>>,
     groups: Vec<Arc<Group>>,
-    lines: Vec<Line>,
+    lines: Lines,
 }
 
 /// The groups before those of one policy.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Lineage {
-    /// By group.
-    lines: Vec<Line>,
+    lines: Lines,
     /// Actors of which what is before them has been looked at; two of one slot have it one after the other.
     noted: Vec<Cell<u64>>,
 }
 
-#[derive(Clone, Debug, Default)]
+/// By group.
+type Lines = Vec<Option<Arc<Line>>>;
+
+#[derive(Debug)]
 pub(super) struct Line {
     /// The newest first.
-    ancestors: Vec<Ancestor>,
+    ancestors: Vec<Arc<Ancestor>>,
     /// From then on no older cell means anything.
     ends: Time,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Ancestor {
     rules: Arc<Vec<Rule>>,
     group: Arc<Group>,
@@ -77,33 +79,42 @@ pub(super) type Legacy = (usize, Vec<u8>);
 
 impl Past {
     pub(crate) fn new(policy: &Policy, lineage: &Lineage) -> Past {
-        let groups = own_groups(policy).cloned().collect();
+        let groups = own_groups(policy);
         Past { rules: Arc::clone(&policy.rules), groups, lines: lineage.lines.clone() }
     }
 }
 
-fn own_groups(policy: &Policy) -> impl Iterator<Item = &Arc<Group>> {
-    policy.limits.iter().flat_map(|limit| &limit.groups).filter(|group| group.way == Way::Own)
+/// Those that are counted here, and not in place of a store.
+fn own_groups(policy: &Policy) -> Vec<Arc<Group>> {
+    let mut groups = Vec::new();
+    for limit in &policy.limits {
+        for group in &limit.groups {
+            if group.way == Way::Own {
+                groups.push(Arc::clone(group));
+            }
+        }
+    }
+    groups
 }
 
 impl Lineage {
     /// Of a policy that takes the place, `now`, of one of these, or stands beside them; the likeliest first.
     pub(crate) fn new(policy: &Policy, pasts: &[Past], descent: Descent, now: Time) -> Lineage {
-        let mut lines: Vec<Line> = Vec::new();
-        for (place, group) in own_groups(policy).enumerate() {
+        let mut lines = Lines::new();
+        for (place, group) in own_groups(policy).iter().enumerate() {
             let before = pasts.iter().find_map(|past| past.before((place, group), policy, descent, now));
             if let Some(line) = before {
-                lines.resize_with(group.id, Line::default);
-                lines.push(line);
+                lines.resize(group.id, None);
+                lines.push(Some(line));
             }
         }
         let noted = if lines.is_empty() { 0 } else { SLOTS };
-        Lineage { lines, noted: (0..noted).map(|_| Cell::new(0)).collect() }
+        Lineage { lines, noted: vec![Cell::new(0); noted] }
     }
 
     /// What is before this group, if anything is.
     pub(super) fn line(&self, group: usize) -> Option<&Line> {
-        self.lines.get(group).filter(|line| !line.ancestors.is_empty())
+        self.lines.get(group)?.as_deref()
     }
 
     fn slot(&self, group: usize, hash: u64) -> Option<(&Cell<u64>, u64)> {
@@ -129,7 +140,7 @@ impl Past {
         policy: &Policy,
         descent: Descent,
         now: Time,
-    ) -> Option<Line> {
+    ) -> Option<Arc<Line>> {
         let (before, from) = self.groups.split_at_checked(place).unwrap_or((&self.groups, &[]));
         let older = from.iter().chain(before).find(|older| older.name == group.name)?;
         let first =
@@ -139,17 +150,19 @@ impl Past {
         if !overrides && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some()) {
             return None;
         }
-        let earlier = self.lines.get(older.id).filter(|line| now < line.ends);
+        let earlier = self.lines.get(older.id).and_then(Option::as_ref).filter(|line| now < line.ends);
         if !overrides && older.table.is(&group.table) {
             // For this group nothing has changed.
             return earlier.cloned();
         }
-        let mut ancestors = vec![first];
+        let mut ancestors = vec![Arc::new(first)];
         let earlier = earlier.map(|line| &*line.ancestors).unwrap_or_default();
         ancestors.extend_from_slice(earlier.get(..GENERATIONS.saturating_sub(1)).unwrap_or(earlier));
-        let longest = ancestors.iter().map(|ancestor| ancestor.counted(&[]).longest(now)).max();
-        let longest = longest.unwrap_or(Span::ZERO).max(to.longest(now));
-        Some(Line { ancestors, ends: now.after(longest).after(longest).after(MARGIN) })
+        let mut longest = to.longest(now);
+        for ancestor in &ancestors {
+            longest = longest.max(ancestor.counted(&[]).longest(now));
+        }
+        Some(Arc::new(Line { ancestors, ends: now.after(longest).after(longest).after(MARGIN) }))
     }
 }
 
@@ -218,14 +231,18 @@ impl Counted<'_> {
 
     /// How long a cell that is used up at `now` takes to be as good as new, whoever it is of.
     fn longest(self, now: Time) -> Span {
-        let counts = self.group.rules(self.all).flat_map(|rule| rule.counts(self.group.way).all());
-        let of = |count: &Count| {
-            let mut state = vec![0; count.algorithm.size()];
-            count.algorithm.prepare(&mut state, now);
-            let left = count.algorithm.step(&mut state, now, 0).remaining;
-            count.algorithm.step(&mut state, now, left).full_in
-        };
-        counts.map(of).max().unwrap_or(Span::ZERO)
+        let (mut longest, mut state) = (Span::ZERO, Vec::new());
+        for rule in self.group.rules(self.all) {
+            let counts = rule.counts(self.group.way);
+            for count in counts.overrides.values().iter().chain([&counts.count]) {
+                state.clear();
+                state.resize(count.algorithm.size(), 0);
+                count.algorithm.prepare(&mut state, now);
+                let left = count.algorithm.step(&mut state, now, 0).remaining;
+                longest = longest.max(count.algorithm.step(&mut state, now, left).full_in);
+            }
+        }
+        longest
     }
 }
 
@@ -240,26 +257,27 @@ impl Line {
         events: &mut Events,
         found: &mut Vec<Legacy>,
     ) {
-        let hash_of = |ancestor: &Ancestor| ancestor.group.hash(&ancestor.rules, terms.hasher, key);
-        let is_own = |ancestor: &Ancestor| ancestor.group.table.is(&group.table) && hash_of(ancestor) == hash;
-        let newer = match set.holds() {
-            // It may be as old as the oldest group that counted here, or is newer than all of them.
-            true => self.ancestors.iter().rposition(is_own).unwrap_or(0),
-            false => self.ancestors.len(),
-        };
-        if newer == 0 || terms.lineage.is_noted(group.id, hash) && set.holds() || (terms.clock)() >= self.ends
-        {
+        // A cell that it has may be as old as the oldest group that counted there, or is newer than all of them.
+        let mut looks = !set.holds();
+        if !looks && terms.lineage.is_noted(group.id, hash) {
             return;
         }
-        let ancestors = self.ancestors.iter().enumerate().take(newer);
-        for (at, ancestor) in ancestors.filter(|(_, ancestor)| !is_own(ancestor)) {
-            let hash = hash_of(ancestor);
-            let is_twin =
-                |other: &Ancestor| other.group.table.is(&ancestor.group.table) && hash_of(other) == hash;
-            if self.ancestors.iter().take(at).any(is_twin) {
+        let mut is_in_time = false;
+        for (at, ancestor) in self.ancestors.iter().enumerate().rev() {
+            let table = &ancestor.group.table;
+            let older = ancestor.group.hash(&ancestor.rules, terms.hasher, key);
+            if older == hash && table.is(&group.table) {
+                looks = true;
                 continue;
             }
-            match ancestor.group.table.load(terms.store, hash) {
+            if !looks {
+                continue;
+            }
+            is_in_time = is_in_time || (terms.clock)() < self.ends;
+            if !is_in_time {
+                return;
+            }
+            match table.load(terms.store, older) {
                 Ok(set) => found.extend(set.find().map(|entry| (at, entry.cell().to_vec()))),
                 Err(Fault(_)) => events.faults = events.faults.saturating_add(1),
             }

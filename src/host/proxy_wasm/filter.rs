@@ -26,7 +26,6 @@ use super::metrics::Ids;
 use super::streams::{Map, Newest};
 use super::trial::Tried;
 use super::waiting::{Parked, Turn};
-use crate::policy::Descent;
 use crate::session::Session;
 use std::rc::Rc;
 
@@ -109,8 +108,8 @@ impl Filter {
     /// The plugin `root` serves by this from now on.
     fn serve(&self, root: u32, gateway: Gateway) {
         let before = self.plugin(root).flatten();
-        self.succeed(before.as_ref(), &gateway);
         self.plugins.with(|plugins| {
+            gateway.inherit(before.as_deref(), plugins);
             plugins.retain(|(known, _)| *known != root);
             plugins.push((root, Some(Rc::new(gateway))));
         });
@@ -119,21 +118,6 @@ impl Filter {
             self.exchange(before);
         }
         self.wake(root);
-    }
-
-    /// Actors take along what was counted under what served until now. A plugin that is new may stand in another's place,
-    /// or beside it: in any case what both count alike goes on.
-    fn succeed(&self, before: Option<&Rc<Gateway>>, gateway: &Gateway) {
-        let others = |plugins: &mut Vec<(u32, Option<Rc<Gateway>>)>| {
-            plugins.iter().rev().filter_map(|(_, gateway)| gateway.clone()).collect()
-        };
-        match before {
-            Some(before) => gateway.inherit(&[Rc::clone(before)], Descent::Certain),
-            None => {
-                let others: Vec<Rc<Gateway>> = self.plugins.with(others).unwrap_or_default();
-                gateway.inherit(&others, Descent::Likely);
-            }
-        }
     }
 
     /// Sees to it that the timer of the plugin `root` fires when that is wanted.

@@ -16,7 +16,7 @@ use crate::config::{self, Configuration};
 use crate::document::Error;
 use crate::host::steady::Steady;
 use crate::mix;
-use crate::policy::{Decision, Descent, Past};
+use crate::policy::{Decision, Descent};
 use crate::remote::News;
 use crate::remote::source::Tally;
 use crate::session::{Session, Step, TICK, Worker};
@@ -175,14 +175,20 @@ impl Gateway {
         })
     }
 
-    /// Actors take along what was counted under these, as far as it means something here.
-    pub(super) fn inherit(&self, before: &[Rc<Gateway>], descent: Descent) {
-        let past =
-            |before: &Rc<Gateway>| before.worker.with(|worker| worker.past(&before.configuration.policy));
-        let pasts: Vec<Past> = before.iter().filter_map(past).collect();
-        self.worker.with(|worker| {
-            worker.inherit(&self.configuration.policy, &pasts, descent, self.now());
-        });
+    /// Actors take along what was counted under what its plugin had `before`. A plugin that is new may stand in another's
+    /// place, or beside it: in any case what both count alike goes on.
+    pub(super) fn inherit(&self, before: Option<&Gateway>, plugins: &[(u32, Option<Rc<Gateway>>)]) {
+        let mut pasts = Vec::new();
+        let mut add = |other: &Gateway| {
+            pasts.extend(other.worker.with(|worker| worker.past(&other.configuration.policy)));
+        };
+        let descent = if before.is_some() { Descent::Certain } else { Descent::Likely };
+        match before {
+            Some(before) => add(before),
+            None => plugins.iter().rev().filter_map(|(_, other)| other.as_deref()).for_each(add),
+        }
+        let now = self.now();
+        self.worker.with(|worker| worker.inherit(&self.configuration.policy, &pasts, descent, now));
     }
 
     /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
