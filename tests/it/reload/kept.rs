@@ -230,6 +230,20 @@ fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
     assert_eq!(new.store.taken(), (1, 1));
 }
 
+#[test]
+fn who_is_refused_takes_along_what_was_counted_once() {
+    let host = Simulated::new(Rules::Lenient);
+    let old = Gateway::new(&limit(&[window(1), window(100)]), store(&host));
+    left(&old, 0);
+    let json = limit(&[window(1), window(50)]);
+    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    new.store.taken();
+    for (worker, calls) in [(0, (2, 1)), (1, (1, 0))] {
+        assert!(new.ask(worker, &get("/", "ann"), at(0)).refuses());
+        assert_eq!(new.store.taken(), calls, "of worker {worker}");
+    }
+}
+
 /// How one rule counts, and how much it lets through in a day in which nothing comes back.
 fn kept_rules() -> impl Strategy<Value = (String, usize)> {
     let kinds = [
