@@ -33,7 +33,14 @@ pub(super) fn compile(node: Node) -> Option<Options> {
         fields.take("authority").map(|node| visible(&node, "a host's name, with or without a port", ""));
     let interval = span(&mut fields, "interval", INTERVAL, Span::from_ms(100)..=Span::from_secs(86_400));
     let timeout = span(&mut fields, "timeout", TIMEOUT, Span::from_ms(1)..=Span::from_secs(60));
-    let max_stale = span(&mut fields, "max_stale", MAX_STALE, Span::from_ms(100)..=LONGEST);
+    let max_stale = fields.take("max_stale");
+    let max_stale = max_stale.map_or(Some(MAX_STALE.max(interval.unwrap_or_default())), |node| {
+        let span = node.span(Span::from_ms(100)..=LONGEST)?;
+        if interval.is_some_and(|interval| span < interval) {
+            node.fail("it is shorter than `interval`: what serves would change with each answer");
+        }
+        Some(span)
+    });
     let headers = fields.take("headers").map(|node| response::own_headers(&node, own)).unwrap_or_default();
     let body = fields.take("body").map(|node| body(&node));
     let pointer = fields.take("pointer").map(|node| pointer(&node));

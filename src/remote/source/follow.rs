@@ -202,7 +202,8 @@ impl Follower {
             return None;
         }
         self.asking = Some(until);
-        let is_lost = head.generation > 0 && self.keys.document(store, head.slot, head.taken).is_none();
+        let is_lost = |slot, named| named > 0 && self.keys.document(store, slot, named).is_none();
+        let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.trial);
         // What another one has refused may be good beside this local document.
         let is_untried = head.refused > 0 && head.refused != self.refuses;
         let marks = if is_lost || is_untried { Marks::default() } else { head.marks };

@@ -107,3 +107,21 @@ fn another_document_ends_what_was_tried_or_watched() {
     assert_eq!(workers.fared(0, 0), [Judgement::Promoted(Tally::default())], "nobody has come");
     assert_eq!(workers.tasks(), taken(3, b"good 4"));
 }
+
+/// The workers that come later would never try it, and be told to serve it.
+#[test]
+fn a_tried_document_that_is_lost_is_had_again() {
+    let mut workers = tried();
+    head::Keys::of(&trying()).put_document(&workers.store, 0, b"");
+    let (asker, mark) = loop {
+        workers.pass(1);
+        if let Some(asks) = workers.asks().pop() {
+            break asks;
+        }
+    };
+    assert_eq!(mark, None);
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
+    workers.followers.push(Follower::new(trying(), 9));
+    workers.look();
+    assert_eq!(workers.tasks().pop(), Some(Some(Task::Try(b"good 2".into()))));
+}
