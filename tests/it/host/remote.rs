@@ -5,6 +5,7 @@
 mod canary;
 mod ends;
 mod faults;
+mod kept;
 mod play;
 mod workers;
 
