@@ -105,7 +105,7 @@ fn a_document_that_would_refuse_more_is_tried_for_some_and_never_serves() {
 
 #[test]
 fn a_document_that_refuses_no_more_serves_after_its_trial() {
-    let mut tried = Tried::start(&json!({"percent": 100, "hold": "1s"}));
+    let mut tried = Tried::start(&json!({"percent": 100, "hold": "1s", "max_refused": "60%"}));
     tried.server.put(document(FIRST - 10));
     let (users, passed) = tried.users_until(4, "promoted: it would newly refuse 0 of ");
     assert_eq!(passed, 4 * users);

@@ -8,7 +8,7 @@ use super::exclusive::Exclusive;
 use super::gateway::Gateway;
 use super::parts::HostRequest;
 use crate::config::Configuration;
-use crate::policy::{Decision, Outcome, Policy};
+use crate::policy::{Decision, Policy};
 use crate::session::{Session, Step, Worker};
 use std::rc::Rc;
 
@@ -75,16 +75,16 @@ impl Trial {
     }
 }
 
-/// `None` where rules were left out that might have refused.
+/// `None` where rules were left out that might have refused, and where none applies.
 fn compare(is_refused: bool, decision: &Decision) -> Option<Compared> {
-    let is_whole = decision.left_out == 0;
-    let is_counted = is_whole || !decision.reports.is_empty() || decision.outcome == Outcome::Allowed;
-    match (is_refused, decision.refuses()) {
-        (false, true) => Some(Compared::NewlyRefused),
-        (true, true) => Some(Compared::Same),
-        (true, false) => is_whole.then_some(Compared::NewlyAdmitted),
-        (false, false) => is_counted.then_some(Compared::Same),
-    }
+    // Requests that nothing limits would hide how those fare that something does.
+    let is_compared =
+        decision.left_out == 0 && (!decision.reports.is_empty() || decision.refuses() || is_refused);
+    is_compared.then(|| match (is_refused, decision.refuses()) {
+        (false, true) => Compared::NewlyRefused,
+        (true, false) => Compared::NewlyAdmitted,
+        _ => Compared::Same,
+    })
 }
 
 impl Tried {

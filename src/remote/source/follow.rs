@@ -166,14 +166,16 @@ impl Follower {
             self.offered = head.taken;
             return Some(Task::Take(Stock { generation: head.generation, document }));
         }
-        if head.trial == self.tries {
+        // One that does not try documents takes what it is told, when it asks.
+        let trial = if self.options.canary.is_some() { head.trial } else { 0 };
+        if trial == self.tries {
             return None;
         }
-        let task = match head.trial {
+        let task = match trial {
             0 => Task::Drop,
             trial => Task::Try(self.keys.document(store, head.other(), trial)?),
         };
-        self.tries = head.trial;
+        self.tries = trial;
         Some(task)
     }
 
@@ -206,7 +208,8 @@ impl Follower {
         let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.trial);
         // What another one has refused may be good beside this local document.
         let is_untried = head.refused > 0 && head.refused != self.refuses;
-        let marks = if is_lost || is_untried { Marks::default() } else { head.marks };
+        let is_left = head.trial > 0 && self.options.canary.is_none();
+        let marks = if is_lost || is_untried || is_left { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))
     }
 
@@ -278,11 +281,18 @@ impl Follower {
             let (refused, trial) = (std::mem::take(&mut head.refused), std::mem::take(&mut head.trial));
             return Outcome::Unchanged(refused > 0 || trial > 0);
         }
-        if found == head.trial && self.keys.document(store, head.other(), found).is_some() {
+        let tries = self.options.canary.is_some();
+        if tries && found == head.trial && self.keys.document(store, head.other(), found).is_some() {
             return Outcome::Unchanged(std::mem::take(&mut head.refused) > 0);
         }
         if let Err(why) = takes(document) {
             return self.refuse(head, found, || why);
+        }
+        if found == head.previous && self.keys.document(store, head.other(), found).is_some() {
+            // It has served before this one, and nothing has to be tried.
+            head.turn(found);
+            (head.previous, head.trial, head.refused) = (0, 0, 0);
+            return Outcome::Fresh;
         }
         let slot = if is_known { head.slot } else { head.other() };
         if !self.keys.put_document(store, slot, document) {
@@ -294,7 +304,7 @@ impl Follower {
         }
         head.previous = 0;
         // There is nothing that the first one could be tried beside but the local configuration.
-        if self.options.canary.is_some() && head.generation > 0 {
+        if tries && head.generation > 0 {
             (head.trial, head.since) = (found, head.contact);
             return Outcome::Tried;
         }

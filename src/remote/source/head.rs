@@ -74,7 +74,7 @@ pub(super) struct Head {
 }
 
 /// The first bytes of a head: its form.
-const FORM: u64 = u64::from_le_bytes(*b"diana-c1");
+const FORM: u64 = u64::from_le_bytes(*b"diana-c2");
 
 const WORDS: usize = 12;
 

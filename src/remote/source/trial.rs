@@ -36,13 +36,13 @@ impl Head {
     pub(super) fn counted(&self) -> u64 {
         match (self.trial, self.previous) {
             (0, 0) => 0,
-            (0, _) => self.taken.wrapping_add(self.generation),
-            (trial, _) => trial.wrapping_add(self.generation),
+            (0, _) => self.taken.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1),
+            (trial, _) => trial.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1),
         }
     }
 
     /// The one in the other body serves, and the one that has served is kept there.
-    fn turn(&mut self, serves: u64) -> u64 {
+    pub(super) fn turn(&mut self, serves: u64) -> u64 {
         self.slot = self.other();
         self.generation = self.generation.saturating_add(1);
         std::mem::replace(&mut self.taken, serves)
@@ -51,7 +51,7 @@ impl Head {
     /// What is due of a document that is tried or watched.
     fn judge(&mut self, canary: Canary, tally: Tally, now: Time) -> Option<Judgement> {
         let is_over = now.since(self.since) >= canary.hold;
-        let is_too_much = tally.exceeds(canary.max_refused) && (is_over || tally.seen >= FEWEST);
+        let is_too_much = tally.exceeds(canary.max_refused) && (self.trial > 0 || tally.seen >= FEWEST);
         if self.trial > 0 {
             if !is_over {
                 return None;
@@ -85,6 +85,7 @@ impl Follower {
         let (was, version) = self.keys.head(store)?;
         let of = was.counted();
         if of == 0 {
+            self.counting = 0;
             return None;
         }
         if here.seen > 0 && of == self.counting {

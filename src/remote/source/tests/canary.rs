@@ -125,3 +125,49 @@ fn a_tried_document_that_is_lost_is_had_again() {
     workers.look();
     assert_eq!(workers.tasks().pop(), Some(Some(Task::Try(b"good 2".into()))));
 }
+
+#[test]
+fn a_server_that_goes_back_to_what_served_before_is_followed_at_once() {
+    let mut workers = tried();
+    hold(&mut workers, 30_000);
+    workers.fared(10, 0);
+    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh);
+    assert_eq!(workers.tasks(), taken(3, b"good 1"));
+    assert_eq!(workers.fared(100, 100), [], "it is not watched");
+}
+
+/// What was told of the first time is not of the second.
+#[test]
+fn a_document_that_is_tried_again_begins_anew() {
+    let mut workers = tried();
+    assert_eq!(workers.fared(100, 100), []);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(true));
+    workers.tasks();
+    workers.fared(5, 5);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
+    workers.tasks();
+    workers.fared(5, 5);
+    hold(&mut workers, 30_000);
+    assert_eq!(workers.fared(1, 0), [Judgement::Promoted(Tally { seen: 1, refused: 0 })]);
+}
+
+#[test]
+fn without_a_canary_any_more_the_document_serves_that_was_tried() {
+    let mut workers = tried();
+    workers.followers = (8..10).map(|id| Follower::new(options(), id)).collect();
+    assert_eq!(workers.look(), [1, 1]);
+    assert_eq!(workers.tasks(), [None, None], "nothing is tried");
+    let (asker, mark) = loop {
+        workers.pass(1);
+        if let Some(asks) = workers.asks().pop() {
+            break asks;
+        }
+    };
+    assert_eq!(mark, None);
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+}
