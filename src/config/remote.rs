@@ -46,7 +46,7 @@ pub(super) fn compile(node: Node) -> Option<Options> {
     let pointer = fields.take("pointer").map(|node| pointer(&node));
     let encodings = [("plain", false), ("base64", true)];
     let is_base64 = fields.take("encoding").map(|node| node.choice("encoding", &encodings));
-    let canary = fields.take("canary").map(|node| canary(&node));
+    let canary = fields.take("canary").map(|node| canary(&node, interval.unwrap_or_default()));
     fields.finish();
     let cluster = cluster?;
     Some(Options {
@@ -64,10 +64,16 @@ pub(super) fn compile(node: Node) -> Option<Options> {
     })
 }
 
-fn canary(node: &Node) -> Option<Canary> {
+fn canary(node: &Node, interval: Span) -> Option<Canary> {
     let mut fields = node.fields()?;
     let percent = fields.take("percent").map_or(Some(10), |node| node.whole(1..=100));
-    let hold = span(&mut fields, "hold", HOLD, Span::from_ms(100)..=Span::from_secs(86_400 * 7));
+    let hold = fields.take("hold").map_or(Some(HOLD.max(interval)), |node| {
+        let span = node.span(Span::from_ms(100)..=Span::from_secs(86_400 * 7))?;
+        if span < interval {
+            node.fail("it is shorter than `interval`: it would be over before all workers try the document");
+        }
+        Some(span)
+    });
     let max_refused = fields.take("max_refused").map_or(Some(5), |node| response::percent(&node));
     fields.finish();
     let sample = Sample(u8::try_from(percent?).ok()?);

@@ -108,7 +108,7 @@ impl Draft {
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
         let apart = if trial.is_some() { "trial " } else { "" };
-        let mut builder = Builder { max_actors, ..Builder::default() };
+        let mut builder = Builder { max_actors, apart, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.enumerate() {
@@ -118,7 +118,7 @@ impl Draft {
                 rank = rank.saturating_add(1);
             }
             last = Some(specificity);
-            let meaning = format!("{apart}{} {}", limit.pattern, limit.meaning);
+            let meaning = format!("{} {}", limit.pattern, limit.meaning);
             let (groups, elsewhere) = builder.groups(&meaning, limit.rules);
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, elsewhere });
@@ -145,6 +145,8 @@ impl Draft {
 #[derive(Default)]
 struct Builder {
     max_actors: u64,
+    /// What the names of tables begin with.
+    apart: &'static str,
     rules: Vec<Rule>,
     /// How many tables there are of each meaning: two limits that say the same count apart.
     tables: ByKey<u32>,
@@ -258,8 +260,8 @@ impl Builder {
         let settles = counts().any(|count| count.algorithm.settles());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
-        let table =
-            Table::new(name, &how.join(", "), size, if actors.is_empty() { 1 } else { self.max_actors });
+        let most = if actors.is_empty() { 1 } else { self.max_actors };
+        let table = Table::new(&[self.apart, name].concat(), &how.join(", "), size, most);
         let (actors, missing, rules) = (actors.clone(), *missing, rules.clone());
         Group {
             id,

@@ -17,7 +17,7 @@ mod trial;
 
 pub use follow::{Follower, Outcome, Stock, Task};
 pub use head::Marks;
-pub use tally::Tally;
+pub use tally::{Compared, Ledger, Tally};
 pub use trial::Judgement;
 
 use crate::document::{self, Value};
@@ -73,7 +73,7 @@ pub struct Canary {
     pub sample: Sample,
     /// For how long it is tried, and for how long it is watched when it serves.
     pub hold: Span,
-    /// The percentage of requests above which it has refused too many, or newly would.
+    /// The percentage of requests above which it newly refuses too many.
     pub max_refused: u32,
 }
 

@@ -92,7 +92,13 @@ impl Worker {
         Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false }
     }
 
-    pub(super) fn decision(&self) -> &Decision {
+    /// Who is refused by the last decision, as far as that is an actor: the same number under any policy.
+    pub fn whom(&self, policy: &Policy) -> Option<u64> {
+        self.desk.whom(policy)
+    }
+
+    /// The last decision.
+    pub fn decision(&self) -> &Decision {
         &self.desk.decision
     }
 

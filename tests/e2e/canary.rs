@@ -127,7 +127,7 @@ fn a_document_that_refuses_too_much_is_taken_back() {
     tried.server.put(document(3));
     // While it is tried nobody needs more.
     tried.users_until(2, "promoted: ");
-    let (users, _) = tried.users_until(10, "rolled back: it has refused ");
+    let (users, _) = tried.users_until(10, "rolled back: it newly refused ");
     tried.wait("all to serve the first one again", |tried| tried.counter("config.switches") >= 9);
     assert_eq!(tried.user(FIRST + 1), FIRST, "after {users} users");
     assert_eq!(tried.counter("canary.rollbacks"), 1);

@@ -124,7 +124,7 @@ impl Run {
                 assert_eq!(follower.serves(), stock.generation);
             }
             Some(Task::Local { .. }) => follower.took(0, true),
-            Some(Task::Try(_) | Task::Drop) => panic!("nothing is tried"),
+            Some(Task::Try { .. } | Task::Drop) => panic!("nothing is tried"),
             None => {}
         }
     }

@@ -10,7 +10,7 @@ use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
 use super::source::Source;
 use super::streams::Map;
-use super::trial::{Compared, Trial, Tried};
+use super::trial::{Trial, Tried};
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
 use crate::document::Error;
@@ -18,7 +18,6 @@ use crate::host::steady::Steady;
 use crate::mix;
 use crate::policy::{Decision, Descent};
 use crate::remote::News;
-use crate::remote::source::Tally;
 use crate::session::{Session, Step, TICK, Worker};
 use crate::store::{Fault, Portable, Rules};
 use crate::table::{Seed, shared_seed};
@@ -33,8 +32,6 @@ pub(super) struct Gateway {
     pub(super) source: Option<Rc<Source>>,
     /// What is tried beside it.
     pub(super) trial: Exclusive<Option<Rc<Trial>>>,
-    /// How requests have fared under what is tried, or if nothing is, under this, since that was last told.
-    pub(super) fared: Cell<Tally>,
     pub(super) seed: Seed,
     pub(super) store: Portable<HostData>,
     pub(super) waiting: Rc<Exclusive<Waiting>>,
@@ -158,7 +155,6 @@ impl Gateway {
             configuration,
             source: None,
             trial: Exclusive::default(),
-            fared: Cell::default(),
             seed,
             store,
             // There is one timer, and who waits goes on under any configuration.
@@ -195,43 +191,37 @@ impl Gateway {
     /// about. A request that has to wait for stores is told whether its client speaks gRPC.
     pub(super) fn judge(&self) -> Option<(Session, Judged, bool, Option<Tried>)> {
         let policy = &self.configuration.policy;
+        let mut tried = self.source.as_ref().and_then(|_| self.try_beside());
         let source = HostRequest::new(policy, self.store.rules() == Rules::Strict);
         let request = policy.request(&source);
-        let ((session, judged, is_grpc), wants, is_refused) = self.worker.with(|worker| {
+        let ((session, judged, is_grpc), wants) = self.worker.with(|worker| {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
-            let is_refused = match step {
-                Step::Done(decision) => Some(decision.refuses()),
-                Step::Wait { .. } => Some(false),
-                Step::Ask(_) => None,
-            };
             let is_grpc = matches!(step, Step::Ask(_)) && policy.is_grpc(&request);
             let judged = self.judged(step, || policy.is_grpc(&request));
             let wants = worker.wants().or(worker.wake().map(|_| TICK));
-            ((session, judged, is_grpc), wants, is_refused)
+            ((session, judged, is_grpc), wants)
         })?;
+        if !matches!(judged.next, Next::Ask(_)) {
+            self.compare(tried.as_mut());
+        }
         let is_asleep =
             || self.source.is_some() && self.waiting.with(|waiting| waiting.ticks()) == Some(false);
         if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) || is_asleep() {
             self.wake();
         }
-        let tried = self.source.as_ref().and_then(|_| self.try_beside(is_refused));
         Some((session, judged, is_grpc, tried))
     }
 
-    /// Has what is tried decide as well, and notes how requests fare.
-    fn try_beside(&self, is_refused: Option<bool>) -> Option<Tried> {
-        let one = |is_refused: bool| Tally { seen: 1, refused: is_refused.into() };
-        let Some(trial) = self.trial.with(|trial| trial.clone()).flatten() else {
-            let fared = is_refused.map(one).unwrap_or_default();
-            self.fared.set(self.fared.get().plus(fared));
-            return None;
-        };
-        let (tried, compared) = trial.judge(self, is_refused);
-        if let Some(compared) = compared {
-            self.fared.set(self.fared.get().plus(one(compared == Compared::NewlyRefused)));
-            self.metrics.with(|metrics| metrics.compared(compared));
+    /// Has what is tried decide as well.
+    fn try_beside(&self) -> Option<Tried> {
+        Some(self.trial.with(|trial| trial.clone()).flatten()?.judge(self))
+    }
+
+    /// It was decided just now about a request about which what is tried has decided.
+    pub(super) fn compare(&self, tried: Option<&mut Tried>) {
+        if let Some(tried) = tried {
+            self.worker.with(|worker| tried.compare(self, worker));
         }
-        Some(tried)
     }
 
     /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.

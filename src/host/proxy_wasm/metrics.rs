@@ -7,11 +7,10 @@
 use super::calls;
 use super::exclusive::Exclusive;
 use super::source::Poll;
-use super::trial::Compared;
 use crate::index::ByKey;
 use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
 use crate::remote::Tally as Calls;
-use crate::remote::source::Judgement;
+use crate::remote::source::{Compared, Judgement};
 use crate::text::plain;
 use std::rc::Rc;
 
@@ -190,7 +189,7 @@ impl Metrics {
     pub(super) fn judgement(&mut self, judgement: &Judgement) {
         let name = match judgement {
             Judgement::Promoted(_) => "diana.canary.promotions",
-            Judgement::Rejected(_) => "diana.canary.rejections",
+            Judgement::Rejected(_) | Judgement::Unfit => "diana.canary.rejections",
             Judgement::RolledBack(_) => "diana.canary.rollbacks",
         };
         if let Some(id) = self.ids.get(name.into(), calls::define_counter) {

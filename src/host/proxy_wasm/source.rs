@@ -2,6 +2,7 @@
 //!
 //! It does not know: streams, or when it is asked to look.
 
+use super::announce::plural;
 use super::callbacks::Callbacks;
 use super::calls::{self, Level};
 use super::exclusive::Exclusive;
@@ -11,12 +12,13 @@ use super::trial::Trial;
 use crate::config;
 use crate::policy::Sample;
 use crate::remote::source::{
-    Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Task,
+    Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Tally, Task,
 };
 use crate::store::Fault;
 use crate::table::Hasher;
 use crate::text;
 use crate::time::Time;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// What a plugin was configured with, and where its documents come from.
@@ -65,7 +67,7 @@ impl Source {
         let now = self.now(gateway)?;
         match self.follower.with(|follower| follower.follow(&gateway.store, now)).flatten()? {
             Task::Take(stock) => {
-                let next = match self.over(&stock.document) {
+                let next = match self.over(&stock.document, None) {
                     // If a call fails that says nothing of the document: it is taken at the next look.
                     Ok(configuration) => Some(self.build(configuration, gateway, ids).ok()?),
                     Err(why) => {
@@ -76,10 +78,17 @@ impl Source {
                 self.follower.with(|follower| follower.took(stock.generation, next.is_some()));
                 next
             }
-            Task::Try(document) => {
-                let configuration = config::compile_over(&self.local, &document, self.sample());
-                let trial =
-                    configuration.ok().map(|configuration| Rc::new(Trial::new(configuration, gateway)));
+            Task::Try { document, is_before, tells } => {
+                let trial = match self.over(&document, self.options.canary.map(|canary| canary.sample)) {
+                    Ok(configuration) => Some(Rc::new(Trial::new(configuration, gateway, is_before))),
+                    Err(why) => {
+                        self.follower.with(|follower| follower.cannot_try());
+                        if tells {
+                            self.tell(Level::Warn, " cannot be tried: ", &why);
+                        }
+                        None
+                    }
+                };
                 self.beside(gateway, trial);
                 None
             }
@@ -99,20 +108,15 @@ impl Source {
         }
     }
 
-    /// For whom a document is tried.
-    fn sample(&self) -> Option<Sample> {
-        self.options.canary.map(|canary| canary.sample)
-    }
-
     /// This is tried beside what serves from now on.
     fn beside(&self, gateway: &Gateway, trial: Option<Rc<Trial>>) {
         gateway.trial.with(|tried| *tried = trial);
-        gateway.fared.take();
     }
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
     pub(super) fn judge(&self, gateway: &Gateway) {
-        let fared = gateway.fared.take();
+        let fared = gateway.trial.with(|trial| trial.as_ref().map(|trial| trial.fared())).flatten();
+        let fared = fared.unwrap_or_default();
         let Some(now) = self.now(gateway) else {
             return;
         };
@@ -121,12 +125,14 @@ impl Source {
             return;
         };
         gateway.metrics.with(|metrics| metrics.judgement(&judgement));
-        let (level, what, tally) = match judgement {
+        let (level, what, Tally { seen, refused }) = match judgement {
             Judgement::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
             Judgement::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),
-            Judgement::RolledBack(tally) => (Level::Warn, " rolled back: it has refused ", tally),
+            Judgement::RolledBack(tally) => (Level::Warn, " rolled back: it newly refused ", tally),
+            // That has been told.
+            Judgement::Unfit => return,
         };
-        let (refused, seen) = (text::alone(tally.refused), text::alone(tally.seen));
+        let (refused, seen) = (text::alone(refused.max(0).cast_unsigned()), text::alone(seen));
         self.tell(level, what, &[&refused, " of ", &seen, " requests"].concat());
     }
 
@@ -136,9 +142,9 @@ impl Source {
     }
 
     /// The plugin's own configuration with a document laid over it, or what is wrong with that.
-    fn over(&self, document: &[u8]) -> Result<config::Configuration, String> {
+    fn over(&self, document: &[u8], trial: Option<Sample>) -> Result<config::Configuration, String> {
         let configuration =
-            config::compile_over(&self.local, document, None).map_err(|errors| mistakes(&errors))?;
+            config::compile_over(&self.local, document, trial).map_err(|errors| mistakes(&errors))?;
         self.callbacks.suffice(&configuration.response)?;
         Ok(configuration)
     }
@@ -186,18 +192,28 @@ impl Source {
         marks: Marks,
     ) -> Option<Poll> {
         let (now, random) = (self.now(gateway)?, gateway.entropy());
-        let takes = |document: &[u8]| self.over(document).map(drop);
+        let rules = Cell::new(0);
+        let takes =
+            |document: &[u8]| self.over(document, None).map(|taken| rules.set(taken.policy.rules().count()));
         let answered =
             |follower: &mut Follower| follower.answered(&gateway.store, now, answer, marks, random, takes);
         let outcome = self.follower.with(answered)?;
         Some(match outcome {
-            Outcome::Fresh => {
-                self.tell(Level::Info, " taken", "");
+            Outcome::Fresh(generation) => {
+                // One that limits nothing may well be a mistake.
+                let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
+                let rules = plural(rules.get(), "rule");
+                self.tell(level, " taken as number ", &[&text::alone(generation), ", ", &*rules].concat());
                 Poll::Fresh
             }
             Outcome::Tried => {
-                self.tell(Level::Info, " tried beside the one that serves", "");
+                let rules = plural(rules.get(), "rule");
+                self.tell(Level::Info, " tried beside the one that serves, ", &rules);
                 Poll::Fresh
+            }
+            Outcome::Back => {
+                self.tell(Level::Info, " is again as it was before", "");
+                Poll::Unchanged
             }
             Outcome::Unchanged(is_news) => {
                 if is_news {

@@ -45,7 +45,14 @@ pub enum Task {
     /// Lay this document over the local configuration.
     Take(Stock),
     /// Try this document beside the one that serves.
-    Try(Vec<u8>),
+    Try {
+        /// As the server has it, or had it.
+        document: Vec<u8>,
+        /// Whether the one that serves is the new one of both, and is watched.
+        is_before: bool,
+        /// Whether this worker is the one that asks, and so tells what is wrong with it.
+        tells: bool,
+    },
     /// Try none any more.
     Drop,
     /// Serve by the local configuration alone.
@@ -58,12 +65,14 @@ pub enum Task {
 /// What became of an answer, for metrics and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A document that all workers take now.
-    Fresh,
+    /// A document that all workers take now, and its number.
+    Fresh(u64),
     /// A document that all workers try now.
     Tried,
     /// What was there before; whether that is news, as there was no contact until now.
     Unchanged(bool),
+    /// What was there before another one, which is tried or refused no more.
+    Back,
     /// A document that cannot be taken, and why; `None` when that has been told before.
     Refused(Option<String>),
     /// No contact, and why; `None` when there was none before.
@@ -90,10 +99,10 @@ pub struct Follower {
     offered: u64,
     /// When the server was last in contact, as far as is known here.
     contact: Time,
-    /// The hash of the one that is tried here, or was to be; zero: none is.
-    tries: u64,
-    /// Of what it was told here last how requests fare.
-    pub(super) counting: u64,
+    /// Names the trial that there is here, or was to be; zero: none.
+    pub(super) tries: u64,
+    /// Names one of a document that has mistakes here.
+    pub(super) untriable: u64,
     /// Until when an answer is waited for.
     asking: Option<Time>,
     look: Time,
@@ -114,7 +123,7 @@ impl Follower {
             offered: 0,
             contact: Time::ZERO,
             tries: 0,
-            counting: 0,
+            untriable: 0,
             asking: None,
             look: Time::ZERO,
         }
@@ -166,17 +175,19 @@ impl Follower {
             self.offered = head.taken;
             return Some(Task::Take(Stock { generation: head.generation, document }));
         }
-        // One that does not try documents takes what it is told, when it asks.
-        let trial = if self.options.canary.is_some() { head.trial } else { 0 };
+        // One that does not try documents takes what it is told, when it asks. Who serves another one has nothing to tell.
+        let tries = self.options.canary.is_some() && self.serves == (head.generation, head.taken);
+        let trial = if tries { head.compared() } else { 0 };
         if trial == self.tries {
             return None;
         }
-        let task = match trial {
-            0 => Task::Drop,
-            trial => Task::Try(self.keys.document(store, head.other(), trial)?),
-        };
-        self.tries = trial;
-        Some(task)
+        let document = if trial > 0 { self.keys.document(store, head.other(), head.beside()) } else { None };
+        let before = std::mem::replace(&mut self.tries, if document.is_some() { trial } else { 0 });
+        let (is_before, tells) = (head.trial == 0, head.asker == self.id);
+        match document {
+            Some(document) => Some(Task::Try { document, is_before, tells }),
+            None => (before > 0).then_some(Task::Drop),
+        }
     }
 
     /// Whether a call was made that the host has not answered in time: it is taken for one without an answer.
@@ -235,11 +246,19 @@ impl Follower {
             Err(failure) if !failure.is_contact() => self.fail(&mut head, failure, now, random),
             answer => {
                 (head.contact, head.failures) = (now, 0);
+                if now.since(was.contact) > self.options.max_stale {
+                    // The local configuration has served meanwhile.
+                    head.since = now;
+                }
                 match answer {
+                    // What is still there is what was refused.
+                    Ok(Answer::Unchanged) if was.refused > 0 && was.refused == self.refuses => {
+                        Outcome::Refused(None)
+                    }
                     Ok(Answer::Unchanged) => Outcome::Unchanged(was.failures > 0),
                     Ok(Answer::Document(document)) => {
                         head.marks = marks;
-                        self.read(store, &mut head, &document, takes)
+                        self.read(store, &mut head, &document, was.failures > 0, takes)
                     }
                     Err(failure) => {
                         head.marks = marks;
@@ -268,6 +287,7 @@ impl Follower {
         store: &S,
         head: &mut Head,
         document: &[u8],
+        was_out: bool,
         takes: impl FnOnce(&[u8]) -> Result<(), String>,
     ) -> Outcome {
         let found = hash(document);
@@ -278,12 +298,14 @@ impl Follower {
         let is_known = head.generation > 0 && found == head.taken;
         if is_known && self.keys.document(store, head.slot, found).is_some() {
             // The server is back to it.
-            let (refused, trial) = (std::mem::take(&mut head.refused), std::mem::take(&mut head.trial));
-            return Outcome::Unchanged(refused > 0 || trial > 0);
+            let is_back = head.refused > 0 || head.trial > 0;
+            (head.refused, head.trial) = (0, 0);
+            return if is_back { Outcome::Back } else { Outcome::Unchanged(was_out) };
         }
         let tries = self.options.canary.is_some();
         if tries && found == head.trial && self.keys.document(store, head.other(), found).is_some() {
-            return Outcome::Unchanged(std::mem::take(&mut head.refused) > 0);
+            let is_back = std::mem::take(&mut head.refused) > 0;
+            return if is_back { Outcome::Back } else { Outcome::Unchanged(was_out) };
         }
         if let Err(why) = takes(document) {
             return self.refuse(head, found, || why);
@@ -292,7 +314,7 @@ impl Follower {
             // It has served before this one, and nothing has to be tried.
             head.turn(found);
             (head.previous, head.trial, head.refused) = (0, 0, 0);
-            return Outcome::Fresh;
+            return Outcome::Fresh(head.generation);
         }
         let slot = if is_known { head.slot } else { head.other() };
         if !self.keys.put_document(store, slot, document) {
@@ -300,7 +322,7 @@ impl Follower {
         }
         head.refused = 0;
         if is_known {
-            return Outcome::Fresh;
+            return Outcome::Fresh(head.generation);
         }
         head.previous = 0;
         // There is nothing that the first one could be tried beside but the local configuration.
@@ -310,7 +332,7 @@ impl Follower {
         }
         (head.taken, head.slot, head.trial) = (found, slot, 0);
         head.generation = head.generation.saturating_add(1);
-        Outcome::Fresh
+        Outcome::Fresh(head.generation)
     }
 
     /// How long until it is asked again: sooner than the interval by as much as it takes until all workers have looked,

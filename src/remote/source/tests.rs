@@ -144,7 +144,7 @@ proptest! {
         workers.store.swap(key.as_bytes(), &bytes, None).unwrap();
         prop_assert_eq!(workers.look(), [0]);
         prop_assert_eq!(workers.asks(), [(0, None)]);
-        prop_assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh);
+        prop_assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh(1));
         prop_assert_eq!(workers.look(), [1]);
     }
 }

@@ -1,11 +1,12 @@
-//! A document that is tried beside the one that serves, serves if nothing speaks against that, and is watched then.
+//! A document that is tried beside the one that serves, serves if nothing speaks against that, and is watched then: the one
+//! before is tried beside it.
 //!
-//! It does not know: how requests are decided about under it.
+//! It does not know: how requests are decided about under them.
 //!
 //! ```text
 //!   another document ─► tried, for `hold` ─┬─ it would newly refuse more than `max_refused` ─► refused
 //!                                          └─ else: it serves, and is watched for `hold`
-//!                                                   └─ more than `max_refused` are refused ─► the one before serves again
+//!                                                   └─ it newly refuses more than that ─► the one before serves again
 //! ```
 //!
 //! One that was refused, or has served and was taken back, is not taken again until the server has had another one.
@@ -27,17 +28,24 @@ pub enum Judgement {
     Promoted(Tally),
     /// It will not serve.
     Rejected(Tally),
+    /// It will not serve: beside this worker's local document it has mistakes.
+    Unfit,
     /// The one before serves again.
     RolledBack(Tally),
 }
 
 impl Head {
-    /// What is being counted: changes with each document, and when one that was tried serves.
-    pub(super) fn counted(&self) -> u64 {
-        match (self.trial, self.previous) {
-            (0, 0) => 0,
-            (0, _) => self.taken.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1),
-            (trial, _) => trial.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1),
+    /// The hash of the one in the other body that is tried beside the one that serves: the new one, or the one before;
+    /// zero: none is.
+    pub(super) fn beside(&self) -> u64 {
+        if self.trial > 0 { self.trial } else { self.previous }
+    }
+
+    /// Names a trial: changes with each document, when one that was tried serves, and when it begins anew; zero: none is.
+    pub(super) fn compared(&self) -> u64 {
+        match self.beside() {
+            0 => 0,
+            beside => beside.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1),
         }
     }
 
@@ -49,10 +57,14 @@ impl Head {
     }
 
     /// What is due of a document that is tried or watched.
-    fn judge(&mut self, canary: Canary, tally: Tally, now: Time) -> Option<Judgement> {
+    fn judge(&mut self, canary: Canary, tally: Tally, is_fit: bool, now: Time) -> Option<Judgement> {
         let is_over = now.since(self.since) >= canary.hold;
         let is_too_much = tally.exceeds(canary.max_refused) && (self.trial > 0 || tally.seen >= FEWEST);
         if self.trial > 0 {
+            if !is_fit {
+                self.refused = std::mem::take(&mut self.trial);
+                return Some(Judgement::Unfit);
+            }
             if !is_over {
                 return None;
             }
@@ -83,20 +95,26 @@ impl Follower {
     pub fn judge<S: Store + ?Sized>(&mut self, store: &S, now: Time, here: Tally) -> Option<Judgement> {
         let canary = self.options.canary?;
         let (was, version) = self.keys.head(store)?;
-        let of = was.counted();
+        let of = was.compared();
         if of == 0 {
-            self.counting = 0;
             return None;
         }
-        if here.seen > 0 && of == self.counting {
+        if here.seen > 0 && of == self.tries {
             here.tell(store, &self.keys, of);
         }
-        self.counting = of;
-        if was.asker != self.id {
+        // Without contact for so long the local configuration serves, and nothing is compared.
+        if was.asker != self.id || now.since(was.contact) > self.options.max_stale {
             return None;
         }
         let mut head = was.clone();
-        let judgement = head.judge(canary, Tally::of(store, &self.keys, of), now);
+        let judgement = head.judge(canary, Tally::of(store, &self.keys, of), of != self.untriable, now);
+        let is_back = matches!(judgement, Some(Judgement::RolledBack(_)));
+        if is_back && self.keys.document(store, head.slot, head.taken).is_none() {
+            // It is lost: there is nothing to go back to.
+            let head = Head { previous: 0, ..was };
+            self.keys.put(store, &head, version);
+            return None;
+        }
         if head.refused != was.refused {
             self.refuses = self.refusal(head.refused);
             head.refused = self.refuses;
@@ -104,7 +122,11 @@ impl Follower {
         if head != was && !self.keys.put(store, &head, version) {
             return None;
         }
-        self.counting = head.counted();
         judgement
+    }
+
+    /// What it was last told to try has mistakes beside this worker's local document.
+    pub fn cannot_try(&mut self) {
+        self.untriable = self.tries;
     }
 }

@@ -13,16 +13,30 @@ fn trying() -> Options {
 fn tried() -> Workers {
     let mut workers = Workers::of(2, &trying());
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh, "the first one is tried beside nothing");
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(1), "the first one is tried beside nothing");
     assert_eq!(workers.look(), [1, 1]);
     assert_eq!(workers.fared(100, 100), [], "nothing is tried");
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
-    assert_eq!(workers.tasks(), vec![Some(Task::Try(b"good 2".into())); 2]);
+    assert_eq!(workers.fared(1_000, 1_000), [], "this was not of it");
+    assert_eq!(workers.tasks(), tries(asker, "good 2"));
     assert_eq!(workers.tasks(), [None, None]);
-    // What they tell first was not of this.
-    assert_eq!(workers.fared(1_000, 1_000), []);
     workers
+}
+
+/// The document is tried beside the one that serves.
+fn tries(asker: usize, document: &str) -> Vec<Option<Task>> {
+    both(asker, document, false)
+}
+
+/// The document that served before is tried beside the one that serves.
+fn watches(asker: usize, before: &str) -> Vec<Option<Task>> {
+    both(asker, before, true)
+}
+
+fn both(asker: usize, document: &str, is_before: bool) -> Vec<Option<Task>> {
+    let task = |at| Some(Task::Try { document: document.into(), is_before, tells: at == asker });
+    vec![task(0), task(1)]
 }
 
 fn taken(generation: u64, document: &[u8]) -> Vec<Option<Task>> {
@@ -40,20 +54,37 @@ fn hold(workers: &mut Workers, ms: u64) {
     }
 }
 
+/// Two workers that serve the second document, with the first one beside it.
+fn watched() -> Workers {
+    let mut workers = tried();
+    hold(&mut workers, 30_000);
+    assert_eq!(workers.fared(10, 0), [Judgement::Promoted(Tally { seen: 20, refused: 0 })]);
+    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+    assert_eq!(workers.fared(1_000, 1_000), [], "this was not of it");
+    assert_eq!(workers.tasks(), watches(0, "good 1"));
+    assert_eq!(workers.tasks(), [None, None]);
+    workers
+}
+
 #[test]
 fn a_document_that_is_tried_serves_when_it_would_not_refuse_more() {
     let mut workers = tried();
     hold(&mut workers, 29_000);
     assert_eq!(workers.fared(50, 2), []);
+    // Who is newly refused may be newly admitted later.
+    assert_eq!(workers.fared(48, 5), []);
+    assert_eq!(workers.fared(1, -2), []);
     hold(&mut workers, 1_000);
-    assert_eq!(workers.fared(50, 3), [Judgement::Promoted(Tally { seen: 150, refused: 7 })]);
+    assert_eq!(workers.fared(1, 0), [Judgement::Promoted(Tally { seen: 200, refused: 10 })]);
     assert_eq!(workers.tasks(), taken(2, b"good 2"));
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 2"), Outcome::Unchanged(false));
     // It is watched, and does well.
+    assert_eq!(workers.tasks(), watches(asker, "good 1"));
     assert_eq!(workers.fared(100, 5), []);
     hold(&mut workers, 31_000);
     assert_eq!(workers.fared(100, 5), []);
+    assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
     assert_eq!(workers.fared(100, 100), [], "it is watched no more");
     assert_eq!(workers.tasks(), [None, None]);
 }
@@ -63,46 +94,54 @@ fn a_document_that_is_tried_is_refused_when_it_would_refuse_more() {
     let mut workers = tried();
     hold(&mut workers, 30_000);
     let judgements = workers.fared(2, 1);
-    assert_eq!(judgements, [Judgement::Rejected(Tally { seen: 2, refused: 1 })], "of however few");
+    assert_eq!(judgements, [Judgement::Rejected(Tally { seen: 4, refused: 2 })], "of however few");
     assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
     assert_eq!(workers.look(), [1, 1]);
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 2"), Outcome::Refused(None), "it has been told");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 3"), Outcome::Tried);
-    assert_eq!(workers.tasks(), vec![Some(Task::Try(b"good 3".into())); 2]);
+    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 2"), Outcome::Refused(None), "it stands");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(true), "the server is back to what serves");
+    assert_eq!(workers.serve(asker, "good 3"), Outcome::Tried);
+    assert_eq!(workers.tasks(), tries(asker, "good 3"));
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Back, "to what serves");
     assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
 }
 
 #[test]
 fn a_document_that_refuses_more_than_it_may_is_taken_back() {
-    let mut workers = tried();
-    hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(10, 0).len(), 1);
-    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+    let mut workers = watched();
     assert_eq!(workers.fared(9, 9), [], "they are too few");
-    assert_eq!(workers.fared(1, 0), [Judgement::RolledBack(Tally { seen: 20, refused: 18 })][..0]);
-    assert_eq!(workers.fared(0, 0), [Judgement::RolledBack(Tally { seen: 20, refused: 18 })]);
+    assert_eq!(workers.fared(1, 0), [Judgement::RolledBack(Tally { seen: 20, refused: 18 })]);
     assert_eq!(workers.tasks(), taken(3, b"good 1"));
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 2"), Outcome::Refused(None));
     assert_eq!(workers.look(), [3, 3]);
+    assert_eq!(workers.tasks(), [None, None], "it is tried beside nothing");
+}
+
+#[test]
+fn nothing_is_gone_back_to_that_is_lost() {
+    let mut workers = watched();
+    let keys = head::Keys::of(&trying());
+    let (head, _) = keys.head(&workers.store).unwrap();
+    keys.put_document(&workers.store, head.other(), b"");
+    assert_eq!(workers.fared(20, 20), []);
+    assert_eq!(workers.look(), [2, 2]);
+    assert_eq!(workers.tasks(), [None, None]);
 }
 
 #[test]
 fn another_document_ends_what_was_tried_or_watched() {
-    let mut workers = tried();
-    hold(&mut workers, 30_000);
-    workers.fared(10, 0);
-    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+    let mut workers = watched();
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 3"), Outcome::Tried);
-    assert_eq!(workers.tasks(), vec![Some(Task::Try(b"good 3".into())); 2]);
+    assert_eq!(workers.tasks(), tries(asker, "good 3"));
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 4"), Outcome::Tried);
-    assert_eq!(workers.tasks(), vec![Some(Task::Try(b"good 4".into())); 2]);
+    assert_eq!(workers.fared(100, 100), [], "this was not of it");
+    assert_eq!(workers.tasks(), tries(asker, "good 4"));
     hold(&mut workers, 30_000);
     assert_eq!(workers.fared(0, 0), [Judgement::Promoted(Tally::default())], "nobody has come");
     assert_eq!(workers.tasks(), taken(3, b"good 4"));
@@ -123,19 +162,18 @@ fn a_tried_document_that_is_lost_is_had_again() {
     assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
     workers.followers.push(Follower::new(trying(), 9));
     workers.look();
-    assert_eq!(workers.tasks().pop(), Some(Some(Task::Try(b"good 2".into()))));
+    let late = Task::Try { document: b"good 2".into(), is_before: false, tells: false };
+    assert_eq!(workers.tasks().pop(), Some(Some(late)));
 }
 
 #[test]
 fn a_server_that_goes_back_to_what_served_before_is_followed_at_once() {
-    let mut workers = tried();
-    hold(&mut workers, 30_000);
-    workers.fared(10, 0);
-    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+    let mut workers = watched();
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh);
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(3));
     assert_eq!(workers.tasks(), taken(3, b"good 1"));
     assert_eq!(workers.fared(100, 100), [], "it is not watched");
+    assert_eq!(workers.tasks(), [None, None]);
 }
 
 /// What was told of the first time is not of the second.
@@ -144,15 +182,14 @@ fn a_document_that_is_tried_again_begins_anew() {
     let mut workers = tried();
     assert_eq!(workers.fared(100, 100), []);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(true));
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Back);
     workers.tasks();
     workers.fared(5, 5);
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
     workers.tasks();
-    workers.fared(5, 5);
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(1, 0), [Judgement::Promoted(Tally { seen: 1, refused: 0 })]);
+    assert_eq!(workers.fared(1, 0), [Judgement::Promoted(Tally { seen: 2, refused: 0 })]);
 }
 
 #[test]
@@ -168,6 +205,87 @@ fn without_a_canary_any_more_the_document_serves_that_was_tried() {
         }
     };
     assert_eq!(mark, None);
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(2));
     assert_eq!(workers.tasks(), taken(2, b"good 2"));
+}
+
+/// Beside the local document of the worker that asks by now it has mistakes.
+#[test]
+fn what_cannot_be_tried_where_the_server_is_asked_never_serves() {
+    for asks in [true, false] {
+        let mut workers = tried();
+        let (asker, _) = workers.until_asked();
+        workers.answer(asker, Ok(Answer::Unchanged), "good 2");
+        let at = if asks { asker } else { 1 - asker };
+        workers.followers[at].cannot_try();
+        let judgements = workers.fared(0, 0);
+        assert_eq!(judgements, [Judgement::Unfit; 1][..usize::from(asks)]);
+        hold(&mut workers, 30_000);
+        workers.fared(0, 0);
+        assert_eq!(workers.look(), if asks { [1, 1] } else { [2, 2] });
+    }
+}
+
+/// It may have been promoted elsewhere, and compared with itself it does well.
+#[test]
+fn who_serves_another_document_tries_none() {
+    let mut workers = tried();
+    hold(&mut workers, 30_000);
+    workers.fared(10, 0);
+    let [one, other] = &mut workers.followers[..] else { panic!() };
+    for (follower, is_fit) in [(one, true), (other, false)] {
+        assert!(matches!(follower.follow(&workers.store, workers.now), Some(Task::Take(_))));
+        follower.took(2, is_fit);
+    }
+    assert_eq!(workers.tasks(), [watches(0, "good 1")[0].clone(), Some(Task::Drop)]);
+}
+
+/// Meanwhile the local configuration has served: nothing was compared.
+#[test]
+fn a_trial_begins_anew_after_the_server_was_gone() {
+    let mut workers = tried();
+    workers.fared(10, 10);
+    workers.pass(61_000);
+    assert_eq!(workers.look(), [0, 0]);
+    assert_eq!(workers.fared(100, 100), [], "nothing is judged");
+    assert_eq!(workers.tasks(), [None, None]);
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 2"), Outcome::Unchanged(false));
+    assert_eq!(workers.look(), [1, 1]);
+    assert_eq!(workers.tasks(), tries(asker, "good 2"));
+    assert_eq!(workers.fared(0, 0), [], "it is not over");
+    hold(&mut workers, 30_000);
+    assert_eq!(workers.fared(0, 0), [Judgement::Promoted(Tally::default())]);
+}
+
+#[test]
+fn refusals_are_set_off_against_admissions_of_the_same_actor() {
+    let mut ledger = Ledger::default();
+    let mut refused = |compared, whom| {
+        ledger.note(compared, whom);
+        ledger.take().refused
+    };
+    let (more, fewer, same) = (Compared::NewlyRefused, Compared::NewlyAdmitted, Compared::Same);
+    assert_eq!([refused(more, Some(1)), refused(more, Some(1)), refused(fewer, Some(1))], [1, 1, -1]);
+    assert_eq!([refused(fewer, Some(2)), refused(fewer, Some(2)), refused(more, Some(1))], [0, 0, 1]);
+    assert_eq!([refused(more, Some(2)), refused(more, Some(2)), refused(more, Some(2))], [0, 0, 1]);
+    assert_eq!([refused(fewer, None), refused(more, None), refused(same, None)], [0, 1, 0]);
+    assert_eq!(ledger.take(), Tally::default());
+    ledger.note(same, None);
+    assert_eq!(ledger.take(), Tally { seen: 1, refused: 0 });
+}
+
+#[test]
+fn a_share_is_exceeded_by_more_than_it() {
+    let tally = |seen, refused| Tally { seen, refused };
+    for (tally, percent, exceeds) in [
+        (tally(100, 5), 5, false),
+        (tally(100, 6), 5, true),
+        (tally(0, 0), 0, false),
+        (tally(1, 1), 0, true),
+        (tally(1, 1), 100, false),
+        (tally(10, -3), 0, false),
+    ] {
+        assert_eq!(tally.exceeds(percent), exceeds, "{tally:?} {percent}");
+    }
 }

@@ -11,7 +11,7 @@ fn one_worker_asks_and_all_take_what_it_was_told() {
     assert_eq!(workers.look(), [0, 0, 0]);
     assert_eq!(workers.asks(), [(0, None)]);
     assert_eq!(workers.asks(), [], "it is being asked");
-    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh);
+    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh(1));
     assert_eq!(workers.look(), [1, 1, 1]);
     let (asker, ms) = workers.until_asked();
     assert_eq!((asker, ms), (0, 6_000), "three quarters of the interval");
@@ -19,7 +19,7 @@ fn one_worker_asks_and_all_take_what_it_was_told() {
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(false), "though the server knows no marks");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(2));
     assert_eq!(workers.look(), [2, 2, 2]);
 }
 
@@ -37,7 +37,7 @@ fn a_bad_document_is_told_once_and_changes_nothing() {
     // It is still contact, for longer than `max_stale`.
     for _ in 0..20 {
         let (asker, _) = workers.until_asked();
-        assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "mistakes"), Outcome::Unchanged(false));
+        assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "mistakes"), Outcome::Refused(None));
     }
     let (asker, _) = workers.until_asked();
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_bad_document_is_told_once_and_changes_nothing() {
     );
     assert_eq!(workers.look(), [1, 1]);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(true), "it is as it was");
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Back, "it is as it was");
     assert_eq!(workers.look(), [1, 1]);
     let (asker, _) = workers.until_asked();
     assert_eq!(workers.serve(asker, "mistakes"), Outcome::Refused(Some("bad".into())), "a second time");
@@ -102,7 +102,7 @@ fn when_the_asker_is_gone_another_one_asks() {
     let gone = workers.followers.remove(asker);
     let (asker, ms) = workers.until_asked();
     assert!(ms > 6_000 && ms < 16_000, "{ms}");
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(2));
     assert_eq!(workers.look(), [2, 2]);
     // It was only held up, and comes back with an old answer.
     workers.followers.push(gone);
@@ -131,7 +131,7 @@ fn a_document_is_taken_whole_or_not_at_all() {
     assert_eq!(workers.look(), [0, 0]);
     let (asker, _) = workers.until_asked();
     assert_eq!(asker, 0);
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh, "it is written anew");
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(1), "it is written anew");
     assert_eq!(workers.look(), [1, 1]);
 }
 

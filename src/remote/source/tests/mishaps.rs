@@ -51,7 +51,7 @@ fn a_document_that_is_lost_is_had_again_for_those_who_come() {
     head::Keys::of(&options()).put_document(&workers.store, 1, b"");
     workers.pass(6_000);
     assert_eq!(workers.asks(), [(0, None)]);
-    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh);
+    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh(1));
     workers.followers.push(Follower::new(options(), 9));
     assert_eq!(workers.look(), [1, 1, 1]);
 }
@@ -68,7 +68,7 @@ fn a_head_that_is_lost_keeps_nobody_on_an_old_document() {
     workers.store.swap(&key, b"another's", version).unwrap();
     assert_eq!(workers.look(), [1, 1], "there was contact a moment ago");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh);
+    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(1));
     for follower in &mut workers.followers {
         let task = follower.follow(&workers.store, workers.now);
         assert_eq!(task, Some(Task::Take(Stock { generation: 1, document: b"good 2".into() })));
@@ -121,7 +121,7 @@ fn a_document_that_was_refused_is_tried_beside_another_local_one() {
     let answer = Ok(Answer::Document(b"a mistake there".into()));
     let follower = &mut workers.followers[0];
     let outcome = follower.answered(&workers.store, workers.now, answer, marks("2"), 0, |_| Ok(()));
-    assert_eq!(outcome, Outcome::Fresh);
+    assert_eq!(outcome, Outcome::Fresh(2));
     assert_eq!(workers.look(), [2]);
     assert!(matches!(same.follow(&workers.store, workers.now), Some(Task::Take(_))));
 }

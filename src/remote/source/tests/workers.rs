@@ -66,7 +66,7 @@ impl Workers {
                     follower.took(stock.generation, stock.document != b"good elsewhere")
                 }
                 Some(Task::Local { .. }) => follower.took(0, true),
-                Some(Task::Try(_) | Task::Drop) | None => {}
+                Some(Task::Try { .. } | Task::Drop) | None => {}
             }
         }
         self.followers.iter().map(Follower::serves).collect()
@@ -85,9 +85,10 @@ impl Workers {
         tasks
     }
 
-    /// Each tells that so many requests have come and so many of them were refused; what follows.
-    pub(super) fn fared(&mut self, seen: u64, refused: u64) -> Vec<Judgement> {
+    /// Each tells of so many requests, and that so many more of them are refused than by the other document: the one that
+    /// asks tells last; what follows.
+    pub(super) fn fared(&mut self, seen: u64, refused: i64) -> Vec<Judgement> {
         let judge = |follower: &mut Follower| follower.judge(&self.store, self.now, Tally { seen, refused });
-        self.followers.iter_mut().filter_map(judge).collect()
+        self.followers.iter_mut().rev().filter_map(judge).collect()
     }
 }

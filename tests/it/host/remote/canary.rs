@@ -99,7 +99,7 @@ fn what_served_before_serves_again_when_too_many_are_refused() {
     let refused = (0..40).filter(|_| ask(2) != Fate::Upstream).count();
     assert_eq!(refused, 37);
     gateway.pass(1_000);
-    assert_eq!(gateway.world.said("rolled back: it has refused 37 of 40 requests"), 1);
+    assert_eq!(gateway.world.said("rolled back: it newly refused 37 of 40 requests"), 1);
     assert_eq!(ask(2), Fate::Upstream);
     assert_eq!(gateway.counter("diana.config.generation"), 3);
     is_clean(&gateway);
