@@ -2,6 +2,7 @@
 //!
 //! It does not know: for whom it is tried, or what follows from how it fares.
 
+use super::super::callouts::Mishap;
 use super::*;
 
 /// What is tried for everybody, for a minute.
@@ -102,5 +103,149 @@ fn what_served_before_serves_again_when_too_many_are_refused() {
     assert_eq!(gateway.world.said("rolled back: it newly refused 37 of 40 requests"), 1);
     assert_eq!(ask(2), Fate::Upstream);
     assert_eq!(gateway.counter("diana.config.generation"), 3);
+    is_clean(&gateway);
+}
+
+/// The limits of both, the old and the new, each of one rule for `user` on all paths; what is tried is so for everybody,
+/// and may refuse nothing newly.
+fn changing(from: &str, to: &str) -> Gateway {
+    let gateway = gateway(2, &rule(&format!(r#""actor": "user", {from}"#)));
+    let more = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "0%"}}, "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}"#;
+    assert!(gateway.configure(&configuration(more)), "{:?}", gateway.world.log.borrow());
+    gateway.pass(1_000);
+    gateway.request(0, "/", "warm");
+    gateway.pass(10);
+    has(&gateway, &rule(&format!(r#""actor": "user", {to}"#)));
+    gateway
+}
+
+/// So many requests of a user, each a while after the other; how many pass.
+fn passes(gateway: &Gateway, requests: usize, ms: u64, user: &str) -> usize {
+    let passes = |at: &usize| {
+        let request = gateway.request(at % 2, "/", user);
+        gateway.pass(ms);
+        gateway.fate(request) == Fate::Upstream
+    };
+    let passed = (0..requests).filter(passes).count();
+    gateway.end_all();
+    passed
+}
+
+#[test]
+fn requests_are_compared_for_which_a_store_is_asked() {
+    let quota = |rpu: u32| format!(r#""algo": "W", "rpu": {rpu}, "unit": "day", "scope": "global""#);
+    let gateway = changing(&quota(5), &quota(3));
+    gateway.pass(1_200);
+    let asked = clusters(&gateway).decisions();
+    assert_eq!(passes(&gateway, 8, 10, "ann"), 5);
+    assert!(clusters(&gateway).decisions() > asked);
+    assert_eq!(fared(&gateway), [6, 2, 0], "three pass, two would not, three are refused by both");
+    gateway.pass(60_000);
+    assert_eq!(gateway.world.said("not promoted: it would newly refuse 2 of 8 requests"), 1);
+    is_clean(&gateway);
+}
+
+/// Some of the requests that both refuse are others; in all they are as many.
+#[test]
+fn what_lets_in_more_is_promoted_under_attack() {
+    let gateway = changing(
+        r#""algo": "TB", "rpu": 10, "unit": "second", "burst": 10"#,
+        r#""algo": "TB", "rpu": 12, "unit": "second", "burst": 5"#,
+    );
+    gateway.pass(1_200);
+    let passed = passes(&gateway, 2_000, 17, "ann");
+    assert!((340..=360).contains(&passed), "{passed}");
+    let [same, refused, admitted] = fared(&gateway);
+    assert!(
+        same + refused + admitted == 2_000 && refused > 20 && admitted > refused,
+        "{same} {refused} {admitted}"
+    );
+    gateway.pass(60_000);
+    assert_eq!(
+        gateway.world.said(" promoted: it would newly refuse 0 of 2000 requests"),
+        1,
+        "{:?}",
+        gateway.world.log.borrow()
+    );
+    is_clean(&gateway);
+}
+
+/// It would hide nobody behind those whom it lets in.
+#[test]
+fn one_actor_more_is_no_other_actor_less() {
+    let gateway = gateway(
+        2,
+        r#"[{"url": "/", "rules": [
+        {"name": "a", "actor": "user", "algo": "W", "rpu": 1, "unit": "day", "overrides": {"bob": {"rpu": 100}}}
+    ]}]"#,
+    );
+    assert!(
+        gateway
+            .configure(&configuration(r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "10%"}"#))
+    );
+    gateway.pass(1_000);
+    has(
+        &gateway,
+        r#"[{"url": "/", "rules": [
+        {"name": "a", "actor": "user", "algo": "W", "rpu": 100, "unit": "day", "overrides": {"bob": {"rpu": 1}}}
+    ]}]"#,
+    );
+    gateway.pass(1_200);
+    assert_eq!((passes(&gateway, 20, 1, "ann"), passes(&gateway, 20, 1, "bob")), (1, 20));
+    assert_eq!(fared(&gateway), [2, 19, 19]);
+    gateway.pass(60_000);
+    assert_eq!(
+        gateway.world.said("not promoted: it would newly refuse 19 of 40 requests"),
+        1,
+        "{:?}",
+        gateway.world.log.borrow()
+    );
+    is_clean(&gateway);
+}
+
+/// As it would if it took the place of what serves.
+#[test]
+fn what_is_tried_goes_on_with_what_was_counted() {
+    let quota = r#""algo": "W", "rpu": 3, "unit": "day""#;
+    let more = quota.replace("3", "100");
+    let gateway = changing(quota, &format!(r#"{quota}}}, {{"name": "more", "actor": "user", {more}"#));
+    assert_eq!(passes(&gateway, 2, 1, "ann"), 2, "before it is tried");
+    gateway.pass(1_200);
+    assert_eq!(passes(&gateway, 2, 1, "ann"), 1);
+    assert_eq!(fared(&gateway), [2, 0, 0]);
+    is_clean(&gateway);
+}
+
+/// The one before would have refused them as well.
+#[test]
+fn an_attack_takes_nothing_back() {
+    let quota = r#""algo": "TB", "rpu": 5, "unit": "minute", "burst": 5"#;
+    let gateway = changing(quota, &quota.replace('5', "6"));
+    gateway.pass(1_200);
+    gateway.pass(60_500);
+    assert_eq!(gateway.world.said("promoted: it would newly refuse 0 of 0 requests"), 1);
+    gateway.pass(1_000);
+    let passed = passes(&gateway, 500, 10, "ann");
+    assert!(passed < 10, "{passed}");
+    assert!(fared(&gateway)[0] > 400, "{:?}", fared(&gateway));
+    gateway.pass(60_000);
+    assert_eq!((gateway.world.said("rolled back"), gateway.counter("diana.config.generation")), (0, 2));
+    is_clean(&gateway);
+}
+
+/// The store is not to be had, whichever document serves.
+#[test]
+fn what_is_refused_for_lack_of_a_store_is_not_held_against_a_document() {
+    let quota = r#""algo": "W", "rpu": 900, "unit": "day", "scope": "global", "on_error": "deny""#;
+    let gateway = changing(quota, &quota.replace("900", "901"));
+    gateway.pass(61_000);
+    gateway.pass(1_000);
+    assert_eq!(gateway.world.said(" promoted: "), 1);
+    fare(&gateway, Fares { mishaps: &[Mishap::Unavailable], one_in: 1, ..Fares::default() });
+    let before = fared(&gateway);
+    assert_eq!(passes(&gateway, 100, 10, "ann"), 0);
+    assert_eq!(fared(&gateway), before);
+    gateway.pass(5_000);
+    assert_eq!(gateway.world.said("rolled back"), 0);
     is_clean(&gateway);
 }
