@@ -5,7 +5,10 @@
 //! The first four bytes choose the options and the status; then come operations of two bytes each, and what they need.
 
 use super::input::Input;
-use diana::remote::source::{Answer, Failure, Follower, MOST_BYTES, Marks, Options, Outcome, Task, pointer};
+use diana::policy::Sample;
+use diana::remote::source::{
+    Answer, Canary, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Tally, Task, pointer,
+};
 use diana::store::{Portable, Rules, Simulated, Store};
 use diana::time::{Span, Time};
 
@@ -14,12 +17,14 @@ const POINTERS: [&str; 5] = ["", "/a", "/kvs/0/value", "/0/~1~0", "/"];
 const FOLLOWERS: usize = 3;
 
 /// Any reply is a document or a failure; and whatever is replied, written, lost or late, followers take none but what one of
-/// them found good, and in the end the newest.
+/// them found good, and in the end the newest. If documents are tried, none that was rejected serves.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let pointer = pointer(POINTERS[input.below(POINTERS.len())]).unwrap();
-    let options = options(pointer, input.flag());
+    let is_base64 = input.flag();
     let status = STATUSES[input.below(STATUSES.len())];
+    let canary = Canary { sample: Sample(10), hold: Span::from_secs(8), max_refused: 50 };
+    let options = options(pointer, is_base64, input.flag().then_some(canary));
     read(&options, status, &input);
     let mut run = Run::new(options);
     while !input.is_empty() {
@@ -28,7 +33,7 @@ pub fn run(bytes: &[u8]) {
     run.end();
 }
 
-fn options(pointer: Vec<String>, is_base64: bool) -> Options {
+fn options(pointer: Vec<String>, is_base64: bool, canary: Option<Canary>) -> Options {
     Options {
         cluster: "config".into(),
         authority: "config".into(),
@@ -40,7 +45,7 @@ fn options(pointer: Vec<String>, is_base64: bool) -> Options {
         max_stale: Span::from_secs(60),
         pointer,
         is_base64,
-        canary: None,
+        canary,
     }
 }
 
@@ -79,7 +84,7 @@ impl Run {
     }
 
     fn step(&mut self, input: &mut Input) {
-        let (what, which) = (input.below(8), input.below(FOLLOWERS));
+        let (what, which) = (input.below(10), input.below(FOLLOWERS));
         let length = if what > 4 { input.byte().into() } else { 0 };
         let bytes = input.bytes(length);
         match what {
@@ -92,6 +97,11 @@ impl Run {
                 let version = self.store.load(&key).unwrap().map(|loaded| loaded.version);
                 self.store.swap(&key, bytes, version).unwrap();
             }
+            8 => {
+                let [seen, refused] = [0, 1].map(|at| bytes.get(at).copied().unwrap_or(0));
+                self.judge(which, Tally { seen: seen.into(), refused: i64::from(refused) - 128 });
+            }
+            9 => self.followers[which].cannot_try(),
             _ => {
                 let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
                 let marks = Marks::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from), None);
@@ -124,20 +134,34 @@ impl Run {
                 assert_eq!(follower.serves(), stock.generation);
             }
             Some(Task::Local { .. }) => follower.took(0, true),
-            Some(Task::Try { .. } | Task::Drop) => panic!("nothing is tried"),
+            Some(Task::Try { document, .. }) => {
+                assert!(self.options.canary.is_some() && self.good.contains(&document), "{document:?}");
+            }
+            Some(Task::Drop) => assert!(self.options.canary.is_some()),
             None => {}
+        }
+    }
+
+    fn judge(&mut self, which: usize, fared: Tally) {
+        let judgement = self.followers[which].judge(&self.store, self.now, fared);
+        assert!(judgement.is_none() || self.options.canary.is_some(), "{judgement:?}");
+        if let Some(Judgement::Promoted(tally)) = judgement {
+            assert!(!tally.exceeds(50), "{tally:?}");
         }
     }
 
     /// The server answers, for as long as that takes until all have heard of it.
     fn end(mut self) {
-        let document = b"the newest".to_vec();
+        // It has not been there before, and was not rejected.
+        let mut document = self.good.concat();
+        document.extend(vec![b'+'; 2 - document.len() % 2]);
         for _ in 0..160 {
             self.now = self.now.after(Span::from_ms(500));
             for which in 0..FOLLOWERS {
                 if self.followers[which].asks(&self.store, self.now).is_some() {
                     self.answered(which, Ok(Answer::Document(document.clone())), Marks::default());
                 }
+                self.judge(which, Tally::default());
                 self.follow(which);
             }
         }

@@ -249,3 +249,25 @@ fn what_is_refused_for_lack_of_a_store_is_not_held_against_a_document() {
     assert_eq!(gateway.world.said("rolled back"), 0);
     is_clean(&gateway);
 }
+
+/// Nobody else's requests are compared, though some rules of them may be tried.
+#[test]
+fn a_document_is_tried_for_a_part_of_all_actors() {
+    let quota = |rpu: u32| rule(&format!(r#""actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day""#));
+    let gateway = gateway(2, &quota(9));
+    assert!(gateway.configure(&configuration(r#", "canary": {"percent": 50, "hold": "1m"}"#)));
+    gateway.pass(1_000);
+    has(&gateway, &quota(1));
+    gateway.pass(1_200);
+    let users = (0..100).map(|user| {
+        let before = fared(&gateway);
+        assert_eq!(passes(&gateway, 2, 1, &format!("user-{user}")), 2);
+        let [same, refused, admitted] = fared(&gateway);
+        (same - before[0], refused - before[1], admitted)
+    });
+    let users: Vec<_> = users.collect();
+    assert!(users.iter().all(|user| [(1, 1, 0), (0, 0, 0)].contains(user)), "{users:?}");
+    let tried = users.iter().filter(|(same, ..)| *same > 0).count();
+    assert!((30..=70).contains(&tried), "{tried}");
+    is_clean(&gateway);
+}
