@@ -99,6 +99,12 @@ const RULE_KEYS: &[&str] = &[
     "lease",
 ];
 
+const STORE_KEYS: &[&str] = &["redis", "rls"];
+const REMOTE_KEYS: &[&str] = &["path", "authority", "interval", "max_stale", "pointer", "encoding"];
+
+/// How a key is taken.
+type Take<'a> = fn(&mut Fields<'a>, &'static str) -> Option<Node<'a>>;
+
 /// The keys of a rule, those of all algorithms included.
 fn rule_keys() -> Vec<&'static str> {
     let own = KINDS.iter().flat_map(|kind| kind.keys);
@@ -133,16 +139,16 @@ impl<'a> Top<'a> {
         if is_limit(entries) {
             return Some(Top { limits: Some(vec![node]), ..Top::default() });
         }
+        fields.belong(STORE_KEYS, "to `store`");
+        fields.belong(REMOTE_KEYS, "to `remote`");
         let limits = fields.require("limits");
-        Some(Top::rest(fields, limits))
+        Some(Top::rest(fields, limits, Fields::take))
     }
 
-    /// All keys but `limits`, and those that belong elsewhere.
-    fn rest(mut fields: Fields<'a>, limits: Option<Node<'a>>) -> Top<'a> {
+    /// All keys but `limits`, and those that belong elsewhere. `own` takes what is the gateway's own.
+    fn rest(mut fields: Fields<'a>, limits: Option<Node<'a>>, own: Take<'a>) -> Top<'a> {
         fields.belong(LIMIT_KEYS, "to a limit in `limits`");
         fields.belong(&rule_keys(), "to a rule in `rules`");
-        fields.belong(&["redis", "rls"], "to `store`");
-        fields.belong(&["path", "authority", "interval", "max_stale", "pointer", "encoding"], "to `remote`");
         let top = Top {
             limits: limits.and_then(|node| node.list()),
             actors: fields.take("actors"),
@@ -152,9 +158,9 @@ impl<'a> Top<'a> {
             response: fields.take("response"),
             headers: fields.take("headers"),
             mode: fields.take("mode"),
-            local: fields.take("local"),
-            store: fields.take("store"),
-            remote: fields.take("remote"),
+            local: own(&mut fields, "local"),
+            store: own(&mut fields, "store"),
+            remote: own(&mut fields, "remote"),
         };
         fields.finish();
         top

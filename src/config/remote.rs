@@ -3,7 +3,7 @@
 //! It does not know: how it is fetched, or when.
 
 use super::store::{cluster, taken};
-use super::{Top, is_limit};
+use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit};
 use crate::document::{Fields, Node, Value};
 use crate::policy::Sample;
 use crate::remote::source::{self, Canary, Options};
@@ -18,7 +18,7 @@ const LONGEST: Span = Span::from_secs(86_400 * 365);
 
 /// Keys that say who is asked, where one counts, and how much memory there is: the gateway's own.
 const REMOTE: &str = "a remote document cannot say where documents come from: leave that to the local one";
-const STORE: &str = "a remote document cannot say where is counted: leave that to the local one";
+const STORE: &str = "a remote document cannot say where counts are kept: leave that to the local one";
 const LOCAL: &str = "a remote document cannot say how much memory is used: leave that to the local one";
 
 /// Reads it. Mistakes are reported at their place and give `None`.
@@ -137,10 +137,19 @@ pub(super) fn over(node: Node) -> Option<Top> {
         return Top::of(node);
     }
     let mut fields = node.fields()?;
+    fields.belong(STORE_KEYS, "to the local document's `store`");
+    fields.belong(REMOTE_KEYS, "to the local document's `remote`");
     let limits = fields.take("limits");
-    let top = Top::rest(fields, limits);
-    for (node, why) in [(&top.remote, REMOTE), (&top.store, STORE), (&top.local, LOCAL)] {
-        node.iter().for_each(|node| node.fail(why));
-    }
-    Some(top)
+    Some(Top::rest(fields, limits, refuse))
+}
+
+/// A key that only the local document may have: what is in it does not matter.
+fn refuse<'a>(fields: &mut Fields<'a>, key: &'static str) -> Option<Node<'a>> {
+    let why = match key {
+        "remote" => REMOTE,
+        "store" => STORE,
+        _ => LOCAL,
+    };
+    fields.take_unoffered(key)?.fail(why);
+    None
 }

@@ -17,8 +17,8 @@ pub struct Fields<'a> {
     place: Place,
     errors: &'a Errors,
     known: Vec<&'static str>,
-    /// Known too, but not offered in a hint: another spelling.
-    spellings: Vec<&'static str>,
+    /// Known too, but not offered in a hint: another spelling, or what is refused.
+    unoffered: Vec<&'static str>,
     missing: Vec<&'static str>,
     /// Keys of other objects, and where those are.
     elsewhere: Vec<(&'static str, Cow<'static, str>)>,
@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
             place,
             errors,
             known: Vec::new(),
-            spellings: Vec::new(),
+            unoffered: Vec::new(),
             missing: Vec::new(),
             elsewhere: Vec::new(),
         }
@@ -79,11 +79,17 @@ impl<'a> Fields<'a> {
         node
     }
 
+    /// As [`Fields::take`], for a key that no hint is to offer.
+    pub fn take_unoffered(&mut self, key: &'static str) -> Option<Node<'a>> {
+        let node = self.take(key);
+        self.known.retain(|known| *known != key);
+        self.unoffered.push(key);
+        node
+    }
+
     /// As [`Fields::require`], for a key that has another spelling.
     pub fn require_either(&mut self, key: &'static str, spelling: &'static str) -> Option<Node<'a>> {
-        let other = self.take(spelling);
-        self.known.retain(|known| *known != spelling);
-        self.spellings.push(spelling);
+        let other = self.take_unoffered(spelling);
         match (self.take(key), other) {
             (Some(node), Some(other)) => {
                 other.fail(format!("`{key}` is given already"));
@@ -138,7 +144,7 @@ impl<'a> Fields<'a> {
     }
 
     fn unknown(&self, entries: &'a [(String, Value)]) -> impl Iterator<Item = &'a str> {
-        let taken = |key: &str| self.known.contains(&key) || self.spellings.contains(&key);
+        let taken = |key: &str| self.known.contains(&key) || self.unoffered.contains(&key);
         entries.iter().map(|(key, _)| key.as_str()).filter(move |key| !taken(key))
     }
 

@@ -43,7 +43,7 @@ fn bad() -> Vec<Bad> {
         ("a quota below zero", rule("rpu", json!(-1)), "limits[0].rules[0].rpu: "),
         ("two mistakes", rule("rules", json!([])), "limits[0].rules[0]: unknown key `rules`"),
         ("where it comes from", with("remote", json!({"cluster": "x", "path": "/"})), own),
-        ("where is counted", with("store", json!({"redis": {"cluster": "x"}})), own),
+        ("where counts are kept", with("store", json!({"redis": {"cluster": "x"}})), own),
         ("how much memory is used", with("local", json!({"max_actors": 1})), own),
         ("an object that says nothing", b"{}".to_vec(), "it says nothing"),
         ("a list of nonsense", b"[1, null, \"x\"]".to_vec(), "[0]: "),

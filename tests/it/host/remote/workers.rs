@@ -116,7 +116,7 @@ fn a_bad_answer_changes_nothing_and_is_told_once() {
         (200, "<html>no</html>", "refused: "),
         (200, r#"{"response": {"status": 431}, "limits": [{"url": "/", "#, "refused: "),
         (200, r#"{"response": {"status": 200}}"#, "response.status"),
-        (200, r#"{"store": {}}"#, "a remote document cannot say where is counted"),
+        (200, r#"{"store": {}}"#, "a remote document cannot say where counts are kept"),
         (500, "", "cannot be had: status 500"),
         (302, "", "cannot be had: status 302"),
         (404, "", "cannot be had: status 404"),
