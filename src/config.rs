@@ -42,7 +42,7 @@ pub struct Configuration {
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
-    let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None));
+    let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None, false));
     whole(configuration, errors.into_vec())
 }
 
@@ -55,7 +55,8 @@ pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Sample>) -> Result<
     let (known, errors) = (Errors::default(), Errors::default());
     let base = Top::of(Node::root(&document, &known));
     let over = remote::over(Node::root(&other, &errors));
-    let configuration = base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, trial));
+    let configuration =
+        base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, trial, true));
     // What the first has may be wrong beside what the other has, such as a rule whose actor is gone.
     let of_first = |error: Error| Error { path: ["the local document's ", &error.path].concat(), ..error };
     let mut errors = errors.into_vec();
@@ -193,7 +194,8 @@ fn is_limit(entries: &[(String, Value)]) -> bool {
     !meant(&["limits"]) && meant(LIMIT_KEYS)
 }
 
-fn read(top: Top, trial: Option<Sample>) -> Option<Configuration> {
+/// `is_over`: whether some of it is a remote document's.
+fn read(top: Top, trial: Option<Sample>, is_over: bool) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::Options::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -201,7 +203,7 @@ fn read(top: Top, trial: Option<Sample>) -> Option<Configuration> {
     let mode = Mode::compile(top.mode);
     let has_store = top.store.is_some();
     let store = top.store.and_then(store::compile);
-    let shared = shared::Reader { store: store.as_ref(), has_store };
+    let shared = shared::Reader::new(store.as_ref(), has_store, is_over);
     let mut reader = rule::Reader {
         actors: &actors,
         mode,

@@ -11,11 +11,16 @@ use crate::policy::{Count, Counts, OnError, SharedDraft};
 use crate::remote::rls;
 use crate::response;
 
+const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
+    `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";
+const NO_LOCAL_STORE: &str = "a global rule is counted in a store, and there is none: write one in the local document, as \
+    a remote one cannot have a `store`";
+
 /// What reading a shared rule depends on.
 pub(super) struct Reader<'a> {
     pub(super) store: Option<&'a Store>,
-    /// Whether there is one, be it whole or not.
-    pub(super) has_store: bool,
+    /// What is wrong with a global rule if there is none, be it whole or not.
+    pub(super) without: Option<&'static str>,
 }
 
 /// A shared rule's own keys.
@@ -42,6 +47,12 @@ pub(super) struct Ways {
 }
 
 impl Reader<'_> {
+    /// `is_over`: whether the limits may be a remote document's, which cannot have a store.
+    pub(super) fn new(store: Option<&Store>, has_store: bool, is_over: bool) -> Reader<'_> {
+        let why = if is_over { NO_LOCAL_STORE } else { NO_STORE };
+        Reader { store, without: (!has_store).then_some(why) }
+    }
+
     /// Takes the keys of a shared rule; `None` for a local one.
     pub(super) fn rule<'a>(&self, fields: &mut Fields<'a>) -> Option<Rule<'a>> {
         let scope = fields.take("scope");
@@ -50,11 +61,8 @@ impl Reader<'_> {
             fields.belong(&["on_error", "lease"], "to a rule with `scope: global`");
             return None;
         };
-        if !self.has_store {
-            scope.fail(
-                "a global rule is counted in a store, and there is none: write `store: {redis: {cluster: …, secret: …}}` at \
-                 the top, beside `limits`",
-            );
+        if let Some(why) = self.without {
+            scope.fail(why);
         }
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
