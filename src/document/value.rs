@@ -81,10 +81,13 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
         return Err(Error { path: String::new(), why: "the configuration is empty".into() });
     }
     let not_json = |error| {
-        // YAML in a string is a likely slip: as a structure it would have come as one.
+        // YAML in a string, or from a server, is a likely slip: as a structure of the gateway's it would have come as one.
         let hint = match bytes.trim_ascii_start() {
             [b'{' | b'[' | b'"', ..] => "",
-            _ => "; YAML is read only where the gateway takes a structure, in a string write JSON",
+            [b'<', ..] => "; it begins as a page of HTML does",
+            _ => {
+                "; YAML is read only where the gateway takes a structure: in a string, and on a server, write JSON"
+            }
         };
         Error { path: String::new(), why: format!("not valid JSON: {error}{hint}") }
     };
