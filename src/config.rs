@@ -103,6 +103,9 @@ const RULE_KEYS: &[&str] = &[
 const STORE_KEYS: &[&str] = &["redis", "rls"];
 const REMOTE_KEYS: &[&str] = &["path", "authority", "interval", "max_stale", "pointer", "encoding"];
 
+const WRAPPED: &str =
+    "`@type` and `value` are the gateway's, around a document: write here what stands in `value`";
+
 /// How a key is taken.
 type Take<'a> = fn(&mut Fields<'a>, &'static str) -> Option<Node<'a>>;
 
@@ -136,6 +139,10 @@ impl<'a> Top<'a> {
         let Value::Object(entries) = node.value() else {
             return node.expected("an object with `limits`, one limit, or a list of limits");
         };
+        if is_wrapped(entries) {
+            node.fail(WRAPPED);
+            return None;
+        }
         let mut fields = node.fields()?;
         if is_limit(entries) {
             return Some(Top { limits: Some(vec![node]), ..Top::default() });
@@ -183,6 +190,11 @@ impl<'a> Top<'a> {
             remote: self.remote.or(base.remote),
         }
     }
+}
+
+/// Whether it is a whole message of the gateway's in which a document stands.
+fn is_wrapped(entries: &[(String, Value)]) -> bool {
+    entries.iter().any(|(key, _)| key == "@type")
 }
 
 /// Whether the document is one limit; it may be misspelt.

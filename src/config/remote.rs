@@ -3,7 +3,7 @@
 //! It does not know: how it is fetched, or when.
 
 use super::store::{cluster, taken};
-use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit};
+use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit, is_wrapped};
 use crate::document::{Fields, Node, Value};
 use crate::policy::Sample;
 use crate::remote::source::{self, Canary, Options};
@@ -133,7 +133,7 @@ pub(super) fn over(node: Node) -> Option<Top> {
         node.fail("it says nothing: expected `limits`, or what else stands in place of the local document's");
         return None;
     }
-    if is_limit(entries) {
+    if is_wrapped(entries) || is_limit(entries) {
         return Top::of(node);
     }
     let mut fields = node.fields()?;
