@@ -1,20 +1,17 @@
 //! One worker of a simulated gateway: a filter, the contexts that its host has made, and the calls it answers.
 //!
-//! It does not know: what the filter should do.
+//! It does not know: what the filter should do, or what its calls are answered (`vm/calls.rs`).
 
-use super::callouts::{self, Answer, Callouts, Made, What};
-use super::faults::Turn;
+mod calls;
+
+use super::callouts::{Answer, Callouts, What};
 use super::gateway::{Fate, Noted, World};
-use super::sent;
-use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
+use diana::host::proxy_wasm::simulated::{self, Host};
 use diana::host::proxy_wasm::{Action, Callbacks, Filter};
 use diana::request::Part;
-use diana::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
-
-const BAD_ARGUMENT: u32 = 2;
 
 /// One worker.
 #[derive(Clone)]
@@ -366,205 +363,12 @@ impl Vm {
     }
 }
 
-impl Host for Inner {
-    fn call(&self, call: Call) -> Reply {
-        self.world.called.set(self.world.called.get() + 1);
-        let turn = self.world.faults.borrow_mut().next(&call);
-        match turn {
-            Turn::Works => self.answer(call),
-            Turn::Fails(status) => Reply::status(status),
-            Turn::WorksAndFails(status) => {
-                self.answer(call);
-                Reply::status(status)
-            }
-        }
-    }
-}
-
 impl Inner {
-    /// The stream that calls are about.
-    fn effective<R>(&self, read: impl FnOnce(&mut Stream) -> R) -> Option<R> {
-        self.streams.borrow_mut().get_mut(&self.current.get().1).map(read)
-    }
-
+    /// Done when the callback has returned, or at once by a host that ends a stream within the call.
     fn later(&self, later: Later) {
         match self.me.upgrade() {
             Some(me) if self.world.reenters => Vm(me).act(later),
             _ => self.later.borrow_mut().push_back(later),
         }
-    }
-
-    fn answer(&self, call: Call) -> Reply {
-        let world = &*self.world;
-        match call {
-            Call::Log { level, message } => {
-                world.log.borrow_mut().push((level, String::from_utf8_lossy(message).into_owned()));
-                Reply::status(0)
-            }
-            Call::CurrentTime => {
-                let now = world.clock.get();
-                Reply::number(if world.rules == Rules::Strict { now / 1_000_000 * 1_000_000 } else { now })
-            }
-            Call::Random => {
-                world.randoms.set(world.randoms.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-                Reply::number(world.randoms.get())
-            }
-            Call::BufferBytes { buffer: 7, start, max } => {
-                let configuration = world.configuration.borrow();
-                let bytes = configuration.as_bytes().iter().skip(start).take(max).copied();
-                Reply::bytes(bytes.collect())
-            }
-            Call::ClockTime { clock: 1 } => Reply::number(world.clock.get() + world.set_back.get()),
-            Call::HeaderMapPairs { map: 0 } => self.request_headers(),
-            Call::HeaderValue { map: 0, name } => self.request_header(name),
-            Call::AddHeader { map: 2, name, value } | Call::ReplaceHeader { map: 2, name, value } => {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let responds = self.effective(|stream| stream.responds.then_some(stream.request)).flatten();
-                let Some(request) = responds else { return Reply::status(BAD_ARGUMENT) };
-                world.noted.borrow_mut()[request].headers.push((text(name), text(value)));
-                Reply::status(0)
-            }
-            Call::Property { path } => self.property(path),
-            Call::SetProperty { .. } => Reply::status(if self.effective(|_| ()).is_some() { 0 } else { 1 }),
-            Call::SharedData { key } => match world.load(key) {
-                Ok((bytes, version)) => Reply { number: version.into(), ..Reply::bytes(bytes) },
-                Err(status) => Reply::status(status),
-            },
-            Call::SetSharedData { key, value, cas } => Reply::status(world.store(key, value, cas)),
-            Call::LocalResponse { status, details, body, .. } => {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                world.sent.borrow_mut().push((text(details), text(body)));
-                self.local_response(status)
-            }
-            Call::TickPeriod { ms } => self.tick_period(ms),
-            Call::EffectiveContext { id } => {
-                let known = self.streams.borrow().contains_key(&id) || self.roots.borrow().contains_key(&id);
-                match (world.rules, known) {
-                    // nginx takes it and does nothing.
-                    (Rules::Strict, _) => Reply::status(0),
-                    (Rules::Lenient, true) => {
-                        self.current.set((self.current.get().0, id));
-                        Reply::status(0)
-                    }
-                    (Rules::Lenient, false) => Reply::status(BAD_ARGUMENT),
-                }
-            }
-            Call::ContinueStream { stream: 0 } => {
-                if world.rules == Rules::Strict && self.in_tick.get() {
-                    world.crash("a request was resumed from a timer");
-                }
-                if self.effective(|_| ()).is_none() {
-                    return Reply::status(BAD_ARGUMENT);
-                }
-                self.later(Later::Resume(self.current.get().1));
-                Reply::status(0)
-            }
-            Call::DefineMetric { name, .. } => {
-                let id = self.counters.borrow().len() as u32 + 1;
-                self.counters.borrow_mut().insert(id, String::from_utf8_lossy(name).into_owned());
-                Reply::number(id.into())
-            }
-            Call::IncrementMetric { id, by } => {
-                if by <= 0 {
-                    return Reply::status(BAD_ARGUMENT);
-                }
-                match self.counters.borrow().get(&id) {
-                    Some(name) => *world.counters.borrow_mut().entry(name.clone()).or_default() += by,
-                    None => return Reply::status(1),
-                }
-                Reply::status(0)
-            }
-            Call::RecordMetric { id, value } => {
-                match self.counters.borrow().get(&id) {
-                    Some(name) => _ = world.counters.borrow_mut().insert(name.clone(), value as i64),
-                    None => return Reply::status(1),
-                }
-                Reply::status(0)
-            }
-            Call::HttpCall { cluster, headers, body, timeout_ms } => {
-                let (clusters, id) = (&world.clusters, self.current.get().1);
-                let root = self.effective(|stream| stream.root).unwrap_or(id);
-                let now = world.clock.get();
-                match self.calls.make(clusters, now, root, Made::of(cluster, headers, body), timeout_ms) {
-                    Ok(token) => Reply::number(token.into()),
-                    Err(status) => Reply::status(status),
-                }
-            }
-            Call::HeaderValue { map: 6, name: b":status" } => {
-                let status = self.answer.borrow().as_ref().and_then(|(status, _)| *status);
-                status.map_or(Reply::status(1), |status| Reply::bytes(status.to_string().into_bytes()))
-            }
-            Call::HeaderValue { map: 6, name: b"etag" } => match &*self.answer.borrow() {
-                Some((Some(200), body)) => Reply::bytes(callouts::mark(body).into_bytes()),
-                _ => Reply::status(1),
-            },
-            Call::BufferBytes { buffer: 4, start, max } => match &*self.answer.borrow() {
-                Some((_, body)) => {
-                    let read: Vec<u8> = body.iter().skip(start).take(max).copied().collect();
-                    world.longest.set(world.longest.get().max(read.len()));
-                    Reply::bytes(read)
-                }
-                None => Reply::status(BAD_ARGUMENT),
-            },
-            Call::BufferBytes { .. }
-            | Call::ClockTime { .. }
-            | Call::HeaderMapPairs { .. }
-            | Call::HeaderValue { .. }
-            | Call::AddHeader { .. }
-            | Call::ReplaceHeader { .. }
-            | Call::GrpcCall { .. }
-            | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
-        }
-    }
-
-    /// The parts of the request that calls are about.
-    fn parts(&self) -> Option<Vec<(Part, Vec<u8>)>> {
-        let request = self.effective(|stream| stream.request)?;
-        Some(self.world.noted.borrow()[request].parts.clone())
-    }
-
-    fn request_headers(&self) -> Reply {
-        let headers = self.parts().map(|parts| sent::headers(self.world.rules, &parts));
-        headers.map_or(Reply::status(BAD_ARGUMENT), |headers| Reply::bytes(sent::pairs(&headers)))
-    }
-
-    fn request_header(&self, name: &[u8]) -> Reply {
-        let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
-        let mut headers = sent::headers(self.world.rules, &parts).into_iter();
-        let found = headers.find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
-        found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value))
-    }
-
-    fn property(&self, path: &[u8]) -> Reply {
-        let found = self.parts().and_then(|parts| sent::property(self.world.rules, &parts, path));
-        found.map_or(Reply::status(1), Reply::bytes)
-    }
-
-    fn local_response(&self, status: u32) -> Reply {
-        let id = self.current.get().1;
-        if self.effective(|_| ()).is_none() {
-            return Reply::status(BAD_ARGUMENT);
-        }
-        if self.world.rules == Rules::Strict && self.in_tick.get() {
-            self.world.crash("a request was answered from a timer");
-        }
-        self.later(Later::Answer(id, status));
-        Reply::status(0)
-    }
-
-    fn tick_period(&self, ms: u32) -> Reply {
-        let (world, id) = (&*self.world, self.current.get().1);
-        let root = self.effective(|stream| stream.root);
-        if world.rules == Rules::Strict && root.is_some() {
-            world.crash("the timer was set for a stream");
-        }
-        let (root, period) = (root.unwrap_or(id), u64::from(ms) * 1_000_000);
-        let mut roots = self.roots.borrow_mut();
-        let Some(timer) = roots.get_mut(&root) else { return Reply::status(BAD_ARGUMENT) };
-        if world.rules == Rules::Strict && timer.period > 0 && period > 0 {
-            world.crash("the timer was set twice");
-        }
-        *timer = Timer { period, at: world.clock.get() + period };
-        Reply::status(0)
     }
 }
