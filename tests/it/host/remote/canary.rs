@@ -5,11 +5,12 @@
 use super::super::callouts::Mishap;
 use super::*;
 
+const CANARY: &str = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "50%"}"#;
+
 /// What is tried for everybody, for a minute.
 fn trying(document: &str) -> Gateway {
     let gateway = gateway(2, r#"{"limits": []}"#);
-    let canary = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "50%"}"#;
-    assert!(gateway.configure(&configuration(canary)));
+    assert!(gateway.configure(&configuration(CANARY)));
     gateway.pass(1_000);
     has(&gateway, document);
     gateway.pass(1_200);
@@ -66,6 +67,44 @@ fn what_is_tried_ends_with_what_it_is_tried_beside() {
     gateway.request(1, "/", "ann");
     assert_eq!((fared(&gateway), gateway.fate(held)), ([1, 0, 0], Fate::Upstream));
     is_clean(&gateway);
+}
+
+/// A document that refuses all, which is tried, or was and was not promoted.
+fn strict(is_over: bool) -> Gateway {
+    let gateway = trying(&document(430));
+    let requests: Vec<usize> = (0..40).map(|at| gateway.request(at % 2, "/", "ann")).collect();
+    assert!(requests.into_iter().all(|request| gateway.fate(request) == Fate::Upstream));
+    if is_over {
+        gateway.pass(61_000);
+        assert_eq!(gateway.world.said("not promoted: "), 1);
+    }
+    gateway
+}
+
+/// What docs/configuration.md tells who cannot wait: though the plugin of before is still there, as while it is drained.
+#[test]
+fn what_is_tried_or_was_refused_serves_at_once_from_a_path_that_is_new() {
+    for is_over in [false, true] {
+        let gateway = strict(is_over);
+        let other = configuration(CANARY).replace("/diana.json", "/diana.json?now");
+        assert!(gateway.configure(&other));
+        gateway.pass(500);
+        assert_eq!(serves(&gateway), [430; 2]);
+        is_clean(&gateway);
+    }
+}
+
+#[test]
+fn what_is_tried_or_was_refused_serves_without_a_canary_when_the_plugin_of_before_is_gone() {
+    for is_over in [false, true] {
+        let gateway = strict(is_over);
+        assert!(gateway.configure(&configuration("")));
+        gateway.end_all();
+        gateway.vms.iter().for_each(|vm| vm.delete_root(vm.oldest_root().unwrap()));
+        gateway.pass(2_000);
+        assert_eq!(serves(&gateway), [430; 2]);
+        is_clean(&gateway);
+    }
 }
 
 /// A rule that a store counts is tried here, and no store hears of it.
