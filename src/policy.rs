@@ -159,8 +159,8 @@ pub struct Policy {
     address: Named,
     tree: Tree,
     limits: Vec<Limit>,
-    /// Configurations that come after this one look at them.
-    rules: Arc<Vec<Rule>>,
+    /// Configurations that come after this one look at some of them, and keep no others.
+    rules: Vec<Arc<Rule>>,
     lists: Lists,
     /// Whether the deny list refuses.
     enforced: bool,
@@ -187,14 +187,14 @@ impl Policy {
 
     /// The rule of this name. `None` only for a name from another policy.
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
-        self.rules.get(id.0)
+        self.rules.get(id.0).map(|rule| &**rule)
     }
 
     /// For a host that cannot hold requests: what would wait is refused, and no refusal is held back. Whether
     /// that changes anything.
     pub fn refuse_to_wait(&mut self) -> bool {
         let mut changed = false;
-        for rule in Arc::get_mut(&mut self.rules).into_iter().flatten() {
+        for rule in self.rules.iter_mut().filter_map(Arc::get_mut) {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
             for count in rule.own.all_mut() {
@@ -215,7 +215,7 @@ impl Policy {
 
     /// All rules, in the order they are asked.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
-        self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), rule))
+        self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), &**rule))
     }
 
     /// Of the secret by which a store's counts are named: gateways that count together have the same.

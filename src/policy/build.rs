@@ -123,7 +123,6 @@ impl Draft {
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, elsewhere });
         }
-        let rules = builder.rules;
         Policy {
             parts,
             reads_headers,
@@ -133,7 +132,7 @@ impl Draft {
             address,
             tree,
             limits: compiled,
-            rules: rules.into(),
+            rules: builder.rules,
             lists,
             enforced,
             trial,
@@ -147,7 +146,7 @@ struct Builder {
     max_actors: u64,
     /// What the names of tables begin with.
     apart: &'static str,
-    rules: Vec<Rule>,
+    rules: Vec<Arc<Rule>>,
     /// How many tables there are of each meaning: two limits that say the same count apart.
     tables: ByKey<u32>,
     /// How many shared rules there are of each meaning.
@@ -198,7 +197,7 @@ impl Builder {
         let start = self.rules.len();
         self.rules.extend(drafts.into_iter().map(|draft| {
             let (spare, ahead) = draft.shared.map_or((None, None), |shared| (shared.spare, shared.ahead));
-            Rule {
+            Arc::new(Rule {
                 name: draft.name.into(),
                 enforced: draft.enforced,
                 reject_delay: draft.reject_delay,
@@ -206,7 +205,7 @@ impl Builder {
                 own: draft.counts,
                 spare,
                 ahead,
-            }
+            })
         }));
         let whom = Whom { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
@@ -229,7 +228,7 @@ impl Builder {
     /// what a count is called: gateways get a new one one after the other.
     fn alike(&mut self, meaning: &str, rules: Range<usize>) -> Vec<u64> {
         let Builder { rules: all, alike, .. } = self;
-        let mut number = |rule: &Rule| {
+        let mut number = |rule: &Arc<Rule>| {
             let key = [meaning.as_bytes(), &rule.own.count.salt.to_le_bytes()].concat();
             let known = alike.get(&key).copied().unwrap_or(0);
             alike.insert(&key, known.saturating_add(1));
@@ -244,7 +243,8 @@ impl Builder {
         let mut size = 0usize;
         // How each rule counts, and where: changes when a quota does, so that the other cells stay.
         let mut how = Vec::new();
-        for rule in self.rules.get_mut(rules.clone()).unwrap_or_default() {
+        let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
+        for rule in own.iter_mut().filter_map(Arc::get_mut) {
             let counts = rule.counts_mut(way);
             let bytes = counts.all().map(|count| count.algorithm.size()).max().unwrap_or(0);
             how.push(format!("{bytes} {}", counts.count.algorithm.meaning()));

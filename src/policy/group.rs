@@ -11,6 +11,7 @@ use crate::request::Request;
 use crate::table::{Hasher, Table, Worth};
 use crate::time::Time;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How a rule counts one actor: its quota, or the one that an override gives it.
 #[derive(Debug)]
@@ -165,23 +166,19 @@ impl Group {
         Identity::Actor(self.hash(&policy.rules, hasher, keys.get(start..).unwrap_or_default()))
     }
 
-    /// The hash of the actor of this key. One with a quota of its own counts in a cell of its own, as a rule
-    /// does whose quota has changed.
-    pub(super) fn hash(&self, all: &[Rule], hasher: &Hasher, key: &[u8]) -> u64 {
-        let mut hash = hasher.hash(key);
-        if let Some(value) = key.strip_prefix(&[BY_VALUE]) {
-            for (place, rule) in (1..).zip(self.rules(all)) {
-                if let Some(count) = rule.counts(self.way).overrides.get(value) {
-                    hash ^= count.salt.rotate_left(place);
-                }
-            }
-        }
-        hash
+    /// The hash of the actor of this key.
+    pub(super) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
+        self.counted(all, key).hash(hasher)
     }
 
     /// The rules of this group, among all of its policy.
-    pub(super) fn rules<'p>(&self, all: &'p [Rule]) -> impl Iterator<Item = &'p Rule> + use<'p> {
-        all.get(self.rules.clone()).unwrap_or_default().iter()
+    pub(super) fn own<'p>(&self, all: &'p [Arc<Rule>]) -> &'p [Arc<Rule>] {
+        all.get(self.rules.clone()).unwrap_or_default()
+    }
+
+    /// The same, one by one.
+    pub(super) fn rules<'p>(&self, all: &'p [Arc<Rule>]) -> impl Iterator<Item = &'p Rule> + use<'p> {
+        self.own(all).iter().map(|rule| &**rule)
     }
 
     /// Their names, in the same order.
@@ -190,16 +187,15 @@ impl Group {
     }
 
     /// The group as it counts the actor of this key.
-    pub(super) fn counted<'a>(&'a self, all: &'a [Rule], key: &'a [u8]) -> Counted<'a> {
-        Counted { all, group: self, key }
+    pub(super) fn counted<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> Counted<'a> {
+        Counted { own: self.own(all), group: self, key }
     }
 }
 
 /// The rules of a group as they count one actor.
 #[derive(Clone, Copy)]
 pub(super) struct Counted<'a> {
-    /// All rules of the policy.
-    pub(super) all: &'a [Rule],
+    pub(super) own: &'a [Arc<Rule>],
     pub(super) group: &'a Group,
     pub(super) key: &'a [u8],
 }
@@ -208,7 +204,21 @@ impl<'a> Counted<'a> {
     /// Each rule, and how it counts the actor.
     pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Count)> {
         let (key, way) = (self.key, self.group.way);
-        self.group.rules(self.all).map(move |rule| (rule, rule.counts(way).of(key)))
+        self.own.iter().map(move |rule| (&**rule, rule.counts(way).of(key)))
+    }
+
+    /// The actor's hash. One with a quota of its own counts in a cell of its own, as a rule does whose quota has
+    /// changed.
+    pub(super) fn hash(self, hasher: &Hasher) -> u64 {
+        let mut hash = hasher.hash(self.key);
+        if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
+            for (place, rule) in (1..).zip(self.own) {
+                if let Some(count) = rule.counts(self.group.way).overrides.get(value) {
+                    hash ^= count.salt.rotate_left(place);
+                }
+            }
+        }
+        hash
     }
 
     /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by

@@ -41,7 +41,7 @@ pub enum Descent {
 /// What later configurations have to know of one.
 #[derive(Debug)]
 pub struct Past {
-    rules: Arc<Vec<Rule>>,
+    rules: Vec<Arc<Rule>>,
     groups: Vec<Arc<Group>>,
     lines: Lines,
 }
@@ -67,8 +67,9 @@ pub(super) struct Line {
 
 #[derive(Debug)]
 struct Ancestor {
-    rules: Arc<Vec<Rule>>,
     group: Arc<Group>,
+    /// The group's: nothing else of its policy is kept.
+    rules: Vec<Arc<Rule>>,
     /// When the next one took its place, and whether it did.
     since: Time,
     descent: Descent,
@@ -80,7 +81,7 @@ pub(super) type Legacy = (usize, Vec<u8>);
 impl Past {
     pub(crate) fn new(policy: &Policy, lineage: &Lineage) -> Past {
         let groups = own_groups(policy);
-        Past { rules: Arc::clone(&policy.rules), groups, lines: lineage.lines.clone() }
+        Past { rules: policy.rules.clone(), groups, lines: lineage.lines.clone() }
     }
 }
 
@@ -143,8 +144,8 @@ impl Past {
     ) -> Option<Arc<Line>> {
         let (before, from) = self.groups.split_at_checked(place).unwrap_or((&self.groups, &[]));
         let older = from.iter().chain(before).find(|older| older.name == group.name)?;
-        let first =
-            Ancestor { rules: Arc::clone(&self.rules), group: Arc::clone(older), since: now, descent };
+        let rules = older.own(&self.rules).to_vec();
+        let first = Ancestor { group: Arc::clone(older), rules, since: now, descent };
         let (to, from) = (group.counted(&policy.rules, &[]), first.counted(&[]));
         let overrides = to.has_overrides() || from.has_overrides();
         if !overrides && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some()) {
@@ -168,7 +169,7 @@ impl Past {
 
 impl Ancestor {
     fn counted<'a>(&'a self, key: &'a [u8]) -> Counted<'a> {
-        self.group.counted(&self.rules, key)
+        Counted { own: &self.rules, group: &self.group, key }
     }
 
     /// Where the state of one of the rules of `to` comes from, and whether it counts the same: one of that name before
@@ -225,14 +226,13 @@ fn is_used(state: &[u8]) -> bool {
 
 impl Counted<'_> {
     fn has_overrides(self) -> bool {
-        let mut rules = self.group.rules(self.all);
-        rules.any(|rule| !rule.counts(self.group.way).overrides.is_empty())
+        self.own.iter().any(|rule| !rule.counts(self.group.way).overrides.is_empty())
     }
 
     /// How long a cell that is used up at `now` takes to be as good as new, whoever it is of.
     fn longest(self, now: Time) -> Span {
         let (mut longest, mut state) = (Span::ZERO, Vec::new());
-        for rule in self.group.rules(self.all) {
+        for rule in self.own {
             let counts = rule.counts(self.group.way);
             for count in counts.overrides.values().iter().chain([&counts.count]) {
                 state.clear();
@@ -265,7 +265,7 @@ impl Line {
         let mut is_in_time = false;
         for (at, ancestor) in self.ancestors.iter().enumerate().rev() {
             let table = &ancestor.group.table;
-            let older = ancestor.group.hash(&ancestor.rules, terms.hasher, key);
+            let older = ancestor.counted(key).hash(terms.hasher);
             if older == hash && table.is(&group.table) {
                 looks = true;
                 continue;

@@ -12,6 +12,12 @@ use std::cell::Cell;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+}
+
+/// How many bytes this thread has been given, less those that it gave back.
+pub fn live() -> isize {
+    LIVE.get()
 }
 
 /// The system's allocator, which counts what each thread asks of it.
@@ -24,11 +30,13 @@ static COUNTING: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        _ = LIVE.try_with(|live| live.set(live.get() + layout.size() as isize));
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        _ = LIVE.try_with(|live| live.set(live.get() - layout.size() as isize));
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(at, layout) }
     }

@@ -3,6 +3,7 @@
 //! It does not know: how a configuration is delivered.
 
 mod kept;
+mod memory;
 mod resized;
 
 use crate::harness::{Gateway, at, get, store};
