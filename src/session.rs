@@ -184,6 +184,21 @@ impl Session {
     }
 }
 
+impl Session {
+    /// The request, about which `worker` has decided under `policy`, is about to be over, and another configuration has
+    /// taken the place of that one, or is tried beside it: what its actors have taken along is given back there, too.
+    pub fn settle_after<S: Store + ?Sized>(
+        &self,
+        (policy, worker): (&Policy, &Worker),
+        (later, heir): (&Policy, &Worker),
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Events {
+        let estate = worker.estate(policy, &self.held, self.waiting);
+        estate.settle(later, &heir.terms(store, &clock))
+    }
+}
+
 /// What is to be given back, as one question for each shard.
 fn by_shard(receipts: Vec<(usize, Receipt)>) -> Vec<(usize, Question)> {
     let mut shards: Vec<(usize, Vec<Receipt>)> = Vec::new();

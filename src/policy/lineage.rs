@@ -113,6 +113,11 @@ impl Lineage {
         Lineage { lines, noted: vec![Cell::new(0); noted] }
     }
 
+    /// Whether there is nothing before any group.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// What is before this group, if anything is.
     pub(super) fn line(&self, group: usize) -> Option<&Line> {
         self.lines.get(group)?.as_deref()
@@ -247,6 +252,14 @@ impl Counted<'_> {
 }
 
 impl Line {
+    /// If this group is before that of `to`: until when it counted, and all that came after it, the newest first.
+    pub(super) fn after<'a>(&'a self, group: &Group, to: Counted<'a>) -> Option<(Time, Vec<Counted<'a>>)> {
+        let at = self.ancestors.iter().position(|ancestor| ancestor.group.table.is(&group.table))?;
+        let (later, from) = self.ancestors.split_at_checked(at)?;
+        let later = later.iter().map(|ancestor| ancestor.counted(to.key));
+        Some((from.first()?.since, [to].into_iter().chain(later).collect()))
+    }
+
     /// Adds the older cells that an actor takes along. `set` is where its own is, or will be.
     pub(super) fn find<S: Store + ?Sized>(
         &self,

@@ -5,8 +5,8 @@
 use super::by_shard;
 use super::fetches::Fetches;
 use crate::policy::{
-    self, Conclusion, Decision, Descent, Desk, Events, Lineage, Memories, Overridden, Past, Pending, Policy,
-    Receipt, Ruling, Shares, Terms,
+    self, Conclusion, Decision, Descent, Desk, Estate, Events, Held, Lineage, Memories, Overridden, Past,
+    Pending, Policy, Receipt, Ruling, Shares, Terms,
 };
 use crate::remote::{Answer, Call, Lines, News, Options, Tally, Who};
 use crate::request::Request;
@@ -90,6 +90,10 @@ impl Worker {
     pub(super) fn terms<'a, S: ?Sized>(&'a self, store: &'a S, clock: &'a dyn Fn() -> Time) -> Terms<'a, S> {
         let Worker { hasher, overridden, lineage, .. } = self;
         Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false }
+    }
+
+    pub(super) fn estate<'a>(&'a self, policy: &'a Policy, held: &'a [Held], is_all: bool) -> Estate<'a> {
+        Estate { policy, overridden: &self.overridden, held, is_all }
     }
 
     /// Who is refused by the last decision, as far as that is an actor: the same number under any policy.

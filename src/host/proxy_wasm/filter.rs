@@ -304,6 +304,10 @@ impl Filter {
         }
         owed.tried.iter_mut().for_each(|tried| tried.settle(&owed.gateway));
         if owed.session.owes() {
+            self.plugins.with(|plugins| {
+                let serves = plugins.iter().filter_map(|(_, gateway)| gateway.as_ref());
+                serves.for_each(|serves| owed.gateway.settle_after(&owed.session, serves));
+            });
             owed.gateway.forget(owed.session.ticket());
             owed.gateway.settle(&mut owed.session);
             self.exchange(&owed.gateway);

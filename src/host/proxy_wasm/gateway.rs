@@ -16,7 +16,7 @@ use crate::config::{self, Configuration};
 use crate::document::Error;
 use crate::host::steady::Steady;
 use crate::mix;
-use crate::policy::{Decision, Descent};
+use crate::policy::{Decision, Descent, Policy};
 use crate::remote::News;
 use crate::session::{Session, Step, TICK, Worker};
 use crate::store::{Fault, Portable, Rules};
@@ -274,6 +274,23 @@ impl Gateway {
             let events = session.settle(policy, worker, &self.store, || self.now());
             self.metrics.with(|metrics| metrics.events(&events));
         });
+    }
+
+    /// A request is about to be over about which this has decided. What serves by now, or is tried beside that, may have
+    /// taken along what it gives back.
+    pub(super) fn settle_after(&self, session: &Session, serves: &Gateway) {
+        let settle = |later: &Policy, heir: &Worker| {
+            let policy = &self.configuration.policy;
+            let events = self.worker.with(|worker| {
+                session.settle_after((policy, worker), (later, heir), &self.store, || self.now())
+            });
+            self.metrics.with(|metrics| events.iter().for_each(|events| metrics.events(events)));
+        };
+        if !std::ptr::eq(self, serves) {
+            serves.worker.with(|heir| settle(&serves.configuration.policy, heir));
+        }
+        let trial = serves.trial.with(|trial| trial.clone()).flatten();
+        trial.iter().for_each(|trial| trial.with(settle));
     }
 
     /// Holds a stream until the host's clock shows `until`, steps apart; it is returned if that cannot be.

@@ -88,6 +88,10 @@ impl Trial {
         Tried { trial: Rc::clone(self), session, said }
     }
 
+    pub(super) fn with(&self, work: impl FnOnce(&Policy, &Worker)) {
+        self.worker.with(|worker| work(&self.policy, worker));
+    }
+
     /// `%FILTER_STATE(wasm.diana.canary:PLAIN)%`
     fn tell_access_log(&self, decision: &Decision) {
         if let Some(rules) = decision.refused_by(&self.policy) {

@@ -57,3 +57,65 @@ fn a_rule_counts_on_whatever_stands_beside_it() {
     assert_eq!(passed(&gateway, 11), 10);
     is_clean(&gateway);
 }
+
+/// Two permits for an hour, and a window of so many beside them.
+fn permits(rpu: u64) -> String {
+    let permits = r#"{"actor": "user", "algo": "C", "rpu": 2, "max_hold": "1h"}"#;
+    rules(&[permits.into(), window(rpu)].join(", "))
+}
+
+/// Whether a request passes; it stays where it is.
+fn take(gateway: &Gateway, worker: usize) -> Option<usize> {
+    let request = gateway.request(worker, "/", "ann");
+    (gateway.fate(request) == Fate::Upstream).then_some(request)
+}
+
+/// However many configurations later.
+#[test]
+fn a_permit_comes_back_where_it_was_taken_along() {
+    for documents in [&[90][..], &[90, 91], &[90, 80], &[90, 91, 90, 80]] {
+        let gateway = start(2, &permits(80));
+        gateway.pass(1_000);
+        let (first, second) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
+        for rpu in documents {
+            has_taken(&gateway, &permits(*rpu));
+            assert_eq!(take(&gateway, 0), None, "both are out");
+        }
+        gateway.vms[0].serve_request(first);
+        let third = take(&gateway, 1).expect("one has come back");
+        assert_eq!(take(&gateway, 0), None, "only one");
+        gateway.vms[1].serve_request(second);
+        let fourth = take(&gateway, 0).unwrap();
+        gateway.vms[1].serve_request(third);
+        assert!(take(&gateway, 1).is_some());
+        assert_eq!(take(&gateway, 1), None);
+        gateway.vms[0].serve_request(fourth);
+        assert!(take(&gateway, 1).is_some());
+        is_clean(&gateway);
+    }
+}
+
+/// Those that were taken under both documents come back to each by themselves.
+#[test]
+fn what_is_tried_gets_back_what_it_took_along() {
+    let gateway = gateway(2, &permits(80));
+    assert!(gateway.configure(&configuration(r#", "canary": {"percent": 100, "hold": "1m"}"#)));
+    gateway.pass(1_000);
+    let (first, second) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
+    has_taken(&gateway, &permits(90));
+    let fared = || {
+        ["same", "newly_refused", "newly_admitted"]
+            .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
+    };
+    assert_eq!((take(&gateway, 0), fared()), (None, [1, 0, 0]), "both are out");
+    gateway.vms[0].serve_request(first);
+    gateway.vms[1].serve_request(second);
+    for _ in 0..3 {
+        let (third, fourth) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
+        assert_eq!(take(&gateway, 1), None);
+        gateway.vms[0].serve_request(third);
+        gateway.vms[1].serve_request(fourth);
+    }
+    assert_eq!(fared(), [10, 0, 0]);
+    is_clean(&gateway);
+}

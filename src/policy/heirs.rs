@@ -1,0 +1,91 @@
+//! A request outlives its configuration: what it gives back is given back as well where its actor has taken it along.
+//!
+//! It does not know: when requests end.
+//!
+//! ```text
+//!   charged in    the group then  ◄── since ──  the one after  ◄── since ──  the group now
+//!   given back    there, by `give_back`         and here                     and here
+//! ```
+//!
+//! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
+//! they would be out there until their time is up. Only what was charged before can have been copied.
+
+use super::charge::Terms;
+use super::give_back::{Held, change};
+use super::group::Counted;
+use super::lineage::Line;
+use super::{Count, Events, Overridden, Policy};
+use crate::algorithm::Charge;
+use crate::store::Store;
+
+/// What a request under an earlier policy has charged.
+pub(crate) struct Estate<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) overridden: &'a Overridden,
+    pub(crate) held: &'a [Held],
+    /// Whether the request leaves before its turn has come: then it gives back all.
+    pub(crate) is_all: bool,
+}
+
+impl Estate<'_> {
+    /// Gives it back to those groups of `policy`, and of those before it, that have taken it along.
+    pub(crate) fn settle<S: Store + ?Sized>(&self, policy: &Policy, terms: &Terms<S>) -> Events {
+        let mut events = Events::default();
+        if terms.lineage.is_empty() {
+            return events;
+        }
+        for held in self.held {
+            let Some(older) = self.policy.group(held.place) else {
+                continue;
+            };
+            let key = self.overridden.key(older.id, held.hash);
+            let from = older.counted(&self.policy.rules, key);
+            for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
+                if let Some(line) = terms.lineage.line(group.id) {
+                    let to = group.counted(&policy.rules, key);
+                    self.hand_on(held, from, line, to, terms, &mut events);
+                }
+            }
+        }
+        events
+    }
+
+    fn hand_on<S: Store + ?Sized>(
+        &self,
+        held: &Held,
+        from: Counted,
+        line: &Line,
+        to: Counted,
+        terms: &Terms<S>,
+        events: &mut Events,
+    ) {
+        let Some((since, later)) = line.after(from.group, to) else {
+            return;
+        };
+        for to in later {
+            let hash = if to.key.is_empty() { held.hash } else { to.hash(terms.hasher) };
+            if to.group.table.is(&from.group.table) && hash == held.hash {
+                continue;
+            }
+            let charges: Vec<Charge> = to
+                .rules()
+                .map(|(rule, count)| {
+                    let is_same = |own: &&((&super::Rule, &Count), &Charge)| own.0.1.salt == count.salt;
+                    let own = from.rules().zip(&held.charges);
+                    let charge =
+                        own.filter(|own| is_same(&own)).max_by_key(|((own, _), _)| own.name == rule.name);
+                    let ends = self.is_all || count.algorithm.settles();
+                    charge
+                        .map(|(_, charge)| *charge)
+                        .filter(|charge| ends && charge.at <= since)
+                        .unwrap_or_default()
+                })
+                .collect();
+            if charges.iter().any(|charge| charge.cost > 0) {
+                change(to.group, hash, terms, events, &|cell, now| {
+                    to.give_back(charges.iter().copied(), cell, now);
+                });
+            }
+        }
+    }
+}
