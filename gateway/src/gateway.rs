@@ -64,10 +64,15 @@ impl Gateway {
     /// Starts one from a file such as `envoy.yaml`, whose relative paths begin at the workspace's root. Each
     /// `port_value` in it is given to `port`, which says what to put in its place: itself, or [`free_port`].
     /// The file has an admin interface and a listener `gateway`, which is the one to talk to.
-    pub fn from_file(file: &Path, mut port: impl FnMut(u16) -> u16) -> Result<Self> {
+    pub fn from_file(file: &Path, port: impl FnMut(u16) -> u16) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        Self::from_text(&text, port).with_context(|| format!("of `{}`", file.display()))
+    }
+
+    /// The same of a file's text.
+    pub fn from_text(text: &str, mut port: impl FnMut(u16) -> u16) -> Result<Self> {
         let mut known = BTreeMap::new();
-        let text = replace_ports(&text, |number| *known.entry(number).or_insert_with(|| port(number)));
+        let text = replace_ports(text, |number| *known.entry(number).or_insert_with(|| port(number)));
         let folder = Folder::create()?;
         let bootstrap = folder.write("envoy.yaml", &text)?;
         let start = Start {
@@ -80,7 +85,7 @@ impl Gateway {
         };
         let process = Process::start(folder, &start)?;
         let Some(address) = process.admin.listener(LISTENER)? else {
-            bail!("`{}` has no listener `{LISTENER}`, or Envoy refuses it", file.display());
+            bail!("there is no listener `{LISTENER}`, or Envoy refuses it");
         };
         Ok(Self { process, address, generated: None })
     }

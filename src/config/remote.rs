@@ -16,11 +16,6 @@ const HOLD: Span = Span::from_secs(600);
 const MAX_STALE: Span = Span::from_secs(600);
 const LONGEST: Span = Span::from_secs(86_400 * 365);
 
-/// Keys that say who is asked, where one counts, and how much memory there is: the gateway's own.
-const REMOTE: &str = "a remote document cannot say where documents come from: leave that to the local one";
-const STORE: &str = "a remote document cannot say where counts are kept: leave that to the local one";
-const LOCAL: &str = "a remote document cannot say how much memory is used: leave that to the local one";
-
 /// Reads it. Mistakes are reported at their place and give `None`.
 pub(super) fn compile(node: Node) -> Option<Options> {
     let Value::Object(_) = node.value() else {
@@ -143,13 +138,14 @@ pub(super) fn over(node: Node) -> Option<Top> {
     Some(Top::rest(fields, limits, refuse))
 }
 
-/// A key that only the local document may have: what is in it does not matter.
+/// A key that is the gateway's own: what is in it does not matter.
 fn refuse<'a>(fields: &mut Fields<'a>, key: &'static str) -> Option<Node<'a>> {
-    let why = match key {
-        "remote" => REMOTE,
-        "store" => STORE,
-        _ => LOCAL,
+    let node = fields.take_unoffered(key)?;
+    let what = match key {
+        "remote" => "where documents come from",
+        "store" => "where counts are kept",
+        _ => "how much memory is used",
     };
-    fields.take_unoffered(key)?.fail(why);
+    node.fail(["a remote document cannot say ", what, ": leave that to the local one"].concat());
     None
 }

@@ -13,8 +13,8 @@ use crate::response;
 
 const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";
-const NO_LOCAL_STORE: &str = "a global rule is counted in a store, and there is none: write one in the local document, as \
-    a remote one cannot have a `store`";
+const NO_LOCAL_STORE: &str =
+    "a global rule is counted in a store, and there is none: the local document has to have it";
 
 /// What reading a shared rule depends on.
 pub(super) struct Reader<'a> {

@@ -8,9 +8,19 @@ use std::time::{Duration, Instant};
 
 /// A gateway of an example, whose server has moved from one port to another.
 fn example(name: &str, store: (u16, u16)) -> Gateway {
+    changed(name, store, &[])
+}
+
+/// The same, of a file in which these words stand in place of those.
+fn changed(name: &str, store: (u16, u16), words: &[(&str, &str)]) -> Gateway {
     let file = root().join("examples").join(name).join("envoy.yaml");
     let port = |number| if number == store.0 { store.1 } else { free_port().unwrap() };
-    Gateway::from_file(&file, port).unwrap()
+    let mut text = fs::read_to_string(file).unwrap();
+    for (those, these) in words {
+        assert!(text.contains(those), "{those}");
+        text = text.replace(those, these);
+    }
+    Gateway::from_text(&text, port).unwrap()
 }
 
 /// How many requests of `count` pass for a user, each gateway in its turn.
@@ -100,4 +110,41 @@ fn a_document_comes_from_a_server() {
     wait_until("the bad one", Duration::from_secs(20), || (polls("refused") > 0).then_some(())).unwrap();
     assert_eq!((polls("fresh"), generation()), (2, Some(2.0)));
     assert!(gateway.log_contains("remote configuration of cluster files refused: "));
+}
+
+/// As its README has documents tried, but for the spans.
+#[test]
+fn a_document_of_the_example_is_tried_first() {
+    let text = fs::read_to_string(root().join("examples/remote-config/documents/diana.json")).unwrap();
+    let documents = Documents::start().unwrap();
+    documents.put(text.clone());
+    let words = [("# canary:", "canary:"), ("hold: 20s", "hold: 4s"), ("max_stale: 20s", "max_stale: 4s")];
+    let gateway = changed("remote-config", (8080, documents.address().port()), &words);
+    let policy = || gateway.get("/", &[]).unwrap().header("ratelimit-policy").unwrap_or_default().to_owned();
+    // Each look is a client's request or two, too: no more of them than twenty a second let pass.
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let found = || {
+            std::thread::sleep(Duration::from_millis(200));
+            policy();
+            is_so().then_some(())
+        };
+        let failed = |error| panic!("{error}\n{}", gateway.logs());
+        wait_until(what, Duration::from_secs(30), found).unwrap_or_else(failed);
+    };
+    let says = |words: &str| wait(words, &|| gateway.log_contains(words));
+    let serves =
+        |quota: usize| wait("another quota", &|| policy().starts_with(&format!("\"per-ip\";q={quota};")));
+    serves(20);
+    documents.put(text.replace("\"rpu\": 20,", "\"rpu\": 2,"));
+    says("tried beside the one that serves");
+    says(" not promoted: it would newly refuse ");
+    serves(20);
+    documents.put(text.replace("\"rpu\": 20,", "\"rpu\": 30,"));
+    says(" promoted: it would newly refuse 0 of ");
+    serves(30);
+    let counted = |name: &str| gateway.stats().unwrap().sum(&format!("diana_canary_{name}"), &[]);
+    assert_eq!((counted("promotions"), counted("rejections")), (1, 1));
+    drop(documents);
+    says("no contact for `max_stale`: the local configuration serves");
+    serves(10);
 }

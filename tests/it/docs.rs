@@ -112,8 +112,14 @@ fn the_examples_of_stores_are_taken() {
 /// And what each block of the README says beside the rest of the gateway's document; tests/e2e/remote asks servers so.
 #[test]
 fn the_example_of_a_server_of_documents_is_taken() {
-    let own = plugin("examples/remote-config/envoy.yaml");
-    check("examples/remote-config/envoy.yaml", &own);
+    let file = "examples/remote-config/envoy.yaml";
+    let own = plugin(file);
+    check(file, &own);
+    // As the README has it changed.
+    let trying = text(file).replace("# canary:", "canary:");
+    let [trying] = <[Value; 1]>::try_from(plugins(&yaml(&trying))).unwrap();
+    assert!(trying["remote"]["canary"].is_object());
+    check(file, &trying);
     let document = text("examples/remote-config/documents/diana.json");
     let both = diana::config::compile_over(own.to_string().as_bytes(), document.as_bytes(), None).unwrap();
     assert_eq!(both.policy.rules().count(), 2);
