@@ -91,7 +91,7 @@ impl Run {
             0 => self.now = self.now.after(Span::from_ms(bytes.len() as u64 + 100)),
             1 => self.now = self.now.after(Span::from_secs(1 << (which * 3))),
             2 | 3 => self.follow(which),
-            4 => _ = self.followers[which].asks(&self.store, self.now),
+            4 => _ = self.followers[which].asks(&self.store, self.now, false),
             5 => {
                 let key = self.key(["d", "c", "d"][which % 3], ["0", "", "1"][which % 3]);
                 let version = self.store.load(&key).unwrap().map(|loaded| loaded.version);
@@ -130,10 +130,10 @@ impl Run {
         match follower.follow(&self.store, self.now) {
             Some(Task::Take(stock)) => {
                 assert!(self.good.contains(&stock.document), "{stock:?}");
-                follower.took(stock.generation, true);
+                follower.took(stock.generation);
                 assert_eq!(follower.serves(), stock.generation);
             }
-            Some(Task::Local { .. }) => follower.took(0, true),
+            Some(Task::Local { .. }) => follower.took(0),
             Some(Task::Try { document, .. }) => {
                 assert!(self.options.canary.is_some() && self.good.contains(&document), "{document:?}");
             }
@@ -158,7 +158,7 @@ impl Run {
         for _ in 0..160 {
             self.now = self.now.after(Span::from_ms(500));
             for which in 0..FOLLOWERS {
-                if self.followers[which].asks(&self.store, self.now).is_some() {
+                if self.followers[which].asks(&self.store, self.now, false).is_some() {
                     self.answered(which, Ok(Answer::Document(document.clone())), Marks::default());
                 }
                 self.judge(which, Tally::default());

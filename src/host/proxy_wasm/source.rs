@@ -12,7 +12,7 @@ use super::trial::Trial;
 use crate::config;
 use crate::policy::Sample;
 use crate::remote::source::{
-    Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Tally, Task,
+    Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Stock, Tally, Task,
 };
 use crate::store::Fault;
 use crate::table::Hasher;
@@ -52,6 +52,11 @@ impl Source {
         calls::steady().or_else(|| (!self.is_steady).then(|| gateway.now()))
     }
 
+    /// Whether both have their documents from one place.
+    pub(super) fn is(&self, other: &Source) -> bool {
+        self.options.id() == other.options.id()
+    }
+
     /// When it wants to look next.
     pub(super) fn next(&self) -> Option<Time> {
         self.follower.with(|follower| follower.next())
@@ -67,16 +72,22 @@ impl Source {
         let now = self.now(gateway)?;
         match self.follower.with(|follower| follower.follow(&gateway.store, now)).flatten()? {
             Task::Take(stock) => {
-                let next = match self.over(&stock.document, None) {
-                    // If a call fails that says nothing of the document: it is taken at the next look.
-                    Ok(configuration) => Some(self.build(configuration, gateway, ids).ok()?),
+                let Stock { generation, document } = stock;
+                match self.over(&document, None) {
+                    Ok(configuration) => {
+                        // If a call fails that says nothing of the document: it is taken at the next look.
+                        let next = self.build(configuration, gateway, ids).ok()?;
+                        self.follower.with(|follower| follower.took(generation));
+                        Some(next)
+                    }
                     Err(why) => {
-                        self.tell(Level::Warn, " refused: ", &why);
+                        let is_news = self.follower.with(|follower| follower.cannot_take(generation));
+                        if is_news == Some(true) {
+                            self.tell(Level::Warn, " refused: ", &why);
+                        }
                         None
                     }
-                };
-                self.follower.with(|follower| follower.took(stock.generation, next.is_some()));
-                next
+                }
             }
             Task::Try { document, is_before, tells } => {
                 let trial = match self.over(&document, self.options.canary.map(|canary| canary.sample)) {
@@ -99,7 +110,7 @@ impl Source {
             Task::Local { tells } => {
                 let local = config::compile(&self.local).map_err(|errors| mistakes(&errors));
                 let next = local.and_then(|local| self.build(local, gateway, ids)).ok()?;
-                self.follower.with(|follower| follower.took(0, true));
+                self.follower.with(|follower| follower.took(0));
                 if tells {
                     calls::log(Level::Warn, "no contact for `max_stale`: the local configuration serves");
                 }
@@ -161,12 +172,13 @@ impl Source {
     }
 
     /// Asks the server if it is this worker's turn: the number of the call.
-    pub(super) fn ask(&self, gateway: &Gateway) -> Option<Result<u32, Failure>> {
+    pub(super) fn ask(&self, gateway: &Gateway, is_outdated: bool) -> Option<Result<u32, Failure>> {
         let now = self.now(gateway)?;
         if self.follower.with(|follower| follower.is_overdue(now)) == Some(true) {
             return Some(Err(Failure::None));
         }
-        let headers = self.follower.with(|follower| follower.asks(&gateway.store, now)).flatten()?;
+        let headers =
+            self.follower.with(|follower| follower.asks(&gateway.store, now, is_outdated)).flatten()?;
         let Options { cluster, timeout, body, .. } = &self.options;
         let body = body.as_deref().unwrap_or_default().as_bytes();
         let timeout_ms = u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX);

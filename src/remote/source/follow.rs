@@ -144,13 +144,16 @@ impl Follower {
         self.serves.0
     }
 
-    /// The document was taken here, or could not be; zero: the local configuration was.
-    pub fn took(&mut self, generation: u64, is_fit: bool) {
-        match is_fit {
-            // What is tried is tried beside another.
-            true => (self.serves, self.tries) = ((generation, self.offered), 0),
-            false => self.unfit = (generation, self.offered),
-        }
+    /// The document was taken here; zero: the local configuration was.
+    pub fn took(&mut self, generation: u64) {
+        // What is tried is tried beside another.
+        (self.serves, self.tries) = ((generation, self.offered), 0);
+    }
+
+    /// The document cannot be taken here; whether that is news.
+    pub fn cannot_take(&mut self, generation: u64) -> bool {
+        self.unfit = (generation, self.offered);
+        self.refuses != self.refusal(self.offered)
     }
 
     fn pause(&self) -> Span {
@@ -196,15 +199,20 @@ impl Follower {
     }
 
     /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
-    /// [`Follower::answered`].
-    pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Vec<u8>> {
+    /// [`Follower::answered`]. A follower of a newer configuration, `is_outdated`, goes first.
+    pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time, is_outdated: bool) -> Option<Vec<u8>> {
         let until = now.after(self.options.timeout).after(GRACE);
         if self.asking.is_some_and(|asked| now < asked && asked <= until) {
             return None;
         }
         let (head, version) = self.keys.head(store)?;
+        // What another one has refused may be good beside this local document.
+        let is_untried = head.refused > 0 && head.refused != self.refuses;
+        if is_outdated && !is_untried {
+            return None;
+        }
         // Whoever asks has some time to go on doing so before another one does.
-        let patience = if head.asker == self.id { Span::ZERO } else { self.pause() };
+        let patience = if head.asker == self.id || is_outdated { Span::ZERO } else { self.pause() };
         // Nobody waits longer: it was written by another clock.
         let latest = until.max(now.after(LONGEST_PAUSE.max(self.options.interval)));
         if head.asker > 0 && head.next <= latest && now < head.next.after(patience).after(patience) {
@@ -217,8 +225,6 @@ impl Follower {
         self.asking = Some(until);
         let is_lost = |slot, named| named > 0 && self.keys.document(store, slot, named).is_none();
         let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.trial);
-        // What another one has refused may be good beside this local document.
-        let is_untried = head.refused > 0 && head.refused != self.refuses;
         let is_left = head.trial > 0 && self.options.canary.is_none();
         let marks = if is_lost || is_untried || is_left { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))

@@ -22,7 +22,7 @@ impl Filter {
         }
         source.judge(gateway);
         self.look(root, gateway, source);
-        match source.ask(gateway) {
+        match source.ask(gateway, self.is_outdated(root, source)) {
             Some(Ok(token)) => {
                 // An answer to what was asked before, under another configuration perhaps, is none.
                 self.polls.with(|polls| {
@@ -33,6 +33,16 @@ impl Filter {
             Some(Err(failure)) => self.told(root, Err(failure), Marks::default()),
             None => {}
         }
+    }
+
+    /// Whether another plugin has come that follows the same source: a host keeps the one before until its last stream
+    /// is over, and that may take long.
+    fn is_outdated(&self, root: u32, source: &Source) -> bool {
+        let is_newer = |(other, gateway): &(u32, Option<Rc<Gateway>>)| {
+            let of = gateway.as_ref().and_then(|gateway| gateway.source.as_ref());
+            *other > root && of.is_some_and(|other| other.is(source))
+        };
+        self.plugins.with(|plugins| plugins.iter().any(is_newer)) == Some(true)
     }
 
     fn look(&self, root: u32, gateway: &Rc<Gateway>, source: &Rc<Source>) {

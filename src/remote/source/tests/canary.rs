@@ -235,7 +235,7 @@ fn who_serves_another_document_tries_none() {
     let [one, other] = &mut workers.followers[..] else { panic!() };
     for (follower, is_fit) in [(one, true), (other, false)] {
         assert!(matches!(follower.follow(&workers.store, workers.now), Some(Task::Take(_))));
-        follower.took(2, is_fit);
+        if is_fit { follower.took(2) } else { assert!(follower.cannot_take(2)) }
     }
     assert_eq!(workers.tasks(), [watches(0, "good 1")[0].clone(), Some(Task::Drop)]);
 }

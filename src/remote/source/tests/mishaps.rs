@@ -86,7 +86,7 @@ fn without_shared_data_the_last_document_serves_no_longer_than_without_contact()
     assert_eq!(follower.follow(&broken, at(60_000)), None);
     assert_eq!(follower.follow(&broken, at(60_001)), Some(Task::Local { tells: false }));
     assert_eq!(follower.follow(&broken, at(60_002)), Some(Task::Local { tells: false }), "until it is done");
-    follower.took(0, true);
+    follower.took(0);
     assert_eq!(follower.follow(&broken, at(60_003)), None);
 }
 

@@ -29,7 +29,7 @@ impl Workers {
     /// Who asks now, and what the request says of what is known.
     pub(super) fn asks(&mut self) -> Vec<(usize, Option<String>)> {
         let ask = |(at, follower): (usize, &mut Follower)| {
-            Some((at, header(&follower.asks(&self.store, self.now)?, "if-none-match")))
+            Some((at, header(&follower.asks(&self.store, self.now, false)?, "if-none-match")))
         };
         self.followers.iter_mut().enumerate().filter_map(ask).collect()
     }
@@ -62,10 +62,11 @@ impl Workers {
     pub(super) fn look(&mut self) -> Vec<u64> {
         for follower in &mut self.followers {
             match follower.follow(&self.store, self.now) {
-                Some(Task::Take(stock)) => {
-                    follower.took(stock.generation, stock.document != b"good elsewhere")
+                Some(Task::Take(stock)) if stock.document == b"good elsewhere" => {
+                    follower.cannot_take(stock.generation);
                 }
-                Some(Task::Local { .. }) => follower.took(0, true),
+                Some(Task::Take(stock)) => follower.took(stock.generation),
+                Some(Task::Local { .. }) => follower.took(0),
                 Some(Task::Try { .. } | Task::Drop) | None => {}
             }
         }
@@ -78,7 +79,7 @@ impl Workers {
         for follower in &mut self.followers {
             let task = follower.follow(&self.store, self.now);
             if let Some(Task::Take(stock)) = &task {
-                follower.took(stock.generation, true);
+                follower.took(stock.generation);
             }
             tasks.push(task);
         }

@@ -94,17 +94,27 @@ fn what_is_tried_or_was_refused_serves_at_once_from_a_path_that_is_new() {
     }
 }
 
+/// The same without another path: though the plugin of before would go on trying it.
 #[test]
-fn what_is_tried_or_was_refused_serves_without_a_canary_when_the_plugin_of_before_is_gone() {
+fn what_is_tried_or_was_refused_serves_without_a_canary() {
     for is_over in [false, true] {
         let gateway = strict(is_over);
         assert!(gateway.configure(&configuration("")));
-        gateway.end_all();
-        gateway.vms.iter().for_each(|vm| vm.delete_root(vm.oldest_root().unwrap()));
-        gateway.pass(2_000);
+        gateway.pass(3_000);
         assert_eq!(serves(&gateway), [430; 2]);
         is_clean(&gateway);
     }
+}
+
+/// It is judged by the newest configuration.
+#[test]
+fn what_is_tried_is_promoted_when_more_may_be_refused() {
+    let gateway = strict(false);
+    assert!(gateway.configure(&configuration(&CANARY.replace("50%", "100%"))));
+    gateway.pass(61_000);
+    assert_eq!((gateway.world.said("not promoted"), gateway.world.said(" promoted: ")), (0, 1));
+    assert_eq!(serves(&gateway), [430; 2]);
+    is_clean(&gateway);
 }
 
 /// A rule that a store counts is tried here, and no store hears of it.

@@ -95,6 +95,26 @@ fn a_permit_comes_back_where_it_was_taken_along() {
     }
 }
 
+/// The same by the host's own update: the plugin of before stays until its streams are over.
+#[test]
+fn a_permit_comes_back_to_the_plugin_that_took_it_along() {
+    let gateway = gateway(2, "");
+    assert!(gateway.configure(&permits(80)));
+    let (first, second) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
+    assert!(gateway.configure(&permits(90)));
+    assert_eq!(take(&gateway, 0), None, "both are out");
+    gateway.pass(200);
+    gateway.vms[0].serve_request(first);
+    let third = take(&gateway, 1).expect("one has come back");
+    assert_eq!(take(&gateway, 0), None);
+    gateway.pass(200);
+    gateway.vms[1].serve_request(second);
+    gateway.vms[1].serve_request(third);
+    assert!(take(&gateway, 0).is_some() && take(&gateway, 1).is_some());
+    assert_eq!(take(&gateway, 0), None);
+    is_clean(&gateway);
+}
+
 /// Those that were taken under both documents come back to each by themselves.
 #[test]
 fn what_is_tried_gets_back_what_it_took_along() {
@@ -110,12 +130,57 @@ fn what_is_tried_gets_back_what_it_took_along() {
     assert_eq!((take(&gateway, 0), fared()), (None, [1, 0, 0]), "both are out");
     gateway.vms[0].serve_request(first);
     gateway.vms[1].serve_request(second);
-    for _ in 0..3 {
-        let (third, fourth) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
-        assert_eq!(take(&gateway, 1), None);
-        gateway.vms[0].serve_request(third);
-        gateway.vms[1].serve_request(fourth);
-    }
-    assert_eq!(fared(), [10, 0, 0]);
+    let (third, fourth) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
+    gateway.vms[0].serve_request(third);
+    let fifth = take(&gateway, 0).unwrap();
+    assert_eq!(take(&gateway, 1), None);
+    gateway.vms[1].serve_request(fourth);
+    gateway.vms[0].serve_request(fifth);
+    assert_eq!(fared(), [5, 0, 0]);
+    is_clean(&gateway);
+}
+
+/// Of two rules that hold permits one got another limit, and began anew.
+#[test]
+fn a_permit_comes_back_to_no_rule_that_began_anew() {
+    let permits = |rpu: u64| {
+        let rule = |name: &str, rpu: u64| {
+            format!(r#"{{"name": "{name}", "actor": "user", "algo": "C", "rpu": {rpu}, "max_hold": "1h"}}"#)
+        };
+        rules(&[rule("all", 9), rule("few", rpu)].join(", "))
+    };
+    let gateway = start(2, &permits(1));
+    gateway.pass(1_000);
+    let first = take(&gateway, 0).unwrap();
+    has_taken(&gateway, &permits(2));
+    assert!(take(&gateway, 0).is_some() && take(&gateway, 1).is_some());
+    gateway.vms[0].serve_request(first);
+    assert_eq!(take(&gateway, 0), None);
+    is_clean(&gateway);
+}
+
+#[test]
+fn a_turn_comes_back_where_it_was_taken_along() {
+    let queue = |rpu: u64| {
+        let queue = r#"{"actor": "user", "algo": "LB", "rpu": 1, "unit": "minute", "queue": 2}"#;
+        rules(&[queue.into(), window(rpu)].join(", "))
+    };
+    let gateway = start(2, &queue(80));
+    gateway.pass(1_000);
+    let ask = |worker: usize| {
+        let request = gateway.request(worker, "/", "ann");
+        gateway.fate(request)
+    };
+    let ends = |worker: usize| {
+        gateway.vms[worker].streams().into_iter().for_each(|id| gateway.vms[worker].reset(id))
+    };
+    assert_eq!((ask(0), ask(0)), (Fate::Upstream, Fate::Paused));
+    has_taken(&gateway, &queue(90));
+    assert_eq!((ask(1), ask(1)), (Fate::Paused, Fate::Answered(LOCAL)), "the queue is full");
+    ends(1);
+    ends(0);
+    // What was refused is believed for a while.
+    gateway.pass(200);
+    assert_eq!([ask(0), ask(1), ask(0)], [Fate::Paused, Fate::Paused, Fate::Answered(LOCAL)]);
     is_clean(&gateway);
 }
