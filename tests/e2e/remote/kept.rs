@@ -6,6 +6,7 @@ use gateway::config::cluster;
 use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
 use serde_json::{Value, json};
 use servers::Documents;
+use std::time::Duration;
 
 fn two(few: u64, many: u64) -> Value {
     let rule = |name: &str, quota: u64| json!([{"name": name, "algo": "W", "rpu": quota, "unit": "7d"}]);
@@ -107,4 +108,20 @@ fn workers_that_are_made_anew_have_it_at_once_and_go_on_asking() {
     remote.documents.put(quota(3_000).to_string());
     let all = || clients.get("/").iter().all(|answer| answer.status == 200 && quota_of(answer) == 3_000);
     remote.wait("all to be there again", all);
+}
+
+/// Though the configuration of before is still there, whose clients have not gone, and would try it for an hour.
+#[test]
+fn a_document_that_is_tried_serves_at_once_without_a_canary() {
+    let canary = json!({"canary": {"percent": 100, "hold": "1h"}});
+    let mut remote = Remote::with(canary, |config| Config { drain: Duration::from_secs(600), ..config });
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait("its trial", || remote.gateway.log_contains("tried beside the one that serves"));
+    assert_eq!(clients.quotas(), [2_000; 4]);
+    assert_eq!(remote.gateway.update_beside(local(&json!({}))).unwrap(), Update::Accepted);
+    remote.wait_for(&mut clients, 3_000);
+    remote.wait("the new one, too", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 3_000);
 }
