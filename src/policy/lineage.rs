@@ -17,7 +17,7 @@ use super::group::{Counted, Group};
 use super::known::{SLOTS, index};
 use super::{Count, Events, Policy, Rule, Way};
 use crate::store::{Fault, Store};
-use crate::table::Set;
+use crate::table::{Hasher, Set};
 use crate::time::{Span, Time};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -152,12 +152,14 @@ impl Past {
         let rules = older.own(&self.rules).to_vec();
         let first = Ancestor { group: Arc::clone(older), rules, since: now, descent };
         let (to, from) = (group.counted(&policy.rules, &[]), first.counted(&[]));
-        let overrides = to.has_overrides() || from.has_overrides();
-        if !overrides && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some()) {
+        let overrides = (to.overrides(), from.overrides());
+        if overrides == (0, 0)
+            && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some())
+        {
             return None;
         }
         let earlier = self.lines.get(older.id).and_then(Option::as_ref).filter(|line| now < line.ends);
-        if !overrides && older.table.is(&group.table) {
+        if overrides.0 == overrides.1 && older.table.is(&group.table) {
             // For this group nothing has changed.
             return earlier.cloned();
         }
@@ -230,8 +232,18 @@ fn is_used(state: &[u8]) -> bool {
 }
 
 impl Counted<'_> {
-    fn has_overrides(self) -> bool {
-        self.own.iter().any(|rule| !rule.counts(self.group.way).overrides.is_empty())
+    /// Another number for other overrides; 0 for none.
+    fn overrides(self) -> u64 {
+        let mut sum = 0u64;
+        for (place, rule) in (0u64..).zip(self.own) {
+            let overrides = &rule.counts(self.group.way).overrides;
+            for key in overrides.keys() {
+                let salt = overrides.get(key).map_or(0, |count| count.salt);
+                sum = sum
+                    .wrapping_add(Hasher::name(&[&place.to_le_bytes(), &salt.to_le_bytes(), key].concat()));
+            }
+        }
+        sum
     }
 
     /// How long a cell that is used up at `now` takes to be as good as new, whoever it is of.

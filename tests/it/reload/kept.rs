@@ -170,6 +170,31 @@ fn counts_come_through_three_changes() {
     assert_eq!((left(last, 0), left_of(last, "bob", 0)), (vec![7, 102], vec![5, 102]));
 }
 
+/// However often others do.
+#[test]
+fn a_group_that_has_not_changed_is_no_generation_more() {
+    let changes = ["", r#", "overrides": {"bob": {"rpu": 3}, "eve": {"rpu": 4}}"#];
+    for overrides in changes {
+        let host = Simulated::new(Rules::Lenient);
+        let json = |other, beside| {
+            let kept = rule(9, &format!(r#", "algo": "W", "unit": "7d"{overrides}"#));
+            let beside = format!(r#"{{"url": "/b", "rules": [{}]}}"#, window(beside));
+            format!(r#"[{beside}, {}"#, &limit(&[kept, window(other)])[1..])
+        };
+        let mut gateway = Gateway::new(&json(100, 1), store(&host));
+        for (user, kept) in [("ann", 8), ("bob", if overrides.is_empty() { 8 } else { 2 })] {
+            assert_eq!(left_of(&gateway, user, 0), [kept, 99]);
+        }
+        gateway = next(&host, &gateway, &json(200, 1), 0);
+        for beside in 2..10 {
+            gateway = next(&host, &gateway, &json(200, beside), 0);
+        }
+        for (user, kept) in [("ann", 7), ("bob", if overrides.is_empty() { 7 } else { 1 })] {
+            assert_eq!(left_of(&gateway, user, 0), [kept, 199], "{user}{overrides}");
+        }
+    }
+}
+
 /// What was counted between is not lost with the way back, in whatever worker it is first asked for.
 #[test]
 fn a_change_that_is_taken_back_keeps_counts() {

@@ -55,3 +55,19 @@ fn rules_that_are_gone_go_but_for_those_of_which_counts_may_be_taken_along() {
     let taken = bytes(&each_another) - one - NOTED;
     assert!(taken < one, "{taken} bytes beside {one}: of each limit one rule");
 }
+
+/// However much is said of single actors.
+#[test]
+fn nothing_is_kept_of_limits_that_did_not_change() {
+    let of_one = r#", "overrides": {"ann": {"rpu": 1}, "bob": {"rpu": 2}}"#;
+    let configurations: Vec<String> = (0..50)
+        .map(|change| {
+            let mut quotas = [1_000; LIMITS];
+            quotas[7] = 2_000 + change;
+            limits(&quotas, of_one)
+        })
+        .collect();
+    let one = bytes(&configurations[..1]);
+    let taken = bytes(&configurations) - one - NOTED;
+    assert!(taken < one / 10, "{taken} bytes beside {one}");
+}
