@@ -16,6 +16,7 @@ use super::charge::Terms;
 use super::group::{Counted, Group};
 use super::known::{SLOTS, index};
 use super::{Count, Events, Policy, Rule, Way};
+use crate::order;
 use crate::store::{Fault, Store};
 use crate::table::{Hasher, Set};
 use crate::time::{Span, Time};
@@ -42,6 +43,7 @@ pub enum Descent {
 #[derive(Debug)]
 pub struct Past {
     rules: Vec<Arc<Rule>>,
+    /// By name.
     groups: Vec<Arc<Group>>,
     lines: Lines,
 }
@@ -80,7 +82,8 @@ pub(super) type Legacy = (usize, Vec<u8>);
 
 impl Past {
     pub(crate) fn new(policy: &Policy, lineage: &Lineage) -> Past {
-        let groups = own_groups(policy);
+        let mut groups = own_groups(policy);
+        order::sort_by_key(&mut groups, |group| group.name);
         Past { rules: policy.rules.clone(), groups, lines: lineage.lines.clone() }
     }
 }
@@ -102,8 +105,8 @@ impl Lineage {
     /// Of a policy that takes the place, `now`, of one of these, or stands beside them; the likeliest first.
     pub(crate) fn new(policy: &Policy, pasts: &[Past], descent: Descent, now: Time) -> Lineage {
         let mut lines = Lines::new();
-        for (place, group) in own_groups(policy).iter().enumerate() {
-            let before = pasts.iter().find_map(|past| past.before((place, group), policy, descent, now));
+        for group in &own_groups(policy) {
+            let before = pasts.iter().find_map(|past| past.before(group, policy, descent, now));
             if let Some(line) = before {
                 lines.resize(group.id, None);
                 lines.push(Some(line));
@@ -139,16 +142,10 @@ impl Lineage {
 }
 
 impl Past {
-    /// What is before a group, if an actor could take anything along. Most stand where they stood.
-    fn before(
-        &self,
-        (place, group): (usize, &Group),
-        policy: &Policy,
-        descent: Descent,
-        now: Time,
-    ) -> Option<Arc<Line>> {
-        let (before, from) = self.groups.split_at_checked(place).unwrap_or((&self.groups, &[]));
-        let older = from.iter().chain(before).find(|older| older.name == group.name)?;
+    /// What is before a group, if an actor could take anything along.
+    fn before(&self, group: &Group, policy: &Policy, descent: Descent, now: Time) -> Option<Arc<Line>> {
+        let place = self.groups.binary_search_by_key(&group.name, |older| older.name);
+        let older = self.groups.get(place.ok()?)?;
         let rules = older.own(&self.rules).to_vec();
         let first = Ancestor { group: Arc::clone(older), rules, since: now, descent };
         let (to, from) = (group.counted(&policy.rules, &[]), first.counted(&[]));
@@ -191,17 +188,16 @@ impl Ancestor {
         let (mut best, mut most) = (None, None);
         for (older, other) in self.counted(key).rules() {
             let same = other.salt == count.salt;
+            let fits = Some((same, older.name == rule.name));
+            // Most do not: then it is not looked whether the rule is still there.
             let is_resized = || {
                 self.descent == Descent::Certain
                     && other.quota.unit == count.quota.unit
                     && other.algorithm.terms().is_resized(&count.algorithm.terms())
                     && !to.rules().any(|(_, count)| count.salt == other.salt)
             };
-            if same || is_resized() {
-                let fits = Some((same, older.name == rule.name));
-                if fits > most {
-                    (best, most) = (Some((same, other)), fits);
-                }
+            if fits > most && (same || is_resized()) {
+                (best, most) = (Some((same, other)), fits);
             }
         }
         best
