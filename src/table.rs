@@ -168,11 +168,6 @@ impl Set {
         self.foreign
     }
 
-    /// Whether the actor has a cell.
-    pub fn holds(&self) -> bool {
-        matches!(self.layout.find(&self.value, self.hash), Found::Way(_))
-    }
-
     /// The actor's cell if it has one.
     pub fn find(self) -> Option<Entry> {
         match self.layout.find(&self.value, self.hash) {

@@ -13,7 +13,7 @@ use super::charge::{MAX_LOST, Memories, Terms};
 use super::give_back::{Held, Place, change};
 use super::group::{Counted, Group};
 use super::judgement::Judgement;
-use super::lineage::Legacy;
+use super::lineage::Line;
 use super::shares::{self, Shares, Slot};
 use super::{Events, Policy, Report, Tally, Way};
 use crate::algorithm::Piece;
@@ -55,8 +55,6 @@ pub(super) struct Memory {
     /// A copy of the cell: without what is charged ahead.
     cell: Vec<u8>,
     pieces: Vec<Piece>,
-    /// What the actor takes along from configurations before this one.
-    legacies: Vec<Legacy>,
 }
 
 /// All that a bid is judged by.
@@ -88,15 +86,9 @@ impl Bid {
     }
 
     pub(super) fn load<S: Store + ?Sized>(&mut self, court: &Court<S>, events: &mut Events) {
-        let Court { keys, terms, .. } = *court;
-        self.memory.legacies.clear();
-        self.basis = match self.group.table.load(terms.store, self.hash) {
+        self.basis = match self.group.table.load(court.terms.store, self.hash) {
             Ok(set) => {
                 events.foreign = events.foreign.saturating_add(set.foreign().into());
-                if let Some(line) = terms.lineage.line(self.group.id) {
-                    let actor = (self.hash, keys.get(self.key.clone()).unwrap_or_default());
-                    line.find(&self.group, actor, &set, terms, events, &mut self.memory.legacies);
-                }
                 Basis::Loaded(set)
             }
             Err(Fault(_)) => {
@@ -142,8 +134,15 @@ impl Bid {
         suffices
     }
 
-    /// Judges by what was loaded, to which the rest of an older share is given back.
-    pub(super) fn judge<S: ?Sized>(&mut self, now: Time, shares: &Shares, court: &Court<S>) {
+    /// Judges by what was loaded, to which the rest of an older share is given back, and what is taken along from older
+    /// cells.
+    pub(super) fn judge<S: Store + ?Sized>(
+        &mut self,
+        mut now: Time,
+        shares: &Shares,
+        court: &Court<S>,
+        events: &mut Events,
+    ) {
         let set = match std::mem::replace(&mut self.basis, Basis::Failed) {
             Basis::Loaded(set) => set,
             other => {
@@ -160,15 +159,21 @@ impl Bid {
             _ => None,
         };
         let counted = Bid::counted(group, self.key(court.keys), crowd, court);
+        // Who gets no cell takes nothing along yet.
+        let line = court.terms.lineage.line(group.id).filter(|_| crowd.is_none());
+        let find = |line: &Line| line.find(counted, (self.hash, entry.found()), now, court.terms, events);
+        let legacies = line.map(find).unwrap_or_default();
+        if !legacies.is_empty() {
+            // They may have been stored since the clock was read.
+            now = (court.terms.clock)();
+        }
         let share = shares.find(group.id, self.hash).filter(|_| entry.found());
         if let Some(share) = share {
             counted.take_back(&share.pieces, entry.cell_mut(), now);
         }
         let mut inherits = false;
-        if let (Some(line), None) = (court.terms.lineage.line(group.id), crowd) {
-            for legacy in self.memory.legacies.drain(..) {
-                inherits |= line.merge(legacy, counted, entry.cell_mut(), now);
-            }
+        for legacy in legacies {
+            inherits |= line.is_some_and(|line| line.merge(legacy, counted, entry.cell_mut(), now));
         }
         let judgement = &mut self.memory.judgement;
         judgement.pass(counted, entry.cell_mut(), now);
@@ -232,7 +237,7 @@ impl Bid {
                 Ok(Swap::Lost) => {
                     events.swaps_lost = events.swaps_lost.saturating_add(1);
                     self.load(court, events);
-                    self.judge((court.terms.clock)(), shares, court);
+                    self.judge((court.terms.clock)(), shares, court, events);
                 }
                 Err(Fault(_)) => break,
             }

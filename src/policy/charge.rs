@@ -293,11 +293,11 @@ fn judge<S: Store + ?Sized>(bids: &mut [Bid], shares: &Shares, court: &Court<S>,
     let now = (court.terms.clock)();
     for bid in bids {
         match share(bid) {
-            None => bid.judge(now, shares, court),
+            None => bid.judge(now, shares, court, events),
             Some(share) if bid.spend(share, now, court) => {}
             Some(_) => {
                 bid.load(court, events);
-                bid.judge((court.terms.clock)(), shares, court);
+                bid.judge((court.terms.clock)(), shares, court, events);
             }
         }
     }

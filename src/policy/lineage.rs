@@ -18,7 +18,7 @@ use super::known::{SLOTS, index};
 use super::{Count, Events, Policy, Rule, Way};
 use crate::order;
 use crate::store::{Fault, Store};
-use crate::table::{Hasher, Set};
+use crate::table::Hasher;
 use crate::time::{Span, Time};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -268,41 +268,37 @@ impl Line {
         Some((from.first()?.since, [to].into_iter().chain(later).collect()))
     }
 
-    /// Adds the older cells that an actor takes along. `set` is where its own is, or will be.
+    /// The older cells of an actor that takes them along: one with this hash, which has a cell or will have one.
     pub(super) fn find<S: Store + ?Sized>(
         &self,
-        group: &Group,
-        (hash, key): (u64, &[u8]),
-        set: &Set,
+        to: Counted,
+        (hash, has_cell): (u64, bool),
+        now: Time,
         terms: &Terms<S>,
         events: &mut Events,
-        found: &mut Vec<Legacy>,
-    ) {
-        // A cell that it has may be as old as the oldest group that counted there, or is newer than all of them.
-        let mut looks = !set.holds();
-        if !looks && terms.lineage.is_noted(group.id, hash) {
-            return;
+    ) -> Vec<Legacy> {
+        let mut found = Vec::new();
+        if now >= self.ends || (has_cell && terms.lineage.is_noted(to.group.id, hash)) {
+            return found;
         }
-        let mut is_in_time = false;
+        // A cell that it has may be as old as the oldest group that counted there, or is newer than all of them.
+        let mut looks = !has_cell;
         for (at, ancestor) in self.ancestors.iter().enumerate().rev() {
             let table = &ancestor.group.table;
-            let older = ancestor.counted(key).hash(terms.hasher);
-            if older == hash && table.is(&group.table) {
+            let older = ancestor.counted(to.key).hash(terms.hasher);
+            if older == hash && table.is(&to.group.table) {
                 looks = true;
                 continue;
             }
             if !looks {
                 continue;
             }
-            is_in_time = is_in_time || (terms.clock)() < self.ends;
-            if !is_in_time {
-                return;
-            }
             match table.load(terms.store, older) {
                 Ok(set) => found.extend(set.find().map(|entry| (at, entry.cell().to_vec()))),
                 Err(Fault(_)) => events.faults = events.faults.saturating_add(1),
             }
         }
+        found
     }
 
     /// Puts what the actor takes along into its cell; whether that changes it.

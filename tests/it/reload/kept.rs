@@ -269,6 +269,30 @@ fn who_is_refused_takes_along_what_was_counted_once() {
     }
 }
 
+/// All cells of its set refuse: what was counted of an actor is looked for when there is one for it, and not before.
+#[test]
+fn who_gets_no_cell_costs_no_load_more_and_keeps_its_older_count() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = |hourly: u32| {
+        let kept = rule(5, r#", "algo": "W", "unit": "7d""#);
+        let rules = limit(&[kept, rule(hourly, r#", "algo": "W", "unit": "hour""#)]);
+        format!(r#"{{"local": {{"max_actors": 8}}, "limits": {rules}}}"#)
+    };
+    let old = Gateway::new(&json(100), store(&host));
+    assert_eq!((left(&old, 0), left(&old, 0), left(&old, 0)), (vec![4, 99], vec![3, 98], vec![2, 97]));
+    let mut new = Gateway::after(&old, Descent::Certain, &json(1), Counting::new(store(&host)), at(0));
+    let mut invented = (0..).map(|user| new.ask(0, &get("/", &format!("invented {user}")), at(0)));
+    assert!(invented.any(|decision| decision.events.evicted_crowded > 0));
+    new.store.taken();
+    for _ in 0..3 {
+        assert_eq!(new.ask(0, &get("/", "ann"), at(0)).events.evicted_crowded, 1);
+        assert_eq!(new.store.taken(), (1, 0));
+    }
+    let hour = 3_600_000;
+    assert_eq!(remaining(&new.ask(0, &get("/", "ann"), at(hour))), [1, 0]);
+    assert_eq!(new.store.taken(), (2, 1));
+}
+
 /// How one rule counts, and how much it lets through in a day in which nothing comes back.
 fn kept_rules() -> impl Strategy<Value = (String, usize)> {
     let kinds = [
