@@ -2,6 +2,7 @@
 //!
 //! It does not know: how a configuration is delivered.
 
+mod generations;
 mod kept;
 mod memory;
 mod resized;
