@@ -20,7 +20,7 @@ mod store;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
 use crate::document::{self, Error, Errors, Fields, Node, Value};
-use crate::policy::{Draft, LimitDraft, Lists, Policy, Sample};
+use crate::policy::{Draft, LimitDraft, Lists, Policy, Trial};
 use crate::remote::{self as stores, source};
 use crate::request::Parts;
 use crate::response::Options;
@@ -49,7 +49,7 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// As [`compile`], with another document laid over the first: what that has at the top stands in place of what the first
 /// has there. The mistakes are those of the other one, and then what the first one has that does not go with it. With `trial`
 /// it counts apart, for a part of all actors, and all of it here.
-pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Sample>) -> Result<Configuration, Vec<Error>> {
+pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Trial>) -> Result<Configuration, Vec<Error>> {
     let (document, other) = (document::parse(bytes), document::parse(over));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
     let (known, errors) = (Errors::default(), Errors::default());
@@ -207,7 +207,7 @@ fn is_limit(entries: &[(String, Value)]) -> bool {
 }
 
 /// `is_over`: whether some of it is a remote document's.
-fn read(top: Top, trial: Option<Sample>, is_over: bool) -> Option<Configuration> {
+fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::Options::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -216,13 +216,7 @@ fn read(top: Top, trial: Option<Sample>, is_over: bool) -> Option<Configuration>
     let has_store = top.store.is_some();
     let store = top.store.and_then(store::compile);
     let shared = shared::Reader::new(store.as_ref(), has_store, is_over);
-    let mut reader = rule::Reader {
-        actors: &actors,
-        mode,
-        names: names::Names::default(),
-        shared,
-        trial: trial.is_some(),
-    };
+    let mut reader = rule::Reader { actors: &actors, mode, names: names::Names::default(), shared };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);

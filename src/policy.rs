@@ -29,8 +29,8 @@ mod part;
 mod pending;
 mod question;
 mod rendezvous;
-mod sample;
 mod shares;
+mod trial;
 
 pub use build::{Draft, LimitDraft, RuleDraft, SharedDraft, StoreDraft};
 pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
@@ -39,7 +39,7 @@ pub use group::{Count, Counts, Missing};
 pub use lineage::{Descent, Past};
 pub use lists::{List, Lists, Member};
 pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
-pub use sample::Sample;
+pub use trial::{Sample, Trial};
 
 pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};
 pub(crate) use duty::Duty;
@@ -81,6 +81,8 @@ impl RuleId {
 #[derive(Debug)]
 pub struct Rule {
     name: Box<str>,
+    /// Whatever it is called: how it counts, whom, and for which requests.
+    meaning: u64,
     enforced: bool,
     reject_delay: Span,
     cost: u64,
@@ -168,6 +170,8 @@ pub struct Policy {
     enforced: bool,
     /// For whom it is tried, if it does not decide.
     trial: Option<Sample>,
+    /// Then: what its rules mean that are not, sorted.
+    untried: Vec<u64>,
     shards: Shards,
 }
 

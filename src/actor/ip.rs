@@ -27,6 +27,7 @@ pub struct Options {
     /// `None`: what the host reports is the client.
     forwarded: Option<Forwarded>,
     prefixes: Prefixes,
+    meaning: String,
 }
 
 /// The entry of a list header that is believed.
@@ -49,7 +50,9 @@ impl Options {
     /// Reads the policy's `ip` object; absent, it is the address the host reports, v4 whole and v6 by /64.
     pub fn compile(node: Option<Node>, parts: &mut Parts) -> Options {
         let host_reports = parts.intern(Part::Address);
-        let mut options = Options { host_reports, forwarded: None, prefixes: Prefixes { v4: 32, v6: 64 } };
+        let meaning = node.as_ref().map(|node| node.value().to_string()).unwrap_or_default();
+        let prefixes = Prefixes { v4: 32, v6: 64 };
+        let mut options = Options { host_reports, forwarded: None, prefixes, meaning };
         let Some(mut fields) = node.and_then(|node| node.fields()) else { return options };
         let hops = fields.take("trusted_hops").map_or(Some(0), |node| node.whole(0..=32));
         let header = fields.take("header").and_then(|node| Some((header::name(&node)?, node)));
@@ -69,6 +72,11 @@ impl Options {
         options.prefixes.take(&mut fields);
         fields.finish();
         options
+    }
+
+    /// How it is found, in words that mean the same in every policy.
+    pub fn meaning(&self) -> &str {
+        &self.meaning
     }
 
     /// The client's address: the trusted entry of the header, or what the host reports when the header is

@@ -19,8 +19,6 @@ pub(super) struct Reader<'a> {
     pub(super) mode: Mode,
     pub(super) names: Names,
     pub(super) shared: shared::Reader<'a>,
-    /// Whether the document is tried: then all is counted here.
-    pub(super) trial: bool,
 }
 
 /// Reads rule `index` of the limit on `url`. Mistakes are reported at their place and give `None`.
@@ -66,7 +64,7 @@ pub(super) fn compile(
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
         counts,
-        shared: shared.filter(|_| !reader.trial),
+        shared,
     })
 }
 

@@ -4,7 +4,7 @@
 
 use super::elsewhere::{Elsewhere, OnError, Shards};
 use super::group::{Counts, Group, Missing};
-use super::{Limit, Lists, Policy, Rule, Sample, Way};
+use super::{Limit, Lists, Policy, Rule, Trial, Way};
 use crate::actor::{Named, ip};
 use crate::index::ByKey;
 use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
@@ -69,6 +69,13 @@ pub struct LimitDraft {
     pub rules: Vec<RuleDraft>,
 }
 
+impl LimitDraft {
+    /// For which requests it is, in words that mean the same in every policy.
+    fn meaning(&self) -> String {
+        format!("{} {}", self.pattern, self.meaning)
+    }
+}
+
 /// A policy to be.
 #[derive(Debug)]
 pub struct Draft {
@@ -88,8 +95,8 @@ pub struct Draft {
     pub max_actors: u64,
     /// Given if a rule is shared.
     pub store: Option<StoreDraft>,
-    /// Given if it is tried beside the policy that decides: for which of all actors it is.
-    pub trial: Option<Sample>,
+    /// Given if it is tried beside the policy that decides.
+    pub trial: Option<Trial>,
 }
 
 impl Draft {
@@ -100,6 +107,11 @@ impl Draft {
         // What is equally specific stays in the order of the configuration.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         order::sort_by_key(&mut placed, |(place, limit)| (specificity(limit), *place));
+        // A rule means another thing where the client is found in another way, or another limit shuts its own out.
+        let mut around = ip.meaning().to_owned();
+        for (_, limit) in placed.iter().filter(|(_, limit)| limit.exclusive) {
+            around.push_str(&limit.meaning());
+        }
         let limits = placed.into_iter().map(|(_, limit)| limit);
 
         let reads_headers =
@@ -107,8 +119,8 @@ impl Draft {
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
-        let apart = if trial.is_some() { "trial " } else { "" };
-        let mut builder = Builder { max_actors, apart, ..Builder::default() };
+        let sample = trial.as_ref().map(|trial| trial.sample);
+        let mut builder = Builder { max_actors, around, trial, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.enumerate() {
@@ -118,7 +130,7 @@ impl Draft {
                 rank = rank.saturating_add(1);
             }
             last = Some(specificity);
-            let meaning = format!("{} {}", limit.pattern, limit.meaning);
+            let meaning = limit.meaning();
             let (groups, elsewhere) = builder.groups(&meaning, limit.rules);
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, elsewhere });
@@ -135,7 +147,8 @@ impl Draft {
             rules: builder.rules,
             lists,
             enforced,
-            trial,
+            trial: sample,
+            untried: super::trial::sorted(builder.untried),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
         }
     }
@@ -144,8 +157,11 @@ impl Draft {
 #[derive(Default)]
 struct Builder {
     max_actors: u64,
-    /// What the names of tables begin with.
-    apart: &'static str,
+    /// What every rule means beside what stands in it.
+    around: String,
+    trial: Option<Trial>,
+    /// What rules mean that are left out.
+    untried: Vec<u64>,
     rules: Vec<Arc<Rule>>,
     /// How many tables there are of each meaning: two limits that say the same count apart.
     tables: ByKey<u32>,
@@ -158,14 +174,23 @@ impl Builder {
     /// Rules of one limit that count the same actor form a group, in the order of their first ones; shared rules do
     /// so with those that are alike in what happens without the store.
     fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<Elsewhere>) {
-        let mut sorted: Vec<(String, &str, Vec<RuleDraft>)> = Vec::new();
-        for rule in rules {
+        let mut sorted: Vec<(String, &str, Vec<Meant>)> = Vec::new();
+        for mut rule in rules {
+            let means = self.meaning(limit, &rule);
+            if let Some(trial) = &self.trial {
+                if trial.known.binary_search(&means).is_ok() {
+                    self.untried.push(means);
+                    continue;
+                }
+                // It has no store to ask.
+                rule.shared = None;
+            }
             let actors: Vec<&str> = rule.actors.iter().map(Named::meaning).collect();
             let meaning = format!("{limit} {} {}", actors.join(" "), rule.missing.name());
             let shared = rule.shared.as_ref().map_or("", SharedDraft::kind);
             match sorted.iter_mut().find(|(known, kind, _)| *known == meaning && *kind == shared) {
-                Some((.., group)) => group.push(rule),
-                None => sorted.push((meaning, shared, vec![rule])),
+                Some((.., group)) => group.push(Meant(means, rule)),
+                None => sorted.push((meaning, shared, vec![Meant(means, rule)])),
             }
         }
         let (mut groups, mut elsewhere) = (Vec::new(), Vec::new());
@@ -178,11 +203,11 @@ impl Builder {
     fn group(
         &mut self,
         meaning: String,
-        drafts: Vec<RuleDraft>,
+        drafts: Vec<Meant>,
         groups: &mut Vec<Arc<Group>>,
         elsewhere: &mut Vec<Elsewhere>,
     ) {
-        let Some(first) = drafts.first() else {
+        let Some(Meant(_, first)) = drafts.first() else {
             return;
         };
         let (actors, missing) = (first.actors.clone(), first.missing);
@@ -195,10 +220,11 @@ impl Builder {
         self.tables.insert(table.as_bytes(), ordinal.saturating_add(1));
 
         let start = self.rules.len();
-        self.rules.extend(drafts.into_iter().map(|draft| {
+        self.rules.extend(drafts.into_iter().map(|Meant(meaning, draft)| {
             let (spare, ahead) = draft.shared.map_or((None, None), |shared| (shared.spare, shared.ahead));
             Arc::new(Rule {
                 name: draft.name.into(),
+                meaning,
                 enforced: draft.enforced,
                 reject_delay: draft.reject_delay,
                 cost: 1,
@@ -222,6 +248,21 @@ impl Builder {
         let ordinals = self.alike(&meaning, whom.rules);
         let name = Hasher::name(meaning.as_bytes());
         elsewhere.push(Elsewhere { group, on_error, spare, ahead, name, ordinals });
+    }
+
+    /// What a rule means, whatever it is called and wherever its limit stands.
+    fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
+        let RuleDraft { actors, missing, enforced, counts: Counts { count, overrides }, shared, .. } = rule;
+        let actors: Vec<&str> = actors.iter().map(Named::meaning).collect();
+        let own = |all: u64, value: &[u8]| {
+            let salt = overrides.get(value).map_or(0, |count| count.salt);
+            all ^ Hasher::name(&[value, &salt.to_le_bytes()].concat())
+        };
+        let overrides = overrides.keys().fold(0, own);
+        let kind = shared.as_ref().map_or("", SharedDraft::kind);
+        let words = [&*self.around, limit, &actors.join(" "), missing.name(), kind].join(" | ");
+        let numbers = [u64::from(*enforced), count.salt, count.ahead, overrides];
+        Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
     }
 
     /// For each rule, how many shared ones before it mean just the same. Nothing else that stands in a document may change
@@ -260,8 +301,15 @@ impl Builder {
         let settles = counts().any(|count| count.algorithm.settles());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
-        let most = if actors.is_empty() { 1 } else { self.max_actors };
-        let table = Table::new(&[self.apart, name].concat(), &how.join(", "), size, most);
+        let (how, is_one) = (how.join(", "), actors.is_empty());
+        let table = match &self.trial {
+            None => Table::new(name, &how, size, if is_one { 1 } else { self.max_actors }),
+            // The same keys for whatever is tried: they are never given back. All together are one of several, too.
+            Some(Trial { name: of, .. }) => {
+                let most = if is_one { 2 } else { self.max_actors };
+                Table::new(&format!("trial {id}"), &format!("{of} {name}: {how}"), size, most)
+            }
+        };
         let (actors, missing, rules) = (actors.clone(), *missing, rules.clone());
         Group {
             id,
@@ -277,6 +325,9 @@ impl Builder {
         }
     }
 }
+
+/// A rule to be, and what it means.
+struct Meant(u64, RuleDraft);
 
 /// Whom a group counts, by which rules.
 struct Whom {

@@ -104,11 +104,13 @@ pub(crate) fn decide<S: Store + ?Sized>(
     if policy.lists.deny.names(request, address) {
         if policy.enforced {
             decision.outcome = Outcome::Refuse(Reason::Denied);
+            decision.left_out = policy.leaves_out_client(request, terms.hasher).into();
             return Ruling::none_held();
         }
         decision.events.denied_in_shadow = 1;
     } else if policy.lists.allow.names(request, address) {
         decision.outcome = Outcome::Allowed;
+        decision.left_out = policy.leaves_out_client(request, terms.hasher).into();
         return Ruling::none_held();
     }
     if let Some(id) = desk.gather(policy, request, terms.hasher) {

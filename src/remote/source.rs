@@ -131,9 +131,9 @@ impl Options {
     /// What tells this source from another, of which a worker of the same gateway may keep something.
     pub fn id(&self) -> u64 {
         let mut text = Vec::new();
+        // Who asks, such as by a token, changes nothing of what is there.
         let own = [&self.cluster, &self.authority, &self.path, self.body.as_deref().unwrap_or_default()];
-        let headers = self.headers.iter().flat_map(|(name, value)| [&**name, &**value]);
-        for part in own.into_iter().chain(headers).chain(self.pointer.iter().map(|name| &**name)) {
+        for part in own.into_iter().chain(self.pointer.iter().map(|name| &**name)) {
             text.extend(part.len().to_le_bytes());
             text.extend(part.as_bytes());
         }

@@ -98,7 +98,7 @@ impl Worker {
 
     /// Who is refused by the last decision, as far as that is an actor: the same number under any policy.
     pub fn whom(&self, policy: &Policy) -> Option<u64> {
-        self.desk.whom(policy)
+        self.desk.whom(policy, &self.hasher)
     }
 
     /// The last decision.

@@ -4,7 +4,7 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{compile, compile_over};
-use diana::policy::{Decision, Policy, Sample};
+use diana::policy::{Decision, Policy, Sample, Trial};
 use diana::request::Values;
 use diana::session::{Session, Step, Worker};
 use diana::store::{Portable, Rules, Simulated};
@@ -12,7 +12,8 @@ use diana::store::{Portable, Rules, Simulated};
 const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
 
 fn tried(document: &str, percent: u8) -> Policy {
-    compile_over(LOCAL.as_bytes(), document.as_bytes(), Some(Sample(percent))).unwrap().policy
+    let trial = Trial { sample: Sample(percent), name: 1, known: Vec::new() };
+    compile_over(LOCAL.as_bytes(), document.as_bytes(), Some(trial)).unwrap().policy
 }
 
 fn worker(policy: &Policy) -> Worker {

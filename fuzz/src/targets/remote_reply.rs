@@ -7,7 +7,7 @@
 use super::input::Input;
 use diana::policy::Sample;
 use diana::remote::source::{
-    Answer, Canary, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Tally, Task, pointer,
+    Answer, Canary, Failure, Follower, Judgement, Ledger, MOST_BYTES, Marks, Options, Outcome, Task, pointer,
 };
 use diana::store::{Portable, Rules, Simulated, Store};
 use diana::time::{Span, Time};
@@ -98,8 +98,11 @@ impl Run {
                 self.store.swap(&key, bytes, version).unwrap();
             }
             8 => {
-                let [seen, refused] = [0, 1].map(|at| bytes.get(at).copied().unwrap_or(0));
-                self.judge(which, Tally { seen: seen.into(), refused: i64::from(refused) - 128 });
+                let mut ledger = Ledger::default();
+                for byte in bytes {
+                    ledger.note(byte % 2 == 1, byte % 4 > 1, (byte % 16 > 1).then_some(u64::from(byte / 16)));
+                }
+                self.judge(which, &ledger);
             }
             9 => self.followers[which].cannot_try(),
             _ => {
@@ -142,7 +145,7 @@ impl Run {
         }
     }
 
-    fn judge(&mut self, which: usize, fared: Tally) {
+    fn judge(&mut self, which: usize, fared: &Ledger) {
         let judgement = self.followers[which].judge(&self.store, self.now, fared);
         assert!(judgement.is_none() || self.options.canary.is_some(), "{judgement:?}");
         if let Some(Judgement::Promoted(tally)) = judgement {
@@ -161,7 +164,7 @@ impl Run {
                 if self.followers[which].asks(&self.store, self.now, false).is_some() {
                     self.answered(which, Ok(Answer::Document(document.clone())), Marks::default());
                 }
-                self.judge(which, Tally::default());
+                self.judge(which, &Ledger::default());
                 self.follow(which);
             }
         }

@@ -245,7 +245,7 @@ impl Filter {
 
     /// Remembers what is owed to a stream, if anything is.
     fn owe(&self, id: u32, owed: Owed) {
-        let owes = owed.session.owes() || owed.tried.as_ref().is_some_and(Tried::owes);
+        let owes = owed.session.owes() || owed.tried.is_some();
         if owed.waits || owes || !owed.headers.is_empty() {
             self.owed.with(|all| all.insert(id, owed));
         }
@@ -302,7 +302,7 @@ impl Filter {
         if owed.waits {
             owed.gateway.waiting.with(|waiting| waiting.leave(id));
         }
-        owed.tried.iter_mut().for_each(|tried| tried.settle(&owed.gateway));
+        owed.tried.iter_mut().for_each(|tried| tried.settle(&owed.gateway, owed.waits));
         if owed.session.owes() {
             self.plugins.with(|plugins| {
                 let serves = plugins.iter().filter_map(|(_, gateway)| gateway.as_ref());

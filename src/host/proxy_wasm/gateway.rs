@@ -202,7 +202,7 @@ impl Gateway {
             ((session, judged, is_grpc), wants)
         })?;
         if !matches!(judged.next, Next::Ask(_)) {
-            self.compare(tried.as_mut());
+            self.compare(&mut tried);
         }
         let is_asleep =
             || self.source.is_some() && self.waiting.with(|waiting| waiting.ticks()) == Some(false);
@@ -218,10 +218,9 @@ impl Gateway {
     }
 
     /// It was decided just now about a request about which what is tried has decided.
-    pub(super) fn compare(&self, tried: Option<&mut Tried>) {
-        if let Some(tried) = tried {
-            self.worker.with(|worker| tried.compare(self, worker));
-        }
+    pub(super) fn compare(&self, tried: &mut Option<Tried>) {
+        self.worker.with(|worker| tried.iter_mut().for_each(|tried| tried.compare(self, worker)));
+        _ = tried.take_if(|tried| tried.is_done());
     }
 
     /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.
@@ -337,6 +336,7 @@ impl Gateway {
     /// Gives back all that this worker was charged ahead: nobody asks it any more.
     pub(super) fn retire(&self) {
         self.wakes.set(None);
+        self.trial.with(|trial| *trial = None);
         self.work(self.steady(), true);
     }
 

@@ -188,6 +188,7 @@ impl Metrics {
     /// Counts what became of what was tried, or watched.
     pub(super) fn judgement(&mut self, judgement: &Judgement) {
         let name = match judgement {
+            Judgement::Kept(_) => return,
             Judgement::Promoted(_) => "diana.canary.promotions",
             Judgement::Rejected(_) | Judgement::Unfit => "diana.canary.rejections",
             Judgement::RolledBack(_) => "diana.canary.rollbacks",

@@ -10,10 +10,11 @@ use super::gateway::{Gateway, mistakes};
 use super::metrics::Ids;
 use super::trial::Trial;
 use crate::config;
-use crate::policy::Sample;
+use crate::policy::{Sample, Trial as How};
 use crate::remote::source::{
     Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Stock, Tally, Task,
 };
+use crate::session::Worker;
 use crate::store::Fault;
 use crate::table::Hasher;
 use crate::text;
@@ -29,6 +30,8 @@ pub(super) struct Source {
     /// Whether the host has a clock that never steps.
     is_steady: bool,
     follower: Exclusive<Follower>,
+    /// Which document could not be taken when it was tried last; zero: none.
+    stuck: Cell<u64>,
 }
 
 /// What an answer came to, for the counters.
@@ -44,7 +47,8 @@ impl Source {
     pub(super) fn new(local: Vec<u8>, options: Options, callbacks: Callbacks) -> Source {
         let follower = Follower::new(options.clone(), calls::random()).over(Hasher::name(&local));
         let is_steady = calls::steady().is_some();
-        Source { local, callbacks, options, is_steady, follower: Exclusive::new(follower) }
+        let follower = Exclusive::new(follower);
+        Source { local, callbacks, options, is_steady, follower, stuck: Cell::new(0) }
     }
 
     /// By the clock that all workers go by; none while that cannot be read, as another one tells other times.
@@ -75,8 +79,15 @@ impl Source {
                 let Stock { generation, document } = stock;
                 match self.over(&document, None) {
                     Ok(configuration) => {
-                        // If a call fails that says nothing of the document: it is taken at the next look.
-                        let next = self.build(configuration, gateway, ids).ok()?;
+                        // That a call fails says nothing of the document: it is taken at the next look.
+                        let build = self.build(configuration, gateway, ids);
+                        let told = self.stuck.replace(if build.is_err() { generation } else { 0 });
+                        if let Err(why) = build.as_ref().map(drop)
+                            && told != generation
+                        {
+                            self.tell(Level::Warn, " cannot be taken yet: ", why);
+                        }
+                        let next = build.ok()?;
                         self.follower.with(|follower| follower.took(generation));
                         Some(next)
                     }
@@ -90,8 +101,8 @@ impl Source {
                 }
             }
             Task::Try { document, is_before, tells } => {
-                let trial = match self.over(&document, self.options.canary.map(|canary| canary.sample)) {
-                    Ok(configuration) => Some(Rc::new(Trial::new(configuration, gateway, is_before))),
+                let trial = match self.beside(&document, gateway, is_before) {
+                    Ok(trial) => Some(Rc::new(trial)),
                     Err(why) => {
                         self.follower.with(|follower| follower.cannot_try());
                         if tells {
@@ -100,11 +111,11 @@ impl Source {
                         None
                     }
                 };
-                self.beside(gateway, trial);
+                gateway.trial.with(|tried| *tried = trial);
                 None
             }
             Task::Drop => {
-                self.beside(gateway, None);
+                gateway.trial.with(|tried| *tried = None);
                 None
             }
             Task::Local { tells } => {
@@ -112,16 +123,31 @@ impl Source {
                 let next = local.and_then(|local| self.build(local, gateway, ids)).ok()?;
                 self.follower.with(|follower| follower.took(0));
                 if tells {
-                    calls::log(Level::Warn, "no contact for `max_stale`: the local configuration serves");
+                    self.tell(
+                        Level::Warn,
+                        ": no contact for `max_stale`: the local configuration serves",
+                        "",
+                    );
                 }
                 Some(next)
             }
         }
     }
 
-    /// This is tried beside what serves from now on.
-    fn beside(&self, gateway: &Gateway, trial: Option<Rc<Trial>>) {
-        gateway.trial.with(|tried| *tried = trial);
+    /// What is to be tried beside what serves. The one that served before is so for everybody: the other one serves all.
+    fn beside(&self, document: &[u8], gateway: &Gateway, is_before: bool) -> Result<Trial, String> {
+        let sample = self.options.canary.filter(|_| !is_before).map_or(Sample(100), |canary| canary.sample);
+        let name = self.follower.with(|follower| follower.tries()).unwrap_or(0);
+        let known = gateway.configuration.policy.meanings();
+        let configuration = self.over(document, Some(How { sample, name, known }))?;
+        let before = match is_before {
+            false => gateway.worker.with(|worker| worker.past(&gateway.configuration.policy)),
+            true => {
+                let policy = self.over(document, None)?.policy;
+                Some(Worker::new(&policy, &gateway.seed).past(&policy))
+            }
+        };
+        Ok(Trial::new(configuration, gateway, before, is_before))
     }
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
@@ -131,7 +157,7 @@ impl Source {
         let Some(now) = self.now(gateway) else {
             return;
         };
-        let judge = |follower: &mut Follower| follower.judge(&gateway.store, now, fared);
+        let judge = |follower: &mut Follower| follower.judge(&gateway.store, now, &fared);
         let Some(judgement) = self.follower.with(judge).flatten() else {
             return;
         };
@@ -140,10 +166,11 @@ impl Source {
             Judgement::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
             Judgement::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),
             Judgement::RolledBack(tally) => (Level::Warn, " rolled back: it newly refused ", tally),
+            Judgement::Kept(tally) => (Level::Info, " stays: it newly refused ", tally),
             // That has been told.
             Judgement::Unfit => return,
         };
-        let (refused, seen) = (text::alone(refused.max(0).cast_unsigned()), text::alone(seen));
+        let (refused, seen) = (text::alone(refused), text::alone(seen));
         self.tell(level, what, &[&refused, " of ", &seen, " requests"].concat());
     }
 
@@ -153,7 +180,7 @@ impl Source {
     }
 
     /// The plugin's own configuration with a document laid over it, or what is wrong with that.
-    fn over(&self, document: &[u8], trial: Option<Sample>) -> Result<config::Configuration, String> {
+    fn over(&self, document: &[u8], trial: Option<How>) -> Result<config::Configuration, String> {
         let configuration =
             config::compile_over(&self.local, document, trial).map_err(|errors| mistakes(&errors))?;
         self.callbacks.suffice(&configuration.response)?;

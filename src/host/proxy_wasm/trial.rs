@@ -7,15 +7,16 @@
 //!   request ─► what is tried decides ─► what serves decides, or asks a store and does ─► both are compared
 //! ```
 //!
-//! What is tried decides first: an actor that it has no cell of begins as if what is tried took the place of what serves.
+//! Only what does not mean the same in both is tried. It decides first: an actor that it has no cell of begins as if what
+//! is tried took the place of what serves.
 
 use super::calls;
 use super::exclusive::Exclusive;
 use super::gateway::Gateway;
 use super::parts::HostRequest;
 use crate::config::Configuration;
-use crate::policy::{Decision, Descent, Outcome, Policy, Reason};
-use crate::remote::source::{Compared, Ledger, Tally};
+use crate::policy::{Decision, Descent, Past, Policy};
+use crate::remote::source::Ledger;
 use crate::session::{Session, Step, Worker};
 use std::rc::Rc;
 
@@ -34,7 +35,7 @@ struct Said {
     is_refused: bool,
     /// Who is refused, as far as that is an actor.
     whom: Option<u64>,
-    /// Whether anything of it has to do with the request.
+    /// Whether anything of it has to do with the request that is not the same in both.
     applies: bool,
 }
 
@@ -47,21 +48,25 @@ pub(super) struct Tried {
 }
 
 impl Said {
-    fn of(decision: &Decision, policy: &Policy, worker: &Worker) -> Said {
+    fn of(decision: &Decision, policy: &Policy, worker: &Worker, applies: bool) -> Said {
         let is_refused = decision.refuses();
         let whom = if is_refused { worker.whom(policy) } else { None };
-        Said { is_refused, whom, applies: is_refused || !decision.reports.is_empty() }
+        Said { is_refused, whom, applies }
     }
 }
 
 impl Trial {
-    pub(super) fn new(configuration: Configuration, gateway: &Gateway, is_before: bool) -> Trial {
+    /// It begins with what is in the cells of `before`: those of what serves, or, `is_before`, its own from when it did.
+    pub(super) fn new(
+        configuration: Configuration,
+        gateway: &Gateway,
+        before: Option<Past>,
+        is_before: bool,
+    ) -> Trial {
         let policy = configuration.policy;
         let mut worker = Worker::new(&policy, &gateway.seed);
         worker.never_ahead();
-        let past = gateway.worker.with(|worker| worker.past(&gateway.configuration.policy));
-        let past: Vec<_> = past.into_iter().collect();
-        worker.inherit(&policy, &past, Descent::Certain, gateway.now());
+        worker.inherit(&policy, before.as_slice(), Descent::Certain, gateway.now());
         Trial { policy, worker: Exclusive::new(worker), is_before, ledger: Exclusive::default() }
     }
 
@@ -72,17 +77,17 @@ impl Trial {
         let request = policy.request(&source);
         let judged = worker.with(|worker| {
             let start = Session::start(policy, worker, &gateway.store, &request, || gateway.now());
-            let (mut session, step) = start;
-            // It has no store to ask, and does not wait, but keeps its turn.
+            let (session, step) = start;
+            // It has no store to ask.
             let is_made = !matches!(step, Step::Ask(_));
-            session.resume();
             let decision = worker.decision();
             // Rules were left out that might have refused.
             let is_whole = is_made && decision.left_out == 0;
             if !self.is_before {
                 self.tell_access_log(decision);
             }
-            (session, is_whole.then(|| Said::of(decision, policy, worker)))
+            let applies = decision.refuses() || !decision.reports.is_empty();
+            (session, is_whole.then(|| Said::of(decision, policy, worker, applies)))
         });
         let (session, said) = judged.unwrap_or_default();
         Tried { trial: Rc::clone(self), session, said }
@@ -99,41 +104,35 @@ impl Trial {
         }
     }
 
-    /// How requests have fared since this was called last.
-    pub(super) fn fared(&self) -> Tally {
-        self.ledger.with(|ledger| ledger.take()).unwrap_or_default()
-    }
-
-    /// Whether it has the rule that refuses because its store is not to be had, and might do so as well.
-    fn is_as_unavailable(&self, decision: &Decision, serves: &Policy) -> bool {
-        let Outcome::Refuse(Reason::Unavailable(id)) = decision.outcome else {
-            return false;
-        };
-        serves.rule(id).is_some_and(|rule| self.policy.rules().any(|(_, own)| own.name() == rule.name()))
+    /// What was compared since this was called last.
+    pub(super) fn fared(&self) -> Ledger {
+        self.ledger.with(std::mem::take).unwrap_or_default()
     }
 }
 
 impl Tried {
     /// Notes how the request fares under both, once `worker` has decided about it for what serves.
     pub(super) fn compare(&mut self, gateway: &Gateway, worker: &Worker) {
-        let (Trial { ledger, is_before, .. }, serves) = (&*self.trial, &gateway.configuration.policy);
+        let (Trial { policy, ledger, is_before, .. }, serves) = (&*self.trial, &gateway.configuration.policy);
         let decision = worker.decision();
-        let Some(tried) = self.said.take().filter(|_| !self.trial.is_as_unavailable(decision, serves)) else {
+        let Some(mut tried) = self.said.take().filter(|_| !policy.is_degraded_as(serves, decision)) else {
             return;
         };
-        let served = Said::of(decision, serves, worker);
-        // Requests that nothing limits would hide how those fare that something does.
+        let served = Said::of(decision, serves, worker, policy.differs_in(serves, decision));
+        // What is the same in both would hide how the rest fares.
         if !served.applies && !tried.applies {
             return;
         }
+        tried.is_refused |= policy.refuses_as(serves, decision);
         let (new, other) = if *is_before { (served, tried) } else { (tried, served) };
-        let (compared, whom) = match (new.is_refused, other.is_refused) {
-            (true, false) => (Compared::NewlyRefused, new.whom),
-            (false, true) => (Compared::NewlyAdmitted, other.whom),
-            _ => (Compared::Same, None),
-        };
-        ledger.with(|ledger| ledger.note(compared, whom));
-        gateway.metrics.with(|metrics| metrics.compared(compared));
+        let whom = if new.is_refused { new.whom } else { other.whom };
+        let compared = ledger.with(|ledger| ledger.note(new.is_refused, other.is_refused, whom));
+        gateway.metrics.with(|metrics| compared.into_iter().for_each(|compared| metrics.compared(compared)));
+    }
+
+    /// Whether it need not be kept until the request is over.
+    pub(super) fn is_done(&self) -> bool {
+        self.said.is_none() && !self.owes()
     }
 
     /// Whether anything has to be given back.
@@ -141,9 +140,12 @@ impl Tried {
         self.session.owes()
     }
 
-    /// The request is over.
-    pub(super) fn settle(&mut self, gateway: &Gateway) {
+    /// The request is over; `leaves`: before its turn came.
+    pub(super) fn settle(&mut self, gateway: &Gateway, leaves: bool) {
         let Tried { trial, session, .. } = self;
+        if !leaves {
+            session.resume();
+        }
         trial.worker.with(|worker| session.settle(&trial.policy, worker, &gateway.store, || gateway.now()));
     }
 }

@@ -27,6 +27,9 @@ const LONGEST_LOOK: Span = Span::from_secs(1);
 /// After failures in a row it is waited up to four times as long, and no longer than this if the interval is not longer.
 const LONGEST_PAUSE: Span = Span::from_secs(60);
 
+/// So many refused documents are told apart from one that has not been told yet.
+const MOST_TOLD: usize = 15;
+
 /// A call that the host has not answered so long after its time was up has failed.
 const GRACE: Span = Span::from_ms(100);
 
@@ -88,9 +91,11 @@ pub struct Follower {
     pub(super) keys: Keys,
     pub(super) id: u64,
     /// Tells the local document from another.
-    local: u64,
+    pub(super) local: u64,
     /// What was refused here, as the head names it.
     pub(super) refuses: u64,
+    /// What was told to be refused since one was taken, likewise.
+    told: Vec<u64>,
     /// Which document serves here, by its number, and its hash, as numbers may begin anew; zeros: none.
     serves: (u64, u64),
     /// Which one could not be taken here.
@@ -118,6 +123,7 @@ impl Follower {
             id: id.max(1),
             local: 0,
             refuses: 0,
+            told: Vec::new(),
             serves: (0, 0),
             unfit: (0, 0),
             offered: 0,
@@ -137,6 +143,11 @@ impl Follower {
     /// When it wants to be called next.
     pub fn next(&self) -> Time {
         self.look
+    }
+
+    /// Names what it was last told to try, the same in all workers.
+    pub fn tries(&self) -> u64 {
+        self.tries
     }
 
     /// Which document serves here; zero: none.
@@ -274,6 +285,13 @@ impl Follower {
                 }
             }
         };
+        if matches!(outcome, Outcome::Fresh(_) | Outcome::Tried | Outcome::Back) {
+            self.told.clear();
+        }
+        if self.options.canary.is_none() {
+            // Nobody watches it.
+            head.previous = 0;
+        }
         // Soon after it, all workers look.
         self.look = now;
         match outcome != Outcome::Late && self.keys.put(store, &head, version) {
@@ -333,7 +351,7 @@ impl Follower {
         head.previous = 0;
         // There is nothing that the first one could be tried beside but the local configuration.
         if tries && head.generation > 0 {
-            (head.trial, head.since) = (found, head.contact);
+            (head.trial, head.since, head.over) = (found, head.contact, self.local);
             return Outcome::Tried;
         }
         (head.taken, head.slot, head.trial) = (found, slot, 0);
@@ -361,6 +379,12 @@ impl Follower {
     fn refuse(&mut self, head: &mut Head, hash: u64, why: impl FnOnce() -> String) -> Outcome {
         self.refuses = self.refusal(hash);
         let before = std::mem::replace(&mut head.refused, self.refuses);
-        Outcome::Refused((before != self.refuses).then(why))
+        // Servers that do not agree may have several in turn.
+        let is_news = before != self.refuses && !self.told.contains(&self.refuses);
+        if is_news {
+            self.told.truncate(MOST_TOLD);
+            self.told.insert(0, self.refuses);
+        }
+        Outcome::Refused(is_news.then(why))
     }
 }

@@ -65,8 +65,9 @@ pub(super) struct Head {
     /// The hash of the one that served before, which is the other body, as long as it may have to serve again; zero: not
     /// any more.
     pub(super) previous: u64,
-    /// Since when one is tried, or watched.
+    /// Since when one is tried, or watched, and over which local document, by its hash.
     pub(super) since: Time,
+    pub(super) over: u64,
     /// Names one that was refused after that, and beside which local document; zero: none was.
     pub(super) refused: u64,
     /// Of the last answer.
@@ -74,18 +75,18 @@ pub(super) struct Head {
 }
 
 /// The first bytes of a head: its form.
-const FORM: u64 = u64::from_le_bytes(*b"diana-c2");
+const FORM: u64 = u64::from_le_bytes(*b"diana-c3");
 
-const WORDS: usize = 12;
+const WORDS: usize = 13;
 
 impl Head {
     fn bytes(&self) -> Vec<u8> {
         let Head { asker, next, failures, contact, generation, taken, .. } = self;
-        let Head { slot, trial, previous, since, refused, marks, .. } = self;
+        let Head { slot, trial, previous, since, over, refused, marks, .. } = self;
         let times = [next, contact, since].map(|time| time.as_ns());
         let [next, contact, since] = times;
         let own = [FORM, *asker, next, *failures, contact, *generation];
-        let documents = [*taken, *slot, *trial, *previous, since, *refused];
+        let documents = [*taken, *slot, *trial, *previous, since, *refused, *over];
         let words = own.into_iter().chain(documents);
         let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         for mark in [&marks.etag, &marks.modified] {
@@ -119,6 +120,7 @@ impl Head {
             previous: word(9),
             since: Time::from_ns(word(10)),
             refused: word(11),
+            over: word(12),
             marks,
         })
     }

@@ -1,18 +1,24 @@
-//! How requests fare under two documents of which one is new: actor by actor in one worker, and over all workers of a
-//! gateway.
+//! How requests fare under two documents of which one is new: actor by actor, in one worker and over all of a gateway.
 //!
 //! It does not know: which documents, how a request is decided about, or what follows.
+//!
+//! Two documents that count apart admit other requests of an actor that is over its limit, even if they admit as many. So
+//! what is newly refused is set off against what is newly admitted, but for each actor by itself: whoever lets some in does
+//! not make up for others that it keeps out.
 
 use super::head::{Keys, u64_at};
 use crate::store::{Store, Swap};
 
+/// So many actors are told apart; what is newly refused to more of them is set off against nothing.
+const MOST: usize = 1_024;
+
 /// How many requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All that were compared.
+    /// That the other document admits.
     pub seen: u64,
-    /// How many more the new document refuses than the other one, summed over the actors of whom it refuses more.
-    pub refused: i64,
+    /// How many of them the new one refuses, beyond those of the same actor that it alone admits.
+    pub refused: u64,
 }
 
 /// What both documents say of one request.
@@ -26,92 +32,117 @@ pub enum Compared {
     NewlyAdmitted,
 }
 
-/// What has been compared in one worker.
-///
-/// Two documents that count apart admit other requests of an actor that is over its limit, even if they say the same. So
-/// what is newly refused is set off against what is newly admitted, but for each actor by itself: whoever lets some in does
-/// not make up for others that it keeps out.
-#[derive(Debug, Default)]
+/// What has been compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// By slot, how many more requests the new document has refused; actors of one slot have it together.
-    more: Vec<i32>,
-    tally: Tally,
-}
-
-/// Of a ledger; a power of two.
-const SLOTS: usize = 1024;
-
-impl Ledger {
-    /// Notes a request: who is refused by one of both, if that is an actor.
-    pub fn note(&mut self, compared: Compared, whom: Option<u64>) {
-        let Tally { seen, refused } = &mut self.tally;
-        *seen = seen.saturating_add(1);
-        let by = match compared {
-            Compared::Same => return,
-            Compared::NewlyRefused => 1,
-            Compared::NewlyAdmitted => -1,
-        };
-        self.more.resize(SLOTS, 0);
-        let index = |hash: u64| usize::try_from(hash & 0xffff).unwrap_or(0) & SLOTS.saturating_sub(1);
-        match whom.and_then(|hash| self.more.get_mut(index(hash))) {
-            Some(more) => {
-                let before = i64::from((*more).max(0));
-                *more = more.saturating_add(by);
-                *refused = refused.saturating_add(i64::from((*more).max(0)).saturating_sub(before));
-            }
-            // Nobody whom it could be set off against.
-            None => *refused = refused.saturating_add(i64::from(by.max(0))),
-        }
-    }
-
-    /// What was noted since this was called last.
-    pub fn take(&mut self) -> Tally {
-        std::mem::take(&mut self.tally)
-    }
+    pub(super) seen: u64,
+    /// Newly refused to nobody who is told apart.
+    pub(super) rest: u64,
+    /// How many more the new document refuses to an actor, by actor.
+    more: Vec<(u64, i64)>,
 }
 
 impl Tally {
-    /// The sum of both.
-    pub fn plus(self, other: Tally) -> Tally {
-        Tally {
-            seen: self.seen.saturating_add(other.seen),
-            refused: self.refused.saturating_add(other.refused),
+    /// Whether more than so many percent were refused.
+    pub fn exceeds(self, percent: u32) -> bool {
+        self.excess(percent) > 0
+    }
+
+    /// Whether it is more by three standard deviations of a share that is just so large (of a binomial distribution): it is
+    /// looked at again and again, and one time or other chance alone would exceed it.
+    pub fn exceeds_clearly(self, percent: u32) -> bool {
+        let (excess, percent) = (self.excess(percent), i128::from(percent));
+        let variance =
+            i128::from(self.seen).saturating_mul(percent).saturating_mul(100i128.saturating_sub(percent));
+        excess > 0 && excess.saturating_mul(excess) > variance.saturating_mul(9)
+    }
+
+    /// How many more hundredths of requests were refused.
+    fn excess(self, percent: u32) -> i128 {
+        let most = i128::from(self.seen).saturating_mul(percent.into());
+        i128::from(self.refused).saturating_mul(100).saturating_sub(most)
+    }
+}
+
+impl Ledger {
+    /// Notes a request, by who is refused by one of both, if that is an actor.
+    pub fn note(&mut self, new_refuses: bool, other_refuses: bool, whom: Option<u64>) -> Compared {
+        self.seen = self.seen.saturating_add(u64::from(!other_refuses));
+        match (new_refuses, other_refuses) {
+            (true, false) => {
+                self.add(whom, 1);
+                Compared::NewlyRefused
+            }
+            (false, true) => {
+                self.add(whom, -1);
+                Compared::NewlyAdmitted
+            }
+            _ => Compared::Same,
         }
     }
 
-    /// Whether more than so many percent were refused.
-    pub fn exceeds(self, percent: u32) -> bool {
-        i128::from(self.refused).saturating_mul(100) > i128::from(self.seen).saturating_mul(percent.into())
+    fn add(&mut self, whom: Option<u64>, by: i64) {
+        let found = whom.map(|actor| (actor, self.more.binary_search_by_key(&actor, |(known, _)| *known)));
+        match found {
+            Some((_, Ok(at))) => {
+                if let Some((_, more)) = self.more.get_mut(at) {
+                    *more = more.saturating_add(by);
+                }
+            }
+            Some((actor, Err(at))) if self.more.len() < MOST => self.more.insert(at, (actor, by)),
+            _ => self.rest = self.rest.saturating_add(by.max(0).cast_unsigned()),
+        }
+    }
+
+    /// Both together.
+    fn plus(mut self, other: &Ledger) -> Ledger {
+        self.seen = self.seen.saturating_add(other.seen);
+        self.rest = self.rest.saturating_add(other.rest);
+        other.more.iter().for_each(|(actor, by)| self.add(Some(*actor), *by));
+        self
+    }
+
+    /// What that comes to.
+    pub fn tally(&self) -> Tally {
+        let more = self.more.iter().map(|(_, more)| (*more).max(0).cast_unsigned());
+        Tally { seen: self.seen, refused: more.fold(self.rest, u64::saturating_add) }
     }
 
     /// What all workers have told of this.
-    pub(super) fn of<S: Store + ?Sized>(store: &S, keys: &Keys, of: u64) -> Tally {
+    pub(super) fn of<S: Store + ?Sized>(store: &S, keys: &Keys, of: u64) -> Ledger {
         let found = store.load(&keys.tally).ok().flatten();
-        found.map(|loaded| read(&loaded.bytes, of)).unwrap_or_default()
+        found.map(|loaded| Ledger::read(&loaded.bytes, of)).unwrap_or_default()
     }
 
     /// Adds it to what other workers have told; what cannot be added is lost.
-    pub(super) fn tell<S: Store + ?Sized>(self, store: &S, keys: &Keys, of: u64) {
+    pub(super) fn tell<S: Store + ?Sized>(&self, store: &S, keys: &Keys, of: u64) {
         // Each round that does not return lost to another worker.
         const ROUNDS: u32 = 8;
         for _ in 0..ROUNDS {
             let Ok(found) = store.load(&keys.tally) else {
                 return;
             };
-            let known = found.as_ref().map(|loaded| read(&loaded.bytes, of)).unwrap_or_default();
-            let Tally { seen, refused } = known.plus(self);
-            let bytes = [of, seen, refused.cast_unsigned()].map(u64::to_le_bytes).concat();
+            let known = found.as_ref().map(|loaded| Ledger::read(&loaded.bytes, of)).unwrap_or_default();
+            let bytes = known.plus(self).bytes(of);
             if store.swap(&keys.tally, &bytes, found.map(|loaded| loaded.version)) != Ok(Swap::Lost) {
                 return;
             }
         }
     }
-}
 
-/// What was told of this; of anything else it is none.
-fn read(bytes: &[u8], of: u64) -> Tally {
-    match u64_at(bytes, 0) == of {
-        true => Tally { seen: u64_at(bytes, 8), refused: u64_at(bytes, 16).cast_signed() },
-        false => Tally::default(),
+    fn bytes(&self, of: u64) -> Vec<u8> {
+        let more = self.more.iter().flat_map(|(actor, more)| [*actor, more.cast_unsigned()]);
+        [of, self.seen, self.rest].into_iter().chain(more).flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// What was told of this; of anything else it is none.
+    fn read(bytes: &[u8], of: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        if u64_at(bytes, 0) == of {
+            (ledger.seen, ledger.rest) = (u64_at(bytes, 8), u64_at(bytes, 16));
+            let (pairs, _) = bytes.get(24..).unwrap_or_default().as_chunks::<16>();
+            pairs.iter().for_each(|pair| ledger.add(Some(u64_at(pair, 0)), u64_at(pair, 8).cast_signed()));
+        }
+        ledger
     }
 }

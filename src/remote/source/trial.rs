@@ -14,7 +14,7 @@
 use super::Canary;
 use super::follow::Follower;
 use super::head::Head;
-use super::tally::Tally;
+use super::tally::{Ledger, Tally};
 use crate::store::Store;
 use crate::time::Time;
 
@@ -32,6 +32,8 @@ pub enum Judgement {
     Unfit,
     /// The one before serves again.
     RolledBack(Tally),
+    /// It is watched no more.
+    Kept(Tally),
 }
 
 impl Head {
@@ -41,11 +43,15 @@ impl Head {
         if self.trial > 0 { self.trial } else { self.previous }
     }
 
-    /// Names a trial: changes with each document, when one that was tried serves, and when it begins anew; zero: none is.
+    /// Names a trial: changes with each document, when one that was tried serves, and when it begins anew; zero: there is
+    /// none.
     pub(super) fn compared(&self) -> u64 {
         match self.beside() {
             0 => 0,
-            beside => beside.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1),
+            beside => {
+                let of = beside ^ self.over;
+                of.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1)
+            }
         }
     }
 
@@ -59,47 +65,53 @@ impl Head {
     /// What is due of a document that is tried or watched.
     fn judge(&mut self, canary: Canary, tally: Tally, is_fit: bool, now: Time) -> Option<Judgement> {
         let is_over = now.since(self.since) >= canary.hold;
-        let is_too_much = tally.exceeds(canary.max_refused) && (self.trial > 0 || tally.seen >= FEWEST);
+        if self.trial > 0 && !is_fit {
+            self.refused = std::mem::take(&mut self.trial);
+            return Some(Judgement::Unfit);
+        }
         if self.trial > 0 {
-            if !is_fit {
-                self.refused = std::mem::take(&mut self.trial);
-                return Some(Judgement::Unfit);
-            }
             if !is_over {
                 return None;
             }
-            let trial = std::mem::take(&mut self.trial);
-            if is_too_much {
-                self.refused = trial;
+            if tally.exceeds(canary.max_refused) {
+                self.refused = std::mem::take(&mut self.trial);
                 return Some(Judgement::Rejected(tally));
             }
-            self.previous = self.turn(trial);
-            self.since = now;
+            // What the server has not any more, as far as is known, has to wait until it is there again.
+            if self.refused > 0 || self.failures > 0 {
+                return None;
+            }
+            let trial = std::mem::take(&mut self.trial);
+            (self.previous, self.since) = (self.turn(trial), now);
             return Some(Judgement::Promoted(tally));
         }
-        if self.previous > 0 && is_too_much {
+        let is_too_much = match is_over {
+            true => tally.exceeds(canary.max_refused),
+            false => tally.exceeds_clearly(canary.max_refused),
+        };
+        if is_too_much && tally.seen >= FEWEST {
             let before = std::mem::take(&mut self.previous);
             self.refused = self.turn(before);
             return Some(Judgement::RolledBack(tally));
         }
-        if self.previous > 0 && is_over {
+        is_over.then(|| {
             self.previous = 0;
-        }
-        None
+            Judgement::Kept(tally)
+        })
     }
 }
 
 impl Follower {
     /// Tells the other workers how requests have fared here since this was called last, and sees, if this is the worker
     /// that asks the server, what follows for a document that is tried or watched.
-    pub fn judge<S: Store + ?Sized>(&mut self, store: &S, now: Time, here: Tally) -> Option<Judgement> {
+    pub fn judge<S: Store + ?Sized>(&mut self, store: &S, now: Time, here: &Ledger) -> Option<Judgement> {
         let canary = self.options.canary?;
         let (was, version) = self.keys.head(store)?;
         let of = was.compared();
         if of == 0 {
             return None;
         }
-        if here.seen > 0 && of == self.tries {
+        if *here != Ledger::default() && of == self.tries {
             here.tell(store, &self.keys, of);
         }
         // Without contact for so long the local configuration serves, and nothing is compared.
@@ -107,13 +119,17 @@ impl Follower {
             return None;
         }
         let mut head = was.clone();
-        let judgement = head.judge(canary, Tally::of(store, &self.keys, of), of != self.untriable, now);
-        let is_back = matches!(judgement, Some(Judgement::RolledBack(_)));
-        if is_back && self.keys.document(store, head.slot, head.taken).is_none() {
-            // It is lost: there is nothing to go back to.
-            let head = Head { previous: 0, ..was };
+        if was.over != self.local {
+            // It is tried over another local document by now.
+            (head.over, head.since) = (self.local, now);
             self.keys.put(store, &head, version);
             return None;
+        }
+        let tally = Ledger::of(store, &self.keys, of).tally();
+        let mut judgement = head.judge(canary, tally, of != self.untriable, now);
+        if head.taken != was.taken && self.keys.document(store, head.slot, head.taken).is_none() {
+            // It is lost: one that is tried is had again, and to the one before nothing can go back.
+            (head, judgement) = (Head { previous: 0, ..was.clone() }, None);
         }
         if head.refused != was.refused {
             self.refuses = self.refusal(head.refused);

@@ -7,6 +7,7 @@ mod ends;
 mod faults;
 mod kept;
 mod play;
+mod trials;
 mod workers;
 
 use super::callouts::{Clusters, Fares, Server};

@@ -160,7 +160,7 @@ impl Filter {
         let judge = |owed: &mut super::Map<super::Owed>| {
             let owed = owed.get_mut(id)?;
             let Judged { headers, next } = how(&owed.gateway, &mut owed.session, owed.is_grpc)?;
-            owed.gateway.compare(owed.tried.as_mut());
+            owed.gateway.compare(&mut owed.tried);
             owed.headers = headers;
             Some((Rc::clone(&owed.gateway), next))
         };

@@ -86,10 +86,12 @@ impl Workers {
         tasks
     }
 
-    /// Each tells of so many requests, and that so many more of them are refused than by the other document: the one that
-    /// asks tells last; what follows.
-    pub(super) fn fared(&mut self, seen: u64, refused: i64) -> Vec<Judgement> {
-        let judge = |follower: &mut Follower| follower.judge(&self.store, self.now, Tally { seen, refused });
+    /// Each tells of so many requests, and that so many of them are newly refused: the one that asks tells last; what
+    /// follows.
+    pub(super) fn fared(&mut self, seen: u64, rest: u64) -> Vec<Judgement> {
+        let mut here = Ledger::default();
+        (here.seen, here.rest) = (seen, rest);
+        let judge = |follower: &mut Follower| follower.judge(&self.store, self.now, &here);
         self.followers.iter_mut().rev().filter_map(judge).collect()
     }
 }

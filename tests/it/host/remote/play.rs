@@ -65,7 +65,7 @@ impl Run {
                 old.into_iter().for_each(|root| vm.delete_root(root));
             }
             29 => gateway.world.overwrite(|bytes| {
-                if bytes.starts_with(b"diana-c1") && what.is_multiple_of(2) {
+                if bytes.starts_with(b"diana-c3") && what.is_multiple_of(2) {
                     let at = usize::from(what) % bytes.len();
                     bytes[at] ^= 1;
                 }

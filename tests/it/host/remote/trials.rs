@@ -1,0 +1,66 @@
+//! What a trial says of documents, whatever else happens: it tells what differs, and nothing else.
+//!
+//! It does not know: how that is counted.
+
+mod counts;
+mod verdicts;
+
+use super::super::callouts::Mishap;
+use super::*;
+use std::cell::Cell;
+
+const STORE: &str = r#", "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}"#;
+
+fn rules(rules: &str) -> String {
+    format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}]}}"#)
+}
+
+/// A rule that has nothing to do with any request, so that the document is another one.
+fn beside(document: &str, mark: &str) -> String {
+    document.replacen(
+        r#"{"limits": ["#,
+        &format!(r#"{{"limits": [{{"url": "/never-{mark}", "rules": [{{"name": "never-{mark}", "rpu": 1, "unit": "day"}}]}}, "#),
+        1,
+    )
+}
+
+fn trying(workers: usize, document: &str, percent: u32, max_refused: &str, more: &str) -> Gateway {
+    let gateway = gateway(workers, document);
+    let canary =
+        format!(r#", "canary": {{"percent": {percent}, "hold": "1m", "max_refused": "{max_refused}"}}"#);
+    let more = if more.is_empty() { canary } else { format!("{canary}}}{more}") };
+    assert!(gateway.configure(&configuration(&more)), "{:?}", told(&gateway));
+    gateway.pass(1_000);
+    gateway
+}
+
+fn tries(gateway: &Gateway, document: &str) {
+    let before = gateway.world.said("tried beside the one that serves");
+    has(gateway, document);
+    gateway.pass(1_200);
+    let after = gateway.world.said("tried beside the one that serves");
+    assert_eq!(after, before + 1, "{:?}", told(gateway));
+}
+
+/// What the log says but of requests.
+fn told(gateway: &Gateway) -> Vec<String> {
+    let log = gateway.world.log.borrow();
+    log.iter().map(|(_, line)| line.clone()).filter(|line| !line.starts_with("diana_refused")).collect()
+}
+
+fn fared(gateway: &Gateway) -> [i64; 3] {
+    ["same", "newly_refused", "newly_admitted"]
+        .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
+}
+
+/// How many of so many requests pass, each of which is over at once.
+fn passes(gateway: &Gateway, requests: usize, ms: u64, user: &str) -> usize {
+    let passes = |at: &usize| {
+        let request = gateway.request(*at, "/", user);
+        gateway.pass(ms);
+        let passed = gateway.fate(request) == Fate::Upstream;
+        gateway.end_all();
+        passed
+    };
+    (0..requests).filter(passes).count()
+}

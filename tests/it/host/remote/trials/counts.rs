@@ -1,0 +1,199 @@
+//! What is counted where a document is tried, and of whom.
+//!
+//! It does not know: what becomes of the document.
+
+use super::*;
+
+/// And not with what an earlier trial has counted.
+#[test]
+fn a_trial_begins_with_what_was_counted_where_it_serves() {
+    let window = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 10, "unit": "day"}"#;
+    let bucket =
+        r#"{"url": "/", "rules": [{"name": "b", "actor": "user", "rpu": 1, "unit": "minute", "burst": 1}]}"#;
+    let both = format!(r#"{{"limits": [{{"url": "/", "rules": [{window}]}}, {bucket}]}}"#);
+    let gateway = trying(1, &both, 100, "5%", "");
+    // Too loose: it is taken back by its author.
+    tries(&gateway, &rules(window));
+    assert_eq!(passes(&gateway, 20, 1, "ann"), 1);
+    has(&gateway, &both);
+    gateway.pass(120_000);
+    // Another one, in which nothing has changed for her.
+    let before = fared(&gateway);
+    tries(&gateway, &beside(&both, "c"));
+    assert_eq!(passes(&gateway, 1, 1, "ann"), 1, "two of ten");
+    gateway.pass(61_000);
+    assert_eq!(fared(&gateway)[1], before[1], "nothing is newly refused: {:?}", told(&gateway));
+    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", told(&gateway));
+}
+
+/// One client with a connection to each of two workers: as many pass by either document, but in other workers.
+#[test]
+fn an_actor_is_one_in_all_workers() {
+    let one = |algo: &str| {
+        rules(&format!(r#"{{"name": "one", "actor": "user", "algo": "{algo}", "rpu": 1, "unit": "second"}}"#))
+    };
+    let mut phases = 0;
+    for early in 3..9 {
+        let gateway = trying(2, &one("TB"), 100, "5%", "");
+        let mut at = 0;
+        let mut ask = |gateway: &Gateway, count: usize| {
+            for _ in 0..count {
+                gateway.request(at, "/", "ann");
+                gateway.end_all();
+                gateway.pass(510);
+                at += 1;
+            }
+        };
+        ask(&gateway, early);
+        gateway.pass(early as u64 * 150);
+        has(&gateway, &one("SL"));
+        ask(&gateway, 130);
+        let [same, refused, admitted] = fared(&gateway);
+        assert!(refused.abs_diff(admitted) <= 1, "{same} {refused} {admitted}");
+        phases += usize::from(refused > 40);
+        assert_eq!(
+            gateway.world.said(" not promoted: "),
+            0,
+            "{same} {refused} {admitted} {:?}",
+            told(&gateway)
+        );
+    }
+    assert!(phases > 0, "other requests are let in by each, which this is about");
+}
+
+/// Though it has another cell under each.
+#[test]
+fn an_actor_with_a_quota_of_its_own_is_the_same_under_both() {
+    let bucket = |rpu: u32, burst: u32| {
+        rules(&format!(
+            r#"{{"name": "b", "actor": "user", "rpu": 1, "unit": "second", "burst": 1,
+                "overrides": {{"ann": {{"rpu": {rpu}, "burst": {burst}}}}}}}"#
+        ))
+    };
+    let gateway = trying(1, &bucket(10, 10), 100, "0%", "");
+    assert_eq!(passes(&gateway, 1, 1, "ann"), 1);
+    tries(&gateway, &bucket(12, 5));
+    passes(&gateway, 2_000, 17, "ann");
+    let [_, refused, admitted] = fared(&gateway);
+    assert!(refused > 20 && admitted > refused, "{refused} {admitted}");
+    gateway.pass(60_000);
+    assert_eq!(gateway.world.said("config promoted: it would newly refuse 0 of "), 1, "{:?}", told(&gateway));
+}
+
+/// Clients that leave while they wait give their turns back.
+#[test]
+fn queues_are_left_where_they_are_tried() {
+    let queue = |places: u32| {
+        rules(&format!(r#"{{"name": "q", "algo": "LB", "rpu": 1, "unit": "minute", "queue": {places}}}"#))
+    };
+    let gateway = trying(1, &queue(3), 100, "5%", "");
+    tries(&gateway, &queue(2));
+    // One holds the place at the upstream, the others come and go.
+    gateway.request(0, "/", "ann");
+    for _ in 0..20 {
+        let waits = gateway.request(0, "/", "ann");
+        assert_eq!(gateway.fate(waits), Fate::Paused);
+        gateway.end_all();
+        gateway.pass(10);
+    }
+    assert_eq!(fared(&gateway), [21, 0, 0]);
+}
+
+/// Else it would seem to let in whom it refused, and would again.
+#[test]
+fn the_one_before_is_watched_beside_with_what_it_had_counted() {
+    let window = |rpu: u32| {
+        rules(&format!(r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
+    };
+    let gateway = trying(1, &window(5), 100, "5%", "");
+    for user in 0..10 {
+        assert_eq!(passes(&gateway, 5, 1, &format!("user-{user}")), 5, "all that he may");
+    }
+    tries(&gateway, &window(4));
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1);
+    gateway.pass(1_000);
+    for user in 0..10 {
+        assert_eq!(passes(&gateway, 5, 1, &format!("user-{user}")), 4, "it starts anew");
+    }
+    gateway.pass(1_000);
+    // Under the one before none of these would have passed: it refuses as soon as it serves again.
+    let is_back = gateway.world.said("rolled back");
+    let passed = passes(&gateway, 5, 1, "user-0");
+    assert_eq!((is_back, passed), (0, 0), "{:?}", told(&gateway));
+}
+
+/// A host gives no key back: what is tried takes those of what was tried before.
+#[test]
+fn tables_of_documents_that_never_served_do_not_pile_up() {
+    let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
+    let size = |gateway: &Gateway| {
+        let size = Cell::new(0);
+        gateway.world.overwrite(|bytes| size.set(size.get() + bytes.len()));
+        size.get()
+    };
+    let mut sizes = Vec::new();
+    for number in 0..20 {
+        let document = format!(
+            r#"{{"limits": [{{"url": "/", "headers": {{"x-{number}": {{"present": false}}}}, "rules": [{{"actor": "user", "rpu": 1, "unit": "day"}}]}}]}}"#
+        );
+        has(&gateway, &document);
+        gateway.pass(1_200);
+        for user in 0..200 {
+            passes(&gateway, 1, 0, &format!("user-{user}"));
+        }
+        sizes.push(size(&gateway));
+    }
+    let tried = gateway.world.said("tried beside");
+    assert!(tried == 20 && sizes[19] < sizes[9] * 11 / 10, "{tried} tried: {sizes:?}");
+}
+
+/// The same requests at the same time in a gateway that tries nothing.
+#[test]
+fn what_is_tried_changes_no_fate() {
+    let serves = r#"{"limits": [{"url": "/", "rules": [
+        {"name": "tb", "actor": "user", "rpu": 600, "unit": "second", "burst": 600},
+        {"name": "w", "actor": "user", "algo": "W", "rpu": 900, "unit": "minute", "overrides": {"bob": {"rpu": 40}}},
+        {"name": "c", "actor": "user", "algo": "C", "rpu": 5, "max_hold": "1m"}]},
+        {"url": "/queue", "rules": [{"name": "lb", "algo": "LB", "rpu": 5, "unit": "second", "queue": 4}]},
+        {"url": "/free", "exclusive": true}]}"#;
+    let tried = serves
+        .replace("900", "300")
+        .replace(r#""queue": 4"#, r#""queue": 9"#)
+        .replace(r#""rpu": 5,"#, r#""rpu": 3,"#);
+    for seed in 0..30u64 {
+        let gateways = [(); 2].map(|()| trying(3, serves, 100, "100%", ""));
+        has(&gateways[1], &tried);
+        gateways.iter().for_each(|gateway| gateway.pass(1_200));
+        assert_eq!(gateways[1].world.said("tried beside"), 1);
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for step in 0..600 {
+            let (kind, worker, user) =
+                (random(20), random(3) as usize, ["ann", "bob", "cid"][random(3) as usize]);
+            let (path, ms) = (["/", "/", "/", "/queue", "/free"][random(5) as usize], random(90));
+            for gateway in &gateways {
+                match kind {
+                    0 => gateway.end_all(),
+                    1..4 => gateway.pass(ms),
+                    _ => _ = gateway.request(worker, path, user),
+                }
+            }
+            let fates = |gateway: &Gateway| {
+                gateway
+                    .world
+                    .noted
+                    .borrow()
+                    .iter()
+                    .map(|noted| (noted.fate.clone(), noted.went))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(fates(&gateways[0]), fates(&gateways[1]), "seed {seed}, step {step}");
+        }
+        assert!(fared(&gateways[1])[1] > 0);
+        gateways.iter().for_each(is_clean);
+    }
+}

@@ -1,0 +1,200 @@
+//! What becomes of a document that is tried.
+//!
+//! It does not know: how requests are counted under it.
+
+use super::*;
+
+/// The one before has no store to ask: it would let in whoever is over his limit.
+#[test]
+fn a_global_rule_that_has_not_changed_takes_nothing_back() {
+    let shared =
+        rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#);
+    let gateway = trying(1, &shared, 100, "5%", STORE);
+    for user in 0..40 {
+        assert_eq!(passes(&gateway, 3, 10, &format!("user-{user}")), 3);
+    }
+    tries(&gateway, &beside(&shared, "b"));
+    gateway.pass(62_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1);
+    gateway.pass(1_000);
+    for user in 0..40 {
+        assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0);
+    }
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", told(&gateway));
+}
+
+/// Each gateway counts a part then, and the one before would be tried with the whole.
+#[test]
+fn a_store_that_goes_takes_nothing_back() {
+    let store = STORE.replace(r#""secret""#, r#""replicas": 5, "secret""#);
+    let shared =
+        rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 100, "unit": "day", "scope": "global"}"#);
+    let gateway = trying(1, &shared, 100, "5%", &store);
+    tries(&gateway, &beside(&shared, "b"));
+    gateway.pass(62_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1);
+    gateway.pass(1_000);
+    fare(&gateway, Fares { mishaps: &[Mishap::Unavailable], one_in: 1, ..Fares::default() });
+    // Polls fail as well, which is no matter for so long.
+    let passed = passes(&gateway, 60, 10, "ann");
+    assert_eq!(passed, 20, "a fifth");
+    fare(&gateway, Fares::default());
+    gateway.pass(3_000);
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", told(&gateway));
+}
+
+/// Clients that a list names are tried for a tenth, as all others are.
+#[test]
+fn a_list_weighs_no_more_than_its_share() {
+    let quota = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 1000, "unit": "day"}"#;
+    let denies = rules(quota).replacen(
+        '{',
+        r#"{"deny": [{"user": "user-0"}, {"user": "user-1"}, {"user": "user-2"}, {"user": "user-3"}], "#,
+        1,
+    );
+    let gateway = trying(1, &rules(quota), 10, "10%", "");
+    tries(&gateway, &denies);
+    for user in 0..100 {
+        passes(&gateway, 5, 1, &format!("user-{user}"));
+    }
+    let [same, refused, _] = fared(&gateway);
+    gateway.pass(60_500);
+    assert_eq!(
+        gateway.world.said(" not promoted: "),
+        0,
+        "4 of 100 users, but {refused} of {}",
+        same + refused
+    );
+}
+
+/// It is the same source, whoever asks: what it has is not the first document.
+#[test]
+fn a_token_that_is_changed_serves_nothing_that_was_refused() {
+    let gateway =
+        gateway(1, &rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 9, "unit": "day"}"#));
+    let with = |token: &str| {
+        configuration(&format!(
+            r#", "headers": {{"authorization": "{token}"}}, "canary": {{"percent": 100, "hold": "1m"}}"#
+        ))
+    };
+    assert!(gateway.configure(&with("one")));
+    gateway.pass(1_000);
+    tries(&gateway, &document(431));
+    passes(&gateway, 5, 1, "ann");
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said(" not promoted: "), 1);
+    assert!(gateway.configure(&with("two")));
+    let at_once = gateway.fate(gateway.request(0, "/", "bob"));
+    gateway.pass(2_000);
+    let later = gateway.fate(gateway.request(0, "/", "bob"));
+    assert_eq!(
+        (at_once, later),
+        (Fate::Upstream, Fate::Upstream),
+        "the one that served; never what was refused"
+    );
+}
+
+/// One of them let in makes up for no other one.
+#[test]
+fn a_tenant_is_no_user_of_the_same_number() {
+    let document = |a: u32, b: u32| {
+        format!(
+            r#"{{"actors": {{"tenant": {{"header": "x-user-id"}}}}, "limits": [
+                {{"url": "/a", "rules": [{{"name": "a", "actor": "user", "algo": "W", "rpu": {a}, "unit": "day"}}]}},
+                {{"url": "/b", "rules": [{{"name": "b", "actor": "tenant", "algo": "W", "rpu": {b}, "unit": "day"}}]}}]}}"#
+        )
+    };
+    let gateway = trying(1, &document(1, 100), 100, "5%", "");
+    tries(&gateway, &document(100, 1));
+    for _ in 0..50 {
+        for path in ["/a", "/b"] {
+            gateway.request(0, path, "7");
+            gateway.end_all();
+        }
+    }
+    assert_eq!(fared(&gateway)[1], 49);
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", told(&gateway));
+}
+
+/// Should the host fail while it is put together, it is tried again and again.
+#[test]
+fn why_a_document_is_not_taken_is_told() {
+    let gateway = start(2, &document(430));
+    gateway.pass(1_000);
+    assert_eq!(serves(&gateway), [430; 2]);
+    // What the first worker has found out about the host, and what each switch reads again.
+    gateway.world.overwrite(|bytes| {
+        if bytes == b"lenient" {
+            *bytes = b"strict".into();
+        }
+    });
+    has(&gateway, &document(431));
+    gateway.pass(60_000);
+    let warned = gateway.world.log.borrow().iter().filter(|(level, _)| *level >= 3).count();
+    assert!(
+        serves(&gateway) == [431; 2] || warned > 0,
+        "{:?} serve, and {:?}",
+        serves(&gateway),
+        told(&gateway)
+    );
+}
+
+/// A gateway has few tenants, and none of them is in the sample: it serves, and then they are looked at as well.
+#[test]
+fn what_was_compared_with_nothing_is_not_found_good() {
+    let quota = |rpu: u32| {
+        rules(&format!(r#"{{"name": "t", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
+    };
+    let gateway = trying(1, &quota(1_000_000), 10, "5%", "");
+    tries(&gateway, &quota(2));
+    // Those of whom a canary hears nothing: nine of ten.
+    let unheard: Vec<String> = (0..60)
+        .map(|user| format!("tenant-{user}"))
+        .filter(|user| {
+            let before: i64 = fared(&gateway).iter().sum();
+            passes(&gateway, 1, 0, user);
+            fared(&gateway).iter().sum::<i64>() == before
+        })
+        .take(5)
+        .collect();
+    has(&gateway, &quota(3));
+    gateway.pass(1_200);
+    for _ in 0..100 {
+        unheard.iter().for_each(|user| assert_eq!(passes(&gateway, 1, 1, user), 1));
+    }
+    gateway.pass(61_000);
+    let mut refused = 0;
+    for _ in 0..100 {
+        refused += unheard.iter().filter(|user| passes(&gateway, 1, 10, user) == 0).count();
+    }
+    gateway.pass(61_000);
+    let served = gateway.counter("diana.config.generation");
+    assert!(served != 2 || refused == 0, "{refused} of 500 requests refused: {:?}", told(&gateway));
+}
+
+/// What counts is who would be let in.
+#[test]
+fn a_flood_that_both_refuse_hides_nobody() {
+    let quota = |rpu: u32| {
+        format!(
+            r#"{{"deny": [{{"user": "bot"}}], "limits": [{{"url": "/", "rules": [
+                {{"name": "u", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}]}}]}}"#
+        )
+    };
+    let gateway = trying(1, &quota(1_000), 100, "5%", "");
+    tries(&gateway, &quota(0));
+    for user in 0..40 {
+        passes(&gateway, 25, 1, "bot");
+        assert_eq!(passes(&gateway, 1, 1, &format!("user-{user}")), 1);
+    }
+    assert_eq!(fared(&gateway), [1_000, 40, 0]);
+    gateway.pass(61_000);
+    assert_eq!(
+        gateway.world.said("config promoted: "),
+        0,
+        "all 40 of the users would be refused: {:?}",
+        told(&gateway)
+    );
+}
