@@ -155,3 +155,23 @@ fn a_document_that_one_worker_cannot_take_is_not_tried_again() {
     assert_eq!(workers.look(), [0]);
     assert_eq!(workers.followers[0].follow(&workers.store, workers.now), None);
 }
+
+/// Gateways that began together do not go on asking together.
+#[test]
+fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
+    for (random, ms) in [(0, 6_000), (u32::MAX / 2, 5_500), (u32::MAX, 5_000)] {
+        let mut workers = Workers::new(1);
+        workers.until_asked();
+        let answer = Ok(Answer::Document(b"good".into()));
+        let outcome = workers.followers[0].answered(
+            &workers.store,
+            workers.now,
+            answer,
+            Marks::default(),
+            random,
+            |_| Ok(()),
+        );
+        assert_eq!(outcome, Outcome::Fresh(1));
+        assert!(workers.until_asked().1.abs_diff(ms) <= 1, "{random}");
+    }
+}
