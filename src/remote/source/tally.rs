@@ -4,12 +4,13 @@
 //!
 //! Two documents that count apart admit other requests of an actor that is over its limit, even if they admit as many. So
 //! what is newly refused is set off against what is newly admitted, but for each actor by itself: whoever lets some in does
-//! not make up for others that it keeps out.
+//! not make up for others that it keeps out. Should more actors differ than are told apart, a half of them stands for all, a
+//! quarter, and so on: those whose hash begins with so many zeros.
 
 use super::head::{Keys, u64_at};
 use crate::store::{Store, Swap};
 
-/// So many actors are told apart; what is newly refused to more of them is set off against nothing.
+/// So many actors are told apart.
 const MOST: usize = 1_024;
 
 /// How many requests.
@@ -36,8 +37,10 @@ pub enum Compared {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub(super) seen: u64,
-    /// Newly refused to nobody who is told apart.
+    /// Newly refused to nobody in particular.
     pub(super) rest: u64,
+    /// How many zeros begin the hash of an actor that is told apart.
+    zeros: u32,
     /// How many more the new document refuses to an actor, by actor.
     more: Vec<(u64, i64)>,
 }
@@ -82,22 +85,39 @@ impl Ledger {
     }
 
     fn add(&mut self, whom: Option<u64>, by: i64) {
-        let found = whom.map(|actor| (actor, self.more.binary_search_by_key(&actor, |(known, _)| *known)));
-        match found {
-            Some((_, Ok(at))) => {
+        let Some(actor) = whom else {
+            self.rest = self.rest.saturating_add(by.max(0).cast_unsigned());
+            return;
+        };
+        if actor.leading_zeros() < self.zeros {
+            return;
+        }
+        match self.more.binary_search_by_key(&actor, |(known, _)| *known) {
+            Ok(at) => {
                 if let Some((_, more)) = self.more.get_mut(at) {
                     *more = more.saturating_add(by);
                 }
             }
-            Some((actor, Err(at))) if self.more.len() < MOST => self.more.insert(at, (actor, by)),
-            _ => self.rest = self.rest.saturating_add(by.max(0).cast_unsigned()),
+            Err(at) => {
+                self.more.insert(at, (actor, by));
+                while self.more.len() > MOST {
+                    self.thin_out(self.zeros.saturating_add(1));
+                }
+            }
         }
+    }
+
+    /// Tells apart only actors whose hash begins with so many zeros.
+    fn thin_out(&mut self, zeros: u32) {
+        self.zeros = self.zeros.max(zeros);
+        self.more.retain(|(actor, _)| actor.leading_zeros() >= self.zeros);
     }
 
     /// Both together.
     fn plus(mut self, other: &Ledger) -> Ledger {
         self.seen = self.seen.saturating_add(other.seen);
         self.rest = self.rest.saturating_add(other.rest);
+        self.thin_out(other.zeros);
         other.more.iter().for_each(|(actor, by)| self.add(Some(*actor), *by));
         self
     }
@@ -105,7 +125,9 @@ impl Ledger {
     /// What that comes to.
     pub fn tally(&self) -> Tally {
         let more = self.more.iter().map(|(_, more)| (*more).max(0).cast_unsigned());
-        Tally { seen: self.seen, refused: more.fold(self.rest, u64::saturating_add) }
+        let more =
+            more.fold(0, u64::saturating_add).saturating_mul(1u64.checked_shl(self.zeros).unwrap_or(1));
+        Tally { seen: self.seen, refused: self.rest.saturating_add(more) }
     }
 
     /// What all workers have told of this.
@@ -132,7 +154,11 @@ impl Ledger {
 
     fn bytes(&self, of: u64) -> Vec<u8> {
         let more = self.more.iter().flat_map(|(actor, more)| [*actor, more.cast_unsigned()]);
-        [of, self.seen, self.rest].into_iter().chain(more).flat_map(u64::to_le_bytes).collect()
+        [of, self.seen, self.rest, self.zeros.into()]
+            .into_iter()
+            .chain(more)
+            .flat_map(u64::to_le_bytes)
+            .collect()
     }
 
     /// What was told of this; of anything else it is none.
@@ -140,7 +166,8 @@ impl Ledger {
         let mut ledger = Ledger::default();
         if u64_at(bytes, 0) == of {
             (ledger.seen, ledger.rest) = (u64_at(bytes, 8), u64_at(bytes, 16));
-            let (pairs, _) = bytes.get(24..).unwrap_or_default().as_chunks::<16>();
+            ledger.zeros = u32::try_from(u64_at(bytes, 24)).unwrap_or(0).min(63);
+            let (pairs, _) = bytes.get(32..).unwrap_or_default().as_chunks::<16>();
             pairs.iter().for_each(|pair| ledger.add(Some(u64_at(pair, 0)), u64_at(pair, 8).cast_signed()));
         }
         ledger

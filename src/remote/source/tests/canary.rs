@@ -281,15 +281,39 @@ fn refusals_are_set_off_against_admissions_of_the_same_actor() {
     assert_eq!([note(true, true, None), note(false, false, None)], [(7, 4), (8, 4)]);
 }
 
-/// Some of them are not told apart any more: then nothing is set off.
+/// Some of them are told apart, and stand for all.
 #[test]
 fn actors_do_not_make_up_for_one_another_however_many_they_are() {
-    let mut ledger = Ledger::default();
-    for actor in 0..200_000u64 {
-        let actor = actor.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ledger.note(actor % 4 == 0, actor % 4 == 1, Some(actor));
+    let keys = head::Keys::of(&trying());
+    for (actors, least) in [(1_000, 250), (200_000, 40_000)] {
+        let store = Workers::new(1).store;
+        let mut ledgers = vec![Ledger::default(); 2];
+        for (actor, at) in (0..actors).zip([0, 1, 1].into_iter().cycle()) {
+            ledgers[at].note(
+                actor % 4 == 0,
+                actor % 4 == 1,
+                Some(crate::table::Hasher::name(&[actor as u8, (actor >> 8) as u8, (actor >> 16) as u8])),
+            );
+        }
+        ledgers.iter().for_each(|ledger| ledger.tell(&store, &keys, 7));
+        let Tally { seen, refused } = Ledger::of(&store, &keys, 7).tally();
+        assert_eq!(seen, actors * 3 / 4);
+        assert!(refused >= least && refused <= actors / 2 - least, "{refused} of {actors}");
     }
-    assert_eq!(ledger.tally(), Tally { seen: 150_000, refused: 50_000 });
+}
+
+/// However many they are, each gets as much as before, at other times.
+#[test]
+fn a_flood_of_actors_over_their_limits_is_held_against_nobody() {
+    let mut ledger = Ledger::default();
+    for _ in 0..8 {
+        for actor in 0..5_000u64 {
+            let actor = crate::table::Hasher::name(&actor.to_le_bytes());
+            ledger.note(true, false, Some(actor));
+            ledger.note(false, true, Some(actor));
+        }
+    }
+    assert_eq!(ledger.tally(), Tally { seen: 40_000, refused: 0 });
 }
 
 #[test]
