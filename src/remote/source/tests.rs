@@ -2,6 +2,7 @@
 
 mod canary;
 mod following;
+mod ledger;
 mod mishaps;
 mod workers;
 
