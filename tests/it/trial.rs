@@ -88,3 +88,59 @@ fn it_counts_apart() {
         (0..4).map(|_| (refused(&decides, &mut own), refused(&tried, &mut beside))).collect();
     assert_eq!(both, [(false, false), (false, false), (true, true), (true, true)]);
 }
+
+/// How many rules of a document are tried beside another one.
+fn differing(serves: &str, document: &str) -> usize {
+    let over = |document: &str, known| {
+        let trial = Trial { sample: Sample(100), name: 1, known };
+        compile_over(LOCAL.as_bytes(), document.as_bytes(), Some(trial)).unwrap().policy
+    };
+    let serves = compile_over(LOCAL.as_bytes(), serves.as_bytes(), None).unwrap().policy;
+    over(document, serves.meanings()).rules().count()
+}
+
+const TWO: &str = r#"{
+    "actors": {"plan": {"header": "x-plan"}},
+    "limits": [
+        {"url": "/a/", "methods": ["GET"], "rules": [
+            {"name": "a", "actor": "plan", "algo": "SW", "rpu": 5, "unit": "hour", "overrides": {"gold": {"rpu": 50}}}
+        ]},
+        {"url": "/b", "rules": [{"name": "b", "actor": "ip", "rpu": 7, "unit": "day", "scope": "global", "lease": 2}]}
+    ]
+}"#;
+
+#[test]
+fn a_rule_is_tried_that_differs_in_anything() {
+    for (from, to, tried) in [
+        (r#""name": "a""#, r#""name": "c""#, 0),
+        (r#""rpu": 5,"#, r#""rpu": 6,"#, 1),
+        (r#""unit": "hour""#, r#""unit": "day""#, 1),
+        (r#""algo": "SW""#, r#""algo": "SW", "slices": 7"#, 1),
+        (r#""algo": "SW""#, r#""algo": "W""#, 1),
+        (r#""algo": "SW""#, r#""algo": "SW", "mode": "shadow""#, 1),
+        (r#""algo": "SW""#, r#""algo": "SW", "missing": "deny""#, 1),
+        (r#""rpu": 50"#, r#""rpu": 51"#, 1),
+        (r#""gold""#, r#""silver""#, 1),
+        (r#""x-plan""#, r#""x-tier""#, 1),
+        (r#""actor": "plan""#, r#""actor": "user""#, 1),
+        (r#""/a/""#, r#""/c/""#, 1),
+        (r#"["GET"]"#, r#"["PUT"]"#, 1),
+        (r#""scope": "global", "lease": 2"#, r#""scope": "local""#, 1),
+        (r#""lease": 2"#, r#""lease": 3"#, 1),
+        (r#""lease": 2"#, r#""lease": 2, "on_error": "deny""#, 1),
+        // What shuts others out, or finds clients in another way, concerns all.
+        (r#""url": "/a/","#, r#""url": "/a/", "exclusive": true,"#, 2),
+        (r#""limits""#, r#""ip": {"trusted_hops": 1}, "limits""#, 2),
+        (r#""limits""#, r#""mode": "shadow", "limits""#, 2),
+        (r#""limits""#, r#""response": {"status": 430}, "limits""#, 0),
+    ] {
+        let document = TWO.replacen(from, to, 1);
+        assert_ne!(document, TWO);
+        assert_eq!((differing(TWO, &document), differing(&document, TWO)), (tried, tried), "{from} {to}");
+    }
+    let limits = |order: &str| format!(r#"{{"limits": [{order}]}}"#);
+    let [one, other] = ["one", "other"].map(|name| {
+        format!(r#"{{"url": "/", "rules": [{{"name": "{name}", "rpu": {}, "unit": "day"}}]}}"#, name.len())
+    });
+    assert_eq!(differing(&limits(&format!("{one}, {other}")), &limits(&format!("{other}, {one}"))), 0);
+}

@@ -119,6 +119,29 @@ fn a_document_that_refuses_more_than_it_may_is_taken_back() {
     assert_eq!(workers.tasks(), [None, None], "it is tried beside nothing");
 }
 
+/// Looked at again and again, chance alone would exceed it one time or other.
+#[test]
+fn before_the_end_only_what_is_clearly_too_much_is_taken_back() {
+    let mut workers = watched();
+    assert_eq!(workers.fared(100, 6), []);
+    hold(&mut workers, 29_000);
+    assert_eq!(workers.fared(0, 0), []);
+    hold(&mut workers, 1_000);
+    assert_eq!(workers.fared(0, 0), [Judgement::RolledBack(Tally { seen: 200, refused: 12 })]);
+}
+
+#[test]
+fn without_a_canary_any_more_nothing_is_watched() {
+    let mut workers = watched();
+    workers.followers = (8..10).map(|id| Follower::new(options(), id)).collect();
+    assert_eq!(workers.look(), [2, 2]);
+    let (asker, _) = workers.until_asked();
+    workers.answer(asker, Ok(Answer::Unchanged), "good 2");
+    workers.followers = (18..20).map(|id| Follower::new(trying(), id)).collect();
+    assert_eq!(workers.look(), [2, 2]);
+    assert_eq!(workers.tasks(), [None, None]);
+}
+
 #[test]
 fn nothing_is_gone_back_to_that_is_lost() {
     let mut workers = watched();

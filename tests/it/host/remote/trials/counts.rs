@@ -197,3 +197,43 @@ fn what_is_tried_changes_no_fate() {
         gateways.iter().for_each(is_clean);
     }
 }
+
+/// One that is tried a second time begins with what serves, not with what it counted the first time.
+#[test]
+fn a_second_trial_begins_anew() {
+    let window = |rpu: u32| {
+        rules(&format!(r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
+    };
+    let gateway = trying(1, &window(9), 100, "5%", "");
+    tries(&gateway, &window(2));
+    passes(&gateway, 3, 1, "ann");
+    assert_eq!(fared(&gateway), [2, 1, 0]);
+    has(&gateway, &window(9));
+    gateway.pass(1_200);
+    tries(&gateway, &window(2));
+    passes(&gateway, 3, 1, "ann");
+    assert_eq!(fared(&gateway), [4, 2, 0]);
+}
+
+/// Nobody would give it back.
+#[test]
+fn no_worker_holds_anything_ahead_of_what_is_tried() {
+    let window = |rpu: u32| {
+        rules(&format!(r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
+    };
+    let gateway = trying(2, &window(2_000), 100, "5%", "");
+    tries(&gateway, &window(1_900));
+    let passes = |worker: usize, requests: usize| {
+        (0..requests).for_each(|_| {
+            gateway.request(worker, "/", "ann");
+            gateway.pass(1);
+            gateway.end_all();
+        });
+    };
+    passes(0, 1_000);
+    gateway.pass(1_000);
+    passes(1, 900);
+    assert_eq!(fared(&gateway), [1_900, 0, 0]);
+    passes(1, 1);
+    assert_eq!(fared(&gateway), [1_900, 1, 0]);
+}

@@ -198,3 +198,14 @@ fn a_flood_that_both_refuse_hides_nobody() {
         told(&gateway)
     );
 }
+
+/// A list that is gone lets in whom it refused.
+#[test]
+fn a_list_that_is_taken_away_is_compared() {
+    let quota = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 9, "unit": "day"}"#;
+    let denies = rules(quota).replacen('{', r#"{"deny": [{"user": "ann"}], "#, 1);
+    let gateway = trying(1, &denies, 100, "0%", "");
+    tries(&gateway, &rules(quota));
+    assert_eq!((passes(&gateway, 3, 1, "ann"), passes(&gateway, 3, 1, "bob")), (0, 3));
+    assert_eq!(fared(&gateway), [0, 0, 3], "bob's are what they were");
+}
