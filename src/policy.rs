@@ -83,6 +83,8 @@ pub struct Rule {
     name: Box<str>,
     /// Whatever it is called: how it counts, whom, and for which requests.
     meaning: u64,
+    /// Whether a store for all gateways counts it.
+    is_shared: bool,
     enforced: bool,
     reject_delay: Span,
     cost: u64,
@@ -170,8 +172,8 @@ pub struct Policy {
     enforced: bool,
     /// For whom it is tried, if it does not decide.
     trial: Option<Sample>,
-    /// Then: what its rules mean that are not, sorted.
-    untried: Vec<u64>,
+    /// Then: what rules mean that are the same in the one that decides, sorted.
+    same: Vec<u64>,
     shards: Shards,
 }
 

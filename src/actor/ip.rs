@@ -50,9 +50,8 @@ impl Options {
     /// Reads the policy's `ip` object; absent, it is the address the host reports, v4 whole and v6 by /64.
     pub fn compile(node: Option<Node>, parts: &mut Parts) -> Options {
         let host_reports = parts.intern(Part::Address);
-        let meaning = node.as_ref().map(|node| node.value().to_string()).unwrap_or_default();
         let prefixes = Prefixes { v4: 32, v6: 64 };
-        let mut options = Options { host_reports, forwarded: None, prefixes, meaning };
+        let mut options = Options { host_reports, forwarded: None, prefixes, meaning: String::new() };
         let Some(mut fields) = node.and_then(|node| node.fields()) else { return options };
         let hops = fields.take("trusted_hops").map_or(Some(0), |node| node.whole(0..=32));
         let header = fields.take("header").and_then(|node| Some((header::name(&node)?, node)));
@@ -60,6 +59,7 @@ impl Options {
         match (skip, header) {
             (Some(skip), header) => {
                 let name = header.map_or_else(|| "x-forwarded-for".into(), |(name, _)| name);
+                options.meaning = format!("{name} {skip}");
                 options.forwarded = Some(Forwarded { header: parts.intern(Part::Header(name)), skip });
             }
             (None, Some((_, node))) if hops == Some(0) => node.fail(
@@ -71,6 +71,10 @@ impl Options {
         }
         options.prefixes.take(&mut fields);
         fields.finish();
+        let Prefixes { v4, v6 } = options.prefixes;
+        if (v4, v6) != (32, 64) {
+            options.meaning.push_str(&format!(" {v4} {v6}"));
+        }
         options
     }
 

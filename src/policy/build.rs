@@ -108,7 +108,7 @@ impl Draft {
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         order::sort_by_key(&mut placed, |(place, limit)| (specificity(limit), *place));
         // A rule means another thing where the client is found in another way, or another limit shuts its own out.
-        let mut around = ip.meaning().to_owned();
+        let mut around = String::new();
         for (_, limit) in placed.iter().filter(|(_, limit)| limit.exclusive) {
             around.push_str(&limit.meaning());
         }
@@ -120,7 +120,8 @@ impl Draft {
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
         let sample = trial.as_ref().map(|trial| trial.sample);
-        let mut builder = Builder { max_actors, around, trial, ..Builder::default() };
+        let found_by = ip.meaning().to_owned();
+        let mut builder = Builder { max_actors, around, found_by, trial, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.enumerate() {
@@ -148,7 +149,7 @@ impl Draft {
             lists,
             enforced,
             trial: sample,
-            untried: super::trial::sorted(builder.untried),
+            same: super::trial::sorted(builder.same),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
         }
     }
@@ -159,9 +160,10 @@ struct Builder {
     max_actors: u64,
     /// What every rule means beside what stands in it.
     around: String,
+    found_by: String,
     trial: Option<Trial>,
-    /// What rules mean that are left out.
-    untried: Vec<u64>,
+    /// What rules mean that are the same in the one that decides.
+    same: Vec<u64>,
     rules: Vec<Arc<Rule>>,
     /// How many tables there are of each meaning: two limits that say the same count apart.
     tables: ByKey<u32>,
@@ -178,12 +180,14 @@ impl Builder {
         for mut rule in rules {
             let means = self.meaning(limit, &rule);
             if let Some(trial) = &self.trial {
-                if trial.known.binary_search(&means).is_ok() {
-                    self.untried.push(means);
+                let is_same = trial.known.binary_search(&means).is_ok();
+                if is_same {
+                    self.same.push(means);
+                }
+                // It has no store to ask, and what that says of the one is what it says of the other.
+                if rule.shared.take().is_some() && is_same {
                     continue;
                 }
-                // It has no store to ask.
-                rule.shared = None;
             }
             let actors: Vec<&str> = rule.actors.iter().map(Named::meaning).collect();
             let meaning = format!("{limit} {} {}", actors.join(" "), rule.missing.name());
@@ -221,10 +225,12 @@ impl Builder {
 
         let start = self.rules.len();
         self.rules.extend(drafts.into_iter().map(|Meant(meaning, draft)| {
+            let is_shared = draft.shared.is_some();
             let (spare, ahead) = draft.shared.map_or((None, None), |shared| (shared.spare, shared.ahead));
             Arc::new(Rule {
                 name: draft.name.into(),
                 meaning,
+                is_shared,
                 enforced: draft.enforced,
                 reject_delay: draft.reject_delay,
                 cost: 1,
@@ -233,7 +239,8 @@ impl Builder {
                 ahead,
             })
         }));
-        let whom = Whom { actors, missing, rules: start..self.rules.len() };
+        let means = Hasher::name(meaning.as_bytes());
+        let whom = Whom { means, actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
             groups.push(self.cells(&name, &whom, Way::Own).into());
             return;
@@ -246,8 +253,7 @@ impl Builder {
         let ahead = leased.then(|| others(Way::Ahead, "ahead"));
         let group = Arc::new(self.cells(&name, &whom, Way::Own));
         let ordinals = self.alike(&meaning, whom.rules);
-        let name = Hasher::name(meaning.as_bytes());
-        elsewhere.push(Elsewhere { group, on_error, spare, ahead, name, ordinals });
+        elsewhere.push(Elsewhere { group, on_error, spare, ahead, name: means, ordinals });
     }
 
     /// What a rule means, whatever it is called and wherever its limit stands.
@@ -260,7 +266,9 @@ impl Builder {
         };
         let overrides = overrides.keys().fold(0, own);
         let kind = shared.as_ref().map_or("", SharedDraft::kind);
-        let words = [&*self.around, limit, &actors.join(" "), missing.name(), kind].join(" | ");
+        // What a store has counted it has counted, whatever shuts the rule out.
+        let around = if shared.is_some() { "" } else { &*self.around };
+        let words = [&*self.found_by, around, limit, &actors.join(" "), missing.name(), kind].join(" | ");
         let numbers = [u64::from(*enforced), count.salt, count.ahead, overrides];
         Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
     }
@@ -280,7 +288,7 @@ impl Builder {
 
     /// A group whose rules count in this way.
     fn cells(&mut self, name: &str, whom: &Whom, way: Way) -> Group {
-        let Whom { actors, missing, rules } = whom;
+        let Whom { means, actors, missing, rules } = whom;
         let mut size = 0usize;
         // How each rule counts, and where: changes when a quota does, so that the other cells stay.
         let mut how = Vec::new();
@@ -304,16 +312,19 @@ impl Builder {
         let (how, is_one) = (how.join(", "), actors.is_empty());
         let table = match &self.trial {
             None => Table::new(name, &how, size, if is_one { 1 } else { self.max_actors }),
-            // The same keys for whatever is tried: they are never given back. All together are one of several, too.
+            // The same keys for whatever is tried, as they are never given back, and few sizes. All together are one of
+            // several, too.
             Some(Trial { name: of, .. }) => {
                 let most = if is_one { 2 } else { self.max_actors };
+                let size = size.next_power_of_two();
                 Table::new(&format!("trial {id}"), &format!("{of} {name}: {how}"), size, most)
             }
         };
-        let (actors, missing, rules) = (actors.clone(), *missing, rules.clone());
+        let (means, actors, missing, rules) = (*means, actors.clone(), *missing, rules.clone());
         Group {
             id,
             name: Hasher::name(name.as_bytes()),
+            means,
             actors,
             missing,
             rules,
@@ -331,6 +342,8 @@ struct Meant(u64, RuleDraft);
 
 /// Whom a group counts, by which rules.
 struct Whom {
+    /// Its actors, and in which limit.
+    means: u64,
     actors: Vec<Named>,
     missing: Missing,
     rules: Range<usize>,

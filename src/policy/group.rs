@@ -103,6 +103,8 @@ pub(super) struct Group {
     pub(super) id: usize,
     /// Whom it counts, in words that mean the same in every policy, hashed.
     pub(super) name: u64,
+    /// The same, however it counts.
+    pub(super) means: u64,
     pub(super) actors: Vec<Named>,
     pub(super) missing: Missing,
     pub(super) rules: Range<usize>,

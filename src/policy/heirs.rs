@@ -59,7 +59,7 @@ impl Estate<'_> {
         terms: &Terms<S>,
         events: &mut Events,
     ) {
-        let Some((since, later)) = line.after(from.group, to) else {
+        let Some((since, later)) = line.after(from.group, to, (terms.clock)()) else {
             return;
         };
         for to in later {

@@ -261,7 +261,15 @@ impl Counted<'_> {
 
 impl Line {
     /// If this group is before that of `to`: until when it counted, and all that came after it, the newest first.
-    pub(super) fn after<'a>(&'a self, group: &Group, to: Counted<'a>) -> Option<(Time, Vec<Counted<'a>>)> {
+    pub(super) fn after<'a>(
+        &'a self,
+        group: &Group,
+        to: Counted<'a>,
+        now: Time,
+    ) -> Option<(Time, Vec<Counted<'a>>)> {
+        if now >= self.ends {
+            return None;
+        }
         let at = self.ancestors.iter().position(|ancestor| ancestor.group.table.is(&group.table))?;
         let (later, from) = self.ancestors.split_at_checked(at)?;
         let later = later.iter().map(|ancestor| ancestor.counted(to.key));

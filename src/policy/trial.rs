@@ -3,11 +3,11 @@
 //!
 //! It does not know: what becomes of the trial.
 //!
-//! A rule that means the same in both is not tried: what it says is known, whatever stands beside it.
+//! A rule that means the same in both and that a store counts is not tried: what that has counted is known for both.
 
 use super::charge::Desk;
 use super::group::Group;
-use super::{Decision, Outcome, Policy, Reason, Report, Rule, RuleId, Tally};
+use super::{Decision, Policy, Rule, Tally};
 use crate::actor::Named;
 use crate::order;
 use crate::request::Request;
@@ -24,7 +24,7 @@ pub struct Trial {
     pub sample: Sample,
     /// Keeps what it counts apart from what other trials have.
     pub name: u64,
-    /// What the rules of the one that decides mean, sorted: see [`Policy::meanings`].
+    /// What the rules of the one that decides mean: see [`Policy::meanings`].
     pub known: Vec<u64>,
 }
 
@@ -34,28 +34,21 @@ impl Policy {
         sorted(self.rules.iter().map(|rule| rule.meaning).collect())
     }
 
-    /// Whether a rule of another policy that decides is one of this one's that are not tried.
-    fn knows(&self, decides: &Policy, rule: RuleId) -> bool {
-        decides.rule(rule).is_some_and(|rule| self.untried.binary_search(&rule.meaning).is_ok())
+    /// Whether a decision of `of`, this policy, which is tried, or the one that decides, has to do with a rule that is not
+    /// the same in both.
+    pub fn differs_in(&self, of: &Policy, decision: &Decision) -> bool {
+        decision.reports.iter().any(|report| of.rule(report.rule).is_none_or(|rule| !self.has(rule)))
     }
 
-    /// Whether this policy, which is tried, refuses a request as well that `decides` has refused: by the same rule.
-    pub fn refuses_as(&self, decides: &Policy, decision: &Decision) -> bool {
-        decision.refusing().any(|report| self.knows(decides, report.rule))
+    /// Whether a decision of `decides` is a refusal by a rule that a store counts, and if so, whether that is the same in
+    /// this policy, which is tried.
+    pub fn store_refuses(&self, decides: &Policy, decision: &Decision) -> Option<bool> {
+        let rules = decision.refusing().filter_map(|report| decides.rule(report.rule));
+        rules.filter(|rule| rule.is_shared).map(|rule| self.has(rule)).max()
     }
 
-    /// Whether a decision of `decides` has anything to do with what is not the same in this policy, which is tried.
-    pub fn differs_in(&self, decides: &Policy, decision: &Decision) -> bool {
-        decision.outcome == Outcome::Refuse(Reason::Denied)
-            || decision.reports.iter().any(|report| !self.knows(decides, report.rule))
-    }
-
-    /// Whether `decides` refuses by what stands in for a store, where this policy, which is tried, has a rule of that name:
-    /// it would be no better off.
-    pub fn is_degraded_as(&self, decides: &Policy, decision: &Decision) -> bool {
-        let name = |report: &Report| decides.rule(report.rule).map(Rule::name);
-        let mut degraded = decision.refusing().filter(|report| report.degraded).filter_map(name);
-        degraded.any(|name| self.rules.iter().any(|rule| rule.name() == name))
+    fn has(&self, rule: &Rule) -> bool {
+        self.same.binary_search(&rule.meaning).is_ok()
     }
 
     fn leaves_out(&self, hash: u64) -> bool {
@@ -100,7 +93,7 @@ impl Desk {
             parts.iter().filter_map(|part| Some((&policy.elsewhere_at(part.place)?.group, &part.key)));
         let (group, key) = bids.chain(parts).find(|(group, _)| group.ids().any(|id| id == rule))?;
         if group.actors.is_empty() {
-            return Some(group.name);
+            return Some(group.means);
         }
         let meaning = |all: u64, actor: &Named| all.rotate_left(1) ^ Hasher::name(actor.meaning().as_bytes());
         Some(group.actors.iter().fold(hasher.hash(keys.get(key.clone())?), meaning))

@@ -152,11 +152,11 @@ impl Source {
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
     pub(super) fn judge(&self, gateway: &Gateway) {
-        let fared = gateway.trial.with(|trial| trial.as_ref().map(|trial| trial.fared())).flatten();
-        let fared = fared.unwrap_or_default();
         let Some(now) = self.now(gateway) else {
             return;
         };
+        let fared = gateway.trial.with(|trial| trial.as_ref().map(|trial| trial.fared())).flatten();
+        let fared = fared.unwrap_or_default();
         let judge = |follower: &mut Follower| follower.judge(&gateway.store, now, &fared);
         let Some(judgement) = self.follower.with(judge).flatten() else {
             return;
@@ -261,6 +261,9 @@ impl Source {
                 Poll::Unchanged
             }
             Outcome::Refused(why) => {
+                if self.follower.with(|follower| follower.is_back()) == Some(true) {
+                    self.tell(Level::Info, " is in contact again", "");
+                }
                 why.iter().for_each(|why| self.tell(Level::Warn, " refused: ", why));
                 Poll::Refused
             }

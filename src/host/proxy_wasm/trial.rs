@@ -7,15 +7,14 @@
 //!   request ─► what is tried decides ─► what serves decides, or asks a store and does ─► both are compared
 //! ```
 //!
-//! Only what does not mean the same in both is tried. It decides first: an actor that it has no cell of begins as if what
-//! is tried took the place of what serves.
+//! What is tried decides first: an actor that it has no cell of begins as if what is tried took the place of what serves.
 
 use super::calls;
 use super::exclusive::Exclusive;
 use super::gateway::Gateway;
 use super::parts::HostRequest;
 use crate::config::Configuration;
-use crate::policy::{Decision, Descent, Past, Policy};
+use crate::policy::{Decision, Descent, Outcome, Past, Policy, Reason};
 use crate::remote::source::Ledger;
 use crate::session::{Session, Step, Worker};
 use std::rc::Rc;
@@ -35,8 +34,10 @@ struct Said {
     is_refused: bool,
     /// Who is refused, as far as that is an actor.
     whom: Option<u64>,
-    /// Whether anything of it has to do with the request that is not the same in both.
-    applies: bool,
+    /// Whether a rule applies that is not the same in both.
+    differs: bool,
+    /// Whether a list decides.
+    is_listed: bool,
 }
 
 /// A request that it has decided about: what may have to be given back when that is over.
@@ -48,10 +49,15 @@ pub(super) struct Tried {
 }
 
 impl Said {
-    fn of(decision: &Decision, policy: &Policy, worker: &Worker, applies: bool) -> Said {
+    fn of(decision: &Decision, policy: &Policy, worker: &Worker, tried: &Policy) -> Said {
         let is_refused = decision.refuses();
         let whom = if is_refused { worker.whom(policy) } else { None };
-        Said { is_refused, whom, applies }
+        let is_listed = matches!(decision.outcome, Outcome::Allowed | Outcome::Refuse(Reason::Denied));
+        Said { is_refused, whom, differs: tried.differs_in(policy, decision), is_listed }
+    }
+
+    fn is_allowed(&self) -> bool {
+        self.is_listed && !self.is_refused
     }
 }
 
@@ -86,8 +92,7 @@ impl Trial {
             if !self.is_before {
                 self.tell_access_log(decision);
             }
-            let applies = decision.refuses() || !decision.reports.is_empty();
-            (session, is_whole.then(|| Said::of(decision, policy, worker, applies)))
+            (session, is_whole.then(|| Said::of(decision, policy, worker, policy)))
         });
         let (session, said) = judged.unwrap_or_default();
         Tried { trial: Rc::clone(self), session, said }
@@ -114,16 +119,22 @@ impl Tried {
     /// Notes how the request fares under both, once `worker` has decided about it for what serves.
     pub(super) fn compare(&mut self, gateway: &Gateway, worker: &Worker) {
         let (Trial { policy, ledger, is_before, .. }, serves) = (&*self.trial, &gateway.configuration.policy);
-        let decision = worker.decision();
-        let Some(mut tried) = self.said.take().filter(|_| !policy.is_degraded_as(serves, decision)) else {
+        let (Some(mut tried), decision) = (self.said.take(), worker.decision()) else {
             return;
         };
-        let served = Said::of(decision, serves, worker, policy.differs_in(serves, decision));
+        match policy.store_refuses(serves, decision) {
+            Some(true) => tried.is_refused = true,
+            // It counts for all gateways, and from before: what is tried cannot tell what it would have said.
+            Some(false) if *is_before => return,
+            _ => {}
+        }
+        let served = Said::of(decision, serves, worker, policy);
         // What is the same in both would hide how the rest fares.
-        if !served.applies && !tried.applies {
+        let is_listed = served.is_listed || tried.is_listed;
+        let is_allowed = served.is_allowed() && tried.is_allowed();
+        if is_allowed || !(served.differs || tried.differs || is_listed) {
             return;
         }
-        tried.is_refused |= policy.refuses_as(serves, decision);
         let (new, other) = if *is_before { (served, tried) } else { (tried, served) };
         let whom = if new.is_refused { new.whom } else { other.whom };
         let compared = ledger.with(|ledger| ledger.note(new.is_refused, other.is_refused, whom));

@@ -78,7 +78,7 @@ pub enum Outcome {
     Back,
     /// A document that cannot be taken, and why; `None` when that has been told before.
     Refused(Option<String>),
-    /// No contact, and why; `None` when there was none before.
+    /// No contact, and why; `None` when that has been told since there was some.
     Failed(Option<Failure>),
     /// Somebody else asks by now, or the shared data cannot be written.
     Late,
@@ -94,6 +94,10 @@ pub struct Follower {
     pub(super) local: u64,
     /// What was refused here, as the head names it.
     pub(super) refuses: u64,
+    /// Why there was no contact since there was some.
+    failed: Vec<Failure>,
+    /// Whether the last answer was the first one after failures.
+    is_back: bool,
     /// What was told to be refused since one was taken, likewise.
     told: Vec<u64>,
     /// Which document serves here, by its number, and its hash, as numbers may begin anew; zeros: none.
@@ -123,6 +127,8 @@ impl Follower {
             id: id.max(1),
             local: 0,
             refuses: 0,
+            failed: Vec::new(),
+            is_back: false,
             told: Vec::new(),
             serves: (0, 0),
             unfit: (0, 0),
@@ -148,6 +154,11 @@ impl Follower {
     /// Names what it was last told to try, the same in all workers.
     pub fn tries(&self) -> u64 {
         self.tries
+    }
+
+    /// Whether the last answer was the first one after failures.
+    pub fn is_back(&self) -> bool {
+        self.is_back
     }
 
     /// Which document serves here; zero: none.
@@ -210,20 +221,16 @@ impl Follower {
     }
 
     /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
-    /// [`Follower::answered`]. A follower of a newer configuration, `is_outdated`, goes first.
+    /// [`Follower::answered`]. One of a configuration that `is_outdated` leaves
+    /// it to the newer one.
     pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time, is_outdated: bool) -> Option<Vec<u8>> {
         let until = now.after(self.options.timeout).after(GRACE);
-        if self.asking.is_some_and(|asked| now < asked && asked <= until) {
+        if is_outdated || self.asking.is_some_and(|asked| now < asked && asked <= until) {
             return None;
         }
         let (head, version) = self.keys.head(store)?;
-        // What another one has refused may be good beside this local document.
-        let is_untried = head.refused > 0 && head.refused != self.refuses;
-        if is_outdated && !is_untried {
-            return None;
-        }
         // Whoever asks has some time to go on doing so before another one does.
-        let patience = if head.asker == self.id || is_outdated { Span::ZERO } else { self.pause() };
+        let patience = if head.asker == self.id { Span::ZERO } else { self.pause() };
         // Nobody waits longer: it was written by another clock.
         let latest = until.max(now.after(LONGEST_PAUSE.max(self.options.interval)));
         if head.asker > 0 && head.next <= latest && now < head.next.after(patience).after(patience) {
@@ -236,6 +243,8 @@ impl Follower {
         self.asking = Some(until);
         let is_lost = |slot, named| named > 0 && self.keys.document(store, slot, named).is_none();
         let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.trial);
+        // What another one has refused may be good beside this local document.
+        let is_untried = head.refused > 0 && head.refused != self.refuses;
         let is_left = head.trial > 0 && self.options.canary.is_none();
         let marks = if is_lost || is_untried || is_left { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))
@@ -263,6 +272,7 @@ impl Follower {
             Err(failure) if !failure.is_contact() => self.fail(&mut head, failure, now, random),
             answer => {
                 (head.contact, head.failures) = (now, 0);
+                self.failed.clear();
                 if now.since(was.contact) > self.options.max_stale {
                     // The local configuration has served meanwhile.
                     head.since = now;
@@ -285,6 +295,7 @@ impl Follower {
                 }
             }
         };
+        self.is_back = was.failures > 0 && head.failures == 0;
         if matches!(outcome, Outcome::Fresh(_) | Outcome::Tried | Outcome::Back) {
             self.told.clear();
         }
@@ -300,10 +311,16 @@ impl Follower {
         }
     }
 
-    fn fail(&self, head: &mut Head, failure: Failure, now: Time, random: u32) -> Outcome {
+    fn fail(&mut self, head: &mut Head, failure: Failure, now: Time, random: u32) -> Outcome {
         head.next = now.after(self.soon(head.failures, random));
         head.failures = head.failures.saturating_add(1);
-        Outcome::Failed((head.failures == 1).then_some(failure))
+        let is_known = self.failed.contains(&failure);
+        if !is_known {
+            self.failed.push(failure);
+        }
+        // Another worker may have told the first one of them.
+        let is_news = !is_known && (head.failures == 1 || self.failed.len() > 1);
+        Outcome::Failed(is_news.then_some(failure))
     }
 
     fn read<S: Store + ?Sized>(
@@ -346,6 +363,7 @@ impl Follower {
         }
         head.refused = 0;
         if is_known {
+            head.trial = 0;
             return Outcome::Fresh(head.generation);
         }
         head.previous = 0;

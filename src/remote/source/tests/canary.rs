@@ -342,3 +342,22 @@ fn what_was_refused_is_named_once_though_another_one_is_refused_in_between() {
     }
     assert_eq!(told, 2);
 }
+
+/// Review: the server is back to what serves, whose body was lost: nobody wants the other one any more.
+#[test]
+fn what_the_server_has_left_is_not_promoted_though_what_serves_was_lost() {
+    let mut workers = tried();
+    let keys = head::Keys::of(&trying());
+    let (head, _) = keys.head(&workers.store).unwrap();
+    keys.put_document(&workers.store, head.slot, b"");
+    let (asker, _) = workers.until_asked();
+    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(1));
+    let end = workers.now.after(Span::from_secs(31));
+    while workers.now < end {
+        workers.pass(500);
+        if let [(asker, _)] = *workers.asks() {
+            workers.answer(asker, Ok(Answer::Unchanged), "good 1");
+        }
+    }
+    assert_eq!(workers.fared(10, 0), []);
+}

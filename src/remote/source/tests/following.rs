@@ -175,3 +175,24 @@ fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
         assert!(workers.until_asked().1.abs_diff(ms) <= 1, "{random}");
     }
 }
+
+#[test]
+fn each_reason_for_no_contact_is_told_once_until_there_is_some() {
+    let mut workers = Workers::new(1);
+    let mut answers = |answer: Result<Answer, Failure>| {
+        workers.until_asked();
+        let outcome = workers.answer(0, answer, "");
+        (outcome, workers.followers[0].is_back())
+    };
+    for _ in 0..2 {
+        for (status, is_news) in [(500, true), (500, false), (401, true), (500, false), (401, false)] {
+            let failure = Failure::Status(status);
+            assert_eq!(answers(Err(failure)), (Outcome::Failed(is_news.then_some(failure)), false));
+        }
+        assert!(
+            matches!(answers(Err(Failure::TooLarge)), (Outcome::Refused(_), true)),
+            "but it is there again"
+        );
+        assert!(matches!(answers(Err(Failure::TooLarge)), (Outcome::Refused(None), false)));
+    }
+}

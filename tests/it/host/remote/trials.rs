@@ -3,6 +3,7 @@
 //! It does not know: how that is counted.
 
 mod counts;
+mod neighbours;
 mod verdicts;
 
 use super::super::callouts::Mishap;

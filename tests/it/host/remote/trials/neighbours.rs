@@ -1,0 +1,273 @@
+//! What is tried beside rules, lists, plugins and gateways that say something, too.
+//!
+//! It does not know: how requests are counted under it.
+
+use super::*;
+
+fn window(name: &str, actor: &str, rpu: u32, unit: &str) -> String {
+    format!(r#"{{"name": "{name}", "actor": "{actor}", "algo": "W", "rpu": {rpu}, "unit": "{unit}"}}"#)
+}
+
+/// Who loses the place on the list is limited by a rule that has not changed.
+#[test]
+fn who_is_taken_off_the_allow_list_is_tried() {
+    let without = rules(&window("w", "user", 10, "day"));
+    let with = without.replacen('{', r#"{"allow": [{"user": "probe"}], "#, 1);
+    let gateway = trying(1, &with, 100, "5%", "");
+    tries(&gateway, &without);
+    assert_eq!(passes(&gateway, 40, 10, "probe"), 40);
+    gateway.pass(61_000);
+    let promoted = gateway.world.said("config promoted: ");
+    let later = passes(&gateway, 40, 10, "probe");
+    gateway.pass(61_000);
+    assert_eq!(
+        (promoted, gateway.world.said("rolled back")),
+        (0, 0),
+        "30 of 40 would be refused, {later} of 40 pass now, {:?} {:?}",
+        fared(&gateway),
+        told(&gateway)
+    );
+}
+
+/// The same, with nobody looked at while it is tried.
+#[test]
+fn who_is_taken_off_the_allow_list_is_watched() {
+    let without = rules(&window("w", "user", 10, "day"));
+    let with = without.replacen('{', r#"{"allow": [{"user": "probe"}], "#, 1);
+    let gateway = trying(1, &with, 100, "5%", "");
+    tries(&gateway, &without);
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1);
+    gateway.pass(1_000);
+    assert!(passes(&gateway, 100, 10, "probe") < 100);
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", fared(&gateway), told(&gateway));
+}
+
+/// A rule that stays was never reached as long as another one kept a client out.
+fn shielded() -> (String, String) {
+    let all = window("all", "all", 100, "day");
+    let each = |rpu| window("each", "user", rpu, "day");
+    (rules(&[each(5), all.clone()].join(", ")), rules(&[each(100_000), all].join(", ")))
+}
+
+fn attack(gateway: &Gateway) -> usize {
+    passes(gateway, 300, 1, "bot");
+    (0..40).map(|user| passes(gateway, 1, 10, &format!("user-{user}"))).sum()
+}
+
+#[test]
+fn a_rule_that_shields_another_is_missed_when_it_is_tried() {
+    let (with, without) = shielded();
+    let gateway = trying(1, &with, 100, "5%", "");
+    tries(&gateway, &without);
+    assert_eq!(attack(&gateway), 40);
+    gateway.pass(61_000);
+    assert_eq!(
+        gateway.world.said("config promoted: "),
+        0,
+        "all of 40 users would be refused: {:?} {:?}",
+        fared(&gateway),
+        told(&gateway)
+    );
+}
+
+#[test]
+fn a_rule_that_shields_another_is_missed_when_it_is_watched() {
+    let (with, without) = shielded();
+    let gateway = trying(1, &with, 100, "5%", "");
+    tries(&gateway, &without);
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1);
+    gateway.pass(1_000);
+    assert_eq!(attack(&gateway), 0);
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", fared(&gateway), told(&gateway));
+}
+
+/// What is refused is charged to no rule: a new one would not hear of it.
+#[test]
+fn what_is_refused_by_a_rule_of_both_is_not_charged_to_the_new_one() {
+    let minute = window("minute", "user", 5, "minute");
+    let gateway = trying(1, &rules(&minute), 100, "5%", "");
+    tries(&gateway, &rules(&[minute, window("day", "user", 50, "day")].join(", ")));
+    let passed = passes(&gateway, 590, 100, "ann");
+    assert!(passed <= 10, "{passed}, so none of 50 a day would be refused");
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.said(" not promoted"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
+}
+
+/// Another limit that is exclusive has every rule tried, a global one without its counts.
+#[test]
+fn an_exclusive_limit_beside_a_global_rule_takes_nothing_back() {
+    let shared =
+        rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#);
+    let gateway = trying(1, &shared, 100, "5%", STORE);
+    for user in 0..40 {
+        assert_eq!(passes(&gateway, 3, 10, &format!("user-{user}")), 3);
+    }
+    tries(
+        &gateway,
+        &shared.replacen(r#"{"limits": ["#, r#"{"limits": [{"url": "/health", "exclusive": true}, "#, 1),
+    );
+    gateway.pass(62_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", told(&gateway));
+    gateway.pass(1_000);
+    for user in 0..40 {
+        assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0, "as before");
+    }
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
+}
+
+/// Written in another order, `ip` says the same.
+#[test]
+fn what_ip_says_in_another_order_is_not_tried() {
+    let with =
+        |ip: &str| rules(&window("w", "user", 10, "day")).replacen('{', &format!(r#"{{"ip": {{{ip}}}, "#), 1);
+    let gateway = trying(1, &with(r#""v4_prefix": 24, "v6_prefix": 48"#), 100, "5%", "");
+    tries(&gateway, &with(r#""v6_prefix": 48, "v4_prefix": 24"#));
+    passes(&gateway, 5, 10, "ann");
+    assert_eq!(fared(&gateway), [0, 0, 0]);
+}
+
+fn canary(more: &str) -> String {
+    configuration(&format!(r#", "canary": {{"percent": 100, "hold": "1m", "max_refused": "5%"}}{more}"#))
+}
+
+/// The plugin of before, which is drained, has no canary yet: what the newest one refused is good for it.
+#[test]
+fn a_plugin_that_is_drained_takes_nothing_that_the_newest_has_refused() {
+    let good = rules(&window("w", "user", 1_000_000, "day"));
+    for early in 0..6 {
+        let gateway = gateway(2, &good);
+        assert!(gateway.configure(&configuration("")));
+        gateway.pass(1_000 + early * 37);
+        assert!(gateway.configure(&canary("")), "{:?}", told(&gateway));
+        gateway.pass(2_000);
+        tries(&gateway, &document(431));
+        assert_eq!(passes(&gateway, 50, 10, "ann"), 50);
+        gateway.pass(62_000);
+        assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", told(&gateway));
+        gateway.pass(10_000);
+        assert_eq!(passes(&gateway, 10, 10, "ann"), 10, "early {early}: {:?}", told(&gateway));
+    }
+}
+
+/// Two plugins, each with its own local document: what one has refused is tried again by the other, and so on.
+#[test]
+fn what_was_not_promoted_is_not_tried_again_and_again() {
+    let good = rules(&window("w", "user", 1_000_000, "day"));
+    let gateway = gateway(2, &good);
+    assert!(gateway.configure(&canary("")));
+    gateway.pass(1_000);
+    assert!(gateway.configure(&canary(r#", "headers": {"x-a": "b"}"#)));
+    gateway.pass(2_000);
+    tries(&gateway, &document(431));
+    for _ in 0..3 {
+        assert_eq!(passes(&gateway, 50, 10, "ann"), 50);
+        gateway.pass(62_000);
+    }
+    // At night nobody comes.
+    gateway.pass(200_000);
+    assert_eq!(passes(&gateway, 50, 10, "ann"), 50, "{:?}", told(&gateway));
+    assert_eq!(gateway.world.said("tried beside the one that serves"), 1, "{:?}", told(&gateway));
+}
+
+/// Cells of few sizes: those of other keys are half as large, and so on.
+#[test]
+fn tables_of_other_sizes_do_not_pile_up() {
+    let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
+    let size = |gateway: &Gateway| {
+        let size = Cell::new(0);
+        gateway.world.overwrite(|bytes| size.set(size.get() + bytes.len()));
+        size.get()
+    };
+    let mut sizes = Vec::new();
+    // The largest comes first.
+    for rpu in (2..=21).rev() {
+        has(&gateway, &rules(&format!(r#"{{"actor": "user", "algo": "SL", "rpu": {rpu}, "unit": "day"}}"#)));
+        gateway.pass(1_200);
+        for user in 0..200 {
+            passes(&gateway, 1, 0, &format!("user-{user}"));
+        }
+        sizes.push(size(&gateway));
+    }
+    let tried = gateway.world.said("tried beside");
+    assert!(tried == 20 && sizes[19] < sizes[0] * 2, "{tried} tried: {sizes:?}");
+}
+
+/// All together are the same under both, wherever they are counted.
+#[test]
+fn all_together_are_one_where_a_store_counts_them() {
+    for scope in ["", r#", "scope": "global""#] {
+        let bucket = |rpu: u32, burst: u32| {
+            rules(&format!(r#"{{"name": "b", "rpu": {rpu}, "unit": "second", "burst": {burst}{scope}}}"#))
+        };
+        let gateway = trying(1, &bucket(10, 10), 100, "0%", STORE);
+        passes(&gateway, 1, 10, "ann");
+        tries(&gateway, &bucket(12, 5));
+        let passed = passes(&gateway, 2_000, 17, "ann");
+        let [_, refused, admitted] = fared(&gateway);
+        assert!(admitted > refused, "{refused} {admitted}");
+        gateway.pass(61_000);
+        assert_eq!(
+            gateway.world.said("config promoted: it would newly refuse 0 of "),
+            1,
+            "{scope} {passed} {refused} {admitted} {:?}",
+            told(&gateway)
+        );
+    }
+}
+
+/// A fleet counts together what each of its gateways would let in whole under the one before.
+#[test]
+fn a_global_limit_that_is_raised_stays_in_a_fleet() {
+    let shared = |rpu: u32| {
+        rules(&format!(
+            r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day", "scope": "global"}}"#
+        ))
+    };
+    let first = trying(1, &shared(40), 100, "5%", STORE);
+    let second = {
+        let gateway = Gateway::among(clusters(&first), 1, false);
+        gateway.world.clock.set(first.world.clock.get());
+        let canary = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "5%"}}"#;
+        assert!(gateway.configure(&configuration(&[canary, STORE].concat())));
+        gateway
+    };
+    let fleet = [first, second];
+    Gateway::pass_all(&fleet, 2_000);
+    has(&fleet[0], &shared(50));
+    Gateway::pass_all(&fleet, 65_000);
+    let said = |words: &str| fleet.iter().map(|gateway| gateway.world.said(words)).sum::<usize>();
+    assert_eq!(said("config promoted: "), 2, "{:?}", fleet.each_ref().map(told));
+    let mut passed = 0;
+    for _ in 0..70 {
+        for gateway in &fleet {
+            let request = gateway.request(0, "/", "ann");
+            Gateway::pass_all(&fleet, 10);
+            passed += usize::from(gateway.fate(request) == Fate::Upstream);
+            gateway.end_all();
+        }
+    }
+    Gateway::pass_all(&fleet, 61_000);
+    assert!(passed >= 50, "{passed}, more than before");
+    assert_eq!(said("rolled back"), 0, "{:?}", fleet.each_ref().map(told));
+}
+
+/// The one before would have refused by that rule what the new one refuses by another.
+#[test]
+fn what_a_rule_of_both_would_have_refused_takes_nothing_back() {
+    let minute = window("minute", "user", 5, "minute");
+    let both = |day: u32| rules(&[minute.clone(), window("day", "user", day, "day")].join(", "));
+    let gateway = trying(1, &both(1_000), 100, "50%", "");
+    tries(&gateway, &both(9));
+    gateway.pass(61_000);
+    assert_eq!(gateway.world.said("config promoted: "), 1);
+    gateway.pass(1_000);
+    // The one before would let in ten of them.
+    assert!(passes(&gateway, 580, 100, "ann") <= 10);
+    gateway.pass(2_000);
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
+}
