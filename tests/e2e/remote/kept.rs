@@ -125,3 +125,23 @@ fn a_document_that_is_tried_serves_at_once_without_a_canary() {
     remote.wait_for(&mut clients, 3_000);
     remote.wait("the new one, too", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 3_000);
 }
+
+/// The one before has no canary, and goes on serving its clients.
+#[test]
+fn a_canary_that_an_update_brings_holds_while_the_one_before_is_drained() {
+    let mut remote = Remote::with(json!({}), |config| Config { drain: Duration::from_secs(600), ..config });
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    let canary = json!({"canary": {"percent": 100, "hold": "1s"}});
+    assert_eq!(remote.gateway.update_beside(local(&canary)).unwrap(), Update::Accepted);
+    remote.wait("its plugins", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 2_000);
+    remote.documents.put(quota(1).to_string());
+    remote.wait("its end", || {
+        _ = remote.gateway.get("/", &[]).unwrap();
+        remote.gateway.log_contains("not promoted: it would newly refuse ")
+    });
+    remote.wait_polls("refused", 5);
+    assert_eq!((clients.quotas(), remote.counted("config.generation")), ([2_000; 4].into(), 1));
+    assert_eq!(quota_of(&remote.gateway.get("/", &[]).unwrap()), 2_000);
+}

@@ -199,27 +199,15 @@ impl Vm {
             (Part::Header("x-user-id".into()), user),
             (Part::Address, "10.0.0.1:0"),
         ];
-        self.send(self.newest_root(), id, parts.map(|(part, line)| (part, line.into())).into())
-    }
-
-    /// Begins `GET path` of `user` at this plugin, and notes it.
-    pub fn request_to(&self, root: u32, path: &str, user: &str) -> usize {
-        let parts = [
-            (Part::Method, "GET"),
-            (Part::Path, path),
-            (Part::Host, "a"),
-            (Part::Header("x-user-id".into()), user),
-            (Part::Address, "10.0.0.1:0"),
-        ];
-        self.send(Some(root), self.id(), parts.map(|(part, line)| (part, line.into())).into())
+        self.send(id, parts.map(|(part, line)| (part, line.into())).into())
     }
 
     /// Begins a request of these parts, and notes it.
     pub fn ask(&self, parts: Vec<(Part, Vec<u8>)>) -> usize {
-        self.send(self.newest_root(), self.id(), parts)
+        self.send(self.id(), parts)
     }
 
-    fn send(&self, root: Option<u32>, id: u32, parts: Vec<(Part, Vec<u8>)>) -> usize {
+    fn send(&self, id: u32, parts: Vec<(Part, Vec<u8>)>) -> usize {
         let text = |wanted: &Part| {
             let line = parts.iter().find(|(part, _)| part == wanted);
             line.map(|(_, line)| String::from_utf8_lossy(line).into_owned()).unwrap_or_default()
@@ -236,7 +224,7 @@ impl Vm {
         };
         let request = self.world().noted.borrow().len();
         self.world().noted.borrow_mut().push(noted);
-        let Some(root) = root else {
+        let Some(root) = self.newest_root() else {
             self.world().note(request, Fate::Upstream);
             return request;
         };
