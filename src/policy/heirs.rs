@@ -8,7 +8,9 @@
 //! ```
 //!
 //! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
-//! they would be out there until their time is up. Only what was charged before can have been copied.
+//! they would be out there until their time is up. Only what was charged before can have been copied. When it was copied
+//! nobody knows: what a worker has charged that switched later than another one may not be among it, and then another
+//! request's permit is given back in its place.
 
 use super::charge::Terms;
 use super::give_back::{Held, change};
