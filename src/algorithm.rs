@@ -161,6 +161,14 @@ pub trait Algorithm: Send + Sync {
     /// and whatever was given back meanwhile. The cell need not be prepared.
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge);
 
+    /// The cell is a copy of another one from now on.
+    fn copied(&self, _cell: &mut [u8], _now: Time) {}
+
+    /// When the cell was copied; `None` if the algorithm can do without knowing that.
+    fn copied_at(&self, _cell: &[u8]) -> Option<Time> {
+        None
+    }
+
     /// The same for a host that cannot hold requests, over the same cells: what would have to wait is refused.
     /// `None`: it makes nobody wait.
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {

@@ -11,9 +11,13 @@
 //!
 //! **Clocks.** When the clock steps back, a permit is as old as it was, and comes back when its stream ends.
 //!
+//! **Copies.** A cell may be begun as a copy of another one, with all permits that are out. It keeps when that was: one that
+//! was taken there later is not among them.
+//!
 //! **Bound.** `rpu` at any instant, but for requests that last longer than `max_hold`: those stop counting
 //! after `max_hold` at the earliest and 9/8 of it at the latest.
 
+use super::bytes::{u64_at, write};
 use super::ring::Ring;
 use super::{Algorithm, Charge, Kind, Quota, Terms, Verdict, sliding_window};
 use crate::document::Fields;
@@ -32,6 +36,9 @@ pub static KIND: Kind = Kind {
 
 const PARTS: u64 = 8;
 
+/// Behind the permits: when the cell was copied, zero if it was not; a `u64`, little-endian.
+const COPIED: usize = 8;
+
 #[derive(Debug)]
 struct Concurrency {
     rpu: u64,
@@ -47,24 +54,42 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     Some(Box::new(Concurrency { rpu: quota.rpu, ring }))
 }
 
+impl Concurrency {
+    fn permits<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
+        match cell.len() >= self.ring.size() {
+            true => cell.get_mut(..self.ring.size()).unwrap_or_default(),
+            false => cell,
+        }
+    }
+}
+
 impl Algorithm for Concurrency {
     fn meaning(&self) -> String {
         format!("C {} for {} ns", self.rpu, self.ring.span_ns)
     }
 
     fn size(&self) -> usize {
-        self.ring.size()
+        self.ring.size().saturating_add(COPIED)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.mend(cell, self.ring.moment(now))
+        self.ring.mend(self.permits(cell), self.ring.moment(now))
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        sliding_window::step(self.ring, self.rpu, cell, now, cost)
+        sliding_window::step(self.ring, self.rpu, self.permits(cell), now, cost)
+    }
+
+    fn copied(&self, cell: &mut [u8], now: Time) {
+        write(cell, self.ring.size(), now.as_ns().to_le_bytes());
+    }
+
+    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
+        Some(Time::from_ns(u64_at(cell, self.ring.size())))
     }
 
     fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        let cell = self.permits(cell);
         self.ring.mend(cell, self.ring.moment(now));
         if let Some(charge) = self.ring.follow(cell, charge) {
             self.ring.take(cell, charge);
@@ -80,6 +105,7 @@ impl Algorithm for Concurrency {
     }
 
     fn worth(&self, cell: &[u8], now: Time) -> Worth {
-        sliding_window::worth(self.ring, self.rpu, cell, now)
+        let permits = cell.get(..self.ring.size()).unwrap_or(cell);
+        sliding_window::worth(self.ring, self.rpu, permits, now)
     }
 }

@@ -8,17 +8,16 @@
 //! ```
 //!
 //! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
-//! they would be out there until their time is up. Only what was charged before can have been copied. When it was copied
-//! nobody knows: what a worker has charged that switched later than another one may not be among it, and then another
-//! request's permit is given back in its place.
+//! they would be out there until their time is up. Only what was charged before can have been copied.
 
 use super::charge::Terms;
 use super::give_back::{Held, change};
 use super::group::Counted;
 use super::lineage::Line;
-use super::{Count, Events, Overridden, Policy};
+use super::{Count, Events, Overridden, Policy, Rule};
 use crate::algorithm::Charge;
 use crate::store::Store;
+use crate::time::{Span, Time};
 
 /// What a request under an earlier policy has charged.
 pub(crate) struct Estate<'a> {
@@ -69,25 +68,33 @@ impl Estate<'_> {
             if to.group.table.is(&from.group.table) && hash == held.hash {
                 continue;
             }
-            let charges: Vec<Charge> = to
-                .rules()
-                .map(|(rule, count)| {
-                    let is_same = |own: &&((&super::Rule, &Count), &Charge)| own.0.1.salt == count.salt;
-                    let own = from.rules().zip(&held.charges);
-                    let charge =
-                        own.filter(|own| is_same(&own)).max_by_key(|((own, _), _)| own.name == rule.name);
-                    let ends = self.is_all || count.algorithm.settles();
-                    charge
-                        .map(|(_, charge)| *charge)
-                        .filter(|charge| ends && charge.at <= since)
-                        .unwrap_or_default()
-                })
-                .collect();
-            if charges.iter().any(|charge| charge.cost > 0) {
+            let back = |state: &dyn Fn(&Count) -> Option<Time>| -> Vec<Charge> {
+                to.rules()
+                    .map(|(rule, count)| {
+                        self.back(
+                            held,
+                            from,
+                            rule,
+                            count,
+                            state(count).map_or(since, |at| at.after(Span::from_ns(1)).min(since)),
+                        )
+                    })
+                    .collect()
+            };
+            if back(&|_| None).iter().any(|charge| charge.cost > 0) {
                 change(to.group, hash, terms, events, &|cell, now| {
-                    to.give_back(charges.iter().copied(), cell, now);
+                    let charges = back(&|count| count.algorithm.copied_at(count.state(cell)));
+                    to.give_back(charges, cell, now);
                 });
             }
         }
+    }
+
+    /// What of a charge goes back to a rule that has taken along what was charged before `since`.
+    fn back(&self, held: &Held, from: Counted, rule: &Rule, count: &Count, since: Time) -> Charge {
+        let own = from.rules().zip(&held.charges).filter(|((_, own), _)| own.salt == count.salt);
+        let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
+        let ends = self.is_all || count.algorithm.settles();
+        charge.filter(|charge| ends && charge.at < since).unwrap_or_default()
     }
 }

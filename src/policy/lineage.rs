@@ -260,7 +260,7 @@ impl Counted<'_> {
 }
 
 impl Line {
-    /// If this group is before that of `to`: until when it counted, and all that came after it, the newest first.
+    /// If this group is before that of `to`: before when it counted, and all that came after it, the newest first.
     pub(super) fn after<'a>(
         &'a self,
         group: &Group,
@@ -273,7 +273,8 @@ impl Line {
         let at = self.ancestors.iter().position(|ancestor| ancestor.group.table.is(&group.table))?;
         let (later, from) = self.ancestors.split_at_checked(at)?;
         let later = later.iter().map(|ancestor| ancestor.counted(to.key));
-        Some((from.first()?.since, [to].into_iter().chain(later).collect()))
+        let before = from.first()?.since.after(Span::from_ns(1));
+        Some((before, [to].into_iter().chain(later).collect()))
     }
 
     /// The older cells of an actor that takes them along: one with this hash, which has a cell or will have one.
@@ -330,6 +331,7 @@ impl Line {
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
                 own.copy_from_slice(older);
+                count.algorithm.copied(own, now);
                 changed = true;
             }
         }

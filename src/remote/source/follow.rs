@@ -11,8 +11,10 @@
 //!
 //! One worker asks. The head says which, and when it asks next; when it does not, another one does, soon after.
 
-use super::head::{Head, Keys, hash};
-use super::{Answer, Failure, Marks, Options};
+mod answers;
+
+use super::head::{Head, Keys};
+use super::{Failure, Marks, Options};
 use crate::store::Store;
 use crate::time::{Span, Time};
 
@@ -26,9 +28,6 @@ const LONGEST_LOOK: Span = Span::from_secs(1);
 
 /// After failures in a row it is waited up to four times as long, and no longer than this if the interval is not longer.
 const LONGEST_PAUSE: Span = Span::from_secs(60);
-
-/// So many refused documents are told apart from one that has not been told yet.
-const MOST_TOLD: usize = 15;
 
 /// A call that the host has not answered so long after its time was up has failed.
 const GRACE: Span = Span::from_ms(100);
@@ -248,161 +247,5 @@ impl Follower {
         let is_left = head.trial > 0 && self.options.canary.is_none();
         let marks = if is_lost || is_untried || is_left { Marks::default() } else { head.marks };
         Some(self.options.request(&marks))
-    }
-
-    /// The server has answered, or has not. `takes` tries a document, and says what is wrong with it.
-    pub fn answered<S: Store + ?Sized>(
-        &mut self,
-        store: &S,
-        now: Time,
-        answer: Result<Answer, Failure>,
-        marks: Marks,
-        random: u32,
-        takes: impl FnOnce(&[u8]) -> Result<(), String>,
-    ) -> Outcome {
-        self.asking = None;
-        let Some((was, version)) = self.keys.head(store).filter(|(head, _)| head.asker == self.id) else {
-            return Outcome::Late;
-        };
-        let mut head = Head { next: now.after(self.soon(0, random)), ..was.clone() };
-        let outcome = match answer {
-            Ok(Answer::Unchanged) if was.marks == Marks::default() => {
-                self.fail(&mut head, Failure::Status(304), now, random)
-            }
-            Err(failure) if !failure.is_contact() => self.fail(&mut head, failure, now, random),
-            answer => {
-                (head.contact, head.failures) = (now, 0);
-                self.failed.clear();
-                if now.since(was.contact) > self.options.max_stale {
-                    // The local configuration has served meanwhile.
-                    head.since = now;
-                }
-                match answer {
-                    // What is still there is what was refused.
-                    Ok(Answer::Unchanged) if was.refused > 0 && was.refused == self.refuses => {
-                        Outcome::Refused(None)
-                    }
-                    Ok(Answer::Unchanged) => Outcome::Unchanged(was.failures > 0),
-                    Ok(Answer::Document(document)) => {
-                        head.marks = marks;
-                        self.read(store, &mut head, &document, was.failures > 0, takes)
-                    }
-                    Err(failure) => {
-                        head.marks = marks;
-                        let words = failure.words();
-                        self.refuse(&mut head, hash(words.as_bytes()), || words.into_owned())
-                    }
-                }
-            }
-        };
-        self.is_back = was.failures > 0 && head.failures == 0;
-        if matches!(outcome, Outcome::Fresh(_) | Outcome::Tried | Outcome::Back) {
-            self.told.clear();
-        }
-        if self.options.canary.is_none() {
-            // Nobody watches it.
-            head.previous = 0;
-        }
-        // Soon after it, all workers look.
-        self.look = now;
-        match outcome != Outcome::Late && self.keys.put(store, &head, version) {
-            true => outcome,
-            false => Outcome::Late,
-        }
-    }
-
-    fn fail(&mut self, head: &mut Head, failure: Failure, now: Time, random: u32) -> Outcome {
-        head.next = now.after(self.soon(head.failures, random));
-        head.failures = head.failures.saturating_add(1);
-        let is_known = self.failed.contains(&failure);
-        if !is_known {
-            self.failed.push(failure);
-        }
-        // Another worker may have told the first one of them.
-        let is_news = !is_known && (head.failures == 1 || self.failed.len() > 1);
-        Outcome::Failed(is_news.then_some(failure))
-    }
-
-    fn read<S: Store + ?Sized>(
-        &mut self,
-        store: &S,
-        head: &mut Head,
-        document: &[u8],
-        was_out: bool,
-        takes: impl FnOnce(&[u8]) -> Result<(), String>,
-    ) -> Outcome {
-        let found = hash(document);
-        if self.refusal(found) == head.refused {
-            self.refuses = head.refused;
-            return Outcome::Refused(None);
-        }
-        let is_known = head.generation > 0 && found == head.taken;
-        if is_known && self.keys.document(store, head.slot, found).is_some() {
-            // The server is back to it.
-            let is_back = head.refused > 0 || head.trial > 0;
-            (head.refused, head.trial) = (0, 0);
-            return if is_back { Outcome::Back } else { Outcome::Unchanged(was_out) };
-        }
-        let tries = self.options.canary.is_some();
-        if tries && found == head.trial && self.keys.document(store, head.other(), found).is_some() {
-            let is_back = std::mem::take(&mut head.refused) > 0;
-            return if is_back { Outcome::Back } else { Outcome::Unchanged(was_out) };
-        }
-        if let Err(why) = takes(document) {
-            return self.refuse(head, found, || why);
-        }
-        if found == head.previous && self.keys.document(store, head.other(), found).is_some() {
-            // It has served before this one, and nothing has to be tried.
-            head.turn(found);
-            (head.previous, head.trial, head.refused) = (0, 0, 0);
-            return Outcome::Fresh(head.generation);
-        }
-        let slot = if is_known { head.slot } else { head.other() };
-        if !self.keys.put_document(store, slot, document) {
-            return Outcome::Late;
-        }
-        head.refused = 0;
-        if is_known {
-            head.trial = 0;
-            return Outcome::Fresh(head.generation);
-        }
-        head.previous = 0;
-        // There is nothing that the first one could be tried beside but the local configuration.
-        if tries && head.generation > 0 {
-            (head.trial, head.since, head.over) = (found, head.contact, self.local);
-            return Outcome::Tried;
-        }
-        (head.taken, head.slot, head.trial) = (found, slot, 0);
-        head.generation = head.generation.saturating_add(1);
-        Outcome::Fresh(head.generation)
-    }
-
-    /// How long until it is asked again: sooner than the interval by as much as it takes until all workers have looked,
-    /// and by a part that differs each time, so that gateways do not ask together. After failures in a row later.
-    fn soon(&self, failures: u64, random: u32) -> Span {
-        let interval = self.options.interval;
-        let factor = 1u64.checked_shl(u32::try_from(failures.min(2)).unwrap_or(0)).unwrap_or(1);
-        let longest = LONGEST_PAUSE.max(interval);
-        let pause = Span::from_ns(interval.as_ns().saturating_mul(factor)).min(longest);
-        let eighth = pause.as_ns() / 8;
-        let part = (u128::from(eighth).saturating_mul(random.into()) >> 32) as u64;
-        Span::from_ns(eighth.saturating_mul(6).saturating_sub(part))
-    }
-
-    /// By what the head names a document, or a failure, of this hash that was refused beside this local document.
-    pub(super) fn refusal(&self, hash: u64) -> u64 {
-        (hash ^ self.local).max(1)
-    }
-
-    fn refuse(&mut self, head: &mut Head, hash: u64, why: impl FnOnce() -> String) -> Outcome {
-        self.refuses = self.refusal(hash);
-        let before = std::mem::replace(&mut head.refused, self.refuses);
-        // Servers that do not agree may have several in turn.
-        let is_news = before != self.refuses && !self.told.contains(&self.refuses);
-        if is_news {
-            self.told.truncate(MOST_TOLD);
-            self.told.insert(0, self.refuses);
-        }
-        Outcome::Refused(is_news.then(why))
     }
 }

@@ -184,3 +184,56 @@ fn a_turn_comes_back_where_it_was_taken_along() {
     assert_eq!([ask(0), ask(1), ask(0)], [Fate::Paused, Fate::Paused, Fate::Answered(LOCAL)]);
     is_clean(&gateway);
 }
+
+fn marked(document: &str, refuses: bool) -> String {
+    let rpu = if refuses { 0 } else { 9 };
+    document.replacen(
+        r#"{"limits": ["#,
+        &format!(r#"{{"limits": [{{"url": "/probe", "rules": [{{"name": "probe", "algo": "W", "rpu": {rpu}, "unit": "day"}}]}}, "#),
+        1,
+    )
+}
+
+/// Until one of two workers has taken the next document, and the other one has not; which has.
+fn until_one_switches(gateway: &Gateway, document: &str) -> usize {
+    has(gateway, document);
+    let switched = || gateway.counter("diana.config.switches");
+    let before = switched();
+    while switched() == before {
+        gateway.pass(1);
+    }
+    assert_eq!(switched(), before + 1);
+    // Of a user of her own: a window that is new has not the old one's refusals.
+    let knows = |worker: usize| {
+        let vm = &gateway.vms[worker];
+        let request = vm.request("/probe", "probe");
+        let passes = gateway.fate(request) == Fate::Upstream;
+        if passes {
+            vm.serve_request(request);
+        }
+        passes
+    };
+    match (knows(0), knows(1)) {
+        (true, false) => 0,
+        (false, true) => 1,
+        both => panic!("{both:?}"),
+    }
+}
+
+/// It was taken after another worker had copied the cell, and before this one switched.
+#[test]
+fn a_permit_that_was_not_taken_along_gives_no_other_one_back() {
+    let gateway = start(2, &marked(&permits(80), true));
+    gateway.pass(1_000);
+    let new = until_one_switches(&gateway, &marked(&permits(90), false));
+    let old = 1 - new;
+    take(&gateway, new).unwrap();
+    let late = take(&gateway, old).unwrap();
+    take(&gateway, new).unwrap();
+    assert_eq!(take(&gateway, new), None, "two are out that were taken here");
+    gateway.pass(1_200);
+    gateway.vms[old].serve_request(late);
+    gateway.pass(200);
+    assert_eq!(take(&gateway, new), None, "they are still out");
+    is_clean(&gateway);
+}
