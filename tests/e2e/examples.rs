@@ -124,7 +124,7 @@ fn a_document_of_the_example_is_tried_first() {
     // Each look is a client's request or two, too: no more of them than twenty a second let pass.
     let wait = |what: &str, is_so: &dyn Fn() -> bool| {
         let found = || {
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(200)); // a client's own time, not a wait for a condition
             policy();
             is_so().then_some(())
         };

@@ -65,3 +65,10 @@ fn passes(gateway: &Gateway, requests: usize, ms: u64, user: &str) -> usize {
     };
     (0..requests).filter(passes).count()
 }
+
+/// How many bytes stand in the shared data.
+fn size(gateway: &Gateway) -> usize {
+    let size = Cell::new(0);
+    gateway.world.overwrite(|bytes| size.set(size.get() + bytes.len()));
+    size.get()
+}

@@ -127,11 +127,6 @@ fn the_one_before_is_watched_beside_with_what_it_had_counted() {
 #[test]
 fn tables_of_documents_that_never_served_do_not_pile_up() {
     let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
-    let size = |gateway: &Gateway| {
-        let size = Cell::new(0);
-        gateway.world.overwrite(|bytes| size.set(size.get() + bytes.len()));
-        size.get()
-    };
     let mut sizes = Vec::new();
     for number in 0..20 {
         let document = format!(

@@ -178,11 +178,6 @@ fn what_was_not_promoted_is_not_tried_again_and_again() {
 #[test]
 fn tables_of_other_sizes_do_not_pile_up() {
     let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
-    let size = |gateway: &Gateway| {
-        let size = Cell::new(0);
-        gateway.world.overwrite(|bytes| size.set(size.get() + bytes.len()));
-        size.get()
-    };
     let mut sizes = Vec::new();
     // The largest comes first.
     for rpu in (2..=21).rev() {
