@@ -68,18 +68,11 @@ impl Estate<'_> {
             if to.group.table.is(&from.group.table) && hash == held.hash {
                 continue;
             }
-            let back = |state: &dyn Fn(&Count) -> Option<Time>| -> Vec<Charge> {
-                to.rules()
-                    .map(|(rule, count)| {
-                        self.back(
-                            held,
-                            from,
-                            rule,
-                            count,
-                            state(count).map_or(since, |at| at.after(Span::from_ns(1)).min(since)),
-                        )
-                    })
-                    .collect()
+            let until =
+                |copied: Option<Time>| copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
+            let back = |copied: &dyn Fn(&Count) -> Option<Time>| -> Vec<Charge> {
+                let rules = to.rules();
+                rules.map(|to| self.back(held, from, to, until(copied(to.1)))).collect()
             };
             if back(&|_| None).iter().any(|charge| charge.cost > 0) {
                 change(to.group, hash, terms, events, &|cell, now| {
@@ -90,11 +83,11 @@ impl Estate<'_> {
         }
     }
 
-    /// What of a charge goes back to a rule that has taken along what was charged before `since`.
-    fn back(&self, held: &Held, from: Counted, rule: &Rule, count: &Count, since: Time) -> Charge {
+    /// What of a charge goes back to a rule that has taken along what was charged before `until`.
+    fn back(&self, held: &Held, from: Counted, (rule, count): (&Rule, &Count), until: Time) -> Charge {
         let own = from.rules().zip(&held.charges).filter(|((_, own), _)| own.salt == count.salt);
         let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
         let ends = self.is_all || count.algorithm.settles();
-        charge.filter(|charge| ends && charge.at < since).unwrap_or_default()
+        charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
     }
 }

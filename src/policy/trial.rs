@@ -1,5 +1,5 @@
-//! Policies that are tried beside the one that decides: what of them, for a part of all actors, the same ones each time; and
-//! who it is that one of two refuses.
+//! Policies that are tried beside the one that decides: for a part of all actors, the same ones each time; what differs in
+//! both; and who it is that one of them refuses.
 //!
 //! It does not know: what becomes of the trial.
 //!

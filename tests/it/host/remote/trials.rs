@@ -16,6 +16,10 @@ fn rules(rules: &str) -> String {
     format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}]}}"#)
 }
 
+fn window(name: &str, actor: &str, rpu: u32, unit: &str) -> String {
+    format!(r#"{{"name": "{name}", "actor": "{actor}", "algo": "W", "rpu": {rpu}, "unit": "{unit}"}}"#)
+}
+
 /// A rule that has nothing to do with any request, so that the document is another one.
 fn beside(document: &str, mark: &str) -> String {
     document.replacen(

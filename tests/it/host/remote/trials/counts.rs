@@ -102,9 +102,7 @@ fn queues_are_left_where_they_are_tried() {
 /// Else it would seem to let in whom it refused, and would again.
 #[test]
 fn the_one_before_is_watched_beside_with_what_it_had_counted() {
-    let window = |rpu: u32| {
-        rules(&format!(r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
-    };
+    let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
     let gateway = trying(1, &window(5), 100, "5%", "");
     for user in 0..10 {
         assert_eq!(passes(&gateway, 5, 1, &format!("user-{user}")), 5, "all that he may");
@@ -196,9 +194,7 @@ fn what_is_tried_changes_no_fate() {
 /// One that is tried a second time begins with what serves, not with what it counted the first time.
 #[test]
 fn a_second_trial_begins_anew() {
-    let window = |rpu: u32| {
-        rules(&format!(r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
-    };
+    let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
     let gateway = trying(1, &window(9), 100, "5%", "");
     tries(&gateway, &window(2));
     passes(&gateway, 3, 1, "ann");
@@ -213,9 +209,7 @@ fn a_second_trial_begins_anew() {
 /// Nobody would give it back.
 #[test]
 fn no_worker_holds_anything_ahead_of_what_is_tried() {
-    let window = |rpu: u32| {
-        rules(&format!(r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
-    };
+    let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
     let gateway = trying(2, &window(2_000), 100, "5%", "");
     tries(&gateway, &window(1_900));
     let passes = |worker: usize, requests: usize| {

@@ -4,10 +4,6 @@
 
 use super::*;
 
-fn window(name: &str, actor: &str, rpu: u32, unit: &str) -> String {
-    format!(r#"{{"name": "{name}", "actor": "{actor}", "algo": "W", "rpu": {rpu}, "unit": "{unit}"}}"#)
-}
-
 /// Who loses the place on the list is limited by a rule that has not changed.
 #[test]
 fn who_is_taken_off_the_allow_list_is_tried() {
