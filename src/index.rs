@@ -3,6 +3,12 @@
 //!
 //! It does not know: what the keys mean.
 
+mod map;
+
+pub use map::Map;
+#[cfg(test)]
+pub(crate) use map::STEPS;
+
 use std::collections::HashMap;
 
 /// Keys, each of which has a place: 0, 1, 2, … in the order in which they came.

@@ -14,19 +14,30 @@ use crate::table::Hasher;
 use crate::time::Time;
 use std::cell::RefCell;
 
-/// Somebody has to have more fetched ahead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Somebody has to have more fetched ahead. Duties are found by number: outside of tests none can be compared with others.
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) struct Duty {
     pub(super) place: Place,
     pub(super) hash: u64,
     pub(super) key: Vec<u8>,
 }
 
+/// Tells the actors of all groups apart; `hash` is keyed, so that clients cannot choose two of one number.
+pub(super) fn number((limit, group): Place, hash: u64) -> u64 {
+    hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
+}
+
 impl Duty {
     /// Of the actor of this key, in the first limit's first group that a store counts.
     #[cfg(test)]
     pub(crate) fn testing(key: &[u8]) -> Duty {
-        Duty { place: (0, 0), hash: 0, key: key.into() }
+        Duty { place: (0, 0), hash: Hasher::name(key), key: key.into() }
+    }
+
+    /// The actor's number, as [`number`] has it.
+    pub(crate) fn number(&self) -> u64 {
+        number(self.place, self.hash)
     }
 
     pub(super) fn of(bid: &Bid, parts: &[Part], keys: &[u8]) -> Option<Duty> {

@@ -18,6 +18,7 @@ use super::{Count, Events, Overridden, Policy, Rule};
 use crate::algorithm::Charge;
 use crate::store::Store;
 use crate::time::{Span, Time};
+use std::cell::OnceCell;
 
 /// What a request under an earlier policy has charged.
 pub(crate) struct Estate<'a> {
@@ -35,6 +36,9 @@ impl Estate<'_> {
         if terms.lineage.is_empty() {
             return events;
         }
+        // The clock, a call of the host's, is read once, and only for a group that has a successor.
+        let read = OnceCell::new();
+        let clock = || *read.get_or_init(|| (terms.clock)());
         for held in self.held {
             let Some(older) = self.policy.group(held.place) else {
                 continue;
@@ -44,7 +48,7 @@ impl Estate<'_> {
             for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
                 if let Some(line) = terms.lineage.line(group.id) {
                     let to = group.counted(&policy.rules, key);
-                    self.hand_on(held, from, line, to, terms, &mut events);
+                    self.hand_on(held, from, (line, to), &clock, terms, &mut events);
                 }
             }
         }
@@ -55,12 +59,12 @@ impl Estate<'_> {
         &self,
         held: &Held,
         from: Counted,
-        line: &Line,
-        to: Counted,
+        (line, to): (&Line, Counted),
+        clock: &dyn Fn() -> Time,
         terms: &Terms<S>,
         events: &mut Events,
     ) {
-        let Some((since, later)) = line.after(from.group, to, (terms.clock)()) else {
+        let Some((since, later)) = line.after(from.group, to, clock) else {
             return;
         };
         for to in later {

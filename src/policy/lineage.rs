@@ -265,12 +265,12 @@ impl Line {
         &'a self,
         group: &Group,
         to: Counted<'a>,
-        now: Time,
+        clock: &dyn Fn() -> Time,
     ) -> Option<(Time, Vec<Counted<'a>>)> {
-        if now >= self.ends {
+        let at = self.ancestors.iter().position(|ancestor| ancestor.group.table.is(&group.table))?;
+        if clock() >= self.ends {
             return None;
         }
-        let at = self.ancestors.iter().position(|ancestor| ancestor.group.table.is(&group.table))?;
         let (later, from) = self.ancestors.split_at_checked(at)?;
         let later = later.iter().map(|ancestor| ancestor.counted(to.key));
         let before = from.first()?.since.after(Span::from_ns(1));

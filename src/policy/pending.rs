@@ -4,6 +4,7 @@
 
 use super::bid::Bid;
 use super::charge::{Desk, Memories, Terms};
+use super::duty::number;
 use super::give_back::{Held, Place};
 use super::part::{Part, State};
 use super::{Asked, Duty, Events, Outcome, Policy, Question, Receipt, Report, Told};
@@ -42,10 +43,12 @@ pub(crate) struct Conclusion {
 }
 
 impl Pending {
-    /// Whose quota could be fetched ahead, by group and actor.
-    pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = (usize, u64)> + 'p {
-        let leased = |part: &Part| Some((policy.elsewhere_at(part.place)?.ahead?, part.hash));
-        self.parts.iter().filter(|part| part.fetches).filter_map(leased)
+    /// Whose quota could be fetched ahead, by the actors' numbers.
+    pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
+        let leased = |part: &&Part| {
+            part.fetches && policy.elsewhere_at(part.place).is_some_and(|elsewhere| elsewhere.ahead.is_some())
+        };
+        self.parts.iter().filter(leased).map(|part| number(part.place, part.hash))
     }
 
     /// Another request of this worker already fetches.

@@ -39,7 +39,7 @@ pub(super) fn part_of(left: u64) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     slots: Vec<Slot>,
-    /// The slots that hold a share.
+    /// The slots that hold a share, or have held one since the last tick.
     held: Vec<usize>,
     /// Whether none is ever taken.
     never: bool,
@@ -53,6 +53,8 @@ pub(super) struct Slot {
     came: u32,
     last: Time,
     taken: Time,
+    /// Whether it stands in `held`.
+    is_listed: bool,
     /// The cell, charged for this worker's requests only.
     pub(super) cell: Vec<u8>,
     /// One a rule; none when nothing is held.
@@ -125,7 +127,8 @@ impl Shares {
         let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
-        if slot.pieces.is_empty() {
+        if !slot.is_listed {
+            slot.is_listed = true;
             self.held.push(at);
         }
         (slot.place, slot.taken) = (place, now);
@@ -146,7 +149,6 @@ impl Shares {
         if self.find(group, hash).is_some() {
             let at = index(group, hash);
             self.slots.get_mut(at).into_iter().for_each(|slot| slot.pieces.clear());
-            self.held.retain(|held| *held != at);
         }
     }
 
@@ -161,11 +163,15 @@ impl Shares {
         let now = (terms.clock)();
         let Shares { slots, held, .. } = self;
         held.retain(|at| {
-            let Some(slot) = slots.get_mut(*at).filter(|slot| all || !slot.is_fresh(now)) else {
+            let is_over = |slot: &&mut Slot| all || slot.pieces.is_empty() || !slot.is_fresh(now);
+            let Some(slot) = slots.get_mut(*at).filter(is_over) else {
                 return true;
             };
-            slot.return_all(policy, terms, &mut events);
+            if !slot.pieces.is_empty() {
+                slot.return_all(policy, terms, &mut events);
+            }
             slot.pieces.clear();
+            slot.is_listed = false;
             false
         });
         events

@@ -12,12 +12,15 @@
 //! What a store has charged for somebody who is not there any more, or did not wait so long, is given back. A call that
 //! fails may have been carried out: what it was to give back is not tried again.
 
+mod queue;
+
 use super::breaker::Breaker;
 use super::redis::Answers;
 use super::{Failure, Message, Options};
 use crate::mix;
 use crate::policy::{Account, Asked, Policy, Question, Receipt, Told};
 use crate::time::{Span, Time};
+use queue::{Queue, Waiting};
 use std::collections::VecDeque;
 use std::mem::take;
 
@@ -95,12 +98,6 @@ pub struct Tally {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    who: Who,
-    question: Question,
-}
-
-#[derive(Debug)]
 struct Flight {
     id: u32,
     sent: Time,
@@ -117,7 +114,7 @@ impl Flight {
 
 #[derive(Debug, Default)]
 struct Line {
-    queue: VecDeque<Waiting>,
+    queue: Queue,
     flights: Vec<Flight>,
     /// Calls that nobody waits for any more; the latest last.
     late: VecDeque<Flight>,
@@ -157,18 +154,14 @@ impl Lines {
     pub fn ask(&mut self, shard: usize, who: Who, question: Question) -> bool {
         let takes = self.options.protocol.takes(&question) && self.reaches(shard);
         if let Some(line) = self.lines.get_mut(shard).filter(|_| takes) {
-            line.queue.push_back(Waiting { who, question });
+            line.queue.push(who, question);
         }
         takes
     }
 
     /// Who waited does so no longer.
     pub fn leave(&mut self, who: Who) {
-        for line in &mut self.lines {
-            line.queue.retain(|waiting| waiting.who != who);
-            let waiting = line.flights.iter_mut().flat_map(|flight| &mut flight.waiting);
-            waiting.filter(|waiting| waiting.who == who).for_each(|waiting| waiting.who = Who::Nobody);
-        }
+        self.lines.iter_mut().for_each(|line| line.queue.leave(who));
     }
 
     /// The next call to make, if there is one. It counts as made until [`Lines::answered`] says otherwise.
@@ -177,13 +170,13 @@ impl Lines {
         let most = protocol.most();
         for (shard, (line, cluster)) in self.lines.iter_mut().zip(clusters).enumerate() {
             let probes = line.flights.is_empty() && line.breaker.probes(now);
-            let sends = line.breaker.is_closed() && !line.queue.is_empty() && line.flights.len() < *in_flight;
+            let sends = line.breaker.is_closed() && line.queue.len() > 0 && line.flights.len() < *in_flight;
             if !probes && !sends {
                 continue;
             }
             let id = self.calls;
             self.calls = id.wrapping_add(1);
-            let waiting: Vec<Waiting> = line.queue.drain(..line.queue.len().min(most)).collect();
+            let waiting = line.queue.take(most);
             let questions: Vec<&Question> = waiting.iter().map(|waiting| &waiting.question).collect();
             let whole = line.whole;
             let message = protocol.message(cluster, &questions, whole, policy);
@@ -221,7 +214,7 @@ impl Lines {
             // It has been carried out by nobody, and is again with the script.
             Err(Failure::NoScript) if !flight.whole => {
                 line.whole = true;
-                flight.waiting.into_iter().rev().for_each(|waiting| line.queue.push_front(waiting));
+                line.queue.put_back(flight.waiting);
                 if line.breaker.answered(false, now, random) {
                     line.changed("");
                 }
@@ -287,7 +280,7 @@ impl Line {
     /// Tells everybody what was told; what was charged for nobody is given back.
     fn tell(&mut self, shard: usize, waiting: Vec<Waiting>, told: Answers, news: &mut Vec<News>) {
         for (Waiting { who, question }, told) in waiting.into_iter().zip(told) {
-            match (who, question, told.ok()) {
+            match (self.queue.addressee(who), question, told.ok()) {
                 (Who::Nobody, Question::Decide(groups), Some(told)) => {
                     self.give_back(groups.iter().flatten().zip(&told));
                 }
@@ -312,8 +305,7 @@ impl Line {
         let accounts: Vec<Account> = charged.filter_map(account).collect();
         let back = (!receipts.is_empty()).then_some(Question::GiveBack(receipts));
         let unused = (!accounts.is_empty()).then_some(Question::Account(accounts));
-        self.queue
-            .extend(back.into_iter().chain(unused).map(|question| Waiting { who: Who::Nobody, question }));
+        back.into_iter().chain(unused).for_each(|question| self.queue.push(Who::Nobody, question));
     }
 
     /// Remembers what a call asked, for nobody.
@@ -330,14 +322,14 @@ impl Line {
     }
 
     fn fail(&mut self, shard: usize, waiting: Vec<Waiting>, news: &mut Vec<News>) {
-        let somebody = waiting.into_iter().filter(|waiting| waiting.who != Who::Nobody);
-        news.extend(somebody.map(|waiting| News { who: waiting.who, shard, told: None }));
+        let all = waiting.into_iter().map(|waiting| self.queue.addressee(waiting.who));
+        news.extend(all.filter(|who| *who != Who::Nobody).map(|who| News { who, shard, told: None }));
     }
 
     /// While nobody is asked, nobody waits.
     fn close(&mut self, shard: usize, news: &mut Vec<News>) {
         if !self.breaker.is_closed() {
-            let waiting = take(&mut self.queue).into();
+            let waiting = self.queue.take(usize::MAX);
             self.fail(shard, waiting, news);
         }
     }

@@ -7,10 +7,13 @@
 //!   nothing is left: the request asks for itself, and one request of a worker for a piece as well
 //! ```
 
+use crate::index::Map;
 use crate::policy::{Duty, Events, Policy, Terms, Told};
 use crate::remote::{Lines, Who};
 use crate::store::Store;
 use crate::time::{Span, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Of so many actors it is noted when something lapses. What is not accounted for counts as spent.
 const MOST: usize = 4_096;
@@ -18,25 +21,40 @@ const MOST: usize = 4_096;
 /// What lapses within so little is one generation's, which are seconds.
 const SAME: Span = Span::from_ms(500);
 
+/// Everything that a request or an answer does here costs constant or logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     /// Who is to have more fetched at the next tick.
     due: Vec<Duty>,
-    /// For whom more is being fetched, under which number, and since when.
-    under_way: Vec<(u32, Duty, Time)>,
+    /// For whom more is being fetched, and since when, by the numbers of the questions.
+    under_way: Map<(Duty, Time)>,
+    /// The numbers of the actors in `due` and in `under_way`.
+    known: Map<()>,
     ids: u32,
-    /// Which requests fetch for whom.
-    requests: Vec<(u32, (usize, u64))>,
-    /// What was fetched for whom, and when it lapses: once a generation.
-    held: Vec<(Duty, Time)>,
+    /// The numbers of the actors for which requests fetch.
+    leases: Map<()>,
+    /// The same by request.
+    requests: Map<Vec<u64>>,
+    /// What was fetched, by the actor's number.
+    held: Map<Held>,
+    /// When each piece is looked at next, and the actor's number; the earliest first.
+    lapsing: BinaryHeap<Reverse<(Time, u64)>>,
+}
+
+/// What was fetched for one actor.
+#[derive(Debug)]
+struct Held {
+    duty: Duty,
+    /// One for each generation: when it lapses, and when it is looked at next.
+    pieces: Vec<(Time, Time)>,
 }
 
 impl Fetches {
     pub(super) fn due(&mut self, duties: impl Iterator<Item = Duty>) {
         for duty in duties {
-            let is_known =
-                self.due.contains(&duty) || self.under_way.iter().any(|(_, known, _)| *known == duty);
-            if !is_known && self.due.len() < MOST {
+            let number = duty.number();
+            if self.known.get(number).is_none() && self.due.len() < MOST {
+                self.known.insert(number, ());
                 self.due.push(duty);
             }
         }
@@ -47,33 +65,45 @@ impl Fetches {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        !self.held.is_empty()
+        !self.lapsing.is_empty()
     }
 
     /// A request asks that could fetch ahead for these: whether it is the first to do so.
-    pub(super) fn begin(&mut self, ticket: u32, leases: impl Iterator<Item = (usize, u64)>) -> bool {
-        let leases: Vec<(usize, u64)> = leases.collect();
-        if leases.iter().any(|lease| self.requests.iter().any(|(_, known)| known == lease)) {
+    pub(super) fn begin(&mut self, ticket: u32, leases: impl Iterator<Item = u64>) -> bool {
+        let leases: Vec<u64> = leases.collect();
+        if leases.iter().any(|lease| self.leases.get(*lease).is_some()) {
             return false;
         }
-        self.requests.extend(leases.into_iter().map(|lease| (ticket, lease)));
+        if !leases.is_empty() {
+            leases.iter().for_each(|lease| self.leases.insert(*lease, ()));
+            self.requests.insert(ticket, leases);
+        }
         true
     }
 
     /// That request does so no longer.
     pub(super) fn end(&mut self, who: Who) {
-        if let Who::Request(ticket) = who {
-            self.requests.retain(|(known, _)| *known != ticket);
+        if let Who::Request(ticket) = who
+            && let Some(leases) = self.requests.remove(ticket)
+        {
+            leases.into_iter().for_each(|lease| _ = self.leases.remove(lease));
         }
     }
 
     /// Something was fetched that lapses then, and has to be accounted for.
     pub(super) fn lapses(&mut self, duty: Duty, until: Time) {
+        let number = duty.number();
         let is_same = |at: Time| at.since(until) < SAME && until.since(at) < SAME;
-        if let Some((_, known)) = self.held.iter_mut().find(|(known, at)| *known == duty && is_same(*at)) {
+        let held = self.held.get_mut(number);
+        let known = held.and_then(|held| held.pieces.iter_mut().find(|(known, _)| is_same(*known)));
+        if let Some((known, _)) = known {
             *known = until.max(*known);
-        } else if self.held.len() < MOST {
-            self.held.push((duty, until));
+        } else if self.lapsing.len() < MOST {
+            self.lapsing.push(Reverse((until, number)));
+            match self.held.get_mut(number) {
+                Some(held) => held.pieces.push((until, until)),
+                None => self.held.insert(number, Held { duty, pieces: vec![(until, until)] }),
+            }
         }
     }
 
@@ -86,10 +116,10 @@ impl Fetches {
         terms: &Terms<S>,
         events: &mut Events,
     ) {
-        let Some(place) = self.under_way.iter().position(|(known, ..)| *known == id) else {
+        let Some((duty, since)) = self.under_way.remove(id) else {
             return;
         };
-        let (_, duty, since) = self.under_way.swap_remove(place);
+        self.known.remove(duty.number());
         let until = told.and_then(|told| duty.deposit(policy, told, since, terms, events));
         if let Some(until) = until {
             self.lapses(duty, until);
@@ -107,30 +137,54 @@ impl Fetches {
         all: bool,
     ) {
         let now = (terms.clock)();
-        if all {
-            self.due.clear();
+        for duty in std::mem::take(&mut self.due) {
+            let (shard, number, id) = (duty.shard(policy), duty.number(), self.ids);
+            if !all {
+                if let Some(account) = duty.account(policy, terms, events) {
+                    lines.ask(shard, Who::Nobody, account);
+                }
+                self.ids = id.wrapping_add(1);
+                if let Some(question) = duty.question(policy)
+                    && lines.ask(shard, Who::Fetch(id), question)
+                {
+                    self.under_way.insert(id, (duty, now));
+                    continue;
+                }
+            }
+            self.known.remove(number);
         }
-        for duty in self.due.drain(..) {
-            let shard = duty.shard(policy);
+        while let Some(duty) = self.lapsed(now, all) {
             if let Some(account) = duty.account(policy, terms, events) {
-                lines.ask(shard, Who::Nobody, account);
-            }
-            let id = self.ids;
-            self.ids = id.wrapping_add(1);
-            if let Some(question) = duty.question(policy)
-                && lines.ask(shard, Who::Fetch(id), question)
-            {
-                self.under_way.push((id, duty, now));
-            }
-        }
-        let held = &mut self.held;
-        held.retain(|(duty, until)| {
-            let has_lapsed = *until <= now || all;
-            if has_lapsed && let Some(account) = duty.account(policy, terms, events) {
                 lines.ask(duty.shard(policy), Who::Nobody, account);
             }
-            !has_lapsed
-        });
+        }
+    }
+
+    /// Takes out a piece that has lapsed at `now`, or any of `all`: whose it is.
+    fn lapsed(&mut self, now: Time, all: bool) -> Option<Duty> {
+        while let Some(Reverse((at, number))) = self.lapsing.peek().copied() {
+            if at > now && !all {
+                return None;
+            }
+            self.lapsing.pop();
+            let Some(held) = self.held.get_mut(number) else {
+                continue;
+            };
+            let Some(place) = held.pieces.iter().position(|(_, looked)| *looked == at) else {
+                continue;
+            };
+            let (until, _) = held.pieces.swap_remove(place);
+            if until > now && !all {
+                // More of this generation has come since.
+                held.pieces.push((until, until));
+                self.lapsing.push(Reverse((until, number)));
+            } else if held.pieces.is_empty() {
+                return self.held.remove(number).map(|held| held.duty);
+            } else {
+                return Some(held.duty.clone());
+            }
+        }
+        None
     }
 }
 

@@ -138,7 +138,9 @@ impl Waiting {
     pub(super) fn all(&mut self) -> Vec<(u32, Turn)> {
         self.queue.clear();
         self.refusals = 0;
-        let mut all = self.turns.take();
+        let turns = self.turns.take().into_iter();
+        let mut all: Vec<(u32, Turn)> =
+            turns.filter_map(|(id, turn)| Some((u32::try_from(id).ok()?, turn))).collect();
         order::sort_by_key(&mut all, |(_, turn)| turn.came);
         all
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::lease::Lease;
 use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
-use crate::index::ByKey;
+use crate::index::{ByKey, STEPS};
 use crate::policy::{
     Count, Counts, Draft, LimitDraft, Lineage, Lists, Missing, OnError, Overridden, Question, RuleDraft,
     SharedDraft, StoreDraft,
@@ -162,16 +162,16 @@ fn lent(amount: u64) -> Told {
 #[test]
 fn of_requests_for_one_actor_one_fetches_until_it_is_over() {
     let mut fetches = Fetches::default();
-    assert!(fetches.begin(1, [(0, 5), (1, 5)].into_iter()));
-    assert!(!fetches.begin(2, [(1, 5)].into_iter()), "under way");
-    assert!(!fetches.begin(3, [(2, 5), (0, 5)].into_iter()), "one of them is");
-    assert!(fetches.begin(4, [(2, 5)].into_iter()), "who fetches not keeps nobody from it");
+    assert!(fetches.begin(1, [5, 15].into_iter()));
+    assert!(!fetches.begin(2, [15].into_iter()), "under way");
+    assert!(!fetches.begin(3, [25, 5].into_iter()), "one of them is");
+    assert!(fetches.begin(4, [25].into_iter()), "who fetches not keeps nobody from it");
     fetches.end(Who::Fetch(1));
-    assert!(!fetches.begin(5, [(0, 5)].into_iter()), "another's number");
+    assert!(!fetches.begin(5, [5].into_iter()), "another's number");
     fetches.end(Who::Request(1));
-    assert!(fetches.begin(6, [(0, 5), (1, 5)].into_iter()));
+    assert!(fetches.begin(6, [5, 15].into_iter()));
     [4, 6].into_iter().for_each(|ticket| fetches.end(Who::Request(ticket)));
-    assert!(fetches.requests.is_empty());
+    assert!(fetches.requests.is_empty() && fetches.leases.is_empty());
 }
 
 #[test]
@@ -221,8 +221,32 @@ fn what_lapses_together_is_noted_once() {
         fetches.lapses(duty(1), at(ms));
     }
     fetches.lapses(duty(2), at(1_000));
-    let held: Vec<(bool, Time)> = fetches.held.iter().map(|(of, at)| (*of == duty(1), *at)).collect();
-    assert_eq!(held, [(true, at(1_400)), (true, at(1_900)), (false, at(1_000))]);
+    let lapse = |actor: usize| {
+        let held = fetches.held.get(duty(actor).number()).unwrap();
+        held.pieces.iter().map(|(until, _)| *until).collect::<Vec<_>>()
+    };
+    assert_eq!(lapse(1), [at(1_400), at(1_900)]);
+    assert_eq!(lapse(2), [at(1_000)]);
+    assert_eq!(fetches.lapsing.len(), 3);
+}
+
+#[test]
+fn pieces_lapse_in_their_order_and_those_that_last_longer_are_kept() {
+    let mut fetches = Fetches::default();
+    for (actor, ms) in [(1, 1_000), (2, 900), (1, 1_400), (1, 2_000), (3, 1_000)] {
+        fetches.lapses(duty(actor), at(ms));
+    }
+    let mut lapsed = |ms: u64| {
+        let mut actors = Vec::new();
+        while let Some(of) = fetches.lapsed(at(ms), false) {
+            actors.push((1..4).find(|actor| of == duty(*actor)).unwrap());
+        }
+        actors
+    };
+    assert_eq!([899, 900].map(&mut lapsed), [vec![], vec![2]]);
+    assert_eq!([1_399, 1_400].map(&mut lapsed), [vec![3], vec![1]]);
+    assert_eq!([1_999, 2_000, 9_000].map(&mut lapsed), [vec![], vec![1], vec![]]);
+    assert!(fetches.held.is_empty() && !fetches.is_held());
 }
 
 #[test]
@@ -230,9 +254,34 @@ fn no_more_is_noted_than_there_is_room_for() {
     let mut fetches = Fetches::default();
     assert_eq!(due(&mut fetches, 0..MOST + 9), MOST);
     (0..MOST + 9).for_each(|actor| fetches.lapses(duty(actor), at(1)));
-    assert_eq!(fetches.held.len(), MOST);
+    assert_eq!((fetches.held.len(), fetches.lapsing.len()), (MOST, MOST));
     fetches.lapses(duty(0), at(2));
-    assert_eq!(fetches.held.first().map(|(_, until)| *until), Some(at(2)), "who is noted stays so");
+    let first = fetches.held.get(duty(0).number()).unwrap();
+    assert_eq!(first.pieces, [(at(2), at(1))], "actors that are noted stay so");
+}
+
+/// Counted are the entries that are visited, however many other actors there are.
+#[test]
+fn what_a_request_costs_does_not_depend_on_how_many_others_there_are() {
+    let steps = |others: usize| {
+        let mut desk = Desk::new();
+        let _ = due(&mut desk.fetches, 9..9 + others);
+        desk.tick(0, false);
+        let fetches = &mut desk.fetches;
+        for (actor, number) in (9..9 + others).zip(9..) {
+            fetches.lapses(duty(actor), at(1_000));
+            assert!(fetches.begin(number, [u64::from(number)].into_iter()));
+        }
+        let before = STEPS.get();
+        assert!(fetches.begin(1, [1, 2].into_iter()));
+        fetches.end(Who::Request(1));
+        fetches.due([duty(1)].into_iter());
+        fetches.lapses(duty(2), at(1_200));
+        assert!(fetches.lapsed(at(999), false).is_none());
+        desk.fetched(0, 5, None);
+        STEPS.get() - before
+    };
+    assert_eq!(steps(1), steps(4_000));
 }
 
 /// Nobody is told what a question was about, so that one for another would do.

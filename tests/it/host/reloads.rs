@@ -88,3 +88,28 @@ fn what_a_worker_held_is_back_when_the_next_one_looks() {
     // 39,800 and 200 less of 40,000 are 297.75 of 300.
     assert_eq!(passes(&gateway), 297);
 }
+
+/// How many calls the host answers when a request ends that began before a reload, in a configuration of so many limits.
+fn calls_at_the_end(limits: usize) -> usize {
+    let rules = |permits: u32| {
+        let limit = |n: usize| {
+            format!(r#"{{"url": "/{n}", "rules": [{{"name": "r{n}", "algo": "C", "rpu": {permits}}}]}}"#)
+        };
+        format!("[{}]", (0..limits).map(limit).collect::<Vec<_>>().join(", "))
+    };
+    let gateway = Gateway::start(Rules::Lenient, 1, &rules(5));
+    let request = gateway.request(0, "/0", "ann");
+    gateway.world.configuration.replace(rules(6));
+    assert!(gateway.vms[0].configure_again());
+    // The actor takes its permits along.
+    gateway.request(0, "/0", "ann");
+    let before = gateway.world.called.get();
+    gateway.vms[0].serve_request(request);
+    gateway.no_crash();
+    gateway.world.called.get() - before
+}
+
+#[test]
+fn the_end_of_a_request_asks_the_host_as_often_whatever_the_number_of_limits() {
+    assert_eq!(calls_at_the_end(1), calls_at_the_end(20));
+}

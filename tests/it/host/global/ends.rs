@@ -59,13 +59,27 @@ fn permits_come_back_when_requests_end() {
 #[test]
 fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
     let gateway = start(1, &limit("/", PERMITS));
+    // The store gets the script.
+    assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+    gateway.end_all();
+    gateway.pass(10);
     let requests: Vec<usize> = (0..2).map(|_| gateway.request(0, "/", "ann")).collect();
     let vm = &gateway.vms[0];
     vm.streams().into_iter().for_each(|id| vm.reset(id));
     assert!(requests.iter().all(|request| gateway.fate(*request) == Fate::Reset));
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).given_back()), (1, 1));
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).given_back()), (2, 2));
     assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0));
+}
+
+/// The store does not know the script: it has charged nothing, and nobody waits for its answer.
+#[test]
+fn a_call_without_its_script_is_not_repeated_for_requests_that_have_left() {
+    let gateway = start(1, &limit("/", PERMITS));
+    gateway.request(0, "/", "ann");
+    gateway.end_all();
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(6, 2)), (0, 0));
 }
 
 /// One that gives up goes by what it can have here; the late answer of a host that does not cancel calls is undone.
