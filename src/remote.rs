@@ -12,12 +12,15 @@
 
 mod breaker;
 mod lines;
+mod news;
 mod protocol;
 pub mod redis;
+mod refunds;
 pub mod rls;
 pub mod source;
 
-pub use lines::{Answer, Call, Lines, News, Tally, Who};
+pub use lines::Lines;
+pub use news::{Answer, Call, News, Tally, Who};
 pub use protocol::{Message, Options, Protocol};
 
 /// Longer answers are not read.

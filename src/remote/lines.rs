@@ -9,14 +9,16 @@
 //!                     └── at most `in_flight` at once
 //! ```
 //!
-//! What a store has charged for somebody who is not there any more, or did not wait so long, is given back. A call that
-//! fails may have been carried out: what it was to give back is not tried again.
+//! What a store has charged for somebody who is not there any more, or did not wait so long, is given back. A refund that
+//! meets an open breaker waits in a bounded queue until the breaker closes. A call that fails may have been carried out, so
+//! its refunds are not sent again: a second refund would admit too much. Only a call that the host did not make keeps them.
 
 mod queue;
 
 use super::breaker::Breaker;
 use super::redis::Answers;
-use super::{Failure, Message, Options};
+use super::refunds::Refunds;
+use super::{Answer, Call, Failure, News, Options, Tally, Who};
 use crate::mix;
 use crate::policy::{Account, Asked, Policy, Question, Receipt, Told};
 use crate::time::{Span, Time};
@@ -30,72 +32,11 @@ const MOST_WAITING: usize = 4_096;
 /// A call that the host has not answered so long after its time was up has failed.
 const GRACE: Span = Span::from_ms(50);
 
+/// After an outage, one question in so many of a call may be a refund though requests wait.
+const REFUNDS_SHARE: usize = 8;
+
 /// Of so many calls that have failed for want of an answer it is remembered what they asked, should one come.
 const MOST_LATE: usize = 8;
-
-/// Who is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// A request, by a number.
-    Request(u32),
-    /// Somebody who has something fetched ahead, by a number.
-    Fetch(u32),
-    /// Nobody: nothing comes of it.
-    Nobody,
-}
-
-/// What a store told, or that it did not.
-#[derive(Debug, PartialEq, Eq)]
-pub struct News {
-    /// Whom it told.
-    pub who: Who,
-    /// Which store.
-    pub shard: usize,
-    /// What; `None`: nothing.
-    pub told: Option<Vec<Told>>,
-}
-
-/// A call that the host has to make.
-#[derive(Debug)]
-pub struct Call {
-    /// Its number.
-    pub id: u32,
-    /// Which store.
-    pub shard: usize,
-    /// What is sent.
-    pub message: Message,
-}
-
-/// What came back.
-#[derive(Clone, Copy, Debug)]
-pub enum Answer<'a> {
-    /// An HTTP response.
-    Http {
-        /// Its status; 0 if there was none.
-        status: u32,
-        /// Its body.
-        body: &'a [u8],
-    },
-    /// A gRPC message.
-    Message(&'a [u8]),
-    /// A gRPC status that is not OK.
-    Status(u32),
-    /// The host could not make the call.
-    NotMade,
-}
-
-/// What happened to a store's calls, for metrics and the log.
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// Calls that were made.
-    pub calls: u32,
-    /// Of them, those that were not answered as they should be.
-    pub failed: u32,
-    /// Questions that were put in them.
-    pub questions: u32,
-    /// Whether the store is asked from now on, if that has changed; and why not.
-    pub changed: Option<(bool, String)>,
-}
 
 #[derive(Debug)]
 struct Flight {
@@ -115,6 +56,7 @@ impl Flight {
 #[derive(Debug, Default)]
 struct Line {
     queue: Queue,
+    refunds: Refunds,
     flights: Vec<Flight>,
     /// Calls that nobody waits for any more; the latest last.
     late: VecDeque<Flight>,
@@ -147,7 +89,7 @@ impl Lines {
 
     /// Whether requests ask this store.
     pub fn reaches(&self, shard: usize) -> bool {
-        self.lines.get(shard).is_some_and(|line| line.breaker.is_closed() && line.queue.len() < MOST_WAITING)
+        self.lines.get(shard).is_some_and(Line::reaches)
     }
 
     /// Has this asked; whether it will be.
@@ -157,6 +99,15 @@ impl Lines {
             line.queue.push(who, question);
         }
         takes
+    }
+
+    /// Sends a refund, or queues it until the store is asked again.
+    pub fn refund(&mut self, shard: usize, question: Question) {
+        if self.options.protocol.takes(&question)
+            && let Some(line) = self.lines.get_mut(shard)
+        {
+            line.refund(question);
+        }
     }
 
     /// Who waited does so no longer.
@@ -170,13 +121,15 @@ impl Lines {
         let most = protocol.most();
         for (shard, (line, cluster)) in self.lines.iter_mut().zip(clusters).enumerate() {
             let probes = line.flights.is_empty() && line.breaker.probes(now);
-            let sends = line.breaker.is_closed() && line.queue.len() > 0 && line.flights.len() < *in_flight;
+            let has_something = line.queue.len() > 0 || line.refunds.len() > 0;
+            let sends = line.breaker.is_closed() && has_something && line.flights.len() < *in_flight;
             if !probes && !sends {
                 continue;
             }
             let id = self.calls;
             self.calls = id.wrapping_add(1);
-            let waiting = line.queue.take(most);
+            // A probe that fails must not lose refunds.
+            let waiting = if sends { line.take(most) } else { Vec::new() };
             let questions: Vec<&Question> = waiting.iter().map(|waiting| &waiting.question).collect();
             let whole = line.whole;
             let message = protocol.message(cluster, &questions, whole, policy);
@@ -221,7 +174,11 @@ impl Lines {
             }
             Err(why) => {
                 line.tally.failed = line.tally.failed.saturating_add(1);
-                line.fail(shard, flight.waiting, news);
+                let (refunds, waiting) = flight.waiting.into_iter().partition(Waiting::is_refund);
+                if why == Failure::NotMade {
+                    line.put_off(refunds);
+                }
+                line.fail(shard, waiting, news);
                 if line.breaker.failed(now, random) {
                     line.changed(&why.to_string());
                 }
@@ -272,11 +229,39 @@ impl Lines {
 
     /// What has happened to each store's calls since this was last asked.
     pub fn tallies(&mut self) -> impl Iterator<Item = (usize, Tally)> {
-        self.lines.iter_mut().map(|line| take(&mut line.tally)).enumerate()
+        let tally = |line: &mut Line| {
+            let dropped_refunds = line.refunds.dropped();
+            Tally { dropped_refunds, ..take(&mut line.tally) }
+        };
+        self.lines.iter_mut().map(tally).enumerate()
     }
 }
 
 impl Line {
+    fn reaches(&self) -> bool {
+        self.breaker.is_closed() && self.queue.len() < MOST_WAITING
+    }
+
+    fn refund(&mut self, question: Question) {
+        match self.reaches() {
+            true => self.queue.push(Who::Nobody, question),
+            false => self.refunds.put(question),
+        }
+    }
+
+    fn put_off(&mut self, refunds: Vec<Waiting>) {
+        refunds.into_iter().for_each(|refund| self.refunds.put(refund.question));
+    }
+
+    /// What the next call asks. Requests go first, but some refunds always find room.
+    fn take(&mut self, most: usize) -> Vec<Waiting> {
+        let refunds = self.refunds.len().min(most / REFUNDS_SHARE);
+        let mut taken = self.queue.take(most.saturating_sub(refunds));
+        let refunds = self.refunds.take(most.saturating_sub(taken.len()));
+        taken.extend(refunds.map(|question| Waiting { who: Who::Nobody, question }));
+        taken
+    }
+
     /// Tells everybody what was told; what was charged for nobody is given back.
     fn tell(&mut self, shard: usize, waiting: Vec<Waiting>, told: Answers, news: &mut Vec<News>) {
         for (Waiting { who, question }, told) in waiting.into_iter().zip(told) {
@@ -305,7 +290,7 @@ impl Line {
         let accounts: Vec<Account> = charged.filter_map(account).collect();
         let back = (!receipts.is_empty()).then_some(Question::GiveBack(receipts));
         let unused = (!accounts.is_empty()).then_some(Question::Account(accounts));
-        back.into_iter().chain(unused).for_each(|question| self.queue.push(Who::Nobody, question));
+        back.into_iter().chain(unused).for_each(|question| self.refund(question));
     }
 
     /// Remembers what a call asked, for nobody.
@@ -329,7 +314,8 @@ impl Line {
     /// While nobody is asked, nobody waits.
     fn close(&mut self, shard: usize, news: &mut Vec<News>) {
         if !self.breaker.is_closed() {
-            let waiting = self.queue.take(usize::MAX);
+            let (refunds, waiting) = self.queue.take(usize::MAX).into_iter().partition(Waiting::is_refund);
+            self.put_off(refunds);
             self.fail(shard, waiting, news);
         }
     }

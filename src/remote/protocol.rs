@@ -2,10 +2,9 @@
 //!
 //! It does not know: the protocols' bytes, or when a call is made.
 
-use super::Failure;
-use super::lines::Answer;
 use super::redis::{Answers, Redis};
 use super::rls::Rls;
+use super::{Answer, Failure};
 use crate::policy::{Policy, Question};
 use crate::request::pairs;
 use crate::time::Span;

@@ -141,7 +141,7 @@ impl Fetches {
             let (shard, number, id) = (duty.shard(policy), duty.number(), self.ids);
             if !all {
                 if let Some(account) = duty.account(policy, terms, events) {
-                    lines.ask(shard, Who::Nobody, account);
+                    lines.refund(shard, account);
                 }
                 self.ids = id.wrapping_add(1);
                 if let Some(question) = duty.question(policy)
@@ -155,7 +155,7 @@ impl Fetches {
         }
         while let Some(duty) = self.lapsed(now, all) {
             if let Some(account) = duty.account(policy, terms, events) {
-                lines.ask(duty.shard(policy), Who::Nobody, account);
+                lines.refund(duty.shard(policy), account);
             }
         }
     }

@@ -179,13 +179,13 @@ impl Worker {
         events
     }
 
-    /// Gives back to stores what they have charged, as far as they are to be had.
+    /// Gives back to stores what they have charged: now, or when the store is asked again.
     pub(super) fn give_back(&mut self, receipts: Vec<(usize, Receipt)>) {
         let Some(lines) = &mut self.lines else {
             return;
         };
         for (shard, question) in by_shard(receipts) {
-            lines.ask(shard, Who::Nobody, question);
+            lines.refund(shard, question);
         }
     }
 

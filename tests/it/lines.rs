@@ -4,7 +4,7 @@
 
 use diana::algorithm::{Quota, Terms};
 use diana::config;
-use diana::policy::{Asked, Lent, Policy, Question, RuleId};
+use diana::policy::{Asked, Lent, Policy, Question, Receipt, RuleId};
 use diana::remote::redis::{Dialect, Redis};
 use diana::remote::{Answer, Call, Lines, Message, News, Options, Protocol, Who};
 use diana::time::{Span, Time};
@@ -189,4 +189,114 @@ fn while_a_store_is_not_asked_nobody_waits_for_it() {
     let changes: Vec<bool> =
         lines.tallies().filter_map(|(_, tally)| tally.changed).map(|(is_asked, _)| is_asked).collect();
     assert_eq!(changes, [true]);
+}
+
+/// Tells its key, and so its place in a call, by a number.
+fn refund(number: u32) -> Question {
+    let terms = Terms { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] };
+    let mut key = [0; 16];
+    key[..4].copy_from_slice(&number.to_be_bytes());
+    Question::GiveBack(vec![Receipt { key, terms, numbers: [1, 7, 7, 0, 0] }])
+}
+
+/// The numbers of the refunds that a call brings, in order.
+fn refunds(call: &Call) -> Vec<u32> {
+    let keys = body(call).split("diana:{0}:").skip(1).filter(|key| !key.starts_with("probe"));
+    let number = |key: &str| u32::from_str_radix(&key[..8], 16).unwrap();
+    keys.map(number).filter(|number| *number != 0x0101_0101).collect()
+}
+
+fn open_breaker(lines: &mut Lines) {
+    while lines.reaches(0) {
+        ask(lines, 1);
+        let call = lines.next(&policy(), at(0)).unwrap();
+        answered(lines, call.id, Answer::Http { status: 503, body: b"" }, 0);
+    }
+}
+
+/// Answers the probe that is due, and each call after it, until there is none: which refunds they brought.
+fn recover(lines: &mut Lines) -> Vec<u32> {
+    let probe = lines.next(&policy(), at(1_000)).unwrap();
+    assert!(body(&probe).ends_with(":probe"), "{}", body(&probe));
+    answered(lines, probe.id, http(br#"{"EVALSHA":[]}"#), 1_001);
+    assert!(lines.reaches(0));
+    let mut sent = Vec::new();
+    while let Some(call) = lines.next(&policy(), at(1_002)) {
+        let numbers = refunds(&call);
+        assert!(numbers.len() <= 64);
+        let zeros = vec!["0"; numbers.len()].join(",");
+        answered(lines, call.id, http(format!(r#"{{"EVALSHA":[{zeros}]}}"#).as_bytes()), 1_002);
+        sent.extend(numbers);
+    }
+    sent
+}
+
+#[test]
+fn refunds_that_meet_an_open_breaker_are_sent_after_recovery() {
+    let mut lines = lines(1);
+    // The first two are queued when the breaker opens.
+    ask(&mut lines, 9);
+    let call = lines.next(&policy(), at(0)).unwrap();
+    (1..3).for_each(|number| lines.refund(0, refund(number)));
+    answered(&mut lines, call.id, Answer::NotMade, 0);
+    let call = lines.next(&policy(), at(0)).unwrap();
+    (3..5).for_each(|number| lines.refund(0, refund(number)));
+    answered(&mut lines, call.id, Answer::NotMade, 0);
+    assert!(lines.reaches(0), "two failures");
+    let call = lines.next(&policy(), at(0)).unwrap();
+    answered(&mut lines, call.id, Answer::NotMade, 0);
+    assert!(!lines.reaches(0), "three failures");
+    (5..7).for_each(|number| lines.refund(0, refund(number)));
+    assert!(lines.next(&policy(), at(0)).is_none());
+    let mut sent = recover(&mut lines);
+    sent.sort();
+    assert_eq!(sent, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(lines.tallies().map(|(_, tally)| tally.dropped_refunds).sum::<u32>(), 0);
+}
+
+/// A second refund of one charge would admit too much.
+#[test]
+fn a_refund_is_not_sent_again_if_its_call_may_have_been_carried_out() {
+    let (policy, mut lines) = (policy(), lines(1));
+    lines.refund(0, refund(1));
+    let call = lines.next(&policy, at(0)).unwrap();
+    assert_eq!(refunds(&call), [1]);
+    answered(&mut lines, call.id, Answer::Http { status: 504, body: b"" }, 50);
+    assert!(lines.next(&policy, at(50)).is_none());
+    open_breaker(&mut lines);
+    assert_eq!(recover(&mut lines), [] as [u32; 0]);
+}
+
+#[test]
+fn a_probe_that_fails_loses_no_refund() {
+    let mut lines = lines(1);
+    open_breaker(&mut lines);
+    lines.refund(0, refund(1));
+    let probe = lines.next(&policy(), at(300)).unwrap();
+    assert_eq!(refunds(&probe), [] as [u32; 0]);
+    answered(&mut lines, probe.id, Answer::Http { status: 503, body: b"" }, 301);
+    assert_eq!(recover(&mut lines), [1]);
+}
+
+#[test]
+fn the_oldest_of_too_many_refunds_are_dropped_and_counted() {
+    let mut lines = lines(1);
+    open_breaker(&mut lines);
+    (0..1_030).for_each(|number| lines.refund(0, refund(number)));
+    assert_eq!(lines.tallies().map(|(_, tally)| tally.dropped_refunds).sum::<u32>(), 6);
+    assert_eq!(recover(&mut lines), (6..1_030).collect::<Vec<u32>>());
+}
+
+/// Requests go first after an outage, and do not keep the refunds waiting for ever.
+#[test]
+fn requests_and_refunds_share_the_calls_after_an_outage() {
+    let mut lines = lines(1);
+    open_breaker(&mut lines);
+    (1..101).for_each(|number| lines.refund(0, refund(number)));
+    let probe = lines.next(&policy(), at(1_000)).unwrap();
+    answered(&mut lines, probe.id, http(br#"{"EVALSHA":[]}"#), 1_001);
+    (0..100).for_each(|number| ask(&mut lines, number));
+    let call = lines.next(&policy(), at(1_002)).unwrap();
+    assert_eq!(refunds(&call), (1..9).collect::<Vec<u32>>());
+    assert_eq!(body(&call).matches(&"01".repeat(16)).count(), 56);
 }

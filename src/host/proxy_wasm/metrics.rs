@@ -96,8 +96,8 @@ pub(super) struct Metrics {
     canary: [Counter; 3],
     /// By rule.
     degraded: Vec<Counter>,
-    /// By shard: calls, calls that failed, questions.
-    stores: Vec<[Counter; 3]>,
+    /// By shard: calls, calls that failed, questions, dropped refunds.
+    stores: Vec<[Counter; 4]>,
 }
 
 impl Metrics {
@@ -155,10 +155,11 @@ impl Metrics {
             self.stores.resize_with(shard.saturating_add(1), Default::default);
         }
         let name = |what: &str| ["diana.store.", &plain(cluster), what].concat();
-        if let Some([calls, failed, questions]) = self.stores.get_mut(shard) {
+        if let Some([calls, failed, questions, dropped]) = self.stores.get_mut(shard) {
             calls.add(&self.ids, tally.calls, || name(".calls"));
             failed.add(&self.ids, tally.failed, || name(".failed_calls"));
             questions.add(&self.ids, tally.questions, || name(".questions"));
+            dropped.add(&self.ids, tally.dropped_refunds, || name(".dropped_refunds"));
         }
     }
 

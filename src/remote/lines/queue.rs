@@ -21,6 +21,12 @@ pub(super) struct Waiting {
     pub(super) question: Question,
 }
 
+impl Waiting {
+    pub(super) fn is_refund(&self) -> bool {
+        !matches!(self.question, Question::Decide(_))
+    }
+}
+
 /// The questions for one store.
 #[derive(Debug, Default)]
 pub(super) struct Queue {

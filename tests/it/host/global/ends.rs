@@ -251,6 +251,25 @@ fn a_store_that_was_given_up_in_giving_back_is_probed() {
     assert_eq!((ask(&gateway, 0, "/"), gateway.counter("diana.rule.permits.degraded")), (Fate::Upstream, 0));
 }
 
+/// A request that leaves a queue while the store is away gives back its turn when the store is back.
+#[test]
+fn a_turn_that_is_given_back_during_an_outage_comes_back_after_it() {
+    let queue = r#"{"algo": "LB", "rpu": 1, "unit": "minute", "queue": 1, "scope": "global"}"#;
+    let gateway = start(1, &limit("/", queue));
+    assert_eq!((ask(&gateway, 0, "/"), ask(&gateway, 0, "/")), (Fate::Upstream, Fate::Paused));
+    let waiting = *gateway.vms[0].streams().last().unwrap();
+    clusters(&gateway).down.set(true);
+    (0..3).for_each(|_| _ = ask(&gateway, 0, "/"));
+    assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+    gateway.vms[0].reset(waiting);
+    gateway.pass(500);
+    assert_eq!(clusters(&gateway).given_back(), 0);
+    clusters(&gateway).down.set(false);
+    gateway.pass(1_100);
+    assert_eq!((clusters(&gateway).given_back(), gateway.counter("diana.store.a.dropped_refunds")), (1, 0));
+    assert_eq!(ask(&gateway, 0, "/"), Fate::Paused, "it has the turn of the request that left");
+}
+
 /// It has timed out under a configuration that is no more: the store that did answer gets its permit back.
 #[test]
 fn who_gives_up_under_an_old_configuration_gives_back() {
