@@ -114,6 +114,11 @@ impl Rule {
         self.enforced
     }
 
+    /// Whether a store counts it for all gateways.
+    pub fn is_global(&self) -> bool {
+        self.is_shared
+    }
+
     fn counts(&self, way: Way) -> &Counts {
         let other = match way {
             Way::Own => None,
@@ -224,6 +229,16 @@ impl Policy {
     /// All rules, in the order they are asked.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
         self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), &**rule))
+    }
+
+    /// Whether anything is on the allow list.
+    pub fn has_allow_list(&self) -> bool {
+        !self.lists.allow.is_empty()
+    }
+
+    /// Whether anything is on the deny list.
+    pub fn has_deny_list(&self) -> bool {
+        !self.lists.deny.is_empty()
     }
 
     /// Of the secret by which a store's counts are named: gateways that count together have the same.

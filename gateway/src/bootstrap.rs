@@ -170,15 +170,16 @@ pub(crate) fn cluster(name: &str, address: &Value, http2: bool) -> Value {
     cluster
 }
 
-/// `wasmcustom.diana.rule.NAME.result.RESULT.requests` becomes `diana_requests{rule="NAME",result="RESULT"}`,
-/// `wasmcustom.diana.kind.KIND.evictions` becomes `diana_evictions{kind="KIND"}`, and `wasmcustom.diana.store.CLUSTER.calls`
-/// becomes `diana_calls{store="CLUSTER"}`; as in `envoy.yaml`.
+/// The expressions of `envoy.yaml`: for example, `wasmcustom.diana.rule.NAME.result.RESULT.requests`
+/// becomes `diana_requests{rule="NAME",result="RESULT"}`.
 fn stats_tags() -> Value {
     json!([
         {"tag_name": "rule", "regex": r"^wasmcustom\.diana(\.rule\.([^.]+))\."},
         {"tag_name": "result", "regex": r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."},
         {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
         {"tag_name": "store", "regex": r"^wasmcustom\.diana(\.store\.([^.]+))\."},
+        {"tag_name": "outcome", "regex": r"^wasmcustom\.diana(\.outcome\.([^.]+))\."},
+        {"tag_name": "version", "regex": r"^wasmcustom\.diana(\.version\.([^.]+))\."},
     ])
 }
 

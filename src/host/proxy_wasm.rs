@@ -21,7 +21,7 @@ mod exports;
 mod filter;
 mod gateway;
 mod memory;
-mod metrics;
+pub mod metrics;
 mod parts;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;

@@ -72,6 +72,10 @@ fn bytes(address: IpAddr) -> [u8; 16] {
 }
 
 impl List {
+    pub(super) fn is_empty(&self) -> bool {
+        self.networks.is_empty() && self.actors.is_empty()
+    }
+
     /// Whether the request's client, or one of its actors, stands on the list.
     pub(super) fn names(&self, request: &Request, client: impl Fn(&Request) -> Option<IpAddr>) -> bool {
         let is_listed = |address: IpAddr| {

@@ -1,5 +1,7 @@
 //! Every configuration in the documentation is one that Diana takes.
 
+mod names;
+
 use diana::policy::Policy;
 use serde_json::Value;
 use std::fs;

@@ -10,6 +10,7 @@ mod global;
 mod invariants;
 pub mod laws;
 mod lent;
+mod metrics;
 mod nginx;
 pub mod play;
 mod reloads;

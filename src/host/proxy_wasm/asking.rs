@@ -51,12 +51,8 @@ impl Gateway {
         self.worker.with(|worker| {
             let events = worker.absorb(policy, &self.store, &mut news, || self.now());
             let tallies = worker.tallies();
-            self.metrics.with(|metrics| {
-                metrics.events(&events);
-                for (shard, tally) in &tallies {
-                    metrics.calls(*shard, worker.cluster(*shard), tally);
-                }
-            });
+            self.metrics.events(&events);
+            tallies.iter().for_each(|(shard, tally)| self.metrics.calls(*shard, tally));
             for (shard, tally) in tallies {
                 tally
                     .changed

@@ -20,8 +20,6 @@ const CALL_HEADERS: u32 = 6;
 const CALL_BODY: u32 = 4;
 const GRPC_MESSAGE: u32 = 5;
 const PLUGIN_CONFIGURATION: u32 = 7;
-const COUNTER: u32 = 0;
-const GAUGE: u32 = 1;
 const REQUEST: u32 = 0;
 
 /// The clock of WASI that never steps.
@@ -264,17 +262,8 @@ pub(super) fn resume_request() -> Result<(), Fault> {
     done(unsafe { proxy_continue_stream(REQUEST) })
 }
 
-/// Defines a counter and tells its id. Each call makes a new id: once a VM.
-pub(super) fn define_counter(name: &str) -> Option<u32> {
-    define(COUNTER, name)
-}
-
-/// As [`define_counter`], of a number that goes up and down.
-pub(super) fn define_gauge(name: &str) -> Option<u32> {
-    define(GAUGE, name)
-}
-
-fn define(kind: u32, name: &str) -> Option<u32> {
+/// Defines a metric and returns its id. Envoy makes a new id for each call: call it once a VM.
+pub(super) fn define_metric(kind: u32, name: &str) -> Option<u32> {
     let mut id = 0;
     // SAFETY: the name lives through the call; the host writes four bytes.
     let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &mut id) };
@@ -287,10 +276,10 @@ pub(super) fn record(id: u32, value: u64) {
     unsafe { proxy_record_metric(id, value) };
 }
 
-/// Adds to a counter; a counter that cannot be reached is not worth a request.
-pub(super) fn increment(id: u32, by: u32) {
+/// Adds to a counter or a gauge; a metric that cannot be reached is not worth a request.
+pub(super) fn increment(id: u32, by: i64) {
     // SAFETY: plain numbers.
-    unsafe { proxy_increment_metric(id, by.into()) };
+    unsafe { proxy_increment_metric(id, by) };
 }
 
 /// The host's shared data.

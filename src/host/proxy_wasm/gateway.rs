@@ -45,7 +45,7 @@ pub(super) struct Gateway {
     wakes: Cell<Option<Time>>,
     steady: Exclusive<Steady>,
     pub(super) worker: Exclusive<Worker>,
-    pub(super) metrics: Exclusive<Metrics>,
+    pub(super) metrics: Metrics,
     random: Cell<u64>,
     last: Cell<Time>,
 }
@@ -83,15 +83,17 @@ impl Gateway {
         match gateway {
             Ok(mut gateway) => {
                 announce(&gateway, &bytes);
+                let mut generation = 0;
                 if let Some(options) = gateway.configuration.remote.take() {
                     let source = Rc::new(Source::new(bytes, options, callbacks));
                     gateway.source = Some(Rc::clone(&source));
                     // Another worker, or the configuration before this one, may have a document already.
                     gateway = source.follow(&gateway, ids).unwrap_or(gateway);
-                    gateway.metrics.with(|metrics| match source.serves() {
-                        0 => metrics.serves(0),
-                        generation => metrics.switched(generation),
-                    });
+                    generation = source.serves();
+                }
+                match generation {
+                    0 => gateway.metrics.serves(0),
+                    generation => gateway.metrics.switched(generation),
                 }
                 Some(gateway)
             }
@@ -150,7 +152,7 @@ impl Gateway {
             timeout = options.timeout;
             worker = worker.asking(options, calls::random());
         }
-        let metrics = Metrics::new(&configuration.policy, Rc::clone(ids));
+        let metrics = Metrics::new(&configuration, worker.clusters(), store.rules(), ids);
         Ok(Gateway {
             configuration,
             source: None,
@@ -165,7 +167,7 @@ impl Gateway {
             wakes: Cell::new(None),
             steady: Exclusive::default(),
             worker: Exclusive::new(worker),
-            metrics: Exclusive::new(metrics),
+            metrics,
             random: Cell::new(calls::random()),
             last: Cell::new(calls::now()?),
         })
@@ -231,7 +233,7 @@ impl Gateway {
             Step::Wait { until, decision } => (decision, Some(until)),
             Step::Ask(ticket) => return Judged { headers: Vec::new(), next: Next::Ask(ticket) },
         };
-        self.metrics.with(|metrics| metrics.decision(policy, decision));
+        self.metrics.decision(policy, decision);
         self.tell_access_log(decision);
         if !decision.refuses() {
             let next = until.map_or(Next::Pass, |until| Next::Wait(until, Parked::Request));
@@ -271,7 +273,7 @@ impl Gateway {
         let policy = &self.configuration.policy;
         self.worker.with(|worker| {
             let events = session.settle(policy, worker, &self.store, || self.now());
-            self.metrics.with(|metrics| metrics.events(&events));
+            self.metrics.events(&events);
         });
     }
 
@@ -283,7 +285,7 @@ impl Gateway {
             let events = self.worker.with(|worker| {
                 session.settle_after((policy, worker), (later, heir), &self.store, || self.now())
             });
-            self.metrics.with(|metrics| events.iter().for_each(|events| metrics.events(events)));
+            events.iter().for_each(|events| self.metrics.events(events));
         };
         if !std::ptr::eq(self, serves) {
             serves.worker.with(|heir| settle(&serves.configuration.policy, heir));
@@ -344,7 +346,7 @@ impl Gateway {
         let policy = &self.configuration.policy;
         let news = self.worker.with(|worker| {
             let events = worker.tick(policy, &self.store, || self.now(), all);
-            self.metrics.with(|metrics| metrics.events(&events));
+            self.metrics.events(&events);
             worker.expire(now)
         });
         self.absorb(news.unwrap_or_default())

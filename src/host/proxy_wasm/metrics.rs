@@ -1,228 +1,235 @@
-//! Counters: requests by rule and result, and what happened to the store.
+//! The metrics of one configuration in one worker: defined when the configuration is taken, then counted.
 //!
-//! It does not know: Prometheus. Names are made so that Envoy's `stats_tags` can turn
-//! `diana.rule.NAME.result.RESULT.requests` into `diana_requests{rule="NAME",result="RESULT"}`; their
-//! number is that of the rules, whatever clients send.
+//! It does not know: Prometheus. `table.rs` has all names. A new metric is a line there and a call of
+//! `add` here.
 
-use super::calls;
+mod table;
+
+pub use table::{Each, Kind, METRICS, Metric};
+
+use super::calls::{self, Level};
 use super::exclusive::Exclusive;
 use super::source::Poll;
+use crate::config::Configuration;
 use crate::index::ByKey;
-use crate::policy::{ALLOW, DENY, Decision, Events, Outcome, Policy, Reason, Tally};
+use crate::policy::{Decision, Events, Outcome, Policy, Reason, Report, Tally};
 use crate::remote::Tally as Calls;
 use crate::remote::source::{Compared, Judgement};
+use crate::store::Rules;
 use crate::text::plain;
-use std::rc::Rc;
+use std::borrow::Cow;
+use table::Id;
 
-/// Ids by name, for the life of the VM: a host makes a new id for each definition and never frees one.
+/// The host's ids by name, for the life of the VM: Envoy makes a new id for each definition and never
+/// frees one.
 #[derive(Debug, Default)]
 pub(super) struct Ids(Exclusive<ByKey<u32>>);
 
+/// nginx ends the VM when the memory of metrics is full. Its default, 5 MiB, holds so many counters
+/// with up to 48 workers: 1 KiB each.
+const MOST_ON_NGINX: usize = 4_096;
+
 impl Ids {
-    /// The id of a counter; `None` as long as the host does not define it.
-    fn get(&self, name: String, define: fn(&str) -> Option<u32>) -> Option<u32> {
-        let find = |ids: &mut ByKey<u32>| {
+    /// The id of a metric; `None` if the host does not define it.
+    fn define(&self, kind: Kind, name: &str, most: usize) -> Option<u32> {
+        let define = |ids: &mut ByKey<u32>| {
             if let Some(id) = ids.get(name.as_bytes()) {
                 return Some(*id);
             }
-            let id = define(&name)?;
+            let id =
+                (ids.values().len() < most).then(|| calls::define_metric(kind as u32, name)).flatten()?;
             ids.insert(name.as_bytes(), id);
             Some(id)
         };
-        self.0.with(find).flatten()
+        self.0.with(define).flatten()
     }
 }
 
-/// A counter that is defined when it is first needed.
-#[derive(Debug, Default)]
-struct Counter(Option<u32>);
-
-impl Counter {
-    fn add(&mut self, ids: &Ids, by: u32, name: impl FnOnce() -> String) {
-        if by == 0 {
-            return;
-        }
-        if self.0.is_none() {
-            self.0 = ids.get(name(), calls::define_counter);
-        }
-        if let Some(id) = self.0 {
-            calls::increment(id, by);
-        }
-    }
-}
-
-/// What a request came to, as far as a rule or a list is concerned.
-#[derive(Clone, Copy, Debug)]
-enum Result {
-    Ok,
-    Refused,
-    Shadow,
-    Error,
-}
-
-impl Result {
-    const NAMES: [&str; 4] = ["ok", "refused", "shadow", "error"];
-}
-
-/// The counters of one rule, by result.
-#[derive(Debug, Default)]
-struct Results([Counter; Result::NAMES.len()]);
-
-impl Results {
-    fn add(&mut self, ids: &Ids, rule: &str, result: Result) {
-        let index = result as usize;
-        if let (Some(counter), Some(name)) = (self.0.get_mut(index), Result::NAMES.get(index)) {
-            counter.add(ids, 1, || format!("diana.rule.{rule}.result.{name}.requests"));
-        }
-    }
-}
-
-/// The counters of one policy in one worker.
+/// The metrics of one configuration in one worker.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    ids: Rc<Ids>,
-    rules: Vec<Results>,
-    allow: Results,
-    deny: Results,
-    lossless: Counter,
-    lossy: Counter,
-    crowded: Counter,
-    lost_swaps: Counter,
-    shared_data_errors: Counter,
-    foreign_values: Counter,
-    known_refusals: Counter,
-    switches: Counter,
-    /// What is tried: as it was, newly refused, newly admitted.
-    canary: [Counter; 3],
-    /// By rule.
-    degraded: Vec<Counter>,
-    /// By shard: calls, calls that failed, questions, dropped refunds.
-    stores: Vec<[Counter; 4]>,
+    /// By metric; of each, the values of the first rule or cluster, then of the second, and so on.
+    series: Vec<Vec<Option<u32>>>,
+}
+
+/// The rules, clusters or versions for which a configuration has a metric, in their order. `None`
+/// keeps the place of one that does not have it.
+fn instances<'a>(
+    each: Each,
+    configuration: &'a Configuration,
+    clusters: &'a [String],
+) -> Vec<Option<Cow<'a, str>>> {
+    let Configuration { policy, remote, .. } = configuration;
+    let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
+    match each {
+        Each::Configuration => one_if(true),
+        Each::Version => vec![Some(plain(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
+        Each::Rule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
+        Each::GlobalRule => {
+            policy.rules().map(|(_, rule)| rule.is_global().then(|| rule.name().into())).collect()
+        }
+        Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
+        Each::Remote => one_if(remote.is_some()),
+        Each::Canary => one_if(remote.as_ref().is_some_and(|remote| remote.canary.is_some())),
+        Each::AllowList => one_if(policy.has_allow_list()),
+        Each::DenyList => one_if(policy.has_deny_list()),
+    }
 }
 
 impl Metrics {
-    pub(super) fn new(policy: &Policy, ids: Rc<Ids>) -> Metrics {
-        Metrics {
-            ids,
-            rules: policy.rules().map(|_| Results::default()).collect(),
-            allow: Results::default(),
-            deny: Results::default(),
-            lossless: Counter::default(),
-            lossy: Counter::default(),
-            crowded: Counter::default(),
-            lost_swaps: Counter::default(),
-            shared_data_errors: Counter::default(),
-            foreign_values: Counter::default(),
-            known_refusals: Counter::default(),
-            switches: Counter::default(),
-            canary: Default::default(),
-            degraded: policy.rules().map(|_| Counter::default()).collect(),
-            stores: Vec::new(),
+    /// Defines every metric of the configuration, so that each exists with 0. A metric that the host
+    /// does not define is left out: it is not worth an outage.
+    pub(super) fn new(
+        configuration: &Configuration,
+        clusters: &[String],
+        rules: Rules,
+        ids: &Ids,
+    ) -> Metrics {
+        let is_nginx = rules == Rules::Strict;
+        let most = if is_nginx { MOST_ON_NGINX } else { usize::MAX };
+        let mut missing = 0_u32;
+        let mut define = |metric: &Metric, of: Option<Cow<str>>, value: &str| {
+            let id = of.map(|of| ids.define(metric.kind, &metric.series(&of, value), most));
+            missing = missing.saturating_add((id == Some(None)).into());
+            id.flatten()
+        };
+        let mut series = Vec::with_capacity(METRICS.len());
+        for metric in METRICS {
+            let mut all = Vec::new();
+            // nginx ends the VM when a gauge is incremented, and shows no metric by itself.
+            if metric.kind == Kind::Counter || !is_nginx {
+                let values = if metric.values.is_empty() { &[""] } else { metric.values };
+                for of in instances(metric.each, configuration, clusters) {
+                    all.extend(values.iter().map(|value| define(metric, of.clone(), value)));
+                }
+            }
+            series.push(all);
+        }
+        if missing > 0 {
+            calls::log(Level::Warn, &format!("the host does not define {missing} of the metrics"));
+        }
+        let metrics = Metrics { series };
+        metrics.record(Id::BuildInfo, 0, 1);
+        metrics
+    }
+
+    fn id(&self, metric: Id, of: usize, value: usize) -> Option<u32> {
+        let series = self.series.get(metric as usize)?;
+        let values = METRICS.get(metric as usize)?.values.len().max(1);
+        *series.get(of.checked_mul(values)?.checked_add(value)?)?
+    }
+
+    /// Adds to a counter of a rule or a cluster, by its number, with the value of this number.
+    fn add(&self, metric: Id, of: usize, value: usize, by: u32) {
+        if by > 0
+            && let Some(id) = self.id(metric, of, value)
+        {
+            calls::increment(id, by.into());
         }
     }
 
-    /// Counts a decision. A rule that would have let a request pass which another refused has no result.
-    pub(super) fn decision(&mut self, policy: &Policy, decision: &Decision) {
+    /// Sets a gauge.
+    fn record(&self, metric: Id, of: usize, value: u64) {
+        if let Some(id) = self.id(metric, of, 0) {
+            calls::record(id, value);
+        }
+    }
+
+    /// Counts a decision. A rule that would admit a request which another rule refuses has no result.
+    pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
         for report in &decision.reports {
             let result = match report.tally {
                 Tally::Admitted | Tally::Uncounted if decision.refuses() => None,
-                Tally::Admitted => Some(Result::Ok),
-                Tally::Refused => Some(Result::Refused),
-                Tally::Shadowed => Some(Result::Shadow),
-                Tally::Uncounted => Some(Result::Error),
+                Tally::Admitted => Some(0),
+                Tally::Refused => Some(1),
+                Tally::Shadowed => Some(2),
+                Tally::Uncounted => Some(3),
             };
-            if let (Some(results), Some(rule)) =
-                (self.rules.get_mut(report.rule.index()), policy.rule(report.rule))
-            {
-                result.into_iter().for_each(|result| results.add(&self.ids, rule.name(), result));
-                if let (true, Some(counter)) = (report.degraded, self.degraded.get_mut(report.rule.index())) {
-                    counter.add(&self.ids, 1, || ["diana.rule.", rule.name(), ".degraded"].concat());
-                }
-            }
+            let rule = report.rule.index();
+            result.into_iter().for_each(|result| self.add(Id::Requests, rule, result, 1));
+            self.add(Id::Degraded, rule, 0, report.degraded.into());
         }
+        let outcome = match decision.outcome {
+            Outcome::Refuse(Reason::Denied) => 3,
+            Outcome::Refuse(_) => 2,
+            Outcome::Allowed => 4,
+            Outcome::Pass | Outcome::Wait(_) if is_unlimited(policy, decision) => 5,
+            Outcome::Wait(_) => 1,
+            Outcome::Pass => 0,
+        };
+        self.add(Id::Decisions, 0, outcome, 1);
         match decision.outcome {
-            Outcome::Allowed => self.allow.add(&self.ids, ALLOW, Result::Ok),
-            Outcome::Refuse(Reason::Denied) => self.deny.add(&self.ids, DENY, Result::Refused),
-            _ if decision.events.denied_in_shadow > 0 => self.deny.add(&self.ids, DENY, Result::Shadow),
-            _ => {}
+            Outcome::Allowed => self.add(Id::Allowed, 0, 0, 1),
+            Outcome::Refuse(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
+            _ => self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow),
         }
         self.events(&decision.events);
     }
 
-    /// Counts the calls to the store that the gateway calls `cluster`.
-    pub(super) fn calls(&mut self, shard: usize, cluster: &str, tally: &Calls) {
-        if self.stores.len() <= shard {
-            self.stores.resize_with(shard.saturating_add(1), Default::default);
-        }
-        let name = |what: &str| ["diana.store.", &plain(cluster), what].concat();
-        if let Some([calls, failed, questions, dropped]) = self.stores.get_mut(shard) {
-            calls.add(&self.ids, tally.calls, || name(".calls"));
-            failed.add(&self.ids, tally.failed, || name(".failed_calls"));
-            questions.add(&self.ids, tally.questions, || name(".questions"));
-            dropped.add(&self.ids, tally.dropped_refunds, || name(".dropped_refunds"));
-        }
+    /// Counts the calls to a store.
+    pub(super) fn calls(&self, shard: usize, tally: &Calls) {
+        self.add(Id::Calls, shard, 0, tally.calls);
+        self.add(Id::FailedCalls, shard, 0, tally.failed);
+        self.add(Id::Questions, shard, 0, tally.questions);
+        self.add(Id::DroppedRefunds, shard, 0, tally.dropped_refunds);
     }
 
     /// This worker has switched to the document of that number; zero: to none.
-    pub(super) fn switched(&mut self, generation: u64) {
-        self.switches.add(&self.ids, 1, || "diana.config.switches".into());
+    pub(super) fn switched(&self, generation: u64) {
+        self.add(Id::ConfigSwitches, 0, 0, 1);
         self.serves(generation);
     }
 
     /// The document of that number serves in this worker; zero: none.
-    pub(super) fn serves(&mut self, generation: u64) {
-        if let Some(id) = self.ids.get("diana.config.generation".into(), calls::define_gauge) {
-            calls::record(id, generation);
-        }
+    pub(super) fn serves(&self, generation: u64) {
+        self.record(Id::ConfigGeneration, 0, generation);
     }
 
     /// Counts how a request fared, and would have under what is tried.
-    pub(super) fn compared(&mut self, compared: Compared) {
-        let (counter, name) = match (compared, &mut self.canary) {
-            (Compared::Same, [counter, _, _]) => (counter, "same"),
-            (Compared::NewlyRefused, [_, counter, _]) => (counter, "newly_refused"),
-            (Compared::NewlyAdmitted, [_, _, counter]) => (counter, "newly_admitted"),
+    pub(super) fn compared(&self, compared: Compared) {
+        let result = match compared {
+            Compared::Same => 0,
+            Compared::NewlyRefused => 1,
+            Compared::NewlyAdmitted => 2,
         };
-        counter.add(&self.ids, 1, || ["diana.canary.result.", name, ".requests"].concat());
+        self.add(Id::CanaryRequests, 0, result, 1);
     }
 
     /// Counts what became of what was tried, or watched.
-    pub(super) fn judgement(&mut self, judgement: &Judgement) {
-        let name = match judgement {
+    pub(super) fn judgement(&self, judgement: &Judgement) {
+        let metric = match judgement {
             Judgement::Kept(_) => return,
-            Judgement::Promoted(_) => "diana.canary.promotions",
-            Judgement::Rejected(_) | Judgement::Unfit => "diana.canary.rejections",
-            Judgement::RolledBack(_) => "diana.canary.rollbacks",
+            Judgement::Promoted(_) => Id::CanaryPromotions,
+            Judgement::Rejected(_) | Judgement::Unfit => Id::CanaryRejections,
+            Judgement::RolledBack(_) => Id::CanaryRollbacks,
         };
-        if let Some(id) = self.ids.get(name.into(), calls::define_counter) {
-            calls::increment(id, 1);
-        }
+        self.add(metric, 0, 0, 1);
     }
 
     /// Counts an answer of the server that documents come from.
-    pub(super) fn poll(&mut self, poll: Poll) {
-        let name = match poll {
-            Poll::Fresh => "fresh",
-            Poll::Unchanged => "unchanged",
-            Poll::Refused => "refused",
-            Poll::Failed => "failed",
+    pub(super) fn poll(&self, poll: Poll) {
+        let result = match poll {
+            Poll::Fresh => 0,
+            Poll::Unchanged => 1,
+            Poll::Refused => 2,
+            Poll::Failed => 3,
         };
-        if let Some(id) =
-            self.ids.get(["diana.config.result.", name, ".polls"].concat(), calls::define_counter)
-        {
-            calls::increment(id, 1);
-        }
+        self.add(Id::ConfigPolls, 0, result, 1);
     }
 
     /// Counts what happened to the store.
-    pub(super) fn events(&mut self, events: &Events) {
-        let evictions = |kind: &'static str| move || format!("diana.kind.{kind}.evictions");
-        self.lossless.add(&self.ids, events.evicted_lossless, evictions("lossless"));
-        self.lossy.add(&self.ids, events.evicted_lossy, evictions("lossy"));
-        self.crowded.add(&self.ids, events.evicted_crowded, evictions("crowded"));
-        self.lost_swaps.add(&self.ids, events.swaps_lost, || "diana.lost_swaps".into());
-        self.shared_data_errors.add(&self.ids, events.faults, || "diana.shared_data_errors".into());
-        self.foreign_values.add(&self.ids, events.foreign, || "diana.foreign_values".into());
-        self.known_refusals.add(&self.ids, events.known, || "diana.known_refusals".into());
+    pub(super) fn events(&self, events: &Events) {
+        let evicted = [events.evicted_lossless, events.evicted_lossy, events.evicted_crowded];
+        evicted.into_iter().enumerate().for_each(|(kind, by)| self.add(Id::Evictions, 0, kind, by));
+        self.add(Id::LostSwaps, 0, 0, events.swaps_lost);
+        self.add(Id::SharedDataErrors, 0, 0, events.faults);
+        self.add(Id::ForeignValues, 0, 0, events.foreign);
+        self.add(Id::KnownRefusals, 0, 0, events.known);
     }
+}
+
+/// Whether an enforced rule could not count the request, so that the rule did not limit it.
+fn is_unlimited(policy: &Policy, decision: &Decision) -> bool {
+    let is_enforced = |report: &Report| policy.rule(report.rule).is_some_and(|rule| rule.enforced());
+    decision.reports.iter().any(|report| report.tally == Tally::Uncounted && is_enforced(report))
 }

@@ -161,7 +161,7 @@ impl Source {
         let Some(judgement) = self.follower.with(judge).flatten() else {
             return;
         };
-        gateway.metrics.with(|metrics| metrics.judgement(&judgement));
+        gateway.metrics.judgement(&judgement);
         let (level, what, Tally { seen, refused }) = match judgement {
             Judgement::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
             Judgement::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),

@@ -138,7 +138,7 @@ impl Tried {
         let (new, other) = if *is_before { (served, tried) } else { (tried, served) };
         let whom = if new.is_refused { new.whom } else { other.whom };
         let compared = ledger.with(|ledger| ledger.note(new.is_refused, other.is_refused, whom));
-        gateway.metrics.with(|metrics| compared.into_iter().for_each(|compared| metrics.compared(compared)));
+        compared.into_iter().for_each(|compared| gateway.metrics.compared(compared));
     }
 
     /// Whether it need not be kept until the request is over.

@@ -18,6 +18,8 @@ pub enum Kind {
     LettingGo,
     /// The timer cannot be set.
     Timer,
+    /// No metric can be defined.
+    Metrics,
     /// No attribute can be read.
     Properties,
     /// Any call fails with any status; one that swaps, having written or not.
@@ -62,6 +64,7 @@ impl Faults {
                 Call::ContinueStream { .. } | Call::LocalResponse { .. } | Call::EffectiveContext { .. }
             ),
             Kind::Timer => matches!(call, Call::TickPeriod { .. }),
+            Kind::Metrics => matches!(call, Call::DefineMetric { .. }),
             Kind::Properties => matches!(call, Call::Property { .. }),
             Kind::Any => true,
         };

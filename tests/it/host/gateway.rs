@@ -67,8 +67,10 @@ pub struct World {
     /// Details and body of what the filter has answered.
     pub sent: RefCell<Vec<(String, String)>>,
     pub log: RefCell<Vec<(u32, String)>>,
-    /// Counters by their names, over all workers.
+    /// Counters and gauges by their names, over all workers.
     pub counters: RefCell<BTreeMap<String, i64>>,
+    /// What histograms have recorded, by their names, over all workers.
+    pub recorded: RefCell<BTreeMap<String, Vec<u64>>>,
     /// How many calls the filter has made, of whatever kind.
     pub called: Cell<usize>,
     /// The longest body of an answer that the filter has read.
@@ -180,6 +182,7 @@ impl Gateway {
             sent: RefCell::default(),
             log: RefCell::default(),
             counters: RefCell::default(),
+            recorded: RefCell::default(),
             data: RefCell::default(),
             called: Cell::new(0),
             longest: Cell::new(0),

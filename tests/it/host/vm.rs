@@ -29,7 +29,8 @@ struct Inner {
     streams: RefCell<BTreeMap<u32, Stream>>,
     /// What a call has asked for, done when the callback has returned, as Envoy does it.
     later: RefCell<VecDeque<Later>>,
-    counters: RefCell<HashMap<u32, String>>,
+    /// Kinds and names of metrics by their numbers.
+    metrics: RefCell<HashMap<u32, (u32, String)>>,
     calls: Callouts,
     /// What is told about a call, within the callback.
     answer: RefCell<Option<Answer>>,
@@ -67,7 +68,7 @@ impl Vm {
             roots: RefCell::default(),
             streams: RefCell::default(),
             later: RefCell::default(),
-            counters: RefCell::default(),
+            metrics: RefCell::default(),
             calls: Callouts::default(),
             answer: RefCell::default(),
         }))

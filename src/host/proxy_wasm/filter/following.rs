@@ -47,7 +47,7 @@ impl Filter {
 
     fn look(&self, root: u32, gateway: &Rc<Gateway>, source: &Rc<Source>) {
         if let Some(next) = source.follow(gateway, &self.ids) {
-            next.metrics.with(|metrics| metrics.switched(source.serves()));
+            next.metrics.switched(source.serves());
             self.serve(root, next);
             // Streams may have been let go by that; a server is asked for the plugin.
             _ = calls::set_effective_context(root);
@@ -80,7 +80,7 @@ impl Filter {
             return;
         };
         if let Some(poll) = source.answered(&gateway, answer, marks) {
-            gateway.metrics.with(|metrics| metrics.poll(poll));
+            gateway.metrics.poll(poll);
         }
         self.look(root, &gateway, source);
         self.wake(root);

@@ -13,6 +13,12 @@ use diana::store::Rules;
 
 const BAD_ARGUMENT: u32 = 2;
 
+const COUNTER: u32 = 0;
+const HISTOGRAM: u32 = 2;
+
+/// So many metrics fit into 5 MiB, nginx's default, with 40 workers: 1 KiB each.
+const NGINX_METRICS: usize = 5_120;
+
 impl Host for Inner {
     fn call(&self, call: Call) -> Reply {
         self.world.called.set(self.world.called.get() + 1);
@@ -99,28 +105,11 @@ impl Inner {
                 self.later(Later::Resume(self.current.get().1));
                 Reply::status(0)
             }
-            Call::DefineMetric { name, .. } => {
-                let id = self.counters.borrow().len() as u32 + 1;
-                self.counters.borrow_mut().insert(id, String::from_utf8_lossy(name).into_owned());
-                Reply::number(id.into())
+            Call::DefineMetric { kind, name } => {
+                self.define(kind, String::from_utf8_lossy(name).into_owned())
             }
-            Call::IncrementMetric { id, by } => {
-                if by <= 0 {
-                    return Reply::status(BAD_ARGUMENT);
-                }
-                match self.counters.borrow().get(&id) {
-                    Some(name) => *world.counters.borrow_mut().entry(name.clone()).or_default() += by,
-                    None => return Reply::status(1),
-                }
-                Reply::status(0)
-            }
-            Call::RecordMetric { id, value } => {
-                match self.counters.borrow().get(&id) {
-                    Some(name) => _ = world.counters.borrow_mut().insert(name.clone(), value as i64),
-                    None => return Reply::status(1),
-                }
-                Reply::status(0)
-            }
+            Call::IncrementMetric { id, by } => self.increment(id, by),
+            Call::RecordMetric { id, value } => self.record(id, value),
             Call::HttpCall { cluster, headers, body, timeout_ms } => {
                 let (clusters, id) = (&world.clusters, self.current.get().1);
                 let root = self.effective(|stream| stream.root).unwrap_or(id);
@@ -155,6 +144,44 @@ impl Inner {
             | Call::GrpcCall { .. }
             | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
         }
+    }
+
+    fn define(&self, kind: u32, name: String) -> Reply {
+        let world = &*self.world;
+        if kind == HISTOGRAM {
+            world.recorded.borrow_mut().entry(name.clone()).or_default();
+        } else {
+            world.counters.borrow_mut().entry(name.clone()).or_default();
+        }
+        if world.rules == Rules::Strict && world.counters.borrow().len() > NGINX_METRICS {
+            world.crash("the memory of metrics is full");
+        }
+        let mut metrics = self.metrics.borrow_mut();
+        let id = metrics.len() as u32 + 1;
+        metrics.insert(id, (kind, name));
+        Reply::number(id.into())
+    }
+
+    fn increment(&self, id: u32, by: i64) -> Reply {
+        let Some((kind, name)) = self.metrics.borrow().get(&id).cloned() else { return Reply::status(1) };
+        if self.world.rules == Rules::Strict && kind != COUNTER {
+            self.world.crash("a metric was incremented that is no counter");
+        }
+        if kind == HISTOGRAM || (kind == COUNTER && by <= 0) {
+            return Reply::status(BAD_ARGUMENT);
+        }
+        *self.world.counters.borrow_mut().entry(name).or_default() += by;
+        Reply::status(0)
+    }
+
+    fn record(&self, id: u32, value: u64) -> Reply {
+        let Some((kind, name)) = self.metrics.borrow().get(&id).cloned() else { return Reply::status(1) };
+        match kind {
+            COUNTER => *self.world.counters.borrow_mut().entry(name).or_default() += value as i64,
+            HISTOGRAM => self.world.recorded.borrow_mut().entry(name).or_default().push(value),
+            _ => _ = self.world.counters.borrow_mut().insert(name, value as i64),
+        }
+        Reply::status(0)
     }
 
     /// The parts of the request that calls are about.

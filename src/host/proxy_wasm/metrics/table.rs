@@ -1,0 +1,165 @@
+//! The table of all metrics. The filter defines its metrics from this table, and a test checks the
+//! documents against it.
+//!
+//! It does not know: any value, or how a host is told.
+//!
+//! Envoy's `stats_tags` turn `diana.rule.NAME.result.RESULT.requests` into
+//! `diana_requests{rule="NAME",result="RESULT"}`. The number of series depends on the configuration
+//! alone, never on what clients send.
+
+/// The kind of a metric. The numbers are the ABI's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number that only grows.
+    Counter = 0,
+    /// A number that goes up and down.
+    Gauge = 1,
+    /// A distribution of values.
+    Histogram = 2,
+}
+
+/// What a configuration has a metric for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Each {
+    /// Every configuration has one.
+    Configuration,
+    /// The version of the filter.
+    Version,
+    /// Each rule.
+    Rule,
+    /// Each rule with `scope: global`.
+    GlobalRule,
+    /// Each cluster of `store`.
+    Cluster,
+    /// A configuration with `remote`.
+    Remote,
+    /// A configuration with `remote.canary`.
+    Canary,
+    /// A configuration with an `allow` list.
+    AllowList,
+    /// A configuration with a `deny` list.
+    DenyList,
+}
+
+/// A metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its kind.
+    pub kind: Kind,
+    /// What it exists for.
+    pub each: Each,
+    /// Its name in the host, in which words in capitals stand for values.
+    pub name: &'static str,
+    /// The values of the last word in capitals, if `each` does not provide it.
+    pub values: &'static [&'static str],
+}
+
+impl Metric {
+    /// The host's name of the series for this rule, cluster or version, and this value.
+    pub(super) fn series(&self, of: &str, value: &str) -> String {
+        let mut name = String::with_capacity(self.name.len().saturating_add(of.len()));
+        for (place, word) in self.name.split('.').enumerate() {
+            if place > 0 {
+                name.push('.');
+            }
+            name.push_str(match word {
+                OF_RULE | OF_CLUSTER | OF_VERSION => of,
+                word if is_value(word) => value,
+                word => word,
+            });
+        }
+        name
+    }
+
+    /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and `result`.
+    pub fn prometheus(&self) -> (String, Vec<&'static str>) {
+        let words: Vec<&str> = self.name.split('.').collect();
+        let is_label = |place: usize| words.get(place).is_some_and(|word| is_value(word));
+        let (mut name, mut labels) = (Vec::new(), Vec::new());
+        for (place, word) in words.iter().enumerate().filter(|(place, _)| !is_label(*place)) {
+            match is_label(place.saturating_add(1)) {
+                true => labels.push(*word),
+                false => name.push(*word),
+            }
+        }
+        (name.join("_"), labels)
+    }
+}
+
+const OF_RULE: &str = "NAME";
+const OF_CLUSTER: &str = "CLUSTER";
+const OF_VERSION: &str = "VERSION";
+
+/// Whether the word stands for a value.
+fn is_value(word: &str) -> bool {
+    word.starts_with(|letter: char| letter.is_ascii_uppercase())
+}
+
+/// Declares each metric in one line: how the filter calls it, kind, what it exists for, name, values.
+macro_rules! metrics {
+    ($($id:ident: $kind:ident $each:ident $name:literal $values:expr;)*) => {
+        /// The metrics, in the order of [`METRICS`].
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Id {
+            $($id),*
+        }
+
+        /// All metrics.
+        pub const METRICS: &[Metric] =
+            &[$(Metric { kind: Kind::$kind, each: Each::$each, name: $name, values: &$values }),*];
+    };
+}
+
+metrics! {
+    Decisions: Counter Configuration "diana.outcome.OUTCOME.decisions"
+        ["passed", "delayed", "refused", "denied", "allowed", "error"];
+    Requests: Counter Rule "diana.rule.NAME.result.RESULT.requests" ["ok", "refused", "shadow", "error"];
+    Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" ["ok"];
+    Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" ["refused", "shadow"];
+    Degraded: Counter GlobalRule "diana.rule.NAME.degraded" [];
+    Evictions: Counter Configuration "diana.kind.KIND.evictions" ["lossless", "lossy", "crowded"];
+    LostSwaps: Counter Configuration "diana.lost_swaps" [];
+    SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
+    ForeignValues: Counter Configuration "diana.foreign_values" [];
+    KnownRefusals: Counter Configuration "diana.known_refusals" [];
+    Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
+    FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
+    Questions: Counter Cluster "diana.store.CLUSTER.questions" [];
+    DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" [];
+    ConfigGeneration: Gauge Configuration "diana.config.generation" [];
+    ConfigSwitches: Counter Remote "diana.config.switches" [];
+    ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
+    CanaryRequests: Counter Canary "diana.canary.result.RESULT.requests" ["same", "newly_refused", "newly_admitted"];
+    CanaryPromotions: Counter Canary "diana.canary.promotions" [];
+    CanaryRejections: Counter Canary "diana.canary.rejections" [];
+    CanaryRollbacks: Counter Canary "diana.canary.rollbacks" [];
+    BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_a_series_and_a_name_with_labels() {
+        let requests = METRICS.get(Id::Requests as usize).unwrap();
+        assert_eq!(requests.series("login", "ok"), "diana.rule.login.result.ok.requests");
+        assert_eq!(requests.prometheus(), ("diana_requests".into(), vec!["rule", "result"]));
+        let generation = METRICS.get(Id::ConfigGeneration as usize).unwrap();
+        assert_eq!(generation.series("", ""), "diana.config.generation");
+        assert_eq!(generation.prometheus(), ("diana_config_generation".into(), vec![]));
+    }
+
+    #[test]
+    fn values_and_words_in_capitals_agree() {
+        for metric in METRICS {
+            let of = [OF_RULE, OF_CLUSTER, OF_VERSION];
+            let words = metric.name.split('.').filter(|word| is_value(word));
+            let (of, values): (Vec<&str>, Vec<&str>) = words.partition(|word| of.contains(word));
+            assert_eq!(values.len(), usize::from(!metric.values.is_empty()), "{metric:?}");
+            let is_many =
+                matches!(metric.each, Each::Rule | Each::GlobalRule | Each::Cluster | Each::Version);
+            assert_eq!(of.len(), usize::from(is_many), "{metric:?}");
+        }
+    }
+}
