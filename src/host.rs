@@ -3,5 +3,6 @@
 //!
 //! It does not know: rules, or how a decision is made.
 
+pub mod nginx;
 pub mod proxy_wasm;
 mod steady;

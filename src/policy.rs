@@ -54,7 +54,7 @@ use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};
 use crate::order;
 use crate::request::path::Readings;
-use crate::request::{PartId, Parts, Request, Source};
+use crate::request::{Part, PartId, Parts, Request, Source};
 use crate::time::Span;
 use elsewhere::{Elsewhere, Shards};
 use give_back::Place;
@@ -191,6 +191,14 @@ impl Policy {
     /// How many parts of a request its rules name.
     pub fn parts(&self) -> usize {
         self.parts.iter().count()
+    }
+
+    /// The names of all headers that are looked at.
+    pub fn headers(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Header(name) => Some(&**name),
+            _ => None,
+        })
     }
 
     /// Whether rules look at headers, and not only at the path: then it pays to read all of them at once.

@@ -9,14 +9,17 @@
 //! ```
 //!
 //! A header may stand in a request several times, and anybody on the way can add a line in front or behind.
-//! So there are two ways to ask: all lines in order, or the one value that every line agrees on.
+//! So there are three ways to ask: each line, the one value that every line agrees on, or the elements of a list that
+//! goes on over all lines. A host may hand over all lines joined into one value; see [`Joined`].
 
 pub mod escape;
 pub mod host;
+pub mod joined;
 pub mod pairs;
 pub mod path;
 pub mod token;
 
+use joined::Joined;
 use pairs::Pairs;
 
 /// A part of a request. Header names are lower case.
@@ -39,7 +42,8 @@ pub enum Part {
 /// Who can read the parts of one request: the host, or a test.
 pub trait Source {
     /// All lines of `part`, in the order they were sent: none when the request has no such part, and at most
-    /// one for what cannot stand twice, as the path, the method, the host, the address and a property.
+    /// one for what cannot stand twice, as the path, the method, the host, the address and a property. A host that joins
+    /// the lines of a header gives [`Lines::Joined`].
     ///
     /// A part may be asked for often; whoever finds it dear to read keeps it. `id` tells the parts of a policy
     /// apart.
@@ -53,8 +57,17 @@ pub enum Lines<'a> {
     One(Option<&'a [u8]>),
     /// Those of all headers that have this name.
     Named(Pairs<'a>, &'a [u8]),
+    /// Joined by the host: each run of pieces, which may be a line.
+    Joined(Joined<'a>),
     /// Those of a request made of values.
     Values(std::slice::Iter<'a, (Part, Vec<u8>)>, &'a Part),
+}
+
+impl Lines<'_> {
+    /// Whether there are more lines than may be looked at. Whoever asks takes the side on which limits apply.
+    pub fn are_too_many(&self) -> bool {
+        matches!(self, Lines::Joined(runs) if runs.has_too_many_runs())
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -63,6 +76,7 @@ impl<'a> Iterator for Lines<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         match self {
             Lines::One(line) => line.take(),
+            Lines::Joined(runs) => runs.next(),
             Lines::Named(pairs, name) => {
                 pairs.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
             }
@@ -117,16 +131,28 @@ impl<'a> Request<'a> {
         Request { source, parts }
     }
 
-    /// All lines of a part, in order; none when the request lacks it.
+    /// All lines of a part, in order; none when the request lacks it. If the host has joined the lines, all that may
+    /// be one: more than were sent.
     pub fn lines(&self, id: PartId) -> Lines<'a> {
         self.parts.0.get(id.0).map_or(Lines::One(None), |part| self.source.lines(id, part))
+    }
+
+    /// The lines of a part that is one list over all of them, such as `cookie`: joined lines are the same list.
+    pub fn list(&self, id: PartId) -> Lines<'a> {
+        match self.lines(id) {
+            Lines::Joined(joined) => Lines::One(Some(joined.value())),
+            lines => lines,
+        }
     }
 
     /// The value of a part that has one: all its lines are the same bytes. `None` when the request lacks the
     /// part, and when lines differ: one backend takes the first of them, another the last, a third joins
     /// them. Whichever was taken here, a client could add a line of its own that is counted and not believed.
     pub fn get(&self, id: PartId) -> Option<&'a [u8]> {
-        let mut lines = self.lines(id);
+        let mut lines = match self.lines(id) {
+            Lines::Joined(joined) => return joined.only(),
+            lines => lines,
+        };
         let first = lines.next()?;
         lines.all(|line| line == first).then_some(first)
     }

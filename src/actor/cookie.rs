@@ -22,7 +22,7 @@ struct Cookie {
 
 impl Actor for Cookie {
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        let lines = request.lines(self.header);
+        let lines = request.list(self.header);
         let values = lines.flat_map(|line| values(line, self.name.as_bytes()));
         only(values).is_some_and(|value| append(value, key))
     }

@@ -87,7 +87,7 @@ impl Options {
     /// absent or too short, or when that entry is no address. `None` when the host reports none either.
     pub fn client(&self, request: &Request) -> Option<IpAddr> {
         let forwarded = self.forwarded.as_ref().and_then(|forwarded| {
-            let lines = request.lines(forwarded.header);
+            let lines = request.list(forwarded.header);
             let mut entries = lines.flat_map(|line| line.split(|byte| *byte == b','));
             let place = entries.clone().count().checked_sub(forwarded.skip)?.checked_sub(1)?;
             address::parse(entries.nth(place)?)

@@ -11,7 +11,9 @@
 //! | `{x-plan: {present: false}}` | is not there |
 //!
 //! A header may stand in several lines: then one that holds is enough, for nobody knows which of them the
-//! backend believes; `{present: false}` holds when there is no line at all.
+//! backend believes; `{present: false}` holds when there is no line at all. Where a host joins lines, a condition holds
+//! if any run of pieces that may be a line fulfils it, and is certain if all of them do. A value with too many runs
+//! fulfils every condition on it and is certain of none.
 //!
 //! An expression has the syntax of `regex-lite` and takes time linear in the value. It sees text: each
 //! part of a value that is not UTF-8 is U+FFFD to it.
@@ -45,18 +47,25 @@ impl Matcher for Headers {
     }
 
     fn is_certain(&self, request: &Request) -> bool {
-        let each = |(part, condition): &(PartId, Condition)| {
-            let mut lines = request.lines(*part);
-            condition.holds(lines.clone()) && lines.all(|line| condition.holds(Lines::One(Some(line))))
-        };
-        self.0.iter().all(each)
+        self.0.iter().all(|(part, condition)| condition.is_certain(request.lines(*part)))
     }
 }
 
 impl Condition {
+    /// Whether it holds of every line.
+    fn is_certain(&self, mut lines: Lines) -> bool {
+        match self {
+            Condition::Present(_) => self.holds(lines),
+            _ if lines.are_too_many() => false,
+            _ => self.holds(lines.clone()) && lines.all(|line| self.holds(Lines::One(Some(line)))),
+        }
+    }
+
+    /// Whether it holds of one line at least.
     fn holds(&self, mut lines: Lines) -> bool {
         match self {
             Condition::Present(expected) => lines.next().is_some() == *expected,
+            _ if lines.are_too_many() => true,
             Condition::Exact(expected) => lines.any(|line| **expected == *line),
             Condition::Prefix(prefix) => lines.any(|line| line.starts_with(prefix)),
             Condition::Regex(regex) => lines.any(|line| regex.is_match(&String::from_utf8_lossy(line))),

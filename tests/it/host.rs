@@ -12,6 +12,7 @@ pub mod laws;
 mod lent;
 mod metrics;
 mod nginx;
+mod nginx_headers;
 pub mod play;
 mod reloads;
 mod remote;

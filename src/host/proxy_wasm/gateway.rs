@@ -14,6 +14,7 @@ use super::trial::{Trial, Tried};
 use super::waiting::{Parked, Waiting};
 use crate::config::{self, Configuration};
 use crate::document::Error;
+use crate::host::nginx;
 use crate::host::steady::Steady;
 use crate::mix;
 use crate::policy::{Decision, Descent, Policy};
@@ -117,14 +118,8 @@ impl Gateway {
         })?;
         callbacks.suffice_under(gateway.store.rules())?;
         let is_nginx = gateway.store.rules() == Rules::Strict;
-        match (&gateway.configuration.store, &gateway.configuration.remote) {
-            (Some(_), _) => Err("store: this host cannot hold requests while a store is asked".into()),
-            (None, Some(_)) if is_nginx => {
-                Err("remote: this host's timer cannot be set to the times at which a server is to be asked"
-                    .into())
-            }
-            _ => Ok(gateway),
-        }
+        let refusals = if is_nginx { nginx::refusals(&gateway.configuration) } else { Vec::new() };
+        if refusals.is_empty() { Ok(gateway) } else { Err(refusals.join("; ")) }
     }
 
     fn new(

@@ -2,10 +2,13 @@
 //!
 //! It does not know: which parts a policy needs; it is asked. Where rules look at headers, the first that is
 //! asked for brings all of them, in one call: it costs about what a single one does, and only so are all lines
-//! of a header seen. Where they do not, the path comes alone.
+//! of a header seen. Where they do not, the path comes alone. In nginx each part is read by itself, as a variable;
+//! see [`nginx`].
 
 use super::calls;
+use crate::host::nginx;
 use crate::policy::Policy;
+use crate::request::joined::Joined;
 use crate::request::pairs::Pairs;
 use crate::request::{Lines, Part, PartId, Source};
 use std::cell::OnceCell;
@@ -15,15 +18,14 @@ type Answer = OnceCell<Option<Vec<u8>>>;
 
 /// The request of the stream whose callback runs.
 pub(super) struct HostRequest {
-    /// Whether all headers are read at once.
+    /// Whether all headers are read at once; never in nginx.
     at_once: bool,
-    /// Whether the host is nginx.
     is_nginx: bool,
     headers: OnceCell<Vec<u8>>,
     path: Answer,
     content_type: Answer,
     address: Answer,
-    /// By index.
+    /// By index; in nginx the method, the host and headers as well.
     properties: OnceCell<Vec<Answer>>,
     parts: usize,
 }
@@ -31,7 +33,7 @@ pub(super) struct HostRequest {
 impl HostRequest {
     pub(super) fn new(policy: &Policy, is_nginx: bool) -> HostRequest {
         HostRequest {
-            at_once: policy.reads_headers(),
+            at_once: policy.reads_headers() && !is_nginx,
             is_nginx,
             headers: OnceCell::new(),
             path: OnceCell::new(),
@@ -51,24 +53,33 @@ impl HostRequest {
         Lines::One(answer.get_or_init(|| calls::request_header(name)).as_deref())
     }
 
-    fn property(&self, id: PartId, path: &[Box<str>]) -> Lines<'_> {
+    fn property(&self, id: PartId, path: impl FnOnce() -> String) -> Option<&[u8]> {
         let answers = self.properties.get_or_init(|| vec![OnceCell::new(); self.parts]);
-        let read = || calls::property(path.join("\0").as_bytes());
-        Lines::One(answers.get(id.index()).and_then(|answer| answer.get_or_init(read).as_deref()))
+        let read = || calls::property(path().as_bytes());
+        answers.get(id.index()).and_then(|answer| answer.get_or_init(read).as_deref())
+    }
+
+    /// A part that is a variable in nginx.
+    fn variable(&self, id: PartId, part: &Part) -> Lines<'_> {
+        let value = self.property(id, || nginx::variable(part).unwrap_or_default());
+        match (part, value) {
+            (Part::Header(name), Some(value)) => Lines::Joined(Joined::new(value, nginx::separator(name))),
+            (_, value) => Lines::One(value),
+        }
     }
 }
 
 impl Source for HostRequest {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s> {
         match part {
-            Part::Path if self.is_nginx || !self.at_once => {
+            Part::Path if !self.at_once => {
                 Lines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
             }
+            Part::Method | Part::Host | Part::Header(_) if self.is_nginx => self.variable(id, part),
             // Asked about a refusal only: whether the client speaks gRPC.
             Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
             Part::Path => self.named(b":path"),
             Part::Method => self.named(b":method"),
-            // nginx puts the machine's own name into `:authority`, and what the client asked for into `host`.
             Part::Host => match self.named(b"host") {
                 none if none.clone().next().is_none() => self.named(b":authority"),
                 hosts => hosts,
@@ -77,14 +88,14 @@ impl Source for HostRequest {
             Part::Address => {
                 Lines::One(self.address.get_or_init(|| calls::property(b"source\0address")).as_deref())
             }
-            Part::Property(path) => self.property(id, path),
+            Part::Property(path) => Lines::One(self.property(id, || path.join("\0"))),
         }
     }
 }
 
-/// The path alone. nginx' `:path` is decoded and rewritten: an escaped `?` ends it, and of `/a/..%2fb` only `/b` is left.
-/// What the client sent, and an upstream gets, is `$request_uri`.
+/// The path alone. If nginx does not tell what the client sent, its `:path` has to do.
 fn path(is_nginx: bool) -> Option<Vec<u8>> {
-    let sent = is_nginx.then(|| calls::property(b"ngx\0request_uri")).flatten();
+    let sent = is_nginx.then(|| nginx::variable(&Part::Path)).flatten();
+    let sent = sent.and_then(|variable| calls::property(variable.as_bytes()));
     sent.or_else(|| calls::request_header(b":path"))
 }

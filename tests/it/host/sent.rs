@@ -1,7 +1,8 @@
 //! A request as a host shows it to a filter: Envoy in one way, nginx in another.
 //!
 //! It does not know: what becomes of it. nginx decodes a path before it shows it, and shows what was sent as well; that it
-//! resolves dot segments and merges slashes is left out here.
+//! resolves dot segments and merges slashes is left out here. Sources: ngx_wasm_module `src/common/proxy_wasm`, nginx
+//! 1.27.4 `src/http/ngx_http_variables.c`.
 
 use diana::request::{Part, escape};
 use diana::store::Rules;
@@ -56,8 +57,12 @@ fn decoded(target: &[u8]) -> Vec<u8> {
 
 /// An attribute by its path. nginx tells an address without a port.
 pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<Vec<u8>> {
+    if rules == Rules::Strict
+        && let Some(variable) = path.strip_prefix(b"ngx\0")
+    {
+        return self::variable(parts, str::from_utf8(variable).ok()?);
+    }
     let is = |part: &Part| match part {
-        Part::Path => path == b"ngx\0request_uri" && rules == Rules::Strict,
         Part::Address => path == b"source\0address",
         Part::Property(steps) => steps.join("\0").as_bytes() == path,
         _ => false,
@@ -68,6 +73,70 @@ pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<
         _ => line,
     };
     Some(line.to_vec())
+}
+
+/// A variable of nginx's; one that a test has given it as a property is found as well.
+fn variable(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
+    let line = |wanted: Part| parts.iter().find(|(part, _)| *part == wanted).map(|(_, line)| line.clone());
+    match name {
+        "request_uri" => line(Part::Path).map(|target| in_origin_form(&target)),
+        "request_method" => line(Part::Method),
+        "host" => Some(host(&line(Part::Path).unwrap_or_default(), &line(Part::Host).unwrap_or_default())),
+        _ => match name.strip_prefix("http_") {
+            Some(name) => header(parts, name),
+            None => line(Part::Property(vec!["ngx".into(), name.into()])),
+        },
+    }
+}
+
+/// The target without a scheme and a host.
+fn in_origin_form(target: &[u8]) -> Vec<u8> {
+    let behind = target.windows(3).position(|window| window == b"://").map(|at| at + 3);
+    let Some(at) = behind.filter(|_| !target.starts_with(b"/")) else { return target.to_vec() };
+    let path = target[at..].iter().position(|byte| b"/?".contains(byte)).map(|end| &target[at + end..]);
+    let slash: &[u8] = if path.is_some_and(|path| path.starts_with(b"/")) { b"" } else { b"/" };
+    [slash, path.unwrap_or_default()].concat()
+}
+
+/// The host in the request line comes before the line `Host`: lower case, without a port.
+fn host(target: &[u8], line: &[u8]) -> Vec<u8> {
+    let target = String::from_utf8_lossy(target).into_owned();
+    let authority = match target.split_once("://").filter(|_| !target.starts_with('/')) {
+        Some((_, rest)) => rest.split(['/', '?']).next().unwrap().as_bytes(),
+        None => line,
+    };
+    let name = match authority.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if !authority.ends_with(b"]") => &authority[..colon],
+        _ => authority,
+    };
+    name.strip_suffix(b".").unwrap_or(name).to_ascii_lowercase()
+}
+
+/// The lines of all headers whose name is this but for case and for `-` in place of `_`, joined. nginx drops headers of which
+/// the name is anything but letters, digits and `-`, unless it is told otherwise.
+fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
+    let is_named = |known: &str| {
+        known.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && known.to_ascii_lowercase().replace('-', "_") == name
+    };
+    let lines = parts.iter().filter(|(part, _)| matches!(part, Part::Header(known) if is_named(known)));
+    let lines: Vec<&[u8]> = lines.map(|(_, line)| line.as_slice()).collect();
+    let separator: &[u8] = if name == "cookie" { b"; " } else { b", " };
+    (!lines.is_empty()).then(|| lines.join(separator))
+}
+
+/// So many lines of headers overflow the buffer that ngx_wasm_module makes for a filter that reads the whole map: it makes
+/// room for 100 of them and one pseudo-header, and writes all pseudo-headers as well.
+pub const MANY: usize = 97;
+
+/// What a filter gets that reads the whole map: all pseudo-headers, and of nginx the first 100 headers.
+pub fn map(rules: Rules, headers: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
+    let (pseudo, mut others): (Vec<_>, Vec<_>) =
+        headers.into_iter().partition(|(name, _)| name.starts_with(':'));
+    if rules == Rules::Strict {
+        others.truncate(100);
+    }
+    pseudo.into_iter().chain(others).collect()
 }
 
 /// Serialised as the ABI has it.

@@ -191,8 +191,14 @@ impl Inner {
     }
 
     fn request_headers(&self) -> Reply {
-        let headers = self.parts().map(|parts| sent::headers(self.world.rules, &parts));
-        headers.map_or(Reply::status(BAD_ARGUMENT), |headers| Reply::bytes(sent::pairs(&headers)))
+        let rules = self.world.rules;
+        let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
+        let headers = sent::headers(rules, &parts);
+        let lines = headers.iter().filter(|(name, _)| !name.starts_with(':')).count();
+        if rules == Rules::Strict && lines >= sent::MANY {
+            self.world.crash(format!("a map of {lines} headers was read whole"));
+        }
+        Reply::bytes(sent::pairs(&sent::map(rules, headers)))
     }
 
     fn request_header(&self, name: &[u8]) -> Reply {

@@ -1,0 +1,85 @@
+//! nginx with ngx_wasm_module: which variables hold the parts of a request, and what a configuration may not ask for.
+//!
+//! It does not know: how a variable is read.
+//!
+//! The module crashes a worker, or leaves headers out, when a filter asks for all headers of a request with about 100
+//! lines. So each part is read by itself, as a variable. nginx joins the lines of a header in its variable.
+
+use crate::config::Configuration;
+use crate::policy::Policy;
+use crate::request::Part;
+
+/// The path of the property for a part, its words parted by zero bytes; `None` for a part that other properties have.
+pub(super) fn variable(part: &Part) -> Option<String> {
+    match part {
+        // `:path` is decoded and rewritten: an escaped `?` ends it, and of `/a/..%2fb` only `/b` is left.
+        Part::Path => Some("ngx\0request_uri".into()),
+        Part::Method => Some("ngx\0request_method".into()),
+        // The host that nginx routes by. The line `Host` may name another one if the request line names one as well.
+        Part::Host => Some("ngx\0host".into()),
+        Part::Header(name) => Some(["ngx\0http_", &name.replace('-', "_")].concat()),
+        Part::Address | Part::Property(_) => None,
+    }
+}
+
+/// What nginx puts between the lines of a header of this name.
+pub(super) fn separator(name: &str) -> [u8; 2] {
+    if name == "cookie" { *b"; " } else { *b", " }
+}
+
+/// What a configuration asks for that Diana cannot do in nginx, each in words; none if nginx can take it.
+pub fn refusals(configuration: &Configuration) -> Vec<String> {
+    let Configuration { policy, store, remote, .. } = configuration;
+    let mut refusals: Vec<String> = unreadable(policy).collect();
+    if store.is_some() {
+        refusals.push("store: this host cannot hold requests while a store is asked".into());
+    }
+    if remote.is_some() {
+        refusals.push(
+            "remote: this host's timer cannot be set to the times at which a server is to be asked".into(),
+        );
+    }
+    refusals
+}
+
+/// Headers whose variable nginx does not have, or fills from another header as well.
+fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
+    let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    policy.headers().filter(move |name| !is_plain(name)).map(|name| {
+        format!(
+            "the header `{name}` cannot be read in nginx, whose variables stand for headers of letters, digits and `-`: \
+             give the header such a name"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(json: &str) -> Vec<String> {
+        refusals(&crate::config::compile(json.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_header_without_a_variable_of_its_own_is_refused() {
+        let limit = |headers: &str| format!(r#"{{"url": "/", "headers": {headers}, "exclusive": true}}"#);
+        assert_eq!(refused(&limit(r#"{"X-Plan-2": "a"}"#)), [""; 0]);
+        for name in ["x_plan", "x.plan", "x!", "x-plan_2"] {
+            let found = refused(&limit(&format!(r#"{{"{name}": "a"}}"#)));
+            assert!(found.len() == 1 && found[0].starts_with(&format!("the header `{name}` ")), "{found:?}");
+        }
+        let actor = r#"{"limits": [], "actors": {"a": {"header": "x_a"}}, "deny": [{"a": "1"}], "ip": {"trusted_hops": 1, "header": "x_b"}}"#;
+        assert_eq!(refused(actor).len(), 2);
+    }
+
+    #[test]
+    fn a_store_and_a_server_of_documents_are_refused() {
+        let found = refused(
+            r#"{"limits": [], "remote": {"cluster": "c", "path": "/"},
+                "store": {"redis": {"cluster": "c", "secret": "0123456789abcdef"}}}"#,
+        );
+        assert!(found[0].starts_with("store: ") && found[1].starts_with("remote: "), "{found:?}");
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -1,0 +1,150 @@
+//! A header whose lines the host has joined into one value.
+//!
+//! It does not know: which host joins lines, or what a value means.
+//!
+//! A separator may also stand within a line, so the value does not tell where a line ends. Each line that the client
+//! sent is a run of consecutive pieces between separators.
+//!
+//! ```text
+//!   x-plan: free              value    free, gold, trial
+//!   x-plan: gold, trial       pieces   free │ gold │ trial
+//!                             runs     free │ free, gold │ free, gold, trial │ gold │ gold, trial │ trial
+//! ```
+
+use std::iter;
+
+/// Values with more pieces are not taken apart: they would have more than 36 runs.
+const MOST_PIECES: usize = 8;
+
+/// A joined value, and an iterator over all its runs.
+#[derive(Clone, Debug)]
+pub struct Joined<'a> {
+    value: &'a [u8],
+    separator: [u8; 2],
+    /// The runs that begin here come next.
+    from: Option<&'a [u8]>,
+    /// The next run ends at the first separator behind so many bytes of `from`.
+    behind: usize,
+}
+
+impl<'a> Joined<'a> {
+    /// The value of a header whose lines a host has joined with `separator`.
+    pub fn new(value: &'a [u8], separator: [u8; 2]) -> Joined<'a> {
+        Joined { value, separator, from: Some(value), behind: 0 }
+    }
+
+    /// The whole value.
+    pub fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// The value of every line if all lines have the same one; `None` if lines may differ. A single line whose pieces
+    /// differ cannot be told from several lines, so such a value is `None` too.
+    pub fn only(&self) -> Option<&'a [u8]> {
+        let mut pieces = self.pieces();
+        let first = pieces.next()?;
+        pieces.all(|piece| piece == first).then_some(first)
+    }
+
+    /// Whether there are too many runs to look at each of them. A client decides how many there are.
+    pub fn has_too_many_runs(&self) -> bool {
+        self.pieces().nth(MOST_PIECES).is_some()
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
+        let (mut rest, separator) = (Some(self.value), self.separator);
+        iter::from_fn(move || {
+            let (piece, behind) = split(rest?, separator);
+            rest = behind;
+            Some(piece)
+        })
+    }
+}
+
+/// What stands before the first separator, and what stands behind it if there is one.
+fn split(bytes: &[u8], separator: [u8; 2]) -> (&[u8], Option<&[u8]>) {
+    let at = bytes.windows(separator.len()).position(|window| window == separator);
+    let parts = at.and_then(|at| bytes.split_at_checked(at));
+    parts.map_or((bytes, None), |(piece, rest)| (piece, rest.get(separator.len()..)))
+}
+
+impl<'a> Iterator for Joined<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let from = self.from?;
+        let (added, rest) = split(from.get(self.behind..)?, self.separator);
+        let end = self.behind.saturating_add(added.len());
+        match rest {
+            Some(_) => self.behind = end.saturating_add(self.separator.len()),
+            None => {
+                self.from = split(from, self.separator).1;
+                self.behind = 0;
+            }
+        }
+        from.get(..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn joined(value: &str) -> Joined<'_> {
+        Joined::new(value.as_bytes(), *b", ")
+    }
+
+    fn runs(value: &str) -> Vec<&str> {
+        joined(value).map(|run| str::from_utf8(run).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_run_of_pieces_may_be_a_line() {
+        assert_eq!(runs("free"), ["free"]);
+        assert_eq!(runs("a, b, c"), ["a", "a, b", "a, b, c", "b", "b, c", "c"]);
+        assert_eq!(runs(""), [""]);
+        assert_eq!(runs(", a"), ["", ", a", "a"]);
+        assert_eq!(runs("a, "), ["a", "a, ", ""]);
+        assert_eq!(runs("a,b"), ["a,b"]);
+        assert_eq!(runs("a,, b"), ["a,", "a,, b", "b"]);
+    }
+
+    #[test]
+    fn pieces_that_differ_are_no_value() {
+        for (value, only) in [
+            ("ann", Some("ann")),
+            ("ann, ann", Some("ann")),
+            ("ann,ann", Some("ann,ann")),
+            ("", Some("")),
+            (", ", Some("")),
+            ("ann, bob", None),
+            ("ann, ", None),
+            ("ann, ann, bob", None),
+        ] {
+            assert_eq!(joined(value).only(), only.map(str::as_bytes), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_runs_is_bounded() {
+        let value = |pieces: usize| vec!["a"; pieces].join(", ");
+        assert!(!joined(&value(8)).has_too_many_runs());
+        assert_eq!(runs(&value(8)).len(), 36);
+        assert!(joined(&value(9)).has_too_many_runs());
+    }
+
+    proptest! {
+        /// Whatever lines were joined, each of them is a run, and lines with two different pieces are no value.
+        #[test]
+        fn no_line_is_missed(lines in prop::collection::vec("[a,; ]{0,5}", 1..5)) {
+            let value = lines.join(", ");
+            let found = runs(&value);
+            prop_assert!(lines.iter().all(|line| found.contains(&&**line)), "{lines:?} in {found:?}");
+            let mut pieces = lines.iter().flat_map(|line| line.split(", "));
+            let first = pieces.next().unwrap();
+            let only = pieces.all(|piece| piece == first).then_some(first.as_bytes());
+            prop_assert_eq!(joined(&value).only(), only);
+        }
+    }
+}
