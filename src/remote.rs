@@ -37,6 +37,8 @@ pub enum Failure {
     Status(u32),
     /// The store's own words for an error: printable ASCII, cut at [`Failure::LONGEST`] bytes.
     Refused(String),
+    /// A reply without the number of the call: the front answered another call.
+    Stray,
     /// Nothing that a store would say.
     Garbage,
 }
@@ -65,6 +67,7 @@ impl std::fmt::Display for Failure {
             Failure::NotMade => f.write_str("the gateway knows no such cluster, or no host in it"),
             Failure::Status(status) => write!(f, "status {status}"),
             Failure::Refused(words) => f.write_str(words),
+            Failure::Stray => f.write_str("a reply to another call"),
             Failure::Garbage => f.write_str("an answer that makes no sense"),
         }
     }

@@ -3,7 +3,7 @@
 //! It does not know: any clock, or what an answer says.
 //!
 //! ```text
-//!   closed ── 3 failures or 8 slow answers in a row ──► open ── after a while ──► one probe
+//!   closed ── 3 failures or 8 slow answers in a row, or one stray reply ──► open ── after a while ──► one probe
 //!     ▲                                                  ▲                          │
 //!     └─────────────────── it is answered ───────────────│──────────────────────────┤
 //!                                                        └── it is not: twice as long
@@ -104,6 +104,23 @@ impl Breaker {
         }
     }
 
+    /// The store's front has answered another call than the one that was made: whether that opened the breaker. Without
+    /// the pause the replies on that connection would go on being one behind: the host closes a connection on which a reply
+    /// arrives while no call is under way.
+    pub(super) fn astray(&mut self, now: Time, random: u32) -> bool {
+        match self.state {
+            State::Closed => {
+                self.open(FIRST, now, random);
+                true
+            }
+            State::Open { pause, .. } => {
+                self.open(pause, now, random);
+                false
+            }
+            State::Probing { .. } => self.failed(now, random),
+        }
+    }
+
     fn open(&mut self, pause: Span, now: Time, random: u32) {
         let sooner = (u128::from(pause.as_ns()).saturating_mul(random.into()) >> 32) / 4;
         let sooner = Span::from_ns(u64::try_from(sooner).unwrap_or(0));
@@ -169,6 +186,17 @@ mod tests {
     fn a_probe_that_is_answered_slowly_does_not_close_it() {
         let mut breaker = opened();
         assert!(breaker.probes(at(250)) && !breaker.answered(true, at(250), 0) && !breaker.is_closed());
+    }
+
+    #[test]
+    fn one_stray_reply_opens_it_and_another_one_prolongs_the_pause() {
+        let mut breaker = Breaker::default();
+        assert!(breaker.astray(at(0), 0) && !breaker.is_closed());
+        assert!(!breaker.astray(at(100), 0), "it is open");
+        assert_eq!(breaker.probe_at(), Some(at(350)));
+        assert!(breaker.probes(at(350)) && !breaker.astray(at(351), 0));
+        assert_eq!(breaker.probe_at(), Some(at(851)), "the probe failed");
+        assert!(breaker.probes(at(851)) && breaker.answered(false, at(852), 0) && breaker.is_closed());
     }
 
     #[test]

@@ -9,6 +9,9 @@
 //!                     └── at most `in_flight` at once
 //! ```
 //!
+//! Every call carries a random number, which the reply repeats. A reply with another number comes of a connection whose
+//! replies have shifted: the call fails, and the breaker opens at once.
+//!
 //! What a store has charged for somebody who is not there any more, or did not wait so long, is given back. A refund that
 //! meets an open breaker waits in a bounded queue until the breaker closes. A call that fails may have been carried out, so
 //! its refunds are not sent again: a second refund would admit too much. Only a call that the host did not make keeps them.
@@ -16,7 +19,7 @@
 mod queue;
 
 use super::breaker::Breaker;
-use super::redis::Answers;
+use super::redis::{Answers, Redis};
 use super::refunds::Refunds;
 use super::{Answer, Call, Failure, News, Options, Tally, Who};
 use crate::mix;
@@ -41,6 +44,8 @@ const MOST_LATE: usize = 8;
 #[derive(Debug)]
 struct Flight {
     id: u32,
+    /// What the reply has to repeat.
+    number: u64,
     sent: Time,
     /// Whether it has brought the whole script.
     whole: bool,
@@ -79,7 +84,8 @@ impl Lines {
     /// Nothing is asked yet. `random` is any number that others do not have.
     pub fn new(options: Options, random: u64) -> Lines {
         let lines = options.clusters.iter().map(|_| Line::default()).collect();
-        Lines { options, lines, calls: 0, random }
+        // Seeds that are close together lead to numbers that are not.
+        Lines { options, lines, calls: 0, random: mix::mix(random) }
     }
 
     /// Where it asks, and how.
@@ -131,12 +137,15 @@ impl Lines {
             // A probe that fails must not lose refunds.
             let waiting = if sends { line.take(most) } else { Vec::new() };
             let questions: Vec<&Question> = waiting.iter().map(|waiting| &waiting.question).collect();
-            let whole = line.whole;
-            let message = protocol.message(cluster, &questions, whole, policy);
+            // An error has no number, so the store's word that it lacks the script may be meant for another call. A
+            // question that met it brings the script, and does not come back a second time.
+            let whole = line.whole || waiting.iter().any(|waiting| waiting.is_retry);
+            let number = call_number(&mut self.random);
+            let message = protocol.message(cluster, &questions, whole, number, policy);
             line.tally.calls = line.tally.calls.saturating_add(1);
             let asked = u32::try_from(questions.len()).unwrap_or(u32::MAX);
             line.tally.questions = line.tally.questions.saturating_add(asked);
-            line.flights.push(Flight { id, sent: now, whole, waiting });
+            line.flights.push(Flight { id, number, sent: now, whole, waiting });
             return Some(Call { id, shard, message });
         }
         None
@@ -147,14 +156,14 @@ impl Lines {
         let of = |line: &Line| line.flights.iter().position(|flight| flight.id == id);
         let found = self.lines.iter().enumerate().find_map(|(shard, line)| Some((shard, of(line)?)));
         let Some((shard, place)) = found else {
-            return self.came_late(id, answer);
+            return self.came_late(id, answer, now, news);
         };
         let random = mix::next(&mut self.random);
         let Some(line) = self.lines.get_mut(shard) else {
             return;
         };
         let flight = line.flights.swap_remove(place);
-        let told = self.options.protocol.read(&flight.questions(), answer);
+        let told = self.options.protocol.read(&flight.questions(), flight.number, answer);
         match told {
             Ok(told) => {
                 line.whole &= !flight.whole;
@@ -179,8 +188,10 @@ impl Lines {
                     line.put_off(refunds);
                 }
                 line.fail(shard, waiting, news);
-                if line.breaker.failed(now, random) {
-                    line.changed(&why.to_string());
+                match why {
+                    Failure::Stray => line.astray(now, random),
+                    why if line.breaker.failed(now, random) => line.changed(&why.to_string()),
+                    _ => {}
                 }
             }
         }
@@ -206,13 +217,21 @@ impl Lines {
     }
 
     /// An answer has come that nobody counts on any more: what it says was charged is given back.
-    fn came_late(&mut self, id: u32, answer: Answer) {
-        for line in &mut self.lines {
+    fn came_late(&mut self, id: u32, answer: Answer, now: Time, news: &mut Vec<News>) {
+        let random = mix::next(&mut self.random);
+        for (shard, line) in self.lines.iter_mut().enumerate() {
             let place = line.late.iter().position(|flight| flight.id == id);
-            if let Some(flight) = place.and_then(|place| line.late.remove(place))
-                && let Ok(told) = self.options.protocol.read(&flight.questions(), answer)
-            {
-                line.tell(0, flight.waiting, told, &mut Vec::new());
+            let Some(flight) = place.and_then(|place| line.late.remove(place)) else {
+                continue;
+            };
+            match self.options.protocol.read(&flight.questions(), flight.number, answer) {
+                // Nobody is told.
+                Ok(told) => line.tell(shard, flight.waiting, told, news),
+                Err(Failure::Stray) => {
+                    line.astray(now, random);
+                    line.close(shard, news);
+                }
+                Err(_) => {}
             }
         }
     }
@@ -258,13 +277,13 @@ impl Line {
         let refunds = self.refunds.len().min(most / REFUNDS_SHARE);
         let mut taken = self.queue.take(most.saturating_sub(refunds));
         let refunds = self.refunds.take(most.saturating_sub(taken.len()));
-        taken.extend(refunds.map(|question| Waiting { who: Who::Nobody, question }));
+        taken.extend(refunds.map(Waiting::of_nobody));
         taken
     }
 
     /// Tells everybody what was told; what was charged for nobody is given back.
     fn tell(&mut self, shard: usize, waiting: Vec<Waiting>, told: Answers, news: &mut Vec<News>) {
-        for (Waiting { who, question }, told) in waiting.into_iter().zip(told) {
+        for (Waiting { who, question, .. }, told) in waiting.into_iter().zip(told) {
             match (self.queue.addressee(who), question, told.ok()) {
                 (Who::Nobody, Question::Decide(groups), Some(told)) => {
                     self.give_back(groups.iter().flatten().zip(&told));
@@ -299,11 +318,12 @@ impl Line {
             return;
         };
         let questions = flight.waiting.iter().map(|waiting| waiting.question.clone());
-        let waiting = questions.map(|question| Waiting { who: Who::Nobody, question }).collect();
+        let waiting = questions.map(Waiting::of_nobody).collect();
         if self.late.len() >= MOST_LATE {
             self.late.pop_front();
         }
-        self.late.push_back(Flight { id, sent: flight.sent, whole: flight.whole, waiting });
+        let Flight { number, sent, whole, .. } = *flight;
+        self.late.push_back(Flight { id, number, sent, whole, waiting });
     }
 
     fn fail(&mut self, shard: usize, waiting: Vec<Waiting>, news: &mut Vec<News>) {
@@ -320,8 +340,22 @@ impl Line {
         }
     }
 
+    /// A reply to another call has come.
+    fn astray(&mut self, now: Time, random: u32) {
+        self.tally.stray = self.tally.stray.saturating_add(1);
+        if self.breaker.astray(now, random) {
+            self.changed(&Failure::Stray.to_string());
+        }
+    }
+
     /// The breaker has opened or closed.
     fn changed(&mut self, why: &str) {
         self.tally.changed = Some((self.breaker.is_closed(), why.into()));
     }
+}
+
+/// The number that the next call carries.
+fn call_number(random: &mut u64) -> u64 {
+    let (upper, lower) = (mix::next(random), mix::next(random));
+    Redis::number(u64::from(upper) << 32 | u64::from(lower))
 }

@@ -63,6 +63,8 @@ pub struct Tally {
     pub calls: u32,
     /// Of them, those that were not answered as they should be.
     pub failed: u32,
+    /// Replies to other calls than those that they came for.
+    pub stray: u32,
     /// Questions that were put in them.
     pub questions: u32,
     /// Refunds that were dropped because too many waited for the store.

@@ -75,17 +75,18 @@ impl Protocol {
         }
     }
 
-    /// What asks `cluster` all of these; none is a probe.
+    /// What asks `cluster` all of these; none is a probe. A store that answers over HTTP/1.1 repeats `number` in its reply.
     pub(super) fn message(
         &self,
         cluster: &str,
         questions: &[&Question],
         whole: bool,
+        number: u64,
         policy: &Policy,
     ) -> Message {
         match self {
             Protocol::Redis(redis) => {
-                let call = redis.call(questions, whole);
+                let call = redis.call(questions, whole, number);
                 let own = [(":method", "POST"), (":path", call.path), (":authority", cluster)];
                 let given = call.headers.iter().map(|(name, value)| (&**name, &**value));
                 let all = own.into_iter().chain(given).map(|(name, value)| (name, Cow::from(value)));
@@ -101,10 +102,17 @@ impl Protocol {
         }
     }
 
-    /// What each question was told.
-    pub(super) fn read(&self, questions: &[&Question], answer: Answer) -> Result<Answers, Failure> {
+    /// What each question of the call with this number was told.
+    pub(super) fn read(
+        &self,
+        questions: &[&Question],
+        number: u64,
+        answer: Answer,
+    ) -> Result<Answers, Failure> {
         match (self, answer) {
-            (Protocol::Redis(redis), Answer::Http { status, body }) => redis.answer(questions, status, body),
+            (Protocol::Redis(redis), Answer::Http { status, body }) => {
+                redis.answer(questions, number, status, body)
+            }
             (Protocol::Rls(service), Answer::Message(message)) => {
                 let told = |question: &&Question| service.answer(question, message);
                 questions.iter().map(|question| told(question).map(Ok)).collect()

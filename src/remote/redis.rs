@@ -56,7 +56,8 @@ const MOST: usize = 64;
 /// asked again, by one that charges nothing.
 const PROBE: &str = ":{0}:probe";
 
-/// The most commands in one call.
+/// The most commands in one call. Each carries a number of its own, so that a front which mixes up the replies within a
+/// pipeline is noticed, too.
 const MOST_COMMANDS: usize = 4;
 
 impl Redis {
@@ -78,23 +79,29 @@ impl Redis {
     }
 
     /// The call that asks all of these, at most [`Redis::most`]: by the script's hash, or `whole` with its text, which the
-    /// store then keeps. No questions is a call that asks whether the store works.
-    pub fn call(&self, questions: &[&Question], whole: bool) -> HttpCall<'_> {
+    /// store then keeps. No questions is a call that asks whether the store works. The reply has to bring `number`, which
+    /// [`Redis::number`] makes of a random one.
+    pub fn call(&self, questions: &[&Question], whole: bool, number: u64) -> HttpCall<'_> {
         let mut body = String::new();
         let commands = self.commands(questions);
         let is_pipeline = commands.len() > 1;
-        for (at, questions) in commands.into_iter().enumerate() {
+        for (at, (questions, number)) in commands.into_iter().zip(number..).enumerate() {
             if is_pipeline {
                 body.push(if at == 0 { '[' } else { ',' });
             }
             // The first one brings it for all.
-            self.command(&mut body, questions, whole && at == 0);
+            self.command(&mut body, questions, whole && at == 0, number);
         }
         if is_pipeline {
             body.push(']');
         }
         let path = if is_pipeline { "/pipeline" } else { "/" };
         HttpCall { path, headers: &self.headers, body: body.into_bytes() }
+    }
+
+    /// The number that a call carries: below 2⁵³, as the script counts in doubles, with room for one for each command.
+    pub fn number(random: u64) -> u64 {
+        (random >> 11) & !(MOST_COMMANDS.next_power_of_two() as u64).saturating_sub(1)
     }
 
     /// The questions of each command: at least one.
@@ -105,7 +112,7 @@ impl Redis {
         }
     }
 
-    fn command(&self, body: &mut String, questions: &[&Question], whole: bool) {
+    fn command(&self, body: &mut String, questions: &[&Question], whole: bool, number: u64) {
         let is_list = self.dialect == Dialect::Upstash;
         if is_list {
             body.push('[');
@@ -124,6 +131,7 @@ impl Redis {
         for question in questions {
             command::keys(question, &mut |key| self.part(body, &self.key(key), false));
         }
+        self.part(body, &text::alone(number), false);
         for question in questions {
             let mut command = String::new();
             command::write(&mut command, question);
@@ -150,22 +158,30 @@ impl Redis {
     }
 
     /// What each question was told; nothing for those that are no [`Question::Decide`]. A failure of the whole is one where
-    /// no question has an answer.
-    pub fn answer(&self, questions: &[&Question], status: u32, body: &[u8]) -> Result<Answers, Failure> {
+    /// no question has an answer, or where any command's reply lacks the number that the command carried: then no reply of
+    /// that call can be trusted. `number` is the one that the call was made with.
+    pub fn answer(
+        &self,
+        questions: &[&Question],
+        number: u64,
+        status: u32,
+        body: &[u8],
+    ) -> Result<Answers, Failure> {
         let commands = self.commands(questions);
         // A status alone tells as well.
         let body = if body.len() > MOST_BYTES { None } else { parse_json(body) };
         let mut answers = Vec::with_capacity(questions.len());
         let (mut first_failure, mut is_told) = (None, false);
-        for (at, asked) in commands.iter().enumerate() {
+        for (at, (asked, number)) in commands.iter().zip(number..).enumerate() {
             let reply = match self.dialect {
                 Dialect::Webdis => webdis::reply(status, body.as_ref()),
                 Dialect::Upstash => upstash::reply(at, commands.len(), status, body.as_ref()),
             };
             let before = answers.len();
-            let told = |reply| answer::told(asked, reply, &mut answers).ok_or(Failure::Garbage);
+            let told = |reply| answer::told(asked, number, reply, &mut answers);
             match reply.and_then(told) {
                 Ok(()) => is_told = true,
+                Err(Failure::Stray) => return Err(Failure::Stray),
                 Err(failure) => {
                     answers.truncate(before);
                     answers.resize_with(before.saturating_add(asked.len()), || Err(failure.clone()));

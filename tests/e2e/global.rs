@@ -10,6 +10,7 @@ mod private;
 mod reload;
 mod service;
 mod shards;
+mod stray;
 mod upstash;
 
 use gateway::config::cluster;

@@ -11,7 +11,7 @@ use diana::time::{Span, Time};
 
 const NOT_KNOWN: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
 /// Admitted, nine left, and a receipt.
-const ADMITTED: &[u8] = br#"{"EVALSHA":[0,0,9,0,0,1,7,7,0,0,0,0,0]}"#;
+const ADMITTED: &str = "0,0,9,0,0,1,7,7,0,0,0,0,0";
 
 fn policy() -> Policy {
     config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#).unwrap().policy
@@ -56,6 +56,20 @@ fn http(body: &[u8]) -> Answer<'_> {
     Answer::Http { status: 200, body }
 }
 
+/// The number that a call carries behind its keys.
+fn number(call: &Call) -> u64 {
+    let mut parts = body(call).split('/').skip(2);
+    let keys: usize = parts.next().unwrap().parse().unwrap();
+    parts.nth(keys).unwrap().parse().unwrap()
+}
+
+/// The reply to a call that tells these numbers.
+fn reply(call: &Call, numbers: &str) -> Vec<u8> {
+    let number = number(call).to_string();
+    let all = [&*number, numbers].into_iter().filter(|part| !part.is_empty());
+    format!(r#"{{"EVALSHA":[{}]}}"#, all.collect::<Vec<_>>().join(",")).into_bytes()
+}
+
 fn ask(lines: &mut Lines, number: u32) {
     assert!(lines.ask(0, Who::Request(number), question()));
 }
@@ -97,7 +111,7 @@ fn what_arrives_while_a_call_is_under_way_goes_out_together() {
     let first = lines.next(&policy, at(0)).unwrap();
     (2..5).for_each(|number| ask(&mut lines, number));
     assert!(lines.next(&policy, at(0)).is_none());
-    let news = answered(&mut lines, first.id, http(ADMITTED), 1);
+    let news = answered(&mut lines, first.id, http(&reply(&first, ADMITTED)), 1);
     assert_eq!(
         (news.len(), news[0].who, news[0].told.as_ref().unwrap()[0].lent),
         (1, Who::Request(1), Lent::default())
@@ -118,10 +132,10 @@ fn calls_that_were_under_way_when_the_script_was_lost_are_made_once_more() {
     let whole = lines.next(&policy, at(1)).unwrap();
     assert!(body(&whole).starts_with("EVAL/"));
     assert_eq!(answered(&mut lines, two.id, http(NOT_KNOWN), 1), [], "it did not bring the script");
-    let told = answered(&mut lines, whole.id, http(ADMITTED), 2);
+    let told = answered(&mut lines, whole.id, http(&reply(&whole, ADMITTED)), 2);
     assert_eq!((told.len(), told[0].told.is_some()), (1, true));
     let again = lines.next(&policy, at(2)).unwrap();
-    let told = answered(&mut lines, again.id, http(ADMITTED), 3);
+    let told = answered(&mut lines, again.id, http(&reply(&again, ADMITTED)), 3);
     assert_eq!((told.len(), told[0].who, told[0].told.is_some()), (1, Who::Request(2), true));
     // Who does not have it though it was brought does not work.
     ask(&mut lines, 3);
@@ -139,10 +153,10 @@ fn who_has_left_is_not_told_and_what_he_was_charged_goes_back() {
     let call = lines.next(&policy, at(0)).unwrap();
     ask(&mut lines, 2);
     [1, 2].into_iter().for_each(|number| lines.leave(Who::Request(number)));
-    assert_eq!(answered(&mut lines, call.id, http(ADMITTED), 1), []);
+    assert_eq!(answered(&mut lines, call.id, http(&reply(&call, ADMITTED)), 1), []);
     let back = lines.next(&policy, at(1)).unwrap();
     assert!(body(&back).ends_with("/2+1+2+10+1000000+0+0+0+0+1+7+7+0+0"), "{}", body(&back));
-    assert_eq!(answered(&mut lines, back.id, http(br#"{"EVALSHA":[0]}"#), 2), []);
+    assert_eq!(answered(&mut lines, back.id, http(&reply(&back, "0")), 2), []);
     assert!(lines.next(&policy, at(2)).is_none(), "who left before he was asked about is not asked about");
 }
 
@@ -158,11 +172,11 @@ fn a_call_that_is_not_answered_fails_and_what_it_charged_goes_back_when_it_is() 
     lines.tick(at(100), &mut news);
     assert_eq!(news, [News { who: Who::Request(1), shard: 0, told: None }]);
     assert!(lines.next(&policy, at(100)).is_none());
-    assert_eq!(answered(&mut lines, call.id, http(ADMITTED), 300), []);
+    assert_eq!(answered(&mut lines, call.id, http(&reply(&call, ADMITTED)), 300), []);
     let back = lines.next(&policy, at(300)).unwrap();
     assert!(body(&back).contains("/2+1+2+"), "{}", body(&back));
-    assert_eq!(answered(&mut lines, call.id, http(ADMITTED), 301), [], "once");
-    answered(&mut lines, back.id, http(br#"{"EVALSHA":[0]}"#), 301);
+    assert_eq!(answered(&mut lines, call.id, http(&reply(&call, ADMITTED)), 301), [], "once");
+    answered(&mut lines, back.id, http(&reply(&back, "0")), 301);
     assert!(lines.next(&policy, at(301)).is_none());
 }
 
@@ -182,9 +196,9 @@ fn while_a_store_is_not_asked_nobody_waits_for_it() {
     assert!(!lines.reaches(0) && !lines.ask(0, Who::Request(4), question()));
     assert!(lines.next(&policy, at(187)).is_none());
     let probe = lines.next(&policy, at(250)).unwrap();
-    assert!(body(&probe).ends_with("/1/diana:{0}:probe"), "{}", body(&probe));
+    assert!(body(&probe).contains("/1/diana:{0}:probe/"), "{}", body(&probe));
     assert!(lines.next(&policy, at(250)).is_none() && !lines.reaches(0));
-    answered(&mut lines, probe.id, http(br#"{"EVALSHA":[]}"#), 251);
+    answered(&mut lines, probe.id, http(&reply(&probe, "")), 251);
     assert!(lines.reaches(0));
     let changes: Vec<bool> =
         lines.tallies().filter_map(|(_, tally)| tally.changed).map(|(is_asked, _)| is_asked).collect();
@@ -217,15 +231,15 @@ fn open_breaker(lines: &mut Lines) {
 /// Answers the probe that is due, and each call after it, until there is none: which refunds they brought.
 fn recover(lines: &mut Lines) -> Vec<u32> {
     let probe = lines.next(&policy(), at(1_000)).unwrap();
-    assert!(body(&probe).ends_with(":probe"), "{}", body(&probe));
-    answered(lines, probe.id, http(br#"{"EVALSHA":[]}"#), 1_001);
+    assert!(body(&probe).contains(":probe/"), "{}", body(&probe));
+    answered(lines, probe.id, http(&reply(&probe, "")), 1_001);
     assert!(lines.reaches(0));
     let mut sent = Vec::new();
     while let Some(call) = lines.next(&policy(), at(1_002)) {
         let numbers = refunds(&call);
         assert!(numbers.len() <= 64);
         let zeros = vec!["0"; numbers.len()].join(",");
-        answered(lines, call.id, http(format!(r#"{{"EVALSHA":[{zeros}]}}"#).as_bytes()), 1_002);
+        answered(lines, call.id, http(&reply(&call, &zeros)), 1_002);
         sent.extend(numbers);
     }
     sent
@@ -294,9 +308,93 @@ fn requests_and_refunds_share_the_calls_after_an_outage() {
     open_breaker(&mut lines);
     (1..101).for_each(|number| lines.refund(0, refund(number)));
     let probe = lines.next(&policy(), at(1_000)).unwrap();
-    answered(&mut lines, probe.id, http(br#"{"EVALSHA":[]}"#), 1_001);
+    answered(&mut lines, probe.id, http(&reply(&probe, "")), 1_001);
     (0..100).for_each(|number| ask(&mut lines, number));
     let call = lines.next(&policy(), at(1_002)).unwrap();
     assert_eq!(refunds(&call), (1..9).collect::<Vec<u32>>());
     assert_eq!(body(&call).matches(&"01".repeat(16)).count(), 56);
+}
+
+fn strays(lines: &mut Lines) -> (u32, u32, Option<(bool, String)>) {
+    let (_, tally) = lines.tallies().next().unwrap();
+    (tally.stray, tally.failed, tally.changed)
+}
+
+/// The front's replies have shifted by one: each call gets the reply to the call before.
+#[test]
+fn a_reply_to_another_call_tells_nobody_anything_and_opens_the_breaker_at_once() {
+    let (policy, mut lines) = (policy(), lines(2));
+    (1..4).for_each(|number| ask(&mut lines, number));
+    let one = lines.next(&policy, at(0)).unwrap();
+    ask(&mut lines, 4);
+    let two = lines.next(&policy, at(0)).unwrap();
+    assert_ne!(number(&one), number(&two));
+    ask(&mut lines, 5);
+    let refused = |told: Vec<News>| {
+        assert!(told.iter().all(|news| news.told.is_none()), "{told:?}");
+        told.into_iter().map(|news| news.who).collect::<Vec<_>>()
+    };
+    // All of the call, and whoever waits for the next one.
+    let told = refused(answered(&mut lines, one.id, http(&reply(&two, &[ADMITTED; 3].join(","))), 1));
+    assert_eq!(told, [1, 2, 3, 5].map(Who::Request));
+    assert!(!lines.reaches(0));
+    let opened = Some((false, "a reply to another call".to_owned()));
+    assert_eq!(strays(&mut lines), (1, 1, opened));
+    // A call that was under way is told its own reply, and nothing else.
+    assert_eq!(answered(&mut lines, two.id, http(&reply(&two, ADMITTED)), 2).len(), 1);
+    assert!(lines.next(&policy, at(180)).is_none(), "the connection gets a pause");
+    let probe = lines.next(&policy, at(260)).unwrap();
+    answered(&mut lines, probe.id, http(&reply(&two, "")), 261);
+    assert_eq!(
+        (strays(&mut lines), lines.reaches(0)),
+        ((1, 1, None), false),
+        "a probe's reply has a number, too"
+    );
+    let probe = lines.next(&policy, at(800)).unwrap();
+    answered(&mut lines, probe.id, http(&reply(&probe, "")), 801);
+    assert!(lines.reaches(0));
+}
+
+/// It tells nothing about what the call charged, and shows all the same that replies have shifted.
+#[test]
+fn a_late_reply_to_another_call_gives_nothing_back() {
+    let (policy, mut lines) = (policy(), lines(1));
+    ask(&mut lines, 1);
+    let call = lines.next(&policy, at(0)).unwrap();
+    lines.tick(at(100), &mut Vec::new());
+    ask(&mut lines, 2);
+    let next = lines.next(&policy, at(100)).unwrap();
+    ask(&mut lines, 3);
+    let told = answered(&mut lines, call.id, http(&reply(&next, ADMITTED)), 101);
+    assert_eq!(
+        told,
+        [News { who: Who::Request(3), shard: 0, told: None }],
+        "the queue ends with the breaker"
+    );
+    assert_eq!((strays(&mut lines).0, lines.reaches(0)), (1, false));
+    let told = answered(&mut lines, next.id, http(&reply(&next, ADMITTED)), 102);
+    assert_eq!((told[0].who, told[0].told.is_some()), (Who::Request(2), true));
+    let probe = lines.next(&policy, at(500)).unwrap();
+    assert!(body(&probe).contains(":probe/"), "nothing was given back: {}", body(&probe));
+}
+
+/// An error carries no number: a question that met it comes once more, with the script, and not again.
+#[test]
+fn a_stray_word_that_the_script_is_missing_does_not_loop() {
+    let (policy, mut lines) = (policy(), lines(2));
+    ask(&mut lines, 1);
+    let one = lines.next(&policy, at(0)).unwrap();
+    ask(&mut lines, 2);
+    let two = lines.next(&policy, at(0)).unwrap();
+    assert_eq!(answered(&mut lines, one.id, http(NOT_KNOWN), 1), []);
+    let whole = lines.next(&policy, at(1)).unwrap();
+    assert!(body(&whole).starts_with("EVAL/"));
+    assert_eq!(answered(&mut lines, two.id, http(NOT_KNOWN), 1), []);
+    // The script is there, as far as is known; the other question brings it all the same.
+    assert_eq!(answered(&mut lines, whole.id, http(&reply(&whole, ADMITTED)), 2).len(), 1);
+    let again = lines.next(&policy, at(2)).unwrap();
+    assert!(body(&again).starts_with("EVAL/"), "{}", body(&again));
+    let told = answered(&mut lines, again.id, http(NOT_KNOWN), 3);
+    assert_eq!(told, [News { who: Who::Request(2), shard: 0, told: None }]);
+    assert!(lines.next(&policy, at(3)).is_none());
 }

@@ -172,6 +172,7 @@ impl Metrics {
         self.add(Id::FailedCalls, shard, 0, tally.failed);
         self.add(Id::Questions, shard, 0, tally.questions);
         self.add(Id::DroppedRefunds, shard, 0, tally.dropped_refunds);
+        self.add(Id::StrayReplies, shard, 0, tally.stray);
     }
 
     /// This worker has switched to the document of that number; zero: to none.

@@ -19,9 +19,15 @@ const SPARE: usize = 64;
 pub(super) struct Waiting {
     pub(super) who: Who,
     pub(super) question: Question,
+    /// Whether a call that brought it met a store without the script.
+    pub(super) is_retry: bool,
 }
 
 impl Waiting {
+    pub(super) fn of_nobody(question: Question) -> Waiting {
+        Waiting { who: Who::Nobody, question, is_retry: false }
+    }
+
     pub(super) fn is_refund(&self) -> bool {
         !matches!(self.question, Question::Decide(_))
     }
@@ -49,7 +55,7 @@ impl Queue {
     /// Adds a question.
     pub(super) fn push(&mut self, who: Who, question: Question) {
         self.mark(who, true);
-        self.entries.push_back(Waiting { who, question });
+        self.entries.push_back(Waiting { who, question, is_retry: false });
     }
 
     /// A request does not wait for an answer any longer.
@@ -95,7 +101,7 @@ impl Queue {
         for waiting in call.into_iter().rev() {
             if is_alive(&self.requests, waiting.who) {
                 self.mark(waiting.who, true);
-                self.entries.push_front(waiting);
+                self.entries.push_front(Waiting { is_retry: true, ..waiting });
             }
         }
     }

@@ -1,25 +1,35 @@
 //! What the script answers: for all questions of a call one flat list of whole numbers, since webdis 0.1.9 prints a list
-//! within a list as `null`.
+//! within a list as `null`. The list begins with the number that the call carried; a reply without that number answers
+//! another call.
 //!
 //! It does not know: how the list came here, or what a receipt's numbers mean.
 //!
 //! ```text
+//!   number of the call
 //!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp  lent generation lasts
 //!   give back, account      0
 //! ```
 
-use super::Answers;
 use super::command::MOST;
+use super::{Answers, Failure};
 use crate::algorithm::{Charge, Outcome, Verdict};
 use crate::document::Value;
 use crate::policy::{Asked, Lent, Question, Told};
 use crate::time::Span;
 use std::slice::Iter;
 
-/// Appends what each question was told; `None` for what is no answer to them, of which some may have been appended.
-pub fn told(questions: &[&Question], answer: &Value, to: &mut Answers) -> Option<()> {
-    let Value::List(numbers) = answer else { return None };
-    let numbers = &mut numbers.iter();
+/// Appends what each question was told by the reply to the call of this number. After a failure some may have been
+/// appended.
+pub fn told(questions: &[&Question], number: u64, reply: &Value, to: &mut Answers) -> Result<(), Failure> {
+    let Value::List(numbers) = reply else { return Err(Failure::Stray) };
+    let mut numbers = numbers.iter();
+    match next(&mut numbers) {
+        Some(own) if own == number => all(questions, &mut numbers, to).ok_or(Failure::Garbage),
+        _ => Err(Failure::Stray),
+    }
+}
+
+fn all(questions: &[&Question], numbers: &mut Iter<Value>, to: &mut Answers) -> Option<()> {
     for question in questions {
         let mut told = Vec::new();
         match question {

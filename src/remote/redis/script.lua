@@ -1,7 +1,8 @@
 -- Decides, in Redis, for all gateways: whole commands, one after the other, each rule of a command or none.
 --
 --   KEYS   one for each rule of each command, in order; a key may stand there more than once
---   ARGV   commands: whole numbers below 2^53, with spaces between them; none: whether the key can be written
+--   ARGV   first the number of the call, which begins the answer: by it the caller knows the answer for its own; then
+--          commands: whole numbers below 2^53, with spaces between them; none: whether the key can be written
 --
 --   1 G (N (KIND ENFORCED COST AHEAD a b c d e f){N}){G}      decide on G groups of rules: 13 numbers for each rule,
 --                                                              OUTCOME WAIT REMAINING MORE_IN FULL_IN, then a receipt,
@@ -603,8 +604,8 @@ local function rule(cell, v, i, j)
   return cell.rule
 end
 
--- One list for all commands: a list within a list is `null` to webdis 0.1.9.
-local answers = {}
+-- One list for all commands, behind the number of the call: a list within a list is `null` to webdis 0.1.9.
+local answers = {ARGV[1] + 0}
 
 local function decide(v)
   local first, count, at = {}, 0, 3
@@ -690,8 +691,8 @@ local function account(rule, ...)
   end
 end
 
-for _, command in ipairs(ARGV) do
-  local v = numbers(command)
+for i = 2, #ARGV do
+  local v = numbers(ARGV[i])
   if v[1] == 1 then
     decide(v)
   elseif v[1] == 2 then
@@ -714,7 +715,7 @@ for _, key in ipairs(keys) do
   end
 end
 -- A probe has no commands. A Redis that only reads, or is full, is none that counts.
-if #ARGV == 0 then
+if #ARGV == 1 then
   redis.call('SET', KEYS[1], 1, 'PX', 1000)
 end
 return answers

@@ -8,6 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+/// Stands in a reply for the number of the call.
+const NUMBER: &str = "NUMBER";
+
+/// The number that a call carries behind its keys.
+fn number(body: &[u8]) -> String {
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let mut parts = text.split('/').skip(2);
+    let keys = parts.next().unwrap().parse().unwrap();
+    parts.nth(keys).unwrap().to_owned()
+}
+
 /// What a front answers a request that is counted, and how often it did; a probe it always answers well, so that all go
 /// on asking.
 #[derive(Clone)]
@@ -19,13 +30,18 @@ struct Answer {
 
 impl Answer {
     fn to(&self, request: &Received) -> Reply {
-        if request.body.ends_with(b"/0") {
-            return Reply::new(200, r#"{"EVALSHA":[]}"#);
+        let number = number(&request.body);
+        if request.body.windows(7).any(|part| part == b":probe/") {
+            return Reply::new(200, format!(r#"{{"EVALSHA":[{number}]}}"#));
         }
         self.times.fetch_add(1, Ordering::SeqCst);
         let late = *self.late.lock().unwrap();
         thread::sleep(late); // a slow server's own time, not a wait for a condition
-        self.reply.lock().unwrap().clone()
+        let reply = self.reply.lock().unwrap().clone();
+        match str::from_utf8(&reply.body) {
+            Ok(text) => Reply { body: text.replace(NUMBER, &number).into(), ..reply },
+            Err(_) => reply,
+        }
     }
 
     /// Requests by users of this name are counted alone, and this has been answered.
@@ -46,7 +62,8 @@ impl Answer {
 
 fn garbage() -> Vec<(&'static str, Reply)> {
     let text = |text: &str| Reply::new(200, text);
-    let numbers = |count: usize| Reply::new(200, format!(r#"{{"EVALSHA":{:?}}}"#, vec![0; count]));
+    let list = |rest: &str| Reply::new(200, format!(r#"{{"EVALSHA":[{NUMBER},{rest}]}}"#));
+    let numbers = |count: usize| list(&vec!["0"; count].join(","));
     vec![
         ("nothing", text("")),
         ("words", text("<html>welcome</html>")),
@@ -54,10 +71,12 @@ fn garbage() -> Vec<(&'static str, Reply)> {
         ("a list too short", numbers(12)),
         ("a list too long", numbers(14)),
         ("no list", text(r#"{"EVALSHA":7}"#)),
-        ("an unknown outcome", text(r#"{"EVALSHA":[3,0,0,0,0,0,0,0,0,0,0,0,0]}"#)),
-        ("numbers below zero", text(r#"{"EVALSHA":[0,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1]}"#)),
-        ("no whole numbers", text(r#"{"EVALSHA":[0.5,0,0,0,0,0,0,0,0,0,0,0,0]}"#)),
-        ("text in the list", text(r#"{"EVALSHA":["a","b","c","d","e","f","g","h","i","j","k","l","m"]}"#)),
+        ("an unknown outcome", list("3,0,0,0,0,0,0,0,0,0,0,0,0")),
+        ("numbers below zero", list("0,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1")),
+        ("no whole numbers", list("0.5,0,0,0,0,0,0,0,0,0,0,0,0")),
+        ("text in the list", list(r#""a","b","c","d","e","f","g","h","i","j","k","l","m""#)),
+        ("a reply to another call", text(r#"{"EVALSHA":[7,0,0,9,0,0,1,7,7,0,0,0,0,0]}"#)),
+        ("a reply without a number", text(r#"{"EVALSHA":[0,0,9,0,0,1,7,7,0,0,0,0,0]}"#)),
         ("depth", Reply::new(200, "[".repeat(100_000))),
         ("two megabytes", Reply::new(200, vec![b' '; 2 << 20])),
         ("always without the script", text(r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#)),
@@ -88,8 +107,8 @@ fn answers_that_make_no_sense() {
         answer.is_as_good_as_none(&all, name);
     }
     // One that would refuse, if it came in time.
-    *answer.reply.lock().unwrap() =
-        Reply::new(200, r#"{"EVALSHA":[1,9000000,0,9000000,9000000,0,0,0,0,0,0,0,0]}"#);
+    let refusal = format!(r#"{{"EVALSHA":[{NUMBER},1,9000000,0,9000000,9000000,0,0,0,0,0,0,0,0]}}"#);
+    *answer.reply.lock().unwrap() = Reply::new(200, refusal);
     *answer.late.lock().unwrap() = Duration::from_millis(150);
     answer.is_as_good_as_none(&all, "too late");
     println!("{} answers that make no sense, or come too late", answer.times.load(Ordering::SeqCst));

@@ -66,7 +66,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
     let compared = ["same", "newly_refused", "newly_admitted"];
     expected.extend(compared.map(|result| format!("diana.canary.result.{result}.requests")));
     for cluster in ["x", "y_z"] {
-        let names = ["calls", "dropped_refunds", "failed_calls", "questions"];
+        let names = ["calls", "dropped_refunds", "failed_calls", "questions", "stray_replies"];
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));
     }
     expected.sort();

@@ -63,9 +63,11 @@ impl Store {
         if !self.knows {
             return r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#.into();
         }
-        let (keys, commands) = rest.split_at(keys.parse().unwrap());
+        let (keys, rest) = rest.split_at(keys.parse().unwrap());
+        let [number, commands @ ..] = rest else { panic!("a call without its number: {parts:?}") };
         let mut keys = keys.iter();
-        let mut answer = Vec::new();
+        let mut answer = vec![number.parse().unwrap()];
+        assert!(answer[0] < 1 << 53, "{number}");
         for command in commands {
             let numbers: Vec<u64> = command.split(' ').map(|number| number.parse().unwrap()).collect();
             self.command(now, &numbers, &mut keys, &mut answer);

@@ -136,7 +136,7 @@ fn the_script_is_known_by_its_sum_and_asks_redis_what_time_it_is() {
     let command = "1 1 1 2 1 3 0 10 60000000 0 0 0 0";
     let arguments = |name: &str, script: &str| {
         let mut cmd = cmd(name);
-        cmd.arg(script).arg(1).arg("key").arg(command);
+        cmd.arg(script).arg(1).arg("key").arg(7_777).arg(command);
         cmd
     };
     let unknown = arguments("EVALSHA", SHA1).exec(&mut connection).unwrap_err();
@@ -145,9 +145,9 @@ fn the_script_is_known_by_its_sum_and_asks_redis_what_time_it_is() {
     let first: Vec<u64> = arguments("EVAL", SCRIPT).query(&mut connection).unwrap();
     let second: Vec<u64> = arguments("EVALSHA", SHA1).query(&mut connection).unwrap();
     let after = time(&mut connection);
-    assert_eq!((first[0], first[2], second[2]), (0, 7, 4));
+    assert_eq!((first[0], first[1], first[3], second[3]), (7_777, 0, 7, 4));
     assert!(
-        before <= first[6] && first[6] <= second[6] && second[6] <= after,
+        before <= first[7] && first[7] <= second[7] && second[7] <= after,
         "{before} {first:?} {second:?} {after}"
     );
 }

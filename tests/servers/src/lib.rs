@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   RateLimitService   gRPC, Envoy's rate limit service; counts in memory
-//!   Upstash            HTTP, the Upstash dialect of Redis; counts in a real Redis
+//!   Upstash            HTTP, the Upstash dialect of Redis; counts in a real Redis; can mix up its replies
 //!   Documents          HTTP, four servers of configurations in one; keeps one document
 //! ```
 //!
@@ -15,6 +15,7 @@
 mod documents;
 mod rate_limit_service;
 mod serving;
+mod shift;
 mod upstash;
 
 pub use documents::{Documents, Fault, Seen};

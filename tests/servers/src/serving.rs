@@ -30,6 +30,7 @@ impl Serving {
                 // Else an answer may wait for an acknowledgement; it comes all the same.
                 let _ = stream.set_nodelay(true);
             });
+            let router = router.into_make_service_with_connect_info::<SocketAddr>();
             Ok(async move { _ = axum::serve(listener, router).await })
         })
     }

@@ -5,18 +5,21 @@
 //! - `POST /pipeline` with an array of such arrays → 200 and one of those objects for each, in order;
 //! - `Authorization: Bearer TOKEN`, else 401.
 //!
+//! It can also mix up its replies, as webdis does after a stall: see [`Upstash::shift`].
+//!
 //! What it does not know: commands in the path, transactions, base64, and tokens in the query.
 
 use crate::serving::Serving;
+use crate::shift::Shift;
 use anyhow::Result;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, RedisError, Value as Reply};
+use redis::{Client, RedisError, Value as Told};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Upstash {
     serving: Serving,
     calls: Arc<AtomicU64>,
+    shift: Arc<Shift<Reply>>,
 }
 
 #[derive(Clone)]
@@ -37,7 +41,11 @@ struct Front {
     redis: ConnectionManager,
     authorization: Arc<str>,
     calls: Arc<AtomicU64>,
+    shift: Arc<Shift<Reply>>,
 }
+
+/// What is sent.
+type Reply = (StatusCode, Value);
 
 impl Upstash {
     /// Starts one on a free port, in front of the Redis at this address, for whoever has the token. Redis may go and
@@ -45,6 +53,8 @@ impl Upstash {
     pub fn start(redis: SocketAddr, token: &str) -> Result<Self> {
         let calls = Arc::new(AtomicU64::new(0));
         let (authorization, counted) = (format!("Bearer {token}").into(), Arc::clone(&calls));
+        let shift = Arc::new(Shift::default());
+        let shifts = Arc::clone(&shift);
         let client = Client::open(format!("redis://{redis}"))?;
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(1)
@@ -52,15 +62,21 @@ impl Upstash {
             .set_response_timeout(Some(PATIENCE));
         let serving = Serving::start(|| {
             let redis = ConnectionManager::new_lazy_with_config(client, config)?;
-            let front = Front { redis, authorization, calls: counted };
+            let front = Front { redis, authorization, calls: counted, shift: shifts };
             Ok(Router::new().route("/", post(one)).route("/pipeline", post(several)).with_state(front))
         })?;
-        Ok(Self { serving, calls })
+        Ok(Self { serving, calls, shift })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
+    }
+
+    /// From now on each connection that is open answers every call with the reply to the call before. A connection is in
+    /// step again after 100 ms without a call: Envoy would have closed the connection in that pause.
+    pub fn shift(&self) {
+        self.shift.begin();
     }
 
     /// How many requests it had so far, with a wrong token or not.
@@ -69,25 +85,36 @@ impl Upstash {
     }
 }
 
-async fn one(State(front): State<Front>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Err(refusal) = front.admit(&headers) {
-        return refusal;
+async fn one(
+    State(front): State<Front>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if !front.admits(&headers) {
+        return sent(unauthorized());
     }
-    match serde_json::from_slice(&body) {
+    let reply = match serde_json::from_slice(&body) {
         Ok(Value::Array(words)) => match front.run(&words).await {
-            Ok(result) => Json(json!({"result": result})).into_response(),
+            Ok(result) => (StatusCode::OK, json!({"result": result})),
             Err(why) => failure(StatusCode::BAD_REQUEST, &why),
         },
         _ => failure(StatusCode::BAD_REQUEST, "ERR failed to parse command"),
-    }
+    };
+    sent(front.shift.of(peer, reply))
 }
 
-async fn several(State(front): State<Front>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Err(refusal) = front.admit(&headers) {
-        return refusal;
+async fn several(
+    State(front): State<Front>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if !front.admits(&headers) {
+        return sent(unauthorized());
     }
     let Ok(commands) = serde_json::from_slice::<Vec<Vec<Value>>>(&body) else {
-        return failure(StatusCode::BAD_REQUEST, "ERR failed to parse pipeline request");
+        return sent(failure(StatusCode::BAD_REQUEST, "ERR failed to parse pipeline request"));
     };
     let mut answers = Vec::new();
     for words in &commands {
@@ -96,23 +123,27 @@ async fn several(State(front): State<Front>, headers: HeaderMap, body: Bytes) ->
             Err(why) => json!({"error": why}),
         });
     }
-    Json(Value::Array(answers)).into_response()
+    sent(front.shift.of(peer, (StatusCode::OK, Value::Array(answers))))
 }
 
-fn failure(status: StatusCode, why: &str) -> Response {
-    (status, Json(json!({"error": why}))).into_response()
+fn sent((status, body): Reply) -> Response {
+    (status, Json(body)).into_response()
+}
+
+fn failure(status: StatusCode, why: &str) -> Reply {
+    (status, json!({"error": why}))
+}
+
+fn unauthorized() -> Reply {
+    failure(StatusCode::UNAUTHORIZED, "Unauthorized")
 }
 
 impl Front {
-    /// Counts a request, and refuses it unless it has the token.
-    #[expect(clippy::result_large_err, reason = "the answer as it is sent")]
-    fn admit(&self, headers: &HeaderMap) -> Result<(), Response> {
+    /// Counts a request: whether it has the token.
+    fn admits(&self, headers: &HeaderMap) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-        if given == Some(self.authorization.as_bytes()) {
-            return Ok(());
-        }
-        Err(failure(StatusCode::UNAUTHORIZED, "Unauthorized"))
+        given == Some(self.authorization.as_bytes())
     }
 
     /// Asks Redis; an error is Redis' own words.
@@ -144,14 +175,14 @@ fn told(error: &RedisError) -> String {
     }
 }
 
-fn json_of(reply: &Reply) -> Value {
+fn json_of(reply: &Told) -> Value {
     match reply {
-        Reply::Nil => Value::Null,
-        Reply::Int(number) => json!(number),
-        Reply::BulkString(bytes) => json!(String::from_utf8_lossy(bytes)),
-        Reply::SimpleString(text) => json!(text),
-        Reply::Okay => json!("OK"),
-        Reply::Array(list) => list.iter().map(json_of).collect(),
+        Told::Nil => Value::Null,
+        Told::Int(number) => json!(number),
+        Told::BulkString(bytes) => json!(String::from_utf8_lossy(bytes)),
+        Told::SimpleString(text) => json!(text),
+        Told::Okay => json!("OK"),
+        Told::Array(list) => list.iter().map(json_of).collect(),
         // What the newer protocol has beside these, which is not spoken here.
         other => json!(format!("{other:?}")),
     }
@@ -163,9 +194,9 @@ mod tests {
 
     #[test]
     fn replies_are_json_as_documented() {
-        let list = vec![Reply::Nil, Reply::Int(-7), Reply::BulkString(b"a".to_vec()), Reply::Array(vec![])];
-        assert_eq!(json_of(&Reply::Array(list)), json!([null, -7, "a", []]));
-        assert_eq!(json_of(&Reply::Okay), json!("OK"));
+        let list = vec![Told::Nil, Told::Int(-7), Told::BulkString(b"a".to_vec()), Told::Array(vec![])];
+        assert_eq!(json_of(&Told::Array(list)), json!([null, -7, "a", []]));
+        assert_eq!(json_of(&Told::Okay), json!("OK"));
         assert_eq!(word(&json!(100)).as_deref(), Some("100"));
         assert_eq!((word(&json!("x")).as_deref(), word(&json!({}))), (Some("x"), None));
     }

@@ -1,10 +1,14 @@
 //! The Upstash dialect, in front of a real Redis.
 
-use gateway::{Connection, Redis};
+use gateway::{Connection, Redis, wait_until};
 use serde_json::{Value, json};
 use servers::Upstash;
+use std::time::Duration;
 
 const TOKEN: &str = "a-token";
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection without a call for so long is in step again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 fn ask(upstash: &Upstash, path: &str, token: &str, body: &str) -> (u16, Value) {
     let mut connection = Connection::open(upstash.address()).unwrap();
@@ -68,5 +72,35 @@ fn it_goes_on_when_redis_has_gone_and_come_back() {
     assert_eq!(ping().0, 400);
     redis.restart().unwrap();
     let back = || (ping().0 == 200).then_some(());
-    gateway::wait_until("Redis to be asked again", std::time::Duration::from_secs(10), back).unwrap();
+    wait_until("Redis to be asked again", PATIENCE, back).unwrap();
+}
+
+#[test]
+fn a_connection_answers_with_the_reply_before_until_it_has_had_a_pause() {
+    let redis = Redis::start().unwrap();
+    let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
+    let authorization = format!("Bearer {TOKEN}");
+    let mut connection = Connection::open(upstash.address()).unwrap();
+    let mut echo = |text: &str| {
+        let body = json!(["ECHO", text]).to_string();
+        let headers = [("authorization", authorization.as_str())];
+        let answer = connection.request("POST", "/", &headers, body.as_bytes()).unwrap();
+        let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+        answer["result"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([echo("a"), echo("b")], ["a", "b"]);
+    upstash.shift();
+    // A machine that stands still for the length of the pause is in step at once.
+    wait_until("replies that have shifted", PATIENCE, || {
+        upstash.shift();
+        echo("c");
+        (echo("d") == "c").then_some(())
+    })
+    .unwrap();
+    wait_until("a pause", PATIENCE, || {
+        std::thread::sleep(2 * PAUSE); // the pause itself
+        (echo("e") == "e").then_some(())
+    })
+    .unwrap();
+    assert_eq!(echo("f"), "f");
 }

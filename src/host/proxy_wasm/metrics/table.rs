@@ -126,6 +126,7 @@ metrics! {
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
     Questions: Counter Cluster "diana.store.CLUSTER.questions" [];
     DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" [];
+    StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" [];
     ConfigGeneration: Gauge Configuration "diana.config.generation" [];
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];

@@ -1,0 +1,116 @@
+//! Replies that tell nothing, or only a part: errors, replies to other calls, pipelines of which some commands fail.
+//!
+//! It does not know: replies that tell everything.
+
+use super::*;
+
+/// Whatever a front says to somebody else, and the same reply to an earlier call.
+#[test]
+fn a_reply_without_the_number_of_its_call_is_stray() {
+    let question = Question::Decide(vec![vec![asked(1, 7)]]);
+    let earlier =
+        [NUMBER - 4, NUMBER + 1, 0, (1 << 53) - 1].map(|number| json(&[&[number], &NUMBERS[..]].concat()));
+    let others = ["[]", "[null]", "[true,\"OK\"]", "null", "0", "\"OK\"", "{}", "[7]"].map(String::from);
+    let unnumbered = json(&NUMBERS);
+    let quoted = listed(0, &NUMBERS).replacen(&NUMBER.to_string(), &format!("\"{NUMBER}\""), 1);
+    for reply in earlier.iter().chain(&others).chain([&unnumbered, &quoted]) {
+        for (dialect, key) in
+            [(Dialect::Webdis, "EVALSHA"), (Dialect::Webdis, "GET"), (Dialect::Upstash, "result")]
+        {
+            let body = format!(r#"{{"{key}":{reply}}}"#);
+            let answer = redis(dialect).answer(&[&question], NUMBER, 200, body.as_bytes());
+            assert_eq!(answer, Err(Failure::Stray), "{body}");
+        }
+    }
+}
+
+#[test]
+fn what_webdis_says_of_errors_is_told() {
+    let [question, ..] = &one_of_each();
+    let answer =
+        |status, body: &str| redis(Dialect::Webdis).answer(&[question], NUMBER, status, body.as_bytes());
+    assert_eq!(answer(200, NOSCRIPT), Err(Failure::NoScript));
+    // Redis is down; the command is forbidden; Envoy's own, of a webdis that is down.
+    for (status, body) in [(503, ""), (403, ""), (503, "no healthy upstream"), (504, NOSCRIPT)] {
+        assert_eq!(answer(status, body), Err(Failure::Status(status)));
+    }
+    for words in [
+        "NOAUTH Authentication required.",
+        "READONLY You can't write against a read only replica. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
+        "OOM command not allowed when used memory > 'maxmemory'. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
+        "NOREPLICAS Not enough good replicas to write. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        "ERR Script killed by user with SCRIPT KILL... script: 694a5fe1ddb97a4c6a1bf299d9537c7d3d0f84e7, on @user_script:1.",
+        "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'",
+        "LOADING Redis is loading the dataset in memory",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+    ] {
+        for key in ["EVAL", "EVALSHA"] {
+            let body = format!(r#"{{"{key}":[false,"{words}"]}}"#);
+            let cut = words.chars().take(128).collect();
+            assert_eq!(answer(200, &body), Err(Failure::Refused(cut)));
+        }
+    }
+    let escaped = r#"{"EVAL":[false,"MY \"quoted\" é\n"]}"#;
+    assert_eq!(answer(200, escaped), Err(Failure::Refused(r#"MY "quoted" "#.into())));
+}
+
+#[test]
+fn what_upstash_says_of_errors_is_told() {
+    let [question, ..] = &one_of_each();
+    let answer =
+        |status, body: &str| redis(Dialect::Upstash).answer(&[question], NUMBER, status, body.as_bytes());
+    let noscript = r#"{"error":"NOSCRIPT No matching script. Please use EVAL."}"#;
+    let refused = |words: &str| Err(Failure::Refused(words.into()));
+    assert_eq!(answer(400, noscript), Err(Failure::NoScript));
+    assert_eq!(answer(200, noscript), Err(Failure::NoScript));
+    assert_eq!(answer(401, r#"{"error":"Unauthorized"}"#), refused("Unauthorized"));
+    assert_eq!(answer(400, r#"{"error":"ERR wrong number","result":[]}"#), refused("ERR wrong number"));
+    assert_eq!(answer(503, "no healthy upstream"), Err(Failure::Status(503)));
+    assert_eq!(answer(500, r#"{"result":[0]}"#), Err(Failure::Status(500)));
+    assert_eq!(answer(500, "[]"), Err(Failure::Status(500)));
+    let own = format!(r#"{{"result":[{NUMBER},0]}}"#);
+    for body in [&own, r#"{"error":null}"#, r#"{"error":7}"#, "{}", "[]", "0", "", "[{\"result\":[]}]"] {
+        assert_eq!(answer(200, body), Err(Failure::Garbage), "{body}");
+    }
+}
+
+#[test]
+fn of_a_pipeline_some_may_fail() {
+    let [decide, give_back, account] = &one_of_each();
+    let redis = redis(Dialect::Upstash);
+    let questions: Vec<&Question> = [vec![give_back; 64], vec![account; 64], vec![decide; 2]].concat();
+    let zeros = |at| format!(r#"{{"result":{}}}"#, listed(at, &[0; 64]));
+    let (first, second) = (&*zeros(0), &*zeros(1));
+    let (error, noscript) = (r#"{"error":"OOM x"}"#, r#"{"error":"NOSCRIPT y"}"#);
+    let decided = format!(r#"{{"result":{}}}"#, listed(2, &[NUMBERS, [0; 13], [0; 13]].concat().repeat(2)));
+    let answer = |status, bodies: &[&str]| {
+        redis.answer(&questions, NUMBER, status, format!("[{}]", bodies.join(",")).as_bytes())
+    };
+
+    let all = answer(200, &[first, second, &decided]).unwrap();
+    assert!(all.len() == 130 && all.iter().all(Result::is_ok));
+    assert_eq!(all[129].as_ref().unwrap()[0], told());
+    let some = answer(200, &[noscript, second, error]).unwrap();
+    assert!(some[..64].iter().all(|told| *told == Err(Failure::NoScript)));
+    assert!(some[64..128].iter().all(|told| *told == Ok(Vec::new())));
+    assert!(some[128..].iter().all(|told| *told == Err(Failure::Refused("OOM x".into()))));
+    let short = answer(200, &[&first.replace("0,0", "0"), second, &decided]).unwrap();
+    assert!(short.len() == 130 && short[..64].iter().all(|told| *told == Err(Failure::Garbage)));
+    let other = answer(200, &[&first.replacen(",0", ",1", 1), second, &decided]).unwrap();
+    assert_eq!((&other[0], &other[64]), (&Err(Failure::Garbage), &Ok(Vec::new())));
+    let one = answer(200, &["7", second, "{}"]).unwrap();
+    assert_eq!((one[0].clone(), one[129].clone()), (Err(Failure::Garbage), Err(Failure::Garbage)));
+
+    assert_eq!(answer(200, &[noscript, error, "{}"]), Err(Failure::NoScript), "nothing was told");
+    assert_eq!(answer(200, &[first, second]), Err(Failure::Garbage), "one is missing");
+    assert_eq!(answer(200, &[first, second, &decided, first]), Err(Failure::Garbage), "one is too many");
+    assert_eq!(answer(500, &[first, second, &decided]), Err(Failure::Status(500)));
+    let whole = |status, body: &str| redis.answer(&questions, NUMBER, status, body.as_bytes());
+    assert_eq!(whole(400, r#"{"error":"ERR no"}"#), Err(Failure::Refused("ERR no".into())));
+    assert_eq!(whole(200, first), Err(Failure::Garbage));
+    for swapped in [[second, first, &decided], [first, &decided, second], [first, first, &decided]] {
+        assert_eq!(answer(200, &swapped), Err(Failure::Stray), "no reply of that call is trusted");
+    }
+}

@@ -1,0 +1,166 @@
+//! A front that mixes up its replies: no request gets the verdict of another one.
+//!
+//! Two kinds of users tell wrong verdicts apart: *idle* ones, whose quota nobody can use up, and *spent* ones, whose quota is
+//! used up. Without a verdict of the store a request is refused with 503, so 200 and 429 are the store's own words.
+
+use super::{PATIENCE, Shared, counted, gateways, in_redis, shared_rule};
+use crate::machine::Ending;
+use gateway::{Connection, Gateway, Redis, wait_until};
+use serde_json::{Value, json};
+use servers::Upstash;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TOKEN: &str = "a token of the tests only";
+/// Of each kind.
+const USERS: u64 = 200;
+/// To each gateway.
+const CLIENTS: usize = 4;
+
+fn limits() -> Value {
+    let rule = |path: &str, name: &str, rpu: u64| {
+        let keys = json!({"algo": "W", "rpu": rpu, "unit": "7d", "on_error": "deny"});
+        shared_rule(path, name, &keys)
+    };
+    json!([rule("=/idle", "idle", 1_000_000), rule("=/spent", "spent", 1)])
+}
+
+fn strays(all: &[Gateway], cluster: &str) -> u64 {
+    counted(all, &format!("store.{cluster}.stray_replies"))
+}
+
+/// What clients have been told so far.
+#[derive(Default)]
+struct Verdicts {
+    stopped: AtomicBool,
+    /// By the store: an idle user passed, a spent one was refused.
+    right: AtomicU64,
+    idle_refused: AtomicU64,
+    spent_passed: AtomicU64,
+    /// The store gave no verdict.
+    without: AtomicU64,
+}
+
+impl Verdicts {
+    fn client(&self, client: u64, gateway: &Gateway) {
+        let mut connection = gateway.connect().unwrap();
+        for turn in client.. {
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            // Clients are out of step with one another, so that calls of both kinds follow one another.
+            let path = if (turn / 2 + client).is_multiple_of(2) { "/idle" } else { "/spent" };
+            let counter = match (path, status(&mut connection, path, turn % USERS)) {
+                ("/idle", 200) | ("/spent", 429) => &self.right,
+                ("/idle", 429) => &self.idle_refused,
+                ("/spent", 200) => &self.spent_passed,
+                (_, 503) => &self.without,
+                (path, status) => panic!("{path}: {status}"),
+            };
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How many were right and wrong, and for how many the store gave none.
+    fn read(&self) -> [u64; 4] {
+        [&self.right, &self.idle_refused, &self.spent_passed, &self.without]
+            .map(|count| count.load(Ordering::SeqCst))
+    }
+}
+
+fn status(connection: &mut Connection, path: &str, user: u64) -> u16 {
+    connection.request("GET", path, &[("x-user-id", &user.to_string())], b"").unwrap().status
+}
+
+/// Clients of both kinds ask all gateways while this happens.
+fn beside(all: &[Gateway], work: impl FnOnce(&Verdicts)) -> [u64; 4] {
+    let mut connection = all[0].connect().unwrap();
+    for user in 0..USERS {
+        wait_until("the quota to be used up", PATIENCE, || {
+            (status(&mut connection, "/spent", user) == 429).then_some(())
+        })
+        .unwrap();
+    }
+    let verdicts = Verdicts::default();
+    thread::scope(|scope| {
+        for (client, gateway) in all.iter().cycle().take(CLIENTS * all.len()).enumerate() {
+            let verdicts = &verdicts;
+            scope.spawn(move || verdicts.client(client as u64, gateway));
+        }
+        let ending = Ending(&verdicts.stopped);
+        work(&verdicts);
+        drop(ending);
+    });
+    verdicts.read()
+}
+
+/// Until the store gives verdicts again.
+fn wait_for_verdicts(verdicts: &Verdicts) {
+    let before = verdicts.right.load(Ordering::SeqCst);
+    let more = || (verdicts.right.load(Ordering::SeqCst) > before + 50).then_some(());
+    wait_until("verdicts of the store", PATIENCE, more).unwrap();
+}
+
+/// Each time until each of both gateways has noticed.
+#[test]
+fn replies_that_have_shifted_decide_nothing() {
+    let redis = Redis::start().unwrap();
+    let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
+    let headers = json!({"authorization": format!("Bearer {TOKEN}")});
+    let store = in_redis(json!({"cluster": "upstash", "dialect": "upstash", "headers": headers}));
+    let document = json!({"limits": limits(), "store": store});
+    let all = gateways(&document, &[("upstash", upstash.address(), false)], |config| config);
+    let [right, idle_refused, spent_passed, without] = beside(&all, |verdicts| {
+        for _ in 0..3 {
+            wait_for_verdicts(verdicts);
+            let before: Vec<u64> =
+                all.iter().map(|one| strays(std::slice::from_ref(one), "upstash")).collect();
+            upstash.shift();
+            wait_until("replies to other calls", PATIENCE, || {
+                let has_seen = |(one, before)| strays(std::slice::from_ref(one), "upstash") > before;
+                all.iter().zip(before.iter().copied()).all(has_seen).then_some(())
+            })
+            .unwrap();
+        }
+        wait_for_verdicts(verdicts);
+    });
+    let strays = strays(&all, "upstash");
+    println!("shifted: {strays} stray replies; {right} right verdicts, {without} without the store");
+    assert_eq!((idle_refused, spent_passed), (0, 0), "wrong verdicts, beside {right} right ones");
+    let said: usize = all.iter().map(|one| one.logs().matches("a reply to another call").count()).sum();
+    // The breaker's line: once for each pause.
+    assert!((6..=strays as usize).contains(&said), "{said} lines, {strays} stray replies");
+}
+
+/// Stalls a little longer than the timeout. Not every run makes webdis mix up its replies: the counts are printed.
+#[test]
+fn a_webdis_that_stalls_under_load_decides_nothing_wrong() {
+    const LEAST: u64 = 8;
+    const MOST: u64 = 40;
+    let mut shared = Shared::with(json!({"timeout": "50ms"}), &limits(), |config| config);
+    let all = std::mem::take(&mut shared.gateways);
+    let (mut stalls, begun) = (0, Instant::now());
+    let [right, idle_refused, spent_passed, without] = beside(&all, |verdicts| {
+        // A few more after the first stray reply, which leaves its connection one behind.
+        let mut enough = MOST;
+        while stalls < enough {
+            wait_for_verdicts(verdicts);
+            shared.webdis.stop_answering().unwrap();
+            thread::sleep(Duration::from_millis(52 + stalls * 7 % 29)); // the stall itself
+            shared.webdis.go_on().unwrap();
+            stalls += 1;
+            if enough == MOST && stalls >= LEAST && strays(&all, "webdis") > 0 {
+                enough = MOST.min(stalls + 4);
+            }
+        }
+        wait_for_verdicts(verdicts);
+    });
+    let strays = strays(&all, "webdis");
+    println!(
+        "webdis: {stalls} stalls in {:.1} s, {strays} stray replies{}; {right} right verdicts, {without} without the store",
+        begun.elapsed().as_secs_f64(),
+        if strays == 0 { ", so this run shows little" } else { "" },
+    );
+    assert_eq!((idle_refused, spent_passed), (0, 0), "wrong verdicts, beside {right} right ones");
+}
