@@ -36,6 +36,8 @@ pub struct Configuration {
     pub store: Option<stores::Options>,
     /// Where a document comes from that is laid over this one.
     pub remote: Option<source::Options>,
+    /// Whether the access log is told about requests that every rule admits at once.
+    pub logs_all: bool,
 }
 
 /// Reads a configuration. All mistakes are told, not only the first.
@@ -83,8 +85,19 @@ impl Mode {
 }
 
 /// Keys of each object, to tell where one belongs that stands in another. `headers` is a key of two.
-const TOP_KEYS: &[&str] =
-    &["limits", "actors", "ip", "allow", "deny", "response", "mode", "local", "store", "remote"];
+const TOP_KEYS: &[&str] = &[
+    "limits",
+    "actors",
+    "ip",
+    "allow",
+    "deny",
+    "response",
+    "mode",
+    "access_log",
+    "local",
+    "store",
+    "remote",
+];
 const LIMIT_KEYS: &[&str] = &["url", "Url", "methods", "hosts", "exclusive", "rules"];
 const RULE_KEYS: &[&str] = &[
     "name",
@@ -126,6 +139,7 @@ struct Top<'a> {
     response: Option<Node<'a>>,
     headers: Option<Node<'a>>,
     mode: Option<Node<'a>>,
+    access_log: Option<Node<'a>>,
     local: Option<Node<'a>>,
     store: Option<Node<'a>>,
     remote: Option<Node<'a>>,
@@ -166,6 +180,7 @@ impl<'a> Top<'a> {
             response: fields.take("response"),
             headers: fields.take("headers"),
             mode: fields.take("mode"),
+            access_log: fields.take("access_log"),
             local: own(&mut fields, "local"),
             store: own(&mut fields, "store"),
             remote: own(&mut fields, "remote"),
@@ -185,6 +200,7 @@ impl<'a> Top<'a> {
             response: self.response.or(base.response),
             headers: self.headers.or(base.headers),
             mode: self.mode.or(base.mode),
+            access_log: self.access_log.or(base.access_log),
             local: self.local.or(base.local),
             store: self.store.or(base.store),
             remote: self.remote.or(base.remote),
@@ -228,6 +244,7 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     };
     let address = Actors::ip(&mut scope);
     let response = Options::compile(top.response, top.headers);
+    let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
     let draft = Draft {
@@ -242,8 +259,17 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
         trial,
     };
     let (store, options) = store.map(|store| (store.draft, store.options)).unzip();
-    Some(Configuration { policy: Draft { store, ..draft }.build(), response, store: options, remote })
+    Some(Configuration {
+        policy: Draft { store, ..draft }.build(),
+        response,
+        store: options,
+        remote,
+        logs_all,
+    })
 }
+
+/// The requests about which the access log is told.
+const ACCESS_LOG: [(&str, bool); 2] = [("refused", false), ("all", true)];
 
 /// How many actors the table of each cell group is made for.
 const MAX_ACTORS: u64 = 100_000;

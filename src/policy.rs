@@ -33,7 +33,7 @@ mod shares;
 mod trial;
 
 pub use build::{Draft, LimitDraft, RuleDraft, SharedDraft, StoreDraft};
-pub use decision::{ALLOW, DENY, Decision, Events, Outcome, Reason, Report, Tally};
+pub use decision::{ALLOW, DENY, Decision, Events, Found, Outcome, Reason, Report, Tally};
 pub use elsewhere::OnError;
 pub use group::{Count, Counts, Missing};
 pub use lineage::{Descent, Past};
@@ -55,7 +55,9 @@ use crate::matcher::{Matcher, tree::Tree};
 use crate::order;
 use crate::request::path::Readings;
 use crate::request::{Part, PartId, Parts, Request, Source};
-use crate::time::Span;
+use crate::store::Store;
+use crate::table::Worth;
+use crate::time::{Span, Time};
 use elsewhere::{Elsewhere, Shards};
 use give_back::Place;
 use group::Group;
@@ -261,6 +263,35 @@ impl Policy {
             let size = u64::try_from(table.value_size()).unwrap_or(u64::MAX);
             (keys.saturating_add(table.keys()), bytes.saturating_add(table.keys().saturating_mul(size)))
         })
+    }
+
+    /// The groups with a table of sets.
+    fn sampled(&self) -> impl Iterator<Item = (&Group, u64)> {
+        let groups = self.limits.iter().flat_map(|limit| &limit.groups);
+        let own = groups.filter(|group| group.way == Way::Own);
+        own.filter_map(|group| Some((&**group, group.table.sets()?)))
+    }
+
+    /// The tables for many actors, each by its first rule, and how many sets each has.
+    pub fn tables(&self) -> impl Iterator<Item = (RuleId, u64)> {
+        self.sampled().map(|(group, sets)| (RuleId(group.rules.start), sets))
+    }
+
+    /// How many cells are in use in one set of a table.
+    pub(crate) fn used_cells<S: Store + ?Sized>(
+        &self,
+        overridden: &Overridden,
+        store: &S,
+        table: usize,
+        random: u64,
+        now: Time,
+    ) -> Option<usize> {
+        let (group, _) = self.sampled().nth(table)?;
+        let set = group.table.load(store, random).ok()?;
+        let is_used = |(hash, cell): &(u64, &[u8])| {
+            group.counted(&self.rules, overridden.key(group.id, *hash)).worth(cell, now) > Worth::Nothing
+        };
+        Some(set.cells().filter(is_used).count())
     }
 
     /// Whether the client speaks gRPC: `application/grpc`, alone or with a suffix as in `+proto`. With anything

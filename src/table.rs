@@ -52,6 +52,9 @@ pub enum Eviction {
     },
 }
 
+/// A set has room for so many actors: half of its ways, as [`Table::new`] says why.
+pub const ACTORS_OF_A_SET: u64 = 8;
+
 /// The table of one cell group.
 #[derive(Debug)]
 pub struct Table {
@@ -108,6 +111,11 @@ impl Table {
     /// Bytes of each key's value.
     pub fn value_size(&self) -> usize {
         self.layout.value_size()
+    }
+
+    /// The number of its sets; `None` if it has room for one actor only.
+    pub fn sets(&self) -> Option<u64> {
+        (self.layout.ways() > 1).then(|| self.keys())
     }
 
     /// Bytes of a cell.
@@ -196,6 +204,13 @@ impl Set {
                 }
             }
         }
+    }
+
+    /// The cells that actors have in it, each with its actor's hash.
+    pub fn cells(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let is_taken = |way: &usize| self.layout.fingerprint(&self.value, *way) != 0;
+        let ways = (0..self.layout.ways()).filter(is_taken);
+        ways.map(|way| (self.actor(way), self.layout.cell(&self.value, way)))
     }
 
     /// The hash of the actor whose cell is in this way.

@@ -11,6 +11,7 @@
 //! answers its calls.
 
 mod abi;
+pub mod access_log;
 mod announce;
 mod asking;
 mod callbacks;
@@ -23,6 +24,7 @@ mod gateway;
 mod memory;
 pub mod metrics;
 mod parts;
+mod sampling;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;
 mod source;

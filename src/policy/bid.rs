@@ -11,7 +11,7 @@
 
 use super::charge::{MAX_LOST, Memories, Terms};
 use super::give_back::{Held, Place, change};
-use super::group::{Counted, Group};
+use super::group::{Counted, Group, found};
 use super::judgement::Judgement;
 use super::lineage::Line;
 use super::shares::{self, Shares, Slot};
@@ -109,7 +109,8 @@ impl Bid {
     }
 
     pub(super) fn report_recalled<S: ?Sized>(&self, court: &Court<S>, to: &mut Vec<Report>) {
-        self.memory.judgement.report(self.group.counted(&court.policy.rules, self.key(court.keys)), to);
+        let key = self.key(court.keys);
+        self.memory.judgement.report(self.group.counted(&court.policy.rules, key), found(key), to);
     }
 
     /// Judges by this worker's share, and spends of it if all is well; else the store has to be asked.
@@ -325,6 +326,7 @@ impl Bid {
             Basis::Judged { crowd, .. } => *crowd,
             _ => None,
         };
+        let found = found(self.key(court.keys));
         let counted = Bid::counted(&self.group, self.key(court.keys), crowd, court);
         if let Basis::Failed | Basis::Loaded(_) = self.basis {
             let rules = self.group.ids().zip(counted.rules());
@@ -333,12 +335,13 @@ impl Bid {
             return to.extend(rules.map(|(rule, (_, count))| Report {
                 rule,
                 quota: count.quota,
+                found,
                 tally,
                 verdict: None,
                 degraded,
             }));
         }
-        self.memory.judgement.report(counted, to);
+        self.memory.judgement.report(counted, found, to);
     }
 
     /// When the request may go on, if it has to wait: a delay counts from the instant its group was judged at,

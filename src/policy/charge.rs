@@ -28,7 +28,7 @@ use super::known::{Known, Refusals};
 use super::lineage::Lineage;
 use super::part::Part;
 use super::shares::Shares;
-use super::{Decision, Events, Outcome, Overridden, Policy, Reason, Report, RuleId, Tally, Way};
+use super::{Decision, Events, Found, Outcome, Overridden, Policy, Reason, Report, RuleId, Tally, Way};
 use super::{Duty, Pending};
 use crate::algorithm;
 use crate::order;
@@ -182,7 +182,14 @@ impl Desk {
                             let tally = if rule.enforced { Tally::Refused } else { Tally::Shadowed };
                             lacking = lacking.or(rule.enforced.then_some(id));
                             let quota = rule.own.count.quota;
-                            let report = Report { rule: id, quota, tally, verdict: None, degraded: false };
+                            let report = Report {
+                                rule: id,
+                                quota,
+                                found: Found::Missing,
+                                tally,
+                                verdict: None,
+                                degraded: false,
+                            };
                             decision.reports.push(report);
                         }
                     }

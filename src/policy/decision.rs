@@ -5,8 +5,9 @@
 use super::{Policy, RuleId};
 use crate::algorithm::{Quota, Verdict};
 use crate::table::Eviction;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 /// What the deny list is called where rules are named; no rule has this name.
 pub const DENY: &str = "deny";
@@ -54,6 +55,31 @@ pub enum Tally {
     Uncounted,
 }
 
+/// How a rule found the actor that it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The request names it.
+    Actor,
+    /// The request lacks it, and is counted by its address.
+    Address,
+    /// The request lacks it, and is counted with all such requests.
+    Shared,
+    /// The request lacks it, and the rule says `missing: deny`.
+    Missing,
+}
+
+impl Found {
+    /// The word for access logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Found::Actor => "actor",
+            Found::Address => "ip",
+            Found::Shared => "shared",
+            Found::Missing => "missing",
+        }
+    }
+}
+
 /// What one rule contributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -61,6 +87,8 @@ pub struct Report {
     pub rule: RuleId,
     /// Its quota for this actor.
     pub quota: Quota,
+    /// How it found the actor.
+    pub found: Found,
     /// How it counted the request.
     pub tally: Tally,
     /// What its algorithm said. `None` when there is nothing to say: uncounted, or no actor.
@@ -139,6 +167,27 @@ impl Decision {
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
         Some(names.fold(first, |all, name| [&*all, ",", name].concat().into()))
+    }
+
+    /// The report of the rule that decides: the rule that the refusal names, else the first rule in shadow
+    /// that would refuse, else the rule with the least left, of equals the slowest to grow. Rules in shadow
+    /// come last.
+    pub fn decisive(&self, policy: &Policy) -> Option<&Report> {
+        let reports = || self.reports.iter();
+        match self.outcome {
+            Outcome::Refuse(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
+                return reports().find(|report| report.rule == id);
+            }
+            Outcome::Refuse(Reason::Denied) | Outcome::Allowed => return None,
+            Outcome::Pass | Outcome::Wait(_) => {}
+        }
+        let is_shadow = |report: &Report| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
+        let tightness = |report: &&Report| {
+            let verdict = report.verdict.map(|verdict| (verdict.remaining, Reverse(verdict.more_in)));
+            (is_shadow(report), verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
+        };
+        let shadowed = reports().find(|report| report.tally == Tally::Shadowed);
+        shadowed.or_else(|| reports().min_by_key(tightness))
     }
 
     /// The rules that refuse, in the order they were asked; none when a list decided.

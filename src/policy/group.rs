@@ -3,7 +3,7 @@
 //!
 //! It does not know: the store, or other groups.
 
-use super::{Policy, Rule, RuleId, Way};
+use super::{Found, Policy, Rule, RuleId, Way};
 use crate::actor::{self, Named};
 use crate::algorithm::{Algorithm, Charge, Piece, Quota};
 use crate::index::ByKey;
@@ -133,6 +133,15 @@ pub(super) enum Identity {
 const BY_VALUE: u8 = 0;
 const BY_ADDRESS: u8 = 1;
 const SHARED: u8 = 2;
+
+/// How the actor of this key was found.
+pub(super) fn found(key: &[u8]) -> Found {
+    match key.first() {
+        Some(&BY_ADDRESS) => Found::Address,
+        Some(&SHARED) => Found::Shared,
+        _ => Found::Actor,
+    }
+}
 
 /// The key of an actor's value.
 pub(super) fn by_value(value: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! It does not know: the store, or other groups.
 
 use super::group::Counted;
-use super::{Report, Tally, Way};
+use super::{Found, Report, Tally, Way};
 use crate::algorithm::{Charge, Outcome, Verdict};
 use crate::time::{Span, Time};
 
@@ -86,7 +86,7 @@ impl Judgement {
     }
 
     /// One report a rule.
-    pub(super) fn report(&self, counted: Counted, to: &mut Vec<Report>) {
+    pub(super) fn report(&self, counted: Counted, found: Found, to: &mut Vec<Report>) {
         for ((id, (rule, count)), verdict) in counted.group.ids().zip(counted.rules()).zip(&self.verdicts) {
             let tally = match (verdict.admits(), rule.enforced) {
                 (true, _) => Tally::Admitted,
@@ -94,7 +94,7 @@ impl Judgement {
                 (false, false) => Tally::Shadowed,
             };
             let degraded = counted.group.way == Way::Spare;
-            to.push(Report { rule: id, quota: count.quota, tally, verdict: Some(*verdict), degraded });
+            to.push(Report { rule: id, quota: count.quota, found, tally, verdict: Some(*verdict), degraded });
         }
     }
 }

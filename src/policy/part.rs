@@ -14,6 +14,7 @@ use super::bid::Bid;
 use super::charge::{Desk, Terms};
 use super::elsewhere::{Elsewhere, OnError};
 use super::give_back::Place;
+use super::group::found;
 use super::known::Refusals;
 use super::{Asked, Decision, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
 use crate::algorithm::{MAX_WAIT, Outcome};
@@ -113,17 +114,25 @@ impl Part {
         };
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = elsewhere.group.ids().zip(elsewhere.group.counted(&policy.rules, key).rules());
+        let found = found(key);
         let tally = |enforced| if enforced { Tally::Refused } else { Tally::Shadowed };
         match &self.state {
             State::Ask | State::Here => {}
             State::Gone(on_error) => to.extend(rules.map(|(id, (rule, count))| {
                 let is_denied = *on_error == OnError::Deny;
                 let tally = if is_denied { tally(rule.enforced) } else { Tally::Uncounted };
-                Report { rule: id, quota: count.quota, tally, verdict: None, degraded: true }
+                Report { rule: id, quota: count.quota, found, tally, verdict: None, degraded: true }
             })),
             State::Told(told, _) => to.extend(rules.zip(told).map(|((id, (rule, count)), told)| {
                 let tally = if told.verdict.admits() { Tally::Admitted } else { tally(rule.enforced) };
-                Report { rule: id, quota: count.quota, tally, verdict: Some(told.verdict), degraded: false }
+                Report {
+                    rule: id,
+                    quota: count.quota,
+                    found,
+                    tally,
+                    verdict: Some(told.verdict),
+                    degraded: false,
+                }
             })),
         }
     }

@@ -167,6 +167,7 @@ impl Lines {
         match told {
             Ok(told) => {
                 line.whole &= !flight.whole;
+                line.tally.durations.push(now.since(flight.sent));
                 let is_slow = now.since(flight.sent) > self.options.slow();
                 if line.breaker.answered(is_slow, now, random) {
                     line.changed("it answers too slowly");

@@ -4,6 +4,7 @@
 
 use super::Message;
 use crate::policy::Told;
+use crate::time::Span;
 
 /// Who is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,8 @@ pub struct Tally {
     pub questions: u32,
     /// Refunds that were dropped because too many waited for the store.
     pub dropped_refunds: u32,
+    /// How long each call took that was answered as it should be.
+    pub durations: Vec<Span>,
     /// Whether the store is asked from now on, if that has changed; and why not.
     pub changed: Option<(bool, String)>,
 }

@@ -6,8 +6,8 @@ use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
 use crate::index::ByKey;
 use crate::policy::{
-    Count, Counts, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy, Reason, Report,
-    RuleDraft, Tally,
+    Count, Counts, Decision, Draft, Events, Found, LimitDraft, Lists, Missing, Outcome, Policy, Reason,
+    Report, RuleDraft, Tally,
 };
 use crate::request::Parts;
 use crate::time::Span;
@@ -55,7 +55,7 @@ pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
             None => Tally::Uncounted,
         };
         let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
-        Report { rule, quota, tally, verdict: *verdict, degraded: false }
+        Report { rule, quota, found: Found::Actor, tally, verdict: *verdict, degraded: false }
     };
     let reports: Vec<Report> = policy.rules().zip(said).map(report).collect();
     let refusing = reports.iter().find(|report| report.tally == Tally::Refused);

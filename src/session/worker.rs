@@ -239,6 +239,19 @@ impl Worker {
         events
     }
 
+    /// How many cells are in use in one set of a table, chosen by a random number; the table by its
+    /// place among [`Policy::tables`]. A cell that could be dropped with nothing lost is not in use.
+    pub fn used_cells<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        store: &S,
+        table: usize,
+        random: u64,
+        now: Time,
+    ) -> Option<usize> {
+        policy.used_cells(&self.overridden, store, table, random, now)
+    }
+
     /// What has happened to the calls to each store.
     pub fn tallies(&mut self) -> Vec<(usize, Tally)> {
         self.lines.as_mut().map(|lines| lines.tallies().collect()).unwrap_or_default()

@@ -16,6 +16,7 @@ mod lean;
 mod machine;
 mod matching;
 mod memory;
+mod metrics;
 mod permits;
 mod remote;
 mod shaping;

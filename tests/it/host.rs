@@ -2,6 +2,7 @@
 //!
 //! It does not know: how the filter is made inside. `play` takes any bytes, so that a fuzzer can bring them.
 
+mod access_log;
 pub mod callouts;
 pub mod counts;
 pub mod faults;

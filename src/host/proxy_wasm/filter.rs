@@ -27,6 +27,7 @@ use super::streams::{Map, Newest};
 use super::trial::Tried;
 use super::waiting::{Parked, Turn};
 use crate::session::Session;
+use crate::time::Time;
 use std::rc::Rc;
 
 /// What becomes of a request or a response now.
@@ -195,7 +196,8 @@ impl Filter {
         self.follow(root, &gateway);
         let news = gateway.tick(now);
         let some = !due.is_empty() || !news.is_empty();
-        let late: Vec<(u32, Turn)> = due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn)).collect();
+        let late: Vec<(u32, Turn)> =
+            due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn, &gateway, now)).collect();
         self.spread(&gateway, news);
         self.exchange(&gateway);
         if some {
@@ -221,8 +223,9 @@ impl Filter {
             self.polls.with(|polls| polls.retain(|(_, root)| *root != id));
             gateway.retire();
             self.exchange(&gateway);
-            let all = gateway.waiting.with(|waiting| waiting.all()).unwrap_or_default();
-            all.into_iter().for_each(|(id, turn)| _ = self.let_go(id, turn));
+            let (all, now) = (gateway.waiting.with(|waiting| waiting.all()), gateway.steady());
+            let all = all.unwrap_or_default().into_iter();
+            all.for_each(|(id, turn)| _ = self.let_go(id, turn, &gateway, now));
             self.hang_up(&gateway);
         }
     }
@@ -275,7 +278,7 @@ impl Filter {
 
     /// Lets a stream go whose turn has come. Returned is one that the host does not let go, though it has not
     /// said that it is gone.
-    fn let_go(&self, id: u32, turn: Turn) -> Option<(u32, Turn)> {
+    fn let_go(&self, id: u32, turn: Turn, gateway: &Gateway, now: Time) -> Option<(u32, Turn)> {
         if let Parked::Asking = turn.parked {
             let is_lost = !self.give_up(id) && self.waits(id);
             return is_lost.then_some((id, turn));
@@ -285,11 +288,21 @@ impl Filter {
             return None;
         }
         let answered = |answer: &Answer| calls::send_local_response(answer).is_ok();
+        let resumes = || {
+            let waited = now.since(turn.since);
+            Gateway::tell_waited(waited);
+            let resumes = calls::resume_request().is_ok();
+            if resumes {
+                gateway.metrics.waited(waited);
+            }
+            resumes
+        };
         let gone = calls::set_effective_context(id).is_ok()
             && match &turn.parked {
+                Parked::Request => resumes(),
                 Parked::Refusal(answer) if answered(answer) => true,
                 // A host that cannot answer must not be left holding the request.
-                Parked::Request | Parked::Refusal(_) | Parked::Asking => calls::resume_request().is_ok(),
+                Parked::Refusal(_) | Parked::Asking => calls::resume_request().is_ok(),
             };
         (!gone && self.wait(id, true)).then_some((id, turn))
     }

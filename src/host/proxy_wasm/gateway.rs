@@ -8,6 +8,7 @@ use super::calls::{self, Answer, HostData, Level};
 use super::exclusive::Exclusive;
 use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
+use super::sampling::Sampling;
 use super::source::Source;
 use super::streams::Map;
 use super::trial::{Trial, Tried};
@@ -17,7 +18,7 @@ use crate::document::Error;
 use crate::host::nginx;
 use crate::host::steady::Steady;
 use crate::mix;
-use crate::policy::{Decision, Descent, Policy};
+use crate::policy::{Descent, Policy};
 use crate::remote::News;
 use crate::session::{Session, Step, TICK, Worker};
 use crate::store::{Fault, Portable, Rules};
@@ -47,6 +48,7 @@ pub(super) struct Gateway {
     steady: Exclusive<Steady>,
     pub(super) worker: Exclusive<Worker>,
     pub(super) metrics: Metrics,
+    pub(super) sampling: Sampling,
     random: Cell<u64>,
     last: Cell<Time>,
 }
@@ -148,14 +150,17 @@ impl Gateway {
             worker = worker.asking(options, calls::random());
         }
         let metrics = Metrics::new(&configuration, worker.clusters(), store.rules(), ids);
+        // There is one timer, and who waits goes on under any configuration.
+        let waiting: Rc<Exclusive<Waiting>> =
+            before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default();
+        waiting.with(|waiting| waiting.counted_by(metrics.waiting()));
         Ok(Gateway {
             configuration,
             source: None,
             trial: Exclusive::default(),
             seed,
             store,
-            // There is one timer, and who waits goes on under any configuration.
-            waiting: before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default(),
+            waiting,
             refuses_to_wait,
             timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             asking: Exclusive::default(),
@@ -163,6 +168,7 @@ impl Gateway {
             steady: Exclusive::default(),
             worker: Exclusive::new(worker),
             metrics,
+            sampling: Sampling::default(),
             random: Cell::new(calls::random()),
             last: Cell::new(calls::now()?),
         })
@@ -206,6 +212,7 @@ impl Gateway {
         if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) || is_asleep() {
             self.wake();
         }
+        self.sample_cells();
         Some((session, judged, is_grpc, tried))
     }
 
@@ -248,18 +255,6 @@ impl Gateway {
         match delay > Span::ZERO && has_room() {
             true => Next::Wait(self.now().after(delay), Parked::Refusal(answer)),
             false => Next::Refuse(answer),
-        }
-    }
-
-    /// `%FILTER_STATE(wasm.diana.rule:PLAIN)%`, and `…shadow…`. Nothing is told of requests that everybody
-    /// admits: it would cost each of them.
-    fn tell_access_log(&self, decision: &Decision) {
-        let policy = &self.configuration.policy;
-        let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
-        for (key, rules) in [("diana.rule", refused), ("diana.shadow", shadowed)] {
-            if let Some(rules) = rules {
-                calls::set_property(key, &rules);
-            }
         }
     }
 
@@ -350,6 +345,11 @@ impl Gateway {
     /// The clock that those who wait go by; the host's own if there is none that never steps.
     pub(super) fn steady(&self) -> Time {
         calls::steady().unwrap_or_else(|| self.now())
+    }
+
+    /// What the host's clock said last.
+    pub(super) fn last_now(&self) -> Time {
+        self.last.get()
     }
 
     /// The host's clock; when it cannot be read, what it said last.

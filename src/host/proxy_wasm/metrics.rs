@@ -7,16 +7,19 @@ mod table;
 
 pub use table::{Each, Kind, METRICS, Metric};
 
+use super::access_log::whole_ms;
 use super::calls::{self, Level};
 use super::exclusive::Exclusive;
 use super::source::Poll;
 use crate::config::Configuration;
 use crate::index::ByKey;
-use crate::policy::{Decision, Events, Outcome, Policy, Reason, Report, Tally};
+use crate::policy::{Decision, Events, Outcome, Policy, Reason, Report, RuleId, Tally};
 use crate::remote::Tally as Calls;
 use crate::remote::source::{Compared, Judgement};
 use crate::store::Rules;
+use crate::table::ACTORS_OF_A_SET;
 use crate::text::plain;
+use crate::time::Span;
 use std::borrow::Cow;
 use table::Id;
 
@@ -68,6 +71,15 @@ fn instances<'a>(
         Each::GlobalRule => {
             policy.rules().map(|(_, rule)| rule.is_global().then(|| rule.name().into())).collect()
         }
+        Each::Table => {
+            let mut all = vec![None; policy.rules().count()];
+            for (rule, _) in policy.tables() {
+                if let (Some(place), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {
+                    *place = Some(rule.name().into());
+                }
+            }
+            all
+        }
         Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
         Each::Remote => one_if(remote.is_some()),
         Each::Canary => one_if(remote.as_ref().is_some_and(|remote| remote.canary.is_some())),
@@ -110,6 +122,9 @@ impl Metrics {
         }
         let metrics = Metrics { series };
         metrics.record(Id::BuildInfo, 0, 1);
+        for (rule, sets) in configuration.policy.tables() {
+            metrics.record(Id::CellsRoom, rule.index(), sets.saturating_mul(ACTORS_OF_A_SET));
+        }
         metrics
     }
 
@@ -128,7 +143,7 @@ impl Metrics {
         }
     }
 
-    /// Sets a gauge.
+    /// Sets a gauge, or adds a value to a histogram.
     fn record(&self, metric: Id, of: usize, value: u64) {
         if let Some(id) = self.id(metric, of, 0) {
             calls::record(id, value);
@@ -173,6 +188,24 @@ impl Metrics {
         self.add(Id::Questions, shard, 0, tally.questions);
         self.add(Id::DroppedRefunds, shard, 0, tally.dropped_refunds);
         self.add(Id::StrayReplies, shard, 0, tally.stray);
+        for duration in &tally.durations {
+            self.record(Id::CallDuration, shard, duration.as_ns().checked_div(1_000).unwrap_or(0));
+        }
+    }
+
+    /// A request waited so long for its turn.
+    pub(super) fn waited(&self, waited: Span) {
+        self.record(Id::WaitDuration, 0, whole_ms(waited));
+    }
+
+    /// The gauge of waiting requests.
+    pub(super) fn waiting(&self) -> Option<u32> {
+        self.id(Id::WaitingRequests, 0, 0)
+    }
+
+    /// So many cells are in use in the table whose first rule this is.
+    pub(super) fn used_cells(&self, rule: RuleId, used: u64) {
+        self.record(Id::CellsUsed, rule.index(), used);
     }
 
     /// This worker has switched to the document of that number; zero: to none.

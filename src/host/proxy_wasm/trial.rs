@@ -9,6 +9,7 @@
 //!
 //! What is tried decides first: an actor that it has no cell of begins as if what is tried took the place of what serves.
 
+use super::access_log::CANARY;
 use super::calls;
 use super::exclusive::Exclusive;
 use super::gateway::Gateway;
@@ -105,7 +106,7 @@ impl Trial {
     /// `%FILTER_STATE(wasm.diana.canary:PLAIN)%`
     fn tell_access_log(&self, decision: &Decision) {
         if let Some(rules) = decision.refused_by(&self.policy) {
-            calls::set_property("diana.canary", &rules);
+            calls::set_property(CANARY, &rules);
         }
     }
 

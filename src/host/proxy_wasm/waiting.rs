@@ -39,6 +39,8 @@ pub(super) enum Parked {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) parked: Parked,
+    /// When it began to wait.
+    pub(super) since: Time,
     /// Tells it from an earlier one of the same number.
     came: u64,
     /// How often the host has not let it go.
@@ -58,9 +60,25 @@ pub(super) struct Waiting {
     armed: Option<Time>,
     /// When the plugin wants to be woken for its own sake.
     wake: Option<Time>,
+    /// The gauge of waiting streams, over all workers.
+    gauge: Option<u32>,
 }
 
 impl Waiting {
+    /// Counts waiting streams by this gauge from now on, unless some wait already.
+    pub(super) fn counted_by(&mut self, gauge: Option<u32>) {
+        if self.turns.is_empty() {
+            self.gauge = gauge;
+        }
+    }
+
+    /// So many streams more wait.
+    fn count(&self, by: usize, sign: i64) {
+        if let (Some(gauge), Ok(by @ 1..)) = (self.gauge, i64::try_from(by)) {
+            calls::increment(gauge, by.saturating_mul(sign));
+        }
+    }
+
     /// Whether one more refusal may be held back.
     pub(super) fn has_room(&self) -> bool {
         self.refusals < MOST_REFUSALS
@@ -68,7 +86,7 @@ impl Waiting {
 
     /// Holds a stream until then; it is returned if no timer can be had.
     pub(super) fn park(&mut self, id: u32, until: Time, parked: Parked, now: Time) -> Result<(), Parked> {
-        self.put(id, until, Turn { parked, came: 0, tries: 0 });
+        self.put(id, until, Turn { parked, since: now, came: 0, tries: 0 });
         self.arm(now);
         match self.ticks {
             true => Ok(()),
@@ -138,6 +156,7 @@ impl Waiting {
     pub(super) fn all(&mut self) -> Vec<(u32, Turn)> {
         self.queue.clear();
         self.refusals = 0;
+        self.count(self.turns.len(), -1);
         let turns = self.turns.take().into_iter();
         let mut all: Vec<(u32, Turn)> =
             turns.filter_map(|(id, turn)| Some((u32::try_from(id).ok()?, turn))).collect();
@@ -149,11 +168,14 @@ impl Waiting {
         self.refusals = self.refusals.saturating_add(turn.parked.is_refusal().into());
         self.came = self.came.wrapping_add(1);
         self.queue.push(Reverse((until, self.came, id)));
+        let before = self.turns.len();
         self.turns.insert(id, Turn { came: self.came, ..turn });
+        self.count(self.turns.len().saturating_sub(before), 1);
     }
 
     fn take(&mut self, id: u32) -> Option<Turn> {
         let turn = self.turns.remove(id)?;
+        self.count(1, -1);
         self.refusals = self.refusals.saturating_sub(turn.parked.is_refusal().into());
         Some(turn)
     }

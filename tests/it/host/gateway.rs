@@ -42,6 +42,8 @@ pub struct Noted {
     pub fate: Fate,
     /// Its plugin was taken away while it waited: it goes before its turn.
     pub hurried: bool,
+    /// What the filter has set for the access log.
+    pub attributes: Vec<(String, String)>,
     /// The headers that its response carries.
     pub headers: Vec<(String, String)>,
 }

@@ -7,7 +7,7 @@ use super::gateway::Gateway;
 use diana::store::Rules;
 
 /// The series of the simulated host that are not of one rule, list, store or server.
-const ALWAYS: [&str; 14] = [
+const ALWAYS: [&str; 15] = [
     "diana.config.generation",
     "diana.foreign_values",
     "diana.kind.crowded.evictions",
@@ -22,6 +22,7 @@ const ALWAYS: [&str; 14] = [
     "diana.outcome.passed.decisions",
     "diana.outcome.refused.decisions",
     "diana.shared_data_errors",
+    "diana.waiting_requests",
 ];
 
 /// The series beside [`ALWAYS`], each of which has the value 0.
@@ -29,7 +30,7 @@ fn zeros(gateway: &Gateway) -> Vec<String> {
     let counters = gateway.world.counters.borrow();
     assert!(ALWAYS.iter().all(|name| counters.get(*name) == Some(&0)), "{counters:?}");
     let others = counters.iter().filter(|(name, _)| !ALWAYS.contains(&&***name));
-    let others = others.filter(|(name, _)| !name.ends_with(".build_info"));
+    let others = others.filter(|(name, _)| !name.ends_with(".build_info") && !name.ends_with("_room"));
     others.map(|(name, value)| (*value == 0).then(|| name.clone()).unwrap()).collect()
 }
 
@@ -42,14 +43,16 @@ fn every_series_of_a_configuration_exists_from_the_start() {
     };
     assert_eq!(zeros(&Gateway::start(Rules::Lenient, 1, one)), results("one"));
 
-    let all = r#"{"limits": [{"url": "/", "rules": [{"name": "a", "rpu": 9, "unit": "hour"},
+    let all = r#"{"limits": [{"url": "/", "rules": [{"name": "a", "actor": "user", "rpu": 9, "unit": "hour"},
+            {"name": "c", "actor": "user", "rpu": 9, "unit": "day"},
             {"name": "b", "rpu": 9, "unit": "hour", "scope": "global"}]}],
         "allow": ["10.9.9.9"], "deny": [{"user": "mallory"}],
         "store": {"redis": {"clusters": ["x", "y.z"], "secret": "a secret of the tests only"}},
         "remote": {"cluster": "config", "path": "/", "canary": {}}}"#;
-    let mut expected: Vec<String> = results("a").into_iter().chain(results("b")).collect();
+    let mut expected: Vec<String> = ["a", "b", "c"].into_iter().flat_map(results).collect();
     expected.extend(
         [
+            "diana.rule.a.cells_used",
             "diana.rule.b.degraded",
             "diana.rule.allow.result.ok.requests",
             "diana.rule.deny.result.refused.requests",
@@ -70,7 +73,12 @@ fn every_series_of_a_configuration_exists_from_the_start() {
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));
     }
     expected.sort();
-    assert_eq!(zeros(&Gateway::start(Rules::Lenient, 2, all)), expected);
+    let gateway = Gateway::start(Rules::Lenient, 2, all);
+    assert_eq!(zeros(&gateway), expected);
+    assert_eq!(gateway.counter("diana.rule.a.cells_room"), 100_000);
+    let histograms: Vec<String> = gateway.world.recorded.borrow().keys().cloned().collect();
+    let durations = ["x", "y_z"].map(|cluster| format!("diana.store.{cluster}.call_duration_us"));
+    assert_eq!(histograms, [durations.as_slice(), &["diana.wait_duration_ms".into()]].concat());
 }
 
 #[test]
@@ -127,8 +135,11 @@ fn nginx_has_counters_as_long_as_they_fit() {
     let gateway = Gateway::start(Rules::Strict, 1, small);
     let names: Vec<String> = gateway.world.counters.borrow().keys().cloned().collect();
     assert!(names.contains(&"diana.rule.one.result.ok.requests".to_owned()), "{names:?}");
-    let is_gauge = |name: &&String| name.ends_with("generation") || name.ends_with("build_info");
+    let is_gauge = |name: &&String| {
+        ["generation", "build_info", "waiting_requests"].iter().any(|gauge| name.ends_with(gauge))
+    };
     assert_eq!(names.iter().find(is_gauge), None);
+    assert!(gateway.world.recorded.borrow().is_empty());
     assert_eq!(gateway.world.said("metrics"), 0);
 
     let rules: Vec<String> =
@@ -151,4 +162,59 @@ fn a_host_without_metrics_is_limited_all_the_same() {
         assert_eq!(gateway.fate(gateway.request(0, "/", "ann")), super::gateway::Fate::Answered(429));
         assert!(gateway.world.counters.borrow().is_empty());
     }
+}
+
+/// Two workers hold two requests each for their turns.
+#[test]
+fn requests_that_wait_are_a_gauge_and_their_waits_a_histogram() {
+    let rules =
+        r#"{"limits": [{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}]}"#;
+    let gateway = Gateway::start(Rules::Lenient, 2, rules);
+    let waiting = || gateway.counter("diana.waiting_requests");
+    let waits = || gateway.world.recorded.borrow()["diana.wait_duration_ms"].clone();
+    let all: Vec<usize> = (0..5).map(|n| gateway.request(n, "/", "ann")).collect();
+    assert_eq!((waiting(), waits()), (4, vec![]));
+    gateway.pass(100);
+    assert_eq!((waiting(), waits()), (3, vec![100]));
+    let vm = &gateway.vms[0];
+    let last = vm.streams().into_iter().max().unwrap();
+    vm.reset(last);
+    assert_eq!((waiting(), waits()), (2, vec![100]), "a client has left");
+    let attributes = gateway.world.noted.borrow()[all[1]].attributes.clone();
+    assert!(attributes.contains(&("diana.waited_ms".into(), "100".into())), "{attributes:?}");
+    gateway.settle();
+    assert_eq!((waiting(), waits().len()), (0, 3));
+    gateway.end_all();
+    gateway.no_crash();
+}
+
+/// What is given up with its plugin does not wait any more.
+#[test]
+fn a_plugin_that_ends_leaves_nothing_in_the_gauge() {
+    let rules =
+        r#"{"limits": [{"url": "/", "rules": [{"algo": "LB", "rpu": 1, "unit": "second", "queue": 9}]}]}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    (0..5).for_each(|_| _ = gateway.request(0, "/", "ann"));
+    assert_eq!(gateway.counter("diana.waiting_requests"), 4);
+    let vm = &gateway.vms[0];
+    vm.newest_root().into_iter().for_each(|root| vm.delete_root(root));
+    assert_eq!(gateway.counter("diana.waiting_requests"), 0);
+}
+
+/// 2,000 of 4,000 actors have a cell, in 500 sets; a minute later all their buckets are full again.
+#[test]
+fn cells_in_use_are_estimated() {
+    let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "actor": "user", "rpu": 60, "unit": "minute"},
+        {"name": "other", "actor": "user", "rpu": 90, "unit": "minute"}]}], "local": {"max_actors": 4000}}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let used = || gateway.counter("diana.rule.one.cells_used");
+    assert_eq!((used(), gateway.counter("diana.rule.one.cells_room")), (0, 4_000));
+    // The mean of 64 samples, each looked at after 256 requests.
+    for n in 0..64 * 256 {
+        gateway.request(0, "/", &format!("user-{}", n % 2_000));
+    }
+    assert!((1_600..2_400).contains(&used()), "{}", used());
+    gateway.pass(60_000);
+    (0..512 * 256).for_each(|_| _ = gateway.request(0, "/none", "ann"));
+    assert!(used() < 50, "{}", used());
 }

@@ -221,6 +221,7 @@ impl Vm {
             went: None,
             fate: Fate::Paused,
             hurried: false,
+            attributes: Vec::new(),
             headers: Vec::new(),
         };
         let request = self.world().noted.borrow().len();

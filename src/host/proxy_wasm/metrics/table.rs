@@ -29,6 +29,8 @@ pub enum Each {
     Rule,
     /// Each rule with `scope: global`.
     GlobalRule,
+    /// Each rule that is the first of its table: of the rules of a limit that count the same actor.
+    Table,
     /// Each cluster of `store`.
     Cluster,
     /// A configuration with `remote`.
@@ -127,6 +129,11 @@ metrics! {
     Questions: Counter Cluster "diana.store.CLUSTER.questions" [];
     DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" [];
     StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" [];
+    CallDuration: Histogram Cluster "diana.store.CLUSTER.call_duration_us" [];
+    WaitDuration: Histogram Configuration "diana.wait_duration_ms" [];
+    WaitingRequests: Gauge Configuration "diana.waiting_requests" [];
+    CellsUsed: Gauge Table "diana.rule.NAME.cells_used" [];
+    CellsRoom: Gauge Table "diana.rule.NAME.cells_room" [];
     ConfigGeneration: Gauge Configuration "diana.config.generation" [];
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
@@ -158,8 +165,10 @@ mod tests {
             let words = metric.name.split('.').filter(|word| is_value(word));
             let (of, values): (Vec<&str>, Vec<&str>) = words.partition(|word| of.contains(word));
             assert_eq!(values.len(), usize::from(!metric.values.is_empty()), "{metric:?}");
-            let is_many =
-                matches!(metric.each, Each::Rule | Each::GlobalRule | Each::Cluster | Each::Version);
+            let is_many = matches!(
+                metric.each,
+                Each::Rule | Each::GlobalRule | Each::Table | Each::Cluster | Each::Version
+            );
             assert_eq!(of.len(), usize::from(is_many), "{metric:?}");
         }
     }

@@ -71,7 +71,12 @@ impl Inner {
                 Reply::status(0)
             }
             Call::Property { path } => self.property(path),
-            Call::SetProperty { .. } => Reply::status(if self.effective(|_| ()).is_some() { 0 } else { 1 }),
+            Call::SetProperty { path, value } => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let Some(request) = self.effective(|stream| stream.request) else { return Reply::status(1) };
+                world.noted.borrow_mut()[request].attributes.push((text(path), text(value)));
+                Reply::status(0)
+            }
             Call::SharedData { key } => match world.load(key) {
                 Ok((bytes, version)) => Reply { number: version.into(), ..Reply::bytes(bytes) },
                 Err(status) => Reply::status(status),

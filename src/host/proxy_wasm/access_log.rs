@@ -1,0 +1,62 @@
+//! Attributes of a request for the host's access log: `%FILTER_STATE(wasm.diana.rule:PLAIN)%` in Envoy.
+//!
+//! It does not know: the log's format.
+//!
+//! An attribute costs 0.3 µs. So by default the filter sets none for a request that every rule admits at once.
+
+use super::calls;
+use super::gateway::Gateway;
+use crate::policy::{Decision, Outcome};
+use crate::text::alone;
+use crate::time::Span;
+
+/// The rules that refuse a request, or the deny list.
+pub const RULE: &str = "diana.rule";
+/// The rules in shadow that would refuse a request, or the deny list in shadow.
+pub const SHADOW: &str = "diana.shadow";
+/// The rules of the document under trial that would refuse a request.
+pub const CANARY: &str = "diana.canary";
+/// How the rule that decides found its actor.
+pub const ACTOR: &str = "diana.actor";
+/// What the rule that decides has left.
+pub const REMAINING: &str = "diana.remaining";
+/// How many milliseconds a request waited for its turn.
+pub const WAITED_MS: &str = "diana.waited_ms";
+
+/// All attributes; the host puts `wasm.` before each.
+pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITED_MS];
+
+impl Gateway {
+    /// Sets what is known of a request once it is decided.
+    pub(super) fn tell_access_log(&self, decision: &Decision) {
+        let policy = &self.configuration.policy;
+        let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
+        let is_told = refused.is_some()
+            || shadowed.is_some()
+            || matches!(decision.outcome, Outcome::Wait(_))
+            || self.configuration.logs_all;
+        if !is_told {
+            return;
+        }
+        for (key, rules) in [(RULE, refused), (SHADOW, shadowed)] {
+            if let Some(rules) = rules {
+                calls::set_property(key, &rules);
+            }
+        }
+        if let Some(report) = decision.decisive(policy) {
+            calls::set_property(ACTOR, report.found.name());
+            if let Some(verdict) = report.verdict {
+                calls::set_property(REMAINING, &alone(verdict.remaining));
+            }
+        }
+    }
+
+    /// The turn of the effective stream has come after so long.
+    pub(super) fn tell_waited(waited: Span) {
+        calls::set_property(WAITED_MS, &alone(whole_ms(waited)));
+    }
+}
+
+pub(super) fn whole_ms(span: Span) -> u64 {
+    span.as_ns().checked_div(1_000_000).unwrap_or(0)
+}
