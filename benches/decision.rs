@@ -18,7 +18,7 @@ use diana::document::{Errors, Node, parse};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Portable, Rules, Simulated, Swap};
-use diana::table::{Hasher, Table, shared_seed};
+use diana::table::{Dated, Hasher, Table, shared_seed};
 use diana::time::{Span, Time};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};
 use std::collections::HashMap;
@@ -140,7 +140,8 @@ fn decision(criterion: &mut Criterion) {
         let policy = config::compile(json.as_bytes()).expect("a configuration").policy;
         let host = Simulated::new(Rules::Lenient);
         let store = Portable::probe(&host).expect("a store");
-        let seed = shared_seed(&store, *b"a seed of a test").expect("a seed");
+        let fresh = Dated { since: Time::from_ns(1), seed: *b"a seed of a test" };
+        let seed = shared_seed(&store, fresh).expect("a seed").seed;
         let mut worker = Worker::new(&policy, &seed);
         let mut users = users.iter().cycle();
         group.bench_function(kind.short, |bencher| {

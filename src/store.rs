@@ -5,9 +5,11 @@
 
 mod shared_data;
 mod simulated;
+mod watched;
 
 pub use shared_data::{Portable, Rules, SharedData, Written};
 pub use simulated::Simulated;
+pub use watched::Watched;
 
 /// Names one version of a key's value. Versions of one key differ; nothing else is known of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

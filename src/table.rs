@@ -21,7 +21,7 @@
 mod layout;
 mod seed;
 
-pub use seed::{Hasher, Seed, shared_seed};
+pub use seed::{Dated, Hasher, Seed, keep_seed, shared_seed};
 
 use crate::store::{Fault, Store, Swap, Version};
 use crate::time::Span;

@@ -42,6 +42,13 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
     refusals
 }
 
+/// How many bytes a zone needs for all counts of a policy. nginx keeps about 120 bytes beside each value, and rounds up to a
+/// power of two or to whole pages, at most to twice as much.
+pub fn zone_bytes(policy: &Policy) -> u64 {
+    let (keys, bytes) = policy.footprint();
+    bytes.saturating_mul(2).saturating_add(keys.saturating_mul(256))
+}
+
 /// Headers whose variable nginx does not have, or fills from another header as well.
 fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');

@@ -31,6 +31,7 @@ mod source;
 mod streams;
 mod trial;
 mod waiting;
+mod zone;
 
 pub use callbacks::Callbacks;
 pub use filter::{Action, Filter};

@@ -46,6 +46,12 @@ impl Worker {
         }
     }
 
+    /// Actor values are hashed with another seed from now on: under `policy`, the one it was made for.
+    pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
+        self.hasher = Hasher::new(seed);
+        self.overridden = Overridden::new(policy, &self.hasher);
+    }
+
     /// It asks these stores about shared rules; without, none of them is to be had.
     pub fn asking(self, options: Options, random: u64) -> Worker {
         Worker { lines: Some(Lines::new(options, random)), ..self }

@@ -3,10 +3,11 @@
 //! It does not know: where randomness comes from; the host hands it in. Without the secret nobody can find
 //! values that fall into one set, or that hash alike (SipHash, Aumasson and Bernstein 2012).
 //!
-//! A host that evicts keys may evict the seed: a worker that starts after that counts apart from the others
-//! until they start anew. nginx does so only in a zone that is too small for the policy.
+//! A host that evicts keys may evict the seed, and a worker that starts then draws another one. So workers in such a host
+//! keep looking at the seed. They agree on the oldest, under which refused actors have their cells.
 
 use crate::store::{Fault, Store, Swap};
+use crate::time::Time;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher as _;
 
@@ -15,17 +16,54 @@ pub type Seed = [u8; 16];
 
 const SEED_KEY: &[u8] = b"diana/seed";
 
+/// A seed, and when it was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dated {
+    /// By the clock of the worker that drew it.
+    pub since: Time,
+    /// The seed itself.
+    pub seed: Seed,
+}
+
+impl Dated {
+    fn read(bytes: &[u8]) -> Option<Dated> {
+        let (since, seed) = bytes.split_first_chunk()?;
+        Some(Dated { since: Time::from_ns(u64::from_le_bytes(*since)), seed: seed.try_into().ok()? })
+    }
+
+    fn write(self) -> Vec<u8> {
+        [&self.since.as_ns().to_le_bytes()[..], &self.seed].concat()
+    }
+
+    /// Workers that have drawn at the same instant agree as well.
+    fn is_before(&self, other: &Dated) -> bool {
+        (self.since, self.seed) < (other.since, other.seed)
+    }
+}
+
 /// The seed in the store; if there is none yet, `fresh` becomes it, for everybody.
-pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Seed) -> Result<Seed, Fault> {
+pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, Fault> {
+    agree(store, fresh, true)
+}
+
+/// What a worker whose seed is `own` has to use from now on: the seed in the store if that is older, else its own, which is
+/// written back if it is not there. Loading the seed keeps it from being the key that was used longest ago.
+pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
+    agree(store, own, false)
+}
+
+/// The seed in the store, unless `own` is older and `takes_any` is false; else `own`, once it is written there.
+fn agree<S: Store + ?Sized>(store: &S, own: Dated, takes_any: bool) -> Result<Dated, Fault> {
     // Each round that does not return lost to another worker, whose seed the next round reads.
     const ROUNDS: u32 = 8;
     for _ in 0..ROUNDS {
         let found = store.load(SEED_KEY)?;
-        if let Some(seed) = found.as_ref().and_then(|loaded| Seed::try_from(&*loaded.bytes).ok()) {
-            return Ok(seed);
+        let known = found.as_ref().and_then(|loaded| Dated::read(&loaded.bytes));
+        if let Some(known) = known.filter(|known| takes_any || !own.is_before(known)) {
+            return Ok(known);
         }
-        if store.swap(SEED_KEY, &fresh, found.map(|loaded| loaded.version))? == Swap::Done {
-            return Ok(fresh);
+        if store.swap(SEED_KEY, &own.write(), found.map(|loaded| loaded.version))? == Swap::Done {
+            return Ok(own);
         }
     }
     // A store that always loses is broken; it is treated like one that fails.
@@ -62,12 +100,16 @@ mod tests {
     use super::*;
     use crate::store::{Loaded, Portable, Rules, Simulated, Version};
 
+    fn dated(since: u64, byte: u8) -> Dated {
+        Dated { since: Time::from_ns(since), seed: [byte; 16] }
+    }
+
     #[test]
     fn the_first_worker_seeds_for_all() {
         for rules in [Rules::Lenient, Rules::Strict] {
             let store = Portable::probe(Simulated::new(rules)).unwrap();
-            assert_eq!(shared_seed(&store, [1; 16]), Ok([1; 16]));
-            assert_eq!(shared_seed(&store, [2; 16]), Ok([1; 16]));
+            assert_eq!(shared_seed(&store, dated(1, 1)), Ok(dated(1, 1)));
+            assert_eq!(shared_seed(&store, dated(2, 2)), Ok(dated(1, 1)));
         }
     }
 
@@ -91,8 +133,9 @@ mod tests {
         for rules in [Rules::Lenient, Rules::Strict] {
             let store =
                 |theirs: &[u8]| Raced(Portable::probe(Simulated::new(rules)).unwrap(), theirs.to_vec());
-            assert_eq!(shared_seed(&store(&[4; 16]), [3; 16]), Ok([4; 16]));
-            assert_eq!(shared_seed(&store(b"short"), [3; 16]), Err(Fault(0)), "it always loses");
+            let (own, theirs) = (dated(1, 3), dated(2, 4));
+            assert_eq!(shared_seed(&store(&theirs.write()), own), Ok(theirs));
+            assert_eq!(shared_seed(&store(b"short"), own), Err(Fault(0)), "it always loses");
         }
     }
 
@@ -100,7 +143,34 @@ mod tests {
     fn a_damaged_seed_is_replaced() {
         let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
         store.swap(SEED_KEY, b"short", None).unwrap();
-        assert_eq!(shared_seed(&store, [3; 16]), Ok([3; 16]));
+        assert_eq!(shared_seed(&store, dated(1, 3)), Ok(dated(1, 3)));
+    }
+
+    #[test]
+    fn workers_agree_on_the_oldest_seed() {
+        let (old, young) = (dated(1, 9), dated(2, 3));
+        let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+        assert_eq!(shared_seed(&store, young), Ok(young));
+        // Whoever starts takes what is there, whatever its own clock says.
+        assert_eq!(shared_seed(&store, old), Ok(young));
+        // Whoever has counted under an older one writes that back, and the others follow.
+        assert_eq!(keep_seed(&store, old), Ok(old));
+        assert_eq!(keep_seed(&store, young), Ok(old));
+        assert_eq!(keep_seed(&store, old), Ok(old));
+        let (one, other) = (dated(1, 1), dated(1, 2));
+        assert_eq!((keep_seed(&store, other), keep_seed(&store, one)), (Ok(other), Ok(one)));
+        assert_eq!(keep_seed(&store, other), Ok(one), "at one instant too");
+    }
+
+    #[test]
+    fn a_seed_that_is_gone_or_damaged_is_written_back() {
+        let own = dated(7, 5);
+        for damaged in [None, Some(&b"short"[..]), Some(&[0; 25])] {
+            let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+            damaged.iter().for_each(|bytes| _ = store.swap(SEED_KEY, bytes, None));
+            assert_eq!(keep_seed(&store, own), Ok(own));
+            assert_eq!(shared_seed(&store, dated(8, 6)), Ok(own));
+        }
     }
 
     #[test]

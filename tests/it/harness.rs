@@ -7,7 +7,7 @@ use diana::policy::{Decision, Descent, Events, Past, Policy};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
-use diana::table::{Seed, shared_seed};
+use diana::table::{Dated, Seed, shared_seed};
 use diana::time::{Span, Time};
 use std::cell::Cell;
 
@@ -93,7 +93,7 @@ pub struct Gateway<S> {
 impl<S: Store> Gateway<S> {
     pub fn new(json: &str, store: S) -> Gateway<S> {
         // As a host does; a store that fails must not keep the gateway from starting.
-        let seed = shared_seed(&store, SEED).unwrap_or(SEED);
+        let seed = shared_seed(&store, Dated { since: START, seed: SEED }).map_or(SEED, |dated| dated.seed);
         Gateway { policy: policy(json), store, seed, workers: Vec::new(), before: None }
     }
 

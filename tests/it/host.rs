@@ -14,6 +14,7 @@ mod lent;
 mod metrics;
 mod nginx;
 mod nginx_headers;
+mod nginx_zone;
 pub mod play;
 mod reloads;
 mod remote;

@@ -5,6 +5,7 @@
 mod algorithm;
 mod allocations;
 mod architecture;
+mod check;
 mod corpus;
 mod counts;
 mod decisions;

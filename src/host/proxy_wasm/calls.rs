@@ -7,6 +7,7 @@ use super::memory;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
+use crate::text;
 use crate::time::Time;
 use std::ptr::null_mut;
 
@@ -136,9 +137,16 @@ pub(super) struct Answer {
     grpc_status: i32,
 }
 
-impl From<Refusal<'_>> for Answer {
-    /// A gRPC client gets the details as its message, which a host takes from the body.
-    fn from(refusal: Refusal) -> Answer {
+impl Answer {
+    /// The answer of a refusal. Envoy turns a gRPC status into headers, and takes the message from the body. nginx does
+    /// neither: there the headers say it, and an empty body makes them the only frame of the response.
+    pub(super) fn new(mut refusal: Refusal, is_nginx: bool) -> Answer {
+        if is_nginx && let Some(status) = refusal.grpc_status.take() {
+            refusal.status = 200;
+            refusal.headers.push(("content-type", "application/grpc".into()));
+            refusal.headers.push(("grpc-status", text::alone(status.into()).into()));
+            refusal.headers.push(("grpc-message", refusal.details.clone().into()));
+        }
         let headers = pairs::encode(&refusal.headers);
         let Refusal { status, details, body, grpc_status, .. } = refusal;
         let (body, grpc_status) = match grpc_status {

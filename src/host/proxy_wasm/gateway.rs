@@ -13,6 +13,7 @@ use super::source::Source;
 use super::streams::Map;
 use super::trial::{Trial, Tried};
 use super::waiting::{Parked, Waiting};
+use super::zone::Zone;
 use crate::config::{self, Configuration};
 use crate::document::Error;
 use crate::host::nginx;
@@ -21,8 +22,8 @@ use crate::mix;
 use crate::policy::{Descent, Policy};
 use crate::remote::News;
 use crate::session::{Session, Step, TICK, Worker};
-use crate::store::{Fault, Portable, Rules};
-use crate::table::{Seed, shared_seed};
+use crate::store::{Fault, Portable, Rules, Watched};
+use crate::table::{Dated, Seed, shared_seed};
 use crate::time::{Span, Time};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,7 +36,9 @@ pub(super) struct Gateway {
     /// What is tried beside it.
     pub(super) trial: Exclusive<Option<Rc<Trial>>>,
     pub(super) seed: Seed,
-    pub(super) store: Portable<HostData>,
+    pub(super) store: Watched<Portable<HostData>>,
+    /// In nginx.
+    zone: Option<Zone>,
     pub(super) waiting: Rc<Exclusive<Waiting>>,
     /// Whether the configuration would make requests wait, and the host cannot.
     pub(super) refuses_to_wait: bool,
@@ -118,8 +121,8 @@ impl Gateway {
         let gateway = Gateway::new(configuration, before, ids).map_err(|Fault(status)| {
             format!("the host's clock or its shared data does not work: status {status}")
         })?;
-        callbacks.suffice_under(gateway.store.rules())?;
-        let is_nginx = gateway.store.rules() == Rules::Strict;
+        let is_nginx = gateway.zone.is_some();
+        callbacks.suffice_under(if is_nginx { Rules::Strict } else { Rules::Lenient })?;
         let refusals = if is_nginx { nginx::refusals(&gateway.configuration) } else { Vec::new() };
         if refusals.is_empty() { Ok(gateway) } else { Err(refusals.join("; ")) }
     }
@@ -138,9 +141,14 @@ impl Gateway {
             .for_each(|(to, b)| *to = b);
         // nginx crashes when a request is resumed from a timer, or the timer is set for a stream; its swap rules
         // give it away.
-        let is_nginx = store.rules() == Rules::Strict;
+        let rules = store.rules();
+        let is_nginx = rules == Rules::Strict;
         let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
-        let seed = shared_seed(&store, fresh)?;
+        let store = Watched::new(store, is_nginx);
+        // Only nginx loses seeds.
+        let since = if is_nginx { calls::now()? } else { Time::from_ns(0) };
+        let dated = shared_seed(&store, Dated { since, seed: fresh })?;
+        let seed = dated.seed;
         let mut worker = Worker::new(&configuration.policy, &seed);
         let mut timeout = Span::ZERO;
         if is_nginx {
@@ -149,7 +157,7 @@ impl Gateway {
             timeout = options.timeout;
             worker = worker.asking(options, calls::random());
         }
-        let metrics = Metrics::new(&configuration, worker.clusters(), store.rules(), ids);
+        let metrics = Metrics::new(&configuration, worker.clusters(), rules, ids);
         // There is one timer, and who waits goes on under any configuration.
         let waiting: Rc<Exclusive<Waiting>> =
             before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default();
@@ -160,6 +168,7 @@ impl Gateway {
             trial: Exclusive::default(),
             seed,
             store,
+            zone: is_nginx.then(|| Zone::new(dated)),
             waiting,
             refuses_to_wait,
             timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
@@ -195,7 +204,7 @@ impl Gateway {
     pub(super) fn judge(&self) -> Option<(Session, Judged, bool, Option<Tried>)> {
         let policy = &self.configuration.policy;
         let mut tried = self.source.as_ref().and_then(|_| self.try_beside());
-        let source = HostRequest::new(policy, self.store.rules() == Rules::Strict);
+        let source = HostRequest::new(policy, self.zone.is_some());
         let request = policy.request(&source);
         let ((session, judged, is_grpc), wants) = self.worker.with(|worker| {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
@@ -213,6 +222,7 @@ impl Gateway {
             self.wake();
         }
         self.sample_cells();
+        self.zone.iter().for_each(|zone| zone.tend(self));
         Some((session, judged, is_grpc, tried))
     }
 
@@ -244,7 +254,7 @@ impl Gateway {
         let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());
         let next = refusal.map_or(Next::Pass, |refusal| {
             calls::log(Level::Debug, &refusal.details);
-            self.refuse(Answer::from(refusal), policy.reject_delay(decision))
+            self.refuse(Answer::new(refusal, self.zone.is_some()), policy.reject_delay(decision))
         });
         Judged { headers: Vec::new(), next }
     }

@@ -61,11 +61,13 @@ fn instances<'a>(
     each: Each,
     configuration: &'a Configuration,
     clusters: &'a [String],
+    is_nginx: bool,
 ) -> Vec<Option<Cow<'a, str>>> {
     let Configuration { policy, remote, .. } = configuration;
     let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
     match each {
         Each::Configuration => one_if(true),
+        Each::Nginx => one_if(is_nginx),
         Each::Version => vec![Some(plain(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
         Each::Rule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
         Each::GlobalRule => {
@@ -111,7 +113,7 @@ impl Metrics {
             // nginx ends the VM when a gauge is incremented, and shows no metric by itself.
             if metric.kind == Kind::Counter || !is_nginx {
                 let values = if metric.values.is_empty() { &[""] } else { metric.values };
-                for of in instances(metric.each, configuration, clusters) {
+                for of in instances(metric.each, configuration, clusters, is_nginx) {
                     all.extend(values.iter().map(|value| define(metric, of.clone(), value)));
                 }
             }
@@ -249,6 +251,11 @@ impl Metrics {
             Poll::Failed => 3,
         };
         self.add(Id::ConfigPolls, 0, result, 1);
+    }
+
+    /// Counts keys that this worker wrote and the host has dropped.
+    pub(super) fn lost_keys(&self, keys: u32) {
+        self.add(Id::LostKeys, 0, 0, keys);
     }
 
     /// Counts what happened to the store.

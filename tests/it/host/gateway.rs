@@ -79,8 +79,26 @@ pub struct World {
     pub longest: Cell<usize>,
     /// The last random number.
     pub randoms: Cell<u64>,
-    data: RefCell<HashMap<Key, (Vec<u8>, u32)>>,
+    data: RefCell<HashMap<Key, Held>>,
     last_version: Cell<u32>,
+    /// Of nginx: how many keys the zone has room for, and what happens to one more.
+    pub zone: Cell<Option<(usize, Eviction)>>,
+    /// How many keys were dropped for others.
+    pub evicted: Cell<usize>,
+    last_use: Cell<u64>,
+}
+
+/// A value, its version, and when it was used last.
+#[derive(Clone)]
+struct Held(Vec<u8>, u32, u64);
+
+/// What nginx does with a key for which a zone has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// It drops the key that was used longest ago; reading is a use.
+    Lru,
+    /// It fails the write. The real one ends the filter's instance as well, and the request gets a 500.
+    None,
 }
 
 /// nginx compares no more of a key than its CRC-32.
@@ -92,6 +110,7 @@ enum Key {
 
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
+const INTERNAL_FAILURE: u32 = 10;
 
 impl World {
     fn key(&self, key: &[u8]) -> Key {
@@ -102,12 +121,25 @@ impl World {
     }
 
     pub fn load(&self, key: &[u8]) -> Result<(Vec<u8>, u32), u32> {
-        self.data.borrow().get(&self.key(key)).cloned().ok_or(NOT_FOUND)
+        let mut data = self.data.borrow_mut();
+        let held = data.get_mut(&self.key(key)).ok_or(NOT_FOUND)?;
+        held.2 = self.now_used();
+        Ok((held.0.clone(), held.1))
+    }
+
+    fn now_used(&self) -> u64 {
+        self.last_use.set(self.last_use.get() + 1);
+        self.last_use.get()
+    }
+
+    /// A key is gone.
+    pub fn forget(&self, key: &[u8]) {
+        self.data.borrow_mut().remove(&self.key(key)).expect("a key that is there");
     }
 
     pub fn store(&self, key: &[u8], value: &[u8], cas: u32) -> u32 {
         let (key, mut data) = (self.key(key), self.data.borrow_mut());
-        let found = data.get(&key).map(|(_, version)| *version);
+        let found = data.get(&key).map(|held| held.1);
         let fits = match self.rules {
             Rules::Lenient => found.is_none_or(|version| cas == 0 || cas == version),
             Rules::Strict => found.unwrap_or(0) == cas,
@@ -121,13 +153,23 @@ impl World {
             Rules::Lenient => self.last_version.get(),
             Rules::Strict => found.unwrap_or(0) + 1,
         };
-        data.insert(key, (value.into(), version));
+        if let Some((room, eviction)) = self.zone.get().filter(|_| found.is_none())
+            && data.len() >= room
+        {
+            if eviction == Eviction::None {
+                return INTERNAL_FAILURE;
+            }
+            let oldest = data.values().map(|held| held.2).min();
+            data.retain(|_, held| Some(held.2) != oldest);
+            self.evicted.set(self.evicted.get() + 1);
+        }
+        data.insert(key, Held(value.into(), version, self.now_used()));
         0
     }
 
     /// Somebody else writes under every key there is.
     pub fn overwrite(&self, change: impl Fn(&mut Vec<u8>)) {
-        for (bytes, version) in self.data.borrow_mut().values_mut() {
+        for Held(bytes, version, _) in self.data.borrow_mut().values_mut() {
             change(bytes);
             *version += 1;
         }
@@ -190,6 +232,9 @@ impl Gateway {
             longest: Cell::new(0),
             randoms: Cell::new(0),
             last_version: Cell::new(0),
+            zone: Cell::default(),
+            evicted: Cell::new(0),
+            last_use: Cell::new(0),
         });
         let vms = (0..workers).map(|_| Vm::new(&world, callbacks)).collect();
         Gateway { world, vms }

@@ -4,6 +4,7 @@
 
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
+use diana::request::Part;
 use diana::store::Rules;
 use serde_json::json;
 
@@ -130,6 +131,42 @@ fn where_that_cannot_be_read_the_decoded_path_counts() {
     // This is why it is not believed where there is better.
     assert_eq!(ask("/health%3Fx"), Fate::Upstream);
     gateway.no_crash();
+}
+
+/// A refusal to a gRPC client is one frame of headers that has the status, in both hosts.
+#[test]
+fn a_grpc_client_gets_its_status() {
+    let json = r#"{"limits": [{"url": "/", "rules": [{"name": "all", "rpu": 0, "unit": "day"}]}]}"#;
+    for rules in [Rules::Strict, Rules::Lenient] {
+        let gateway = Gateway::start(rules, 1, json);
+        let ask = |content_type: &str| {
+            let parts = [
+                (Part::Method, "POST"),
+                (Part::Path, "/"),
+                (Part::Address, "10.0.0.1:0"),
+                (Part::Header("content-type".into()), content_type),
+            ];
+            let request = gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).into());
+            let header = |name: &str| {
+                let noted = gateway.world.noted.borrow();
+                let found = noted[request].headers.iter().find(|(known, _)| known == name);
+                found.map(|(_, value)| value.clone()).unwrap_or_default()
+            };
+            let told = ["content-type", "grpc-status", "grpc-message"].map(header);
+            let (_, body) = gateway.world.sent.borrow().last().unwrap().clone();
+            (gateway.fate(request), told, body)
+        };
+        let (fate, told, body) = ask("application/grpc+proto");
+        assert_eq!((fate, &*body), (Fate::Answered(200), ""));
+        assert_eq!(told, ["application/grpc", "8", "diana_refused:all"]);
+        let (fate, told, body) = ask("application/json");
+        assert_eq!(
+            (fate, told),
+            (Fate::Answered(429), ["application/problem+json", "", ""].map(String::from))
+        );
+        assert_eq!(body.ends_with("}\n\n"), rules == Rules::Strict, "nginx adds a line feed: {body:?}");
+        gateway.no_crash();
+    }
 }
 
 /// Its timer can be set once, and calls are answered to streams only.

@@ -125,6 +125,32 @@ fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
     (!lines.is_empty()).then(|| lines.join(separator))
 }
 
+/// The status, the body and further headers of the response that a client gets for a local one. Envoy makes headers of a gRPC
+/// status, and of the body its message. nginx ignores the status, and adds a line feed to a body.
+pub fn local_response(
+    rules: Rules,
+    status: u32,
+    body: &[u8],
+    grpc_status: i32,
+) -> (u32, Vec<u8>, Vec<(String, String)>) {
+    let is_grpc = grpc_status >= 0;
+    let line_feed: &[u8] = if body.is_empty() { b"" } else { b"\n" };
+    match rules {
+        Rules::Strict => (status, [body, line_feed].concat(), Vec::new()),
+        Rules::Lenient if is_grpc => {
+            let message = String::from_utf8_lossy(body).into_owned();
+            let header = |name: &str, value: String| (name.to_owned(), value);
+            let headers = [
+                header("content-type", "application/grpc".into()),
+                header("grpc-status", grpc_status.to_string()),
+                header("grpc-message", message),
+            ];
+            (200, Vec::new(), headers.into())
+        }
+        Rules::Lenient => (status, body.into(), Vec::new()),
+    }
+}
+
 /// So many lines of headers overflow the buffer that ngx_wasm_module makes for a filter that reads the whole map: it makes
 /// room for 100 of them and one pseudo-header, and writes all pseudo-headers as well.
 pub const MANY: usize = 97;

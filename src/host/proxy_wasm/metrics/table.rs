@@ -23,6 +23,8 @@ pub enum Kind {
 pub enum Each {
     /// Every configuration has one.
     Configuration,
+    /// Every configuration in nginx.
+    Nginx,
     /// The version of the filter.
     Version,
     /// Each rule.
@@ -124,6 +126,7 @@ metrics! {
     SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
     ForeignValues: Counter Configuration "diana.foreign_values" [];
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
+    LostKeys: Counter Nginx "diana.lost_keys" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
     Questions: Counter Cluster "diana.store.CLUSTER.questions" [];

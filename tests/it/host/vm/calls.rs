@@ -9,6 +9,7 @@ use crate::host::faults::Turn;
 use crate::host::sent;
 use diana::host::proxy_wasm::simulated::{Call, Host, Reply};
 use diana::request::Part;
+use diana::request::pairs::Pairs;
 use diana::store::Rules;
 
 const BAD_ARGUMENT: u32 = 2;
@@ -82,9 +83,17 @@ impl Inner {
                 Err(status) => Reply::status(status),
             },
             Call::SetSharedData { key, value, cas } => Reply::status(world.store(key, value, cas)),
-            Call::LocalResponse { status, details, body, .. } => {
+            Call::LocalResponse { status, details, body, headers, grpc_status } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                world.sent.borrow_mut().push((text(details), text(body)));
+                let (status, body, more) = sent::local_response(world.rules, status, body, grpc_status);
+                if world.rules == Rules::Strict && grpc_status != -1 {
+                    world.crash("a gRPC status was given, over which a debug build of the module ends");
+                }
+                let headers = Pairs::of(headers).map(|(name, value)| (text(name), text(value)));
+                if let Some(request) = self.effective(|stream| stream.request) {
+                    world.noted.borrow_mut()[request].headers.extend(headers.chain(more));
+                }
+                world.sent.borrow_mut().push((text(details), text(&body)));
                 self.local_response(status)
             }
             Call::TickPeriod { ms } => self.tick_period(ms),

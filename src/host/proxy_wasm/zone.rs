@@ -1,0 +1,65 @@
+//! What a worker does in nginx for the zone that holds its shared data: it keeps the seed there, and says when the zone is
+//! too small.
+//!
+//! It does not know: how large the zone is.
+
+use super::calls::{self, Level};
+use super::gateway::Gateway;
+use crate::host::nginx;
+use crate::table::{Dated, keep_seed};
+use std::cell::Cell;
+
+/// After so many requests of this worker the seed is loaded again, so that nginx takes other keys for the ones used longest
+/// ago. A zone with room for as many keys as all workers use in between keeps the seed.
+const SEED_EVERY: u32 = 16;
+
+/// The care that one configuration of one worker takes.
+#[derive(Debug)]
+pub(super) struct Zone {
+    seed: Cell<Dated>,
+    requests: Cell<u32>,
+    /// What the log was told: that keys were lost, that writes failed.
+    told: Cell<(bool, bool)>,
+}
+
+impl Zone {
+    pub(super) fn new(seed: Dated) -> Zone {
+        Zone { seed: Cell::new(seed), requests: Cell::new(0), told: Cell::new((false, false)) }
+    }
+
+    /// A request has been decided about.
+    pub(super) fn tend(&self, gateway: &Gateway) {
+        let requests = self.requests.get().wrapping_add(1);
+        self.requests.set(requests);
+        if requests.is_multiple_of(SEED_EVERY) {
+            self.keep_seed(gateway);
+        }
+        let (lost, failed) = (gateway.store.take_lost(), gateway.store.take_failed());
+        gateway.metrics.lost_keys(lost);
+        let told = self.told.get();
+        self.told.set((told.0 || lost > 0, told.1 || failed > 0));
+        if lost > 0 && !told.0 {
+            warn(gateway, "a key that this worker wrote is gone, and whoever was counted there starts anew");
+        }
+        if failed > 0 && !told.1 {
+            warn(gateway, "a key cannot be written, and whoever is counted there passes");
+        }
+    }
+
+    fn keep_seed(&self, gateway: &Gateway) {
+        let own = self.seed.get();
+        if let Ok(kept) = keep_seed(&gateway.store, own)
+            && kept != own
+        {
+            self.seed.set(kept);
+            let policy = &gateway.configuration.policy;
+            gateway.worker.with(|worker| worker.reseed(policy, &kept.seed));
+        }
+    }
+}
+
+fn warn(gateway: &Gateway, what: &str) {
+    let needed = nginx::zone_bytes(&gateway.configuration.policy).div_ceil(1024);
+    let advice = "the zone of `shm_kv` seems to be too small: enlarge it";
+    calls::log(Level::Warn, &format!("{what}; {advice}, this configuration alone needs up to {needed} KiB"));
+}

@@ -1,0 +1,166 @@
+//! A store that notices when the host has dropped a key that it wrote.
+//!
+//! It does not know: why a key is gone, or what a value means.
+//!
+//! The first keys that are written are watched, at most 1 024 of them. A table has fixed keys that are used again and
+//! again, so some of the watched keys are looked at sooner or later however many others there are.
+
+use super::{Fault, Loaded, Portable, Rules, SharedData, Store, Swap, Version};
+use std::cell::Cell;
+
+/// How many keys are watched: a power of two.
+const WATCHED: usize = 1 << 10;
+/// The bits of a hash that tell where it stands.
+const MASK: u64 = (1 << 10) - 1;
+
+/// A store, and the hashes of keys that were written there.
+#[derive(Debug)]
+pub struct Watched<S> {
+    store: S,
+    /// By some bits of the hash; zero is none. Empty if nothing is watched.
+    keys: Box<[Cell<u64>]>,
+    lost: Cell<u32>,
+    failed: Cell<u32>,
+}
+
+impl<S> Watched<S> {
+    /// With `watches` false nothing is watched, and nothing is ever lost.
+    pub fn new(store: S, watches: bool) -> Watched<S> {
+        let keys = if watches { vec![Cell::new(0); WATCHED].into() } else { Box::default() };
+        Watched { store, keys, lost: Cell::new(0), failed: Cell::new(0) }
+    }
+
+    /// How many watched keys were found to be gone since this was asked last.
+    pub fn take_lost(&self) -> u32 {
+        self.lost.take()
+    }
+
+    /// How many writes the store failed since this was asked last.
+    pub fn take_failed(&self) -> u32 {
+        self.failed.take()
+    }
+
+    fn slot(&self, hash: u64) -> Option<&Cell<u64>> {
+        self.keys.get(usize::try_from(hash & MASK).ok()?)
+    }
+}
+
+impl<D: SharedData> Watched<Portable<D>> {
+    /// The rules of the host.
+    pub fn rules(&self) -> Rules {
+        self.store.rules()
+    }
+}
+
+/// FNV-1a (Fowler, Noll, Vo), never zero.
+fn hash(key: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    key.iter().fold(0xcbf2_9ce4_8422_2325, mix).max(1)
+}
+
+fn add(count: &Cell<u32>) {
+    count.set(count.get().saturating_add(1));
+}
+
+impl<S: Store> Store for Watched<S> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        let loaded = self.store.load(key)?;
+        if loaded.is_none() && !self.keys.is_empty() {
+            let hash = hash(key);
+            if let Some(slot) = self.slot(hash).filter(|slot| slot.get() == hash) {
+                slot.set(0);
+                add(&self.lost);
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        let swapped = self.store.swap(key, value, expected);
+        if !self.keys.is_empty() {
+            match swapped {
+                Ok(Swap::Done) => {
+                    let hash = hash(key);
+                    self.slot(hash).filter(|slot| slot.get() == 0).iter().for_each(|slot| slot.set(hash));
+                }
+                Ok(Swap::Lost) => {}
+                Err(_) => add(&self.failed),
+            }
+        }
+        swapped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+
+    /// A store whose keys a test drops, and that fails if it is told to.
+    #[derive(Default)]
+    struct Memory(RefCell<HashMap<Vec<u8>, Vec<u8>>>, Cell<bool>);
+
+    impl Store for &Memory {
+        fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+            let bytes = self.0.borrow().get(key).cloned();
+            Ok(bytes.map(|bytes| Loaded { bytes, version: Version(1) }))
+        }
+
+        fn swap(&self, key: &[u8], value: &[u8], _: Option<Version>) -> Result<Swap, Fault> {
+            if self.1.get() {
+                return Err(Fault(10));
+            }
+            self.0.borrow_mut().insert(key.into(), value.into());
+            Ok(Swap::Done)
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_written_and_is_gone_is_lost_once() {
+        let memory = Memory::default();
+        let store = Watched::new(&memory, true);
+        assert_eq!(store.load(b"a"), Ok(None));
+        store.swap(b"a", b"1", None).unwrap();
+        store.swap(b"b", b"1", None).unwrap();
+        assert!(store.load(b"a").unwrap().is_some());
+        assert_eq!(store.take_lost(), 0, "neither an absent key nor a present one is lost");
+        memory.0.borrow_mut().remove(&b"a"[..]);
+        (0..3).for_each(|_| assert_eq!(store.load(b"a"), Ok(None)));
+        assert_eq!((store.take_lost(), store.take_lost()), (1, 0));
+        store.swap(b"a", b"2", None).unwrap();
+        memory.0.borrow_mut().clear();
+        assert_eq!((store.load(b"a"), store.load(b"b")), (Ok(None), Ok(None)));
+        assert_eq!(store.take_lost(), 2, "a key that is written again is watched again");
+    }
+
+    #[test]
+    fn some_of_many_lost_keys_are_noticed() {
+        let memory = Memory::default();
+        let store = Watched::new(&memory, true);
+        let keys: Vec<String> = (0..20_000).map(|number| format!("diana/{number}")).collect();
+        keys.iter().for_each(|key| _ = store.swap(key.as_bytes(), b"1", None));
+        memory.0.borrow_mut().clear();
+        keys.iter().for_each(|key| assert_eq!(store.load(key.as_bytes()), Ok(None)));
+        assert!((900..=1024).contains(&store.take_lost()));
+    }
+
+    #[test]
+    fn failed_writes_are_counted() {
+        let memory = Memory::default();
+        let store = Watched::new(&memory, true);
+        memory.1.set(true);
+        assert_eq!(store.swap(b"a", b"1", None), Err(Fault(10)));
+        assert_eq!((store.take_failed(), store.take_failed()), (1, 0));
+        assert_eq!((store.load(b"a"), store.take_lost()), (Ok(None), 0), "what was not written is not lost");
+    }
+
+    #[test]
+    fn a_store_that_is_not_watched_loses_nothing() {
+        let memory = Memory::default();
+        let store = Watched::new(&memory, false);
+        store.swap(b"a", b"1", None).unwrap();
+        memory.0.borrow_mut().clear();
+        assert_eq!((store.load(b"a"), store.take_lost()), (Ok(None), 0));
+    }
+}

@@ -1,0 +1,123 @@
+//! Zones of nginx that are full: the seed stays, and counts that are lost are told.
+//!
+//! It does not know: how large a real zone has to be.
+
+use super::gateway::{Eviction, Fate, Gateway};
+use super::vm::Vm;
+use diana::config;
+use diana::host::nginx::zone_bytes;
+use diana::host::proxy_wasm::Callbacks;
+use diana::store::Rules;
+
+const SEED: &[u8] = b"diana/seed";
+
+const ONCE: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}]}"#;
+
+/// A zone with room for so many keys, and workers that count users there.
+fn gateway(room: usize, eviction: Eviction) -> Gateway {
+    let gateway = Gateway::start(Rules::Strict, 2, ONCE);
+    gateway.world.zone.set(Some((room, eviction)));
+    gateway
+}
+
+fn ask(gateway: &Gateway, worker: usize, user: &str) -> Fate {
+    // Beyond what a worker remembers of refusals.
+    gateway.pass(200);
+    let request = gateway.request(worker, "/", user);
+    let fate = gateway.fate(request);
+    gateway.end_all();
+    fate
+}
+
+/// A worker starts, as after one has died.
+fn restart(gateway: &mut Gateway) -> usize {
+    let vm = Vm::new(&gateway.world, Callbacks::All);
+    assert!(vm.configure());
+    gateway.vms.push(vm);
+    gateway.vms.len() - 1
+}
+
+/// Many others come, and now and then `ann`, who is refused.
+fn flood(gateway: &Gateway, others: usize) {
+    for other in 0..others {
+        let fate = ask(gateway, other, &format!("user-{other}"));
+        assert_ne!(fate, Fate::Paused);
+        if other % 8 == 0 {
+            assert_eq!(ask(gateway, other / 8, "ann"), Fate::Answered(429), "after {other} others");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_restarts_in_a_full_zone_has_the_same_seed() {
+    let mut gateway = gateway(100, Eviction::Lru);
+    let seed = gateway.world.load(SEED).unwrap().0;
+    assert_eq!(ask(&gateway, 0, "ann"), Fate::Upstream);
+    flood(&gateway, 1000);
+    assert!(gateway.world.evicted.get() > 500);
+    assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
+    let restarted = restart(&mut gateway);
+    assert_eq!(ask(&gateway, restarted, "ann"), Fate::Answered(429));
+    gateway.no_crash();
+}
+
+/// Other filters may fill the zone while Diana rests.
+#[test]
+fn a_seed_that_is_gone_is_written_back() {
+    let mut gateway = gateway(100, Eviction::Lru);
+    let seed = gateway.world.load(SEED).unwrap().0;
+    assert_eq!(ask(&gateway, 0, "ann"), Fate::Upstream);
+    gateway.world.forget(SEED);
+    (0..16).for_each(|_| assert_eq!(ask(&gateway, 0, "ann"), Fate::Answered(429)));
+    assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
+    // A worker that starts before that draws another one, and gives it up for the older one.
+    gateway.world.forget(SEED);
+    let restarted = restart(&mut gateway);
+    assert_ne!(gateway.world.load(SEED).unwrap().0, seed);
+    assert_eq!(ask(&gateway, restarted, "ann"), Fate::Upstream);
+    (0..16).for_each(|_| assert_eq!(ask(&gateway, 0, "ann"), Fate::Answered(429)));
+    assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
+    (0..16).for_each(|_| _ = ask(&gateway, restarted, "bob"));
+    assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
+    let carol = [ask(&gateway, 0, "carol"), ask(&gateway, restarted, "carol"), ask(&gateway, 1, "carol")];
+    assert_eq!(carol, [Fate::Upstream, Fate::Answered(429), Fate::Answered(429)]);
+    gateway.no_crash();
+}
+
+#[test]
+fn counts_that_a_small_zone_loses_are_told() {
+    const GONE: &str = "a key that this worker wrote is gone";
+    for (room, is_lost) in [(50, true), (2000, false)] {
+        let gateway = gateway(room, Eviction::Lru);
+        for turn in 0..900 {
+            ask(&gateway, turn, &format!("user-{}", turn % 300));
+        }
+        assert_eq!(
+            gateway.counter("diana.lost_keys") > 100,
+            is_lost,
+            "{}",
+            gateway.counter("diana.lost_keys")
+        );
+        assert_eq!(gateway.counter("diana.lost_keys") > 0, is_lost);
+        // Once in each worker, with what to do.
+        let needed = zone_bytes(&config::compile(ONCE.as_bytes()).unwrap().policy).div_ceil(1024);
+        let advice = format!(
+            "{GONE}, and whoever was counted there starts anew; the zone of `shm_kv` seems to be too small: enlarge it, this configuration alone needs up to {needed} KiB"
+        );
+        assert_eq!(gateway.world.said(&advice), if is_lost { 2 } else { 0 });
+        assert_eq!(gateway.world.said(GONE), gateway.world.said(&advice));
+        gateway.no_crash();
+    }
+}
+
+#[test]
+fn writes_that_a_full_zone_fails_are_told() {
+    let gateway = gateway(50, Eviction::None);
+    for turn in 0..300 {
+        ask(&gateway, turn, &format!("user-{turn}"));
+    }
+    assert!(gateway.counter("diana.shared_data_errors") > 100);
+    assert_eq!(gateway.counter("diana.lost_keys"), 0);
+    assert_eq!(gateway.world.said("a key cannot be written, and whoever is counted there passes"), 2);
+    gateway.no_crash();
+}
