@@ -24,7 +24,7 @@ pub use news::{Answer, Call, News, Tally, Who};
 pub use protocol::{Message, Options, Protocol};
 
 /// Longer answers are not read.
-const MOST_BYTES: usize = 1 << 20;
+pub const MOST_BYTES: usize = 1 << 20;
 
 /// Why an answer does not tell anything.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 use super::abi::{self, *};
 use super::memory;
+use crate::remote::MOST_BYTES;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
@@ -240,16 +241,22 @@ pub(super) fn call_status() -> u32 {
     call_header(b":status").and_then(|status| str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// The body of the answer to an HTTP call, of so many bytes; only within its callback.
+/// The body of the answer to an HTTP call, of so many bytes; only within its callback. See [`answer`].
 pub(super) fn call_body(size: usize) -> Vec<u8> {
-    // SAFETY: the host writes a pointer and a size.
-    bytes(|data, len| unsafe { proxy_get_buffer_bytes(CALL_BODY, 0, size, data, len) }).unwrap_or_default()
+    answer(CALL_BODY, size)
 }
 
-/// A gRPC message that has come, of so many bytes; only within its callback.
+/// A gRPC message that has come, of so many bytes; only within its callback. See [`answer`].
 pub(super) fn grpc_message(size: usize) -> Vec<u8> {
+    answer(GRPC_MESSAGE, size)
+}
+
+/// What a server sent: no more than one byte beyond [`MOST_BYTES`], so that an answer of any length costs little memory and
+/// is known to be too long.
+fn answer(buffer: u32, size: usize) -> Vec<u8> {
+    let size = size.min(MOST_BYTES.saturating_add(1));
     // SAFETY: the host writes a pointer and a size.
-    bytes(|data, len| unsafe { proxy_get_buffer_bytes(GRPC_MESSAGE, 0, size, data, len) }).unwrap_or_default()
+    bytes(|data, len| unsafe { proxy_get_buffer_bytes(buffer, 0, size, data, len) }).unwrap_or_default()
 }
 
 /// Lets the root context's timer fire every so many milliseconds, again and again; 0 stops it.

@@ -204,6 +204,13 @@ impl Callouts {
         self.due.borrow_mut().push(Due { at, came: self.came.get(), root, token, what });
     }
 
+    /// The number of the next call.
+    pub fn number(&self) -> u32 {
+        let token = self.last_token.get() + 1;
+        self.last_token.set(token);
+        token
+    }
+
     /// The filter makes a call: its number, or why it is not made.
     pub fn make(
         &self,
@@ -223,8 +230,7 @@ impl Callouts {
         if mishap == Some(Mishap::NotMade) {
             return Err(10);
         }
-        let token = self.last_token.get() + 1;
-        self.last_token.set(token);
+        let token = self.number();
         self.open.borrow_mut().push(token);
         let up = now + u64::from(timeout_ms) * 1_000_000;
         if clusters.down.get() {

@@ -351,6 +351,14 @@ impl Vm {
         self.0.answer.replace(before);
     }
 
+    /// A gRPC call of a plugin is answered.
+    pub fn tell_grpc(&self, root: u32, token: u32, message: Vec<u8>) {
+        let size = message.len();
+        let before = self.0.answer.replace(Some((None, message)));
+        self.enter(root, |filter| filter.on_grpc_receive(token, size));
+        self.0.answer.replace(before);
+    }
+
     /// A callback about a context that is not there, or once more about one that is.
     pub fn repeat(&self, which: u8, id: u32) {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));

@@ -145,3 +145,26 @@ fn a_turn_is_given_back_by_who_leaves() {
     assert_eq!((clusters(&gateway).given_back(), gateway.owing()), (1, 0));
     assert_eq!(noted(&gateway, request).fate, Fate::Served);
 }
+
+/// The host copies no more of a reply than can be a reply, however long the reply is.
+#[test]
+fn a_long_reply_of_a_store_costs_no_more_than_the_longest_one() {
+    let gateway = start(1, &rule(r#""on_error": "deny""#));
+    let request = gateway.request(0, "/", "ann");
+    let vm = &gateway.vms[0];
+    vm.tell(vm.newest_root().unwrap(), 1, (Some(200), vec![b' '; 5 << 20]));
+    assert_eq!(gateway.fate(request), Fate::Answered(503));
+    assert_eq!(gateway.world.longest.take(), (1 << 20) + 1);
+
+    let gateway = Gateway::among(Clusters::of(&[]), 1, false);
+    let limits =
+        limit("/", r#"{"rpu": 4, "unit": "day", "algo": "W", "scope": "global", "on_error": "deny"}"#);
+    let store = r#"{"rls": {"cluster": "a", "secret": "sixteen letters!"}}"#;
+    assert!(gateway.configure(&format!(r#"{{"store": {store}, "limits": [{limits}]}}"#)));
+    let request = gateway.request(0, "/", "ann");
+    assert_eq!(gateway.fate(request), Fate::Paused);
+    let vm = &gateway.vms[0];
+    vm.tell_grpc(vm.newest_root().unwrap(), 1, vec![8; 5 << 20]);
+    assert_eq!(gateway.fate(request), Fate::Answered(503));
+    assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
+}
