@@ -16,10 +16,15 @@ pub struct Terms {
     pub numbers: [u64; 6],
 }
 
+const REFUSE_ALL: u8 = 0;
 const TOKEN_BUCKET: u8 = 1;
+const LEAKY_BUCKET: u8 = 5;
 const CONCURRENCY: u8 = 6;
 
 const NS_PER_US: u64 = 1_000;
+
+/// By so much another gateway's or the store's clock may have been ahead, and what rounding up adds.
+const SLACK_US: u128 = 1_000_002;
 
 /// Spans are whole milliseconds in a configuration; what is not a whole microsecond is rounded up.
 fn us(span: Span) -> u64 {
@@ -35,6 +40,27 @@ impl Terms {
     /// Whether it has to be told what became of what it has handed out ahead; else that is charged already.
     pub fn wants_account(&self) -> bool {
         self.kind == TOKEN_BUCKET
+    }
+
+    /// The longest spans that such a count can tell, in µs: how long an admitted request waits, and every other one, such as
+    /// how long a refused request is sent away.
+    pub fn longest_us(&self) -> (u64, u64) {
+        let [a, b, c, d, ..] = self.numbers.map(u128::from);
+        let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
+        let (wait, reach) = match self.kind {
+            TOKEN_BUCKET => (d, span_of(c).saturating_add(d)),
+            LEAKY_BUCKET => {
+                let longest = c.saturating_add(u128::from(d > 0));
+                (longest, longest.saturating_add(span_of(1)))
+            }
+            // A permit is found in one of nine slices, each an eighth of the span.
+            CONCURRENCY => (0, b.saturating_add(b.div_ceil(8))),
+            REFUSE_ALL => (0, 0),
+            _ => (0, b),
+        };
+        [(wait, 0), (reach, SLACK_US)]
+            .map(|(us, more)| u64::try_from(us.saturating_add(more)).unwrap_or(u64::MAX))
+            .into()
     }
 
     /// Whether both are of a token bucket that differs in `rpu` and `burst` alone; whoever asks knows its unit.
@@ -85,7 +111,10 @@ impl Terms {
             true => in_us.span_of(queued),
             false => Exact::whole(us(Span::from_ns(longest.ns))),
         };
-        Terms { kind: 5, numbers: [in_us.ns, in_us.per.into(), longest.ns, longest.part.into(), turns, 0] }
+        Terms {
+            kind: LEAKY_BUCKET,
+            numbers: [in_us.ns, in_us.per.into(), longest.ns, longest.part.into(), turns, 0],
+        }
     }
 
     /// `C`: at most `a` in flight, each for at most `b` µs and an eighth more.

@@ -17,7 +17,7 @@ use super::give_back::Place;
 use super::group::found;
 use super::known::Refusals;
 use super::{Asked, Decision, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
-use crate::algorithm::{MAX_WAIT, Outcome};
+use crate::algorithm::Outcome;
 use crate::store::Store;
 use crate::time::{Span, Time};
 use std::mem::take;
@@ -103,8 +103,7 @@ impl Part {
             Outcome::Admit { delay } if rule.enforced => Some(delay),
             _ => None,
         });
-        // However long a store says, nobody is held for longer than a rule may.
-        delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay.min(MAX_WAIT)))
+        delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
     /// Adds what the store has told, or what its absence comes to; a bid that stands in reports by itself.

@@ -13,7 +13,7 @@
 //!
 //! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
 
-use super::wait::{PERMIT_WAIT, in_flight, never};
+use super::wait::{PERMIT_WAIT, in_flight, never, told};
 use crate::algorithm::{Outcome, Quota};
 use crate::order;
 use crate::policy::{Decision, Policy, Report};
@@ -35,6 +35,8 @@ pub(super) struct Limit<'p> {
     /// Until a refusing rule would admit the request, until another one has more left; of requests in flight
     /// a guess. `None`: never.
     wait: Option<Span>,
+    /// What is said in place of never where something has to be said.
+    never: Span,
 }
 
 impl<'p> Limit<'p> {
@@ -64,8 +66,9 @@ impl<'p> Limit<'p> {
             Outcome::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
         };
         let Report { quota, .. } = *report;
-        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { wait });
-        Some(Limit { place, name: rule.name(), quota, remaining: verdict.remaining, refuses, wait })
+        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { told(report, wait) });
+        let never = told(report, never(quota));
+        Some(Limit { place, name: rule.name(), quota, remaining: verdict.remaining, refuses, wait, never })
     }
 
     /// `None` for a quota of requests in flight.
@@ -78,7 +81,7 @@ impl<'p> Limit<'p> {
     fn reset_secs(&self) -> u64 {
         match (self.wait, self.refuses) {
             (Some(wait), _) => wait.as_secs_ceil(),
-            (None, true) => never(self.quota).as_secs_ceil(),
+            (None, true) => self.never.as_secs_ceil(),
             (None, false) => 0,
         }
     }

@@ -66,6 +66,12 @@ fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {
         generation,
         lasts,
     ] = read;
+    // A store that makes a request wait longer than its rule may holds the request; no rule tells such spans.
+    let (longest_wait, longest) = asked.terms.longest_us();
+    let most_wait = if outcome == 0 { longest_wait } else { longest };
+    if wait > most_wait || more_in.max(full_in) > longest {
+        return None;
+    }
     let outcome = match outcome {
         0 => Outcome::Admit { delay: us(wait) },
         1 => Outcome::Refuse { retry_after: Some(us(wait)) },

@@ -10,6 +10,9 @@ use crate::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+/// A bucket of which any span may be told.
+const TERMS: Terms = Terms { kind: 1, numbers: [MOST_NUMBER, 1, 10, MOST_NUMBER, 0, 0] };
+
 /// The number of each call here.
 const NUMBER: u64 = 4_503_599_627_370_500;
 
@@ -24,7 +27,7 @@ fn asked(key: u8, ahead: u64) -> Asked {
         rule: RuleId::new(0),
         key: [key; 16],
         quota: Quota { rpu: 10, unit: Span::from_secs(1) },
-        terms: Terms { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
+        terms: TERMS,
         enforced: key % 2 == 1,
         cost: 3,
         ahead,
@@ -83,10 +86,11 @@ fn a_call_of_webdis_is_a_path() {
     assert_eq!((call.path, call.headers), ("/", &[][..]));
     let keys = ["01", "02", "03", "05", "06", "06"].map(|byte| format!("diana:{{0}}:{}/", byte.repeat(16)));
     let commands = [
-        "1+2+2+2+1+3+7+10+1000000+0+0+0+0+2+0+3+0+10+1000000+0+0+0+0+1+2+1+3+0+10+1000000+0+0+0+0",
-        "2+1+2+10+1000000+0+0+0+0+3+1795192784000001+4+5+6",
-        "3+2+2+10+1000000+0+0+0+0+1234+0+2+2+10+1000000+0+0+0+0+1234+9007199254740991+2",
+        "1+2+2+1+1+3+7+TERMS+1+0+3+0+TERMS+1+1+1+3+0+TERMS",
+        "2+1+1+TERMS+3+1795192784000001+4+5+6",
+        "3+2+1+TERMS+1234+0+2+1+TERMS+1234+9007199254740991+2",
     ];
+    let commands = commands.map(|text| text.replace("TERMS", "9007199254740991+1+10+9007199254740991+0+0"));
     let (keys, commands) = (keys.concat(), commands.join("/"));
     assert_eq!(text(call), format!("EVALSHA/{}/6/{keys}{NUMBER}/{commands}", script::SHA1));
 }
@@ -99,7 +103,7 @@ fn a_call_of_upstash_is_a_list() {
     assert_eq!(call.path, "/");
     let list: Vec<String> = serde_json::from_slice(&call.body).unwrap();
     let key = "diana:{0}:05050505050505050505050505050505";
-    let command = "2 1 2 10 1000000 0 0 0 0 3 1795192784000001 4 5 6";
+    let command = "2 1 1 9007199254740991 1 10 9007199254740991 0 0 3 1795192784000001 4 5 6";
     assert_eq!(list, ["EVAL", script::SCRIPT, "1", key, &NUMBER.to_string(), command]);
 }
 

@@ -75,6 +75,7 @@ fn garbage() -> Vec<(&'static str, Reply)> {
         ("numbers below zero", list("0,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1")),
         ("no whole numbers", list("0.5,0,0,0,0,0,0,0,0,0,0,0,0")),
         ("text in the list", list(r#""a","b","c","d","e","f","g","h","i","j","k","l","m""#)),
+        ("a wait that no such rule has", list("0,9000000,9,0,0,1,7,7,0,0,0,0,0")),
         ("a reply to another call", text(r#"{"EVALSHA":[7,0,0,9,0,0,1,7,7,0,0,0,0,0]}"#)),
         ("a reply without a number", text(r#"{"EVALSHA":[0,0,9,0,0,1,7,7,0,0,0,0,0]}"#)),
         ("depth", Reply::new(200, "[".repeat(100_000))),

@@ -75,7 +75,9 @@ impl Count {
                 }
             }
             5 => {
-                let from = self.full_at.max(now * b);
+                // A clock that steps back, as it seems where gateways' clocks differ, leaves no longer queue than there may be.
+                let latest = (now + SECOND) * b + c * b + d + a;
+                let from = self.full_at.max(now * b).min(latest);
                 let wait = from - now * b;
                 if cost > 0 && wait > c * b + d {
                     said(1, (wait - c * b - d).div_ceil(b), 0, wait.div_ceil(b), [0; 3])

@@ -128,9 +128,13 @@ impl Store {
         answers
     }
 
-    /// What one rule says.
+    /// What one rule says, which is within what such a rule can say.
     pub fn ask(&self, now: u64, asked: Asked) -> Told {
-        self.call(now, Call::default().decide(&[vec![asked]]))[0][0]
+        let (longest_wait, longest) = asked.terms.longest_us();
+        let told = self.call(now, Call::default().decide(&[vec![asked]]))[0][0];
+        assert!(told.wait <= if told.outcome == 0 { longest_wait } else { longest }, "{told:?}");
+        assert!(told.more_in.max(told.full_in) <= longest, "{told:?}");
+        told
     }
 
     pub fn give_back(&self, now: u64, key: &str, terms: Terms, receipt: [u64; 5]) {

@@ -114,3 +114,37 @@ fn of_a_pipeline_some_may_fail() {
         assert_eq!(answer(200, &swapped), Err(Failure::Stray), "no reply of that call is trusted");
     }
 }
+
+/// A store that admits with a wait beyond the rule's own would hold the request for as long.
+#[test]
+fn spans_that_no_such_rule_tells_are_garbage() {
+    let of = |kind, numbers| Terms { kind, numbers };
+    let cases = [
+        // A tenth of a second each, ten of them, and 3 s of waiting.
+        (of(1, [100_000, 1, 10, 3_000_000, 0, 0]), 3_000_000, 5_000_002),
+        (of(1, [100_000, 1, 10, 0, 0, 0]), 0, 2_000_002),
+        (of(2, [10, 60_000_000, 0, 0, 0, 0]), 0, 61_000_002),
+        (of(3, [10, 60_000_000, 6, 0, 0, 0]), 0, 61_000_002),
+        (of(4, [10, 60_000_000, 0, 0, 0, 0]), 0, 61_000_002),
+        (of(5, [1_000_000, 3, 666_666, 2, 8, 0]), 666_667, 2_000_003),
+        (of(6, [2, 8_000_000, 0, 0, 0, 0]), 0, 10_000_002),
+        (of(0, [0; 6]), 0, 1_000_002),
+    ];
+    for (terms, wait, longest) in cases {
+        let question = Question::Decide(vec![vec![Asked { terms, ..asked(1, 7) }]]);
+        let is_told = |outcome, wait, more_in, full_in| {
+            let numbers = [outcome, wait, 0, more_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
+            let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
+            match redis(Dialect::Webdis).answer(&[&question], NUMBER, 200, body.as_bytes()) {
+                Ok(_) => true,
+                Err(failure) => {
+                    assert_eq!(failure, Failure::Garbage);
+                    false
+                }
+            }
+        };
+        assert!(is_told(0, wait, longest, longest) && is_told(1, longest, 0, 0), "{terms:?}");
+        assert!(!is_told(0, wait + 1, 0, 0) && !is_told(1, longest + 1, 0, 0), "{terms:?}");
+        assert!(!is_told(0, 0, longest + 1, 0) && !is_told(1, 0, 0, longest + 1), "{terms:?}");
+    }
+}
