@@ -258,14 +258,10 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
         store: None,
         trial,
     };
-    let (store, options) = store.map(|store| (store.draft, store.options)).unzip();
-    Some(Configuration {
-        policy: Draft { store, ..draft }.build(),
-        response,
-        store: options,
-        remote,
-        logs_all,
-    })
+    let (store, mut options) = store.map(|store| (store.draft, store.options)).unzip();
+    let policy = Draft { store, ..draft }.build();
+    options.iter_mut().for_each(|options: &mut stores::Options| options.name_rules(&policy));
+    Some(Configuration { policy, response, store: options, remote, logs_all })
 }
 
 /// The requests about which the access log is told.

@@ -232,8 +232,10 @@ impl Policy {
 
     /// How long to hold a refusal back: as long as that of its rules which asks for most.
     pub fn reject_delay(&self, decision: &Decision) -> Span {
-        let delays = decision.refusing().filter_map(|report| Some(self.rule(report.rule)?.reject_delay));
-        delays.max().unwrap_or(Span::ZERO)
+        let delay = |report: &Report| self.rule(report.rule).map(|rule| rule.reject_delay);
+        let refusing = decision.refusing().filter_map(delay).max();
+        // Whichever of the suspects refuses, it asks for at least the shortest.
+        refusing.or_else(|| decision.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
     }
 
     /// All rules, in the order they are asked.

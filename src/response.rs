@@ -45,7 +45,8 @@ pub struct Refusal<'a> {
     /// The gRPC status, when the client speaks gRPC.
     pub grpc_status: Option<u32>,
     /// Why, in a word without spaces for the host's access log, and for gRPC's message:
-    /// `diana_refused:<rule>`, `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
+    /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` where a store does not say which of these refuses,
+    /// `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
     pub details: String,
 }
 
@@ -72,7 +73,13 @@ impl Options {
         headers.extend(self.headers.iter().map(|(name, value)| (&**name, Cow::from(&**value))));
         let (status, grpc_status) = status::of(reason, self.status);
         let grpc_status = grpc.then_some(grpc_status);
-        Some(Refusal { status, headers, body, grpc_status, details: status::details(reason, policy) })
+        Some(Refusal {
+            status,
+            headers,
+            body,
+            grpc_status,
+            details: status::details(reason, policy, decision),
+        })
     }
 
     /// Whether [`Options::headers`] tells anything.
@@ -106,6 +113,7 @@ impl Options {
     fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> u64 {
         let wait = match reason {
             Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
+            Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
             Reason::NoActor(_) | Reason::Denied => UNKNOWN_WAIT,
             // It is sooner again than anybody knows.
             Reason::Unavailable(_) => Span::ZERO,

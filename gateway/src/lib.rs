@@ -24,6 +24,7 @@ pub mod envoy;
 pub mod filter;
 mod gateway;
 pub mod http;
+pub mod limitador;
 pub mod load;
 mod process;
 pub mod redis;

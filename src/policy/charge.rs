@@ -348,7 +348,9 @@ pub(super) fn refusal(reports: &[Report]) -> Outcome {
     };
     // Backwards, because the last of equals is taken and the first is meant.
     let refusing = reports.iter().rev().filter(|report| report.tally == Tally::Refused);
-    refusing.max_by_key(wait).map_or(Outcome::Pass, |report| match report {
+    let is_unattributed = reports.iter().any(|report| report.tally == Tally::Unattributed);
+    let otherwise = if is_unattributed { Outcome::Refuse(Reason::Unattributed) } else { Outcome::Pass };
+    refusing.max_by_key(wait).map_or(otherwise, |report| match report {
         Report { verdict: None, degraded: true, rule, .. } => Outcome::Refuse(Reason::Unavailable(*rule)),
         report => Outcome::Refuse(Reason::Rule(report.rule)),
     })

@@ -36,6 +36,8 @@ pub enum Reason {
     Rule(RuleId),
     /// The request lacks the actor of this rule, which says `missing: deny`.
     NoActor(RuleId),
+    /// The store refuses the request without saying which of several rules does: see [`Tally::Unattributed`].
+    Unattributed,
     /// The store that counts this rule is not to be had, and the rule says `on_error: deny`.
     Unavailable(RuleId),
     /// The deny list names it.
@@ -51,6 +53,8 @@ pub enum Tally {
     Refused,
     /// It would refuse, but is in shadow.
     Shadowed,
+    /// The store refuses the request because of this rule or of another one with the same tally; it does not say which.
+    Unattributed,
     /// The store failed: not counted, and not held against the request.
     Uncounted,
 }
@@ -91,7 +95,8 @@ pub struct Report {
     pub found: Found,
     /// How it counted the request.
     pub tally: Tally,
-    /// What its algorithm said. `None` when there is nothing to say: uncounted, or no actor.
+    /// What its algorithm said. `None` when there is nothing to say: uncounted, no actor, or admitted by a store that does
+    /// not say how much is left. Of [`Tally::Unattributed`] only the outcome is known.
     pub verdict: Option<Verdict>,
     /// Whether the rule's own store was not to be had: what is here stands in for it.
     pub degraded: bool,
@@ -150,23 +155,32 @@ impl Decision {
         matches!(self.outcome, Outcome::Refuse(_))
     }
 
-    /// For access logs, who refuses: names of rules with commas between them, or `deny` for the list.
+    /// For access logs, who refuses: names of rules with commas between them, or `deny` for the list. With `|` between them,
+    /// one of these rules refuses, and the store does not say which.
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        let denied = self.outcome == Outcome::Refuse(Reason::Denied);
-        self.names(policy, denied, Tally::Refused)
+        match self.outcome {
+            Outcome::Refuse(Reason::Unattributed) => self.names(policy, false, Tally::Unattributed, "|"),
+            outcome => self.names(policy, outcome == Outcome::Refuse(Reason::Denied), Tally::Refused, ","),
+        }
     }
 
     /// For access logs, who would refuse if it were not in shadow, in the same form.
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.events.denied_in_shadow > 0, Tally::Shadowed)
+        self.names(policy, self.events.denied_in_shadow > 0, Tally::Shadowed, ",")
     }
 
-    fn names<'p>(&self, policy: &'p Policy, denied: bool, tally: Tally) -> Option<Cow<'p, str>> {
+    fn names<'p>(
+        &self,
+        policy: &'p Policy,
+        denied: bool,
+        tally: Tally,
+        between: &str,
+    ) -> Option<Cow<'p, str>> {
         let reports = self.reports.iter().filter(|report| report.tally == tally);
         let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
-        Some(names.fold(first, |all, name| [&*all, ",", name].concat().into()))
+        Some(names.fold(first, |all, name| [&*all, between, name].concat().into()))
     }
 
     /// The report of the rule that decides: the rule that the refusal names, else the first rule in shadow
@@ -178,7 +192,7 @@ impl Decision {
             Outcome::Refuse(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
                 return reports().find(|report| report.rule == id);
             }
-            Outcome::Refuse(Reason::Denied) | Outcome::Allowed => return None,
+            Outcome::Refuse(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
             Outcome::Pass | Outcome::Wait(_) => {}
         }
         let is_shadow = |report: &Report| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
@@ -193,5 +207,10 @@ impl Decision {
     /// The rules that refuse, in the order they were asked; none when a list decided.
     pub fn refusing(&self) -> impl Iterator<Item = &Report> {
         self.reports.iter().filter(|report| report.tally == Tally::Refused)
+    }
+
+    /// The rules of which one refuses if the store does not say which.
+    pub fn suspects(&self) -> impl Iterator<Item = &Report> {
+        self.reports.iter().filter(|report| report.tally == Tally::Unattributed)
     }
 }

@@ -123,15 +123,15 @@ impl Part {
                 Report { rule: id, quota: count.quota, found, tally, verdict: None, degraded: true }
             })),
             State::Told(told, _) => to.extend(rules.zip(told).map(|((id, (rule, count)), told)| {
-                let tally = if told.verdict.admits() { Tally::Admitted } else { tally(rule.enforced) };
-                Report {
-                    rule: id,
-                    quota: count.quota,
-                    found,
-                    tally,
-                    verdict: Some(told.verdict),
-                    degraded: false,
-                }
+                let tally = match (told.verdict.admits(), told.attributed) {
+                    (true, _) => Tally::Admitted,
+                    (false, true) => tally(rule.enforced),
+                    (false, false) => Tally::Unattributed,
+                };
+                // Of a rule that admits nothing else would be known.
+                let is_known = told.attributed || tally == Tally::Unattributed;
+                let verdict = is_known.then_some(told.verdict);
+                Report { rule: id, quota: count.quota, found, tally, verdict, degraded: false }
             })),
         }
     }

@@ -160,8 +160,12 @@ impl Desk {
             let Some(elsewhere) = policy.elsewhere_at(part.place) else {
                 continue;
             };
-            // Permits come back at any time: their lack is not remembered.
-            if let (State::Told(_, now), false) = (&part.state, elsewhere.group.settles) {
+            let State::Told(told, now) = &part.state else {
+                continue;
+            };
+            // Permits come back at any time: their lack is not cached. If the store does not say which rule refuses, this
+            // rule may admit the actor's other requests.
+            if !elsewhere.group.settles && told.iter().all(|told| told.attributed) {
                 let mut reports = Vec::new();
                 part.report(policy, &self.keys, &mut reports);
                 memories.refusals.remember(elsewhere.group.id, part.hash, *now, &reports);

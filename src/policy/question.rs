@@ -74,6 +74,9 @@ pub struct Told {
     pub receipt: [u64; 5],
     /// What was handed out ahead.
     pub lent: Lent,
+    /// Whether the store answered for this rule. If not, the store only said whether the request passes: `verdict`
+    /// holds that outcome, and how much is left of this rule is unknown.
+    pub attributed: bool,
 }
 
 /// Quota that was handed out ahead.

@@ -47,6 +47,13 @@ pub enum Message {
 }
 
 impl Options {
+    /// Tells the protocol what the rules are called.
+    pub fn name_rules(&mut self, policy: &Policy) {
+        if let Protocol::Rls(service) = &mut self.protocol {
+            service.name_rules(policy);
+        }
+    }
+
     /// An answer that takes longer is slow: three quarters of the time it may take.
     pub(super) fn slow(&self) -> Span {
         Span::from_ns((self.timeout.as_ns() / 4).saturating_mul(3))

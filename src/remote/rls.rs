@@ -3,13 +3,15 @@
 //! It does not know: how the service counts. It is told each rule's quota, not its algorithm, and what it charged it cannot
 //! be asked to give back.
 
+mod headers;
 mod messages;
 
 use super::{Failure, MOST_BYTES};
 use crate::algorithm::{Charge, Outcome, Verdict};
-use crate::policy::{Asked, Lent, Question, RuleId, Told};
+use crate::policy::{Asked, Lent, Policy, Question, RuleId, Told};
 use crate::text::hex;
 use crate::time::Span;
+use headers::{MOST_HEADERS, Tightest, tightest};
 use messages::{
     Counted, Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, OK, OVER_LIMIT, Request, Response,
     Status,
@@ -20,6 +22,8 @@ use prost::Message;
 #[derive(Clone, Debug)]
 pub struct Rls {
     domain: String,
+    /// The names of all rules, by number.
+    names: Vec<Box<str>>,
 }
 
 /// How long who was refused is told to wait if the service does not say.
@@ -45,7 +49,12 @@ impl Rls {
 
     /// The service's `domain`, in which it looks for limits.
     pub fn new(domain: String) -> Rls {
-        Rls { domain }
+        Rls { domain, names: Vec::new() }
+    }
+
+    /// From now on limits that the service calls like a rule of this policy are that rule's.
+    pub fn name_rules(&mut self, policy: &Policy) {
+        self.names = policy.rules().map(|(_, rule)| rule.name().into()).collect();
     }
 
     /// The cluster to call, as a serialised `envoy.config.core.v3.GrpcService`: an Envoy that is handed a plain name reads
@@ -72,16 +81,17 @@ impl Rls {
     /// What each rule was told.
     ///
     /// Whether the request passes is `overall_code`: a service whose limits are in shadow says `OK` over limits that it
-    /// names, and some name none. Who is refused for no rule that is named is refused by the first that is enforced.
+    /// names. If the service refuses and names no limit, all rules are refused and none is
+    /// [attributed](Told::attributed), unless only one was asked about.
     pub fn answer(&self, question: &Question, message: &[u8]) -> Result<Vec<Told>, Failure> {
         let count = asked(question).count();
         let garbage = |_| Failure::Garbage;
-        // Nothing is kept before it is known that there is no more of it than was asked for.
-        let statuses = match message.len() {
-            ..=MOST_BYTES => Counted::decode(message).map_err(garbage)?.statuses.len(),
+        // The counts are checked first, so that a hostile answer does not fill memory.
+        let counted = match message.len() {
+            ..=MOST_BYTES => Counted::decode(message).map_err(garbage)?,
             _ => return Err(Failure::Garbage),
         };
-        if statuses != count && statuses != 0 {
+        if counted.statuses.len() != count && !counted.statuses.is_empty() {
             return Err(Failure::Garbage);
         }
         let Response { overall_code, statuses } = Response::decode(message).map_err(garbage)?;
@@ -90,16 +100,32 @@ impl Rls {
         for status in &statuses {
             is_named |= over(status.code)?;
         }
-        let first = asked(question).position(|asked| asked.enforced).unwrap_or(0);
-        let refuses = |at: usize, status: Option<&Status>| match is_named {
-            true => status.is_some_and(|status| status.code == OVER_LIMIT),
-            false => at == first,
+        if statuses.is_empty() || is_over && !is_named {
+            let is_read = counted.headers.len() <= MOST_HEADERS;
+            let tightest = if is_read { tightest(message) } else { Tightest::default() };
+            return Ok(self.unnamed(question, is_over, &tightest));
+        }
+        let refuses = |status: &Status| is_over && status.code == OVER_LIMIT;
+        let told =
+            asked(question).zip(&statuses).map(|(asked, status)| named(asked, status, refuses(status)));
+        Ok(told.collect())
+    }
+
+    /// What each rule was told by a service that only says whether the request passes.
+    fn unnamed(&self, question: &Question, is_over: bool, tightest: &Tightest) -> Vec<Told> {
+        let is_only = asked(question).count() == 1;
+        let has_name =
+            |rule: RuleId| self.names.get(rule.index()).is_some_and(|name| name.as_bytes() == tightest.name);
+        let told = |asked: &Asked| {
+            let is_tightest = is_only || has_name(asked.rule);
+            let remaining = tightest.remaining.filter(|_| is_tightest);
+            let reset = if is_tightest || is_over { tightest.reset } else { Span::ZERO };
+            let told = told(asked, is_over, remaining.unwrap_or(0), reset);
+            // Several limits may have nothing left, so the tightest need not be the one that refuses.
+            let attributed = if is_over { is_only } else { remaining.is_some() };
+            Told { attributed: attributed || refuses_all(asked), ..told }
         };
-        let told = |(at, asked)| {
-            let status = statuses.get(at);
-            told(asked, status, is_over && refuses(at, status))
-        };
-        Ok(asked(question).enumerate().map(told).collect())
+        asked(question).map(told).collect()
     }
 }
 
@@ -128,23 +154,33 @@ fn over(code: i32) -> Result<bool, Failure> {
     }
 }
 
-fn told(asked: &Asked, status: Option<&Status>, refuses: bool) -> Told {
-    let reset = status.and_then(|status| status.duration_until_reset.as_ref()).map_or(Span::ZERO, span);
-    let outcome = match refuses {
-        // Whatever the service knows: there are units that it cannot be told.
-        _ if asked.quota.rpu == 0 && asked.cost > 0 => Outcome::Refuse { retry_after: None },
-        true if reset == Span::ZERO => Outcome::Refuse { retry_after: Some(UNKNOWN_WAIT) },
-        true => Outcome::Refuse { retry_after: Some(reset) },
-        false => Outcome::Admit { delay: Span::ZERO },
-    };
+/// Whatever the service knows, such a rule refuses: some of its units cannot be sent.
+fn refuses_all(asked: &Asked) -> bool {
+    asked.quota.rpu == 0 && asked.cost > 0
+}
+
+/// What a rule was told by the status of its descriptor.
+fn named(asked: &Asked, status: &Status, refuses: bool) -> Told {
     let remaining = match status {
-        Some(Status { current_limit: Some(_), limit_remaining, .. }) => (*limit_remaining).into(),
+        Status { current_limit: Some(_), limit_remaining, .. } => (*limit_remaining).into(),
         _ if refuses => 0,
         // The service has no limit for it.
         _ => asked.quota.rpu,
     };
+    told(asked, refuses, remaining, status.duration_until_reset.as_ref().map_or(Span::ZERO, span))
+}
+
+fn told(asked: &Asked, refuses: bool, remaining: u64, reset: Span) -> Told {
+    let outcome = match refuses {
+        _ if refuses_all(asked) => Outcome::Refuse { retry_after: None },
+        true if reset == Span::ZERO => Outcome::Refuse { retry_after: Some(UNKNOWN_WAIT) },
+        true => Outcome::Refuse { retry_after: Some(reset) },
+        false => Outcome::Admit { delay: Span::ZERO },
+    };
+    // A service may have a larger limit of its own; clients are shown the rule's.
+    let remaining = remaining.min(asked.quota.rpu);
     let verdict = Verdict { outcome, remaining, more_in: reset, full_in: reset, charge: Charge::default() };
-    Told { verdict, receipt: [0; 5], lent: Lent::default() }
+    Told { verdict, receipt: [0; 5], lent: Lent::default(), attributed: true }
 }
 
 /// A span below zero is none.

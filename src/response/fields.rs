@@ -16,7 +16,7 @@
 use super::wait::{PERMIT_WAIT, in_flight, never, told};
 use crate::algorithm::{Outcome, Quota};
 use crate::order;
-use crate::policy::{Decision, Policy, Report};
+use crate::policy::{Decision, Policy, Report, Tally};
 use crate::text::{alone, field_string, number};
 use crate::time::Span;
 use std::cmp::Reverse;
@@ -57,10 +57,10 @@ impl<'p> Limit<'p> {
         limits
     }
 
-    /// `None` for a rule that is not shown: one in shadow, or without a verdict.
+    /// `None` for a rule that is not shown: one in shadow, without a verdict, or of which only the outcome is known.
     fn of(policy: &'p Policy, place: usize, report: &Report) -> Option<Limit<'p>> {
         let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
-        let verdict = report.verdict?;
+        let verdict = report.verdict.filter(|_| report.tally != Tally::Unattributed)?;
         let (refuses, wait) = match verdict.outcome {
             Outcome::Refuse { retry_after } => (true, retry_after),
             Outcome::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),

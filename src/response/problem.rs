@@ -20,7 +20,7 @@ pub(super) const CONTENT_TYPE: &str = "application/problem+json";
 const ROOM: usize = 256;
 
 /// The problem as JSON: `type`, `title`, `status`, for want of an actor `detail`, and `violated-policies`, the
-/// names of all rules that refuse, in the order they were asked. A line of its own, for terminals.
+/// names of all rules that are known to refuse, in the order they were asked. A line of its own, for terminals.
 pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Decision) -> String {
     let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
     let (kind, title) = match (reason, is_reduced) {

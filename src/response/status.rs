@@ -3,7 +3,7 @@
 //! It does not know: headers, or the body.
 
 use super::name;
-use crate::policy::{Policy, Reason};
+use crate::policy::{Decision, Policy, Reason};
 
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
 pub const RESOURCE_EXHAUSTED: u32 = 8;
@@ -23,9 +23,10 @@ pub(super) fn of(reason: Reason, configured: u32) -> (u32, u32) {
 }
 
 /// Why, for access logs: a word without spaces.
-pub(super) fn details(reason: Reason, policy: &Policy) -> String {
+pub(super) fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
     match reason {
         Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),
+        Reason::Unattributed => ["diana_refused:", &decision.refused_by(policy).unwrap_or_default()].concat(),
         Reason::NoActor(id) => ["diana_no_actor:", name(policy, id)].concat(),
         Reason::Unavailable(id) => ["diana_unavailable:", name(policy, id)].concat(),
         Reason::Denied => "diana_denied".into(),

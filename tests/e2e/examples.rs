@@ -1,5 +1,6 @@
 //! The examples of servers beside the gateway, as they stand in `examples`.
 
+use gateway::limitador::Limitador;
 use gateway::{Gateway, Redis, Webdis, free_port, root, wait_until};
 use serde_json::Value;
 use servers::{Documents, RateLimitService};
@@ -77,6 +78,41 @@ fn two_gateways_ask_one_rate_limit_service() {
     // The service is away: each gateway counts to half of the limit by itself.
     let alone = passed(&gateways[..1], "carl", 150);
     assert!((50..=100).contains(&alone), "{alone}");
+}
+
+/// The example's `limits.yaml`.
+fn limits() -> String {
+    fs::read_to_string(root().join("examples/rate-limit-service/limits.yaml")).unwrap()
+}
+
+/// Two gateways of the example count in this service, which has the limits of the example's file.
+fn two_gateways_ask_limitador(port: u16) {
+    let gateways = [(); 2].map(|()| example("rate-limit-service", (8081, port)));
+    assert_eq!(passed(&gateways, "ann", 250), 100);
+    let bob = gateways[0].get("/api", &[("x-user-id", "bob")]).unwrap();
+    let left = bob.header("ratelimit").unwrap_or_default();
+    assert!(bob.status == 200 && left.starts_with("\"per-user\";r=99;t="), "{left}");
+    // Both rules were asked about, and Limitador does not say which of them refuses.
+    let ann = gateways[1].get("/api", &[("x-user-id", "ann")]).unwrap();
+    assert!(ann.status == 429 && ann.text().contains("\"violated-policies\":[]"), "{}", ann.text());
+    let elsewhere = gateways[1].get("/", &[]).unwrap();
+    let left = elsewhere.header("ratelimit").unwrap_or_default();
+    assert!(elsewhere.status == 200 && left.starts_with("\"everybody\";r="), "{left}");
+}
+
+/// Limitador's library judges by the example's file as its server does.
+#[test]
+fn limitador_judges_by_the_limits_of_the_example() {
+    let limits: Value = serde_norway::from_str(&limits()).unwrap();
+    let service = RateLimitService::start_with(&limits.to_string()).unwrap();
+    two_gateways_ask_limitador(service.address().port());
+}
+
+#[test]
+#[ignore = "needs a limitador-server: `cargo xtask limitador`"]
+fn real_limitador_judges_by_the_limits_of_the_example() {
+    let limitador = Limitador::start(&limits()).unwrap();
+    two_gateways_ask_limitador(limitador.address().port());
 }
 
 /// And what is seen of it in Prometheus' format.

@@ -189,6 +189,7 @@ impl Found {
             Outcome::Wait(until) => vec![format!("wait={}", until.since(now))],
             Outcome::Refuse(Reason::Denied) => vec!["denied".into()],
             Outcome::Refuse(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
+            Outcome::Refuse(Reason::Unattributed) => vec!["unattributed".into()],
             Outcome::Refuse(Reason::Unavailable(id)) => vec!["unavailable".into(), name(id)],
             Outcome::Refuse(Reason::Rule(id)) => {
                 let report = decision.reports.iter().find(|report| report.rule == id);
@@ -210,6 +211,7 @@ impl Found {
                 (Tally::Admitted, None) => panic!("admitted without a verdict"),
                 (Tally::Refused, _) => "refused".into(),
                 (Tally::Shadowed, _) => "shadowed".into(),
+                (Tally::Unattributed, _) => "unattributed".into(),
                 (Tally::Uncounted, _) => "uncounted".into(),
             };
             reports.push(format!("{}={what}", name(report.rule)));

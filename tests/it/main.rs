@@ -22,6 +22,7 @@ mod lines;
 mod over;
 mod reload;
 mod script;
+mod service;
 mod shares;
 mod trial;
 mod waiting;

@@ -6,6 +6,7 @@ mod build;
 mod demo;
 mod e2e;
 mod fuzz;
+mod limitador;
 mod mutants;
 mod programs;
 mod soak;
@@ -73,6 +74,8 @@ enum Task {
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
     },
+    /// Run the example of a rate limit service with the `limitador-server` of this machine
+    Limitador,
     /// Run some of the tests in older Envoys
     Versions,
 }
@@ -97,6 +100,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test => test::run(),
         Task::E2e { filter } => e2e::run(filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
+        Task::Limitador => limitador::run(),
         Task::Versions => versions::run(),
     }
 }

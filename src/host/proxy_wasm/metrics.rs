@@ -160,6 +160,8 @@ impl Metrics {
                 Tally::Admitted => Some(0),
                 Tally::Refused => Some(1),
                 Tally::Shadowed => Some(2),
+                // Only a rule that is known to refuse is counted as refusing.
+                Tally::Unattributed => None,
                 Tally::Uncounted => Some(3),
             };
             let rule = report.rule.index();

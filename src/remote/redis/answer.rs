@@ -83,6 +83,7 @@ fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {
         verdict: Verdict { outcome, remaining, more_in: us(more_in), full_in: us(full_in), charge },
         receipt: [cost, at, booked_at, first, second],
         lent: Lent { amount, generation, lasts: us(lasts) },
+        attributed: true,
     };
     // Nobody is lent what was not asked for.
     (amount <= asked.ahead).then_some(told)

@@ -66,6 +66,7 @@ fn told() -> Told {
         },
         receipt: [3, 1_795_192_784_000_001, 12, 13, 14],
         lent: Lent { amount: 7, generation: 99, lasts: us(250) },
+        attributed: true,
     }
 }
 

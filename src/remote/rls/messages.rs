@@ -62,11 +62,34 @@ pub struct Response {
     pub statuses: Vec<Status>,
 }
 
-/// The same, of which nothing is kept but how many statuses there are.
+/// The same message, of which only the number of statuses and of headers is kept.
 #[derive(Clone, PartialEq, Message)]
 pub struct Counted {
     #[prost(message, repeated, tag = "2")]
     pub statuses: Vec<()>,
+    #[prost(message, repeated, tag = "3")]
+    pub headers: Vec<()>,
+}
+
+/// The same message, of which only the headers are kept.
+#[derive(Clone, PartialEq, Message)]
+pub struct Headers {
+    /// `response_headers_to_add`.
+    #[prost(message, repeated, tag = "3")]
+    pub headers: Vec<Header>,
+}
+
+/// `HeaderValue`, `envoy/config/core/v3/base.proto`. The key and the value are strings there; as bytes, text that is not
+/// UTF-8 does not fail the whole message.
+#[derive(Clone, PartialEq, Message)]
+pub struct Header {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+    /// In place of `value`.
+    #[prost(bytes = "vec", tag = "3")]
+    pub raw_value: Vec<u8>,
 }
 
 /// `RateLimitResponse.DescriptorStatus`, ibid.

@@ -1,8 +1,10 @@
 //! Requests as a service reads them, and what services answer: envoyproxy/ratelimit a status for each descriptor, Limitador
 //! none at all.
 
+use super::headers::MOST_HEADERS;
 use super::messages::{
-    Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, Request, Response, Status,
+    Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Header, Headers, Limit, OK, OVER_LIMIT, Request,
+    Response, Status,
 };
 use super::{Rls, unit};
 use crate::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
@@ -197,18 +199,104 @@ fn only_a_rule_in_shadow_may_be_over() {
     assert_eq!(waits(told), [Some(SECOND), None, None]);
 }
 
+/// `response_headers_to_add` of Limitador, for a limit of this name.
+fn left(name: &str, remaining: &str, reset: &str) -> Headers {
+    let header =
+        |key: &str, value: &str| Header { key: key.into(), value: value.into(), raw_value: Vec::new() };
+    let limit = format!("10, 10;w=60;name=\"{name}\"");
+    let headers = vec![
+        header("X-RateLimit-Limit", &limit),
+        header("X-RateLimit-Remaining", remaining),
+        header("X-RateLimit-Reset", reset),
+    ];
+    Headers { headers }
+}
+
+/// What a service without `statuses` tells each of these rules.
+fn unnamed(question: &Question, overall_code: i32, headers: &Headers) -> Vec<Told> {
+    let mut rls = rls();
+    rls.names = NAMES.map(Into::into).into();
+    let response = Response { overall_code, statuses: Vec::new() };
+    let message = [response.encode_to_vec(), headers.encode_to_vec()].concat();
+    rls.answer(question, &message).unwrap()
+}
+
+fn attributed(told: &[Told]) -> Vec<bool> {
+    told.iter().map(|told| told.attributed).collect()
+}
+
 #[test]
-fn a_service_may_name_no_limit() {
-    let told = answered(1, &[]).unwrap();
-    assert_eq!(told.iter().map(|told| told.verdict.remaining).collect::<Vec<_>>(), [10, 11, 12]);
+fn a_refusal_that_names_no_rule_is_attributed_to_none() {
+    let told = unnamed(&question(), OVER_LIMIT, &Headers::default());
+    assert_eq!(attributed(&told), [false; 3]);
+    assert_eq!(waits(Ok(told)), [Some(SECOND); 3]);
+    // Two limits may have nothing left, so the one that the headers name need not be the one that refuses.
+    let told = unnamed(&question(), OVER_LIMIT, &left("all", "0", "30"));
+    assert_eq!(attributed(&told), [false; 3]);
+    assert_eq!(waits(Ok(told)), [Some(Span::from_secs(30)); 3]);
+    let all_ok = answered(OVER_LIMIT, &[status(1, 4, None), status(1, 4, None), status(1, 4, None)]);
+    assert_eq!(attributed(all_ok.as_ref().unwrap()), [false; 3]);
+    assert_eq!(waits(all_ok), [Some(SECOND); 3]);
+}
+
+#[test]
+fn a_refusal_is_attributed_to_the_only_rule() {
+    let only = Question::Decide(vec![vec![asked(2, true, 1)]]);
+    for (headers, wait) in [
+        (Headers::default(), SECOND),
+        (left("other", "0", "30"), Span::from_secs(30)),
+        (left("", "0", "0"), SECOND),
+    ] {
+        let told = unnamed(&only, OVER_LIMIT, &headers);
+        assert_eq!((attributed(&told), told[0].verdict.remaining), (vec![true], 0));
+        assert_eq!(waits(Ok(told)), [Some(wait)]);
+    }
+}
+
+#[test]
+fn headers_tell_what_is_left_of_the_rule_that_they_name() {
+    let told = unnamed(&question(), OK, &left("per-user", "4", "30"));
+    assert_eq!(attributed(&told), [false, true, false]);
+    assert_eq!((told[1].verdict.remaining, told[1].verdict.more_in), (4, Span::from_secs(30)));
     assert_eq!(waits(Ok(told)), [None; 3]);
-    let told = answered(2, &[]).unwrap();
-    assert_eq!(told.iter().map(|told| told.verdict.remaining).collect::<Vec<_>>(), [10, 0, 12]);
-    assert_eq!(waits(Ok(told)), [None, Some(SECOND), None], "the first that is enforced");
-    let unnamed = answered(2, &[status(1, 4, None), status(1, 4, None), status(1, 4, None)]);
-    assert_eq!(waits(unnamed), [None, Some(SECOND), None]);
-    let shadow = Question::Decide(vec![vec![asked(0, false, 1), asked(1, false, 1)]]);
-    assert_eq!(waits(rls().answer(&shadow, b"\x08\x02")), [Some(SECOND), None]);
+    for headers in
+        [Headers::default(), left("other", "4", "30"), left("per-user", "many", "30"), left("", "4", "30")]
+    {
+        assert_eq!(attributed(&unnamed(&question(), OK, &headers)), [false; 3]);
+    }
+    let only = Question::Decide(vec![vec![asked(2, true, 1)]]);
+    for name in ["all", "other", ""] {
+        let told = unnamed(&only, OK, &left(name, "4", "30"));
+        assert_eq!((attributed(&told), told[0].verdict.remaining), (vec![true], 4), "{name}");
+    }
+    let told = unnamed(&only, OK, &left("all", "5000", "30"));
+    assert_eq!(told[0].verdict.remaining, 12, "never more than the rule's own quota");
+}
+
+#[test]
+fn too_many_headers_are_not_read() {
+    let mut headers = left("all", "4", "30");
+    let only = Question::Decide(vec![vec![asked(2, true, 1)]]);
+    let other = headers.headers[0].clone();
+    headers.headers.resize(MOST_HEADERS, other.clone());
+    assert_eq!(attributed(&unnamed(&only, OK, &headers)), [true]);
+    headers.headers.push(other);
+    assert_eq!(attributed(&unnamed(&only, OK, &headers)), [false]);
+}
+
+#[test]
+fn a_rule_that_refuses_all_is_attributed_without_a_status() {
+    let none = Asked { quota: Quota { rpu: 0, unit: SECOND }, ..asked(1, true, 1) };
+    let question = Question::Decide(vec![vec![asked(0, true, 1), none]]);
+    for (code, first) in [
+        (OK, Outcome::Admit { delay: Span::ZERO }),
+        (OVER_LIMIT, Outcome::Refuse { retry_after: Some(SECOND) }),
+    ] {
+        let told = unnamed(&question, code, &Headers::default());
+        assert_eq!(attributed(&told), [false, true]);
+        let outcomes = [told[0].verdict.outcome, told[1].verdict.outcome];
+        assert_eq!(outcomes, [first, Outcome::Refuse { retry_after: None }]);
+    }
 }
 
 #[test]
@@ -270,7 +358,7 @@ proptest! {
                 1 => Outcome::Admit { delay: Span::ZERO },
                 _ => Outcome::Refuse { retry_after: Some(wait) },
             };
-            let expected = Verdict { outcome, remaining: left.into(), more_in: reset, full_in: reset, charge: Charge::default() };
+            let expected = Verdict { outcome, remaining: u64::from(left).min(10), more_in: reset, full_in: reset, charge: Charge::default() };
             prop_assert_eq!(told.verdict, expected);
         }
     }

@@ -156,7 +156,7 @@ fn lent(amount: u64) -> Told {
         charge: Charge::default(),
     };
     let lent = crate::policy::Lent { amount, generation: 7, lasts: Span::from_secs(1) };
-    Told { verdict, receipt: [0; 5], lent }
+    Told { verdict, receipt: [0; 5], lent, attributed: true }
 }
 
 #[test]

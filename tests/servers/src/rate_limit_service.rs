@@ -7,16 +7,20 @@
 //! All or nothing: when one descriptor is over its limit nothing is charged to any, as limitador's own server does. How
 //! others differ is in [`Manner`].
 //!
+//! With a `limits.yaml` of limitador's it reads no limit from descriptors; the file's conditions and variables choose the
+//! counters, as in limitador's own server.
+//!
 //! What it does not know: hits that are given back (`is_negative_hits`), which are refused as unimplemented.
 
 use crate::serving::Serving;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response as HttpResponse;
+use envoy_types::pb::envoy::config::core::v3::HeaderValue as Header;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit, rate_limit,
@@ -49,7 +53,8 @@ pub enum Manner {
     /// A status for each descriptor; all are charged or none.
     #[default]
     Best,
-    /// As limitador's own server: the same, but it says only whether the request passes, and names no descriptor.
+    /// As limitador's own server: the same, but it says only whether the request passes, and names no descriptor. Headers
+    /// tell what is left of the limit with the least remaining, whose name is the descriptor's key.
     Limitador,
     /// As envoyproxy/ratelimit: a status for each descriptor; those that are not over their limit are charged even if
     /// another is.
@@ -92,10 +97,31 @@ impl RateLimitService {
 
     /// The same, as others would do it.
     pub fn start_as(manner: Manner) -> Result<Self> {
+        Self::serve(Engine {
+            manner,
+            known: Mutex::default(),
+            limiter: RateLimiter::new(COUNTERS),
+            is_configured: false,
+        })
+    }
+
+    /// The same as [`Manner::Limitador`], with the limits of a `limits.yaml`, here as JSON.
+    pub fn start_with(limits: &str) -> Result<Self> {
+        let limiter = RateLimiter::new(COUNTERS);
+        let limits: Vec<Limit> = serde_json::from_str(limits)?;
+        limiter.configure_with(limits).map_err(|error| anyhow!(error.to_string()))?;
+        Self::serve(Engine {
+            manner: Manner::Limitador,
+            known: Mutex::default(),
+            limiter,
+            is_configured: true,
+        })
+    }
+
+    fn serve(engine: Engine) -> Result<Self> {
         let shared = Arc::<Shared>::default();
         let state = Arc::clone(&shared);
         let serving = Serving::start(|| {
-            let engine = Engine { manner, known: Mutex::default(), limiter: RateLimiter::new(COUNTERS) };
             let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
             let router = Router::new().route_service(path, RateLimitServiceServer::new(engine));
             Ok(router.layer(from_fn_with_state(state, answer)))
@@ -153,6 +179,8 @@ struct Engine {
     limiter: RateLimiter,
     /// The limits that have been made. Held while a request is judged: between a look and a charge nobody comes.
     known: Mutex<HashSet<Namespace>>,
+    /// Whether the limits come from a file and not from descriptors.
+    is_configured: bool,
 }
 
 /// A descriptor that has a limit.
@@ -180,6 +208,9 @@ impl Engine {
         if request.domain.is_empty() || request.descriptors.is_empty() {
             return Err(Status::invalid_argument("no domain, or no descriptors"));
         }
+        if self.is_configured {
+            return self.judge_configured(request);
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = request.descriptors.iter().map(|one| self.asked(request, one, &mut known));
         let asked = asked.collect::<Result<Vec<_>, _>>()?;
@@ -203,6 +234,14 @@ impl Engine {
                 *look = charged.map_err(internal)?;
             }
         }
+        let response_headers_to_add = match self.manner {
+            Manner::Limitador => headers(CheckResult {
+                limited: refused,
+                counters: looks.iter().flat_map(|look| look.counters.clone()).collect(),
+                limit_name: None,
+            }),
+            _ => Vec::new(),
+        };
         let mut statuses = limited.iter().zip(&looks).map(|(one, look)| one.status(look));
         let unlimited = DescriptorStatus { code: Code::Ok.into(), ..Default::default() };
         let mut status = |one: &Option<Asked>| one.as_ref().and_then(|_| statuses.next());
@@ -210,6 +249,24 @@ impl Engine {
         Ok(RateLimitResponse {
             overall_code: if refused { Code::OverLimit } else { Code::Ok }.into(),
             statuses: if self.manner == Manner::Limitador { Vec::new() } else { statuses.collect() },
+            response_headers_to_add,
+            ..Default::default()
+        })
+    }
+
+    /// As limitador-server's `should_rate_limit`.
+    fn judge_configured(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        let entries = |one: &RateLimitDescriptor| {
+            one.entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect()
+        };
+        let mut context = Context::default();
+        context.list_binding("descriptors".to_owned(), request.descriptors.iter().map(entries).collect());
+        let domain = request.domain.as_str().into();
+        let hits = request.hits_addend.max(1).into();
+        let found = self.limiter.check_rate_limited_and_update(&domain, &context, hits).map_err(internal)?;
+        Ok(RateLimitResponse {
+            overall_code: if found.limited { Code::OverLimit } else { Code::Ok }.into(),
+            response_headers_to_add: headers(found),
             ..Default::default()
         })
     }
@@ -235,7 +292,9 @@ impl Engine {
         let name = Namespace::from(format!("{:?} {keys:?} {most} {seconds}", request.domain));
         if known.insert(name.clone()) {
             let by = VALUE.try_into().map_err(internal)?;
-            self.limiter.add_limit(Limit::new(name.clone(), most.into(), seconds, [], [by]));
+            let mut made = Limit::new(name.clone(), most.into(), seconds, [], [by]);
+            made.set_name(keys.join("."));
+            self.limiter.add_limit(made);
         }
         let cost = match &descriptor.hits_addend {
             Some(hits) => hits.value,
@@ -270,6 +329,14 @@ impl Asked {
 fn whole_and_parts(span: Duration) -> Span {
     let nanos = i32::try_from(span.subsec_nanos()).unwrap_or(i32::MAX);
     Span { seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX), nanos }
+}
+
+/// Limitador's own words, sorted as its server sorts them.
+fn headers(mut result: CheckResult) -> Vec<Header> {
+    let header = |(key, value)| Header { key, value, ..Default::default() };
+    let mut headers: Vec<Header> = result.response_header().into_iter().map(header).collect();
+    headers.sort_by(|one, other| one.key.cmp(&other.key));
+    headers
 }
 
 fn internal(error: impl std::fmt::Display) -> Status {

@@ -1,0 +1,156 @@
+//! Rules that a rate limit service counts, in one worker whose calls are answered by hand.
+//!
+//! It does not know: a real service, or a host.
+
+use crate::harness::{START, get, store};
+use diana::config::{self, Configuration};
+use diana::policy::{Decision, Outcome, Reason, Tally};
+use diana::remote::{Answer, Message};
+use diana::session::{Session, Step, Worker};
+use diana::store::{Portable, Rules, Simulated};
+use diana::time::{Span, Time};
+
+const OK: &[u8] = b"\x08\x01";
+const OVER_LIMIT: &[u8] = b"\x08\x02";
+
+/// `everybody` counts all requests together, `login` each user that logs in, `user` each user elsewhere.
+const DOCUMENT: &str = r#"{
+    "store": {"rls": {"cluster": "a", "secret": "sixteen letters!"}},
+    "limits": [
+        {"url": "/all", "rules": [
+            {"name": "everybody", "rpu": 1000, "unit": "minute", "algo": "W", "scope": "global", "reject_delay": "2s"}
+        ]},
+        {"url": "/all/login", "rules": [
+            {"name": "login", "actor": "user", "rpu": 5, "unit": "minute", "algo": "W", "scope": "global",
+             "reject_delay": "3s"}
+        ]},
+        {"url": "/alone", "rules": [
+            {"name": "user", "actor": "user", "rpu": 5, "unit": "minute", "algo": "W", "scope": "global"}
+        ]}
+    ]
+}"#;
+
+struct Asking<'h> {
+    configuration: Configuration,
+    worker: Worker,
+    store: Portable<&'h Simulated>,
+}
+
+impl<'h> Asking<'h> {
+    fn new(host: &'h Simulated) -> Asking<'h> {
+        let mut configuration = config::compile(DOCUMENT.as_bytes()).unwrap();
+        let options = configuration.store.take().unwrap();
+        let worker = Worker::new(&configuration.policy, b"a seed of a test").asking(options, 7);
+        Asking { configuration, worker, store: store(host) }
+    }
+
+    /// What is decided about a request that the service answers so, and whether the service was asked.
+    fn ask(&mut self, path: &str, user: &str, ms: u64, answer: &[u8]) -> (Decision, bool) {
+        let Asking { configuration: Configuration { policy, .. }, worker, store } = self;
+        let now = START.after(Span::from_ms(ms));
+        let (request, clock) = (get(path, user), || now);
+        let request = policy.request(&request);
+        let (mut session, step) = Session::start(policy, worker, store, &request, clock);
+        if let Step::Done(decision) = step {
+            return (decision.clone(), false);
+        }
+        let call = worker.next_call(policy, Time::ZERO).unwrap();
+        assert!(matches!(call.message, Message::Grpc(_)));
+        let news = worker.answered(call.id, Answer::Message(answer), Time::ZERO);
+        match session.answer(policy, worker, store, &news[0], clock) {
+            Some(Step::Done(decision)) => (decision.clone(), true),
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn tallies(&self, decision: &Decision) -> Vec<(&str, Tally)> {
+        let name = |rule| self.configuration.policy.rule(rule).unwrap().name();
+        decision.reports.iter().map(|report| (name(report.rule), report.tally)).collect()
+    }
+}
+
+/// A field of bytes with this tag.
+fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[tag << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+/// An answer without `statuses`, with the headers that Limitador adds.
+fn with_headers(code: &[u8], headers: &[(&str, &str)]) -> Vec<u8> {
+    let header = |(key, value): &(&str, &str)| {
+        field(3, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
+    };
+    [code.to_vec(), headers.iter().flat_map(header).collect()].concat()
+}
+
+/// The service does not say that `login` refuses the abuser. Were `everybody` blamed and the refusal cached, everybody
+/// else would be refused for the next 100 ms.
+#[test]
+fn an_abuser_of_one_rule_gets_nobody_else_refused() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut asking = Asking::new(&host);
+    let mut refused = 0;
+    for turn in 0..400 {
+        let (abuser, asks) = asking.ask("/all/login", "mallory", turn, OVER_LIMIT);
+        assert_eq!((abuser.outcome, asks), (Outcome::Refuse(Reason::Unattributed), true));
+        let (other, _) = asking.ask("/all", "ann", turn, OK);
+        refused += u32::from(other.refuses());
+    }
+    assert_eq!(refused, 0, "of 400");
+}
+
+#[test]
+fn an_unattributed_refusal_names_what_is_known() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut asking = Asking::new(&host);
+    let answer = with_headers(OVER_LIMIT, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "30")]);
+    let (decision, _) = asking.ask("/all/login", "mallory", 0, &answer);
+    let both = [("everybody", Tally::Unattributed), ("login", Tally::Unattributed)];
+    assert_eq!(asking.tallies(&decision), both);
+    let Configuration { policy, response, .. } = &asking.configuration;
+    assert_eq!(decision.refused_by(policy).as_deref(), Some("everybody|login"));
+    assert_eq!(policy.reject_delay(&decision), Span::from_secs(2), "the shorter one");
+    let refusal = response.refusal(policy, &decision, false, 0).unwrap();
+    assert_eq!((refusal.status, &*refusal.details), (429, "diana_refused:everybody|login"));
+    let header = |name: &str| {
+        refusal.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+    };
+    assert_eq!(header("retry-after").as_deref(), Some("30"));
+    assert_eq!(header("ratelimit"), None, "how much is left of either is unknown");
+    let body = String::from_utf8(refusal.body.into_owned()).unwrap();
+    assert!(body.contains("#quota-exceeded") && body.contains(r#""violated-policies":[]"#), "{body}");
+}
+
+/// If one rule was asked about, the service speaks of that rule, and the worker caches the refusal.
+#[test]
+fn a_refusal_of_the_only_rule_is_its_own() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut asking = Asking::new(&host);
+    let (decision, asks) = asking.ask("/alone", "mallory", 0, OVER_LIMIT);
+    assert_eq!((asking.tallies(&decision), asks), (vec![("user", Tally::Refused)], true));
+    let (decision, asks) = asking.ask("/alone", "mallory", 50, OK);
+    assert_eq!((asking.tallies(&decision), asks), (vec![("user", Tally::Refused)], false));
+    let (decision, asks) = asking.ask("/alone", "ann", 50, OK);
+    assert_eq!((asking.tallies(&decision), asks), (vec![("user", Tally::Admitted)], true));
+}
+
+#[test]
+fn headers_of_the_service_tell_what_is_left() {
+    let host = Simulated::new(Rules::Lenient);
+    let mut asking = Asking::new(&host);
+    let left = [("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "20")];
+    let limit = ("x-ratelimit-limit", r#"5, 5;w=60;name="login", 1000;w=60;name="everybody""#);
+    let named = [&left[..], &[limit]].concat();
+    for (path, headers, expected) in [
+        ("/alone", &[][..], None),
+        ("/alone", &left, Some(r#""user";r=3;t=20"#)),
+        ("/all/login", &left, None),
+        ("/all/login", &named, Some(r#""login";r=3;t=20"#)),
+    ] {
+        let (decision, _) = asking.ask(path, "ann", 0, &with_headers(OK, headers));
+        let Configuration { policy, response, .. } = &asking.configuration;
+        assert_eq!(decision.outcome, Outcome::Pass);
+        let shown = response.headers(policy, &decision);
+        let shown = shown.iter().find(|(name, _)| *name == "ratelimit").map(|(_, value)| &**value);
+        assert_eq!(shown, expected, "{path} {headers:?}");
+    }
+}

@@ -1,0 +1,14 @@
+//! `cargo xtask limitador`: the example of a rate limit service with a real Limitador.
+
+use crate::e2e;
+use anyhow::{Result, ensure};
+use gateway::limitador::PROGRAM;
+use gateway::service::is_installed;
+
+/// Runs the tests that need the program, which `cargo xtask test` leaves out.
+pub fn run() -> Result<()> {
+    ensure!(is_installed(PROGRAM), "`{PROGRAM}` is missing: put one into a folder of `$PATH`");
+    let mut step = e2e::step();
+    step.command.args.extend(["real_limitador", "--include-ignored"].map(str::to_owned));
+    step.run()
+}
