@@ -149,6 +149,12 @@ pub trait Algorithm: Send + Sync {
     /// Bytes of a cell.
     fn size(&self) -> usize;
 
+    /// What clients are shown of `quota`: the most that [`Verdict::remaining`] can be, and how long that much takes to come.
+    /// These are `q` and `w` of draft-ietf-httpapi-ratelimit-headers-10 §3.
+    fn shown(&self, quota: Quota) -> Quota {
+        quota
+    }
+
     /// Brings a cell to a state that is possible at `now`: a new one starts, one from the future (the clock
     /// stepped back, or the bytes are not ours) is cut to the worst that could be. Returns whether the cell
     /// changed and has to be stored even if the request is refused.

@@ -223,6 +223,7 @@ impl Policy {
             for count in rule.own.all_mut() {
                 if let Some(algorithm) = count.algorithm.without_waiting() {
                     changed |= rule.enforced;
+                    count.shown = algorithm.shown(count.quota);
                     count.algorithm = algorithm;
                 }
             }

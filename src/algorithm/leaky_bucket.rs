@@ -130,6 +130,12 @@ impl Algorithm for LeakyBucket {
         self.size
     }
 
+    /// One goes at once, and the others wait.
+    fn shown(&self, _: Quota) -> Quota {
+        let places = self.rate.tokens_in(self.longest).saturating_add(1);
+        Quota { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
+    }
+
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         let at_once = Exact::default();
         (self.longest > at_once).then(|| Box::new(LeakyBucket { longest: at_once, ..*self }) as Box<_>)

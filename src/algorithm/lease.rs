@@ -15,7 +15,7 @@
 //! for, so that nothing is spent later than the store thinks.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Algorithm, Charge, Outcome, Piece, Terms, Verdict};
+use super::{Algorithm, Charge, Outcome, Piece, Quota, Terms, Verdict};
 use crate::table::Worth;
 use crate::time::{Span, Time};
 
@@ -48,6 +48,8 @@ pub struct Lease {
     piece: u64,
     /// The longest that a piece may be spent.
     longest: Span,
+    /// Of the rule that is leased.
+    shown: Quota,
 }
 
 /// What was fetched.
@@ -78,8 +80,14 @@ pub struct Spent {
 
 impl Lease {
     /// Of a rule that counts as `leased`, in pieces of so much.
-    pub fn new(leased: &dyn Algorithm, piece: u64, unit: Span) -> Lease {
-        Lease { meaning: leased.meaning(), piece, longest: unit.max(Span::from_secs(2)) }
+    pub fn new(leased: &dyn Algorithm, piece: u64, quota: Quota) -> Lease {
+        let longest = quota.unit.max(Span::from_secs(2));
+        Lease { meaning: leased.meaning(), piece, longest, shown: leased.shown(quota) }
+    }
+
+    /// What is left of the lease and of the store, as the store said.
+    fn remaining(&self, cell: &[u8], left: u64) -> u64 {
+        left.saturating_add(u32_at(cell, REST).into())
     }
 
     fn is_live(&self, cell: &[u8], slot: usize, now: Time) -> bool {
@@ -174,6 +182,10 @@ impl Algorithm for Lease {
         SIZE
     }
 
+    fn shown(&self, _: Quota) -> Quota {
+        self.shown
+    }
+
     fn prepare(&self, _: &mut [u8], _: Time) -> bool {
         false
     }
@@ -192,7 +204,8 @@ impl Algorithm for Lease {
         }
         Verdict {
             outcome,
-            remaining: left.saturating_add(u32_at(cell, REST).into()),
+            // A store may say anything.
+            remaining: self.remaining(cell, left).min(self.shown.rpu),
             more_in: Time::from_ns(u64_at(cell, MORE_AT)).since(now),
             full_in: Time::from_ns(u64_at(cell, FULL_AT)).since(now),
             charge,

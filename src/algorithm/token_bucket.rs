@@ -196,6 +196,10 @@ impl Algorithm for TokenBucket {
         SIZE
     }
 
+    fn shown(&self, _: Quota) -> Quota {
+        Quota { rpu: self.capacity, unit: Span::from_ns(self.rate.span_of(self.capacity).ceil()) }
+    }
+
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         let Self { fill, burst, .. } = *self;
         (self.reach > fill).then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)

@@ -121,7 +121,7 @@ pub(super) fn ways(fields: &mut Fields, kind: Option<&Kind>, shared: Option<&Rul
         return None;
     }
     let ahead = piece.clamp(1, own.quota.rpu.max(1));
-    let lease = Lease::new(&*own.algorithm, ahead, own.quota.unit);
+    let lease = Lease::new(&*own.algorithm, ahead, own.quota);
     let leased = Count::new(own.quota, Box::new(lease));
     own.ahead = ahead;
     Some(Ways { own, spare, ahead: Some(leased) })

@@ -334,7 +334,7 @@ impl Bid {
             let degraded = self.group.way == Way::Spare;
             return to.extend(rules.map(|(rule, (_, count))| Report {
                 rule,
-                quota: count.quota,
+                quota: count.shown,
                 found,
                 tally,
                 verdict: None,

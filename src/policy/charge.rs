@@ -181,7 +181,7 @@ impl Desk {
                         for (id, rule) in group.ids().zip(group.rules(&policy.rules)) {
                             let tally = if rule.enforced { Tally::Refused } else { Tally::Shadowed };
                             lacking = lacking.or(rule.enforced.then_some(id));
-                            let quota = rule.own.count.quota;
+                            let quota = rule.own.count.shown;
                             let report = Report {
                                 rule: id,
                                 quota,

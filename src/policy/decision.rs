@@ -89,7 +89,7 @@ impl Found {
 pub struct Report {
     /// The rule.
     pub rule: RuleId,
-    /// Its quota for this actor.
+    /// What clients are shown of its quota for this actor: [`crate::algorithm::Algorithm::shown`].
     pub quota: Quota,
     /// How it found the actor.
     pub found: Found,

@@ -16,8 +16,10 @@ use std::sync::Arc;
 /// How a rule counts one actor: its quota, or the one that an override gives it.
 #[derive(Debug)]
 pub struct Count {
-    /// What is shown to the client.
+    /// What the rule says.
     pub quota: Quota,
+    /// What clients are shown of it.
+    pub(super) shown: Quota,
     /// What decides.
     pub algorithm: Box<dyn Algorithm>,
     /// How much is fetched ahead, of a rule that a store for all gateways counts; 0 is nothing.
@@ -32,7 +34,7 @@ impl Count {
     /// A quota and its algorithm.
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Count {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
-        Count { quota, algorithm, ahead: 0, salt, offset: 0 }
+        Count { quota, shown: algorithm.shown(quota), algorithm, ahead: 0, salt, offset: 0 }
     }
 
     pub(super) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {

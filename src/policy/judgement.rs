@@ -94,7 +94,7 @@ impl Judgement {
                 (false, false) => Tally::Shadowed,
             };
             let degraded = counted.group.way == Way::Spare;
-            to.push(Report { rule: id, quota: count.quota, found, tally, verdict: Some(*verdict), degraded });
+            to.push(Report { rule: id, quota: count.shown, found, tally, verdict: Some(*verdict), degraded });
         }
     }
 }

@@ -17,7 +17,7 @@ use super::give_back::Place;
 use super::group::found;
 use super::known::Refusals;
 use super::{Asked, Decision, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
-use crate::algorithm::Outcome;
+use crate::algorithm::{Outcome, Verdict};
 use crate::store::Store;
 use crate::time::{Span, Time};
 use std::mem::take;
@@ -120,7 +120,7 @@ impl Part {
             State::Gone(on_error) => to.extend(rules.map(|(id, (rule, count))| {
                 let is_denied = *on_error == OnError::Deny;
                 let tally = if is_denied { tally(rule.enforced) } else { Tally::Uncounted };
-                Report { rule: id, quota: count.quota, found, tally, verdict: None, degraded: true }
+                Report { rule: id, quota: count.shown, found, tally, verdict: None, degraded: true }
             })),
             State::Told(told, _) => to.extend(rules.zip(told).map(|((id, (rule, count)), told)| {
                 let tally = match (told.verdict.admits(), told.attributed) {
@@ -130,8 +130,10 @@ impl Part {
                 };
                 // Of a rule that admits nothing else would be known.
                 let is_known = told.attributed || tally == Tally::Unattributed;
-                let verdict = is_known.then_some(told.verdict);
-                Report { rule: id, quota: count.quota, found, tally, verdict, degraded: false }
+                // A store may have a larger limit of its own, or say anything.
+                let remaining = told.verdict.remaining.min(count.shown.rpu);
+                let verdict = is_known.then_some(Verdict { remaining, ..told.verdict });
+                Report { rule: id, quota: count.shown, found, tally, verdict, degraded: false }
             })),
         }
     }

@@ -27,7 +27,7 @@ pub struct Asked {
     pub rule: RuleId,
     /// Where its count is.
     pub key: CountKey,
-    /// What is shown to the client.
+    /// What the rule says.
     pub quota: Quota,
     /// How it counts.
     pub terms: Terms,

@@ -177,8 +177,6 @@ fn told(asked: &Asked, refuses: bool, remaining: u64, reset: Span) -> Told {
         true => Outcome::Refuse { retry_after: Some(reset) },
         false => Outcome::Admit { delay: Span::ZERO },
     };
-    // A service may have a larger limit of its own; clients are shown the rule's.
-    let remaining = remaining.min(asked.quota.rpu);
     let verdict = Verdict { outcome, remaining, more_in: reset, full_in: reset, charge: Charge::default() };
     Told { verdict, receipt: [0; 5], lent: Lent::default(), attributed: true }
 }

@@ -143,6 +143,7 @@ fn headers_of_the_service_tell_what_is_left() {
     for (path, headers, expected) in [
         ("/alone", &[][..], None),
         ("/alone", &left, Some(r#""user";r=3;t=20"#)),
+        ("/alone", &[("x-ratelimit-remaining", "5000")], Some(r#""user";r=5"#)),
         ("/all/login", &left, None),
         ("/all/login", &named, Some(r#""login";r=3;t=20"#)),
     ] {

@@ -3,14 +3,15 @@
 //! It does not know: a store, or who fetches.
 
 use super::*;
-use crate::algorithm::RefuseAll;
+use crate::algorithm::{RefuseAll, token_bucket};
+use crate::document::{Errors, Node, parse};
 
 fn at(ms: u64) -> Time {
     Time::ZERO.after(Span::from_ms(ms))
 }
 
 fn lease(piece: u64) -> Lease {
-    Lease::new(&RefuseAll, piece, Span::from_secs(60))
+    Lease::new(&RefuseAll, piece, Quota { rpu: 100, unit: Span::from_secs(60) })
 }
 
 fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) {
@@ -80,4 +81,43 @@ fn one_is_told_to_fetch_when_less_than_half_is_left_and_then_nobody_for_a_while(
     assert!(tells(&mut cell, 1_100), "who was told has not");
     put_in(&mut cell, 5, 3, 1_110, 9_000);
     assert!(tells(&mut cell, 1_111), "again at once");
+}
+
+/// The lease of a rule, and the rule's own cell at the store, which judges as the algorithm does here.
+#[test]
+fn what_is_left_here_and_at_the_store_is_never_more_than_clients_are_shown() {
+    let (unit, shown) = (Span::from_secs(60), Quota { rpu: 40, unit: Span::from_secs(240) });
+    let quota = Quota { rpu: 10, unit };
+    let (value, errors) = (parse(br#"{"burst": 40}"#).unwrap(), Errors::default());
+    let mut fields = Node::root(&value, &errors).fields().unwrap();
+    let bucket = (token_bucket::KIND.compile)(&mut fields, quota).unwrap();
+    let lease = Lease::new(&*bucket, 8, quota);
+    assert_eq!(lease.shown(quota), shown);
+    let (mut store, mut cell, mut state) = (vec![0; bucket.size()], [0; SIZE], 7u64);
+    for turn in 0..2_000u64 {
+        let now = at(1_000_000 + turn * 700);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let spends = state >> 33 & 3;
+        for _ in 0..spends {
+            lease.step(&mut cell, now, 1);
+        }
+        if lease.left(&cell, now) == 0 {
+            bucket.prepare(&mut store, now);
+            // What is handed out is charged: clients have it here from now on.
+            let handed_out = bucket.step(&mut store, now, 8);
+            if handed_out.admits() {
+                let (generation, lasts) = (turn, Span::from_secs(2));
+                let more = Deposit { amount: 8, generation, since: now, lasts, verdict: handed_out };
+                deposit(&mut cell, &more);
+            }
+        }
+        let remaining = lease.remaining(&cell, lease.left(&cell, now));
+        assert!(remaining <= shown.rpu, "{remaining} at turn {turn}");
+    }
+}
+
+#[test]
+fn no_store_makes_more_remain_than_clients_are_shown() {
+    let (lease, mut cell) = (lease(3), [0xff; SIZE]);
+    assert_eq!(lease.step(&mut cell, at(1_000), 0).remaining, 0, "of a rule that refuses all");
 }

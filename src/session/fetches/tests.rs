@@ -50,7 +50,7 @@ impl Algorithm for Bucket {
 fn policy() -> Policy {
     let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
     let counts = |algorithm| Counts { count: Count::new(quota, algorithm), overrides: ByKey::default() };
-    let (mut own, ahead) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota.unit));
+    let (mut own, ahead) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota));
     own.count.ahead = 10;
     let shared = SharedDraft { on_error: OnError::Allow, spare: None, ahead: Some(counts(Box::new(ahead))) };
     let rule = RuleDraft {

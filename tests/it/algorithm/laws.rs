@@ -74,6 +74,43 @@ fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(cases(400))]
 
+    /// `r` in `RateLimit` is never more than `q` in `RateLimit-Policy`, is as much when nobody asks, and comes back within
+    /// `w`.
+    #[test]
+    fn clients_are_shown_the_most_that_can_remain(
+        rule in rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
+    ) {
+        let mut run = Run::new(&rule, begin);
+        let shown = run.algorithm.shown(rule.quota);
+        prop_assert_eq!(shown.rpu, rule.capacity);
+        for arrival in &arrivals {
+            prop_assert!(run.arrive(arrival).verdict.remaining <= shown.rpu);
+        }
+        foreign.put(&mut run.cell);
+        prop_assert!(run.look().remaining <= shown.rpu);
+
+        let mut run = Run::new(&rule, begin);
+        run.prepare();
+        run.now += run.look().full_in.as_ns();
+        prop_assert_eq!(run.look().remaining, shown.rpu);
+        prop_assert!(run.ask(shown.rpu).verdict.admits());
+        let full_in = run.look().full_in;
+        match rule.kind {
+            "TB" | "LB" => prop_assert_eq!(full_in, shown.unit),
+            "C" => prop_assert_eq!(shown, rule.quota),
+            _ => prop_assert!(full_in <= shown.unit && shown == rule.quota),
+        }
+        if let Some(algorithm) = run.algorithm.without_waiting() {
+            let mut cell = vec![0; algorithm.size()];
+            let most = algorithm.shown(rule.quota).rpu;
+            for later in [0, 1, rule.scale_ns, 4 * rule.scale_ns] {
+                let now = Time::from_ns(begin + later);
+                algorithm.prepare(&mut cell, now);
+                prop_assert!(algorithm.step(&mut cell, now, 1).remaining <= most);
+            }
+        }
+    }
+
     #[test]
     fn a_refusal_is_free_and_a_look_changes_nothing(
         rule in rules(), begin in begins(), arrivals in astray(),
