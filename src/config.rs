@@ -84,7 +84,7 @@ impl Mode {
     }
 }
 
-/// Keys of each object, to tell where one belongs that stands in another. `headers` is a key of two.
+/// Keys of each object, to tell where one belongs that stands in another. `headers` and `response` are keys of a limit, too.
 const TOP_KEYS: &[&str] = &[
     "limits",
     "actors",
@@ -232,18 +232,20 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     let has_store = top.store.is_some();
     let store = top.store.and_then(store::compile);
     let shared = shared::Reader::new(store.as_ref(), has_store, is_over);
-    let mut reader = rule::Reader { actors: &actors, mode, names: names::Names::default(), shared };
+    let (names, responses) = (names::Names::default(), Vec::new());
+    let mut reader = rule::Reader { actors: &actors, mode, names, shared, responses };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
     let limits: Vec<Option<LimitDraft>> =
         nodes.into_iter().map(|node| limit::compile(node, &mut reader, &mut scope)).collect();
-    let lists = Lists {
-        allow: lists::compile(top.allow, &actors, &mut scope),
-        deny: lists::compile(top.deny, &actors, &mut scope),
-    };
+    let allow = lists::compile(top.allow, &actors, &mut scope);
+    let (deny, denied) = lists::deny(top.deny, &actors, &mut scope);
+    let lists = Lists { allow, deny };
     let address = Actors::ip(&mut scope);
-    let response = Options::compile(top.response, top.headers);
+    let mut response = Options::compile(top.response, top.headers);
+    response.deny(denied);
+    let responses = reader.responses;
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
@@ -260,6 +262,7 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     };
     let (store, mut options) = store.map(|store| (store.draft, store.options)).unzip();
     let policy = Draft { store, ..draft }.build();
+    response.assign(&policy, responses);
     options.iter_mut().for_each(|options: &mut stores::Options| options.name_rules(&policy));
     Some(Configuration { policy, response, store: options, remote, logs_all })
 }

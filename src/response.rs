@@ -13,6 +13,7 @@
 mod fields;
 mod options;
 mod problem;
+mod special;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -21,16 +22,14 @@ mod wait;
 pub use fields::MOST_SHOWN;
 pub use options::Options;
 pub(crate) use options::{own_headers, percent, percent_of};
+pub use special::{ResponseOverride, RuleResponses};
 pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
-pub use wait::UNKNOWN_WAIT;
 
 use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
 use crate::text;
-use crate::time::Span;
 use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;
-use wait::wait;
 
 /// The answer to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,15 +62,16 @@ impl Options {
         let Outcome::Refuse(reason) = decision.outcome else {
             return None;
         };
-        let seconds = self.retry_after(reason, decision, entropy);
+        let (status, grpc_status) = status::of(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
-        headers.push(("retry-after", text::alone(seconds).into()));
+        let seconds = self.retry_after(reason, decision, entropy);
+        headers.extend(seconds.map(|seconds| ("retry-after", text::alone(seconds).into())));
         headers.extend(self.headers(policy, decision).into_iter().map(|(name, value)| (name, value.into())));
         let (content_type, body) =
-            if grpc { (None, Cow::default()) } else { self.body(reason, policy, decision) };
+            if grpc { (None, Cow::default()) } else { self.body(status, reason, policy, decision) };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
-        headers.extend(self.headers.iter().map(|(name, value)| (&**name, Cow::from(&**value))));
-        let (status, grpc_status) = status::of(reason, self.status);
+        let own = self.own_headers(reason, decision, if grpc { 200 } else { status });
+        headers.extend(own.into_iter().map(|(name, value)| (name, Cow::from(value))));
         let grpc_status = grpc.then_some(grpc_status);
         Some(Refusal {
             status,
@@ -107,28 +107,16 @@ impl Options {
         headers
     }
 
-    /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
-    /// rounded up, and up to `jitter` more, rounded up too, each whole second as likely as the others. So it is
-    /// never before the `t` of a rule that refuses, and short waits are spread as well, over two seconds.
-    fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> u64 {
-        let wait = match reason {
-            Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
-            Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
-            Reason::NoActor(_) | Reason::Denied => UNKNOWN_WAIT,
-            // It is sooner again than anybody knows.
-            Reason::Unavailable(_) => Span::ZERO,
-        };
-        let seconds = wait.as_secs_ceil().max(1);
-        let most = u128::from(seconds).saturating_mul(self.jitter_percent.into()).div_ceil(100);
-        let extra = most.saturating_add(1).saturating_mul(entropy.into()) >> 32;
-        seconds.saturating_add(u64::try_from(extra).unwrap_or(0))
-    }
-
     /// The content type and the body; an empty body has no type.
-    fn body(&self, reason: Reason, policy: &Policy, decision: &Decision) -> (Option<&str>, Cow<'_, [u8]>) {
+    fn body(
+        &self,
+        status: u32,
+        reason: Reason,
+        policy: &Policy,
+        decision: &Decision,
+    ) -> (Option<&str>, Cow<'_, [u8]>) {
         match &self.body {
             Body::Problem => {
-                let (status, _) = status::of(reason, self.status);
                 let body = problem::json(status, reason, policy, decision);
                 (Some(problem::CONTENT_TYPE), body.into_bytes().into())
             }
@@ -147,6 +135,7 @@ fn name(policy: &Policy, id: RuleId) -> &str {
 #[cfg(test)]
 mod tests {
     use super::testing::{Bare, Said, admit, decision, items, policy, refuse};
+    use super::wait::wait;
     use super::*;
     use crate::policy::{Events, Report, Tally};
     use proptest::prelude::*;
@@ -240,14 +229,12 @@ mod tests {
             decision(&policy, &[(10, 1000, refuse(1)), (0, 1000, refuse(None)), (1, 1000, refuse(1))]);
         let denied =
             Decision { outcome: Outcome::Refuse(Reason::Denied), reports: vec![], ..by_rules.clone() };
-        let lacking = refused_for(Reason::NoActor, &policy);
         for (status, decision, kind, violated, details) in [
             (429, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
             (403, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
             (503, &by_rules, "temporary-reduced-capacity", r#"["a","b"]"#, "diana_refused:a"),
             (429, &denied, "abnormal-usage-detected", r#"["deny"]"#, "diana_denied"),
             (503, &denied, "abnormal-usage-detected", r#"["deny"]"#, "diana_denied"),
-            (429, &lacking, "quota-exceeded", r#"["a"]"#, "diana_no_actor:a"),
         ] {
             let options = options(status, 0);
             let refusal = options.refusal(&policy, decision, false, 0).unwrap();
@@ -260,55 +247,27 @@ mod tests {
         }
     }
 
+    /// `about:blank` says no more than the status does (RFC 9457 §4.2.1).
     #[test]
-    fn the_longest_wait_counts_and_is_spread_upward() {
-        const HALF: u32 = 1 << 31;
-        let cases: [(&[Said], u32, u32, &str); 25] = [
-            (&[(1, 1000, refuse(1))], 0, u32::MAX, "1"),
-            // However short the wait, half of the clients return a second later.
-            (&[(1, 1000, refuse(1))], 1, HALF - 1, "1"),
-            (&[(1, 1000, refuse(1))], 1, HALF, "2"),
-            (&[(1, 1000, refuse(1))], 100, u32::MAX, "2"),
-            (&[(1, 1000, refuse(5000))], 20, u32::MAX, "6"),
-            (&[(1, 1000, refuse(6000))], 20, u32::MAX, "8"),
-            (&[(1, 1000, refuse(101_000))], 1, u32::MAX, "103"),
-            (&[(1, 1000, refuse(0))], 0, 0, "1"),
-            (&[(1, 1000, refuse(1001))], 20, 0, "2"),
-            (&[(1, 1000, refuse(2000)), (1, 1000, refuse(7000))], 0, u32::MAX, "7"),
-            (&[(1, 1000, refuse(7000)), (1, 1000, refuse(2000))], 0, u32::MAX, "7"),
-            (&[(1, 1000, refuse(7000)), (1, 1000, admit(0, 9000))], 0, 0, "7"),
-            // A rule that never admits sends the client away for its unit, and another may for longer.
-            (&[(0, 60_000, refuse(None))], 0, 0, "60"),
-            (&[(0, 60_000, refuse(None)), (1, 1000, refuse(90_000))], 0, 0, "90"),
-            (&[(1, 1000, refuse(100_000))], 20, 0, "100"),
-            (&[(1, 1000, refuse(100_000))], 20, HALF, "110"),
-            (&[(1, 1000, refuse(100_000))], 20, u32::MAX, "120"),
-            (&[(1, 1000, refuse(100_000))], 100, u32::MAX, "200"),
-            (&[(1, 1000, refuse(604_800_000))], 100, u32::MAX, "1209600"),
-            (&[(1, 1000, refuse(u64::MAX / 1_000_000))], 100, 0, "18446744074"),
-            // Nobody knows when a permit comes back; where there are none, no wait helps.
-            (&[(8, 0, refuse(60_000))], 0, u32::MAX, "1"),
-            (&[(8, 0, refuse(1))], 20, u32::MAX, "2"),
-            (&[(8, 0, refuse(60_000)), (1, 1000, refuse(4000))], 0, 0, "4"),
-            (&[(8, 0, admit(0, 60_000)), (1, 1000, refuse(1000))], 0, 0, "1"),
-            (&[(0, 0, refuse(None))], 0, 0, "3600"),
-        ];
-        let policy = policy(["a", "b"]);
-        for (said, jitter, entropy, expected) in cases {
-            let options = options(429, jitter);
-            let refusal = options.refusal(&policy, &decision(&policy, said), false, entropy).unwrap();
-            assert_eq!(header(&refusal, "retry-after"), Some(expected), "{said:?} {jitter} {entropy}");
-        }
-    }
-
-    #[test]
-    fn where_no_time_is_known_it_is_an_hour() {
+    fn a_refusal_that_is_not_about_a_quota_has_no_type_of_a_quota() {
         let policy = policy(["a"]);
-        for decision in [refused_for(Reason::NoActor, &policy), refused_for(|_| Reason::Denied, &policy)] {
-            let options = options(429, 0);
-            let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
-            assert_eq!(header(&refusal, "retry-after"), Some("3600"));
-            assert_eq!(header(&refusal, "ratelimit"), None);
+        let lacking = refused_for(Reason::NoActor, &policy);
+        let denied = refused_for(|_| Reason::Denied, &policy);
+        for (status, decision, title, violated) in [
+            (429, &lacking, Some("Too Many Requests"), "a"),
+            (400, &lacking, Some("Bad Request"), "a"),
+            (401, &lacking, Some("Unauthorized"), "a"),
+            (503, &lacking, Some("Service Unavailable"), "a"),
+            (499, &lacking, None, "a"),
+            (403, &denied, Some("Forbidden"), "deny"),
+            (404, &denied, Some("Not Found"), "deny"),
+        ] {
+            let options = options(status, 0);
+            let refusal = options.refusal(&policy, decision, false, 0).unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
+            assert_eq!((&body["type"], &body["status"]), (&"about:blank".into(), &status.into()));
+            assert_eq!(body.get("title").and_then(|title| title.as_str()), title);
+            assert_eq!(body["violated-policies"], serde_json::json!([violated]));
         }
     }
 
@@ -359,7 +318,11 @@ mod tests {
                 prop_assert!(!decision.refuses());
                 return Ok(());
             };
-            let seconds: u64 = header(&refusal, "retry-after").unwrap().parse().unwrap();
+            let Some(seconds) = header(&refusal, "retry-after") else {
+                prop_assert!(decision.refusing().any(|report| report.quota.rpu == 0));
+                return Ok(());
+            };
+            let seconds: u64 = seconds.parse().unwrap();
             let shown = items(header(&refusal, "ratelimit").unwrap()).unwrap();
             let refusing = decision.refusing().count();
             for (_, parameters) in shown.iter().take(refusing) {

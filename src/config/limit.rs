@@ -7,6 +7,8 @@ use crate::actor::Scope;
 use crate::document::{Node, Value};
 use crate::matcher::{KINDS, pattern::Pattern};
 use crate::policy::LimitDraft;
+use crate::response::ResponseOverride;
+use std::sync::Arc;
 
 /// Reads a limit. Mistakes are reported at their place and give `None`.
 pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) -> Option<LimitDraft> {
@@ -29,6 +31,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
             }
         }
     }
+    let response = fields.take("response").and_then(|node| ResponseOverride::compile(&node)).map(Arc::new);
     let exclusive = fields.take("exclusive").and_then(|node| node.flag()).unwrap_or(false);
     let nodes = match fields.take("rules") {
         Some(node) => node.list(),
@@ -46,8 +49,12 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
             "a limit without `rules` does nothing; with `exclusive: true` it lifts less specific limits",
         );
     }
+    let before = reader.responses.len();
     let read = |(index, node)| rule::compile(node, reader, scope, url_text, index);
     let rules: Vec<_> = nodes.into_iter().enumerate().map(read).collect();
     let rules = rules.into_iter().collect::<Option<Vec<_>>>()?;
+    for (_, own) in reader.responses.iter_mut().skip(before) {
+        own.limit.clone_from(&response);
+    }
     whole.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, rules })
 }

@@ -5,6 +5,7 @@
 use crate::actor::{self, Actors, Scope, address::Network};
 use crate::document::{Node, Value};
 use crate::policy::{List, Member};
+use crate::response::ResponseOverride;
 
 /// Reads a list. Mistakes are reported at their place and leave the entry out.
 pub(super) fn compile(node: Option<Node>, actors: &Actors, scope: &mut Scope) -> List {
@@ -29,6 +30,29 @@ pub(super) fn compile(node: Option<Node>, actors: &Actors, scope: &mut Scope) ->
         }
     }
     members.into_iter().collect()
+}
+
+/// Reads `deny`: a list, or `{members, response}`.
+pub(super) fn deny(
+    node: Option<Node>,
+    actors: &Actors,
+    scope: &mut Scope,
+) -> (List, Option<ResponseOverride>) {
+    const KEYS: [&str; 2] = ["members", "response"];
+    let fields = match &node {
+        Some(node) => match node.value() {
+            Value::Object(entries) if entries.iter().any(|(key, _)| KEYS.contains(&&**key)) => node.fields(),
+            _ => None,
+        },
+        None => None,
+    };
+    let Some(mut fields) = fields else {
+        return (compile(node, actors, scope), None);
+    };
+    let members = compile(fields.require("members"), actors, scope);
+    let response = fields.take("response").and_then(|node| ResponseOverride::compile(&node));
+    fields.finish();
+    (members, response)
 }
 
 /// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`.

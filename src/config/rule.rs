@@ -10,6 +10,7 @@ use crate::algorithm::{self, Kind, Quota, RefuseAll};
 use crate::document::{Fields, Node, Value, fold, nearest, one_of, quoted};
 use crate::index::Index;
 use crate::policy::{Count, Missing, RuleDraft};
+use crate::response::{ResponseOverride, RuleResponses};
 use crate::time::Span;
 
 /// What reading a rule depends on beside the rule.
@@ -19,6 +20,8 @@ pub(super) struct Reader<'a> {
     pub(super) mode: Mode,
     pub(super) names: Names,
     pub(super) shared: shared::Reader<'a>,
+    /// Of the rules that have been read, by name.
+    pub(super) responses: Vec<(String, RuleResponses)>,
 }
 
 /// Reads rule `index` of the limit on `url`. Mistakes are reported at their place and give `None`.
@@ -53,14 +56,18 @@ pub(super) fn compile(
         Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), shared.as_ref()),
         None => Some(Vec::new()),
     };
+    fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
     fields.belong(super::LIMIT_KEYS, "to the limit, beside `rules`");
     fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
+    let (missing, own) = missing.unwrap_or((Missing::Ip, None));
     let (counts, shared) = shared::draft(ways?, overrides?, shared);
+    let name = name?;
+    reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
-        name: name?,
+        name,
         actors: actors?,
-        missing: missing.unwrap_or(Missing::Ip),
+        missing,
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
         counts,
@@ -71,7 +78,23 @@ pub(super) fn compile(
 /// The longest that a refusal is held back.
 const MAX_REJECT_DELAY: Span = Span::from_secs(60);
 
-fn missing(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
+/// A word, or `{action, response}`.
+fn missing(node: &Node, actors: Option<&[Named]>) -> Option<(Missing, Option<ResponseOverride>)> {
+    let Value::Object(_) = node.value() else {
+        return Some((action(node, actors)?, None));
+    };
+    let mut fields = node.fields()?;
+    let action = fields.require("action").and_then(|node| action(&node, actors));
+    let response = fields.take("response");
+    if let (Some(node), Some(Missing::Ip | Missing::Skip | Missing::Share)) = (&response, action) {
+        node.fail("only `action: deny` refuses the request: leave `response` out");
+    }
+    let response = response.and_then(|node| ResponseOverride::compile(&node));
+    fields.finish();
+    Some((action?, response))
+}
+
+fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
     let choices = [Missing::Ip, Missing::Skip, Missing::Share, Missing::Deny];
     let missing = node.choice("value", &choices.map(|missing| (missing.name(), missing)))?;
     if let Some([]) = actors {

@@ -2,6 +2,7 @@
 //!
 //! It does not know: policies or decisions.
 
+use super::{ResponseOverride, RuleResponses};
 use crate::document::{Node, Value};
 use crate::request::token::{header_name, is_token};
 
@@ -16,6 +17,9 @@ pub struct Options {
     /// How far `Retry-After` is spread, in percent of the wait: 0 to 100.
     pub(super) jitter_percent: u32,
     pub(super) form: Form,
+    /// By rule; empty if no rule has a response of its own.
+    pub(super) rules: Vec<RuleResponses>,
+    pub(super) deny: Option<ResponseOverride>,
 }
 
 /// The body of a refusal.
@@ -40,11 +44,16 @@ pub(super) enum Form {
 impl Default for Options {
     fn default() -> Options {
         let (body, headers, form) = (Body::Problem, Vec::new(), Form::Ietf);
-        Options { status: 429, body, headers, jitter_percent: 20, form }
+        Options { status: 429, body, headers, jitter_percent: 20, form, rules: Vec::new(), deny: None }
     }
 }
 
 impl Options {
+    /// What the deny list answers.
+    pub fn deny(&mut self, response: Option<ResponseOverride>) {
+        self.deny = response;
+    }
+
     /// Reads the values at `response` and at `headers`. Mistakes are reported at their place, and leave
     /// the default.
     pub fn compile(response: Option<Node>, headers: Option<Node>) -> Options {
@@ -131,12 +140,12 @@ pub(crate) fn own_headers(node: &Node, taken: fn(&str) -> Option<&'static str>) 
 }
 
 /// Why a header is not the user's to set.
-fn taken(name: &str) -> Option<&'static str> {
+pub(super) fn taken(name: &str) -> Option<&'static str> {
     Some(match name {
         ":status" => "it is set by `status`",
         "content-type" => "it is set by `content_type`",
         "content-encoding" => "the body is sent as it is written",
-        "retry-after" => "it is sent with every refusal, spread by `jitter`",
+        "retry-after" => "it is sent where waiting helps, spread by `jitter`",
         "ratelimit"
         | "ratelimit-policy"
         | "x-ratelimit-limit"
@@ -218,6 +227,8 @@ mod tests {
             headers: vec![],
             jitter_percent: 20,
             form: Form::Ietf,
+            rules: vec![],
+            deny: None,
         };
         assert_eq!(Options::default(), expected);
     }
@@ -243,6 +254,7 @@ mod tests {
             headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
             jitter_percent: 100,
             form: Form::XRateLimit,
+            ..Options::default()
         };
         assert_eq!(options, expected);
         for (json, form) in [
@@ -317,7 +329,7 @@ mod tests {
             (":status", "it is set by `status`"),
             ("content-type", "it is set by `content_type`"),
             ("content-encoding", "the body is sent as it is written"),
-            ("retry-after", "it is sent with every refusal, spread by `jitter`"),
+            ("retry-after", "it is sent where waiting helps, spread by `jitter`"),
             ("ratelimit", limits),
             ("ratelimit-policy", limits),
             ("x-ratelimit-limit", limits),

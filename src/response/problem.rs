@@ -5,7 +5,8 @@
 //!
 //! | type | when |
 //! | --- | --- |
-//! | `abnormal-usage-detected` | the deny list names the client, whatever the status |
+//! | `about:blank` (RFC 9457 §4.2.1) | the request lacks an actor; the deny list names the client, and the status is not 429 or 503 |
+//! | `abnormal-usage-detected` | the deny list names the client |
 //! | `temporary-reduced-capacity` | the status is 503, or the store of a rule that refuses is not to be had |
 //! | `quota-exceeded` | any other refusal |
 
@@ -16,6 +17,22 @@ use crate::text::{json_string, number};
 /// The media type (RFC 9457 §3).
 pub(super) const CONTENT_TYPE: &str = "application/problem+json";
 
+/// Where the types are registered.
+const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// The status in words (RFC 9110 §15); empty for those that are seldom configured.
+fn phrase(status: u32) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        429 => "Too Many Requests",
+        503 => "Service Unavailable",
+        _ => "",
+    }
+}
+
 /// For most problems.
 const ROOM: usize = 256;
 
@@ -24,6 +41,8 @@ const ROOM: usize = 256;
 pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Decision) -> String {
     let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
     let (kind, title) = match (reason, is_reduced) {
+        (Reason::NoActor(_), _) => ("", phrase(status)),
+        (Reason::Denied, _) if !matches!(status, 429 | 503) => ("", phrase(status)),
         (Reason::Denied, _) => ("abnormal-usage-detected", "Abnormal Usage Detected"),
         (_, true) => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
         _ => ("quota-exceeded", "Quota Exceeded"),
@@ -33,10 +52,16 @@ pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Deci
         _ => "",
     };
     let mut json = String::with_capacity(ROOM);
-    json.push_str(r#"{"type":"https://iana.org/assignments/http-problem-types#"#);
-    for part in [kind, r#"","title":""#, title, r#"","status":"#] {
+    let registry = if kind.is_empty() { "about:blank" } else { REGISTRY };
+    for part in [r#"{"type":""#, registry, kind, "\""] {
         json.push_str(part);
     }
+    if !title.is_empty() {
+        for part in [r#","title":""#, title, "\""] {
+            json.push_str(part);
+        }
+    }
+    json.push_str(r#","status":"#);
     number(&mut json, status.into());
     json.push_str(detail);
     json.push_str(r#","violated-policies":["#);

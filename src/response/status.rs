@@ -11,6 +11,12 @@ pub const RESOURCE_EXHAUSTED: u32 = 8;
 /// `UNAVAILABLE`, the gRPC status of a refusal for want of the store that counts (the same).
 pub const UNAVAILABLE: u32 = 14;
 
+/// `PERMISSION_DENIED`, the gRPC status for 403 (gRPC's `doc/http-grpc-status-mapping.md`).
+pub const PERMISSION_DENIED: u32 = 7;
+
+/// `UNAUTHENTICATED`, the gRPC status for 401 (the same).
+pub const UNAUTHENTICATED: u32 = 16;
+
 /// The HTTP status of such a refusal: nobody has asked for too much (RFC 9110 §15.6.4).
 const SERVICE_UNAVAILABLE: u32 = 503;
 
@@ -18,7 +24,11 @@ const SERVICE_UNAVAILABLE: u32 = 503;
 pub(super) fn of(reason: Reason, configured: u32) -> (u32, u32) {
     match reason {
         Reason::Unavailable(_) => (SERVICE_UNAVAILABLE, UNAVAILABLE),
-        _ => (configured, RESOURCE_EXHAUSTED),
+        _ => match configured {
+            401 => (configured, UNAUTHENTICATED),
+            403 => (configured, PERMISSION_DENIED),
+            _ => (configured, RESOURCE_EXHAUSTED),
+        },
     }
 }
 

@@ -1,15 +1,15 @@
 //! How long a client is sent away.
 //!
-//! It does not know: in which header that is said.
+//! It does not know: the other headers.
 
+use super::Options;
 use crate::algorithm::{Outcome, Quota};
-use crate::policy::Report;
+use crate::policy::{Decision, Reason, Report};
 use crate::time::Span;
 
-/// How long a client is sent away when nothing tells how long to wait: the deny list names it, it lacks
-/// the actor that a rule demands, or a rule lets nobody in and has no unit. None of it changes by waiting; an
-/// hour keeps it from trying all the time and lets it back the same day once the configuration has changed.
-pub const UNKNOWN_WAIT: Span = Span::from_secs(3600);
+/// What a form that has to tell a time tells of a rule that lets nobody in and has no unit. Waiting does not help; an hour
+/// keeps clients from trying all the time, and lets them back the same day once the configuration has changed.
+const UNKNOWN_WAIT: Span = Span::from_secs(3600);
 
 /// How long a client is sent away for want of a permit: it comes back when another request ends, and nobody
 /// knows when that is.
@@ -23,6 +23,27 @@ const DEGRADED_WAIT: Span = Span::from_secs(5);
 /// A wait as it is told, which an outage bounds.
 pub(super) fn told(report: &Report, wait: Span) -> Span {
     if report.degraded { wait.min(DEGRADED_WAIT) } else { wait }
+}
+
+impl Options {
+    /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
+    /// rounded up, and up to `jitter` more, rounded up too, each whole second as likely as the others. So it is
+    /// never before the `t` of a rule that refuses, and short waits are spread as well, over two seconds. `None` if waiting
+    /// does not help.
+    pub(super) fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> Option<u64> {
+        let wait = match reason {
+            Reason::Rule(_) if decision.refusing().any(|report| report.quota.rpu == 0) => return None,
+            Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
+            Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
+            Reason::NoActor(_) | Reason::Denied => return None,
+            // It is sooner again than anybody knows.
+            Reason::Unavailable(_) => Span::ZERO,
+        };
+        let seconds = wait.as_secs_ceil().max(1);
+        let most = u128::from(seconds).saturating_mul(self.jitter_percent.into()).div_ceil(100);
+        let extra = most.saturating_add(1).saturating_mul(entropy.into()) >> 32;
+        Some(seconds.saturating_add(u64::try_from(extra).unwrap_or(0)))
+    }
 }
 
 /// How long a refusing rule sends a client away.
@@ -48,8 +69,10 @@ pub(super) fn in_flight(quota: Quota) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::response::testing::{admit, decision, policy, refuse};
-    use crate::response::{Form, Options};
+    use super::super::testing::{Said, admit, decision, policy, refuse};
+    use super::super::{Form, Refusal};
+    use super::*;
+    use crate::policy::RuleId;
 
     /// What a client is told by a rule of 10 a day, of which 47,254 s are left.
     fn told(is_degraded: bool, verdict: Option<crate::algorithm::Verdict>) -> [Option<String>; 3] {
@@ -86,5 +109,71 @@ mod tests {
         assert_eq!(told(true, refuse(None)), of([Some("5"), limit(r#""day";r=0"#), Some("5")]));
         assert_eq!(told(true, admit(3, wait)), of([None, limit(r#""day";r=3;t=5"#), Some("5")]));
         assert_eq!(told(false, admit(3, wait)), of([None, limit(r#""day";r=3;t=47254"#), Some("47254")]));
+    }
+
+    fn options(status: u32, jitter_percent: u32) -> Options {
+        Options { status, jitter_percent, ..Options::default() }
+    }
+
+    fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {
+        refusal.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+    }
+
+    #[test]
+    fn the_longest_wait_counts_and_is_spread_upward() {
+        const HALF: u32 = 1 << 31;
+        let cases: [(&[Said], u32, u32, &str); 24] = [
+            (&[(1, 1000, refuse(1))], 0, u32::MAX, "1"),
+            // However short the wait, half of the clients return a second later.
+            (&[(1, 1000, refuse(1))], 1, HALF - 1, "1"),
+            (&[(1, 1000, refuse(1))], 1, HALF, "2"),
+            (&[(1, 1000, refuse(1))], 100, u32::MAX, "2"),
+            (&[(1, 1000, refuse(5000))], 20, u32::MAX, "6"),
+            (&[(1, 1000, refuse(6000))], 20, u32::MAX, "8"),
+            (&[(1, 1000, refuse(101_000))], 1, u32::MAX, "103"),
+            (&[(1, 1000, refuse(0))], 0, 0, "1"),
+            (&[(1, 1000, refuse(1001))], 20, 0, "2"),
+            (&[(1, 1000, refuse(2000)), (1, 1000, refuse(7000))], 0, u32::MAX, "7"),
+            (&[(1, 1000, refuse(7000)), (1, 1000, refuse(2000))], 0, u32::MAX, "7"),
+            (&[(1, 1000, refuse(7000)), (1, 1000, admit(0, 9000))], 0, 0, "7"),
+            // A request that costs more than the quota: after its unit a smaller one may pass.
+            (&[(1, 60_000, refuse(None))], 0, 0, "60"),
+            (&[(1, 60_000, refuse(None)), (1, 1000, refuse(90_000))], 0, 0, "90"),
+            (&[(1, 1000, refuse(100_000))], 20, 0, "100"),
+            (&[(1, 1000, refuse(100_000))], 20, HALF, "110"),
+            (&[(1, 1000, refuse(100_000))], 20, u32::MAX, "120"),
+            (&[(1, 1000, refuse(100_000))], 100, u32::MAX, "200"),
+            (&[(1, 1000, refuse(604_800_000))], 100, u32::MAX, "1209600"),
+            (&[(1, 1000, refuse(u64::MAX / 1_000_000))], 100, 0, "18446744074"),
+            // Nobody knows when a permit comes back.
+            (&[(8, 0, refuse(60_000))], 0, u32::MAX, "1"),
+            (&[(8, 0, refuse(1))], 20, u32::MAX, "2"),
+            (&[(8, 0, refuse(60_000)), (1, 1000, refuse(4000))], 0, 0, "4"),
+            (&[(8, 0, admit(0, 60_000)), (1, 1000, refuse(1000))], 0, 0, "1"),
+        ];
+        let policy = policy(["a", "b"]);
+        for (said, jitter, entropy, expected) in cases {
+            let options = options(429, jitter);
+            let refusal = options.refusal(&policy, &decision(&policy, said), false, entropy).unwrap();
+            assert_eq!(header(&refusal, "retry-after"), Some(expected), "{said:?} {jitter} {entropy}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_no_wait_ends_has_no_retry_after() {
+        let rules = policy(["a", "b"]);
+        let refused = |said: &[Said]| decision(&rules, said);
+        let by = |reason| Decision { outcome: crate::policy::Outcome::Refuse(reason), ..Decision::default() };
+        for decision in [
+            by(Reason::NoActor(RuleId::new(0))),
+            by(Reason::Denied),
+            refused(&[(0, 60_000, refuse(None))]),
+            refused(&[(0, 0, refuse(None))]),
+            refused(&[(0, 60_000, refuse(None)), (1, 1000, refuse(90_000))]),
+        ] {
+            let options = options(429, 0);
+            let refusal = options.refusal(&rules, &decision, false, 0).unwrap();
+            assert_eq!(header(&refusal, "retry-after"), None, "{decision:?}");
+        }
     }
 }

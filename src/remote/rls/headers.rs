@@ -1,6 +1,8 @@
 //! How much a service says is left, in the headers that it wants added to the response. Services without `statuses`, such
 //! as Limitador, tell it nowhere else.
 //!
+//! It does not know: the rules, or whether the request passes.
+//!
 //! The headers are those of draft-polli-ratelimit-headers-03, for the limit with the least remaining:
 //! `x-ratelimit-limit: 10, 10;w=60;name="login"`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 30`.
 

