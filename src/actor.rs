@@ -38,6 +38,10 @@ pub trait Actor: Send + Sync {
     /// the request has none. Two spellings of one value append the same bytes.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool;
 
+    /// Where the value comes from, in canonical text made of compiled values. Two sources with the same text give
+    /// every request the same value, however their definitions are spelt.
+    fn meaning(&self, parts: &Parts) -> String;
+
     /// The bytes that [`Actor::write`] appends for a value written in a configuration, or why there is no
     /// such value.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {

@@ -22,6 +22,10 @@ pub trait Matcher: Send + Sync {
     /// one that counts, and slip past a limit.
     fn matches(&self, request: &Request) -> bool;
 
+    /// The condition in canonical text made of compiled values. Two conditions with the same text match the same
+    /// requests, however they are spelt.
+    fn meaning(&self, parts: &Parts) -> String;
+
     /// Whether the request fulfils it whichever line of a part counts: what frees a request from other
     /// limits must not be a line that a client has added.
     fn is_certain(&self, request: &Request) -> bool {

@@ -13,6 +13,7 @@
 
 mod bid;
 mod build;
+mod canonical;
 mod charge;
 mod decision;
 mod duty;
@@ -220,9 +221,10 @@ impl Policy {
         for rule in self.rules.iter_mut().filter_map(Arc::get_mut) {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            for count in rule.own.all_mut() {
+            let Rule { enforced, own, spare, .. } = rule;
+            for count in spare.iter_mut().chain([own]).flat_map(Counts::all_mut) {
                 if let Some(algorithm) = count.algorithm.without_waiting() {
-                    changed |= rule.enforced;
+                    changed |= *enforced;
                     count.shown = algorithm.shown(count.quota);
                     count.algorithm = algorithm;
                 }

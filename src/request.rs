@@ -19,6 +19,7 @@ pub mod pairs;
 pub mod path;
 pub mod token;
 
+use crate::text::{alone, sized};
 use joined::Joined;
 use pairs::Pairs;
 
@@ -102,7 +103,29 @@ impl PartId {
 #[derive(Debug, Default)]
 pub struct Parts(Vec<Part>);
 
+impl Part {
+    /// The part in canonical text: equal parts, and no others, have the same text.
+    fn meaning(&self) -> String {
+        match self {
+            Part::Path => "path".into(),
+            Part::Method => "method".into(),
+            Part::Host => "host".into(),
+            Part::Address => "address".into(),
+            Part::Header(name) => ["header ", &sized(name)].concat(),
+            Part::Property(path) => {
+                let steps: Vec<String> = path.iter().map(|step| sized(step)).collect();
+                ["property ", &alone(u64::try_from(steps.len()).unwrap_or(0)), " ", &steps.concat()].concat()
+            }
+        }
+    }
+}
+
 impl Parts {
+    /// The canonical text of a part.
+    pub fn meaning(&self, id: PartId) -> String {
+        self.0.get(id.0).map(Part::meaning).unwrap_or_default()
+    }
+
     /// The name of `part`, which is added if it is new.
     pub fn intern(&mut self, part: Part) -> PartId {
         if let Some(known) = self.0.iter().position(|known| *known == part) {

@@ -63,6 +63,11 @@ pub fn json_string(to: &mut String, text: &str) {
     to.push('"');
 }
 
+/// Text behind its length: whatever follows, no other text and what follows it are the same bytes.
+pub fn sized(text: &str) -> String {
+    [&alone(u64::try_from(text.len()).unwrap_or(u64::MAX)), ":", text].concat()
+}
+
 /// The name with `_` in place of all but letters, digits and `-`.
 pub fn plain(name: &str) -> String {
     name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-', "_")

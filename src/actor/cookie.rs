@@ -8,7 +8,8 @@
 
 use super::{Actor, Kind, Scope, append, only};
 use crate::document::{Node, quoted};
-use crate::request::{Part, PartId, Request};
+use crate::request::{Part, PartId, Parts, Request};
+use crate::text::sized;
 
 /// The kind `cookie`.
 pub static KIND: Kind = Kind { key: "cookie", compile, bare: None };
@@ -21,6 +22,10 @@ struct Cookie {
 }
 
 impl Actor for Cookie {
+    fn meaning(&self, _: &Parts) -> String {
+        ["cookie ", &sized(&self.name)].concat()
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let lines = request.list(self.header);
         let values = lines.flat_map(|line| values(line, self.name.as_bytes()));

@@ -7,7 +7,7 @@
 use super::{Actor, Kind, Scope, append};
 use crate::document::Node;
 use crate::request::token::header_name;
-use crate::request::{Part, PartId, Request};
+use crate::request::{Part, PartId, Parts, Request};
 
 /// The kind `header`.
 pub static KIND: Kind = Kind { key: "header", compile, bare: None };
@@ -16,6 +16,10 @@ pub static KIND: Kind = Kind { key: "header", compile, bare: None };
 struct Header(PartId);
 
 impl Actor for Header {
+    fn meaning(&self, parts: &Parts) -> String {
+        parts.meaning(self.0)
+    }
+
     /// White space around the value is not part of it (RFC 9110, section 5.5).
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value.trim_ascii(), key))

@@ -5,7 +5,7 @@
 
 use super::{Actor, Kind, Scope, append, nothing_to_set};
 use crate::document::Node;
-use crate::request::{Part, PartId, Request, host};
+use crate::request::{Part, PartId, Parts, Request, host};
 
 /// The kind `host`.
 pub static KIND: Kind = Kind { key: "host", compile, bare: Some(bare) };
@@ -14,6 +14,10 @@ pub static KIND: Kind = Kind { key: "host", compile, bare: Some(bare) };
 struct Host(PartId);
 
 impl Actor for Host {
+    fn meaning(&self, parts: &Parts) -> String {
+        parts.meaning(self.0)
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|authority| append(&host::name(authority), key))
     }

@@ -130,6 +130,12 @@ impl Prefixes {
 struct Ip(Options);
 
 impl Actor for Ip {
+    /// How the address is found makes no difference: gateways behind different proxies count one client together.
+    fn meaning(&self, _: &Parts) -> String {
+        let Prefixes { v4, v6 } = self.0.prefixes;
+        format!("ip {v4} {v6}")
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let client = self.0.client(request);
         client.inspect(|address| self.0.prefixes.write(*address, key)).is_some()

@@ -14,7 +14,8 @@
 
 use super::{Actor, Kind, Scope, append};
 use crate::document::{self, Node, Value};
-use crate::request::{Part, PartId, Request};
+use crate::request::{Part, PartId, Parts, Request};
+use crate::text::sized;
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -39,6 +40,10 @@ struct Jwt {
 }
 
 impl Actor for Jwt {
+    fn meaning(&self, _: &Parts) -> String {
+        ["jwt ", &sized(&self.path)].concat()
+    }
+
     /// Text, or a whole number or flag as it would be written; any other claim counts as missing.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(payload) = request.get(self.authorization).and_then(payload) else { return false };

@@ -1,15 +1,16 @@
-//! The key of a rule's actors: the values of all of them in one run of bytes.
+//! The key of a rule's actors: the values of all of them in one run of bytes, in the order of [`Named::meaning`].
 //!
 //! It does not know: what the key is hashed with, nor which rule it is for. Keys of one list of actors
 //! differ whenever the values do; keys of different lists may be the same bytes, so whoever stores them
 //! keeps the lists apart.
 //!
 //! ```text
-//!   actor: [user, path]     user = "a", path = "bc"
-//!   key:   01 00 00 00 'a'  02 00 00 00 'b' 'c'
+//!   actor: [tenant, user]     x-tenant: a, x-user-id: bc
+//!   key:   01 00 00 00 'a'    02 00 00 00 'b' 'c'
 //! ```
 
 use super::Named;
+use crate::order;
 use crate::request::Request;
 
 /// Appends the key of `actors` in this request to `out`, or returns `false` and appends nothing when the
@@ -25,8 +26,8 @@ pub fn key(actors: &[Named], request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// The key of `actors` for a value written in a configuration, or why there is no such key.
 ///
-/// The value for several actors is their values with `,` between them, in the order of the list; spaces
-/// around each are dropped. Such a value cannot hold a comma itself, that for a single actor can.
+/// The value for several actors is their values with `,` between them, in the order in which the rule lists the
+/// actors; spaces around each are dropped. Such a value cannot hold a comma itself, that for a single actor can.
 pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
     let values: Vec<&str> = match actors {
         [] => return Err("`all` is nobody in particular: it has no values".into()),
@@ -34,13 +35,15 @@ pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
         _ => value.split(',').map(str::trim).collect(),
     };
     if values.len() != actors.len() {
-        let names: Vec<&str> = actors.iter().map(Named::name).collect();
+        let mut listed: Vec<&Named> = actors.iter().collect();
+        order::sort_by_key(&mut listed, |named| named.place());
+        let names: Vec<&str> = listed.into_iter().map(Named::name).collect();
         let (expected, found) = (actors.len(), values.len());
         return Err(format!("expected {expected} values as in `{}`, found {found}", names.join(", ")));
     }
     let mut key = Vec::new();
-    for (named, value) in actors.iter().zip(values) {
-        let value = named.actor().parse(value)?;
+    for named in actors {
+        let value = named.actor().parse(values.get(named.place()).copied().unwrap_or_default())?;
         component(&mut key, |key| {
             key.extend(value);
             true
@@ -102,7 +105,9 @@ mod tests {
     fn a_key_is_each_value_behind_its_length() {
         let full = request("a", "bc");
         assert_eq!(key_of(&["user"], &full).unwrap(), b"\x01\0\0\0a");
-        assert_eq!(key_of(&["user", "tenant"], &full).unwrap(), b"\x01\0\0\0a\x02\0\0\0bc");
+        for names in [["user", "tenant"], ["tenant", "user"]] {
+            assert_eq!(key_of(&names, &full).unwrap(), b"\x02\0\0\0bc\x01\0\0\0a", "{names:?}");
+        }
         assert_eq!(
             key_of(&["tenant", "ip"], &full).unwrap(),
             b"\x02\0\0\0bc\x06\0\0\0\x04\x20\xc0\0\x02\x07"
@@ -128,7 +133,8 @@ mod tests {
     fn a_configured_value_is_the_key_of_its_requests() {
         check(&["user"], "a", Ok(b"\x01\0\0\0a"));
         check(&["user"], " a,b ", Ok(b"\x03\0\0\0a,b"));
-        check(&["user", "tenant"], "a,bc", Ok(b"\x01\0\0\0a\x02\0\0\0bc"));
+        check(&["user", "tenant"], "a,bc", Ok(b"\x02\0\0\0bc\x01\0\0\0a"));
+        check(&["tenant", "user"], "bc,a", Ok(b"\x02\0\0\0bc\x01\0\0\0a"));
         check(&["tenant", "ip"], " bc , 192.0.2.7", Ok(b"\x02\0\0\0bc\x06\0\0\0\x04\x20\xc0\0\x02\x07"));
         check(&["user", "tenant"], "a", Err("expected 2 values as in `user, tenant`, found 1"));
         check(&["user", "tenant"], "a,b,c", Err("expected 2 values as in `user, tenant`, found 3"));

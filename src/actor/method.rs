@@ -4,7 +4,7 @@
 
 use super::{Actor, Kind, Scope, append, nothing_to_set};
 use crate::document::Node;
-use crate::request::{Part, PartId, Request};
+use crate::request::{Part, PartId, Parts, Request};
 
 /// The kind `method`.
 pub static KIND: Kind = Kind { key: "method", compile, bare: Some(bare) };
@@ -13,6 +13,10 @@ pub static KIND: Kind = Kind { key: "method", compile, bare: Some(bare) };
 struct Method(PartId);
 
 impl Actor for Method {
+    fn meaning(&self, parts: &Parts) -> String {
+        parts.meaning(self.0)
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value, key))
     }

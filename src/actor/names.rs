@@ -1,7 +1,7 @@
 //! The actors of a policy by name: those that are always there, and those its configuration defines.
 //!
-//! It does not know: which rules use them. Two rules count the same clients when the lists of [`Named`]
-//! that [`Actors::select`] gave them are equal.
+//! It does not know: which rules use them. Two rules count the same clients if the lists of [`Named`] that
+//! [`Actors::select`] gave them are equal.
 
 use super::{Actor, Scope, compile, header, ip};
 use crate::document::{Node, Value, nearest, one_of, quoted};
@@ -19,24 +19,35 @@ const ALIAS: (&str, &str) = ("account", "user");
 const LONGEST_NAME: usize = 64;
 const LONGEST_TUPLE: usize = 8;
 
-/// An actor under its own name. Two of them are equal when their names are: a name means one thing in a
-/// policy, and `account` is `user`.
+/// An actor under its own name. Two of them are equal when they have the same source, whatever they are called.
 #[derive(Clone, Debug)]
 pub struct Named {
     name: Arc<str>,
     meaning: Arc<str>,
     actor: Arc<dyn Actor>,
+    /// Its place in the list that a rule gives.
+    place: usize,
 }
 
 impl Named {
+    fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> Named {
+        let meaning = actor.meaning(scope.parts).into();
+        Named { name: name.into(), meaning, actor, place: 0 }
+    }
+
     /// The name, that of `user` for `account`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is, in words that mean the same in every policy: its name and its definition.
+    /// The canonical text of its source, without its name: see [`Actor::meaning`].
     pub fn meaning(&self) -> &str {
         &self.meaning
+    }
+
+    /// Its place in the list of actors that a rule gives.
+    pub fn place(&self) -> usize {
+        self.place
     }
 
     /// The source of its value.
@@ -47,7 +58,7 @@ impl Named {
 
 impl PartialEq for Named {
     fn eq(&self, other: &Named) -> bool {
-        self.name == other.name
+        self.meaning == other.meaning
     }
 }
 
@@ -60,7 +71,6 @@ pub struct Actors(Vec<Definition>);
 #[derive(Debug)]
 struct Definition {
     name: Arc<str>,
-    meaning: Arc<str>,
     /// `None` when it could not be compiled: rules may name it, and its mistake is told once.
     actor: Option<Arc<dyn Actor>>,
 }
@@ -71,14 +81,14 @@ impl Actors {
         let entries = node.and_then(|node| node.entries()).unwrap_or_default();
         let define = |(name, node): (&str, Node)| {
             check_name(name, &node);
-            let meaning = format!("{name} {}", node.value()).into();
-            Definition { name: name.into(), meaning, actor: compile(node, scope).map(Arc::from) }
+            Definition { name: name.into(), actor: compile(node, scope).map(Arc::from) }
         };
         Actors(entries.into_iter().map(define).collect())
     }
 
-    /// The actors of a rule: a name, or a list of names whose values count together (a tuple). The order
-    /// counts. `all` is the empty list. Mistakes are reported at their place and give `None`.
+    /// The actors of a rule: a name, or a list of names whose values count together (a tuple), in an order that does
+    /// not depend on the order of the list. `all` is the empty list. Mistakes are reported at their place and give
+    /// `None`.
     pub fn select(&self, node: Node, scope: &mut Scope) -> Option<Vec<Named>> {
         if matches!(node.value(), Value::Null | Value::Object(_)) {
             return node
@@ -99,29 +109,30 @@ impl Actors {
             items.iter().map(|item| self.find(&item.scalar()?, item, scope)).collect();
         for (at, named) in found.iter().enumerate() {
             if let (Some(named), Some(item)) = (named, items.get(at))
-                && found.iter().take(at).flatten().any(|earlier| earlier == named)
+                && found.iter().take(at).flatten().any(|earlier| earlier.name == named.name)
             {
                 item.fail(format!("the actor `{}` is in the list already", named.name));
                 return None;
             }
         }
-        found.into_iter().collect()
+        let named = |(place, named): (usize, Option<Named>)| Some(Named { place, ..named? });
+        let mut found = found.into_iter().enumerate().map(named).collect::<Option<Vec<Named>>>()?;
+        order::sort_by_key(&mut found, |named| (Arc::clone(&named.meaning), named.place));
+        Some(found)
     }
 
     /// The actor that is called `name` at `place`, where an unknown name is reported.
     pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<Named> {
         let name = if name == ALIAS.0 { ALIAS.1 } else { name };
         if let Some(definition) = self.0.iter().find(|definition| *definition.name == *name) {
-            let actor = definition.actor.clone()?;
-            let (name, meaning) = (definition.name.clone(), definition.meaning.clone());
-            return Some(Named { name, meaning, actor });
+            return Some(Named::new(&definition.name, definition.actor.clone()?, scope));
         }
         if name == IP {
             return Some(Actors::ip(scope));
         }
         if let Some((name, header)) = DEFAULTS.into_iter().find(|(known, _)| *known == name) {
             let actor = header::named(header.into(), scope).into();
-            return Some(Named { name: name.into(), meaning: name.into(), actor });
+            return Some(Named::new(name, actor, scope));
         }
         if name == ALL {
             place.fail("`all` is nobody in particular: it stands alone and has no values");
@@ -142,7 +153,8 @@ impl Actors {
 
     /// The actor `ip`: the client's address as the policy's `ip` options have it.
     pub fn ip(scope: &mut Scope) -> Named {
-        Named { name: IP.into(), meaning: IP.into(), actor: ip::by_client(scope).into() }
+        let actor = ip::by_client(scope).into();
+        Named::new(IP, actor, scope)
     }
 }
 
@@ -198,7 +210,8 @@ mod tests {
         check(r#""user""#, &["user"]);
         check(r#""account""#, &["user"]);
         check(r#"["account"]"#, &["user"]);
-        check(r#"["net", "device", "m"]"#, &["net", "device", "m"]);
+        check(r#"["net", "device", "m"]"#, &["device", "net", "m"]);
+        check(r#"["m", "net", "device"]"#, &["device", "net", "m"]);
         check("42", &["42"]);
     }
 
@@ -286,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_names_are_the_same_actors() {
+    fn lists_of_the_same_sources_are_equal_in_any_order() {
         let ((a, b, c, d), _, _) =
             with_scope(r#"[["user", "ip"], ["account", "ip"], ["ip", "user"], "ip"]"#, |node, scope| {
                 let actors = Actors::default();
@@ -296,7 +309,63 @@ mod tests {
                 (next(), next(), next(), next())
             });
         assert_eq!(a, b);
-        assert_ne!(a, c);
+        assert_eq!(a, c);
         assert_ne!(a, d);
+    }
+
+    /// The canonical text of the actor `x` with this definition, in a policy with these `ip` options.
+    fn meaning(definition: &str) -> String {
+        let json = format!(r#"{{"x": {definition}}}"#);
+        let (named, _, mistakes) = with_scope(&json, |node, scope| {
+            let actors = Actors::compile(Some(node), scope);
+            actors.find("x", &node, scope).unwrap()
+        });
+        assert_eq!(mistakes, [""; 0], "{definition}");
+        named.meaning().into()
+    }
+
+    #[test]
+    fn definitions_of_one_source_have_one_meaning() {
+        for same in [
+            &[r#"{"header": "x-user-id"}"#, r#"{"header": "X-User-ID"}"#][..],
+            &[
+                r#""ip""#,
+                r#"{"ip": {}}"#,
+                r#"{"ip": true}"#,
+                r#"{"ip": {"v6_prefix": 64, "v4_prefix": 32}}"#,
+                r#"{"ip": {"v4_prefix": 3.2e1}}"#,
+            ],
+            &[r#""host""#, r#"{"host": {}}"#, r#"{"host": true}"#],
+            &[r#""method""#, r#"{"method": {}}"#],
+            &[r#"{"property": "a"}"#, r#"{"property": ["a"]}"#],
+            &[r#"{"path": 2}"#, r#"{"path": 2.0}"#],
+        ] {
+            same.iter().for_each(|other| assert_eq!(meaning(other), meaning(same[0]), "{other}"));
+        }
+        let others = [
+            r#"{"header": "a"}"#,
+            r#"{"cookie": "a"}"#,
+            r#"{"cookie": "A"}"#,
+            r#"{"query": "a"}"#,
+            r#"{"query": "A"}"#,
+            r#"{"jwt": "a"}"#,
+            r#"{"property": "a"}"#,
+            r#"{"property": ["a", "b"]}"#,
+            r#"{"property": ["ab"]}"#,
+            r#"{"property": ["a1:b"]}"#,
+            r#"{"path": 1}"#,
+            r#"{"path": 2}"#,
+            r#""ip""#,
+            r#"{"ip": {"v4_prefix": 24}}"#,
+            r#"{"ip": {"v6_prefix": 48}}"#,
+            r#""host""#,
+            r#""method""#,
+        ];
+        for (at, one) in others.iter().enumerate() {
+            others
+                .iter()
+                .take(at)
+                .for_each(|other| assert_ne!(meaning(one), meaning(other), "{one} {other}"));
+        }
     }
 }

@@ -24,6 +24,10 @@ struct PathSegment {
 }
 
 impl Actor for PathSegment {
+    fn meaning(&self, _: &Parts) -> String {
+        format!("segment {}", self.before)
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(readings) = request.get(self.part).map(Readings::of) else { return false };
         let Some(Some(segment)) = only(readings.iter().map(|path| path.segments().nth(self.before))) else {

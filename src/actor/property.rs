@@ -5,7 +5,7 @@
 
 use super::{Actor, Kind, Scope, append};
 use crate::document::{Node, Value};
-use crate::request::{Part, PartId, Request};
+use crate::request::{Part, PartId, Parts, Request};
 
 /// The kind `property`.
 pub static KIND: Kind = Kind { key: "property", compile, bare: None };
@@ -14,6 +14,10 @@ pub static KIND: Kind = Kind { key: "property", compile, bare: None };
 struct Property(PartId);
 
 impl Actor for Property {
+    fn meaning(&self, parts: &Parts) -> String {
+        parts.meaning(self.0)
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value, key))
     }

@@ -10,7 +10,8 @@
 
 use super::{Actor, Kind, Scope, append, only};
 use crate::document::Node;
-use crate::request::{Part, PartId, Request, escape};
+use crate::request::{Part, PartId, Parts, Request, escape};
+use crate::text::sized;
 
 /// The kind `query`.
 pub static KIND: Kind = Kind { key: "query", compile, bare: None };
@@ -23,6 +24,10 @@ struct Query {
 }
 
 impl Actor for Query {
+    fn meaning(&self, _: &Parts) -> String {
+        ["query ", &sized(&self.name)].concat()
+    }
+
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(target) = request.get(self.target) else { return false };
         only(values(target, self.name.as_bytes())).is_some_and(|value| append(&value, key))

@@ -24,9 +24,11 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     let (mut conditions, mut meaning, mut whole) = (Vec::new(), String::new(), true);
     for kind in KINDS {
         if let Some(node) = fields.take(kind.key) {
-            meaning.push_str(&format!("{} {} ", kind.key, node.value()));
             match (kind.compile)(node, scope.parts) {
-                Some(condition) => conditions.push(condition),
+                Some(condition) => {
+                    meaning.extend([" | ", &condition.meaning(scope.parts)]);
+                    conditions.push(condition);
+                }
                 None => whole = false,
             }
         }

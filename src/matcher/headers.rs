@@ -20,8 +20,10 @@
 
 use super::{Kind, Matcher};
 use crate::document::{Node, Value, quoted};
+use crate::order;
 use crate::request::token::header_name;
 use crate::request::{Lines, Part, PartId, Parts, Request};
+use crate::text::sized;
 use regex_lite::{Regex, RegexBuilder};
 
 /// The kind behind the key `headers`.
@@ -42,6 +44,14 @@ enum Condition {
 }
 
 impl Matcher for Headers {
+    fn meaning(&self, parts: &Parts) -> String {
+        let each =
+            |(part, condition): &(PartId, Condition)| [parts.meaning(*part), condition.meaning()].concat();
+        let mut conditions: Vec<String> = self.0.iter().map(each).collect();
+        order::sort_by_key(&mut conditions, Clone::clone);
+        conditions.join(" ")
+    }
+
     fn matches(&self, request: &Request) -> bool {
         self.0.iter().all(|(part, condition)| condition.holds(request.lines(*part)))
     }
@@ -52,6 +62,17 @@ impl Matcher for Headers {
 }
 
 impl Condition {
+    fn meaning(&self) -> String {
+        let text = |mark: &str, text: &[u8]| [mark, &sized(&String::from_utf8_lossy(text))].concat();
+        match self {
+            Condition::Exact(value) => text(" = ", value),
+            Condition::Prefix(prefix) => text(" begins ", prefix),
+            Condition::Regex(regex) => text(" matches ", regex.as_str().as_bytes()),
+            Condition::Present(true) => " is there".into(),
+            Condition::Present(false) => " is not there".into(),
+        }
+    }
+
     /// Whether it holds of every line.
     fn is_certain(&self, mut lines: Lines) -> bool {
         match self {

@@ -8,6 +8,7 @@
 
 use super::{Kind, Matcher};
 use crate::document::{Node, quoted};
+use crate::order;
 use crate::request::{Part, PartId, Parts, Request, host};
 
 /// The kind behind the key `hosts`.
@@ -16,11 +17,12 @@ pub static KIND: Kind = Kind { key: "hosts", compile };
 #[derive(Debug)]
 struct Hosts {
     part: PartId,
+    /// Sorted, each once.
     allowed: Vec<Host>,
 }
 
 /// Spelt as [`host::name`] spells what was asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Host {
     /// This name or address.
     Name(Box<str>),
@@ -29,6 +31,18 @@ enum Host {
 }
 
 impl Matcher for Hosts {
+    fn meaning(&self, parts: &Parts) -> String {
+        let mut meaning = parts.meaning(self.part);
+        for host in &self.allowed {
+            let (mark, host) = match host {
+                Host::Name(name) => (" ", name),
+                Host::Below(end) => (" *", end),
+            };
+            meaning.extend([mark, host]);
+        }
+        meaning
+    }
+
     fn matches(&self, request: &Request) -> bool {
         let mut names = request.lines(self.part).map(host::name);
         names.any(|name| self.allowed.iter().any(|allowed| allowed.is(&name)))
@@ -50,8 +64,10 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
         node.fail("no host is listed, leave `hosts` out to match them all");
     }
     let listed = nodes.len();
-    let allowed: Vec<_> = nodes.iter().filter_map(read).collect();
+    let mut allowed: Vec<_> = nodes.iter().filter_map(read).collect();
     let complete = listed > 0 && allowed.len() == listed;
+    order::sort_by_key(&mut allowed, Clone::clone);
+    allowed.dedup();
     complete.then(|| Box::new(Hosts { part: parts.intern(Part::Host), allowed }) as Box<dyn Matcher>)
 }
 

@@ -9,6 +9,7 @@
 
 use super::{Kind, Matcher};
 use crate::document::{Node, quoted};
+use crate::order;
 use crate::request::token::is_token;
 use crate::request::{Part, PartId, Parts, Request};
 
@@ -18,10 +19,19 @@ pub static KIND: Kind = Kind { key: "methods", compile };
 #[derive(Debug)]
 struct Methods {
     part: PartId,
+    /// Sorted, each once.
     allowed: Vec<Box<[u8]>>,
 }
 
 impl Matcher for Methods {
+    fn meaning(&self, parts: &Parts) -> String {
+        let mut meaning = parts.meaning(self.part);
+        for method in &self.allowed {
+            meaning.extend([" ", &String::from_utf8_lossy(method)]);
+        }
+        meaning
+    }
+
     fn matches(&self, request: &Request) -> bool {
         request.lines(self.part).any(|method| self.allowed.iter().any(|allowed| **allowed == *method))
     }
@@ -38,6 +48,8 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     if allowed.iter().any(|method| **method == *b"GET") {
         allowed.push(b"HEAD"[..].into());
     }
+    order::sort_by_key(&mut allowed, Clone::clone);
+    allowed.dedup();
     complete.then(|| Box::new(Methods { part: parts.intern(Part::Method), allowed }) as Box<dyn Matcher>)
 }
 

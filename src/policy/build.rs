@@ -2,15 +2,18 @@
 //!
 //! It does not know: where the parts come from. Whoever drafts a policy has checked it.
 
+use super::canonical::{merged, ordinals};
 use super::elsewhere::{Elsewhere, OnError, Shards};
 use super::group::{Counts, Group, Missing};
 use super::{Limit, Lists, Policy, Rule, Trial, Way};
 use crate::actor::{Named, ip};
-use crate::index::ByKey;
-use crate::matcher::{Matcher, pattern::Pattern, tree::Tree};
+use crate::matcher::Matcher;
+use crate::matcher::pattern::{Pattern, Specificity};
+use crate::matcher::tree::Tree;
 use crate::order;
 use crate::request::{Part, Parts};
 use crate::table::{Hasher, Table};
+use crate::text::sized;
 use crate::time::Span;
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,7 +64,7 @@ pub struct LimitDraft {
     pub pattern: Pattern,
     /// All of them have to hold.
     pub conditions: Vec<Box<dyn Matcher>>,
-    /// The conditions, in words that mean the same in every policy.
+    /// The conditions in canonical text: see [`Matcher::meaning`].
     pub meaning: String,
     /// Whether it switches off less specific limits.
     pub exclusive: bool,
@@ -70,9 +73,22 @@ pub struct LimitDraft {
 }
 
 impl LimitDraft {
-    /// For which requests it is, in words that mean the same in every policy.
-    fn meaning(&self) -> String {
-        format!("{} {}", self.pattern, self.meaning)
+    /// Of two limits, the less specific one is less.
+    pub fn specificity(&self) -> (Specificity, usize) {
+        (self.pattern.specificity(), self.conditions.len())
+    }
+
+    /// For which requests it is, in canonical text.
+    pub(super) fn meaning(&self) -> String {
+        [&sized(&self.pattern.to_string()), &*self.meaning].concat()
+    }
+}
+
+impl RuleDraft {
+    /// Whom it counts in a limit of this meaning, in canonical text.
+    pub(super) fn whom(&self, limit: &str) -> String {
+        let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
+        format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
     }
 }
 
@@ -103,16 +119,14 @@ impl Draft {
     /// The policy.
     pub fn build(self) -> Policy {
         let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, trial } = self;
-        let specificity = |limit: &LimitDraft| (limit.pattern.specificity(), limit.conditions.len());
         // What is equally specific stays in the order of the configuration.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
-        order::sort_by_key(&mut placed, |(place, limit)| (specificity(limit), *place));
+        order::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
+        let limits = merged(placed.into_iter().map(|(_, limit)| limit));
         // A rule means another thing where the client is found in another way, or another limit shuts its own out.
-        let mut around = String::new();
-        for (_, limit) in placed.iter().filter(|(_, limit)| limit.exclusive) {
-            around.push_str(&limit.meaning());
-        }
-        let limits = placed.into_iter().map(|(_, limit)| limit);
+        let mut around: Vec<String> =
+            limits.iter().filter(|limit| limit.exclusive).map(LimitDraft::meaning).collect();
+        order::sort_by_key(&mut around, Clone::clone);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
@@ -121,12 +135,13 @@ impl Draft {
         let mut tree = Tree::default();
         let sample = trial.as_ref().map(|trial| trial.sample);
         let found_by = ip.meaning().to_owned();
+        let around = around.concat();
         let mut builder = Builder { max_actors, around, found_by, trial, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
-        for (index, limit) in limits.enumerate() {
+        for (index, limit) in limits.into_iter().enumerate() {
             tree.insert(&limit.pattern, index);
-            let specificity = specificity(&limit);
+            let specificity = limit.specificity();
             if last.as_ref().is_some_and(|last| *last != specificity) {
                 rank = rank.saturating_add(1);
             }
@@ -165,10 +180,6 @@ struct Builder {
     /// What rules mean that are the same in the one that decides.
     same: Vec<u64>,
     rules: Vec<Arc<Rule>>,
-    /// How many tables there are of each meaning: two limits that say the same count apart.
-    tables: ByKey<u32>,
-    /// How many shared rules there are of each meaning.
-    alike: ByKey<u64>,
     groups: usize,
 }
 
@@ -177,7 +188,8 @@ impl Builder {
     /// so with those that are alike in what happens without the store.
     fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<Elsewhere>) {
         let mut sorted: Vec<(String, &str, Vec<Meant>)> = Vec::new();
-        for mut rule in rules {
+        let ordinals = ordinals(limit, &rules);
+        for (mut rule, ordinal) in rules.into_iter().zip(ordinals) {
             let means = self.meaning(limit, &rule);
             if let Some(trial) = &self.trial {
                 let is_same = trial.known.binary_search(&means).is_ok();
@@ -189,42 +201,38 @@ impl Builder {
                     continue;
                 }
             }
-            let actors: Vec<&str> = rule.actors.iter().map(Named::meaning).collect();
-            let meaning = format!("{limit} {} {}", actors.join(" "), rule.missing.name());
+            let whom = rule.whom(limit);
             let shared = rule.shared.as_ref().map_or("", SharedDraft::kind);
-            match sorted.iter_mut().find(|(known, kind, _)| *known == meaning && *kind == shared) {
-                Some((.., group)) => group.push(Meant(means, rule)),
-                None => sorted.push((meaning, shared, vec![Meant(means, rule)])),
+            match sorted.iter_mut().find(|(known, kind, _)| *known == whom && *kind == shared) {
+                Some((.., group)) => group.push(Meant { means, ordinal, rule }),
+                None => sorted.push((whom, shared, vec![Meant { means, ordinal, rule }])),
             }
         }
         let (mut groups, mut elsewhere) = (Vec::new(), Vec::new());
-        for (meaning, _, rules) in sorted {
-            self.group(meaning, rules, &mut groups, &mut elsewhere);
+        for (whom, kind, rules) in sorted {
+            self.group(&whom, kind, rules, &mut groups, &mut elsewhere);
         }
         (groups, elsewhere)
     }
 
     fn group(
         &mut self,
-        meaning: String,
+        meaning: &str,
+        kind: &str,
         drafts: Vec<Meant>,
         groups: &mut Vec<Arc<Group>>,
         elsewhere: &mut Vec<Elsewhere>,
     ) {
-        let Some(Meant(_, first)) = drafts.first() else {
+        let Some(Meant { rule: first, .. }) = drafts.first() else {
             return;
         };
         let (actors, missing) = (first.actors.clone(), first.missing);
         let on_error = first.shared.as_ref().map(|shared| shared.on_error);
         let leased = first.shared.as_ref().is_some_and(|shared| shared.ahead.is_some());
-        // Shared rules are numbered by themselves: those of this gateway keep their counts whatever comes before them.
-        let table = if on_error.is_some() { format!("{meaning} global") } else { meaning.clone() };
-        let ordinal = self.tables.get(table.as_bytes()).copied().unwrap_or(0);
-        let name = format!("{table} {ordinal}");
-        self.tables.insert(table.as_bytes(), ordinal.saturating_add(1));
-
+        let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
-        self.rules.extend(drafts.into_iter().map(|Meant(meaning, draft)| {
+        let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
+        self.rules.extend(drafts.into_iter().map(|Meant { means: meaning, rule: draft, .. }| {
             let is_shared = draft.shared.is_some();
             let (spare, ahead) = draft.shared.map_or((None, None), |shared| (shared.spare, shared.ahead));
             Arc::new(Rule {
@@ -252,38 +260,18 @@ impl Builder {
         let spare = (on_error == OnError::Local).then(|| others(Way::Spare, "spare"));
         let ahead = leased.then(|| others(Way::Ahead, "ahead"));
         let group = Arc::new(self.cells(&name, &whom, Way::Own));
-        let ordinals = self.alike(&meaning, whom.rules);
         elsewhere.push(Elsewhere { group, on_error, spare, ahead, name: means, ordinals });
     }
 
     /// What a rule means, whatever it is called and wherever its limit stands.
     fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
-        let RuleDraft { actors, missing, enforced, counts: Counts { count, overrides }, shared, .. } = rule;
-        let actors: Vec<&str> = actors.iter().map(Named::meaning).collect();
-        let own = |all: u64, value: &[u8]| {
-            let salt = overrides.get(value).map_or(0, |count| count.salt);
-            all ^ Hasher::name(&[value, &salt.to_le_bytes()].concat())
-        };
-        let overrides = overrides.keys().fold(0, own);
+        let RuleDraft { enforced, counts, shared, .. } = rule;
         let kind = shared.as_ref().map_or("", SharedDraft::kind);
         // What a store has counted it has counted, whatever shuts the rule out.
         let around = if shared.is_some() { "" } else { &*self.around };
-        let words = [&*self.found_by, around, limit, &actors.join(" "), missing.name(), kind].join(" | ");
-        let numbers = [u64::from(*enforced), count.salt, count.ahead, overrides];
+        let words = [&*self.found_by, around, &rule.whom(limit), kind].join(" | ");
+        let numbers = [u64::from(*enforced), counts.count.salt, counts.count.ahead, counts.others()];
         Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
-    }
-
-    /// For each rule, how many shared ones before it mean just the same. Nothing else that stands in a document may change
-    /// what a count is called: gateways get a new one one after the other.
-    fn alike(&mut self, meaning: &str, rules: Range<usize>) -> Vec<u64> {
-        let Builder { rules: all, alike, .. } = self;
-        let mut number = |rule: &Arc<Rule>| {
-            let key = [meaning.as_bytes(), &rule.own.count.salt.to_le_bytes()].concat();
-            let known = alike.get(&key).copied().unwrap_or(0);
-            alike.insert(&key, known.saturating_add(1));
-            known
-        };
-        all.get(rules).unwrap_or_default().iter().map(&mut number).collect()
     }
 
     /// A group whose rules count in this way.
@@ -293,9 +281,14 @@ impl Builder {
         // How each rule counts, and where: changes when a quota does, so that the other cells stay.
         let mut how = Vec::new();
         let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
-        for rule in own.iter_mut().filter_map(Arc::get_mut) {
+        // States lie in an order that does not depend on the order of the rules in the document.
+        let mut placed: Vec<_> =
+            own.iter().enumerate().map(|(at, rule)| (rule.counts(way).order(), rule.enforced, at)).collect();
+        order::sort_by_key(&mut placed, |rule| *rule);
+        for (.., at) in placed {
+            let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
             let counts = rule.counts_mut(way);
-            let bytes = counts.all().map(|count| count.algorithm.size()).max().unwrap_or(0);
+            let bytes = counts.size();
             how.push(format!("{bytes} {}", counts.count.algorithm.meaning()));
             counts.all_mut().for_each(|count| count.offset = size);
             size = size.saturating_add(bytes);
@@ -337,8 +330,12 @@ impl Builder {
     }
 }
 
-/// A rule to be, and what it means.
-struct Meant(u64, RuleDraft);
+/// A rule to be, what it means, and its number among shared rules that mean the same.
+struct Meant {
+    means: u64,
+    ordinal: u64,
+    rule: RuleDraft,
+}
 
 /// Whom a group counts, by which rules.
 struct Whom {
@@ -351,7 +348,7 @@ struct Whom {
 
 impl SharedDraft {
     /// Rules of one kind may stand in one group.
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match (self.on_error, self.ahead.is_some()) {
             (OnError::Local, false) => "local",
             (OnError::Allow, false) => "allow",

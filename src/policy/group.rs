@@ -7,6 +7,7 @@ use super::{Found, Policy, Rule, RuleId, Way};
 use crate::actor::{self, Named};
 use crate::algorithm::{Algorithm, Charge, Piece, Quota};
 use crate::index::ByKey;
+use crate::mix::mix;
 use crate::request::Request;
 use crate::table::{Hasher, Table, Worth};
 use crate::time::Time;
@@ -64,6 +65,30 @@ impl Counts {
 
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Count> {
         self.overrides.values_mut().iter_mut().chain([&mut self.count])
+    }
+
+    /// How the actor of this value is counted, if an override makes that differ from everybody else.
+    pub(super) fn other(&self, value: &[u8]) -> Option<&Count> {
+        self.overrides.get(value).filter(|count| count.salt != self.count.salt)
+    }
+
+    /// A number for all overrides that make a difference, whatever their order; 0 if there are none.
+    pub(super) fn others(&self) -> u64 {
+        let sum = |sum: u64, value: &[u8]| {
+            let name = |count: &Count| Hasher::name(&[&count.salt.to_le_bytes(), value].concat());
+            sum.wrapping_add(self.other(value).map_or(0, name))
+        };
+        self.overrides.keys().fold(0, sum)
+    }
+
+    /// Bytes of a state of it.
+    pub(super) fn size(&self) -> usize {
+        self.all().map(|count| count.algorithm.size()).max().unwrap_or(0)
+    }
+
+    /// Orders rules by how they count.
+    pub(super) fn order(&self) -> (usize, u64, u64) {
+        (self.size(), self.count.salt, self.others())
     }
 
     /// How the actor of this key is counted.
@@ -225,9 +250,9 @@ impl<'a> Counted<'a> {
     pub(super) fn hash(self, hasher: &Hasher) -> u64 {
         let mut hash = hasher.hash(self.key);
         if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
-            for (place, rule) in (1..).zip(self.own) {
-                if let Some(count) = rule.counts(self.group.way).overrides.get(value) {
-                    hash ^= count.salt.rotate_left(place);
+            for rule in self.own {
+                if let Some(count) = rule.counts(self.group.way).other(value) {
+                    hash ^= mix(count.salt.wrapping_add(u64::try_from(count.offset).unwrap_or(0)));
                 }
             }
         }

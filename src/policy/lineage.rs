@@ -16,9 +16,9 @@ use super::charge::Terms;
 use super::group::{Counted, Group};
 use super::known::{SLOTS, index};
 use super::{Count, Events, Policy, Rule, Way};
+use crate::mix::mix;
 use crate::order;
 use crate::store::{Fault, Store};
-use crate::table::Hasher;
 use crate::time::{Span, Time};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -230,16 +230,14 @@ fn is_used(state: &[u8]) -> bool {
 impl Counted<'_> {
     /// Another number for other overrides; 0 for none.
     fn overrides(self) -> u64 {
-        let mut sum = 0u64;
-        for (place, rule) in (0u64..).zip(self.own) {
-            let overrides = &rule.counts(self.group.way).overrides;
-            for key in overrides.keys() {
-                let salt = overrides.get(key).map_or(0, |count| count.salt);
-                sum = sum
-                    .wrapping_add(Hasher::name(&[&place.to_le_bytes(), &salt.to_le_bytes(), key].concat()));
-            }
-        }
-        sum
+        let others = |rule: &Arc<Rule>| {
+            let counts = rule.counts(self.group.way);
+            let offset = u64::try_from(counts.count.offset).unwrap_or(0);
+            Some(counts.others())
+                .filter(|others| *others > 0)
+                .map_or(0, |others| mix(others.wrapping_add(offset)))
+        };
+        self.own.iter().map(others).fold(0, u64::wrapping_add)
     }
 
     /// How long a cell that is used up at `now` takes to be as good as new, whoever it is of.

@@ -5,6 +5,7 @@ mod exact;
 mod faults;
 mod garbage;
 mod leaving;
+mod order;
 mod outage;
 mod private;
 mod reload;

@@ -19,6 +19,7 @@ mod host;
 mod hot_path;
 mod interleavings;
 mod lines;
+mod meaning;
 mod over;
 mod reload;
 mod script;

@@ -201,12 +201,14 @@ fn an_actor_that_is_defined_anew_starts_anew() {
     };
     // The same value wherever it is looked for.
     let request = get("/?a=1", "ann").with(Part::Header("b".into()), "1").with(Part::Header("c".into()), "1");
+    let request = request.with(Part::Header("d".into()), "1");
     let ask = |apikey: &str, tenant: &str| ask_as(&host, &json(apikey, tenant), &request);
     assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [8, 8, 8, 8]);
     assert_eq!(ask(r#""header": "b""#, r#""header": "c""#), [8, 7, 8, 7], "another source");
-    assert_eq!(ask(r#""header": "c""#, r#""header": "c""#), [8, 6, 8, 6], "another header");
-    assert_eq!(ask(r#""header": "c""#, r#""header": "b""#), [7, 8, 8, 5], "the other one");
-    assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [7, 5, 7, 4], "as at the beginning");
+    assert_eq!(ask(r#""header": "d""#, r#""header": "c""#), [8, 6, 8, 6], "another header");
+    // What an actor is called makes no difference.
+    assert_eq!(ask(r#""header": "c""#, r#""header": "b""#), [5, 7, 7, 5], "the other's names");
+    assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [7, 4, 7, 4], "as at the beginning");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn a_token_that_is_changed_serves_nothing_that_was_refused() {
 fn a_tenant_is_no_user_of_the_same_number() {
     let document = |a: u32, b: u32| {
         format!(
-            r#"{{"actors": {{"tenant": {{"header": "x-user-id"}}}}, "limits": [
+            r#"{{"actors": {{"tenant": {{"path": 2}}}}, "limits": [
                 {{"url": "/a", "rules": [{{"name": "a", "actor": "user", "algo": "W", "rpu": {a}, "unit": "day"}}]}},
                 {{"url": "/b", "rules": [{{"name": "b", "actor": "tenant", "algo": "W", "rpu": {b}, "unit": "day"}}]}}]}}"#
         )
@@ -108,7 +108,7 @@ fn a_tenant_is_no_user_of_the_same_number() {
     let gateway = trying(1, &document(1, 100), 100, "5%", "");
     tries(&gateway, &document(100, 1));
     for _ in 0..50 {
-        for path in ["/a", "/b"] {
+        for path in ["/a", "/b/7"] {
             gateway.request(0, path, "7");
             gateway.end_all();
         }

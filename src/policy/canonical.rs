@@ -1,0 +1,49 @@
+//! Brings drafts into a form that does not depend on the order of limits and rules in the document.
+//!
+//! It does not know: cells or tables.
+
+use super::group::Counts;
+use super::{LimitDraft, RuleDraft};
+use crate::index::ByKey;
+use crate::order;
+use crate::table::Hasher;
+
+/// Limits for the same requests become one, so that a rule counts the same whichever of them lists it.
+pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
+    let (mut places, mut merged) = (ByKey::<usize>::default(), Vec::<LimitDraft>::new());
+    for limit in limits {
+        let meaning = limit.meaning();
+        match places.get(meaning.as_bytes()).and_then(|place| merged.get_mut(*place)) {
+            Some(first) => {
+                first.exclusive |= limit.exclusive;
+                first.rules.extend(limit.rules);
+            }
+            None => {
+                places.insert(meaning.as_bytes(), merged.len());
+                merged.push(limit);
+            }
+        }
+    }
+    merged
+}
+
+/// For each rule of a limit, how many of its shared rules before it mean just the same. Rules that mean the same are
+/// ordered by their overrides first, so that the order of the rules in the document does not change the number.
+pub(super) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
+    let mut alike = Vec::new();
+    for (at, rule) in rules.iter().enumerate() {
+        if let Some(shared) = &rule.shared {
+            let name = Hasher::name(rule.whom(limit).as_bytes());
+            let Counts { count, .. } = &rule.counts;
+            alike.push(((name, count.salt), rule.counts.others(), shared.kind(), rule.enforced, at));
+        }
+    }
+    order::sort_by_key(&mut alike, |rule| *rule);
+    let (mut ordinals, mut last, mut next) = (vec![0; rules.len()], None, 0u64);
+    for (means, .., at) in alike {
+        next = if last == Some(means) { next.saturating_add(1) } else { 0 };
+        last = Some(means);
+        ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);
+    }
+    ordinals
+}

@@ -1,0 +1,151 @@
+//! Two documents with the same meaning count the same: their requests leave the same bytes in the shared data and ask
+//! a store for the same keys.
+//!
+//! A random document is written twice. Each writing chooses the order of keys, rules and limits, the spelling of
+//! values, and which defaults it leaves out.
+
+mod document;
+
+use crate::algorithm::subject::cases;
+use crate::harness::{Random, at, get, policy, store};
+use diana::config::compile;
+use diana::request::{Part, Values};
+use diana::session::{Session, Step, Worker};
+use diana::store::{Rules, SharedData, Simulated};
+use diana::time::Time;
+use document::{Document, SECRET};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Requests that match every limit a document may have.
+fn requests() -> Vec<Values> {
+    let mut requests = Vec::new();
+    for path in ["/", "/api", "/api/x", "/users/7"] {
+        for (method, user) in [("GET", "u0"), ("HEAD", "u1"), ("POST", "u0"), ("GET", "u2")] {
+            let header = |name: &str| Part::Header(name.into());
+            let parts = [
+                (Part::Method, method),
+                (Part::Path, path),
+                (Part::Host, "api.example.com:80"),
+                (Part::Address, "10.0.0.1:0"),
+                (header("x-user-id"), user),
+                (header("x-device-id"), "d0"),
+                (header("x-plan"), "free"),
+                (header("x-version"), "42"),
+                (header("x-trace"), "abc"),
+            ];
+            requests.push(
+                parts.into_iter().fold(Values::default(), |values, (part, line)| values.with(part, line)),
+            );
+        }
+    }
+    requests
+}
+
+/// All shared data after the requests, at a gateway that reaches no store.
+fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let host = Simulated::new(Rules::Lenient);
+    let (policy, store) = (policy(json), store(&host));
+    let mut worker = Worker::new(&policy, &[7; 16]);
+    for (ms, request) in (0..).zip(requests()) {
+        crate::harness::ask(&policy, &mut worker, &store, &request, || at(ms * 10));
+    }
+    let value = |key: Vec<u8>| {
+        let value = host.get(&key).unwrap().0.unwrap_or_default();
+        (key, value)
+    };
+    host.keys().into_iter().map(value).collect()
+}
+
+/// For each request, the keys that it asks the store for.
+fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
+    let (policy, host) = (policy(json), Simulated::new(Rules::Lenient));
+    let keys = |request: Values| {
+        let options = compile(json.as_bytes()).unwrap().store.unwrap();
+        let mut worker = Worker::new(&policy, &[7; 16]).asking(options, 1);
+        let request = policy.request(&request);
+        let (_, step) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));
+        let Step::Ask(_) = step else { return BTreeSet::new() };
+        let call = worker.next_call(&policy, Time::ZERO).unwrap();
+        let diana::remote::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
+        let body = String::from_utf8(body).unwrap();
+        body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
+    };
+    requests.into_iter().map(keys).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn two_writings_of_a_document_count_the_same(document: u64, one: u64, other: u64) {
+        let document = Document::random(&mut Random(document));
+        let (one, other) = (document.write(&mut Random(one)), document.write(&mut Random(other)));
+        let both = format!("\n{one}\n{other}");
+        prop_assert_eq!(shared_data(&one), shared_data(&other), "{}", both);
+        let (asked, others) = (store_keys(&one, requests()), store_keys(&other, requests()));
+        prop_assert_eq!(asked, others, "{}", both);
+    }
+}
+
+/// What a request of `u0` leaves behind, and asks for, under a document with these limits.
+fn trace(limits: &str) -> (Vec<Vec<u8>>, Vec<BTreeSet<String>>) {
+    let json = |limits: &str| format!(r#"{{"limits": [{limits}], "store": {SECRET}}}"#);
+    let local = shared_data(&json(limits)).into_iter().flat_map(|(key, value)| [key, value]).collect();
+    let global = limits.replace(r#""actor""#, r#""scope": "global", "actor""#);
+    (local, store_keys(&json(&global), vec![get("/api", "u0").with(Part::Header("x-plan".into()), "free")]))
+}
+
+#[test]
+fn documents_with_another_meaning_count_apart() {
+    let rule = r#"{"actor": "user", "rpu": 50, "unit": "minute"}"#;
+    let with = |more: &str| format!(r#"{{"url": "/", {more} "rules": [{rule}]}}"#);
+    let of = |rule: &str| format!(r#"{{"url": "/", "rules": [{rule}]}}"#);
+    let documents = [
+        with(""),
+        with(r#""url": "/api","#).replacen(r#""url": "/", "#, "", 1),
+        with(r#""methods": "GET","#),
+        with(r#""hosts": "api.example.com","#),
+        with(r#""hosts": "*.example.com","#),
+        with(r#""headers": {"x-plan": "free"},"#),
+        with(r#""headers": {"x-plan": {"prefix": "free"}},"#),
+        with(r#""headers": {"x-plan": {"regex": "free"}},"#),
+        with(r#""headers": {"x-plan": {"present": true}},"#),
+        of(&rule.replace("50", "51")),
+        of(&rule.replace("minute", "hour")),
+        of(&rule.replace("user", "device")),
+        of(&rule.replace(r#""user""#, r#"["user", "ip"]"#)),
+        of(&rule.replace("50", r#"50, "burst": 10"#)),
+        of(&rule.replace("50", r#"50, "start": "empty""#)),
+        of(&rule.replace("50", r#"50, "algo": "W""#)),
+        of(&rule.replace("50", r#"50, "algo": "SW""#)),
+        of(&rule.replace("50", r#"50, "algo": "SW", "slices": 20"#)),
+        of(&rule.replace("50", r#"50, "algo": "SL""#)),
+        of(&rule.replace("50", r#"50, "overrides": {"u0": {"rpu": 7}}"#)),
+        of(&rule.replace("50", r#"50, "missing": "share""#)),
+    ];
+    let traces: Vec<_> = documents.iter().map(|limit| trace(limit)).collect();
+    for (at, (local, global)) in traces.iter().enumerate() {
+        for (before, (others_local, others_global)) in traces.iter().enumerate().take(at) {
+            let documents = [&documents[at], &documents[before]];
+            assert_ne!(local, others_local, "{documents:#?}");
+            let asks = |global: &[BTreeSet<String>]| global.iter().any(|keys| !keys.is_empty());
+            let ask_neither = !asks(global) && !asks(others_global);
+            assert!(ask_neither || global != others_global, "{documents:#?}");
+        }
+    }
+}
+
+/// Two rules that mean the same have counts of their own, in whichever limit they stand.
+#[test]
+fn rules_that_mean_the_same_are_counted_each_by_itself() {
+    let rule = r#"{"actor": "user", "rpu": 50, "unit": "minute", "scope": "global"}"#;
+    let json = |limits: &str| format!(r#"{{"limits": [{limits}], "store": {SECRET}}}"#);
+    let together = json(&format!(r#"{{"url": "/", "rules": [{rule}, {rule}]}}"#));
+    let limit = |url: &str| format!(r#"{{"url": "{url}", "rules": [{rule}]}}"#);
+    let apart = json(&format!("{}, {}", limit("/"), limit("/**")));
+    let asked = store_keys(&together, vec![get("/", "u0")]);
+    assert_eq!(asked[0].len(), 2);
+    assert_eq!(store_keys(&apart, vec![get("/", "u0")]), asked);
+    assert_eq!(shared_data(&apart), shared_data(&together));
+}

@@ -1,0 +1,331 @@
+//! A document as a meaning, and how it may be written.
+//!
+//! It does not know: what is compared. It makes only documents that are accepted.
+
+use crate::harness::Random;
+
+pub const SECRET: &str = r#"{"redis": {"cluster": "webdis", "secret": "a secret of the tests only"}}"#;
+
+/// Patterns, each with its other spellings.
+const URLS: [&[&str]; 5] = [
+    &["/", "/**", "//"],
+    &["/api", "/api/", "/api/**", "/%61pi", "//api/."],
+    &["=/api", "=/api/", "=//api"],
+    &["/users/*", "/users/*/**", "/%75sers/*/"],
+    &["/api/x", "/api/%78"],
+];
+const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PURGE"];
+const HOSTS: [&[&str]; 3] = [
+    &["api.example.com", "API.Example.com", "api.example.com."],
+    &["*.example.com", "*.EXAMPLE.com"],
+    &["[::1]", "::1", "[0:0::1]"],
+];
+/// Header names, and conditions on them in all spellings.
+const HEADERS: [(&str, &[&str]); 4] = [
+    ("X-Plan", &[r#""free""#]),
+    ("X-Version", &["42", r#""42""#, "4.2e1"]),
+    ("X-Trace", &[r#"{"prefix": "a"}"#]),
+    ("X-Debug", &[r#"{"present": false}"#]),
+];
+/// Actors, each with its other spellings; `me`, `phone`, `net` and `addr` are defined. The last one is a tuple.
+const ACTORS: [&[&str]; 5] = [
+    &[r#""user""#, r#""account""#, r#"["user"]"#, r#""me""#],
+    &[r#""device""#, r#""phone""#],
+    &[r#""ip""#, r#""addr""#, r#"["ip"]"#],
+    &[r#""all""#, r#"["all"]"#, ""],
+    &[r#"["user", "ip"]"#, r#"["addr", "me"]"#, r#"["account", "addr"]"#, r#"["ip", "user"]"#],
+];
+/// A value of each actor for an override, in all spellings; a tuple's is written in the order of its list.
+const VALUES: [&[&str]; 5] =
+    [&["u0", " u0 "], &["d0"], &["10.0.0.1", "10.0.0.1/32", "::ffff:10.0.0.1"], &[], &["u0"]];
+const ALL: usize = 3;
+const TUPLE: usize = 4;
+const UNITS_MS: [(u64, &[&str]); 5] = [
+    (1_000, &["second", "1s", "1000ms", "Second"]),
+    (30_000, &["30s", "30000ms", "30 s"]),
+    (60_000, &["minute", "60s", "1m", "1M"]),
+    (3_600_000, &["hour", "60m", "1h", "3600s"]),
+    (86_400_000, &["day", "24h", "1d"]),
+];
+const ALGORITHMS: [&[&str]; 6] = [
+    &["TB", "token bucket", "Token_Bucket", "tb", ""],
+    &["W", "window", "WINDOW"],
+    &["SW", "sliding window", "sliding-window"],
+    &["SL", "sliding log"],
+    &["LB", "leaky bucket", "Leaky-Bucket"],
+    &["C", "concurrency"],
+];
+const TB: usize = 0;
+const W: usize = 1;
+const SW: usize = 2;
+const LB: usize = 4;
+const C: usize = 5;
+const MISSING: [&str; 4] = ["ip", "skip", "share", "deny"];
+
+#[derive(Debug)]
+pub struct Document {
+    limits: Vec<Limit>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    url: usize,
+    methods: Vec<usize>,
+    hosts: Vec<usize>,
+    headers: Vec<usize>,
+    exclusive: bool,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    actor: usize,
+    missing: usize,
+    algorithm: usize,
+    rpu: u64,
+    unit: usize,
+    /// `burst`, `slices` or `max_hold` in seconds, if that is not the default; `queue`.
+    own: Option<u64>,
+    global: bool,
+    on_error: bool,
+    shadow: bool,
+    /// `rpu` of an actor of its own.
+    other: Option<u64>,
+}
+
+fn some(random: &mut Random, of: usize) -> Vec<usize> {
+    match random.below(3) {
+        0 => (0..of).filter(|_| random.below(2) == 0).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
+    of[random.below(of.len())]
+}
+
+impl Document {
+    pub fn random(random: &mut Random) -> Document {
+        let limits = (0..1 + random.below(4)).map(|_| Limit::random(random)).collect();
+        Document { limits }
+    }
+
+    /// The document in one of its spellings.
+    pub fn write(&self, random: &mut Random) -> String {
+        let mut limits: Vec<String> = Vec::new();
+        for limit in &self.limits {
+            // Rules may stand in two limits on the same requests.
+            let cut = if random.below(4) == 0 { random.below(limit.rules.len().max(1)) } else { 0 };
+            let rules = limit.rules.iter().map(|rule| rule.write(random)).collect();
+            let mut rules: Vec<String> = shuffled(random, rules);
+            let rest = rules.split_off(cut);
+            limits.push(limit.write(random, rest));
+            if cut > 0 {
+                limits.push(limit.write(random, rules));
+            }
+        }
+        let limits = shuffled(random, limits).join(", ");
+        let actors = [
+            ("me", pick(random, &[r#"{"header": "x-user-id"}"#, r#"{"header": "X-User-Id"}"#]).into()),
+            ("phone", r#"{"header": "X-DEVICE-ID"}"#.into()),
+            ("net", r#"{"ip": {"v6_prefix": 48, "v4_prefix": 24}}"#.into()),
+            ("addr", pick(random, &[r#""ip""#, r#"{"ip": true}"#, r#"{"ip": {"v6_prefix": 64}}"#]).into()),
+        ];
+        let mut keys = vec![
+            ("limits", format!("[{limits}]")),
+            (
+                "actors",
+                object(random, actors.map(|(name, value): (&str, String)| (name.into(), value)).into()),
+            ),
+            ("store", SECRET.into()),
+        ];
+        let defaults =
+            [("ip", r#"{"v4_prefix": 32, "trusted_hops": 0}"#), ("mode", r#""enforce""#), ("local", "{}")];
+        keys.extend(
+            defaults.into_iter().filter(|_| random.below(2) == 0).map(|(key, value)| (key, value.into())),
+        );
+        object(random, keys.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    }
+}
+
+impl Limit {
+    fn random(random: &mut Random) -> Limit {
+        let (url, methods, hosts) =
+            (random.below(URLS.len()), some(random, METHODS.len()), some(random, HOSTS.len()));
+        let headers = some(random, HEADERS.len());
+        let exclusive = random.below(6) == 0;
+        let least = usize::from(!exclusive);
+        let rules = (0..least + random.below(4)).map(|_| Rule::random(random)).collect();
+        Limit { url, methods, hosts, headers, exclusive, rules }
+    }
+
+    fn write(&self, random: &mut Random, rules: Vec<String>) -> String {
+        let mut keys =
+            vec![(pick(random, &["url", "Url"]).to_string(), quoted(pick(random, URLS[self.url])))];
+        let mut methods: Vec<&str> = self.methods.iter().map(|method| METHODS[*method]).collect();
+        if methods.contains(&"GET") && !methods.contains(&"HEAD") && random.below(2) == 0 {
+            methods.push("HEAD");
+        }
+        if !methods.is_empty() {
+            let spell = |method: &&str| {
+                quoted(&if random.below(2) == 0 { method.to_lowercase() } else { method.to_string() })
+            };
+            let methods = methods.iter().map(spell).collect();
+            keys.push(("methods".into(), list(random, methods)));
+        }
+        if !self.hosts.is_empty() {
+            let hosts = self.hosts.iter().map(|host| quoted(pick(random, HOSTS[*host]))).collect();
+            keys.push(("hosts".into(), list(random, hosts)));
+        }
+        if !self.headers.is_empty() {
+            let spell = |header: &usize| {
+                let (name, conditions) = HEADERS[*header];
+                let name = if random.below(2) == 0 { name.to_lowercase() } else { name.into() };
+                (name, pick(random, conditions).to_string())
+            };
+            let headers = self.headers.iter().map(spell).collect();
+            keys.push(("headers".into(), object(random, headers)));
+        }
+        if self.exclusive || random.below(2) == 0 {
+            keys.push(("exclusive".into(), self.exclusive.to_string()));
+        }
+        keys.push(("rules".into(), format!("[{}]", rules.join(", "))));
+        object(random, keys)
+    }
+}
+
+impl Rule {
+    fn random(random: &mut Random) -> Rule {
+        let algorithm = random.below(ALGORITHMS.len());
+        let actor = random.below(ACTORS.len());
+        // A rule that refuses all leaves nothing to compare.
+        let rpu = if random.below(20) == 0 { 0 } else { pick(random, &[1, 5, 100]) };
+        let own = match algorithm {
+            LB => Some(pick(random, &[0, 3])),
+            TB | SW | C if random.below(2) == 0 => Some(pick(random, &[2, 7, 30])),
+            _ => None,
+        };
+        let has_others = actor != ALL && random.below(2) == 0;
+        let other = has_others.then(|| pick(random, &[0, 9, 100]));
+        let (missing, unit, global) =
+            (random.below(MISSING.len()), random.below(UNITS_MS.len()), random.below(2) == 0);
+        // A queue of longer units would wait for more than an hour.
+        let unit = if algorithm == LB { unit.min(2) } else { unit };
+        let (on_error, shadow) = (random.below(10) == 0, random.below(4) == 0);
+        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, other }
+    }
+
+    fn write(&self, random: &mut Random) -> String {
+        let text = |key: &str, value: &str| (key.to_string(), quoted(value));
+        let mut keys = vec![("rpu".to_string(), number(random, self.rpu))];
+        let actor = pick(random, ACTORS[self.actor]);
+        if !actor.is_empty() {
+            keys.push(("actor".into(), actor.into()));
+        }
+        if self.actor != ALL && (self.missing > 0 || random.below(2) == 0) {
+            keys.push(text("missing", MISSING[self.missing]));
+        }
+        let algorithm = pick(random, ALGORITHMS[self.algorithm]);
+        if !algorithm.is_empty() {
+            keys.push(text("algo", algorithm));
+        }
+        if self.algorithm != C {
+            keys.push(text("unit", pick(random, UNITS_MS[self.unit].1)));
+        }
+        let is_filled = self.own.is_some() || random.below(2) == 0;
+        keys.extend(self.own_key(random, self.rpu).filter(|_| is_filled));
+        if self.algorithm == TB && random.below(2) == 0 {
+            keys.push(text("start", "Full"));
+            keys.push(text("max_wait", pick(random, &["0", "0s", "0ms"])));
+        }
+        if self.global {
+            keys.push(text("scope", pick(random, &["global", "Global"])));
+            if self.on_error || random.below(2) == 0 {
+                keys.push(text("on_error", if self.on_error { "deny" } else { "local" }));
+            }
+            if [TB, W, SW].contains(&self.algorithm) && random.below(2) == 0 {
+                keys.push(("lease".into(), "0".into()));
+            }
+        } else if random.below(2) == 0 {
+            keys.push(text("scope", "local"));
+        }
+        if self.shadow || random.below(2) == 0 {
+            keys.push(text("mode", if self.shadow { "shadow" } else { "enforce" }));
+        }
+        let mut overrides = Vec::new();
+        let value = |random: &mut Random| match (
+            self.actor,
+            actor.contains("me\"]") || actor.starts_with("[\"ip\", "),
+        ) {
+            (TUPLE, true) => "10.0.0.1,u0".into(),
+            (TUPLE, false) => "u0 , 10.0.0.1".into(),
+            (actor, _) => pick(random, VALUES[actor]).to_string(),
+        };
+        if let Some(rpu) = self.other {
+            let mut other = vec![("rpu".into(), number(random, rpu))];
+            // A default that the rule spells out is the override's as well.
+            other.extend(self.own_key(random, rpu).filter(|_| is_filled));
+            overrides.push((value(random), object(random, other)));
+        }
+        // One that changes nothing.
+        if self.actor == 0 && random.below(2) == 0 {
+            let same = vec![("rpu".into(), number(random, self.rpu))];
+            overrides.push(("u9".into(), object(random, same)));
+        }
+        if !overrides.is_empty() {
+            keys.push(("overrides".into(), object(random, overrides)));
+        }
+        object(random, keys)
+    }
+
+    /// The algorithm's own key, for a quota of so many.
+    fn own_key(&self, random: &mut Random, rpu: u64) -> Option<(String, String)> {
+        Some(match self.algorithm {
+            TB => ("burst".into(), number(random, self.own.unwrap_or(rpu.max(1)))),
+            SW => ("slices".into(), number(random, self.own.unwrap_or(10))),
+            LB => ("queue".into(), number(random, self.own?)),
+            C => {
+                let seconds = self.own.unwrap_or(60);
+                let spellings = [format!("{seconds}s"), format!("{}ms", seconds * 1_000)];
+                ("max_hold".into(), quoted(&spellings[random.below(2)]))
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// `1000`, `1000.0` and `1e3` are one number.
+fn number(random: &mut Random, number: u64) -> String {
+    match random.below(3) {
+        0 => format!("{number}.0"),
+        1 => format!("{}e1", number as f64 / 10.0),
+        _ => number.to_string(),
+    }
+}
+
+/// In any order, one of them perhaps twice; a single one may stand by itself.
+fn list(random: &mut Random, mut items: Vec<String>) -> String {
+    if random.below(3) == 0 {
+        items.push(items[random.below(items.len())].clone());
+    }
+    match items.as_slice() {
+        [only] if random.below(2) == 0 => only.clone(),
+        _ => format!("[{}]", shuffled(random, items).join(", ")),
+    }
+}
+
+fn object(random: &mut Random, keys: Vec<(String, String)>) -> String {
+    let keys = keys.into_iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+    format!("{{{}}}", shuffled(random, keys).join(", "))
+}
+
+fn shuffled<T>(random: &mut Random, mut items: Vec<T>) -> Vec<T> {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last + 1));
+    }
+    items
+}
