@@ -9,6 +9,7 @@
 //!                            └► actors, ip, lists, response, headers, mode, local, store, remote
 //! ```
 
+mod idle;
 mod limit;
 mod lists;
 mod names;
@@ -38,6 +39,8 @@ pub struct Configuration {
     pub remote: Option<source::Options>,
     /// Whether the access log is told about requests that every rule admits at once.
     pub logs_all: bool,
+    /// What is accepted and probably not meant: each with its place.
+    pub warnings: Vec<Error>,
 }
 
 /// Reads a configuration. All mistakes are told, not only the first.
@@ -132,6 +135,8 @@ fn rule_keys() -> Vec<&'static str> {
 #[derive(Default)]
 struct Top<'a> {
     limits: Option<Vec<Node<'a>>>,
+    /// Whether the limits are in one of the two short forms.
+    is_short: bool,
     actors: Option<Node<'a>>,
     ip: Option<Node<'a>>,
     allow: Option<Node<'a>>,
@@ -148,7 +153,7 @@ struct Top<'a> {
 impl<'a> Top<'a> {
     fn of(node: Node<'a>) -> Option<Top<'a>> {
         if let Value::List(_) = node.value() {
-            return Some(Top { limits: node.list(), ..Top::default() });
+            return Some(Top { limits: node.list(), is_short: true, ..Top::default() });
         }
         let Value::Object(entries) = node.value() else {
             return node.expected("an object with `limits`, one limit, or a list of limits");
@@ -159,7 +164,7 @@ impl<'a> Top<'a> {
         }
         let mut fields = node.fields()?;
         if is_limit(entries) {
-            return Some(Top { limits: Some(vec![node]), ..Top::default() });
+            return Some(Top { limits: Some(vec![node]), is_short: true, ..Top::default() });
         }
         fields.belong(STORE_KEYS, "to `store`");
         fields.belong(REMOTE_KEYS, "to `remote`");
@@ -173,6 +178,7 @@ impl<'a> Top<'a> {
         fields.belong(&rule_keys(), "to a rule in `rules`");
         let top = Top {
             limits: limits.and_then(|node| node.list()),
+            is_short: false,
             actors: fields.take("actors"),
             ip: fields.take("ip"),
             allow: fields.take("allow"),
@@ -192,6 +198,7 @@ impl<'a> Top<'a> {
     /// What this one has, and what it lacks from `base`.
     fn or(self, base: Top<'a>) -> Top<'a> {
         Top {
+            is_short: if self.limits.is_some() { self.is_short } else { base.is_short },
             limits: self.limits.or(base.limits),
             actors: self.actors.or(base.actors),
             ip: self.ip.or(base.ip),
@@ -231,14 +238,14 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     let mode = Mode::compile(top.mode);
     let has_store = top.store.is_some();
     let store = top.store.and_then(store::compile);
-    let shared = shared::Reader::new(store.as_ref(), has_store, is_over);
+    let shared = shared::Reader::new(store.as_ref(), has_store, is_over, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
     let mut reader = rule::Reader { actors: &actors, mode, names, shared, responses };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
     let limits: Vec<Option<LimitDraft>> =
-        nodes.into_iter().map(|node| limit::compile(node, &mut reader, &mut scope)).collect();
+        nodes.iter().map(|node| limit::compile(*node, &mut reader, &mut scope)).collect();
     let allow = lists::compile(top.allow, &actors, &mut scope);
     let (deny, denied) = lists::deny(top.deny, &actors, &mut scope);
     let lists = Lists { allow, deny };
@@ -249,8 +256,11 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
+    let limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
+    let mut warnings: Vec<Error> = reader.shared.warning.take().into_iter().collect();
+    warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {
-        limits: limits.into_iter().collect::<Option<_>>()?,
+        limits,
         parts,
         ip,
         address,
@@ -264,7 +274,7 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
     options.iter_mut().for_each(|options: &mut stores::Options| options.name_rules(&policy));
-    Some(Configuration { policy, response, store: options, remote, logs_all })
+    Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
 }
 
 /// The requests about which the access log is told.

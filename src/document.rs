@@ -63,6 +63,11 @@ impl<'a> Node<'a> {
         self.errors.add(self.place, why);
     }
 
+    /// A warning about this place, for whoever collects them: the document is accepted all the same.
+    pub fn warning(&self, why: impl Into<String>) -> Error {
+        Error { path: self.errors.places.path(self.place), why: why.into() }
+    }
+
     /// Reports that something else was expected here.
     pub fn expected<T>(&self, what: &str) -> Option<T> {
         self.fail(format!("expected {what}, found {}", describe(self.value)));

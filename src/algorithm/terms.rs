@@ -18,6 +18,9 @@ pub struct Terms {
 
 const REFUSE_ALL: u8 = 0;
 const TOKEN_BUCKET: u8 = 1;
+const WINDOW: u8 = 2;
+const SLIDING_WINDOW: u8 = 3;
+const SLIDING_LOG: u8 = 4;
 const LEAKY_BUCKET: u8 = 5;
 const CONCURRENCY: u8 = 6;
 
@@ -70,6 +73,47 @@ impl Terms {
         kind == TOKEN_BUCKET && other.kind == kind && (max_wait, start) == (others_wait, others_start)
     }
 
+    /// Whether a rule of the other terms can never refuse, if whatever it counts is counted by a rule of these terms,
+    /// too, and passes only if both admit it.
+    ///
+    /// | these | other | if |
+    /// | --- | --- | --- |
+    /// | `TB` | `TB` | neither waits; the other starts full, fills as fast and holds as much at least |
+    /// | `TB` | `W`, `SW`, `SL` | this one does not wait; `burst` and what comes in a unit of the other are within its `rpu` |
+    /// | `W` | `W` | the other's unit is a multiple, and so many times `rpu` is within the other's |
+    /// | `W` | `SW`, `SL` | `rpu` of all windows that a unit of the other can touch is within the other's |
+    /// | `SW` | `SW` | unit and slices are the same, and `rpu` is within the other's |
+    /// | `SL` | `W`, `SW`, `SL` | `rpu` of all units that fit into one of the other, rounded up, is within the other's |
+    /// | `LB` | `LB` | the other's turns are as close and its queue is as long at least |
+    /// | `C` | `C` | `max_hold` is the same, and `rpu` is within the other's |
+    pub fn covers(&self, other: &Terms) -> bool {
+        let product = |a: u64, b: u64| u128::from(a).saturating_mul(b.into());
+        let ([a, b, c, d, ..], [oa, ob, oc, od, oe, _]) = (self.numbers, other.numbers);
+        let is_within = |times: Option<u64>| times.is_some_and(|times| product(a, times) <= oa.into());
+        match (self.kind, other.kind) {
+            (TOKEN_BUCKET, TOKEN_BUCKET) => {
+                (d, od, oe) == (0, 0, 0) && c <= oc && product(a, ob) >= product(oa, b)
+            }
+            (TOKEN_BUCKET, WINDOW | SLIDING_WINDOW | SLIDING_LOG) => {
+                let refilled = product(ob, b).checked_div(a.into()).unwrap_or(u128::MAX);
+                d == 0 && refilled.saturating_add(c.into()) <= oa.into()
+            }
+            (WINDOW, WINDOW) => ob.checked_rem(b) == Some(0) && is_within(ob.checked_div(b)),
+            (WINDOW, SLIDING_WINDOW | SLIDING_LOG) => {
+                is_within(ob.saturating_sub(1).checked_div(b).map(|times| times.saturating_add(2)))
+            }
+            (SLIDING_WINDOW, SLIDING_WINDOW) => (b, c) == (ob, oc) && a <= oa,
+            (SLIDING_LOG, WINDOW | SLIDING_WINDOW | SLIDING_LOG) => {
+                is_within(ob.saturating_sub(1).checked_div(b).map(|times| times.saturating_add(1)))
+            }
+            (LEAKY_BUCKET, LEAKY_BUCKET) => {
+                product(a, ob) >= product(oa, b) && (c < oc || (c == oc && product(d, ob) <= product(od, b)))
+            }
+            (CONCURRENCY, CONCURRENCY) => b == ob && a <= oa,
+            _ => false,
+        }
+    }
+
     /// `TB`: a token takes `a / b` µs, in lowest terms; `c` is the burst, `d` the longest wait in µs, `e` is 1 for one
     /// that starts empty, `f` is the unit in µs, or as much of it as matters.
     pub(super) fn token_bucket(
@@ -89,17 +133,17 @@ impl Terms {
 
     /// `W`: at most `a` in a window of `b` µs.
     pub(super) fn window(rpu: u64, unit: Span) -> Terms {
-        Terms { kind: 2, numbers: [rpu, us(unit), 0, 0, 0, 0] }
+        Terms { kind: WINDOW, numbers: [rpu, us(unit), 0, 0, 0, 0] }
     }
 
     /// `SW`: at most `a` in `b` µs, cut into `c` slices.
     pub(super) fn sliding_window(rpu: u64, ring: Ring) -> Terms {
-        Terms { kind: 3, numbers: [rpu, us(Span::from_ns(ring.span_ns)), ring.len, 0, 0, 0] }
+        Terms { kind: SLIDING_WINDOW, numbers: [rpu, us(Span::from_ns(ring.span_ns)), ring.len, 0, 0, 0] }
     }
 
     /// `SL`: at most `a` in any `b` µs.
     pub(super) fn sliding_log(rpu: u64, unit: Span) -> Terms {
-        Terms { kind: 4, numbers: [rpu, us(unit), 0, 0, 0, 0] }
+        Terms { kind: SLIDING_LOG, numbers: [rpu, us(unit), 0, 0, 0, 0] }
     }
 
     /// `LB`: a turn takes `a / b` µs, in lowest terms; the last may be `c + d / b` µs off; `e` turns can be given back

@@ -55,12 +55,12 @@ pub(super) fn deny(
     (members, response)
 }
 
-/// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`.
+/// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`. A number is refused: YAML reads `007` as 7, another value.
 fn of_actor(name: &str, values: &Node, actors: &Actors, scope: &mut Scope) -> Vec<Member> {
     let Some(named) = actors.find(name, values, scope) else {
         return Vec::new();
     };
-    let member = |value: Node| match actor::parse_key(std::slice::from_ref(&named), &value.scalar()?) {
+    let member = |value: Node| match actor::parse_key(std::slice::from_ref(&named), value.text()?) {
         Ok(key) => Some(Member::Actor(named.clone(), key)),
         Err(why) => {
             value.fail(why);

@@ -5,7 +5,7 @@
 use super::rule::count;
 use super::store::Store;
 use crate::algorithm::{Kind, Quota, lease::Lease};
-use crate::document::{Errors, Fields, Node, Value};
+use crate::document::{Error, Errors, Fields, Node, Value};
 use crate::index::ByKey;
 use crate::policy::{Count, Counts, OnError, SharedDraft};
 use crate::remote::rls;
@@ -15,12 +15,28 @@ const NO_STORE: &str = "a global rule is counted in a store, and there is none: 
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";
 const NO_LOCAL_STORE: &str =
     "a global rule is counted in a store, and there is none: the local document has to have it";
+const NOTHING_FAILS: &str = "this document has no store that could fail or lend: leave it out, or write the full form \
+    with `limits` and `store`";
+const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
+    to count them together write the full form with `limits` and `store`";
 
 /// What reading a shared rule depends on.
 pub(super) struct Reader<'a> {
     pub(super) store: Option<&'a Store>,
-    /// What is wrong with a global rule if there is none, be it whole or not.
-    pub(super) without: Option<&'static str>,
+    without: Without,
+    /// The warning about the first rule that each gateway counts alone because there is no store.
+    pub(super) warning: Option<Error>,
+}
+
+/// What a global rule without a store comes to.
+#[derive(Clone, Copy)]
+enum Without {
+    /// There is a store, though it may have mistakes.
+    Stored,
+    /// It is a mistake, for this reason.
+    Wrong(&'static str),
+    /// Each gateway counts it alone, as if its store were never reached.
+    Alone,
 }
 
 /// A shared rule's own keys.
@@ -47,22 +63,35 @@ pub(super) struct Ways {
 }
 
 impl Reader<'_> {
-    /// `is_over`: whether the limits may be a remote document's, which cannot have a store.
-    pub(super) fn new(store: Option<&Store>, has_store: bool, is_over: bool) -> Reader<'_> {
-        let why = if is_over { NO_LOCAL_STORE } else { NO_STORE };
-        Reader { store, without: (!has_store).then_some(why) }
+    /// `is_over`: whether the limits may be a remote document's, which cannot have a store. `is_short`: whether the
+    /// document has one of the short forms, which cannot either.
+    pub(super) fn new(store: Option<&Store>, has_store: bool, is_over: bool, is_short: bool) -> Reader<'_> {
+        let without = match (has_store, is_over, is_short) {
+            (true, ..) => Without::Stored,
+            (_, true, _) => Without::Wrong(NO_LOCAL_STORE),
+            (_, _, true) => Without::Alone,
+            _ => Without::Wrong(NO_STORE),
+        };
+        Reader { store, without, warning: None }
     }
 
     /// Takes the keys of a shared rule; `None` for a local one.
-    pub(super) fn rule<'a>(&self, fields: &mut Fields<'a>) -> Option<Rule<'a>> {
+    pub(super) fn rule<'a>(&mut self, fields: &mut Fields<'a>) -> Option<Rule<'a>> {
         let scope = fields.take("scope");
         let is_global = |node: &Node| node.choice("scope", &[("local", false), ("global", true)]);
         let Some(scope) = scope.filter(|scope| is_global(scope) == Some(true)) else {
             fields.belong(&["on_error", "lease"], "to a rule with `scope: global`");
             return None;
         };
-        if let Some(why) = self.without {
-            scope.fail(why);
+        match self.without {
+            Without::Stored => {}
+            Without::Wrong(why) => scope.fail(why),
+            Without::Alone => {
+                for key in ["on_error", "lease"] {
+                    fields.take(key).into_iter().for_each(|node| node.fail(NOTHING_FAILS));
+                }
+                self.warning.get_or_insert_with(|| scope.warning(ALONE));
+            }
         }
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));

@@ -12,7 +12,8 @@
 //! | `=/` | the root alone |
 //!
 //! A pattern is normalised as a request's path is, so it does not matter how either of them is spelt; an
-//! escaped `%2A` is the character, never the wildcard.
+//! escaped `%2A` is the character, never the wildcard. `{name}` and `:name`, which other routers take for any segment,
+//! are refused; escaped as `%7Bname%7D` and `%3Aname` they are literal.
 
 use crate::document::{Node, quoted};
 use crate::request::path;
@@ -65,6 +66,16 @@ impl Pattern {
         self.exact
     }
 
+    /// Whether every path that `other` matches is matched by this pattern as well.
+    pub fn contains(&self, other: &Pattern) -> bool {
+        let (own, others) = (&self.segments, &other.segments);
+        let fits = match self.exact {
+            true => other.exact && own.len() == others.len(),
+            false => own.len() <= others.len(),
+        };
+        fits && own.iter().zip(others).all(|(own, other)| *own == Segment::Any || own == other)
+    }
+
     /// How specific it is.
     pub fn specificity(&self) -> Specificity {
         Specificity {
@@ -115,6 +126,12 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
     match word {
         "*" => return Ok(Some(Segment::Any)),
         "**" => return Err("`**` is allowed as the last segment only, `*` stands for one segment".into()),
+        _ if is_named(word) => {
+            return Err(format!(
+                "{} names a segment, and segments have no names here: write `*` for any one segment",
+                quoted(word)
+            ));
+        }
         _ if word.contains('*') => {
             return Err(format!(
                 "`*` stands for a whole segment, not for a part of {}; write `%2A` for the character",
@@ -130,6 +147,12 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
         }
         None => Ok(None),
     }
+}
+
+/// Whether other routers would take the word for a segment with a name: `{name}` or `:name`.
+fn is_named(word: &str) -> bool {
+    let is_braced = word.starts_with('{') && word.ends_with('}');
+    is_braced || word.strip_prefix(':').is_some_and(|name| !name.is_empty())
 }
 
 fn no_leading_slash(text: &str, path: &str) -> String {
@@ -176,7 +199,11 @@ impl fmt::Display for Pattern {
             match segment {
                 Segment::Any => f.write_str("/*")?,
                 Segment::Literal(bytes) => {
-                    write!(f, "/{}", String::from_utf8_lossy(bytes).replace('*', "%2A"))?;
+                    let (colon, rest) = match bytes.split_first() {
+                        Some((b':', rest)) => ("%3A", rest),
+                        _ => ("", &**bytes),
+                    };
+                    write!(f, "/{colon}{}", String::from_utf8_lossy(rest).replace('*', "%2A"))?;
                 }
             }
         }
@@ -221,6 +248,8 @@ mod tests {
             ("/café", "/caf%C3%A9"),
             ("/%7Eme/%zz", "/~me/%25zz"),
             ("/...", "/..."),
+            ("/%7Bid%7D/x{id}", "/%7Bid%7D/x%7Bid%7D"),
+            ("/%3Aid/:/m:run", "/%3Aid/%3A/m:run"),
         ]);
         assert_eq!("/a%3ab".parse::<Pattern>(), "/a%3Ab".parse());
     }
@@ -247,6 +276,15 @@ mod tests {
                 "/x/a*b",
                 "`*` stands for a whole segment, not for a part of `a*b`; write `%2A` for the character",
             ),
+            (
+                "/users/{id}/orders",
+                "`{id}` names a segment, and segments have no names here: write `*` for any one segment",
+            ),
+            (
+                "=/users/:id",
+                "`:id` names a segment, and segments have no names here: write `*` for any one segment",
+            ),
+            ("/{}", "`{}` names a segment, and segments have no names here: write `*` for any one segment"),
             ("/**/a", "`**` is allowed as the last segment only, `*` stands for one segment"),
             ("/a/../b", "`..` is not allowed in a pattern, write the path it leads to"),
             ("/a/.%2E", "`.%2E` is not allowed in a pattern, write the path it leads to"),
@@ -259,6 +297,29 @@ mod tests {
             (&"/a".repeat(64), &"/a".repeat(64)),
             (&"/a".repeat(65), "a pattern has at most 64 segments"),
         ]);
+    }
+
+    #[test]
+    fn a_pattern_contains_those_below_it() {
+        let contains = |own: &str, other: &str| {
+            own.parse::<Pattern>().unwrap().contains(&other.parse::<Pattern>().unwrap())
+        };
+        for (own, other) in [
+            ("/", "/a"),
+            ("/", "=/"),
+            ("/a", "=/a"),
+            ("/a", "/a/*"),
+            ("/*", "/a/b"),
+            ("=/*", "=/a"),
+            ("=/a", "=/a"),
+        ] {
+            assert!(contains(own, other), "{own} {other}");
+        }
+        for (own, other) in
+            [("/a", "/"), ("=/a", "/a"), ("=/a", "=/a/b"), ("/a", "/*"), ("/a", "/b"), ("=/*", "=/")]
+        {
+            assert!(!contains(own, other), "{own} {other}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod machine;
 mod matching;
 mod memory;
 mod metrics;
+mod original;
 mod permits;
 mod remote;
 mod shaping;

@@ -35,7 +35,11 @@ fn check(file: &str, document: &Value) {
 
 fn compile(file: &str, document: &str) -> Policy {
     match diana::config::compile(document.as_bytes()) {
-        Ok(configuration) => configuration.policy,
+        Ok(configuration) => {
+            let warnings: Vec<String> = configuration.warnings.iter().map(ToString::to_string).collect();
+            assert_eq!(warnings, [""; 0], "{file}\n{document}");
+            configuration.policy
+        }
         Err(errors) => {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             panic!("{file}: {}\n{document}", errors.join("\n"))

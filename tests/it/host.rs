@@ -23,3 +23,4 @@ mod scripts;
 mod sent;
 pub mod store;
 mod vm;
+mod warnings;

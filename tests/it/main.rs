@@ -27,3 +27,4 @@ mod service;
 mod shares;
 mod trial;
 mod waiting;
+mod warnings;

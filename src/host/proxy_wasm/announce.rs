@@ -3,8 +3,8 @@
 //! It does not know: which worker it runs in. Whoever is first notes the configuration in the store.
 
 use super::calls::{self, Level};
-use super::gateway::Gateway;
-use crate::store::{Store, Swap};
+use super::gateway::{Gateway, MOST_TOLD};
+use crate::store::{Rules, Store, Swap};
 use crate::table::Hasher;
 use crate::text;
 use crate::time::{Span, Time};
@@ -16,6 +16,9 @@ const AGAIN_AFTER: Span = Span::from_secs(10);
 
 /// So many configurations are remembered: filters that share a `vm_id` take theirs at once.
 const REMEMBERED: usize = 16;
+
+const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without one share their data, other programs \
+    included; give this filter a `vm_id` of its own in `vm_config`";
 
 /// So often another worker may be faster before it is left at that.
 const ROUNDS: u32 = 8;
@@ -41,11 +44,24 @@ pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
                 if gateway.refuses_to_wait {
                     calls::log(Level::Warn, "this host cannot hold requests: what would wait is refused");
                 }
+                warn(gateway);
                 return;
             }
             Ok(Swap::Lost) => {}
             Err(_) => return,
         }
+    }
+}
+
+/// Logs what is accepted and probably not meant.
+fn warn(gateway: &Gateway) {
+    for warning in gateway.configuration.warnings.iter().take(MOST_TOLD) {
+        calls::log(Level::Warn, &["configuration, ", &*warning.to_string()].concat());
+    }
+    // nginx has no such identifier, and reading it while a plugin is configured can crash the worker.
+    let is_nginx = gateway.store.rules() == Rules::Strict;
+    if !is_nginx && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty()) {
+        calls::log(Level::Warn, NO_VM_ID);
     }
 }
 

@@ -379,7 +379,7 @@ impl Gateway {
 }
 
 /// A server may send any number of mistakes.
-const MOST_TOLD: usize = 100;
+pub(super) const MOST_TOLD: usize = 100;
 
 /// What is wrong with a configuration.
 pub(super) fn mistakes(errors: &[Error]) -> String {

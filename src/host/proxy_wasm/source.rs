@@ -6,10 +6,11 @@ use super::announce::plural;
 use super::callbacks::Callbacks;
 use super::calls::{self, Level};
 use super::exclusive::Exclusive;
-use super::gateway::{Gateway, mistakes};
+use super::gateway::{Gateway, MOST_TOLD, mistakes};
 use super::metrics::Ids;
 use super::trial::Trial;
 use crate::config;
+use crate::document::Error;
 use crate::policy::{Sample, Trial as How};
 use crate::remote::source::{
     Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Stock, Tally, Task,
@@ -179,6 +180,14 @@ impl Source {
         calls::log(level, &words.concat());
     }
 
+    /// Logs what is accepted and probably not meant.
+    fn warn(&self, warnings: &[Error]) {
+        warnings
+            .iter()
+            .take(MOST_TOLD)
+            .for_each(|warning| self.tell(Level::Warn, ": ", &warning.to_string()));
+    }
+
     /// The plugin's own configuration with a document laid over it, or what is wrong with that.
     fn over(&self, document: &[u8], trial: Option<How>) -> Result<config::Configuration, String> {
         let configuration =
@@ -231,9 +240,13 @@ impl Source {
         marks: Marks,
     ) -> Option<Poll> {
         let (now, random) = (self.now(gateway)?, gateway.entropy());
-        let rules = Cell::new(0);
-        let takes =
-            |document: &[u8]| self.over(document, None).map(|taken| rules.set(taken.policy.rules().count()));
+        let (rules, warnings) = (Cell::new(0), Cell::default());
+        let takes = |document: &[u8]| {
+            let taken = self.over(document, None)?;
+            rules.set(taken.policy.rules().count());
+            warnings.set(taken.warnings);
+            Ok(())
+        };
         let answered =
             |follower: &mut Follower| follower.answered(&gateway.store, now, answer, marks, random, takes);
         let outcome = self.follower.with(answered)?;
@@ -243,11 +256,13 @@ impl Source {
                 let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
                 let rules = plural(rules.get(), "rule");
                 self.tell(level, " taken as number ", &[&text::alone(generation), ", ", &*rules].concat());
+                self.warn(&warnings.take());
                 Poll::Fresh
             }
             Outcome::Tried => {
                 let rules = plural(rules.get(), "rule");
                 self.tell(Level::Info, " tried beside the one that serves, ", &rules);
+                self.warn(&warnings.take());
                 Poll::Fresh
             }
             Outcome::Back => {

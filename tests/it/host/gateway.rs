@@ -56,6 +56,7 @@ pub struct World {
     /// Whether the connection breaks when the next stream goes on: all others are gone.
     pub breaks: Cell<bool>,
     pub configuration: RefCell<String>,
+    pub vm_id: RefCell<String>,
     /// Nanoseconds since 1970.
     pub clock: Cell<u64>,
     /// By how much that clock has been set back in all; the one that never steps has not.
@@ -217,6 +218,7 @@ impl Gateway {
             reenters,
             breaks: Cell::default(),
             configuration: RefCell::default(),
+            vm_id: RefCell::new("diana".into()),
             clock: Cell::new(1_700_000_000_000_000_000),
             set_back: Cell::default(),
             faults: RefCell::default(),

@@ -1,0 +1,102 @@
+//! Warnings about rules that can never refuse, because another rule always refuses first.
+//!
+//! A warning is given only if that is certain. Both rules are enforced, have no overrides and no lease, and count the
+//! same actor in the same scope. The other rule applies whenever this one does: its limit is the same, or a less
+//! specific one with a pattern that contains this one's and no other conditions, and no `exclusive` limit can switch
+//! the other rule off alone. How much each of them lets pass is compared by [`Terms::covers`].
+//!
+//! It does not know: how an algorithm counts.
+
+use crate::algorithm::{Quota, Terms};
+use crate::document::{Error, Node, quoted};
+use crate::policy::{LimitDraft, RuleDraft};
+
+/// Each rule is compared with every other one: beyond so many that would take too long.
+const MOST_RULES: usize = 1_000;
+
+struct Candidate<'a> {
+    limit: &'a LimitDraft,
+    node: &'a Node<'a>,
+    index: usize,
+    rule: &'a RuleDraft,
+    terms: Terms,
+}
+
+/// One warning for each rule that can never refuse; `nodes` are where the limits stand.
+pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
+    let mut candidates = Vec::new();
+    for (node, limit) in nodes.iter().zip(limits) {
+        for (index, rule) in limit.rules.iter().enumerate() {
+            let leases = rule.shared.as_ref().is_some_and(|shared| shared.ahead.is_some());
+            if rule.enforced && rule.counts.overrides.is_empty() && !leases {
+                let terms = rule.counts.count.algorithm.terms();
+                candidates.push(Candidate { limit, node, index, rule, terms });
+            }
+        }
+    }
+    if candidates.len() > MOST_RULES {
+        return Vec::new();
+    }
+    let warning = |(at, idle): (usize, &Candidate)| {
+        // Of two rules that say the same the later one is idle.
+        let is_first = |place: usize, other: &Candidate| place < at || !idle.covers(other, limits);
+        let mut others = candidates.iter().enumerate().filter(|(place, _)| *place != at);
+        let (_, other) =
+            others.find(|(place, other)| other.covers(idle, limits) && is_first(*place, other))?;
+        Some(idle.warning(other))
+    };
+    candidates.iter().enumerate().filter_map(warning).collect()
+}
+
+impl Candidate<'_> {
+    /// Whether this rule refuses whatever the other one would.
+    fn covers(&self, other: &Candidate, limits: &[LimitDraft]) -> bool {
+        let scope = |rule: &RuleDraft| rule.shared.as_ref().map(|shared| shared.on_error);
+        self.terms.covers(&other.terms)
+            && self.rule.missing == other.rule.missing
+            && scope(self.rule) == scope(other.rule)
+            && self.rule.actors == other.rule.actors
+            && self.applies_with(other.limit, limits)
+    }
+
+    /// Whether this rule applies to every request to which `other` applies.
+    fn applies_with(&self, other: &LimitDraft, limits: &[LimitDraft]) -> bool {
+        let of_all = self.limit.conditions.is_empty() || self.limit.meaning == other.meaning;
+        if !of_all || !self.limit.pattern.contains(&other.pattern) {
+            return false;
+        }
+        let (own, others) = (self.limit.specificity(), other.specificity());
+        let switches_off = |limit: &LimitDraft| {
+            let specificity = limit.specificity();
+            limit.exclusive && own < specificity && specificity <= others
+        };
+        !limits.iter().any(switches_off)
+    }
+
+    fn warning(&self, other: &Candidate) -> Error {
+        let (own, others) = (quoted(&self.rule.name), quoted(&other.rule.name));
+        let is_same = self.limit.pattern == other.limit.pattern && self.limit.meaning == other.limit.meaning;
+        let raises = !is_same && is_larger(self.rule.counts.count.quota, other.rule.counts.count.quota);
+        let hint = match raises {
+            true => "; if this limit is meant to raise the quota, give it `exclusive: true`",
+            false => "",
+        };
+        let why = [
+            "the rule ",
+            &*own,
+            " can never refuse: ",
+            &*others,
+            " counts the same actor and always refuses first",
+            hint,
+        ];
+        let Error { path, why } = self.node.warning(why.concat());
+        let dot = if path.is_empty() { "" } else { "." };
+        Error { path: format!("{path}{dot}rules[{}]", self.index), why }
+    }
+}
+
+fn is_larger(quota: Quota, other: Quota) -> bool {
+    // Permits have no unit.
+    let per = |quota: Quota| u128::from(quota.unit.as_ns().max(1));
+    u128::from(quota.rpu).saturating_mul(per(other)) > u128::from(other.rpu).saturating_mul(per(quota))
+}

@@ -1,0 +1,72 @@
+//! Warnings in the log: each once for a gateway, however many workers take its configuration.
+
+use super::gateway::{Fate, Gateway};
+use diana::host::proxy_wasm::Callbacks;
+use diana::store::Rules;
+
+const ALONE: &str = "there is no `store`";
+const NO_VM_ID: &str = "`vm_id` is empty";
+const WARNING: u32 = 3;
+
+/// One limit in the form that was designed first, with a global rule and no store.
+fn original(keys: &str) -> String {
+    format!(r#"{{"Url": "/", "rules": [{{"name": "all", "actor": "account", "scope": "global", {keys}}}]}}"#)
+}
+
+#[test]
+fn a_global_rule_without_a_store_limits_and_is_said_to_be_counted_alone() {
+    for rules in [Rules::Lenient, Rules::Strict] {
+        let gateway = Gateway::start(rules, 2, &original(r#""algo": "W", "rpu": 3, "unit": "day""#));
+        let fates: Vec<Fate> = (0..5).map(|turn| gateway.fate(gateway.request(turn, "/", "ann"))).collect();
+        let (passed, refused) = (Fate::Upstream, Fate::Answered(429));
+        assert_eq!(fates, [&passed, &passed, &passed, &refused, &refused].map(Clone::clone), "{rules:?}");
+        assert_eq!(gateway.counter("diana.rule.all.degraded"), 5);
+        assert_eq!(gateway.world.said(ALONE), 1, "{rules:?}");
+        let log = gateway.world.log.borrow();
+        assert!(log.iter().any(|(level, line)| *level == WARNING && line.contains(ALONE)), "{log:?}");
+        drop(log);
+        gateway.end_all();
+        gateway.no_crash();
+    }
+}
+
+/// nginx crashes if a request is resumed from a timer: what stands in for the store makes nobody wait.
+#[test]
+fn nginx_refuses_what_a_global_rule_without_a_store_would_make_wait() {
+    let gateway = Gateway::start(
+        Rules::Strict,
+        2,
+        &original(r#""algo": "LB", "rpu": 1, "unit": "minute", "queue": 5"#),
+    );
+    let fates: Vec<Fate> = (0..3).map(|turn| gateway.fate(gateway.request(turn, "/", "ann"))).collect();
+    assert_eq!(fates, [Fate::Upstream, Fate::Answered(429), Fate::Answered(429)]);
+    assert_eq!(gateway.world.said("this host cannot hold requests"), 1);
+    gateway.end_all();
+    gateway.no_crash();
+}
+
+#[test]
+fn an_empty_vm_id_is_said_once_and_is_not_read_on_nginx() {
+    for (rules, vm_id, times) in
+        [(Rules::Lenient, "", 1), (Rules::Lenient, "diana", 0), (Rules::Strict, "", 0)]
+    {
+        let gateway = Gateway::new(rules, 3, Callbacks::All, false);
+        *gateway.world.vm_id.borrow_mut() = vm_id.into();
+        assert!(gateway.configure(r#"{"limits": []}"#));
+        assert_eq!(gateway.world.said(NO_VM_ID), times, "{rules:?} `{vm_id}`");
+        gateway.no_crash();
+    }
+}
+
+#[test]
+fn a_rule_that_never_refuses_is_named_after_the_line_of_the_configuration() {
+    let json = r#"{"limits": [
+        {"url": "/", "rules": [{"name": "few", "rpu": 1, "unit": "hour"}]},
+        {"url": "/api", "rules": [{"name": "many", "rpu": 10, "unit": "hour"}]}]}"#;
+    let gateway = Gateway::start(Rules::Lenient, 3, json);
+    let log = gateway.world.log.borrow();
+    let place = |words: &str| log.iter().position(|(_, line)| line.contains(words));
+    let warning = place("configuration, limits[1].rules[0]: the rule `many` can never refuse").unwrap();
+    assert_eq!(place("configuration taken"), Some(warning - 1), "{log:?}");
+    assert_eq!(gateway.world.said("can never refuse"), 1, "{log:?}");
+}

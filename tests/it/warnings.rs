@@ -1,0 +1,151 @@
+//! Warnings of a configuration that is accepted: what each says, and that a rule which is said never to refuse never does.
+
+use crate::algorithm::subject::cases;
+use crate::harness::{Random, at, get, policy, store};
+use diana::config::compile;
+use diana::policy::Tally;
+use diana::session::Worker;
+use diana::store::{Rules, Simulated};
+use proptest::prelude::*;
+
+fn warnings(json: &str) -> Vec<String> {
+    match compile(json.as_bytes()) {
+        Ok(configuration) => configuration.warnings.iter().map(ToString::to_string).collect(),
+        Err(errors) => panic!("{errors:?}\n{json}"),
+    }
+}
+
+const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
+    to count them together write the full form with `limits` and `store`";
+
+#[test]
+fn a_short_form_counts_global_rules_alone_and_warns_once() {
+    let rule = |scope: &str| format!(r#"{{"actor": "user", "rpu": 9, "unit": "day", "scope": "{scope}"}}"#);
+    let one =
+        format!(r#"{{"url": "/", "rules": [{}, {}]}}"#, rule("local").replace("9", "8"), rule("global"));
+    assert_eq!(warnings(&one), [format!("rules[1].scope: {ALONE}")]);
+    let limit = format!(r#"{{"url": "/", "rules": [{}]}}"#, rule("global"));
+    let list = format!("[{limit}, {}]", limit.replace("\"/\"", "\"/api\"").replace("user", "device"));
+    assert_eq!(warnings(&list), [format!("[0].rules[0].scope: {ALONE}")]);
+    let full = format!(r#"{{"limits": [{limit}]}}"#);
+    assert!(compile(full.as_bytes()).is_err(), "the full form has a place for a store");
+}
+
+/// A limit on a path with one rule of a user, of these keys.
+fn limit(url: &str, keys: &str) -> String {
+    format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", {keys}}}]}}"#)
+}
+
+fn limits(limits: &[String]) -> Vec<String> {
+    warnings(&format!(r#"{{"limits": [{}]}}"#, limits.join(", ")))
+}
+
+#[test]
+fn a_rule_behind_a_tighter_one_is_named() {
+    let rules = r#"[{"name": "tight", "rpu": 10, "unit": "second"}, {"name": "wide", "rpu": 1000, "unit": "minute", "algo": "W"}]"#;
+    assert_eq!(
+        warnings(&format!(r#"{{"limits": [{{"url": "/", "rules": {rules}}}]}}"#)),
+        [
+            "limits[0].rules[1]: the rule `wide` can never refuse: `tight` counts the same actor and always refuses first"
+        ]
+    );
+    // Of two that say the same the second one.
+    let same = r#"[{"name": "a", "rpu": 10, "unit": "second"}, {"name": "b", "rpu": 600, "burst": 10, "unit": "minute"}]"#;
+    assert_eq!(
+        warnings(&format!(r#"{{"url": "/", "rules": {same}}}"#)),
+        ["rules[1]: the rule `b` can never refuse: `a` counts the same actor and always refuses first"]
+    );
+}
+
+#[test]
+fn a_limit_that_means_to_raise_a_quota_is_told_how() {
+    let (few, many) =
+        (r#""name": "few", "rpu": 10, "unit": "second""#, r#""name": "many", "rpu": 100, "unit": "second""#);
+    let raised = |at: usize| {
+        format!(
+            "limits[{at}].rules[0]: the rule `many` can never refuse: `few` counts the same actor and always refuses \
+             first; if this limit is meant to raise the quota, give it `exclusive: true`"
+        )
+    };
+    assert_eq!(limits(&[limit("/", few), limit("/api", many)]), [raised(1)]);
+    assert_eq!(limits(&[limit("/api/x", many), limit("/*", few)]), [raised(0)]);
+    let gold = limit("/", many).replacen("\"rules\"", r#""headers": {"x-plan": "gold"}, "rules""#, 1);
+    assert_eq!(limits(&[limit("/", few), gold.clone()]), [raised(1)]);
+    let exclusive = |limit: &str| limit.replacen("\"rules\"", r#""exclusive": true, "rules""#, 1);
+    for fine in [
+        vec![limit("/", few), exclusive(&limit("/api", many))],
+        vec![
+            limit("/", few),
+            exclusive(&limit("/api", r#""rpu": 5, "unit": "second""#)).replace("user", "device"),
+            limit("/api/x", many),
+        ],
+        vec![limit("/", many), limit("/api", few)],
+        vec![limit("/other", few), limit("/api", many)],
+        vec![gold.replace("many", "few").replace("100", "10"), limit("/api", many)],
+        vec![limit("/", &few.replace("10", r#"10, "mode": "shadow""#)), limit("/api", many)],
+        vec![limit("/", few), limit("/api", &many.replace("100", r#"100, "mode": "shadow""#))],
+        vec![
+            limit("/", &few.replace("10", r#"10, "overrides": {"vip": {"rpu": 1000}}"#)),
+            limit("/api", many),
+        ],
+        vec![limit("/", &few.replace("10", r#"10, "missing": "skip""#)), limit("/api", many)],
+        vec![limit("/", few), limit("/api", many).replace("user", "device")],
+    ] {
+        assert_eq!(limits(&fine), [""; 0], "{fine:#?}");
+    }
+    // An exclusive limit that is less specific, or more, switches none of them off alone.
+    let beside = [
+        exclusive(&limit("=/api/x/y", r#""rpu": 5, "unit": "second""#)),
+        limit("/", few),
+        limit("/api", many),
+    ];
+    assert_eq!(limits(&beside), [raised(2)]);
+}
+
+/// A rule of few requests, so that random requests often meet its bound.
+fn rule(random: &mut Random) -> String {
+    let mut pick = |of: &[&str]| of[random.below(of.len())].to_string();
+    let (rpu, unit) = (pick(&["1", "2", "3", "4", "8"]), pick(&["1s", "2s", "3s", "4s"]));
+    let own = match &*pick(&["TB", "TB", "W", "SW", "SL", "LB", "C"]) {
+        "TB" => format!(
+            r#""unit": "{unit}", "burst": {}, "start": "{}", "max_wait": "{}""#,
+            pick(&["1", "2", "4"]),
+            pick(&["full", "full", "empty"]),
+            pick(&["0s", "0s", "1s"])
+        ),
+        "SW" => format!(r#""algo": "SW", "unit": "{unit}", "slices": {}"#, pick(&["2", "4"])),
+        "LB" => format!(r#""algo": "LB", "unit": "{unit}", "queue": {}"#, pick(&["0", "1", "3"])),
+        "C" => format!(r#""algo": "C", "max_hold": "{}""#, pick(&["1s", "2s"])),
+        algo => format!(r#""algo": "{algo}", "unit": "{unit}""#),
+    };
+    format!(r#""rpu": {rpu}, {own}"#)
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn a_rule_that_is_said_never_to_refuse_never_refuses_alone(seed: u64) {
+        let mut random = Random(seed);
+        let (above, below) = (rule(&mut random), rule(&mut random));
+        let json = format!(
+            r#"{{"limits": [{}, {}]}}"#,
+            limit("/", &format!(r#""name": "above", {above}"#)),
+            limit("/api", &format!(r#""name": "below", {below}"#))
+        );
+        if warnings(&json).is_empty() {
+            return Ok(());
+        }
+        let (policy, host) = (policy(&json), Simulated::new(Rules::Lenient));
+        let (store, mut worker, mut ms) = (store(&host), Worker::new(&policy, &[7; 16]), 0);
+        for _ in 0..200 {
+            ms += [0, 0, 1, 250, 333, 1_000][random.below(6)];
+            let target = ["/api", "/api", "/"][random.below(3)];
+            let decision = crate::harness::ask(&policy, &mut worker, &store, &get(target, "ann"), || at(ms));
+            if let [above, below] = &*decision.reports {
+                let alone = above.tally == Tally::Admitted && below.tally == Tally::Refused;
+                prop_assert!(!alone, "at {} ms under {}", ms, json);
+            }
+        }
+    }
+}
