@@ -149,3 +149,18 @@ fn rules_that_mean_the_same_are_counted_each_by_itself() {
     assert_eq!(store_keys(&apart, vec![get("/", "u0")]), asked);
     assert_eq!(shared_data(&apart), shared_data(&together));
 }
+
+/// Of two rules with one quota the overrides tell which is which, not their order.
+#[test]
+fn rules_that_differ_in_an_override_alone_are_told_apart_in_any_order() {
+    let rule = r#"{"actor": "user", "rpu": 50, "unit": "minute", "scope": "global"}"#;
+    let other = rule.replace(r#""rpu""#, r#""overrides": {"u0": {"rpu": 7}}, "rpu""#);
+    let json =
+        |rules: &str| format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {SECRET}}}"#);
+    let (one, reverse) = (json(&format!("{rule}, {other}")), json(&format!("{other}, {rule}")));
+    for user in ["u0", "u1"] {
+        let asked = store_keys(&one, vec![get("/", user)]);
+        assert_eq!(asked[0].len(), 2);
+        assert_eq!(store_keys(&reverse, vec![get("/", user)]), asked, "{user}");
+    }
+}

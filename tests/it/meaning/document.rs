@@ -270,7 +270,7 @@ impl Rule {
         // One that changes nothing.
         if self.actor == 0 && random.below(2) == 0 {
             let same = vec![("rpu".into(), number(random, self.rpu))];
-            overrides.push(("u9".into(), object(random, same)));
+            overrides.push(("u2".into(), object(random, same)));
         }
         if !overrides.is_empty() {
             keys.push(("overrides".into(), object(random, overrides)));
