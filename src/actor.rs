@@ -29,7 +29,7 @@ pub use key::{key, parse_key};
 pub use names::{Actors, Named};
 
 use crate::document::{Node, Value, nearest, one_of, quoted};
-use crate::request::{Parts, Request};
+use crate::request::{PartId, Parts, Request};
 use std::fmt;
 
 /// A source of actor values.
@@ -46,6 +46,11 @@ pub trait Actor: Send + Sync {
     /// such value.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
         text(value.as_bytes())
+    }
+
+    /// The header of which the value is the actor's, if it is that of a header.
+    fn header(&self) -> Option<PartId> {
+        None
     }
 }
 

@@ -30,6 +30,11 @@ impl Index {
         self.0.get(key).copied()
     }
 
+    /// All keys, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.keys().map(|key| &**key)
+    }
+
     /// Whether the key was added.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.place(key).is_some()
@@ -76,7 +81,7 @@ impl<V> ByKey<V> {
 
     /// All keys, in no order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.index.0.keys().map(|key| &**key)
+        self.index.keys()
     }
 
     /// All values, in the order in which their keys came.

@@ -135,6 +135,11 @@ impl Parts {
         PartId(self.0.len().saturating_sub(1))
     }
 
+    /// The part of this name.
+    pub fn get(&self, id: PartId) -> Option<&Part> {
+        self.0.get(id.0)
+    }
+
     /// All of them, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = &Part> {
         self.0.iter()

@@ -24,6 +24,10 @@ impl Actor for Header {
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value.trim_ascii(), key))
     }
+
+    fn header(&self) -> Option<PartId> {
+        Some(self.0)
+    }
 }
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {

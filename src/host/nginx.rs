@@ -6,6 +6,7 @@
 //! lines. So each part is read by itself, as a variable. nginx joins the lines of a header in its variable.
 
 use crate::config::Configuration;
+use crate::document::quoted;
 use crate::policy::Policy;
 use crate::request::Part;
 
@@ -30,7 +31,7 @@ pub(super) fn separator(name: &str) -> [u8; 2] {
 /// What a configuration asks for that Diana cannot do in nginx, each in words; none if nginx can take it.
 pub fn refusals(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, store, remote, .. } = configuration;
-    let mut refusals: Vec<String> = unreadable(policy).collect();
+    let mut refusals: Vec<String> = unreadable(policy).chain(never_found(policy)).collect();
     if store.is_some() {
         refusals.push("store: this host cannot hold requests while a store is asked".into());
     }
@@ -60,6 +61,18 @@ fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     })
 }
 
+/// Values with a separator in them. A request with such a value does not have the actor: the value may be two lines.
+fn never_found(policy: &Policy) -> impl Iterator<Item = String> {
+    let has_separator = |(name, value): &(&str, &[u8])| {
+        let separator = separator(name);
+        value.windows(separator.len()).any(|window| window == separator)
+    };
+    policy.header_values().filter(has_separator).map(|(name, value)| {
+        let value = quoted(&String::from_utf8_lossy(value));
+        format!("the value {value} of the header `{name}` is never found in nginx, which joins lines in the same way")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +91,26 @@ mod tests {
         }
         let actor = r#"{"limits": [], "actors": {"a": {"header": "x_a"}}, "deny": [{"a": "1"}], "ip": {"trusted_hops": 1, "header": "x_b"}}"#;
         assert_eq!(refused(actor).len(), 2);
+    }
+
+    #[test]
+    fn a_value_that_is_never_found_is_refused() {
+        let rule = |value: &str| {
+            format!(
+                r#"{{"limits": [{{"url": "/", "rules": [
+                    {{"actor": "user", "rpu": 9, "unit": "day", "overrides": {{"{value}": {{"rpu": 1}}}}}}]}}],
+                    "deny": [{{"device": "{value}"}}, {{"session": "{value}"}}], "allow": [{{"user": "{value}"}}],
+                    "actors": {{"session": {{"cookie": "s"}}}}}}"#
+            )
+        };
+        assert_eq!(refused(&rule("Doe,Ann")), [""; 0]);
+        let found = refused(&rule("Doe, Ann"));
+        assert_eq!(found.len(), 3, "{found:?}");
+        let of = |header: &str| {
+            let words = format!("the value `Doe, Ann` of the header `{header}` is never found in nginx");
+            found.iter().filter(|why| why.starts_with(&words)).count()
+        };
+        assert_eq!((of("x-user-id"), of("x-device-id")), (2, 1), "{found:?}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! It does not know: rules. The deny list is asked first: who stands on both is refused.
 
+use super::Policy;
 use crate::actor::{self, Named, address::Network};
 use crate::index::Index;
-use crate::request::Request;
+use crate::request::{Part, Request};
 use std::net::IpAddr;
 
 /// One entry of a list.
@@ -68,6 +69,28 @@ fn bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
+    }
+}
+
+impl Policy {
+    /// The values in lists and overrides that are looked for in one header each, with the header's name.
+    pub fn header_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let listed = [&self.lists.deny, &self.lists.allow].into_iter().flat_map(|list| &list.actors);
+        let listed = listed.flat_map(|(named, values)| values.keys().map(move |key| (named, key)));
+        let alone =
+            self.limits.iter().flat_map(|limit| &limit.groups).filter_map(|group| match &*group.actors {
+                [named] => Some((named, group.rules.clone())),
+                _ => None,
+            });
+        let overridden = alone.flat_map(|(named, rules)| {
+            let rules = self.rules.get(rules).unwrap_or_default().iter();
+            rules.flat_map(move |rule| rule.own.overrides.keys().map(move |key| (named, key)))
+        });
+        listed.chain(overridden).filter_map(|(named, key)| match self.parts.get(named.actor().header()?)? {
+            // Behind the length of the value, see `actor::key`.
+            Part::Header(name) => Some((&**name, key.get(4..)?)),
+            _ => None,
+        })
     }
 }
 
