@@ -21,6 +21,7 @@ mod original;
 mod permits;
 mod remote;
 mod shaping;
+mod size;
 mod soak;
 mod stores;
 mod waiting;

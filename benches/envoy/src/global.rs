@@ -228,14 +228,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> String {
-    let Machine { cores, kernel, envoy } = machine;
+    let Machine { cores, kernel, envoy, commit } = machine;
     let workers = match arguments.workers {
         1 => "one worker".to_owned(),
         several => format!("{several} workers"),
     };
     let mut text = format!(
-        "# Measured: limits for all gateways together\n\nBy `cargo xtask bench global`, which writes this file. \
-         Envoy {envoy}, Linux {kernel}; {cores} cores shared by {GATEWAYS} gateways of {workers} each, Webdis, Redis and \
+        "# Measured: limits for all gateways together\n\nBy `cargo xtask bench global`, which writes this file, on \
+         commit {commit}. Envoy {envoy}, Linux {kernel}; {cores} cores shared by {GATEWAYS} gateways of {workers} each, Webdis, Redis and \
          what sends the requests: {} a second to each gateway, a millisecond's worth at a time, over {CONNECTIONS} \
          connections that are kept, whether answers come or not. One user, one rule of {} a second, which refuses \
          nothing. {} rounds of {} s a line, which all lines take in turn. Medians of the rounds, with the least and the \

@@ -14,6 +14,8 @@ pub struct Machine {
     pub kernel: String,
     /// Envoy's version.
     pub envoy: String,
+    /// The commit of the sources, `unknown` outside a repository.
+    pub commit: String,
 }
 
 impl Machine {
@@ -25,8 +27,19 @@ impl Machine {
             cores: thread::available_parallelism()?.get(),
             kernel: leading_version(&release),
             envoy: envoy_version(&String::from_utf8_lossy(&output.stdout)).context("no version of Envoy")?,
+            commit: commit().unwrap_or_else(|| "unknown".to_owned()),
         })
     }
+}
+
+fn commit() -> Option<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "--short", "HEAD"])
+        .current_dir(gateway::root())
+        .output()
+        .ok()?;
+    let commit = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !commit.is_empty()).then_some(commit)
 }
 
 fn leading_version(text: &str) -> String {

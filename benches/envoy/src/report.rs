@@ -93,9 +93,9 @@ impl Report {
 
     /// The tables.
     pub fn markdown(&self) -> String {
-        let Machine { cores, kernel, envoy } = &self.machine;
+        let Machine { cores, kernel, envoy, commit } = &self.machine;
         let mut text = format!(
-            "# Measured\n\nBy `cargo xtask bench`, which writes this file. Envoy {envoy}, Linux {kernel}, {cores} cores \
+            "# Measured\n\nBy `cargo xtask bench`, which writes this file, on commit {commit}. Envoy {envoy}, Linux {kernel}, {cores} cores \
              shared with the load generator ({}); {CONNECTIONS} connections kept open, the route answers by itself; \
              {} rounds of {} s a line, which all lines take in turn in small slices. Medians of the rounds, with the least \
              and the greatest.\n\nThe filter is {} bytes ({} without custom sections).\n",
@@ -220,6 +220,7 @@ impl Report {
         json!({
             "machine": {
                 "cores": self.machine.cores, "kernel": self.machine.kernel, "envoy": self.machine.envoy,
+                "commit": self.machine.commit,
             },
             "generator": self.generator,
             "connections": CONNECTIONS,

@@ -3,8 +3,11 @@
 //! It does not know: whether what a document says of a name is true.
 
 use super::text;
-use diana::host::proxy_wasm::metrics::METRICS;
+use diana::algorithm;
+use diana::host::proxy_wasm::access_log::ATTRIBUTES;
+use diana::host::proxy_wasm::metrics::{Kind, METRICS, Metric};
 use std::collections::BTreeSet;
+use std::fs;
 
 /// Files with the expressions that make labels of Envoy's statistics.
 const TAGGED: [&str; 6] = [
@@ -30,6 +33,267 @@ fn every_label_has_its_expression() {
             let before = if *label == "result" { r"\..*?" } else { "" };
             let expression = format!(r"^wasmcustom\.diana{before}(\.{label}\.([^.]+))\.");
             assert!(text.contains(&expression), "{file}: {expression}");
+        }
+    }
+}
+
+/// The documents whose names are checked.
+fn documents() -> Vec<(String, String)> {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let mut files: Vec<String> =
+        ["README.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned).into();
+    let mut add = |folder: &str, file: &dyn Fn(&str) -> Option<String>| {
+        for entry in fs::read_dir(format!("{root}/{folder}")).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            files.extend(file(&name).map(|file| format!("{folder}/{file}")));
+        }
+    };
+    let markdown = |name: &str| name.ends_with(".md").then(|| name.to_owned());
+    add("docs", &markdown);
+    add("docs/bench", &markdown);
+    add("examples", &|name| (!name.contains('.')).then(|| format!("{name}/README.md")));
+    files.into_iter().map(|file| (file.clone(), text(&file))).collect()
+}
+
+/// What follows `start` wherever that stands, as long as its letters are of a name.
+fn names<'t>(text: &'t str, start: &str, is_letter: impl Fn(char) -> bool + Copy) -> Vec<(&'t str, &'t str)> {
+    let starts = text.match_indices(start).map(|(at, _)| at + start.len());
+    starts
+        .map(|at| {
+            let rest = &text[at..];
+            rest.split_at(rest.find(|letter| !is_letter(letter)).unwrap_or(rest.len()))
+        })
+        .collect()
+}
+
+/// `diana_refused:RULE` and its like, which are details of responses and no metrics.
+const DETAILS: [&str; 4] = ["refused", "denied", "no_actor", "unavailable"];
+
+/// What is wrong with the metrics that a text names.
+fn wrong_metrics(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, rest) in names(text, "diana_", |letter| letter.is_ascii_lowercase() || letter == '_') {
+        let of = |name: &str| {
+            METRICS
+                .iter()
+                .filter(|metric| metric.prometheus().0 == format!("diana_{name}"))
+                .collect::<Vec<_>>()
+        };
+        let mut metrics = of(name);
+        let base = ["_count", "_sum", "_bucket"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let histogram = |metric: &&Metric| metric.kind == Kind::Histogram;
+        metrics.extend(base.map(of).unwrap_or_default().into_iter().filter(histogram));
+        if metrics.is_empty() {
+            if !DETAILS.contains(&name) {
+                wrong.push(format!("no metric is called diana_{name}"));
+            }
+            continue;
+        }
+        let labels = rest.strip_prefix('{').and_then(|rest| rest.split('}').next()).unwrap_or_default();
+        for label in labels.split(',').filter(|label| !label.is_empty()) {
+            let (label, value) =
+                label.split_once('=').map_or((label, None), |(label, value)| (label, Some(value)));
+            let value = value.map(|value| value.trim_matches('"'));
+            let takes = |metric: &&Metric| {
+                let labels = metric.prometheus().1;
+                // The last label is that of the values.
+                let has_value = |value| {
+                    metric.values.is_empty()
+                        || labels.last() != Some(&label)
+                        || metric.values.contains(&value)
+                };
+                labels.contains(&label) && value.is_none_or(has_value)
+            };
+            if !metrics.iter().any(takes) {
+                wrong.push(format!("diana_{name} has no {label}={value:?}"));
+            }
+        }
+    }
+    // By the host's names, which stand in backticks.
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    for (name, rest) in
+        names(text, "`diana.", is_letter).into_iter().chain(names(text, "wasmcustom.diana.", is_letter))
+    {
+        let is_metric = |metric: &Metric| {
+            let (words, own): (Vec<&str>, Vec<&str>) =
+                (name.split('.').collect(), metric.name.split('.').skip(1).collect());
+            let fits = |(word, own): (&&str, &&str)| {
+                let is_value = own.starts_with(|letter: char| letter.is_ascii_uppercase());
+                word == own || (is_value && metric.values.contains(word))
+            };
+            words.len() == own.len() && words.iter().zip(&own).all(fits)
+        };
+        let is_file = ["wasm", "json", "yaml"].contains(&name) || rest.starts_with('/');
+        if !is_file && !METRICS.iter().any(is_metric) {
+            wrong.push(format!("no metric is called diana.{name}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_metric_that_a_document_names_exists() {
+    for (file, text) in documents() {
+        assert_eq!(wrong_metrics(&text), Vec::<String>::new(), "{file}");
+    }
+    for wrong in [
+        "diana_store_errors",
+        "diana_requests{rules}",
+        r#"diana_evictions{kind="full"}"#,
+        "diana_requests_count",
+        "`diana.config.generations`",
+        "`diana.kind.full.evictions`",
+    ] {
+        assert_eq!(wrong_metrics(wrong).len(), 1, "{wrong}");
+    }
+}
+
+#[test]
+fn every_metric_stands_in_the_readme() {
+    let readme = text("README.md");
+    for metric in METRICS {
+        let (name, labels) = metric.prometheus();
+        let name = if labels.is_empty() { format!("`{name}`") } else { format!("`{name}{{") };
+        assert!(readme.contains(&name), "{name}");
+        assert!(labels.iter().all(|label| readme.contains(label)), "{name}: {labels:?}");
+    }
+}
+
+#[test]
+fn every_attribute_that_a_document_names_exists() {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    for (file, text) in documents() {
+        // Envoy's own statistics of a plugin that is called `diana` begin like that, too.
+        let own = names(&text, "wasm.diana.", is_letter).into_iter();
+        for (name, _) in own.filter(|(name, _)| !name.starts_with("vm_reload_")) {
+            assert!(ATTRIBUTES.contains(&&*format!("diana.{name}")), "{file}: wasm.diana.{name}");
+        }
+    }
+    let reference = text("docs/configuration.md");
+    for attribute in ATTRIBUTES {
+        assert!(reference.contains(&format!("| `wasm.{attribute}` | ")), "{attribute} is not described");
+    }
+}
+
+/// The commands of `cargo xtask`, as clap makes them of the variants.
+fn commands() -> Vec<String> {
+    let source = text("xtask/src/main.rs");
+    let (_, task) = source.split_once("enum Task {\n").unwrap();
+    let (task, _) = task.split_once("\n}").unwrap();
+    let variants = task.lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = variants.filter(|line| line.starts_with(|letter: char| letter.is_ascii_uppercase()));
+    variants.map(|line| line.trim_end_matches([',', ' ', '{']).to_lowercase()).collect()
+}
+
+#[test]
+fn every_command_that_a_document_names_exists() {
+    let commands = commands();
+    assert!(commands.len() > 6 && commands.contains(&"e2e".to_owned()), "{commands:?}");
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let mut count = 0;
+    for (file, text) in documents() {
+        let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+        for (name, _) in
+            names(&text, "cargo xtask ", is_letter).into_iter().filter(|(name, _)| !name.is_empty())
+        {
+            assert!(commands.contains(&name.to_owned()), "{file}: cargo xtask {name}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count}");
+}
+
+/// The keys in the first cells of the tables of a section whose header is `| key | | default |`: `a`, `b.c`.
+fn keys(reference: &str, section: &str) -> Vec<String> {
+    let (_, rest) = reference.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{section}"));
+    let rest = rest.split("\n## ").next().unwrap();
+    let (_, table) = rest.split_once("| key | | default |\n").unwrap_or_else(|| panic!("{section}"));
+    let mut keys: Vec<String> = Vec::new();
+    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+        let cell = row.split(" | ").next().unwrap();
+        for word in cell.split('`').skip(1).step_by(2) {
+            let parent = keys.last().and_then(|key| key.split_once('.')).map(|(parent, _)| parent.to_owned());
+            keys.push(match word.strip_prefix('.') {
+                Some(own) => format!("{}.{own}", parent.unwrap()),
+                None => word.to_owned(),
+            });
+        }
+    }
+    keys
+}
+
+/// Each key of the reference is one that a configuration takes.
+#[test]
+fn every_key_of_the_reference_is_taken() {
+    let reference = text("docs/configuration.md");
+    let top = super::expected(r#"{"limits": [], "zzzz": 1}"#, "");
+    let limit = super::expected(r#"{"limits": [{"url": "/", "rules": [], "zzzz": 1}]}"#, "limits[0]");
+    let of_rule = |kind: &&algorithm::Kind| {
+        // Some keys are those of global rules.
+        ["local", "global"].map(|scope| {
+            let rule = format!(r#"{{"algo": "{}", "scope": "{scope}", "zzzz": 1}}"#, kind.short);
+            let document = format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#);
+            super::expected(&document, "limits[0].rules[0]")
+        })
+    };
+    let rule: Vec<String> = algorithm::KINDS.iter().flat_map(of_rule).flatten().collect();
+    let inner = |place: &str, document: &str| -> Vec<String> {
+        let keys = super::expected(&format!(r#"{{"limits": [], {document}}}"#), place);
+        let parent = place.rsplit('.').next().unwrap();
+        keys.into_iter().map(|key| format!("{parent}.{key}")).collect()
+    };
+    let answers = [top.clone(), inner("response", r#""response": {"zzzz": 1}"#)].concat();
+    let mut remote = super::expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
+    remote.extend(inner("remote.canary", r#""remote": {"canary": {"zzzz": 1}}"#));
+    let (redis, rls) = (
+        inner("store.redis", r#""store": {"redis": {"zzzz": 1}}"#),
+        inner("store.rls", r#""store": {"rls": {"zzzz": 1}}"#),
+    );
+    // Keys that both have stand without either.
+    let own = |key: &String| key.split_once('.').unwrap().1.to_owned();
+    let both: Vec<String> =
+        redis.iter().map(own).filter(|key| rls.iter().map(own).any(|other| other == *key)).collect();
+    let store = [redis, rls, both].concat();
+    for (section, known) in [
+        ("`limits`", &limit),
+        ("`rules`", &rule),
+        ("`response`, `headers`", &answers),
+        ("`remote`", &remote),
+        ("`store`", &store),
+    ] {
+        let keys = keys(&reference, section);
+        assert!(keys.len() > 3, "{section}: {keys:?}");
+        for key in keys {
+            assert!(known.contains(&key), "{section}: no configuration takes `{key}`, but {known:?}");
+        }
+    }
+    let headings = reference.lines().filter_map(|line| line.strip_prefix("## `"));
+    for key in headings.flat_map(|line| line.split('`').step_by(2)).filter(|key| !key.is_empty()) {
+        assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
+    }
+}
+
+#[test]
+fn every_report_of_a_measurement_names_its_commit() {
+    for file in ["speed.md", "global.md", "goals.md"] {
+        let text = text(&format!("docs/bench/{file}"));
+        let commits = names(&text, "commit ", |letter| letter.is_ascii_hexdigit());
+        assert!(commits.iter().any(|(commit, _)| commit.len() >= 7), "{file}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&text("docs/bench/speed.json")).unwrap();
+    assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
+}
+
+/// Each file that a document links to is there.
+#[test]
+fn every_link_leads_somewhere() {
+    for (file, text) in documents() {
+        let folder = file.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        for (link, _) in names(&text, "](", |letter| !")#".contains(letter)) {
+            if !link.is_empty() && !link.contains("://") {
+                let path = format!("{}/{folder}{link}", env!("CARGO_MANIFEST_DIR"));
+                assert!(fs::exists(&path).unwrap(), "{file}: {link}");
+            }
         }
     }
 }

@@ -77,13 +77,14 @@ impl Metric {
 
     /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and `result`.
     pub fn prometheus(&self) -> (String, Vec<&'static str>) {
-        let words: Vec<&str> = self.name.split('.').collect();
-        let is_label = |place: usize| words.get(place).is_some_and(|word| is_value(word));
         let (mut name, mut labels) = (Vec::new(), Vec::new());
-        for (place, word) in words.iter().enumerate().filter(|(place, _)| !is_label(*place)) {
-            match is_label(place.saturating_add(1)) {
-                true => labels.push(*word),
-                false => name.push(*word),
+        let mut words = self.name.split('.').peekable();
+        while let Some(word) = words.next() {
+            // The lists are rules, too: `rule.allow`.
+            let is_label = word == "rule" || words.peek().is_some_and(|next| is_value(next));
+            match is_label {
+                true => labels.extend(words.next().map(|_| word)),
+                false => name.push(word),
             }
         }
         (name.join("_"), labels)
@@ -156,6 +157,8 @@ mod tests {
         let requests = METRICS.get(Id::Requests as usize).unwrap();
         assert_eq!(requests.series("login", "ok"), "diana.rule.login.result.ok.requests");
         assert_eq!(requests.prometheus(), ("diana_requests".into(), vec!["rule", "result"]));
+        let denied = METRICS.get(Id::Denied as usize).unwrap();
+        assert_eq!(denied.prometheus(), requests.prometheus());
         let generation = METRICS.get(Id::ConfigGeneration as usize).unwrap();
         assert_eq!(generation.series("", ""), "diana.config.generation");
         assert_eq!(generation.prometheus(), ("diana_config_generation".into(), vec![]));

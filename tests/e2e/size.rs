@@ -1,0 +1,35 @@
+//! What the documents say of the size of the filter.
+
+use gateway::{filter, root};
+use std::fs;
+
+/// A statement is wrong if it is further off than that.
+const TOLERANCE_PERCENT: u64 = 2;
+
+/// The number between these words in a file, in bytes, times `unit`.
+fn stated(file: &str, before: &str, after: &str, unit: u64) -> u64 {
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("{file} does not say `{before}`"));
+    let (number, _) = rest.split_once(after).unwrap();
+    number.parse::<u64>().unwrap_or_else(|error| panic!("{file}: {number}: {error}")) * unit
+}
+
+fn is_near(stated: u64, built: u64) -> bool {
+    stated.abs_diff(built) * 100 <= built * TOLERANCE_PERCENT
+}
+
+#[test]
+fn the_documents_state_the_size_of_the_built_filter() {
+    assert!(is_near(98, 100) && !is_near(97, 100) && is_near(102, 100) && !is_near(103, 100));
+    let built = fs::metadata(filter::filter().unwrap()).unwrap().len();
+    for (file, stated, remedy) in [
+        ("README.md", stated("README.md", "Each file has ", " kB", 1_000), "write the new size there"),
+        (
+            "docs/bench/speed.md",
+            stated("docs/bench/speed.md", "The filter is ", " bytes", 1),
+            "measure anew with `cargo xtask bench`, which writes size and commit",
+        ),
+    ] {
+        assert!(is_near(stated, built), "{file} says {stated} bytes, the filter has {built}: {remedy}");
+    }
+}
