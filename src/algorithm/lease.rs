@@ -57,6 +57,8 @@ pub struct Lease {
 pub struct Deposit {
     /// How much.
     pub amount: u64,
+    /// How much was asked for.
+    pub piece: u64,
     /// Of which generation.
     pub generation: u64,
     /// When it was asked for.
@@ -133,7 +135,7 @@ fn shift(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
 /// Puts into a lease's cell what was fetched. A generation that has to make room for it is lost, as it would be with the
 /// worker that holds it.
 pub fn deposit(cell: &mut [u8], deposit: &Deposit) {
-    let Deposit { amount, generation, since, lasts, verdict } = *deposit;
+    let Deposit { amount, piece, generation, since, lasts, verdict } = *deposit;
     let known = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
     let oldest = || SLOTS.into_iter().min_by_key(|slot| at(cell, *slot, UNTIL)).unwrap_or(0);
     let slot = known.unwrap_or_else(oldest);
@@ -147,7 +149,10 @@ pub fn deposit(cell: &mut [u8], deposit: &Deposit) {
     write(cell, slot.saturating_add(SINCE), since.as_ns().to_le_bytes());
     write(cell, slot.saturating_add(UNTIL), until.to_le_bytes());
     put(cell, REST, verdict.remaining);
-    write(cell, FETCH, 0u64.to_le_bytes());
+    // A store that has little has no more a moment later: whoever was told to fetch waits before the next time.
+    if left >= piece.div_ceil(2) {
+        write(cell, FETCH, 0u64.to_le_bytes());
+    }
     write(cell, MORE_AT, since.after(verdict.more_in).as_ns().to_le_bytes());
     write(cell, FULL_AT, since.after(verdict.full_in).as_ns().to_le_bytes());
 }

@@ -66,6 +66,12 @@ impl Terms {
             .into()
     }
 
+    /// The burst of a token bucket.
+    pub fn burst(&self) -> Option<u64> {
+        let [_, _, burst, ..] = self.numbers;
+        (self.kind == TOKEN_BUCKET).then_some(burst)
+    }
+
     /// Whether both are of a token bucket that differs in `rpu` and `burst` alone; whoever asks knows its unit.
     pub fn is_resized(&self, other: &Terms) -> bool {
         let Terms { kind, numbers: [.., max_wait, start, _] } = *self;

@@ -69,11 +69,14 @@ impl Duty {
             return None;
         }
         let counted = group.counted(&policy.rules, &self.key);
+        let elsewhere = policy.elsewhere_at(self.place)?.group.counted(&policy.rules, &self.key);
         change_or_begin(group, hash, counted, terms, events, &|cell, _| {
-            for ((_, count), told) in counted.rules().zip(told) {
+            let pieces = elsewhere.rules().map(|(_, count)| count.ahead);
+            for (((_, count), told), piece) in counted.rules().zip(told).zip(pieces) {
                 let lent = told.lent;
                 let deposit = lease::Deposit {
                     amount: lent.amount,
+                    piece,
                     generation: lent.generation,
                     since,
                     lasts: lent.lasts,
@@ -82,7 +85,6 @@ impl Duty {
                 lease::deposit(count.state_mut(cell), &deposit);
             }
         });
-        let elsewhere = policy.elsewhere_at(self.place)?.group.counted(&policy.rules, &self.key);
         let wants_account = elsewhere.rules().any(|(_, count)| count.algorithm.terms().wants_account());
         told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account)
     }

@@ -4,7 +4,9 @@
 
 use super::group::Group;
 use super::{Asked, CountKey, Policy, Rule, rendezvous};
+use crate::algorithm::Quota;
 use crate::table::Hasher;
+use crate::time::Span;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher as _;
 use std::sync::Arc;
@@ -40,6 +42,20 @@ impl Elsewhere {
     /// Which store counts the actor of this key.
     pub(super) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
         policy.shards.of(self.name, key)
+    }
+
+    /// How long the store's buckets take to refill by a piece, of a group that fetches ahead: what comes meanwhile stays in the
+    /// store, as long as a bucket has room for it, and is fetched at once.
+    pub(super) fn refill(&self, policy: &Policy, key: &[u8]) -> Span {
+        let of = |(_, count): (&Rule, &super::Count)| {
+            let (terms, Quota { rpu, unit }) = (count.algorithm.terms(), count.quota);
+            let piece = count.ahead.min(terms.burst()? / 2);
+            let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
+            u64::try_from(ns).ok().map(Span::from_ns)
+        };
+        let leased = self.ahead.is_some();
+        let rules = self.group.counted(&policy.rules, key).rules().filter(|_| leased);
+        rules.filter_map(of).max().unwrap_or_default()
     }
 
     /// What to ask about each rule; how much ahead is for the first of several that ask.

@@ -77,6 +77,8 @@ struct Said {
     group: usize,
     hash: u64,
     at: Time,
+    /// At least for so long it is repeated.
+    holds: Span,
     reports: Vec<Report>,
 }
 
@@ -97,20 +99,28 @@ impl Refusals {
         };
         let since = now.since(said.at);
         let is_fresh = now >= said.at && since < TRUSTED;
-        if !is_fresh || said.reports.is_empty() || said.reports.iter().any(|report| is_over(report, since)) {
+        let is_over = since >= said.holds && said.reports.iter().any(|report| is_over(report, since));
+        if !is_fresh || said.reports.is_empty() || is_over {
             return false;
         }
         to.extend(said.reports.iter().map(|report| later(*report, since)));
         true
     }
 
-    /// Remembers what was said, in place of what was said about another.
-    pub(super) fn remember(&mut self, group: usize, hash: u64, at: Time, reports: &[Report]) {
+    /// Remembers what was said, in place of what was said about another. The refusal is repeated for `holds` at least, though
+    /// not for longer than [`TRUSTED`]: else a bucket that refills within microseconds is asked about for each request.
+    pub(super) fn remember(
+        &mut self,
+        (group, hash): (usize, u64),
+        at: Time,
+        holds: Span,
+        reports: &[Report],
+    ) {
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, Said::default());
         }
         if let Some(said) = self.slots.get_mut(index(group, hash)) {
-            (said.group, said.hash, said.at) = (group, hash, at);
+            (said.group, said.hash, said.at, said.holds) = (group, hash, at, holds);
             said.reports.clear();
             said.reports.extend_from_slice(reports);
         }
@@ -128,7 +138,9 @@ fn later(report: Report, since: Span) -> Report {
     let verdict = report.verdict.map(|verdict| {
         let outcome = match verdict.outcome {
             Outcome::Refuse { retry_after } => {
-                Outcome::Refuse { retry_after: retry_after.map(|wait| wait.minus(since)) }
+                // As long as it is repeated it is not over.
+                let left = |wait: Span| wait.minus(since).max(Span::from_ns(1));
+                Outcome::Refuse { retry_after: retry_after.map(left) }
             }
             admits => admits,
         };

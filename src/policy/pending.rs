@@ -168,7 +168,9 @@ impl Desk {
             if !elsewhere.group.settles && told.iter().all(|told| told.attributed) {
                 let mut reports = Vec::new();
                 part.report(policy, &self.keys, &mut reports);
-                memories.refusals.remember(elsewhere.group.id, part.hash, *now, &reports);
+                let key = self.keys.get(part.key.clone()).unwrap_or_default();
+                let holds = elsewhere.refill(policy, key);
+                memories.refusals.remember((elsewhere.group.id, part.hash), *now, holds, &reports);
             }
         }
     }

@@ -18,7 +18,17 @@ fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64)
     let outcome = Outcome::Admit { delay: Span::ZERO };
     let (more_in, full_in) = (Span::from_ms(700), Span::from_ms(900));
     let verdict = Verdict { outcome, remaining: 30, more_in, full_in, charge: Charge::default() };
-    deposit(cell, &Deposit { amount, generation, since: at(since), lasts: Span::from_ms(lasts), verdict });
+    deposit(
+        cell,
+        &Deposit {
+            amount,
+            piece: amount,
+            generation,
+            since: at(since),
+            lasts: Span::from_ms(lasts),
+            verdict,
+        },
+    );
 }
 
 fn admits(lease: &Lease, cell: &mut [u8], ms: u64) -> bool {
@@ -107,7 +117,8 @@ fn what_is_left_here_and_at_the_store_is_never_more_than_clients_are_shown() {
             let handed_out = bucket.step(&mut store, now, 8);
             if handed_out.admits() {
                 let (generation, lasts) = (turn, Span::from_secs(2));
-                let more = Deposit { amount: 8, generation, since: now, lasts, verdict: handed_out };
+                let more =
+                    Deposit { amount: 8, piece: 8, generation, since: now, lasts, verdict: handed_out };
                 deposit(&mut cell, &more);
             }
         }

@@ -188,3 +188,52 @@ fn a_leased_request_makes_no_more_calls_than_a_local_one() {
     let most = |calls: Vec<usize>| calls.into_iter().max();
     assert!(most(leased) <= most(local).map(|most| most + 2));
 }
+
+/// Two gateways of two workers, of whose requests for one actor a third is refused: how many calls they make, and how many
+/// requests pass, in a second.
+fn overload(algo: &str) -> (usize, usize) {
+    const WARM_UP: usize = 2_000;
+    const MS: usize = 4_000;
+    let clusters = Clusters::of(&["a"]);
+    let rule = format!(
+        r#"{{"name": "leased", "algo": "{algo}", "rpu": 1000, "unit": "second", "scope": "global", "lease": "20%"}}"#
+    );
+    let gateways: Vec<Gateway> = (0..2)
+        .map(|_| {
+            let gateway = Gateway::among(Rc::clone(&clusters), 2, false);
+            assert!(gateway.configure(&configuration(r#""a""#, &limit("/", &rule))));
+            gateway
+        })
+        .collect();
+    let passed = || {
+        let of = |gateway: &Gateway| gateway.counter("diana.rule.leased.result.ok.requests") as usize;
+        gateways.iter().map(of).sum::<usize>()
+    };
+    let calls = || gateways.iter().map(|one| one.counter("diana.store.a.calls") as usize).sum::<usize>();
+    let (mut before, mut turn) = ((0, 0), 0);
+    for ms in 0..WARM_UP + MS {
+        if ms == WARM_UP {
+            before = (calls(), passed());
+        }
+        for _ in 0..1 + ms % 2 {
+            turn += 1;
+            _ = gateways[turn % 2].request(turn / 2 % 2, "/", "ann");
+        }
+        Gateway::pass_all(&gateways, 1);
+    }
+    gateways.iter().for_each(Gateway::no_crash);
+    ((calls() - before.0) * 1_000 / MS, (passed() - before.1) * 1_000 / MS)
+}
+
+/// After a refusal a worker asks again when a piece can be there, and not for each request.
+#[test]
+fn a_refused_actor_costs_few_calls_and_gets_all_of_its_quota() {
+    for algo in ["TB", "W"] {
+        let (calls, passed) = overload(algo);
+        println!(
+            "{algo}: {calls} calls and {passed} requests passed a second, of 1,500 and a quota of 1,000"
+        );
+        assert!(calls <= 200, "{algo}: {calls} calls a second");
+        assert!((950..=1_050).contains(&passed), "{algo}: {passed} passed a second");
+    }
+}
