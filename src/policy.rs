@@ -39,7 +39,7 @@ pub use elsewhere::OnError;
 pub use group::{Count, Counts, Missing};
 pub use lineage::{Descent, Past};
 pub use lists::{List, Lists, Member};
-pub use question::{Account, Asked, CountKey, Lent, Question, Receipt, Told};
+pub use question::{Account, Asked, CountKey, Lent, LevelReport, Question, Receipt, Told};
 pub use trial::{Sample, Trial};
 
 pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};

@@ -13,6 +13,7 @@
 mod breaker;
 mod lines;
 mod news;
+mod permits;
 mod protocol;
 pub mod redis;
 mod refunds;
@@ -22,6 +23,11 @@ pub mod source;
 pub use lines::Lines;
 pub use news::{Answer, Call, News, Tally, Who};
 pub use protocol::{Message, Options, Protocol};
+
+use crate::time::Span;
+
+/// A store forgets the permits of a worker that has not reported them for so long: the worker is dead, or cut off.
+const PERMITS_EXPIRE: Span = Span::from_secs(6);
 
 /// Longer answers are not read.
 pub const MOST_BYTES: usize = 1 << 20;

@@ -22,7 +22,8 @@ const WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const SLIDING_LOG: u8 = 4;
 const LEAKY_BUCKET: u8 = 5;
-const CONCURRENCY: u8 = 6;
+/// 6 was a ring of permits by age, which workers gave back one by one.
+const CONCURRENCY: u8 = 7;
 
 const NS_PER_US: u64 = 1_000;
 
@@ -38,6 +39,25 @@ impl Terms {
     /// Whether what it charges ends with the request, as a permit does.
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
+    }
+
+    /// For how long a permit counts.
+    pub fn max_hold(&self) -> Span {
+        let [_, us, ..] = self.numbers;
+        Span::from_ns(us.saturating_mul(NS_PER_US))
+    }
+
+    /// The same for a call in which the worker `holder` reports its `level` of permits: the call's number, of which a later one
+    /// is higher, and for how long the report counts.
+    pub fn reporting(&self, holder: u64, call: u64, level: u64, expire: Span) -> Terms {
+        let [rpu, max_hold, ..] = self.numbers;
+        Terms { numbers: [rpu, max_hold, holder, call, level, us(expire)], ..*self }
+    }
+
+    /// Tells the key of a count from that of an earlier layout: during a rolling upgrade, gateways of both must not overwrite
+    /// each other's values.
+    pub fn layout(&self) -> u64 {
+        if self.ends_with_request() { 1 << 32 } else { 0 }
     }
 
     /// Whether it has to be told what became of what it has handed out ahead; else that is charged already.
@@ -56,8 +76,8 @@ impl Terms {
                 let longest = c.saturating_add(u128::from(d > 0));
                 (longest, longest.saturating_add(span_of(1)))
             }
-            // A permit is found in one of nine slices, each an eighth of the span.
-            CONCURRENCY => (0, b.saturating_add(b.div_ceil(8))),
+            // Nobody knows when a permit comes back: the store says a second.
+            CONCURRENCY => (0, 1_000_000),
             REFUSE_ALL => (0, 0),
             _ => (0, b),
         };
@@ -167,7 +187,8 @@ impl Terms {
         }
     }
 
-    /// `C`: at most `a` in flight, each for at most `b` µs and an eighth more.
+    /// `C`: at most `a` in flight, each for at most `b` µs and an eighth more, which the worker sees to. See
+    /// [`Terms::reporting`] for `c` to `f`.
     pub(super) fn concurrency(rpu: u64, max_hold: Span) -> Terms {
         Terms { kind: CONCURRENCY, numbers: [rpu, us(max_hold), 0, 0, 0, 0] }
     }

@@ -61,15 +61,19 @@ impl Elsewhere {
     /// What to ask about each rule; how much ahead is for the first of several that ask.
     pub(super) fn asks(&self, policy: &Policy, key: &[u8], cost: Option<u64>, ahead: bool) -> Vec<Asked> {
         let rules = self.group.ids().zip(self.group.counted(&policy.rules, key).rules()).zip(&self.ordinals);
-        let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Count)), &u64)| Asked {
-            rule: id,
+        let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Count)), &u64)| {
+            let terms = count.algorithm.terms();
             // An actor's own quota is the rule's: another rule may give it the same.
-            key: policy.shards.count_key([self.name, rule.own.count.salt, count.salt, *ordinal], key),
-            quota: count.quota,
-            terms: count.algorithm.terms(),
-            enforced: rule.enforced,
-            cost: cost.unwrap_or(rule.cost),
-            ahead: if ahead { count.ahead } else { 0 },
+            let name = [self.name, rule.own.count.salt, count.salt, *ordinal | terms.layout()];
+            Asked {
+                rule: id,
+                key: policy.shards.count_key(name, key),
+                quota: count.quota,
+                terms,
+                enforced: rule.enforced,
+                cost: cost.unwrap_or(rule.cost),
+                ahead: if ahead { count.ahead } else { 0 },
+            }
         };
         rules.map(ask).collect()
     }

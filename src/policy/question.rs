@@ -18,6 +18,17 @@ pub enum Question {
     GiveBack(Vec<Receipt>),
     /// What became of quota that was handed out ahead.
     Account(Vec<Account>),
+    /// How many permits a worker holds.
+    Report(Vec<LevelReport>),
+}
+
+/// How many permits a worker holds of one rule and actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelReport {
+    /// Where the count is.
+    pub key: CountKey,
+    /// How it is counted, and what is reported: see [`Terms::reporting`].
+    pub terms: Terms,
 }
 
 /// One rule, as it counts one actor.

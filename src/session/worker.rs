@@ -190,6 +190,9 @@ impl Worker {
         let Some(lines) = &mut self.lines else {
             return;
         };
+        let (permits, receipts) =
+            receipts.into_iter().partition::<Vec<_>, _>(|(_, receipt)| receipt.terms.ends_with_request());
+        permits.iter().for_each(|(shard, receipt)| lines.release(*shard, receipt));
         for (shard, question) in by_shard(receipts) {
             lines.refund(shard, question);
         }
@@ -294,6 +297,11 @@ impl Worker {
             true => Some(Span::ZERO),
             false => (self.memories.shares.is_held() || self.fetches.is_held()).then_some(TICK),
         }
+    }
+
+    /// Whether stores have nothing to be told any more.
+    pub fn is_done(&self) -> bool {
+        self.lines.as_ref().is_none_or(Lines::is_done)
     }
 
     /// When it has to be called for the calls that are under way, by the clock that never steps.

@@ -7,6 +7,7 @@ mod garbage;
 mod leaving;
 mod order;
 mod outage;
+mod permits;
 mod private;
 mod reload;
 mod service;

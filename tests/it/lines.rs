@@ -2,6 +2,8 @@
 //!
 //! It does not know: what a question is about.
 
+mod permits;
+
 use diana::algorithm::{Quota, Terms};
 use diana::config;
 use diana::policy::{Asked, Lent, Policy, Question, Receipt, RuleId};

@@ -7,5 +7,7 @@ mod cells;
 mod leases;
 mod lending;
 mod one;
+mod permits;
 mod several;
 mod store;
+mod workers;

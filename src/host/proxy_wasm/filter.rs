@@ -30,6 +30,9 @@ use crate::session::Session;
 use crate::time::Time;
 use std::rc::Rc;
 
+/// The permits that streams of earlier configurations hold expire in the store.
+const MOST_RETIRED: usize = 16;
+
 /// What becomes of a request or a response now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -58,6 +61,9 @@ struct Owed {
 pub struct Filter {
     /// By the number of its root context; few.
     plugins: Exclusive<Vec<(u32, Option<Rc<Gateway>>)>>,
+    /// Configurations that plugins had before, and that still have to tell stores something, such as the permits that their
+    /// streams hold.
+    retired: Exclusive<Vec<(u32, Rc<Gateway>)>>,
     newest: Exclusive<Newest>,
     owed: Exclusive<Map<Owed>>,
     /// The calls to stores that are under way, by the host's numbers: whose they are, and its own numbers.
@@ -114,9 +120,15 @@ impl Filter {
             plugins.retain(|(known, _)| *known != root);
             plugins.push((root, Some(Rc::new(gateway))));
         });
-        for before in before.iter() {
+        if let Some(before) = before {
             before.retire();
-            self.exchange(before);
+            self.exchange(&before);
+            self.retired.with(|retired| {
+                if retired.len() >= MOST_RETIRED {
+                    retired.remove(0);
+                }
+                retired.push((root, before));
+            });
         }
         self.wake(root);
     }
@@ -200,6 +212,7 @@ impl Filter {
             due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn, &gateway, now)).collect();
         self.spread(&gateway, news);
         self.exchange(&gateway);
+        self.work_retired(root, now);
         if some {
             // The timer is the plugin's. If this fails the timer goes on as it is.
             _ = calls::set_effective_context(root);
@@ -223,10 +236,25 @@ impl Filter {
             self.polls.with(|polls| polls.retain(|(_, root)| *root != id));
             gateway.retire();
             self.exchange(&gateway);
+            self.retired.with(|retired| retired.retain(|(of, _)| *of != id));
             let (all, now) = (gateway.waiting.with(|waiting| waiting.all()), gateway.steady());
             let all = all.unwrap_or_default().into_iter();
             all.for_each(|(id, turn)| _ = self.let_go(id, turn, &gateway, now));
             self.hang_up(&gateway);
+        }
+    }
+
+    /// Lets the configurations that the plugin had before go on telling stores what they have to.
+    fn work_retired(&self, root: u32, now: Time) {
+        self.retired.with(|retired| retired.retain(|(_, gateway)| !gateway.is_done()));
+        let of = |retired: &mut Vec<(u32, Rc<Gateway>)>| {
+            let own = retired.iter().filter(|(of, _)| *of == root);
+            own.map(|(_, gateway)| Rc::clone(gateway)).collect::<Vec<_>>()
+        };
+        for gateway in self.retired.with(of).unwrap_or_default() {
+            let news = gateway.tick(now);
+            self.spread(&gateway, news);
+            self.exchange(&gateway);
         }
     }
 

@@ -335,6 +335,11 @@ impl Gateway {
         self.work(now, false)
     }
 
+    /// Whether stores have nothing to be told by this configuration any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.worker.with(|worker| worker.is_done()) != Some(false)
+    }
+
     /// Gives back all that this worker was charged ahead: nobody asks it any more.
     pub(super) fn retire(&self) {
         self.wakes.set(None);

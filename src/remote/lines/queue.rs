@@ -16,20 +16,20 @@ const SPARE: usize = 64;
 
 /// A question, and who asks it.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) who: Who,
-    pub(super) question: Question,
+pub(in crate::remote) struct Waiting {
+    pub(in crate::remote) who: Who,
+    pub(in crate::remote) question: Question,
     /// Whether a call that brought it met a store without the script.
     pub(super) is_retry: bool,
 }
 
 impl Waiting {
-    pub(super) fn of_nobody(question: Question) -> Waiting {
+    pub(in crate::remote) fn of_nobody(question: Question) -> Waiting {
         Waiting { who: Who::Nobody, question, is_retry: false }
     }
 
     pub(super) fn is_refund(&self) -> bool {
-        !matches!(self.question, Question::Decide(_))
+        matches!(self.question, Question::GiveBack(_) | Question::Account(_))
     }
 }
 

@@ -7,7 +7,7 @@
 //! ```text
 //!   number of the call
 //!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp  lent generation lasts
-//!   give back, account      0
+//!   give back, account, report      0
 //! ```
 
 use super::command::MOST;

@@ -6,6 +6,7 @@
 //!   decide      1 groups  (rules  (kind enforced cost ahead a b c d e f)…)…
 //!   give back   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   account     3 rules  (kind a b c d e f  generation used left)…
+//!   report      4 rules  (kind a b c d e f)…
 //! ```
 
 use crate::algorithm::Terms;
@@ -21,6 +22,7 @@ pub fn keys(question: &Question, each: &mut dyn FnMut(&CountKey)) {
         Question::Decide(groups) => groups.iter().flatten().for_each(|asked| each(&asked.key)),
         Question::GiveBack(receipts) => receipts.iter().for_each(|receipt| each(&receipt.key)),
         Question::Account(accounts) => accounts.iter().for_each(|account| each(&account.key)),
+        Question::Report(reports) => reports.iter().for_each(|report| each(&report.key)),
     }
 }
 
@@ -50,6 +52,10 @@ pub fn write(to: &mut String, question: &Question) {
                 terms(to, &account.terms);
                 put(to, &[account.generation, account.used, account.left]);
             }
+        }
+        Question::Report(reports) => {
+            put(to, &[4, reports.len() as u64]);
+            reports.iter().for_each(|report| terms(to, &report.terms));
         }
     }
 }

@@ -10,6 +10,7 @@
 --                                                              AMOUNT GENERATION LASTS
 --   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}      give back what a receipt says: 0
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}            account for what was lent: 0
+--   4 N (KIND a b c d e f){N}                                 report how many permits a worker holds: 0
 --
 -- OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused one, 2 for one that is refused for ever.
 -- How each kind counts is written in src/algorithm/, and what a to f are in src/algorithm/terms.rs. Here are the same
@@ -24,6 +25,8 @@
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local LAG, SECOND, DAY = 1000000, 1000000, 86400000000
+-- So many numbers are those of 900 holders of permits; no value has more than MOST.
+local FULL, MOST = 3601, 4000
 local max, min, huge = math.max, math.min, math.huge
 
 -- n · m / d, rounded down, and the remainder. Doubles are exact to 2^53: a product that is not is divided digit by
@@ -260,19 +263,18 @@ local function window(cell, s, rpu, unit)
   }
 end
 
--- SW, and C with more slices than there are to its span. A value: newest slice · by how many it was moved · a count for
--- each, at its number modulo len.
-local function ring(cell, s, limit, span, per, len)
+-- SW. A value: newest slice · by how many it was moved · a count for each, at its number modulo len.
+local function ring(cell, s, limit, span, len)
   local function rescaled(number, from, to)
     local rest = number % from
     return (number - rest) / from * to, rest * to / from
   end
   local function slice_of(instant)
-    local whole, rest = rescaled(instant, span, per)
+    local whole, rest = rescaled(instant, span, len)
     return whole + math.floor(rest)
   end
   local function begins(slice)
-    local whole, rest = rescaled(slice, per, span)
+    local whole, rest = rescaled(slice, len, span)
     return whole + math.ceil(rest)
   end
 
@@ -338,12 +340,11 @@ local function ring(cell, s, limit, span, per, len)
   return {
     step = step,
     give_back = function(cost, at, booked, _, moved)
-      -- A permit is found where it has been moved to.
-      if len > per or moved == s[3] then
-        take(cost, slice_of(booked) - (s[3] - moved) % 2 ^ 32)
+      if moved == s[3] then
+        take(cost, slice_of(booked))
       end
     end,
-    lends = len == per and function()
+    lends = function()
       return limit
     end,
     lend = function(part)
@@ -536,6 +537,74 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
   }
 end
 
+-- C. A value: of each holder of permits its number · the number of its last call · how many permits · when it reported, ms.
+-- A holder is a gateway's worker. Each question reports how many permits it holds at the most, without those that it asks
+-- for in this call. The first question of a call sets the count; later ones only add, as does a call that comes late.
+local function permits(cell, s, limit, holder, call, level, expire)
+  local at, kept = (now - now % 1000) / 1000, 1
+  for i = 2, #s - 3, 4 do
+    -- A clock that has stepped back makes no report last longer.
+    local seen = min(s[i + 3], at)
+    cell.changed = cell.changed or seen < s[i + 3]
+    if (at - seen) * 1000 < expire then
+      s[kept + 1], s[kept + 2], s[kept + 3], s[kept + 4] = s[i], s[i + 1], s[i + 2], seen
+      kept = kept + 4
+    end
+  end
+  for i = #s, kept + 1, -1 do
+    s[i] = nil
+    cell.changed = true
+  end
+
+  local function find()
+    for i = 2, #s, 4 do
+      if s[i] == holder then
+        return i
+      end
+    end
+  end
+  local function put(i, number, count)
+    s[i], s[i + 1], s[i + 2], s[i + 3] = holder, number, count, at
+    cell.changed = true
+  end
+
+  local own = find()
+  if level > 0 and (not own and #s < FULL or own and s[own + 1] < call) then
+    put(own or #s + 1, call, level)
+  elseif own and s[own + 1] < call then
+    put(own, call, 0)
+  end
+
+  return {
+    step = function(cost)
+      local outcome, wait, sum, own = 0, 0, 0, find()
+      for i = 4, #s, 4 do
+        sum = sum + s[i]
+      end
+      if cost > limit then
+        outcome, cost = 2, 0
+      elseif cost > 0 and (sum + cost > limit or not own and #s >= FULL) then
+        outcome, wait, cost = 1, SECOND, 0
+      elseif cost > 0 then
+        sum = sum + cost
+        if own then
+          s[own + 2] = s[own + 2] + cost
+          cell.changed = true
+        else
+          put(#s + 1, call, cost)
+        end
+      end
+      -- Nobody knows when a permit comes back.
+      local more = sum > 0 and SECOND or 0
+      return {outcome, wait, max(limit - sum, 0), more, more, cost, now, 0, 0, 0, 0, 0, 0}
+    end,
+
+    life = function()
+      return expire
+    end,
+  }
+end
+
 -- What refuses all has no value.
 local function nobody()
   return {
@@ -565,10 +634,13 @@ local function next_cell(kind)
     cell = {}
     cells[key], keys[#keys + 1] = cell, key
     local value = kind > 0 and redis.pcall('GET', key)
-    if type(value) == 'string' and #value < 9000 and value:match('^%d[%d ]+$') then
+    if type(value) == 'string' and #value < 60000 and value:match('^%d[%d ]+$') then
       cell.s = numbers(value)
-      -- So far below 2^53 that a count of cuts stays there, too.
-      cell.is_foreign = max(unpack(cell.s)) >= 9e15
+      cell.is_foreign = #cell.s > MOST
+      for _, number in ipairs(cell.s) do
+        -- So far below 2^53 that a count of cuts stays there, too.
+        cell.is_foreign = cell.is_foreign or number >= 9e15
+      end
     end
   end
   if cell.is_foreign or cell.s and cell.s[1] ~= kind then
@@ -581,8 +653,8 @@ end
 local function rule(cell, v, i, j)
   local kind, a, b, c, d, e, f = v[i], unpack(v, j, j + 5)
   local s = cell.s or {kind}
-  -- Behind so many a log has ages, a queue turns.
-  for n = 2, kind == 1 and 9 or kind == 4 and 3 or 4 do
+  -- Behind so many a log has ages, a queue turns, and permits their holders.
+  for n = 2, kind == 1 and 9 or kind == 4 and 3 or kind == 7 and 1 or 4 do
     s[n] = s[n] or 0
   end
   cell.s = s
@@ -591,13 +663,13 @@ local function rule(cell, v, i, j)
   elseif kind == 2 then
     cell.rule = window(cell, s, a, b)
   elseif kind == 3 then
-    cell.rule = ring(cell, s, a, b, c, c)
+    cell.rule = ring(cell, s, a, b, c)
   elseif kind == 4 then
     cell.rule = log(cell, s, a, b)
   elseif kind == 5 then
     cell.rule = queue(cell, s, a, b, c, d, e)
-  elseif kind == 6 then
-    cell.rule = ring(cell, s, a, b, 8, 9)
+  elseif kind == 7 then
+    cell.rule = permits(cell, s, a, c, d, e, f)
   else
     cell.rule = nobody()
   end
@@ -697,6 +769,11 @@ for i = 2, #ARGV do
     decide(v)
   elseif v[1] == 2 then
     settle(v, 12, give_back)
+  elseif v[1] == 4 then
+    for i = 3, v[2] * 7 + 2, 7 do
+      rule(next_cell(v[i]), v, i, i + 1)
+    end
+    answers[#answers + 1] = 0
   else
     settle(v, 10, account)
   end
@@ -707,8 +784,8 @@ for _, key in ipairs(keys) do
   if cell.changed then
     -- As long as it means anything, and five seconds more.
     local life = math.ceil(max(0, cell.rule.life()) / 1000) + 5000
-    -- A cell that ends in zeros is one without them, but for ages and turns.
-    while s[#s] == 0 and s[1] % 6 < 4 do
+    -- A cell that ends in zeros is one without them, but for ages, turns and holders.
+    while s[#s] == 0 and s[1] < 4 do
       s[#s] = nil
     end
     redis.call('SET', key, ('%.0f '):rep(#s):format(unpack(s)), 'PX', life)

@@ -146,6 +146,10 @@ impl Clusters {
         self.stores.borrow().values().map(|store| store.decisions).sum()
     }
 
+    pub fn reports(&self) -> usize {
+        self.stores.borrow().values().map(|store| store.reports).sum()
+    }
+
     pub fn given_back(&self) -> usize {
         self.stores.borrow().values().map(|store| store.given_back).sum()
     }

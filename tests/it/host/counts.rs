@@ -3,6 +3,8 @@
 //!
 //! It does not know: the script. What is long ago is not forgotten here; clocks of stores do not step.
 
+use std::collections::BTreeMap;
+
 /// What one rule says: OUTCOME WAIT REMAINING MORE_IN FULL_IN, a receipt of five, and what is lent.
 pub type Said = [u64; 13];
 
@@ -13,18 +15,30 @@ const SECOND: u64 = 1_000_000;
 pub struct Count {
     /// What has been handed out and has not come back: charges, and what was lent.
     pub taken: i64,
-    /// `W`: the window and how much is used in it. `C`: how many are in flight.
+    /// `W`: the window and how much is used in it.
     window: u64,
     used: u64,
     /// `TB` and `LB`: when it is full, or when the next turn is, in µs / `b`.
     full_at: u64,
     /// `TB`: what is lent and in which second.
     lent: Vec<(u64, u64)>,
+    /// `C`: by holder, its last call, how many permits it holds and when it reported.
+    holders: BTreeMap<u64, (u64, u64, u64)>,
 }
 
 /// A kind by its number, and `a` to `f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind(pub u64, pub [u64; 6]);
+
+impl Kind {
+    /// Without what a worker reports.
+    pub fn known(self) -> Kind {
+        match self {
+            Kind(7, [a, b, ..]) => Kind(7, [a, b, 0, 0, 0, 0]),
+            kind => kind,
+        }
+    }
+}
 
 fn said(outcome: u64, wait: u64, remaining: u64, full_in: u64, receipt: [u64; 3]) -> Said {
     let [cost, at, booked] = receipt;
@@ -46,8 +60,22 @@ impl Count {
         self.lent.iter().map(|(_, lent)| lent).sum()
     }
 
+    /// `C`: takes note of what a worker reports, unless a later call of its has reported before.
+    pub fn report(&mut self, Kind(_, [_, _, holder, call, level, expire]): Kind, now: u64) {
+        self.holders.retain(|_, (.., at)| {
+            *at = now.min(*at);
+            now - *at < expire
+        });
+        let known = self.holders.get(&holder).map(|(call, ..)| *call);
+        if known.is_some_and(|known| known < call) || known.is_none() && level > 0 {
+            self.holders.insert(holder, (call, level, now));
+        }
+        self.taken = self.holders.values().map(|(_, level, _)| *level as i64).sum();
+    }
+
     /// Judges a request of this cost, and charges it if it is admitted.
-    pub fn step(&mut self, Kind(kind, [a, b, c, d, ..]): Kind, now: u64, cost: u64) -> Said {
+    pub fn step(&mut self, all: Kind, now: u64, cost: u64) -> Said {
+        let Kind(kind, [a, b, c, d, ..]) = all;
         let told = match kind {
             1 => {
                 self.lapse(a, b, now);
@@ -88,10 +116,17 @@ impl Count {
                     said(0, 0, 0, wait.div_ceil(b), [0; 3])
                 }
             }
-            6 if self.used + cost > a => said(1, SECOND, a - self.used, 0, [0; 3]),
-            6 => {
-                self.used += cost;
-                said(0, 0, a - self.used, 0, [cost, now, 0])
+            7 => {
+                self.report(all, now);
+                let taken = self.taken as u64;
+                if cost > 0 && taken + cost > a {
+                    said(1, SECOND, a.saturating_sub(taken), 0, [0; 3])
+                } else {
+                    if cost > 0 {
+                        self.holders.entry(c).or_insert((d, 0, now)).1 += cost;
+                    }
+                    said(0, 0, a.saturating_sub(taken + cost), 0, [cost, now, 0])
+                }
             }
             // As one whose only slice is the whole of it, which begins with the first charge and does not end.
             3 if self.used + cost > a => said(1, b, a - self.used, b, [0; 3]),
@@ -114,7 +149,7 @@ impl Count {
             }
             2 if booked == self.window => self.used = self.used.checked_sub(cost).expect("what was charged"),
             5 if self.full_at == booked + cost * a => self.full_at = booked,
-            3 | 6 => self.used = self.used.checked_sub(cost).expect("what was given"),
+            3 => self.used = self.used.checked_sub(cost).expect("what was given"),
             _ => return,
         }
         self.taken -= cost as i64;

@@ -213,6 +213,8 @@ impl Gateway {
         reenters: bool,
         clusters: Rc<Clusters>,
     ) -> Gateway {
+        // Workers of two gateways draw other numbers.
+        let randoms = Cell::new(Rc::strong_count(&clusters) as u64);
         let world = Rc::new(World {
             rules,
             reenters,
@@ -232,7 +234,7 @@ impl Gateway {
             data: RefCell::default(),
             called: Cell::new(0),
             longest: Cell::new(0),
-            randoms: Cell::new(0),
+            randoms,
             last_version: Cell::new(0),
             zone: Cell::default(),
             evicted: Cell::new(0),

@@ -15,12 +15,14 @@ pub struct Store {
     pub decisions: usize,
     pub given_back: usize,
     pub accounts: usize,
+    /// Reports of permits.
+    pub reports: usize,
     /// The most that was ever handed out of one key, by kind.
     pub most: BTreeMap<Kind, i64>,
 }
 
 /// The text of a part of a body.
-fn decoded(part: &[u8]) -> String {
+pub fn decoded(part: &[u8]) -> String {
     let mut text = Vec::new();
     let mut rest = part;
     while let [first, tail @ ..] = rest {
@@ -85,8 +87,11 @@ impl Store {
         keys: &mut impl Iterator<Item = &'a String>,
         answer: &mut Vec<u64>,
     ) {
-        let (size, [verb, _, rest @ ..]) = (if numbers[0] == 2 { 12 } else { 10 }, numbers) else {
-            panic!("{numbers:?}")
+        let [verb, _, rest @ ..] = numbers else { panic!("{numbers:?}") };
+        let size = match verb {
+            2 => 12,
+            4 => 7,
+            _ => 10,
         };
         if *verb == 1 {
             self.decisions += 1;
@@ -94,6 +99,14 @@ impl Store {
         }
         for rule in rest.chunks(size) {
             let kind = Kind(rule[0], rule[1..7].try_into().unwrap());
+            if *verb == 4 {
+                self.reports += 1;
+                let count = self.counts.entry(keys.next().unwrap().clone());
+                let (known, count) = count.or_insert((kind.known(), Count::default()));
+                assert_eq!(*known, kind.known());
+                count.report(kind, now);
+                continue;
+            }
             // An answer of garbage may have said that something was charged that never was: then there is no count.
             let Some(count) = self.counts.get_mut(keys.next().unwrap()) else { continue };
             assert_eq!(count.0, kind);
@@ -132,7 +145,8 @@ impl Store {
                 let kind = Kind(rule[0], rule[4..].try_into().unwrap());
                 let key = keys.next().unwrap();
                 let (enforced, cost, ahead) = (rule[1] == 1, rule[2], rule[3]);
-                assert_eq!(self.counts.entry(key.clone()).or_insert((kind, Count::default())).0, kind);
+                let known = kind.known();
+                assert_eq!(self.counts.entry(key.clone()).or_insert((known, Count::default())).0, known);
                 asked.push(Asked { group, key, kind, enforced, cost, ahead });
             }
         }
@@ -165,8 +179,10 @@ impl Store {
                 told[10..].copy_from_slice(&lent);
             }
         }
-        for one in &asked {
-            let most = self.most.entry(one.kind).or_default();
+        // What workers report may be more than there is, after they were cut off.
+        let granted = asked.iter().zip(&told).filter(|(one, told)| one.kind.0 != 7 || told[5] > 0);
+        for (one, _) in granted {
+            let most = self.most.entry(one.kind.known()).or_default();
             *most = self.counts[one.key].1.taken.max(*most);
         }
         answer.extend(told.iter().flatten());

@@ -38,7 +38,7 @@ fn a_key_lives_as_long_as_it_means_anything() {
 fn a_refusal_and_a_look_write_nothing() {
     let store = Store::start();
     let full = [[100_000, 1, 1, 0, 0, 1_000_000], [1, 1_000_000, 0, 0, 0, 0], [1, 1_000_000, 10, 0, 0, 0]];
-    let more = [[1, 1_000_000, 0, 0, 0, 0], [100_000, 1, 0, 0, 0, 0], [1, 1_000_000, 0, 0, 0, 0]];
+    let more = [[1, 1_000_000, 0, 0, 0, 0], [100_000, 1, 0, 0, 0, 0]];
     for (kind, numbers) in (1..).zip(full.into_iter().chain(more)) {
         let (key, terms) = (store.key(), Terms { kind, numbers });
         let exists = || store.query::<bool>(cmd("EXISTS").arg(&key));
@@ -68,7 +68,7 @@ fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
 #[test]
 fn nothing_is_kept_of_what_is_given_back_too_late() {
     let store = Store::start();
-    for kind in 1..=6 {
+    for kind in (1..=5).chain([7]) {
         let (key, terms) = (store.key(), Terms { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
         store.give_back(NOW, &key, terms, [1, NOW - 1, NOW - 1, 0, 0]);
         let told = store.ask(NOW, Asked::of(&key, Terms { kind: 0, ..terms }, 0));
@@ -135,7 +135,7 @@ fn what_is_not_ours_is_nobodys() {
 #[test]
 fn numbers_that_are_too_large_are_nobodys() {
     let store = Store::start();
-    for kind in 1..=6 {
+    for kind in (1..=5).chain([7]) {
         let terms = Terms { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
         let fresh = store.ask(NOW, Asked::of(&store.key(), terms, 1));
         for number in ["9007199254740993", &"9".repeat(400)] {

@@ -162,7 +162,7 @@ fn the_largest_numbers_are_exact() {
     assert_eq!(told.said(), (0, 0, 1, week.div_ceil(prime), all));
     // As much of a cost as can be said.
     let most = (1 << 53) - 1;
-    for kind in 1..=6 {
+    for kind in (1..=5).chain([7]) {
         let told = ask(kind, [1_000_000, 3, 10, 0, 0, 1_000_000], most);
         assert_eq!((told.outcome, told.receipt[0]), (2, 0));
     }

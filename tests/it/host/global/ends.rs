@@ -49,10 +49,10 @@ fn what_is_known_to_be_refused_is_not_asked_again_for_100_ms() {
 fn permits_come_back_when_requests_end() {
     let gateway = start(2, &limit("/", PERMITS));
     let fates: Vec<Fate> = (0..3).map(|worker| ask(&gateway, worker, "/")).collect();
-    assert_eq!((fates, clusters(&gateway).taken(6, 2)), (vec![Fate::Upstream, Fate::Upstream, REFUSED], 2));
+    assert_eq!((fates, clusters(&gateway).taken(7, 2)), (vec![Fate::Upstream, Fate::Upstream, REFUSED], 2));
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).taken(6, 2), ask(&gateway, 0, "/")), (0, Fate::Upstream));
+    assert_eq!((clusters(&gateway).taken(7, 2), ask(&gateway, 0, "/")), (0, Fate::Upstream));
 }
 
 /// It is gone before the store has answered, and has its turn in the call or before it.
@@ -68,8 +68,8 @@ fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
     vm.streams().into_iter().for_each(|id| vm.reset(id));
     assert!(requests.iter().all(|request| gateway.fate(*request) == Fate::Reset));
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).given_back()), (2, 2));
-    assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0));
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).reports()), (2, 2));
+    assert_eq!((clusters(&gateway).taken(7, 2), gateway.owing()), (0, 0));
 }
 
 /// The store does not know the script: it has charged nothing, and nobody waits for its answer.
@@ -79,7 +79,7 @@ fn a_call_without_its_script_is_not_repeated_for_requests_that_have_left() {
     gateway.request(0, "/", "ann");
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(6, 2)), (0, 0));
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(7, 2)), (0, 0));
 }
 
 /// One that gives up goes by what it can have here; the late answer of a host that does not cancel calls is undone.
@@ -121,7 +121,7 @@ fn an_answer_that_comes_when_nobody_counts_on_it_is_given_back() {
     assert_eq!(gateway.fate(request), Fate::Upstream);
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).given_back(), clusters(&gateway).taken(6, 2)), (2, 0));
+    assert_eq!(clusters(&gateway).taken(7, 2), 0);
     gateway.no_crash();
 }
 
@@ -141,7 +141,7 @@ fn who_is_gone_when_the_answer_is_told_gives_back() {
     assert!((1..5).contains(&gone), "{gone}");
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).taken(6, 9), gateway.owing()), (0, 0));
+    assert_eq!((clusters(&gateway).taken(7, 9), gateway.owing()), (0, 0));
     gateway.no_crash();
 }
 
@@ -219,7 +219,7 @@ fn who_leaves_between_two_answers_gives_back_the_first() {
         let vm = &gateway.vms[0];
         vm.streams().into_iter().for_each(|id| vm.reset(id));
         gateway.pass(200);
-        assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0), "user {user}");
+        assert_eq!((clusters(&gateway).taken(7, 2), gateway.owing()), (0, 0), "user {user}");
     }
     assert!(both > 5 && between > 5, "{both} {between}");
 }
@@ -249,6 +249,23 @@ fn a_store_that_was_given_up_in_giving_back_is_probed() {
     gateway.pass(2_000);
     assert_eq!(gateway.world.said("answers again"), 1);
     assert_eq!((ask(&gateway, 0, "/"), gateway.counter("diana.rule.permits.degraded")), (Fate::Upstream, 0));
+}
+
+/// Also for longer than the store remembers a silent worker.
+#[test]
+fn permits_of_an_old_configuration_count_until_their_requests_end() {
+    let gateway = start(1, &limit("/", PERMITS));
+    assert_eq!((ask(&gateway, 0, "/"), ask(&gateway, 0, "/")), (Fate::Upstream, Fate::Upstream));
+    for anew in [false, true] {
+        let vm = &gateway.vms[0];
+        assert!(if anew { vm.configure() } else { vm.configure_again() });
+        gateway.pass(20_000);
+        assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).taken(7, 2)), (REFUSED, 2), "{anew}");
+    }
+    gateway.end_all();
+    gateway.pass(10);
+    assert_eq!((clusters(&gateway).taken(7, 2), ask(&gateway, 0, "/")), (0, Fate::Upstream));
+    gateway.no_crash();
 }
 
 /// A request that leaves a queue while the store is away gives back its turn when the store is back.
@@ -302,7 +319,7 @@ fn who_gives_up_under_an_old_configuration_gives_back() {
             gateway.end_all();
             clusters(&gateway).silent.borrow_mut().clear();
             gateway.pass(10);
-            assert_eq!(clusters(&gateway).taken(6, 2), 0, "{user}");
+            assert_eq!(clusters(&gateway).taken(7, 2), 0, "{user}");
             gateway.pass(3_000);
         }
         assert!(refused > 3, "{refused}");

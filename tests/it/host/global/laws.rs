@@ -38,7 +38,7 @@ pub fn nobody_goes_uncounted(gateways: &Gateways) {
     for Rule { path, name, kind, limit, .. } in RULES {
         let degraded = gateways.counter(&format!("diana.rule.{name}.degraded")) as usize;
         let errors = gateways.counter(&format!("diana.rule.{name}.result.error.requests")) as usize;
-        let went = if kind.0 == 6 { gateways.in_flight(path) } else { gateways.went(path) };
+        let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
         let taken = gateways.clusters.taken(kind.0, kind.1) as usize;
         assert!(went <= taken + degraded + errors, "{went} of {name}, {taken} taken, {degraded} without");
         // For whom a store is shared, each shard counts its actors, and of those there are two.
@@ -52,7 +52,7 @@ pub fn nobody_goes_uncounted(gateways: &Gateways) {
 pub fn nobody_is_charged_in_vain(gateways: &Gateways) {
     for Rule { path, name, kind, leased, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
         let degraded = gateways.counter(&format!("diana.rule.{name}.degraded"));
-        let went = if kind.0 == 6 { gateways.in_flight(path) } else { gateways.went(path) };
+        let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
         let taken = gateways.clusters.taken(kind.0, kind.1);
         if !leased || kind.0 == 1 && !gateways.setup.reloads {
             assert!(taken <= went as i64, "{taken} of {name}, {went} went, {degraded} without");
@@ -63,7 +63,7 @@ pub fn nobody_is_charged_in_vain(gateways: &Gateways) {
 /// Of what was let go without a store no more than a gateway lets go by itself.
 pub fn degraded_is_bounded(gateways: &Gateways) {
     for Rule { path, name, kind, limit, on_error, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
-        let went = if kind.0 == 6 { gateways.in_flight(path) } else { gateways.went(path) };
+        let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
         let actors = if name.ends_with("bucket") { 2 } else { 1 };
         let here = match *on_error {
             "local" => gateways.all.len() * limit,
@@ -124,5 +124,5 @@ fn degraded(gateway: &Gateway, rule: &Rule) -> i64 {
 
 /// Of permits none is out when all requests have ended.
 pub fn permits_are_back(gateways: &Gateways) {
-    assert_eq!([gateways.clusters.taken(6, 2), gateways.clusters.taken(6, 3)], [0, 0]);
+    assert_eq!([gateways.clusters.taken(7, 2), gateways.clusters.taken(7, 3)], [0, 0]);
 }

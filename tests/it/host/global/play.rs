@@ -39,12 +39,12 @@ const DAY: u64 = 86_400_000_000;
 /// Each is known by its numbers. A day is longer than any run.
 pub const RULES: &[Rule] = &[
     rule("/window", "window", (2, 5), 5, r#""algo": "W", "rpu": 5, "unit": "day""#),
-    rule("/permits", "permits", (6, 2), 2, r#""algo": "C", "rpu": 2, "max_hold": "1d""#),
+    rule("/permits", "permits", (7, 2), 2, r#""algo": "C", "rpu": 2, "max_hold": "1d""#),
     rule("/queue", "queue", (5, 100_000), 0, r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 4"#),
     leased(rule("/lease", "lease", (2, 40), 40, r#""algo": "W", "rpu": 40, "unit": "day", "lease": 8"#)),
     leased(rule("/bucket", "bucket", (1, DAY / 30), 30, r#""rpu": 30, "unit": "day", "lease": 5"#)),
     rule("/mixed", "mixed", (2, 9), 9, r#""algo": "W", "rpu": 9, "unit": "day""#),
-    rule("/mixed", "mixed-permits", (6, 3), 3, r#""algo": "C", "rpu": 3, "max_hold": "1d""#),
+    rule("/mixed", "mixed-permits", (7, 3), 3, r#""algo": "C", "rpu": 3, "max_hold": "1d""#),
     leased(rule("/ahead", "ahead", (2, 20), 20, r#""algo": "W", "rpu": 20, "unit": "day", "lease": 4"#)),
     leased(rule("/ahead", "ahead-bucket", (1, DAY / 25), 25, r#""rpu": 25, "unit": "day", "lease": 6"#)),
     Rule {

@@ -1,0 +1,340 @@
+//! How many permits of `C` one worker holds of one store, by actor, and which of these levels it has to report.
+//!
+//! It does not know: which request holds a permit, how a call is made, or how the store adds the levels up.
+//!
+//! ```text
+//!   sent ─► the cost counts ─► granted ─► the stream ends ─► the level falls ─► a report
+//!                          └─► refused, lost, left: the cost counts no more ─► a report if the store may count it
+//! ```
+//!
+//! The worker reports levels, not changes. So a lost reply, a lost report, and a call that runs twice or late are corrected by
+//! the next report. A level is an upper bound: it includes what other calls under way may be granted. Whatever order calls
+//! run in, the store counts no fewer permits than the worker's requests hold.
+
+use super::PERMITS_EXPIRE;
+use super::lines::Waiting;
+use crate::algorithm::Terms;
+use crate::policy::{Asked, CountKey, LevelReport, Question, Receipt, Told};
+use crate::time::{Span, Time};
+use std::collections::{HashMap, VecDeque};
+
+/// A worker tracks so many actors' levels for each store. A request of another actor counts as one without its store.
+const MOST: usize = 16_384;
+
+/// One call carries so many reports beside its questions: a script that runs holds up everybody else's.
+const MOST_REPORTS: usize = 64;
+
+/// Each level is looked at so often, and reported if that last happened more than half of it ago. Even if a report is lost,
+/// the next one comes before the store forgets the worker.
+const LOOK: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
+
+/// A permit's age is known to an eighth of `max_hold`. Permits of so many eighths count.
+const PARTS: u64 = 8;
+const COUNTED: u64 = PARTS + 1;
+
+/// All levels of one worker at one store.
+#[derive(Debug, Default)]
+pub(super) struct Permits {
+    levels: HashMap<CountKey, Level>,
+    /// Levels that the store may not know. Each is here once; some need no report by the time they are taken out.
+    changed: VecDeque<CountKey>,
+    /// When each level is looked at next, the earliest first.
+    looks: VecDeque<(Time, CountKey)>,
+}
+
+/// The permits of one actor.
+#[derive(Debug)]
+struct Level {
+    terms: Terms,
+    /// Permits by the eighth of `max_hold` in which they were taken, at its number modulo their count. Older ones do not
+    /// count.
+    taken: [u64; COUNTED as usize],
+    /// The number of the newest eighth.
+    newest: u64,
+    /// What the store counts for this worker, as far as that is known.
+    stored: Option<u64>,
+    /// Calls under way that report this level, and whether two of them ran side by side.
+    calls: u32,
+    overlaps: bool,
+    /// The last call that reported it, what that said, and when it was sent.
+    call: u64,
+    reported: u64,
+    sent: Time,
+    /// What the call that is being read was granted.
+    granted: u64,
+    is_changed: bool,
+    look: Time,
+}
+
+impl Level {
+    fn eighth(&self, at: Time) -> u64 {
+        let ns = self.terms.max_hold().as_ns().div_ceil(PARTS);
+        at.as_ns().checked_div(ns).unwrap_or(0)
+    }
+
+    fn place(&mut self, eighth: u64) -> Option<&mut u64> {
+        let place = usize::try_from(eighth.checked_rem(COUNTED)?).ok()?;
+        self.taken.get_mut(place)
+    }
+
+    fn sum(&self) -> u64 {
+        self.taken.iter().fold(0, |sum, taken| sum.saturating_add(*taken))
+    }
+
+    /// Drops the permits that are older than `max_hold`.
+    fn age(&mut self, now: Time) {
+        let current = self.eighth(now);
+        for _ in 0..current.saturating_sub(self.newest).min(COUNTED) {
+            self.newest = self.newest.saturating_add(1);
+            let newest = self.newest;
+            self.place(newest).into_iter().for_each(|taken| *taken = 0);
+        }
+        if current > self.newest {
+            // All have been dropped.
+            self.newest = current;
+        }
+    }
+
+    fn take(&mut self, cost: u64) {
+        let newest = self.newest;
+        self.place(newest).into_iter().for_each(|taken| *taken = taken.saturating_add(cost));
+    }
+
+    fn release(&mut self, eighth: u64, cost: u64) {
+        let is_live = eighth <= self.newest && self.newest.saturating_sub(eighth) < COUNTED;
+        if is_live && let Some(taken) = self.place(eighth) {
+            *taken = taken.saturating_sub(cost);
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.stored == Some(self.sum())
+    }
+}
+
+impl Permits {
+    /// Whether the levels that a question reports can be tracked.
+    pub(super) fn has_room(&self, question: &Question) -> bool {
+        let is_new = |asked: &Asked| asked.terms.ends_with_request() && !self.levels.contains_key(&asked.key);
+        match question {
+            Question::Decide(groups) if self.levels.len() >= MOST => !groups.iter().flatten().any(is_new),
+            _ => true,
+        }
+    }
+
+    /// Whether a level has to be reported now.
+    pub(super) fn has_reports(&mut self, now: Time) -> bool {
+        while let Some((_, key)) = self.looks.front().copied().filter(|(at, _)| *at <= now) {
+            self.looks.pop_front();
+            self.look(key, now);
+        }
+        // Answers that are on their way say what the others need.
+        while let Some(key) = self.changed.front().copied() {
+            let is_due = |level: &mut Level| {
+                level.age(now);
+                level.calls == 0 && !level.is_known()
+            };
+            if self.levels.get_mut(&key).is_some_and(is_due) {
+                return true;
+            }
+            self.changed.pop_front();
+            self.levels.get_mut(&key).into_iter().for_each(|level| level.is_changed = false);
+        }
+        false
+    }
+
+    fn look(&mut self, key: CountKey, now: Time) {
+        let Some(level) = self.levels.get_mut(&key).filter(|level| level.look <= now) else {
+            return;
+        };
+        let half = Span::from_ns(LOOK.as_ns() / 2);
+        if level.sent.after(half) <= now {
+            level.stored = None;
+        }
+        level.look = now.after(LOOK);
+        self.looks.push_back((level.look, key));
+        self.check(key);
+    }
+
+    /// When [`Permits::has_reports`] has to be asked again at the latest.
+    pub(super) fn wake(&self) -> Option<Time> {
+        self.looks.front().map(|(at, _)| *at)
+    }
+
+    /// Puts the levels into the questions of a call, whose costs count from now on, and adds reports of others: which levels
+    /// the call reports.
+    pub(super) fn report(
+        &mut self,
+        waiting: &mut Vec<Waiting>,
+        (holder, call): (u64, u64),
+        now: Time,
+    ) -> Vec<CountKey> {
+        let mut reported = Vec::new();
+        for waiting in waiting.iter_mut() {
+            let Question::Decide(groups) = &mut waiting.question else {
+                continue;
+            };
+            for asked in groups.iter_mut().flatten().filter(|asked| asked.terms.ends_with_request()) {
+                let level = self.mention(asked.key, asked.terms, call, now, &mut reported);
+                asked.terms = asked.terms.reporting(holder, call, level.reported, PERMITS_EXPIRE);
+                level.take(asked.cost);
+            }
+        }
+        let mut reports = Vec::new();
+        while reports.len() < MOST_REPORTS && self.has_reports(now) {
+            let Some((key, terms)) = self.changed.pop_front().and_then(|key| self.unqueue(key)) else {
+                break;
+            };
+            let level = self.mention(key, terms, call, now, &mut reported);
+            reports.push(LevelReport {
+                key,
+                terms: terms.reporting(holder, call, level.reported, PERMITS_EXPIRE),
+            });
+        }
+        if !reports.is_empty() {
+            waiting.push(Waiting::of_nobody(Question::Report(reports)));
+        }
+        reported
+    }
+
+    fn unqueue(&mut self, key: CountKey) -> Option<(CountKey, Terms)> {
+        let level = self.levels.get_mut(&key)?;
+        level.is_changed = false;
+        Some((key, level.terms))
+    }
+
+    /// A call reports a level. Only its first question of it sets the level, so all of them carry the same.
+    fn mention(
+        &mut self,
+        key: CountKey,
+        terms: Terms,
+        call: u64,
+        now: Time,
+        reported: &mut Vec<CountKey>,
+    ) -> &mut Level {
+        let level = Permits::track(&mut self.levels, &mut self.looks, key, terms, now);
+        if level.calls == 0 || level.call != call {
+            level.age(now);
+            level.overlaps = level.calls > 0;
+            level.calls = level.calls.saturating_add(1);
+            (level.call, level.reported, level.sent) = (call, level.sum(), now);
+            reported.push(key);
+        }
+        level
+    }
+
+    fn track<'l>(
+        levels: &'l mut HashMap<CountKey, Level>,
+        looks: &mut VecDeque<(Time, CountKey)>,
+        key: CountKey,
+        terms: Terms,
+        now: Time,
+    ) -> &'l mut Level {
+        levels.entry(key).or_insert_with(|| {
+            let look = now.after(LOOK);
+            looks.push_back((look, key));
+            Level {
+                terms,
+                taken: [0; COUNTED as usize],
+                newest: 0,
+                stored: None,
+                calls: 0,
+                overlaps: false,
+                call: 0,
+                reported: 0,
+                sent: now,
+                granted: 0,
+                is_changed: false,
+                look,
+            }
+        })
+    }
+
+    /// What the store has told about a question of a call sent then, if anything. Whether the request `keeps` its permits, or
+    /// has left.
+    pub(super) fn told(&mut self, question: &Question, told: Option<&mut [Told]>, keeps: bool, sent: Time) {
+        let Question::Decide(groups) = question else {
+            return;
+        };
+        let mut told = told.unwrap_or_default().iter_mut();
+        groups.iter().flatten().for_each(|asked| self.granted(asked, told.next(), keeps, sent));
+    }
+
+    fn granted(&mut self, asked: &Asked, told: Option<&mut Told>, keeps: bool, sent: Time) {
+        let Some(level) = self.levels.get_mut(&asked.key).filter(|_| asked.terms.ends_with_request()) else {
+            return;
+        };
+        let eighth = level.eighth(sent);
+        let granted = told.as_ref().map_or(0, |told| told.receipt[0]);
+        level.granted = level.granted.saturating_add(granted);
+        match told {
+            // The receipt says when the permit was taken.
+            Some(told) if keeps && granted > 0 => told.receipt[1] = eighth,
+            _ => level.release(eighth, asked.cost),
+        }
+    }
+
+    /// A call is over that reported these levels. Whether the store `is_known` to have carried it out.
+    pub(super) fn over(&mut self, reported: Vec<CountKey>, is_known: bool) {
+        for key in reported {
+            let Some(level) = self.levels.get_mut(&key) else {
+                continue;
+            };
+            level.calls = level.calls.saturating_sub(1);
+            let granted = std::mem::take(&mut level.granted);
+            // Of two calls side by side nobody knows which ran first.
+            level.stored = (is_known && !level.overlaps).then(|| level.reported.saturating_add(granted));
+            self.check(key);
+        }
+    }
+
+    /// A request gives back its permit.
+    pub(super) fn release(&mut self, receipt: &Receipt) {
+        let [cost, eighth, ..] = receipt.numbers;
+        if let Some(level) = self.levels.get_mut(&receipt.key) {
+            level.release(eighth, cost);
+            self.check(receipt.key);
+        }
+    }
+
+    /// A late answer says that the store counts a permit that nobody holds.
+    pub(super) fn doubt(&mut self, asked: &Asked, now: Time) {
+        if asked.terms.ends_with_request() {
+            Permits::track(&mut self.levels, &mut self.looks, asked.key, asked.terms, now).stored = None;
+            self.check(asked.key);
+        }
+    }
+
+    /// The breaker has opened: after recovery all levels are reported.
+    pub(super) fn doubt_all(&mut self) {
+        let keys: Vec<CountKey> = self.levels.keys().copied().collect();
+        for key in keys {
+            self.levels.get_mut(&key).into_iter().for_each(|level| level.stored = None);
+            self.check(key);
+        }
+    }
+
+    /// Whether any level is tracked.
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
+    /// Forgets a level that is zero here and in the store, and queues one that the store may not know. While a call is under
+    /// way, its answer comes first.
+    fn check(&mut self, key: CountKey) {
+        let Some(level) = self.levels.get_mut(&key).filter(|level| level.calls == 0) else {
+            return;
+        };
+        if !level.is_known() {
+            if !std::mem::replace(&mut level.is_changed, true) {
+                self.changed.push_back(key);
+            }
+        } else if level.stored == Some(0) {
+            self.levels.remove(&key);
+            if self.levels.is_empty() {
+                self.changed.clear();
+                self.looks.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Permits in the script: what workers report is what a plain model of holders says, in whatever order calls run.
+
+use super::store::{Asked, Call, Store, check};
+use crate::host::counts::{Count, Kind};
+use diana::algorithm::Terms;
+use proptest::prelude::*;
+use redis::cmd;
+
+const NOW: u64 = 1_753_000_000_123_000;
+const SECOND: u64 = 1_000_000;
+const EXPIRE: u64 = 6 * SECOND;
+
+/// A report of `level` permits in the call number `call` of a worker.
+fn terms(rpu: u64, holder: u64, call: u64, level: u64) -> Terms {
+    Terms { kind: 7, numbers: [rpu, 60 * SECOND, holder, call, level, EXPIRE] }
+}
+
+/// One worker's word: after how many ms, of which worker, in which of its calls, its level, and what it asks for, if anything.
+type Word = (i64, u64, u64, u64, Option<u64>);
+
+fn words() -> impl Strategy<Value = Vec<Word>> {
+    let gap = prop_oneof![4 => 0..500_i64, 2 => 500..7_000_i64, 1 => -3_000..0_i64];
+    let asks = prop_oneof![1 => Just(None), 4 => (0..3_u64).prop_map(Some)];
+    prop::collection::vec((gap, 1..4_u64, 1..12_u64, 0..5_u64, asks), 1..40)
+}
+
+#[test]
+fn levels_are_what_a_model_of_holders_says() {
+    check(100, (1..9_u64, words()), |store, (rpu, words)| {
+        let (key, mut now, mut model) = (store.key(), NOW, Count::default());
+        for (gap, holder, call, level, asks) in words {
+            now = now.saturating_add_signed(gap * 1_000);
+            let terms = terms(rpu, holder, call, level);
+            let kind = Kind(7, terms.numbers);
+            let Some(cost) = asks else {
+                assert_eq!(store.call(now, Call::default().report(&key, terms)), [[]]);
+                model.report(kind, now);
+                continue;
+            };
+            let told = store.ask(now, Asked::of(&key, terms, cost));
+            let [outcome, _, remaining, .., charged, _, _, _, _, _, _, _] = model.step(kind, now, cost);
+            // What costs more than there is is refused for ever.
+            let outcome = if cost > rpu { 2 } else { outcome };
+            prop_assert_eq!((told.outcome, told.remaining, told.receipt[0]), (outcome, remaining, charged));
+        }
+        Ok(())
+    });
+}
+
+/// All questions of a call carry the same level: only the first sets it.
+#[test]
+fn several_questions_of_a_call_do_not_undo_one_another() {
+    let store = Store::start();
+    let key = store.key();
+    let ask = || Asked::of(&key, terms(5, 1, 7, 2), 1);
+    let call = (0..5).fold(Call::default(), |call, _| call.decide(&[vec![ask()]]));
+    let outcomes: Vec<u64> = store.call(NOW, call).iter().map(|told| told[0].outcome).collect();
+    assert_eq!(outcomes, [0, 0, 0, 1, 1]);
+    // The same call once more adds nothing, as there is no room; the next report says what is true.
+    store.call(NOW, Call::default().decide(&[vec![ask()]]));
+    let look = |level| store.ask(NOW, Asked::of(&key, terms(5, 1, 8 + level, level), 0)).remaining;
+    assert_eq!((look(5), look(3)), (0, 0), "an earlier call is not believed");
+    assert_eq!(store.ask(NOW, Asked::of(&key, terms(5, 1, 20, 3), 0)).remaining, 2);
+}
+
+/// What a worker reports stays, though the request of the same command is refused by another rule.
+#[test]
+fn a_report_stays_though_the_request_is_refused() {
+    let store = Store::start();
+    let (key, full) = (store.key(), store.key());
+    let none = Terms { kind: 2, numbers: [0, 60 * SECOND, 0, 0, 0, 0] };
+    let asked = vec![Asked::of(&key, terms(5, 1, 1, 3), 1), Asked::of(&full, none, 1)];
+    let told = &store.call(NOW, Call::default().decide(&[asked]))[0];
+    assert_eq!((told[0].receipt[0], told[0].remaining, told[1].outcome), (0, 2, 2));
+    assert_eq!(store.ask(NOW, Asked::of(&key, terms(5, 2, 1, 0), 0)).remaining, 2);
+}
+
+#[test]
+fn a_holder_that_is_silent_is_forgotten_and_the_key_expires() {
+    let store = Store::start();
+    let key = store.key();
+    store.call(NOW, Call::default().report(&key, terms(4, 1, 1, 3)));
+    let left = |later| store.ask(NOW + later, Asked::of(&key, terms(4, 2, 1, 0), 0)).remaining;
+    assert_eq!((left(EXPIRE - SECOND), left(EXPIRE)), (1, 4));
+    let lives: u64 = store.query(cmd("PTTL").arg(&key));
+    assert!((EXPIRE / 1_000..EXPIRE / 1_000 + 5_001).contains(&lives), "{lives}");
+}
+
+/// A report from the future lasts no longer than any other: Redis' clock has stepped back.
+#[test]
+fn a_clock_that_steps_back_locks_nobody_out() {
+    let store = Store::start();
+    let key = store.key();
+    store.call(NOW + 3_600 * SECOND, Call::default().report(&key, terms(4, 1, 1, 4)));
+    let left = |later| store.ask(NOW + later, Asked::of(&key, terms(4, 2, 1, 0), 0)).remaining;
+    assert_eq!((left(0), left(EXPIRE)), (0, 4));
+}
+
+/// Beyond 900 holders of one key a newcomer is refused; none that is there is lost.
+#[test]
+fn a_key_keeps_900_holders() {
+    let store = Store::start();
+    let key = store.key();
+    let holder = |number: u64| (1 << 52) - 1 - number;
+    let ask = |number| Asked::of(&key, terms(2_000, holder(number), 9_999_999_999, 0), 1);
+    let mut outcomes = Vec::new();
+    for from in (0..1_000).step_by(50) {
+        let call = (from..from + 50).fold(Call::default(), |call, number| call.decide(&[vec![ask(number)]]));
+        outcomes.extend(store.call(NOW, call).iter().map(|told| told[0].outcome));
+    }
+    assert_eq!(outcomes, [vec![0; 900], vec![1; 100]].concat());
+    let told = store.ask(NOW, ask(899));
+    assert_eq!((told.outcome, told.remaining), (0, 1_099));
+    let length: usize = store.query(cmd("STRLEN").arg(&key));
+    println!("the value of 900 holders has {length} bytes");
+}
