@@ -91,17 +91,20 @@ fn what_a_worker_held_is_back_when_the_next_one_looks() {
 
 /// How many calls the host answers when a request ends that began before a reload, in a configuration of so many limits.
 fn calls_at_the_end(limits: usize) -> usize {
-    let rules = |permits: u32| {
+    // Another quota beside it moves the permits to another cell.
+    let rules = |quota: u32| {
         let limit = |n: usize| {
-            format!(r#"{{"url": "/{n}", "rules": [{{"name": "r{n}", "algo": "C", "rpu": {permits}}}]}}"#)
+            format!(
+                r#"{{"url": "/{n}", "rules": [{{"name": "c{n}", "algo": "C", "rpu": 5}},
+                    {{"name": "w{n}", "algo": "W", "rpu": {quota}, "unit": "day"}}]}}"#
+            )
         };
         format!("[{}]", (0..limits).map(limit).collect::<Vec<_>>().join(", "))
     };
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(5));
+    let gateway = Gateway::start(Rules::Lenient, 1, &rules(50));
     let request = gateway.request(0, "/0", "ann");
-    gateway.world.configuration.replace(rules(6));
+    gateway.world.configuration.replace(rules(60));
     assert!(gateway.vms[0].configure_again());
-    // The actor takes its permits along.
     gateway.request(0, "/0", "ann");
     let before = gateway.world.called.get();
     gateway.vms[0].serve_request(request);
