@@ -29,6 +29,7 @@ mod sampling;
 pub mod simulated;
 mod source;
 mod streams;
+mod timer;
 mod trial;
 mod waiting;
 mod zone;

@@ -20,8 +20,7 @@ use crate::host::nginx;
 use crate::host::steady::Steady;
 use crate::mix;
 use crate::policy::{Descent, Policy};
-use crate::remote::News;
-use crate::session::{Session, Step, TICK, Worker};
+use crate::session::{Session, Step, Worker};
 use crate::store::{Fault, Portable, Rules, Watched};
 use crate::table::{Dated, Seed, shared_seed};
 use crate::time::{Span, Time};
@@ -47,7 +46,9 @@ pub(super) struct Gateway {
     /// Which streams wait for stores, by what they asked under.
     pub(super) asking: Exclusive<Map<u32>>,
     /// When the timer fires at the latest for the worker's own sake.
-    wakes: Cell<Option<Time>>,
+    pub(super) wakes: Cell<Option<Time>>,
+    /// The shortest span that the worker has wanted since that was first set.
+    pub(super) wanted: Cell<Option<Span>>,
     steady: Exclusive<Steady>,
     pub(super) worker: Exclusive<Worker>,
     pub(super) metrics: Metrics,
@@ -174,6 +175,7 @@ impl Gateway {
             timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             asking: Exclusive::default(),
             wakes: Cell::new(None),
+            wanted: Cell::new(None),
             steady: Exclusive::default(),
             worker: Exclusive::new(worker),
             metrics,
@@ -206,19 +208,18 @@ impl Gateway {
         let mut tried = self.source.as_ref().and_then(|_| self.try_beside());
         let source = HostRequest::new(policy, self.zone.is_some());
         let request = policy.request(&source);
-        let ((session, judged, is_grpc), wants) = self.worker.with(|worker| {
+        let ((session, judged, is_grpc), must_wake) = self.worker.with(|worker| {
             let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
             let is_grpc = matches!(step, Step::Ask(_)) && policy.is_grpc(&request);
             let judged = self.judged(step, || policy.is_grpc(&request));
-            let wants = worker.wants().or(worker.wake().map(|_| TICK));
-            ((session, judged, is_grpc), wants)
+            ((session, judged, is_grpc), self.must_wake(worker))
         })?;
         if !matches!(judged.next, Next::Ask(_)) {
             self.compare(&mut tried);
         }
         let is_asleep =
             || self.source.is_some() && self.waiting.with(|waiting| waiting.ticks()) == Some(false);
-        if wants.is_some_and(|span| self.wakes.get().is_none() || span == Span::ZERO) || is_asleep() {
+        if must_wake || is_asleep() {
             self.wake();
         }
         self.sample_cells();
@@ -309,52 +310,9 @@ impl Gateway {
         }
     }
 
-    /// Sees to it that the timer fires when the worker wants it for its own sake.
-    pub(super) fn wake(&self) {
-        let now = self.steady();
-        let wanted = self
-            .worker
-            .with(|worker| worker.wants().map(|span| now.after(span)).into_iter().chain(worker.wake()).min());
-        if let Some(next) = self.source.as_ref().and_then(|source| source.next()) {
-            self.waiting.with(|waiting| waiting.wake_at(next, now));
-        }
-        // A configuration before this one may have had the timer set for sooner: it is set again for what is still to come.
-        let Some(at) = wanted.flatten().into_iter().chain(self.wakes.get()).min() else {
-            return;
-        };
-        let wakes = self.waiting.with(|waiting| waiting.wake_at(at, now)) == Some(true);
-        self.wakes.set(wakes.then_some(at));
-    }
-
-    /// The timer has fired: gives back what lies idle, and fetches what runs out. What it has to tell requests.
-    pub(super) fn tick(&self, now: Time) -> Vec<News> {
-        if self.wakes.get().is_none_or(|at| now < at) {
-            return Vec::new();
-        }
-        self.wakes.set(None);
-        self.work(now, false)
-    }
-
     /// Whether stores have nothing to be told by this configuration any more.
     pub(super) fn is_done(&self) -> bool {
         self.worker.with(|worker| worker.is_done()) != Some(false)
-    }
-
-    /// Gives back all that this worker was charged ahead: nobody asks it any more.
-    pub(super) fn retire(&self) {
-        self.wakes.set(None);
-        self.trial.with(|trial| *trial = None);
-        self.work(self.steady(), true);
-    }
-
-    fn work(&self, now: Time, all: bool) -> Vec<News> {
-        let policy = &self.configuration.policy;
-        let news = self.worker.with(|worker| {
-            let events = worker.tick(policy, &self.store, || self.now(), all);
-            self.metrics.events(&events);
-            worker.expire(now)
-        });
-        self.absorb(news.unwrap_or_default())
     }
 
     /// The clock that those who wait go by; the host's own if there is none that never steps.

@@ -3,6 +3,7 @@
 //!
 //! It does not know: the algorithms' own promises about a piece.
 
+use super::callouts::Clusters;
 use super::faults::{Faults, Kind};
 use super::gateway::{Fate, Gateway};
 use diana::host::proxy_wasm::Callbacks;
@@ -78,4 +79,57 @@ fn what_is_lent_just_after_a_new_configuration_comes_back() {
         (0..2 * QUOTA).for_each(|n| _ = gateway.request(n, "/", &format!("user-{round}-{n}")));
     }
     assert_eq!(passed(&gateway), QUOTA);
+}
+
+/// Its store counts one rule for all gateways, and is asked for ten seconds.
+const ASKING: &str = r#"{"store": {"redis": {"cluster": "a", "secret": "sixteen letters!", "timeout": "10s"}}, "limits": [
+    {"url": "/local", "rules": [{"algo": "ALGO", "rpu": 400, "unit": "day"}]},
+    {"url": "/global", "rules": [{"algo": "W", "rpu": 400, "unit": "day", "scope": "global"}]}]}"#;
+
+/// How many of 2 workers' requests pass: of one while a call of its own is under way, then of the other.
+fn passes_beside_a_call(algo: &str, down: bool) -> usize {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 2, false);
+    assert!(gateway.configure(&ASKING.replace("ALGO", algo)));
+    gateway.world.clusters.silent.borrow_mut().extend(["a"].iter().filter(|_| !down));
+    gateway.world.clusters.down.set(down);
+    // Three failures open the breaker, and then the worker is to be woken for a probe.
+    for _ in 0..3 {
+        gateway.request(0, "/global", "ann");
+        gateway.pass(1);
+    }
+    gateway.pass(if down { 4_000 } else { 1 });
+    let ask = |worker: usize| {
+        let request = gateway.request(worker, "/local", "ann");
+        gateway.fate(request) == Fate::Upstream
+    };
+    let first = (0..20).filter(|_| ask(0)).count();
+    gateway.pass(200);
+    let passed = first + (0..500).filter(|_| ask(1)).count();
+    gateway.no_crash();
+    passed
+}
+
+/// The next deadline is that of the call, ten seconds away, or that of the probe; the share lapses before.
+#[test]
+fn an_idle_share_comes_back_within_200_ms_whatever_else_the_timer_is_set_for() {
+    for algo in ["TB", "W", "SW"] {
+        assert_eq!(passes_beside_a_call(algo, false), 400, "{algo}, a call is under way");
+        assert_eq!(passes_beside_a_call(algo, true), 400, "{algo}, the breaker is open");
+    }
+}
+
+/// The timer is set once: neither it nor a clock is asked of the host again until it fires.
+#[test]
+fn requests_that_spend_of_a_share_set_no_timer() {
+    let gateway =
+        Gateway::start(Rules::Lenient, 1, r#"{"url": "/", "rules": [{"rpu": 9000, "unit": "day"}]}"#);
+    (0..20).for_each(|n| _ = gateway.request(n, "/", "ann"));
+    let calls = |_| {
+        let before = gateway.world.called.get();
+        gateway.request(0, "/", "ann");
+        gateway.world.called.get() - before
+    };
+    let calls: Vec<usize> = (0..20).map(calls).collect();
+    // The clock and the counter.
+    assert_eq!(calls, [2; 20]);
 }

@@ -1,0 +1,67 @@
+//! When the timer has to fire for the sake of one configuration's worker, and what the worker does then.
+//!
+//! It does not know: streams that wait, or the host's timer. Both are behind [`Waiting`](super::waiting::Waiting).
+
+use super::gateway::Gateway;
+use crate::remote::News;
+use crate::session::Worker;
+use crate::time::{Span, Time};
+
+impl Gateway {
+    /// Whether the worker has to be woken earlier than the timer fires. No clock is read: a span that it has wanted before
+    /// has begun earlier, so that the timer, which is set for its end, fires early enough.
+    pub(super) fn must_wake(&self, worker: &Worker) -> bool {
+        let is_sooner = |span: Span| self.wanted.get().is_none_or(|wanted| span < wanted);
+        worker.wants().is_some_and(is_sooner) || (self.wakes.get().is_none() && worker.wake().is_some())
+    }
+
+    /// Sees to it that the timer fires when the worker wants it for its own sake.
+    pub(super) fn wake(&self) {
+        let now = self.steady();
+        let (wants, calls) = self.worker.with(|worker| (worker.wants(), worker.wake())).unwrap_or_default();
+        if let Some(next) = self.source.as_ref().and_then(|source| source.next()) {
+            self.waiting.with(|waiting| waiting.wake_at(next, now));
+        }
+        // A configuration before this one may have had the timer set for sooner: it is set again for what is still to come.
+        let own = wants.map(|span| now.after(span));
+        let Some(at) = own.into_iter().chain(calls).chain(self.wakes.get()).min() else {
+            return;
+        };
+        let wakes = self.waiting.with(|waiting| waiting.wake_at(at, now)) == Some(true);
+        self.wakes.set(wakes.then_some(at));
+        let wanted = wants.into_iter().chain(self.wanted.get()).min();
+        self.wanted.set(wanted.filter(|_| wakes));
+    }
+
+    /// The timer is not set for the worker's sake any longer.
+    fn sleep(&self) {
+        self.wakes.set(None);
+        self.wanted.set(None);
+    }
+
+    /// The timer has fired: gives back what lies idle, and fetches what runs out. What it has to tell requests.
+    pub(super) fn tick(&self, now: Time) -> Vec<News> {
+        if self.wakes.get().is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        self.sleep();
+        self.work(now, false)
+    }
+
+    /// Gives back all that this worker was charged ahead: nobody asks it any more.
+    pub(super) fn retire(&self) {
+        self.sleep();
+        self.trial.with(|trial| *trial = None);
+        self.work(self.steady(), true);
+    }
+
+    fn work(&self, now: Time, all: bool) -> Vec<News> {
+        let policy = &self.configuration.policy;
+        let news = self.worker.with(|worker| {
+            let events = worker.tick(policy, &self.store, || self.now(), all);
+            self.metrics.events(&events);
+            worker.expire(now)
+        });
+        self.absorb(news.unwrap_or_default())
+    }
+}
