@@ -48,8 +48,7 @@ pub(crate) use give_back::{Held, cancel, settle};
 pub(crate) use heirs::Estate;
 pub(crate) use lineage::Lineage;
 pub(crate) use overridden::Overridden;
-pub(crate) use pending::{Conclusion, Pending};
-pub(crate) use shares::Shares;
+pub(crate) use pending::{Conclusion, Fetched, Pending};
 
 use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};

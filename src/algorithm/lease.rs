@@ -76,7 +76,7 @@ pub struct Spent {
     pub generation: u64,
     /// How much was used since the last account.
     pub used: u64,
-    /// How much was not, of one that has lapsed.
+    /// How much was not, if it cannot be used any more.
     pub left: u64,
 }
 
@@ -157,10 +157,10 @@ pub fn deposit(cell: &mut [u8], deposit: &Deposit) {
     write(cell, FULL_AT, since.after(verdict.full_in).as_ns().to_le_bytes());
 }
 
-/// Takes out of a lease's cell what has to be told to the store: what was used, and what has lapsed.
-pub fn account(cell: &mut [u8], now: Time) -> [Spent; 2] {
+/// Takes out of a lease's cell what has to be told to the store: what was used, and what has lapsed, or `all` that is left.
+pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Spent; 2] {
     SLOTS.map(|slot| {
-        let has_lapsed = now >= at(cell, slot, UNTIL);
+        let has_lapsed = all || now >= at(cell, slot, UNTIL);
         let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
         let spent = Spent { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
         put(cell, slot.saturating_add(USED), 0);

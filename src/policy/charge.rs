@@ -59,6 +59,9 @@ pub(crate) struct Memories {
     pub(crate) known: Known,
     pub(crate) refusals: Refusals,
     pub(crate) shares: Shares,
+    /// Whether another configuration has taken the place of the worker's: then nothing is reserved, and the store gets
+    /// back at once the quota that it hands out ahead.
+    pub(crate) is_retired: bool,
 }
 
 /// Where decisions are made: the last one, and room for the next, so that nothing is allocated for it.

@@ -7,7 +7,7 @@ use super::charge::Terms;
 use super::give_back::{Place, change, change_or_begin};
 use super::group::Group;
 use super::part::Part;
-use super::{Account, Events, Policy, Question, Told};
+use super::{Account, Asked, Events, Policy, Question, Told};
 use crate::algorithm::lease;
 use crate::store::Store;
 use crate::table::Hasher;
@@ -89,6 +89,18 @@ impl Duty {
         told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account)
     }
 
+    /// The quota that the store has handed out ahead, to be given back unused.
+    pub(crate) fn unused(&self, policy: &Policy, told: &[Told]) -> Option<(usize, Question)> {
+        let asked = policy.elsewhere_at(self.place)?.asks(policy, &self.key, None, false);
+        let account = |(asked, told): (Asked, &Told)| {
+            let (generation, left) = (told.lent.generation, told.lent.amount);
+            let account = Account { key: asked.key, terms: asked.terms, generation, used: 0, left };
+            (left > 0).then_some(account)
+        };
+        let accounts: Vec<Account> = asked.into_iter().zip(told).filter_map(account).collect();
+        (!accounts.is_empty()).then(|| (self.shard(policy), Question::Account(accounts)))
+    }
+
     /// Which shard counts this actor.
     pub(crate) fn shard(&self, policy: &Policy) -> usize {
         policy.elsewhere_at(self.place).map_or(0, |elsewhere| elsewhere.shard(policy, &self.key))
@@ -100,12 +112,14 @@ impl Duty {
         Some(Question::Decide(vec![elsewhere.asks(policy, &self.key, Some(0), true)]))
     }
 
-    /// Tells what became of what was fetched before, where the store needs to know.
+    /// Tells what became of what was fetched before, where the store needs to know; with `all`, what has not lapsed is given
+    /// back as well.
     pub(crate) fn account<S: Store + ?Sized>(
         &self,
         policy: &Policy,
         terms: &Terms<S>,
         events: &mut Events,
+        all: bool,
     ) -> Option<Question> {
         let elsewhere = policy.elsewhere_at(self.place)?;
         let (group, hash) = self.cell(policy, terms.hasher)?;
@@ -117,7 +131,7 @@ impl Duty {
         let spent = RefCell::new(Vec::new());
         let is_done = change(group, hash, terms, events, &|cell, now| {
             let rules = counted.rules();
-            spent.replace(rules.map(|(_, count)| lease::account(count.state_mut(cell), now)).collect());
+            spent.replace(rules.map(|(_, count)| lease::account(count.state_mut(cell), now, all)).collect());
         });
         if !is_done {
             // What is still in the cell would be told twice.

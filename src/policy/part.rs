@@ -16,9 +16,8 @@ use super::elsewhere::{Elsewhere, OnError};
 use super::give_back::Place;
 use super::group::found;
 use super::known::Refusals;
-use super::{Asked, Decision, Duty, Events, Pending, Policy, Receipt, Report, Tally, Told};
+use super::{Asked, Decision, Duty, Pending, Policy, Receipt, Report, Tally, Told};
 use crate::algorithm::{Outcome, Verdict};
-use crate::store::Store;
 use crate::time::{Span, Time};
 use std::mem::take;
 use std::ops::Range;
@@ -222,20 +221,12 @@ impl Desk {
 }
 
 impl Part {
-    /// Puts what was fetched ahead where all workers find it; until when it may be spent.
-    pub(super) fn deposit<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        keys: &[u8],
-        since: Time,
-        terms: &Terms<S>,
-        events: &mut Events,
-    ) -> Option<(Duty, Time)> {
+    /// What the store has told, and for whom.
+    pub(super) fn fetched(&self, keys: &[u8]) -> Option<(Duty, &[Told])> {
         let State::Told(told, _) = &self.state else {
             return None;
         };
         let duty = Duty { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() };
-        let until = duty.deposit(policy, told, since, terms, events)?;
-        Some((duty, until))
+        Some((duty, told))
     }
 }

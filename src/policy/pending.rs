@@ -38,8 +38,17 @@ pub(crate) struct Conclusion {
     pub(crate) owed: Vec<(usize, Receipt)>,
     /// What they are to be given back at once.
     pub(crate) back: Vec<(usize, Receipt)>,
-    /// What was fetched ahead, and until when it may be spent.
-    pub(crate) fetched: Vec<(Duty, Time)>,
+    /// What was fetched ahead.
+    pub(crate) fetched: Fetched,
+}
+
+/// The quota that stores have handed out ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Fetched {
+    /// What is kept, and until when it may be spent.
+    pub(crate) kept: Vec<(Duty, Time)>,
+    /// What a retired worker gives back, by shard.
+    pub(crate) unused: Vec<(usize, Question)>,
 }
 
 impl Pending {
@@ -100,17 +109,26 @@ impl Pending {
         }
     }
 
-    /// What stores have charged so far, and what was fetched ahead, which is kept whatever becomes of the request.
+    /// What stores have charged so far, and what was fetched ahead, which a worker that is not retired keeps whatever
+    /// becomes of the request.
     pub(crate) fn collect<S: Store + ?Sized>(
         &self,
         policy: &Policy,
+        is_retired: bool,
         terms: &Terms<S>,
         events: &mut Events,
-    ) -> (Charged, Vec<(Duty, Time)>) {
-        let (mut receipts, mut fetched) = (Vec::new(), Vec::new());
+    ) -> (Charged, Fetched) {
+        let (mut receipts, mut fetched) = (Vec::new(), Fetched::default());
         for part in &self.parts {
             receipts.extend(part.receipts(policy, &self.keys));
-            fetched.extend(part.deposit(policy, &self.keys, self.at, terms, events));
+            let Some((duty, told)) = part.fetched(&self.keys) else {
+                continue;
+            };
+            if is_retired {
+                fetched.unused.extend(duty.unused(policy, told));
+            } else if let Some(until) = duty.deposit(policy, told, self.at, terms, events) {
+                fetched.kept.push((duty, until));
+            }
         }
         (receipts, fetched)
     }
@@ -125,7 +143,7 @@ impl Pending {
     ) -> Conclusion {
         desk.clear();
         let mut events = self.events;
-        let (receipts, fetched) = self.collect(policy, terms, &mut events);
+        let (receipts, fetched) = self.collect(policy, memories.is_retired, terms, &mut events);
         let Pending { keys, bids, parts, reports, .. } = self;
         (desk.keys, desk.parts) = (keys, parts);
         (desk.decision.reports, desk.decision.events) = (reports, events);

@@ -73,9 +73,9 @@ impl Slot {
 }
 
 impl Shares {
-    /// Shares of which none is ever taken.
-    pub(crate) fn none() -> Shares {
-        Shares { never: true, ..Shares::default() }
+    /// Takes none from now on.
+    pub(crate) fn stop(&mut self) {
+        self.never = true;
     }
 
     /// The share of this actor, fresh or not.

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::index::Map;
-use crate::policy::{Duty, Events, Policy, Terms, Told};
+use crate::policy::{Duty, Events, Policy, Question, Terms, Told};
 use crate::remote::{Lines, Who};
 use crate::store::Store;
 use crate::time::{Span, Time};
@@ -107,23 +107,26 @@ impl Fetches {
         }
     }
 
-    /// What was asked for under this number has come, or will not.
+    /// What was asked for under this number has come, or will not. Without `keeps` it is returned, to be given back.
     pub(super) fn fetched<S: Store + ?Sized>(
         &mut self,
         id: u32,
         policy: &Policy,
-        told: Option<&[Told]>,
+        (told, keeps): (Option<&[Told]>, bool),
         terms: &Terms<S>,
         events: &mut Events,
-    ) {
-        let Some((duty, since)) = self.under_way.remove(id) else {
-            return;
-        };
+    ) -> Option<(usize, Question)> {
+        let (duty, since) = self.under_way.remove(id)?;
         self.known.remove(duty.number());
-        let until = told.and_then(|told| duty.deposit(policy, told, since, terms, events));
+        let told = told?;
+        if !keeps {
+            return duty.unused(policy, told);
+        }
+        let until = duty.deposit(policy, told, since, terms, events);
         if let Some(until) = until {
             self.lapses(duty, until);
         }
+        None
     }
 
     /// Has fetched what is due, and accounts for what has lapsed; or fetches nothing and accounts for `all`, because the worker
@@ -140,7 +143,7 @@ impl Fetches {
         for duty in std::mem::take(&mut self.due) {
             let (shard, number, id) = (duty.shard(policy), duty.number(), self.ids);
             if !all {
-                if let Some(account) = duty.account(policy, terms, events) {
+                if let Some(account) = duty.account(policy, terms, events, all) {
                     lines.refund(shard, account);
                 }
                 self.ids = id.wrapping_add(1);
@@ -154,7 +157,7 @@ impl Fetches {
             self.known.remove(number);
         }
         while let Some(duty) = self.lapsed(now, all) {
-            if let Some(account) = duty.account(policy, terms, events) {
+            if let Some(account) = duty.account(policy, terms, events, all) {
                 lines.refund(duty.shard(policy), account);
             }
         }

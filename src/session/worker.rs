@@ -5,8 +5,8 @@
 use super::by_shard;
 use super::fetches::Fetches;
 use crate::policy::{
-    self, Conclusion, Decision, Descent, Desk, Estate, Events, Held, Lineage, Memories, Overridden, Past,
-    Pending, Policy, Receipt, Ruling, Shares, Terms,
+    self, Conclusion, Decision, Descent, Desk, Estate, Events, Fetched, Held, Lineage, Memories, Overridden,
+    Past, Pending, Policy, Receipt, Ruling, Terms,
 };
 use crate::remote::{Answer, Call, Lines, News, Options, Tally, Who};
 use crate::request::Request;
@@ -70,7 +70,7 @@ impl Worker {
 
     /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
     pub fn never_ahead(&mut self) {
-        self.memories.shares = Shares::none();
+        self.memories.shares.stop();
     }
 
     /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
@@ -163,10 +163,10 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Conclusion {
-        let Worker { hasher, overridden, lineage, memories, desk, fetches, .. } = self;
+        let Worker { hasher, overridden, lineage, memories, desk, .. } = self;
         let terms = Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false };
         let mut conclusion = pending.conclude(policy, desk, memories, &terms);
-        conclusion.fetched.drain(..).for_each(|(duty, until)| fetches.lapses(duty, until));
+        self.take_fetched(std::mem::take(&mut conclusion.fetched));
         conclusion
     }
 
@@ -179,10 +179,19 @@ impl Worker {
         clock: &dyn Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let (receipts, fetched) = pending.collect(policy, &self.terms(store, clock), &mut events);
-        fetched.into_iter().for_each(|(duty, until)| self.fetches.lapses(duty, until));
+        let is_retired = self.memories.is_retired;
+        let (receipts, fetched) = pending.collect(policy, is_retired, &self.terms(store, clock), &mut events);
+        self.take_fetched(fetched);
         self.give_back(receipts);
         events
+    }
+
+    fn take_fetched(&mut self, fetched: Fetched) {
+        let Worker { fetches, lines, .. } = self;
+        fetched.kept.into_iter().for_each(|(duty, until)| fetches.lapses(duty, until));
+        for (shard, question) in fetched.unused {
+            lines.iter_mut().for_each(|lines| lines.refund(shard, question.clone()));
+        }
     }
 
     /// Gives back to stores what they have charged: now, or when the store is asked again.
@@ -232,14 +241,18 @@ impl Worker {
         clock: impl Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let Worker { hasher, overridden, lineage, fetches, .. } = self;
+        let Worker { hasher, overridden, lineage, fetches, lines, memories, .. } = self;
         let terms = Terms { store, hasher, overridden, lineage, clock: &clock, reaches: &|_| false };
         news.retain(|news| {
             fetches.end(news.who);
             match news.who {
                 Who::Request(_) => true,
                 Who::Fetch(id) => {
-                    fetches.fetched(id, policy, news.told.as_deref(), &terms, &mut events);
+                    let told = (news.told.as_deref(), !memories.is_retired);
+                    let unused = fetches.fetched(id, policy, told, &terms, &mut events);
+                    if let (Some(lines), Some((shard, question))) = (lines.as_mut(), unused) {
+                        lines.refund(shard, question);
+                    }
                     false
                 }
                 Who::Nobody => false,
@@ -266,8 +279,8 @@ impl Worker {
         self.lines.as_mut().map(|lines| lines.tallies().collect()).unwrap_or_default()
     }
 
-    /// Gives back what was charged ahead and lies idle, or `all` of it because the worker ends; has more fetched for
-    /// whom it is due.
+    /// Gives back what was charged ahead and lies idle, or `all` of it because the worker is retired: then nothing is
+    /// charged or fetched ahead any more. Has more fetched for whom it is due.
     pub fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -278,6 +291,10 @@ impl Worker {
         let Worker { hasher, overridden, lineage, memories, lines, fetches, .. } = self;
         let terms = Terms { store, hasher, overridden, lineage, clock: &clock, reaches: &|_| false };
         let mut events = memories.shares.give_back(policy, &terms, all);
+        if all {
+            memories.is_retired = true;
+            memories.shares.stop();
+        }
         if let Some(lines) = lines {
             fetches.tick(policy, lines, &terms, &mut events, all);
         }

@@ -67,7 +67,8 @@ fn the_older_of_two_is_spent_first_and_each_is_accounted_for() {
     lease.step(&mut cell, at(1_001), 1);
     lease.step(&mut cell, at(1_001), 1);
     let of = |cell: &mut [u8], ms: u64| {
-        let mut all = account(cell, at(ms)).map(|Spent { generation, used, left }| (generation, used, left));
+        let mut all =
+            account(cell, at(ms), false).map(|Spent { generation, used, left }| (generation, used, left));
         all.sort_unstable();
         all
     };

@@ -141,7 +141,7 @@ impl Desk {
     /// What was asked under a number is told.
     fn fetched(&mut self, id: u32, ms: u64, told: Option<&[Told]>) {
         self.with(ms, |fetches, policy, _, terms| {
-            fetches.fetched(id, policy, told, terms, &mut Events::default());
+            fetches.fetched(id, policy, (told, true), terms, &mut Events::default());
         });
     }
 }

@@ -7,6 +7,7 @@ mod invariants;
 mod laws;
 mod leases;
 mod play;
+mod retired;
 mod stores;
 
 use super::callouts::{Clusters, Fares};
