@@ -51,6 +51,7 @@ pub mod request;
 
 pub mod document;
 
+pub mod exclusive;
 pub mod index;
 pub mod mix;
 pub mod order;

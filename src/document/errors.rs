@@ -3,9 +3,9 @@
 //! It does not know: how they are shown; a host logs them, a tool prints them.
 
 use super::places::{Place, Places};
+use crate::exclusive::Exclusive;
 use crate::index::Index;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::fmt;
 
 /// One mistake. It prints as `limits[0].rules[1].unit: unknown unit …`.
@@ -28,7 +28,7 @@ impl std::error::Error for Error {}
 /// Collects mistakes while a document is read.
 #[derive(Debug, Default)]
 pub struct Errors {
-    kept: RefCell<Kept>,
+    kept: Exclusive<Kept>,
     pub(super) places: Places,
 }
 
@@ -47,15 +47,16 @@ impl Errors {
 
     fn keep(&self, place: Place, why: Cow<'static, str>) {
         let error = Error { path: self.places.path(place), why: why.into_owned() };
-        let mut kept = self.kept.borrow_mut();
-        if kept.known.add(error.to_string().as_bytes()) {
-            kept.in_order.push(error);
-        }
+        self.kept.with(|kept| {
+            if kept.known.add(error.to_string().as_bytes()) {
+                kept.in_order.push(error);
+            }
+        });
     }
 
     /// Whether nothing was wrong.
     pub fn is_empty(&self) -> bool {
-        self.kept.borrow().in_order.is_empty()
+        self.kept.with(|kept| kept.in_order.is_empty()) == Some(true)
     }
 
     /// All mistakes, in the order they were met.

@@ -3,8 +3,8 @@
 //! It does not know: values, or mistakes.
 
 use super::quoted;
+use crate::exclusive::Exclusive;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::fmt::Write;
 
 /// A place among [`Places`]; the default is the document itself.
@@ -13,7 +13,7 @@ pub(super) struct Place(usize);
 
 /// All places that somebody has been at. (The first one is 1.)
 #[derive(Debug, Default)]
-pub(super) struct Places(RefCell<Vec<(Place, Step)>>);
+pub(super) struct Places(Exclusive<Vec<(Place, Step)>>);
 
 #[derive(Debug)]
 enum Step {
@@ -23,9 +23,11 @@ enum Step {
 
 impl Places {
     fn add(&self, from: Place, step: Step) -> Place {
-        let mut places = self.0.borrow_mut();
-        places.push((from, step));
-        Place(places.len())
+        let add = |places: &mut Vec<(Place, Step)>| {
+            places.push((from, step));
+            Place(places.len())
+        };
+        self.0.with(add).unwrap_or_default()
     }
 
     /// The place of `key` in the object at `from`.
@@ -39,23 +41,26 @@ impl Places {
     }
 
     /// As `limits[0].rules[1].unit`, with `a["b c"]` where a dot would mislead; empty for the document itself.
-    pub(super) fn path(&self, mut place: Place) -> String {
-        let places = self.0.borrow();
-        let (mut steps, mut path) = (Vec::new(), String::new());
-        while let Some((from, step)) = place.0.checked_sub(1).and_then(|index| places.get(index)) {
-            steps.push(step);
-            place = *from;
-        }
-        for step in steps.iter().rev() {
-            let _ = match step {
-                Step::Item(index) => write!(path, "[{index}]"),
-                Step::Key(key) if !is_plain(key) => write!(path, "[{}]", quoted(key).replace('`', "\"")),
-                Step::Key(key) if path.is_empty() => path.write_str(key),
-                Step::Key(key) => write!(path, ".{key}"),
-            };
-        }
-        path
+    pub(super) fn path(&self, place: Place) -> String {
+        self.0.with(|places| path(places, place)).unwrap_or_default()
     }
+}
+
+fn path(places: &[(Place, Step)], mut place: Place) -> String {
+    let (mut steps, mut path) = (Vec::new(), String::new());
+    while let Some((from, step)) = place.0.checked_sub(1).and_then(|index| places.get(index)) {
+        steps.push(step);
+        place = *from;
+    }
+    for step in steps.iter().rev() {
+        let _ = match step {
+            Step::Item(index) => write!(path, "[{index}]"),
+            Step::Key(key) if !is_plain(key) => write!(path, "[{}]", quoted(key).replace('`', "\"")),
+            Step::Key(key) if path.is_empty() => path.write_str(key),
+            Step::Key(key) => write!(path, ".{key}"),
+        };
+    }
+    path
 }
 
 fn is_plain(key: &str) -> bool {

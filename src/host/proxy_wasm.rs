@@ -16,7 +16,6 @@ mod announce;
 mod asking;
 mod callbacks;
 mod calls;
-mod exclusive;
 #[cfg(target_arch = "wasm32")]
 mod exports;
 mod filter;

@@ -12,7 +12,7 @@ use crate::algorithm::lease;
 use crate::store::Store;
 use crate::table::Hasher;
 use crate::time::Time;
-use std::cell::RefCell;
+use std::cell::Cell;
 
 /// Somebody has to have more fetched ahead. Duties are found by number: outside of tests none can be compared with others.
 #[derive(Clone, Debug)]
@@ -128,10 +128,10 @@ impl Duty {
             return None;
         }
         let counted = group.counted(&policy.rules, &self.key);
-        let spent = RefCell::new(Vec::new());
+        let spent = Cell::new(Vec::new());
         let is_done = change(group, hash, terms, events, &|cell, now| {
             let rules = counted.rules();
-            spent.replace(rules.map(|(_, count)| lease::account(count.state_mut(cell), now, all)).collect());
+            spent.set(rules.map(|(_, count)| lease::account(count.state_mut(cell), now, all)).collect());
         });
         if !is_done {
             // What is still in the cell would be told twice.

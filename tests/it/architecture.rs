@@ -76,6 +76,19 @@ fn only_the_host_knows_what_time_it_is() {
 }
 
 #[test]
+fn no_borrow_can_panic() {
+    let names = ["RefCell", ".borrow()", ".borrow_mut()", "with_borrow"];
+    let is_checked = |file: &&File| {
+        file.path != "src/exclusive.rs" && !file.path.ends_with("/simulated.rs") && !file.is_tests()
+    };
+    let broken = files().iter().filter(is_checked).flat_map(|file| file.lines_with(&names)).collect();
+    hold(
+        broken,
+        "A second borrow of a `RefCell` panics, and a panic is an outage: use `exclusive::Exclusive` or `Cell`.",
+    );
+}
+
+#[test]
 fn every_module_says_what_it_is_and_what_it_does_not_know() {
     let mut broken = Vec::new();
     for file in files() {

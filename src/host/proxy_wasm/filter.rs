@@ -20,12 +20,12 @@ mod following;
 
 use super::callbacks::Callbacks;
 use super::calls::{self, Answer};
-use super::exclusive::Exclusive;
 use super::gateway::{Gateway, Judged, Next};
 use super::metrics::Ids;
 use super::streams::{Map, Newest};
 use super::trial::Tried;
 use super::waiting::{Parked, Turn};
+use crate::exclusive::Exclusive;
 use crate::session::Session;
 use crate::time::Time;
 use std::rc::Rc;

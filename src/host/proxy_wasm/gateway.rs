@@ -5,7 +5,6 @@
 use super::announce::{announce, plural};
 use super::callbacks::Callbacks;
 use super::calls::{self, Answer, HostData, Level};
-use super::exclusive::Exclusive;
 use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
 use super::sampling::Sampling;
@@ -16,6 +15,7 @@ use super::waiting::{Parked, Waiting};
 use super::zone::Zone;
 use crate::config::{self, Configuration};
 use crate::document::Error;
+use crate::exclusive::Exclusive;
 use crate::host::nginx;
 use crate::host::steady::Steady;
 use crate::mix;

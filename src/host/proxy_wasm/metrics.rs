@@ -9,9 +9,9 @@ pub use table::{Each, Kind, METRICS, Metric};
 
 use super::access_log::whole_ms;
 use super::calls::{self, Level};
-use super::exclusive::Exclusive;
 use super::source::Poll;
 use crate::config::Configuration;
+use crate::exclusive::Exclusive;
 use crate::index::ByKey;
 use crate::policy::{Decision, Events, Outcome, Policy, Reason, Report, RuleId, Tally};
 use crate::remote::Tally as Calls;

@@ -5,12 +5,12 @@
 use super::announce::plural;
 use super::callbacks::Callbacks;
 use super::calls::{self, Level};
-use super::exclusive::Exclusive;
 use super::gateway::{Gateway, MOST_TOLD, mistakes};
 use super::metrics::Ids;
 use super::trial::Trial;
 use crate::config;
 use crate::document::Error;
+use crate::exclusive::Exclusive;
 use crate::policy::{Sample, Trial as How};
 use crate::remote::source::{
     Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Stock, Tally, Task,

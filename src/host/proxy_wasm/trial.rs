@@ -11,10 +11,10 @@
 
 use super::access_log::CANARY;
 use super::calls;
-use super::exclusive::Exclusive;
 use super::gateway::Gateway;
 use super::parts::HostRequest;
 use crate::config::Configuration;
+use crate::exclusive::Exclusive;
 use crate::policy::{Decision, Descent, Outcome, Past, Policy, Reason};
 use crate::remote::source::Ledger;
 use crate::session::{Session, Step, Worker};

@@ -64,7 +64,8 @@ fn what_a_retired_configuration_has_fetched_ahead_goes_back() {
 /// A bucket is told what is left of a lease at once: it would count as spent otherwise.
 #[test]
 fn what_a_configuration_has_left_of_a_bucket_goes_back_when_it_is_retired() {
-    let leased = r#"{"name": "leased", "algo": "TB", "rpu": 100, "unit": "day", "scope": "global", "lease": 10}"#;
+    let leased =
+        r#"{"name": "leased", "algo": "TB", "rpu": 100, "unit": "day", "scope": "global", "lease": 10}"#;
     let gateway = start(1, &limit("/", leased));
     assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
     assert_eq!(clusters(&gateway).taken(1, 864_000_000), 11);
