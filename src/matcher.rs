@@ -65,6 +65,13 @@ pub(crate) mod testing {
         (matcher, parts, errors.into_vec().iter().map(Error::to_string).collect())
     }
 
+    /// A condition without a mistake.
+    pub fn compiled(kind: &Kind, json: &str) -> (Box<dyn Matcher>, Parts) {
+        let (matcher, parts, mistakes) = compile(kind, json);
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        (matcher.unwrap(), parts)
+    }
+
     /// The names of the requests that the condition matches.
     pub fn matching<'a>(kind: &Kind, json: &str, requests: &[(&'a str, Vec<(Part, &str)>)]) -> Vec<&'a str> {
         let (matcher, parts, mistakes) = compile(kind, json);

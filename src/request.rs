@@ -22,6 +22,7 @@ pub mod token;
 use crate::text::{alone, sized};
 use joined::Joined;
 use pairs::Pairs;
+use std::cell::Cell;
 
 /// A part of a request. Header names are lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,17 +147,29 @@ impl Parts {
     }
 }
 
+/// How much work the expressions of a policy do for one request: bytes of values times bytes of the compiled expression.
+pub const MOST_WORK: u64 = 1 << 26;
+
 /// One request.
-#[derive(Clone, Copy)]
 pub struct Request<'a> {
     source: &'a dyn Source,
     parts: &'a Parts,
+    /// The work that is left.
+    work: Cell<u64>,
 }
 
 impl<'a> Request<'a> {
     /// A request of which nothing has been read yet.
     pub fn new(source: &'a dyn Source, parts: &'a Parts) -> Request<'a> {
-        Request { source, parts }
+        Request { source, parts, work: Cell::new(MOST_WORK) }
+    }
+
+    /// Takes so much of the work that is left, if there is so much: else it must not be done. A client decides how much
+    /// there is to do.
+    pub fn takes_work(&self, work: u64) -> bool {
+        let left = self.work.get().checked_sub(work);
+        left.into_iter().for_each(|left| self.work.set(left));
+        left.is_some()
     }
 
     /// All lines of a part, in order; none when the request lacks it. If the host has joined the lines, all that may

@@ -16,7 +16,8 @@
 //! fulfils every condition on it and is certain of none.
 //!
 //! An expression has the syntax of `regex-lite` and takes time linear in the value. It sees text: each
-//! part of a value that is not UTF-8 is U+FFFD to it.
+//! part of a value that is not UTF-8 is U+FFFD to it. Clients decide how long values are, so an expression does not read a
+//! value that is too long, or for which the request has too little work left: the condition holds then, and is not certain.
 
 use super::{Kind, Matcher};
 use crate::document::{Node, Value, quoted};
@@ -32,6 +33,12 @@ pub static KIND: Kind = Kind { key: "headers", compile };
 /// The largest compiled expression, in bytes: matching costs up to its size for each byte of a value.
 const REGEX_SIZE: usize = 64 << 10;
 
+/// Compiled expressions are at least so large, as far as their work is concerned.
+const LEAST_SIZE: usize = 256;
+
+/// The longest value that an expression reads, in bytes.
+const LONGEST: usize = 4_096;
+
 #[derive(Debug)]
 struct Headers(Vec<(PartId, Condition)>);
 
@@ -39,8 +46,24 @@ struct Headers(Vec<(PartId, Condition)>);
 enum Condition {
     Exact(Box<[u8]>),
     Prefix(Box<[u8]>),
-    Regex(Regex),
+    Regex(Expression),
     Present(bool),
+}
+
+#[derive(Debug)]
+struct Expression {
+    regex: Regex,
+    /// The compiled expression has no more bytes.
+    size: u64,
+}
+
+impl Expression {
+    /// Whether it matches a value; `None` if that would be too much work.
+    fn matches(&self, request: &Request, value: &[u8]) -> Option<bool> {
+        let work = u64::try_from(value.len()).ok()?.checked_mul(self.size)?;
+        let is_read = value.len() <= LONGEST && request.takes_work(work);
+        is_read.then(|| self.regex.is_match(&String::from_utf8_lossy(value)))
+    }
 }
 
 impl Matcher for Headers {
@@ -53,11 +76,11 @@ impl Matcher for Headers {
     }
 
     fn matches(&self, request: &Request) -> bool {
-        self.0.iter().all(|(part, condition)| condition.holds(request.lines(*part)))
+        self.0.iter().all(|(part, condition)| condition.holds(request, request.lines(*part)))
     }
 
     fn is_certain(&self, request: &Request) -> bool {
-        self.0.iter().all(|(part, condition)| condition.is_certain(request.lines(*part)))
+        self.0.iter().all(|(part, condition)| condition.is_certain(request, request.lines(*part)))
     }
 }
 
@@ -67,29 +90,38 @@ impl Condition {
         match self {
             Condition::Exact(value) => text(" = ", value),
             Condition::Prefix(prefix) => text(" begins ", prefix),
-            Condition::Regex(regex) => text(" matches ", regex.as_str().as_bytes()),
+            Condition::Regex(regex) => text(" matches ", regex.regex.as_str().as_bytes()),
             Condition::Present(true) => " is there".into(),
             Condition::Present(false) => " is not there".into(),
         }
     }
 
     /// Whether it holds of every line.
-    fn is_certain(&self, mut lines: Lines) -> bool {
+    fn is_certain(&self, request: &Request, mut lines: Lines) -> bool {
         match self {
-            Condition::Present(_) => self.holds(lines),
+            Condition::Present(_) => self.holds(request, lines),
             _ if lines.are_too_many() => false,
-            _ => self.holds(lines.clone()) && lines.all(|line| self.holds(Lines::One(Some(line)))),
+            Condition::Regex(expression) => {
+                let is_there = lines.clone().next().is_some();
+                is_there && lines.all(|line| expression.matches(request, line) == Some(true))
+            }
+            _ => {
+                self.holds(request, lines.clone())
+                    && lines.all(|line| self.holds(request, Lines::One(Some(line))))
+            }
         }
     }
 
     /// Whether it holds of one line at least.
-    fn holds(&self, mut lines: Lines) -> bool {
+    fn holds(&self, request: &Request, mut lines: Lines) -> bool {
         match self {
             Condition::Present(expected) => lines.next().is_some() == *expected,
             _ if lines.are_too_many() => true,
             Condition::Exact(expected) => lines.any(|line| **expected == *line),
             Condition::Prefix(prefix) => lines.any(|line| line.starts_with(prefix)),
-            Condition::Regex(regex) => lines.any(|line| regex.is_match(&String::from_utf8_lossy(line))),
+            Condition::Regex(expression) => {
+                lines.any(|line| expression.matches(request, line) != Some(false))
+            }
         }
     }
 }
@@ -157,18 +189,31 @@ fn prefix_of(node: &Node) -> Option<Condition> {
     Some(Condition::Prefix(text.into_bytes().into()))
 }
 
-fn regex_of(node: &Node) -> Option<Regex> {
+fn regex_of(node: &Node) -> Option<Expression> {
     let text = node.scalar()?;
     // First on its own: `a)(b` is no expression, though it is one between the parentheses of the second.
-    let build = |text: &str| RegexBuilder::new(text).size_limit(REGEX_SIZE).build();
-    let whole = build(&text).and_then(|_| build(&format!(r"\A(?:{text})\z")));
-    whole.map_err(|error| node.fail(format!("{} is no regular expression: {error}", quoted(&text)))).ok()
+    let build = |text: &str, size: usize| RegexBuilder::new(text).size_limit(size).build();
+    let pattern = format!(r"\A(?:{text})\z");
+    let mut whole = build(&text, REGEX_SIZE).and_then(|_| build(&pattern, REGEX_SIZE));
+    let mut size = REGEX_SIZE;
+    // The library does not tell how large an expression is, only that it is too large.
+    while size > LEAST_SIZE
+        && whole.is_ok()
+        && let Ok(smaller) = build(&pattern, size / 2)
+    {
+        size /= 2;
+        whole = Ok(smaller);
+    }
+    let whole =
+        whole.map_err(|error| node.fail(format!("{} is no regular expression: {error}", quoted(&text))));
+    Some(Expression { regex: whole.ok()?, size: u64::try_from(size).ok()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matcher::testing::{matching, mistakes};
+    use crate::matcher::testing::{compiled, matching, mistakes};
+    use crate::request::{MOST_WORK, Values};
 
     /// The values of `x-plan`, among those a client may send, that fulfil a condition.
     fn check(condition: &str, expected: &[&str]) {
@@ -228,6 +273,56 @@ mod tests {
         }
     }
 
+    /// Whether a condition holds of a request with these lines, and whether that is certain.
+    fn judged(condition: &str, lines: &[Vec<u8>]) -> (bool, bool) {
+        let (matcher, parts) = compiled(&KIND, &format!(r#"{{"x-plan": {condition}}}"#));
+        let add = |values: Values, line: &Vec<u8>| values.with(Part::Header("x-plan".into()), &**line);
+        let values = lines.iter().fold(Values::default(), add);
+        let judge = |how: &dyn Fn(&Request) -> bool| how(&Request::new(&values, &parts));
+        (judge(&|request| matcher.matches(request)), judge(&|request| matcher.is_certain(request)))
+    }
+
+    #[test]
+    fn of_a_value_that_is_too_long_to_be_read_a_condition_holds_and_is_not_certain() {
+        let long = |byte: u8, length: usize| vec![byte; length];
+        for byte in [b'a', b'b'] {
+            let (is_its, over) = (byte == b'a', long(byte, LONGEST + 1));
+            let expression = r#"{"regex": "a*"}"#;
+            assert_eq!(judged(expression, &[long(byte, LONGEST)]), (is_its, is_its), "the longest");
+            assert_eq!(judged(expression, std::slice::from_ref(&over)), (true, false));
+            assert_eq!(judged(expression, &[b"b".to_vec(), over.clone()]), (true, false));
+            assert_eq!(judged(expression, &[b"a".to_vec(), over.clone()]), (true, false));
+            // Others cost no more than to compare bytes.
+            assert_eq!(judged(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)), (is_its, is_its));
+            assert_eq!(judged(r#"{"present": false}"#, &[over]), (false, false));
+        }
+    }
+
+    /// Many lines, each short enough, or an expression that is large: both are bounded by the work of a request.
+    #[test]
+    fn the_work_of_all_expressions_is_bounded_for_each_request() {
+        let lines = |count: usize| vec![vec![b'b'; LONGEST]; count];
+        let read = |regex: &str| {
+            let condition = format!(r#"{{"regex": "{regex}"}}"#);
+            (1..1_000).find(|count| judged(&condition, &lines(*count)) == (true, false)).unwrap() - 1
+        };
+        let most = usize::try_from(MOST_WORK).unwrap();
+        assert_eq!(read("a*"), most / (LEAST_SIZE * LONGEST));
+        let (middle, large) = (read(".{8}(bot|spider|curl|wget)+"), read("(a?){200}a{200}"));
+        assert!((1..64).contains(&middle) && large == 0, "{middle} and {large} values");
+    }
+
+    #[test]
+    fn conditions_of_all_limits_share_the_work_of_a_request() {
+        let (matcher, parts) = compiled(&KIND, r#"{"x-plan": {"regex": "a*"}}"#);
+        let values = Values::default().with(Part::Header("x-plan".into()), vec![b'b'; LONGEST]);
+        let request = Request::new(&values, &parts);
+        let matched = (0..100).filter(|_| !matcher.matches(&request)).count();
+        assert_eq!(matched, 64);
+        assert!(!matcher.is_certain(&request));
+        assert!(!Request::new(&values, &parts).takes_work(MOST_WORK + 1));
+    }
+
     #[test]
     fn all_headers_must_hold() {
         let json = r#"{"a": "1", "b": {"present": false}}"#;
@@ -243,11 +338,13 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_text_is_compared_as_bytes() {
-        let value = || Lines::One(Some(b"fr\xff"));
-        assert!(Condition::Exact(b"fr\xff"[..].into()).holds(value()));
-        assert!(Condition::Prefix(b"fr"[..].into()).holds(value()));
-        assert!(!Condition::Exact("fr\u{fffd}".as_bytes().into()).holds(value()));
-        assert!(Condition::Regex(Regex::new("fr\u{fffd}").unwrap()).holds(value()));
+        let (values, parts) = (Values::default(), Parts::default());
+        let request = Request::new(&values, &parts);
+        let holds = |condition: Condition| condition.holds(&request, Lines::One(Some(b"fr\xff")));
+        assert!(holds(Condition::Exact(b"fr\xff"[..].into())));
+        assert!(holds(Condition::Prefix(b"fr"[..].into())));
+        assert!(!holds(Condition::Exact("fr\u{fffd}".as_bytes().into())));
+        assert!(holds(Condition::Regex(Expression { regex: Regex::new("fr\u{fffd}").unwrap(), size: 1 })));
     }
 
     #[test]
