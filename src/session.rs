@@ -139,6 +139,18 @@ impl Session {
         self.step(worker)
     }
 
+    /// The host cannot hold the request until its turn: it is refused, and everything that it was charged is given back.
+    pub fn refuse<'w, S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        worker: &'w mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Step<'w> {
+        let events = self.settle(policy, worker, store, clock);
+        Step::Done(worker.refuse_to_hold(policy, &events))
+    }
+
     /// The wait is over: the request goes on.
     pub fn resume(&mut self) {
         self.waiting = false;

@@ -43,6 +43,9 @@ const MOST_BITS: u64 = 1_024;
 const PART: usize = 8;
 const CUT: usize = 12;
 
+/// The longest wait if neither `queue` nor `max_wait` is given: longer ones outlast clients and fill the gateway.
+const DEFAULT_WAIT: Span = Span::from_secs(10);
+
 #[derive(Debug)]
 struct LeakyBucket {
     rate: Rate,
@@ -66,7 +69,7 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     let longest = match max_wait {
         Some(max_wait) => queued.min(Exact::whole(max_wait.as_ns())),
         None if is_given => queued,
-        None => queued.min(most),
+        None => queued.min(Exact::whole(DEFAULT_WAIT.as_ns())),
     };
     if longest > most {
         fields.fail(format!(

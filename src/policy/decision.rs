@@ -2,8 +2,8 @@
 //!
 //! It does not know: how it is shown to the client (`response`), nor metrics' names (the host's).
 
-use super::{Policy, RuleId};
-use crate::algorithm::{Quota, Verdict};
+use super::{Policy, Rule, RuleId};
+use crate::algorithm::{self, Quota, Verdict};
 use crate::table::Eviction;
 use crate::time::{Span, Time};
 use std::borrow::Cow;
@@ -202,6 +202,23 @@ impl Decision {
         };
         let shadowed = reports().find(|report| report.tally == Tally::Shadowed);
         shadowed.or_else(|| reports().min_by_key(tightness))
+    }
+
+    /// The request cannot be held until its turn: the rule that has it wait longest refuses it for as long.
+    pub(crate) fn refuse_to_hold(&mut self, policy: &Policy) {
+        let wait = |report: &Report| {
+            let is_enforced = policy.rule(report.rule).is_some_and(Rule::enforced);
+            match report.verdict.map(|verdict| verdict.outcome) {
+                Some(algorithm::Outcome::Admit { delay }) if is_enforced => delay,
+                _ => Span::ZERO,
+            }
+        };
+        if let Some(report) = self.reports.iter_mut().max_by_key(|report| wait(report)) {
+            let refused = algorithm::Outcome::Refuse { retry_after: Some(wait(report)) };
+            report.verdict = report.verdict.map(|verdict| Verdict { outcome: refused, ..verdict });
+            report.tally = Tally::Refused;
+            self.outcome = Outcome::Refuse(Reason::Rule(report.rule));
+        }
     }
 
     /// The rules that refuse, in the order they were asked; none when a list decided.

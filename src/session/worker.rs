@@ -112,6 +112,16 @@ impl Worker {
         &self.desk.decision
     }
 
+    /// The last decision, which has become a refusal; `events` came of that.
+    pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
+        let decision = &mut self.desk.decision;
+        decision.refuse_to_hold(policy);
+        let counted = &mut decision.events;
+        counted.swaps_lost = counted.swaps_lost.saturating_add(events.swaps_lost);
+        counted.faults = counted.faults.saturating_add(events.faults);
+        decision
+    }
+
     pub(super) fn decide<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,

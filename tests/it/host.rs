@@ -8,6 +8,7 @@ pub mod counts;
 pub mod faults;
 mod gateway;
 mod global;
+mod held;
 mod invariants;
 pub mod laws;
 mod lent;

@@ -253,3 +253,26 @@ fn a_turn_is_the_one_that_was_booked_however_long_other_groups_take() {
         (vec![Some(Span::ZERO), Some(Span::from_ms(20)), Some(Span::from_ms(40))], 5)
     );
 }
+
+/// A host that holds as many requests as it may refuses one that would have to wait.
+#[test]
+fn a_request_that_cannot_be_held_is_refused_for_as_long_as_it_would_have_waited() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [{"name": "day", "algo": "W", "rpu": 3, "unit": "day"},
+        {"name": "shadow", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9, "mode": "shadow"},
+        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}"#;
+    let mut one = One::new(json, &host, true);
+    assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+    for _ in 0..5 {
+        let (mut session, step) = one.start("ann", START);
+        assert_eq!(turn(&step), Some(Span::from_ms(100)));
+        let One { policy, worker, store } = &mut one;
+        let Step::Done(decision) = session.refuse(policy, worker, store, || START) else {
+            panic!("it waits");
+        };
+        assert!(decision.refuses() && !session.owes());
+        assert_eq!(decision.refused_by(policy).as_deref(), Some("queue"));
+        let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().outcome).collect();
+        assert_eq!(refusing, [Outcome::Refuse { retry_after: Some(Span::from_ms(100)) }]);
+    }
+}

@@ -6,7 +6,7 @@ use super::calls::{self, Level};
 use super::gateway::{Gateway, Judged};
 use crate::remote::rls::Rls;
 use crate::remote::{Answer, Message, News};
-use crate::session::Session;
+use crate::session::{Session, Step, Worker};
 use crate::store::Fault;
 use crate::time::Time;
 
@@ -79,8 +79,14 @@ impl Gateway {
     pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool) -> Option<Judged> {
         let policy = &self.configuration.policy;
         self.forget(session.ticket());
-        let judge = |worker: &mut _| {
+        let judge = |worker: &mut Worker| {
             let step = session.give_up(policy, worker, &self.store, || self.now())?;
+            let step = match step {
+                Step::Wait { .. } if self.cannot_hold() => {
+                    session.refuse(policy, worker, &self.store, || self.now())
+                }
+                step => step,
+            };
             Some(self.judged(step, || is_grpc))
         };
         self.worker.with(judge).flatten()

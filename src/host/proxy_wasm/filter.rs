@@ -28,6 +28,7 @@ use super::waiting::{Parked, Turn};
 use crate::exclusive::Exclusive;
 use crate::session::Session;
 use crate::time::Time;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// The permits that streams of earlier configurations hold expire in the store.
@@ -71,6 +72,8 @@ pub struct Filter {
     /// The calls to servers of documents that are under way, by the host's numbers, and for which plugins; few.
     polls: Exclusive<Vec<(u32, u32)>>,
     ids: Rc<Ids>,
+    /// How many requests all plugins hold.
+    held: Rc<Cell<usize>>,
     callbacks: Callbacks,
 }
 
@@ -108,6 +111,7 @@ impl Filter {
         let Some(gateway) = Gateway::configure(size, before.as_deref(), &self.ids, self.callbacks) else {
             return false;
         };
+        gateway.waiting.with(|waiting| waiting.count_in(&self.held));
         self.serve(root, gateway);
         true
     }

@@ -209,7 +209,13 @@ impl Gateway {
         let source = HostRequest::new(policy, self.zone.is_some());
         let request = policy.request(&source);
         let ((session, judged, is_grpc), must_wake) = self.worker.with(|worker| {
-            let (session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
+            let (mut session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
+            let step = match step {
+                Step::Wait { .. } if self.cannot_hold() => {
+                    session.refuse(policy, worker, &self.store, || self.now())
+                }
+                step => step,
+            };
             let is_grpc = matches!(step, Step::Ask(_)) && policy.is_grpc(&request);
             let judged = self.judged(step, || policy.is_grpc(&request));
             ((session, judged, is_grpc), self.must_wake(worker))
@@ -236,6 +242,15 @@ impl Gateway {
     pub(super) fn compare(&self, tried: &mut Option<Tried>) {
         self.worker.with(|worker| tried.iter_mut().for_each(|tried| tried.compare(self, worker)));
         _ = tried.take_if(|tried| tried.is_done());
+    }
+
+    /// Whether the worker holds so many requests that it cannot hold this one, which is counted.
+    pub(super) fn cannot_hold(&self) -> bool {
+        let is_full = self.waiting.with(|waiting| waiting.is_full()) == Some(true);
+        if is_full {
+            self.metrics.unheld();
+        }
+        is_full
     }
 
     /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.

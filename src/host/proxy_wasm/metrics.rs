@@ -185,6 +185,11 @@ impl Metrics {
         self.events(&decision.events);
     }
 
+    /// Counts a request that is not held, because the worker holds as many as it may.
+    pub(super) fn unheld(&self) {
+        self.add(Id::UnheldRequests, 0, 0, 1);
+    }
+
     /// Counts the calls to a store.
     pub(super) fn calls(&self, shard: usize, tally: &Calls) {
         self.add(Id::Calls, shard, 0, tally.calls);

@@ -3,8 +3,8 @@
 //!
 //! It does not know: requests, or what is in a cell.
 
-use super::exclusive::Exclusive;
 use super::gateway::Gateway;
+use crate::exclusive::Exclusive;
 use crate::mix;
 use crate::policy::RuleId;
 use crate::store::Rules;

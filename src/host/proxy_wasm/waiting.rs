@@ -8,12 +8,18 @@ use super::calls::{self, Answer};
 use super::streams::Map;
 use crate::order;
 use crate::time::{Span, Time};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 
 /// A worker holds so many refusals back at once; what exceeds is refused at once, so that a flood of
 /// refusals does not fill its memory.
 const MOST_REFUSALS: usize = 1_000;
+
+/// All plugins of a VM together hold so many requests at once, as each takes memory of the gateway. Requests that would
+/// have to wait are refused then.
+const MOST_HELD: usize = 10_000;
 
 /// So many turns that nobody waits for are not worth clearing away.
 const SPARE: usize = 64;
@@ -54,6 +60,8 @@ pub(super) struct Waiting {
     queue: BinaryHeap<Reverse<(Time, u64, u32)>>,
     turns: Map<Turn>,
     refusals: usize,
+    /// How many requests all plugins of the VM hold.
+    held: Rc<Cell<usize>>,
     came: u64,
     /// Whether the host has a timer running, and when it fires next if that is known.
     ticks: bool,
@@ -82,6 +90,16 @@ impl Waiting {
     /// Whether one more refusal may be held back.
     pub(super) fn has_room(&self) -> bool {
         self.refusals < MOST_REFUSALS
+    }
+
+    /// Counts the requests that wait here together with those of other plugins.
+    pub(super) fn count_in(&mut self, held: &Rc<Cell<usize>>) {
+        self.held = Rc::clone(held);
+    }
+
+    /// Whether no more requests may be held.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.get() >= MOST_HELD
     }
 
     /// Holds a stream until then; it is returned if no timer can be had.
@@ -158,6 +176,7 @@ impl Waiting {
         self.refusals = 0;
         self.count(self.turns.len(), -1);
         let turns = self.turns.take().into_iter();
+        let turns = turns.inspect(|(_, turn)| self.held.set(self.held.get().saturating_sub(turn.requests())));
         let mut all: Vec<(u32, Turn)> =
             turns.filter_map(|(id, turn)| Some((u32::try_from(id).ok()?, turn))).collect();
         order::sort_by_key(&mut all, |(_, turn)| turn.came);
@@ -165,7 +184,9 @@ impl Waiting {
     }
 
     fn put(&mut self, id: u32, until: Time, turn: Turn) {
+        self.take(id);
         self.refusals = self.refusals.saturating_add(turn.parked.is_refusal().into());
+        self.held.set(self.held.get().saturating_add(turn.requests()));
         self.came = self.came.wrapping_add(1);
         self.queue.push(Reverse((until, self.came, id)));
         let before = self.turns.len();
@@ -177,6 +198,7 @@ impl Waiting {
         let turn = self.turns.remove(id)?;
         self.count(1, -1);
         self.refusals = self.refusals.saturating_sub(turn.parked.is_refusal().into());
+        self.held.set(self.held.get().saturating_sub(turn.requests()));
         Some(turn)
     }
 
@@ -198,6 +220,13 @@ impl Waiting {
                 }
             }
         }
+    }
+}
+
+impl Turn {
+    /// How many requests it holds: refusals have a bound of their own.
+    fn requests(&self) -> usize {
+        (!self.parked.is_refusal()).into()
     }
 }
 

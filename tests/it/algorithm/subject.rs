@@ -226,16 +226,19 @@ fn leaky_buckets() -> BoxedStrategy<Rule> {
     parts.prop_map(|(quota, queue, wait)| leaky_bucket(quota, queue, wait)).boxed()
 }
 
-/// If the last in the queue waited longer than is allowed, `max_wait` is that.
+/// If the last in the queue waited longer than is allowed, `max_wait` is that. With neither of both, requests wait for ten
+/// seconds at most.
 pub fn leaky_bucket(quota: Quota, queue: Option<u64>, max_wait: Option<Span>) -> Rule {
     let longest =
         u128::from(queue.unwrap_or(quota.rpu)) * u128::from(quota.unit.as_ns()) / u128::from(quota.rpu);
-    let max_wait = max_wait.or((longest >= MAX_WAIT.as_ns().into()).then_some(MAX_WAIT));
+    let is_too_long = queue.is_some() && longest >= MAX_WAIT.as_ns().into();
+    let max_wait = max_wait.or(is_too_long.then_some(MAX_WAIT));
     let json = object([
         queue.map(|queue| format!(r#""queue": {queue}"#)),
         max_wait.map(|wait| format!(r#""max_wait": "{wait}""#)),
     ]);
-    let reference = Queue::new(quota, queue.unwrap_or(quota.rpu), max_wait);
+    let longest = max_wait.or(queue.is_none().then_some(Span::from_secs(10)));
+    let reference = Queue::new(quota, queue.unwrap_or(quota.rpu), longest);
     let scale_ns = quota.unit.as_ns();
     Rule {
         kind: "LB",

@@ -51,6 +51,19 @@ fn nobody_waits_longer_than_max_wait() {
 }
 
 #[test]
+fn with_neither_queue_nor_max_wait_requests_wait_for_ten_seconds_at_most() {
+    for (given, waits) in [("", 10), (r#", "queue": 50"#, 50), (r#", "max_wait": "59s""#, 59)] {
+        let json = rule(&format!(r#""algo": "LB", "rpu": 600, "unit": "10m"{given}"#));
+        let held = (1..=waits).map(|turn| format!("0ms user=ann GET / -> wait={turn}s r={}\n", waits - turn));
+        let held: String = held.collect();
+        check(
+            &json,
+            &format!("0ms user=ann GET / -> pass r={waits}\n{held}0ms user=ann GET / -> refuse r retry=1s"),
+        );
+    }
+}
+
+#[test]
 fn without_a_queue_what_comes_too_early_is_refused() {
     check(
         &rule(r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 0"#),

@@ -7,7 +7,7 @@ use super::gateway::Gateway;
 use diana::store::Rules;
 
 /// The series of the simulated host that are not of one rule, list, store or server.
-const ALWAYS: [&str; 15] = [
+const ALWAYS: [&str; 16] = [
     "diana.config.generation",
     "diana.foreign_values",
     "diana.kind.crowded.evictions",
@@ -22,6 +22,7 @@ const ALWAYS: [&str; 15] = [
     "diana.outcome.passed.decisions",
     "diana.outcome.refused.decisions",
     "diana.shared_data_errors",
+    "diana.unheld_requests",
     "diana.waiting_requests",
 ];
 

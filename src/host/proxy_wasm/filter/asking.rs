@@ -18,10 +18,10 @@ const FORGETS: u32 = 1_024;
 impl Filter {
     /// Holds the stream whose callback runs until a store has answered.
     pub(super) fn ask(&self, id: u32, ticket: u32, gateway: &Rc<Gateway>) -> Action {
-        let held = gateway.park(id, gateway.patience(), Parked::Asking);
+        let is_held = !gateway.cannot_hold() && gateway.park(id, gateway.patience(), Parked::Asking).is_ok();
         gateway.asking.with(|asking| asking.insert(ticket, id));
-        if held.is_err() {
-            // There is no timer: nobody would let it go if the host does not.
+        if !is_held {
+            // There is no room, or no timer: nobody would let it go if the host does not.
             return self.give_up_now(id);
         }
         let news = self.make_calls(gateway);

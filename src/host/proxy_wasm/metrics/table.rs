@@ -128,6 +128,7 @@ metrics! {
     ForeignValues: Counter Configuration "diana.foreign_values" [];
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
     LostKeys: Counter Nginx "diana.lost_keys" [];
+    UnheldRequests: Counter Configuration "diana.unheld_requests" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
     Questions: Counter Cluster "diana.store.CLUSTER.questions" [];

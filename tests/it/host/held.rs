@@ -1,0 +1,60 @@
+//! How many requests a worker holds at once, whoever has them wait.
+//!
+//! It does not know: how a turn is given out.
+
+use super::callouts::Clusters;
+use super::gateway::{Fate, Gateway};
+
+/// The bound.
+const HELD: usize = 10_000;
+
+const RULES: &str = r#"{"store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}, "limits": [
+    {"url": "/queue", "rules": [{"name": "queue", "algo": "LB", "rpu": 1000, "unit": "second", "queue": 20000}]},
+    {"url": "/global", "rules": [{"name": "global", "rpu": 1000, "unit": "day", "scope": "global"}]}]}"#;
+
+/// A worker that holds as many requests as it may.
+fn full() -> Gateway {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(RULES));
+    gateway.world.clusters.silent.borrow_mut().push("a");
+    (0..=HELD).for_each(|_| _ = gateway.request(0, "/queue", "ann"));
+    assert_eq!((gateway.paused(), gateway.counter("diana.unheld_requests")), (HELD, 0));
+    gateway
+}
+
+#[test]
+fn a_worker_holds_a_bounded_number_of_requests() {
+    let gateway = full();
+    let ask = |path: &str| {
+        let request = gateway.request(0, path, "ann");
+        gateway.fate(request)
+    };
+    assert_eq!(ask("/queue"), Fate::Answered(429));
+    assert_eq!(ask("/global"), Fate::Upstream, "as if the store were down");
+    assert_eq!(gateway.counter("diana.rule.global.degraded"), 1);
+    assert!(gateway.configure(RULES), "another plugin of the worker");
+    assert_eq!((ask("/queue"), ask("/global")), (Fate::Answered(429), Fate::Upstream));
+    assert_eq!(gateway.counter("diana.unheld_requests"), 4);
+    gateway.no_crash();
+}
+
+/// Neither those that left nor those that were refused have kept a turn: the others go one after the other.
+#[test]
+fn requests_that_are_not_held_take_no_turn_and_make_room_when_they_leave() {
+    let gateway = full();
+    let refused = gateway.request(0, "/queue", "ann");
+    assert_eq!(gateway.fate(refused), Fate::Answered(429));
+    let last = gateway.vms[0].streams().pop().unwrap();
+    gateway.vms[0].reset(last);
+    let next = gateway.request(0, "/queue", "ann");
+    assert_eq!(gateway.fate(next), Fate::Paused);
+    gateway.pass(HELD as u64);
+    assert_eq!(
+        (gateway.paused(), gateway.fate(next)),
+        (0, Fate::Upstream),
+        "at the turn of the one that left"
+    );
+    let held: Vec<usize> = (0..9).map(|_| gateway.request(0, "/queue", "ann")).collect();
+    assert!(held[1..].iter().all(|request| gateway.fate(*request) == Fate::Paused), "there is room again");
+    gateway.no_crash();
+}
