@@ -78,10 +78,14 @@ fn only_the_host_knows_what_time_it_is() {
 #[test]
 fn no_borrow_can_panic() {
     let names = ["RefCell", ".borrow()", ".borrow_mut()", "with_borrow"];
-    let is_checked = |file: &&File| {
+    let is_checked = |file: &File| {
         file.path != "src/exclusive.rs" && !file.path.ends_with("/simulated.rs") && !file.is_tests()
     };
-    let broken = files().iter().filter(is_checked).flat_map(|file| file.lines_with(&names)).collect();
+    let mut broken = Vec::new();
+    for file in files().into_iter().filter(is_checked) {
+        let code = file.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+        broken.extend(File { text: code, ..file }.lines_with(&names));
+    }
     hold(
         broken,
         "A second borrow of a `RefCell` panics, and a panic is an outage: use `exclusive::Exclusive` or `Cell`.",

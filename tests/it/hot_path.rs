@@ -46,7 +46,8 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
     let host = Simulated::new(Rules::Strict);
     let rules = diana::algorithm::KINDS.iter().map(|kind| {
         let unit = if kind.per_unit { r#", "unit": "hour""# } else { "" };
-        format!(r#"{{"actor": "user", "algo": "{}", "rpu": 2{unit}}}"#, kind.short)
+        let wait = if kind.short == "LB" { r#", "max_wait": "1h""# } else { "" };
+        format!(r#"{{"actor": "user", "algo": "{}", "rpu": 2{unit}{wait}}}"#, kind.short)
     });
     let rules: Vec<String> = rules.collect();
     let json = format!(r#"{{"url": "/", "rules": [{}]}}"#, rules.join(", "));
