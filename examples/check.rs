@@ -96,6 +96,7 @@ fn document(report: &mut Report, place: &str, text: &str, is_nginx: bool) -> u64
             return 0;
         }
     };
+    configuration.warnings.iter().for_each(|warning| report.warning(place, &warning.to_string()));
     if is_nginx {
         nginx::refusals(&configuration).iter().for_each(|why| report.mistake(place, why));
         if configuration.policy.refuse_to_wait() {

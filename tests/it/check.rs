@@ -39,6 +39,10 @@ fn every_mistake_in_a_document_is_told() {
         (report.lines, report.mistakes),
         (vec!["rules: 1; at most 1 keys and 1 KiB of shared data".into()], 0)
     );
+    let rule = r#"{"actor": "user", "rpu": 1, "unit": "day", "scope": "global"}"#;
+    let report = check(&format!(r#"{{"url": "/", "rules": [{rule}]}}"#));
+    assert_eq!((report.lines.len(), report.mistakes), (2, 0), "{:#?}", report.lines);
+    assert!(report.lines[0].starts_with("warning: "), "{:#?}", report.lines);
     assert_eq!(check("limits: []").mistakes, 1, "neither JSON nor a configuration of nginx");
 }
 
