@@ -24,9 +24,7 @@ fn two_gateways_whose_documents_differ_in_the_order_of_keys_share_a_quota() {
     let rule = format!(
         r#"{{"name": "quota", "actor": "net", "algo": "W", "rpu": {QUOTA}, "unit": "7d", "scope": "global"}}"#
     );
-    let other = format!(
-        r#"{{"scope": "Global", "unit": "168h", "rpu": 6e1, "algo": "window", "actor": ["net"], "name": "quota"}}"#
-    );
+    let other = r#"{"scope": "Global", "unit": "168h", "rpu": 6e1, "algo": "window", "actor": ["net"], "name": "quota"}"#;
     let documents = [
         format!(
             r#"{{"limits": [{{"url": "/", "headers": {{"x-plan": "free", "x-tier": "a"}}, "rules": [{rule}]}}],
