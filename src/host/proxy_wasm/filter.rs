@@ -216,8 +216,8 @@ impl Filter {
             due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn, &gateway, now)).collect();
         self.spread(&gateway, news);
         self.exchange(&gateway);
-        self.work_retired(root, now);
-        if some {
+        let retired = self.work_retired(root, now);
+        if some || retired {
             // The timer is the plugin's. If this fails the timer goes on as it is.
             _ = calls::set_effective_context(root);
         }
@@ -248,18 +248,21 @@ impl Filter {
         }
     }
 
-    /// Lets the configurations that the plugin had before go on telling stores what they have to.
-    fn work_retired(&self, root: u32, now: Time) {
+    /// Lets the configurations that the plugin had before go on telling stores what they have to. Returns whether the calls
+    /// of the host may be about a stream now.
+    fn work_retired(&self, root: u32, now: Time) -> bool {
         self.retired.with(|retired| retired.retain(|(_, gateway)| !gateway.is_done()));
         let of = |retired: &mut Vec<(u32, Rc<Gateway>)>| {
             let own = retired.iter().filter(|(of, _)| *of == root);
             own.map(|(_, gateway)| Rc::clone(gateway)).collect::<Vec<_>>()
         };
-        for gateway in self.retired.with(of).unwrap_or_default() {
+        let retired = self.retired.with(of).unwrap_or_default();
+        for gateway in &retired {
             let news = gateway.tick(now);
-            self.spread(&gateway, news);
-            self.exchange(&gateway);
+            self.spread(gateway, news);
+            self.exchange(gateway);
         }
+        !retired.is_empty()
     }
 
     /// A plugin that has begun, and what it was configured to.
