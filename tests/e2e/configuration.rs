@@ -13,7 +13,7 @@ fn yaml_in_envoys_own_file_is_the_same_document() {
     let gateway = Gateway::start(Config::new(Plugin::Struct(document))).unwrap();
     assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
     let refused = gateway.get("/", &[]).unwrap();
-    assert_eq!((refused.status, refused.header("ratelimit-policy")), (429, Some(r#""few";q=2;w=3600"#)));
+    assert_eq!((refused.status, refused.header("ratelimit-policy")), (429, Some(r#""few";q=1;w=1800"#)));
 }
 
 #[test]
