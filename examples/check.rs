@@ -1,8 +1,9 @@
 //! Checks configurations before a gateway reads them: `cargo run --quiet --example check -- FILE…`.
 //!
-//! A FILE is a document of Diana's as JSON, or a configuration file of nginx. Of the latter every `proxy_wasm diana '…'` is
-//! checked, as nginx hands it over, and so is the zone of `shm_kv`. Files that it includes are not read. The exit code is 0
-//! if a gateway would take everything, 1 if there is a mistake, and 2 if a file cannot be read.
+//! A FILE is a document of Diana's as JSON, or a configuration file of nginx. In a file of nginx the
+//! check reads every `proxy_wasm diana '…'`, unescaped as nginx does it, and the zone of `shm_kv`. It
+//! does not read included files. The exit code is 0 if a gateway would take everything, 1 if there is
+//! a mistake, and 2 if a file cannot be read.
 
 use diana::config;
 use diana::host::nginx;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(mistakes > 0))
 }
 
-/// What is to be said about a file.
+/// The findings about a file.
 #[derive(Debug, Default)]
 pub struct Report {
     /// One line for each document that is accepted, each mistake and each warning.
@@ -156,7 +157,8 @@ struct Directive {
     words: Vec<String>,
 }
 
-/// The directives of a configuration file, in their order, those of inner blocks too (`ngx_conf_read_token`).
+/// All directives of a configuration file in their order, inner blocks included
+/// (`ngx_conf_read_token`).
 fn directives(text: &str) -> Result<Vec<Directive>, String> {
     let mut directives = Vec::new();
     let mut words: Vec<String> = Vec::new();

@@ -87,7 +87,7 @@ impl Lease {
         Lease { meaning: leased.meaning(), piece, longest, shown: leased.shown(quota) }
     }
 
-    /// What is left of the lease and of the store, as the store said.
+    /// The rest of the lease, and the rest that the store reported.
     fn remaining(&self, cell: &[u8], left: u64) -> u64 {
         left.saturating_add(u32_at(cell, REST).into())
     }
