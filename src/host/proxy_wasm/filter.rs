@@ -241,9 +241,13 @@ impl Filter {
             gateway.retire();
             self.exchange(&gateway);
             self.retired.with(|retired| retired.retain(|(of, _)| *of != id));
-            let (all, now) = (gateway.waiting.with(|waiting| waiting.all()), gateway.steady());
-            let all = all.unwrap_or_default().into_iter();
-            all.for_each(|(id, turn)| _ = self.let_go(id, turn, &gateway, now));
+            // A request that gives up its store may have to wait for its turn, which no timer ends any more: the second pass
+            // lets it go.
+            for _ in 0..2 {
+                let (all, now) = (gateway.waiting.with(|waiting| waiting.all()), gateway.steady());
+                let all = all.unwrap_or_default().into_iter();
+                all.for_each(|(id, turn)| _ = self.let_go(id, turn, &gateway, now));
+            }
             self.hang_up(&gateway);
         }
     }

@@ -172,7 +172,7 @@ impl Count {
             Some((_, lent)) => *lent += part,
             None => self.lent.push((second, part)),
         }
-        [part, second, (second + 2) * SECOND - 250_000 - now]
+        [part, second, (second + 2) * SECOND - 750_000 - now]
     }
 
     pub fn lends(&self, Kind(kind, [_, _, burst, ..]): Kind) -> u64 {

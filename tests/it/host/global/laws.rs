@@ -43,7 +43,9 @@ pub fn nobody_goes_uncounted(gateways: &Gateways) {
         assert!(went <= taken + degraded + errors, "{went} of {name}, {taken} taken, {degraded} without");
         // For whom a store is shared, each shard counts its actors, and of those there are two.
         let actors = if name.ends_with("bucket") { 2 } else { 1 };
-        assert!(*limit == 0 || taken <= limit * actors, "{taken} of {name}");
+        // A worker reports at least as many permits as its requests hold, so a store may count more than it has granted.
+        let granted = if kind.0 == 7 { went.saturating_sub(degraded + errors) } else { taken };
+        assert!(*limit == 0 || granted <= limit * actors, "{granted} of {name}");
     }
 }
 
