@@ -198,8 +198,8 @@ pub struct Callouts {
     last_token: Cell<u32>,
     /// The reply of each cluster to the call before.
     last: RefCell<BTreeMap<String, Answer>>,
-    /// Calls under way whose answer the host has not told yet.
-    pub open: RefCell<Vec<u32>>,
+    /// The calls that were answered, and the plugins that made them.
+    answered: RefCell<BTreeMap<u32, u32>>,
 }
 
 impl Callouts {
@@ -235,7 +235,6 @@ impl Callouts {
             return Err(10);
         }
         let token = self.number();
-        self.open.borrow_mut().push(token);
         let up = now + u64::from(timeout_ms) * 1_000_000;
         if clusters.down.get() {
             self.push(now, root, token, What::Answered((Some(503), b"no healthy upstream".into())));
@@ -255,6 +254,21 @@ impl Callouts {
             self.push(now + way / 2, root, token, What::Arrives { call, answer_at, mishap });
         }
         Ok(token)
+    }
+
+    /// The host tells an answer.
+    pub fn answered(&self, token: u32, root: u32) {
+        self.answered.borrow_mut().insert(token, root);
+    }
+
+    /// The plugin that made this call, if it was answered.
+    pub fn asker(&self, token: u32) -> Option<u32> {
+        self.answered.borrow().get(&token).copied()
+    }
+
+    /// Whether a call had this number.
+    pub fn was_made(&self, token: u32) -> bool {
+        token <= self.last_token.get()
     }
 
     /// When something happens next.

@@ -339,8 +339,19 @@ impl Vm {
             What::Arrives { .. } => {
                 self.0.calls.arrive(&world.clusters, world.clock.get() + world.set_back.get(), due);
             }
-            What::Answered(answer) => self.tell(due.root, due.token, answer),
+            What::Answered(answer) => {
+                self.0.calls.answered(due.token, due.root);
+                self.tell(due.root, due.token, answer);
+            }
         }
+    }
+
+    /// An answer to a call that was answered long ago, or was never made. A host tells it to the plugin that has made the call.
+    pub fn tell_again(&self, token: u32, answer: Answer) {
+        let calls = &self.0.calls;
+        let root = if calls.was_made(token) { calls.asker(token) } else { self.newest_root() };
+        let root = root.filter(|root| self.0.roots.borrow().contains_key(root));
+        root.into_iter().for_each(|root| self.tell(root, token, answer.clone()));
     }
 
     /// The filter is told the answer to a call, which it may have made or not.

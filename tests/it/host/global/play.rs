@@ -195,9 +195,7 @@ fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
         // An answer to a call that was never made, or was answered long ago.
         28 => {
             let body = br#"{"EVALSHA":[0,0,1,0,0,1,0,0,0,0,0,0,0]}"#;
-            vm.newest_root()
-                .into_iter()
-                .for_each(|root| vm.tell(root, what.into(), (Some(200), body.into())));
+            vm.tell_again(what.into(), (Some(200), body.into()));
         }
         29 if gateways.setup.reloads => reload(gateways, vm, what),
         30 if gateways.setup.goes_down => match what % 4 {
