@@ -187,6 +187,11 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
+    /// The most that pieces are a part of: of what remains, as far as the cell has it.
+    fn lendable(&self, _cell: &[u8], _now: Time) -> u64 {
+        u64::MAX
+    }
+
     /// Hands out a piece of so much, if so much is left at once.
     fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
         let verdict = self.step(cell, now, part);

@@ -4,14 +4,14 @@
 //! asked.
 //!
 //! ```text
-//!   deposit ─► generation n      left ███████░░░ used        spent oldest first, each until it lapses
-//!              generation n + 1  left ██████████
-//!   a draw that leaves less than half a piece is told, once, to have more fetched
+//!   deposit ─► generation n      left ███░░░░░░░ used        spent oldest first, each until it lapses
+//!              generation n + 1  left ███████░░░
+//!   a draw that leaves less than half a piece is told, once, to have the missing half fetched
 //! ```
 //!
 //! Generations are the store's: a window, a slice, a second. Two of them can be live at once.
 //!
-//! **Bound.** What was deposited. None is spent when it has lapsed, by this gateway's clock from before it was asked
+//! **Bound.** One piece at any time: what exceeds it when it is deposited goes back to the store. None is spent when it has lapsed, by this gateway's clock from before it was asked
 //! for, so that nothing is spent later than the store thinks.
 
 use super::bytes::{u32_at, u64_at, write};
@@ -132,14 +132,24 @@ fn shift(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
     put(cell, slot.saturating_add(to), more);
 }
 
-/// Puts into a lease's cell what was fetched. A generation that has to make room for it is lost, as it would be with the
-/// worker that holds it.
-pub fn deposit(cell: &mut [u8], deposit: &Deposit) {
-    let Deposit { amount, piece, generation, since, lasts, verdict } = *deposit;
+/// How much a lease's cell can take until it holds `piece`.
+pub fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
+    let live = SLOTS.into_iter().filter(|slot| now < at(cell, *slot, UNTIL));
+    live.fold(piece, |room, slot| room.saturating_sub(number(cell, slot, LEFT)))
+}
+
+/// Puts into a lease's cell what was fetched, as far as there is room for it. Returns what has to be told to the store: the
+/// rest of this piece, and an older generation that had to make room.
+pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
+    let Deposit { piece, generation, since, lasts, verdict, .. } = *deposit;
+    let amount = deposit.amount.min(room(cell, now, piece));
+    let surplus = Spent { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
+    let mut displaced = Spent::default();
     let known = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
     let oldest = || SLOTS.into_iter().min_by_key(|slot| at(cell, *slot, UNTIL)).unwrap_or(0);
     let slot = known.unwrap_or_else(oldest);
     if known.is_none() {
+        displaced = spent(cell, slot, true);
         cell.iter_mut().skip(slot).take(SLOT).for_each(|byte| *byte = 0);
         write(cell, slot, generation.to_le_bytes());
     }
@@ -155,20 +165,26 @@ pub fn deposit(cell: &mut [u8], deposit: &Deposit) {
     }
     write(cell, MORE_AT, since.after(verdict.more_in).as_ns().to_le_bytes());
     write(cell, FULL_AT, since.after(verdict.full_in).as_ns().to_le_bytes());
+    [displaced, surplus]
 }
 
 /// Takes out of a lease's cell what has to be told to the store: what was used, and what has lapsed, or `all` that is left.
 pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Spent; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
-        let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
-        let spent = Spent { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
-        put(cell, slot.saturating_add(USED), 0);
-        if has_lapsed {
-            put(cell, slot.saturating_add(LEFT), 0);
-        }
-        spent
+        spent(cell, slot, has_lapsed)
     })
+}
+
+/// Takes out of one generation what was used, and what is left if it `has_lapsed`.
+fn spent(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Spent {
+    let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
+    let spent = Spent { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
+    put(cell, slot.saturating_add(USED), 0);
+    if has_lapsed {
+        put(cell, slot.saturating_add(LEFT), 0);
+    }
+    spent
 }
 
 impl Charge {
@@ -229,6 +245,11 @@ impl Algorithm for Lease {
 
     fn lends(&self) -> bool {
         true
+    }
+
+    /// What remains counts the store's rest, too, which cannot be spent here.
+    fn lendable(&self, cell: &[u8], now: Time) -> u64 {
+        self.left(cell, now)
     }
 
     fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {

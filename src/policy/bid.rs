@@ -368,7 +368,9 @@ impl Bid {
 /// Charges a part of what remains ahead, by every rule or none: `pieces` has one a rule, or is empty and the
 /// cell as good as lost.
 fn take(counted: Counted, remaining: u64, entry: &mut Entry, pieces: &mut Vec<Piece>, now: Time) {
-    let Some(part) = shares::part_of(remaining) else {
+    let here =
+        counted.rules().map(|(_, count)| count.algorithm.lendable(count.state(entry.cell()), now)).min();
+    let Some(part) = shares::part_of(here.map_or(remaining, |here| remaining.min(here))) else {
         return;
     };
     for (_, count) in counted.rules() {

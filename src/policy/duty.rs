@@ -7,7 +7,7 @@ use super::charge::Terms;
 use super::give_back::{Place, change, change_or_begin};
 use super::group::Group;
 use super::part::Part;
-use super::{Account, Asked, Events, Policy, Question, Told};
+use super::{Account, Asked, Events, Lent, Policy, Question, Told};
 use crate::algorithm::lease;
 use crate::store::Store;
 use crate::table::Hasher;
@@ -21,6 +21,15 @@ pub(crate) struct Duty {
     pub(super) place: Place,
     pub(super) hash: u64,
     pub(super) key: Vec<u8>,
+}
+
+/// What became of a piece that was fetched.
+#[derive(Debug, Default)]
+pub(crate) struct Deposited {
+    /// Until when it may be spent, if the store has to know then what became of it.
+    pub(crate) until: Option<Time>,
+    /// What goes back to the store at once, and which shard it is.
+    pub(crate) back: Option<(usize, Question)>,
 }
 
 /// Tells the actors of all groups apart; `hash` is keyed, so that clients cannot choose two of one number.
@@ -54,8 +63,8 @@ impl Duty {
         Some((group, group.hash(&policy.rules, hasher, &self.key)))
     }
 
-    /// Puts what was fetched ahead where all workers find it; until when it may be spent, if the store has to know then
-    /// what became of it. A store lends of every rule of a group as much, or of none.
+    /// Puts what was fetched ahead where all workers find it, as far as the rule's lease has room for it. A store lends of
+    /// every rule of a group as much, or of none.
     pub(crate) fn deposit<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -63,30 +72,34 @@ impl Duty {
         since: Time,
         terms: &Terms<S>,
         events: &mut Events,
-    ) -> Option<Time> {
-        let (group, hash) = self.cell(policy, terms.hasher)?;
+    ) -> Deposited {
+        let (Some((group, hash)), Some(elsewhere)) =
+            (self.cell(policy, terms.hasher), policy.elsewhere_at(self.place))
+        else {
+            return Deposited::default();
+        };
         if told.iter().any(|told| told.lent.amount == 0) {
-            return None;
+            return Deposited::default();
         }
-        let counted = group.counted(&policy.rules, &self.key);
-        let elsewhere = policy.elsewhere_at(self.place)?.group.counted(&policy.rules, &self.key);
-        change_or_begin(group, hash, counted, terms, events, &|cell, _| {
-            let pieces = elsewhere.rules().map(|(_, count)| count.ahead);
-            for (((_, count), told), piece) in counted.rules().zip(told).zip(pieces) {
-                let lent = told.lent;
-                let deposit = lease::Deposit {
-                    amount: lent.amount,
-                    piece,
-                    generation: lent.generation,
-                    since,
-                    lasts: lent.lasts,
-                    verdict: told.verdict,
-                };
-                lease::deposit(count.state_mut(cell), &deposit);
-            }
+        let (counted, asked) =
+            (group.counted(&policy.rules, &self.key), elsewhere.asks(policy, &self.key, Some(0), true));
+        let back = Cell::new(Vec::new());
+        let is_done = change_or_begin(group, hash, counted, terms, events, &|cell, now| {
+            let rules = counted.rules().zip(told).zip(&asked);
+            let put = rules.map(|(((_, count), told), asked)| {
+                let Lent { amount, generation, lasts } = told.lent;
+                let (piece, verdict) = (asked.ahead, told.verdict);
+                let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
+                let [displaced, surplus] = lease::deposit(count.state_mut(cell), now, &deposit);
+                [if asked.terms.wants_account() { displaced } else { Default::default() }, surplus]
+            });
+            back.set(put.collect());
         });
-        let wants_account = elsewhere.rules().any(|(_, count)| count.algorithm.terms().wants_account());
-        told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account)
+        // What is not known to be written may be in the cell.
+        let back = if is_done { back.take() } else { Vec::new() };
+        let wants_account = asked.iter().any(|asked| asked.terms.wants_account());
+        let until = told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account);
+        Deposited { until, back: accounts(&asked, back).map(|back| (self.shard(policy), back)) }
     }
 
     /// The quota that the store has handed out ahead, to be given back unused.
@@ -106,10 +119,17 @@ impl Duty {
         policy.elsewhere_at(self.place).map_or(0, |elsewhere| elsewhere.shard(policy, &self.key))
     }
 
-    /// Asks for more ahead, and for nothing else.
-    pub(crate) fn question(&self, policy: &Policy) -> Option<Question> {
-        let elsewhere = policy.elsewhere_at(self.place)?;
-        Some(Question::Decide(vec![elsewhere.asks(policy, &self.key, Some(0), true)]))
+    /// Asks for what is missing of a piece, and for nothing else.
+    pub(crate) fn question<S: Store + ?Sized>(&self, policy: &Policy, terms: &Terms<S>) -> Option<Question> {
+        let mut asked = policy.elsewhere_at(self.place)?.asks(policy, &self.key, Some(0), true);
+        let (group, hash) = self.cell(policy, terms.hasher)?;
+        if let Some(entry) = group.table.load(terms.store, hash).ok()?.find() {
+            let (now, counted) = ((terms.clock)(), group.counted(&policy.rules, &self.key));
+            for (asked, (_, count)) in asked.iter_mut().zip(counted.rules()) {
+                asked.ahead = lease::room(count.state(entry.cell()), now, asked.ahead);
+            }
+        }
+        asked.iter().all(|asked| asked.ahead > 0).then(|| Question::Decide(vec![asked]))
     }
 
     /// Tells what became of what was fetched before, where the store needs to know; with `all`, what has not lapsed is given
@@ -137,17 +157,20 @@ impl Duty {
             // What is still in the cell would be told twice.
             return None;
         }
-        let accounts = asked.iter().zip(spent.take()).filter(|(asked, _)| asked.terms.wants_account());
-        let accounts = accounts.flat_map(|(asked, spent)| {
-            spent.map(|lease::Spent { generation, used, left }| Account {
-                key: asked.key,
-                terms: asked.terms,
-                generation,
-                used,
-                left,
-            })
-        });
-        let accounts: Vec<_> = accounts.filter(|account| account.used > 0 || account.left > 0).collect();
-        (!accounts.is_empty()).then_some(Question::Account(accounts))
+        let spent = asked.iter().zip(spent.take());
+        let spent =
+            spent.map(|(asked, spent)| if asked.terms.wants_account() { spent } else { Default::default() });
+        accounts(&asked, spent.collect())
     }
+}
+
+/// What became of the lease of each rule that is asked about.
+fn accounts(asked: &[Asked], spent: Vec<[lease::Spent; 2]>) -> Option<Question> {
+    let account = |(asked, spent): (&Asked, [lease::Spent; 2])| {
+        let (key, terms) = (asked.key, asked.terms);
+        spent.map(|lease::Spent { generation, used, left }| Account { key, terms, generation, used, left })
+    };
+    let all = asked.iter().zip(spent).flat_map(account);
+    let accounts: Vec<_> = all.filter(|account| account.used > 0 || account.left > 0).collect();
+    (!accounts.is_empty()).then_some(Question::Account(accounts))
 }

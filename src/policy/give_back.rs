@@ -49,7 +49,7 @@ pub(super) fn change<S: Store + ?Sized>(
     false
 }
 
-/// Changes the stored cell of an actor; one that is not there begins.
+/// Changes the stored cell of an actor; one that is not there begins. Returns whether that is known to be done.
 pub(super) fn change_or_begin<S: Store + ?Sized>(
     group: &Group,
     hash: u64,
@@ -57,7 +57,7 @@ pub(super) fn change_or_begin<S: Store + ?Sized>(
     terms: &Terms<S>,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
-) {
+) -> bool {
     for _ in 0..MAX_LOST {
         let Ok(set) = group.table.load(terms.store, hash) else {
             break;
@@ -66,12 +66,16 @@ pub(super) fn change_or_begin<S: Store + ?Sized>(
         let mut entry = set.claim(|_, cell| counted.worth(cell, now));
         how(entry.cell_mut(), now);
         match entry.commit(terms.store) {
-            Ok(Swap::Done) => return events.evicted(entry.eviction()),
+            Ok(Swap::Done) => {
+                events.evicted(entry.eviction());
+                return true;
+            }
             Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
             Err(Fault(_)) => break,
         }
     }
     events.faults = events.faults.saturating_add(1);
+    false
 }
 
 /// Ends charges that end with their request.

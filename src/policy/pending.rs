@@ -47,8 +47,8 @@ pub(crate) struct Conclusion {
 pub(crate) struct Fetched {
     /// What is kept, and until when it may be spent.
     pub(crate) kept: Vec<(Duty, Time)>,
-    /// What a retired worker gives back, by shard.
-    pub(crate) unused: Vec<(usize, Question)>,
+    /// What goes back at once, by shard.
+    pub(crate) back: Vec<(usize, Question)>,
 }
 
 impl Pending {
@@ -125,9 +125,11 @@ impl Pending {
                 continue;
             };
             if is_retired {
-                fetched.unused.extend(duty.unused(policy, told));
-            } else if let Some(until) = duty.deposit(policy, told, self.at, terms, events) {
-                fetched.kept.push((duty, until));
+                fetched.back.extend(duty.unused(policy, told));
+            } else {
+                let deposited = duty.deposit(policy, told, self.at, terms, events);
+                fetched.kept.extend(deposited.until.map(|until| (duty, until)));
+                fetched.back.extend(deposited.back);
             }
         }
         (receipts, fetched)

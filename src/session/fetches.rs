@@ -107,7 +107,7 @@ impl Fetches {
         }
     }
 
-    /// What was asked for under this number has come, or will not. Without `keeps` it is returned, to be given back.
+    /// What was asked for under this number has come, or will not. Returns what goes back to the store: without `keeps`, all.
     pub(super) fn fetched<S: Store + ?Sized>(
         &mut self,
         id: u32,
@@ -122,11 +122,11 @@ impl Fetches {
         if !keeps {
             return duty.unused(policy, told);
         }
-        let until = duty.deposit(policy, told, since, terms, events);
-        if let Some(until) = until {
+        let deposited = duty.deposit(policy, told, since, terms, events);
+        if let Some(until) = deposited.until {
             self.lapses(duty, until);
         }
-        None
+        deposited.back
     }
 
     /// Has fetched what is due, and accounts for what has lapsed; or fetches nothing and accounts for `all`, because the worker
@@ -147,7 +147,7 @@ impl Fetches {
                     lines.refund(shard, account);
                 }
                 self.ids = id.wrapping_add(1);
-                if let Some(question) = duty.question(policy)
+                if let Some(question) = duty.question(policy, terms)
                     && lines.ask(shard, Who::Fetch(id), question)
                 {
                     self.under_way.insert(id, (duty, now));

@@ -199,7 +199,7 @@ impl Worker {
     fn take_fetched(&mut self, fetched: Fetched) {
         let Worker { fetches, lines, .. } = self;
         fetched.kept.into_iter().for_each(|(duty, until)| fetches.lapses(duty, until));
-        for (shard, question) in fetched.unused {
+        for (shard, question) in fetched.back {
             lines.iter_mut().for_each(|lines| lines.refund(shard, question.clone()));
         }
     }
@@ -259,8 +259,8 @@ impl Worker {
                 Who::Request(_) => true,
                 Who::Fetch(id) => {
                     let told = (news.told.as_deref(), !memories.is_retired);
-                    let unused = fetches.fetched(id, policy, told, &terms, &mut events);
-                    if let (Some(lines), Some((shard, question))) = (lines.as_mut(), unused) {
+                    let back = fetches.fetched(id, policy, told, &terms, &mut events);
+                    if let (Some(lines), Some((shard, question))) = (lines.as_mut(), back) {
                         lines.refund(shard, question);
                     }
                     false

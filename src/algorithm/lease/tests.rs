@@ -6,6 +6,9 @@ use super::*;
 use crate::algorithm::{RefuseAll, token_bucket};
 use crate::document::{Errors, Node, parse};
 
+/// More than any piece here.
+const PIECE: u64 = 1_000;
+
 fn at(ms: u64) -> Time {
     Time::ZERO.after(Span::from_ms(ms))
 }
@@ -14,21 +17,18 @@ fn lease(piece: u64) -> Lease {
     Lease::new(&RefuseAll, piece, Quota { rpu: 100, unit: Span::from_secs(60) })
 }
 
-fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) {
+/// Into a cell that has room for it; what that gives back to the store.
+fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) -> [Spent; 2] {
+    let piece = amount + (PIECE - room(cell, at(since), PIECE));
+    put(cell, generation, (amount, piece), since, lasts)
+}
+
+fn put(cell: &mut [u8], generation: u64, (amount, piece): (u64, u64), since: u64, lasts: u64) -> [Spent; 2] {
     let outcome = Outcome::Admit { delay: Span::ZERO };
     let (more_in, full_in) = (Span::from_ms(700), Span::from_ms(900));
     let verdict = Verdict { outcome, remaining: 30, more_in, full_in, charge: Charge::default() };
-    deposit(
-        cell,
-        &Deposit {
-            amount,
-            piece: amount,
-            generation,
-            since: at(since),
-            lasts: Span::from_ms(lasts),
-            verdict,
-        },
-    );
+    let (since, lasts) = (at(since), Span::from_ms(lasts));
+    deposit(cell, since, &Deposit { amount, piece, generation, since, lasts, verdict })
 }
 
 fn admits(lease: &Lease, cell: &mut [u8], ms: u64) -> bool {
@@ -82,6 +82,23 @@ fn the_older_of_two_is_spent_first_and_each_is_accounted_for() {
     assert_eq!(of(&mut cell, 2_001), [(6, 0, 0), (7, 0, 0)]);
 }
 
+/// Two workers that fetch at once, or a piece that comes while much is left.
+#[test]
+fn no_more_than_a_piece_is_held_and_the_rest_goes_back() {
+    let (lease, mut cell) = (lease(10), [0; SIZE]);
+    let back = |all: [Spent; 2]| all.map(|Spent { generation, used, left }| (generation, used, left));
+    assert_eq!(back(put(&mut cell, 5, (10, 10), 1_000, 400)), [(0, 0, 0), (5, 0, 0)]);
+    assert_eq!(back(put(&mut cell, 5, (10, 10), 1_001, 400)), [(0, 0, 0), (5, 0, 10)]);
+    lease.step(&mut cell, at(1_002), 3);
+    assert_eq!((lease.left(&cell, at(1_002)), room(&cell, at(1_002), 10)), (7, 3));
+    assert_eq!(back(put(&mut cell, 6, (10, 10), 1_300, 900)), [(0, 0, 0), (6, 0, 7)]);
+    assert_eq!((lease.left(&cell, at(1_301)), room(&cell, at(1_301), 10)), (10, 0));
+    // What has lapsed takes no room, and what nobody has accounted for is not lost.
+    assert_eq!(room(&cell, at(1_401), 10), 7);
+    assert_eq!(back(put(&mut cell, 8, (9, 10), 1_500, 900)), [(5, 3, 7), (8, 0, 2)]);
+    assert_eq!(back(account(&mut cell, at(1_501), true)), [(8, 0, 7), (6, 0, 3)]);
+}
+
 #[test]
 fn one_is_told_to_fetch_when_less_than_half_is_left_and_then_nobody_for_a_while() {
     let (lease, mut cell) = (lease(5), [0; SIZE]);
@@ -120,7 +137,7 @@ fn what_is_left_here_and_at_the_store_is_never_more_than_clients_are_shown() {
                 let (generation, lasts) = (turn, Span::from_secs(2));
                 let more =
                     Deposit { amount: 8, piece: 8, generation, since: now, lasts, verdict: handed_out };
-                deposit(&mut cell, &more);
+                deposit(&mut cell, now, &more);
             }
         }
         let remaining = lease.remaining(&cell, lease.left(&cell, now));

@@ -286,11 +286,22 @@ fn what_a_request_costs_does_not_depend_on_how_many_others_there_are() {
 
 /// Nobody is told what a question was about, so that one for another would do.
 #[test]
-fn what_is_asked_is_a_decision_that_costs_nothing() {
-    let desk = Desk::new();
-    let Some(Question::Decide(groups)) = duty(1).question(&desk.policy) else {
-        panic!("a question");
+fn what_is_asked_is_a_decision_that_costs_nothing_and_brings_what_is_missing() {
+    let mut desk = Desk::new();
+    let asks = |desk: &mut Desk| {
+        let mut question = None;
+        desk.with(20, |_, policy, _, terms| question = duty(1).question(policy, terms));
+        let Some(Question::Decide(groups)) = question else {
+            return None;
+        };
+        Some(groups.iter().flatten().map(|asked| (asked.cost, asked.ahead)).collect::<Vec<(u64, u64)>>())
     };
-    let asked: Vec<(u64, u64)> = groups.iter().flatten().map(|asked| (asked.cost, asked.ahead)).collect();
-    assert_eq!(asked, [(0, 10)]);
+    assert_eq!(asks(&mut desk), Some(vec![(0, 10)]));
+    for (amount, missing) in [(7, Some(vec![(0, 3)])), (2, Some(vec![(0, 1)])), (9, None)] {
+        desk.fetches.due([duty(1)].into_iter());
+        let id = desk.fetches.ids;
+        desk.tick(10, false);
+        desk.fetched(id, 15, Some(&[lent(amount)]));
+        assert_eq!(asks(&mut desk), missing, "after {amount}");
+    }
 }

@@ -31,7 +31,11 @@ fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
     assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)), (1, 11));
     assert_eq!((at_once(&gateway, 1), clusters(&gateway).decisions()), (Fate::Upstream, 1));
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)), (2, 21), "once");
+    assert_eq!(
+        (clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)),
+        (2, 17),
+        "once, the missing six"
+    );
     for worker in 0..10 {
         assert_eq!(at_once(&gateway, worker), Fate::Upstream, "{worker}");
     }
@@ -46,6 +50,27 @@ fn of_many_requests_at_once_one_fetches() {
     gateway.pass(20);
     assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; 11]);
     assert_eq!(clusters(&gateway).taken(2, 100), 11 + 10);
+}
+
+/// Workers that fetch side by side give back what exceeds one piece.
+#[test]
+fn a_gateway_holds_no_more_than_its_lease() {
+    let numbers = [("TB", 1, 172_800_000), ("W", 2, 500), ("SW", 3, 500)];
+    for (algo, kind, first) in numbers {
+        let gateway = start(4, &leased(algo, 500, 20));
+        let mut went = 0;
+        for turn in 0..60 {
+            let requests: Vec<usize> =
+                (0..1 + turn % 9).map(|worker| gateway.request(worker, "/", "ann")).collect();
+            // Fetched, and what is too much is back.
+            gateway.pass(30);
+            assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; requests.len()], "{algo}");
+            went += requests.len() as i64;
+            let held = clusters(&gateway).taken(kind, first) - went;
+            assert!((0..=20).contains(&held), "{algo}: {held} held at turn {turn}");
+        }
+        gateway.no_crash();
+    }
 }
 
 #[test]
@@ -233,7 +258,7 @@ fn a_refused_actor_costs_few_calls_and_gets_all_of_its_quota() {
         println!(
             "{algo}: {calls} calls and {passed} requests passed a second, of 1,500 and a quota of 1,000"
         );
-        assert!(calls <= 200, "{algo}: {calls} calls a second");
+        assert!(calls <= 250, "{algo}: {calls} calls a second");
         assert!((950..=1_050).contains(&passed), "{algo}: {passed} passed a second");
     }
 }
