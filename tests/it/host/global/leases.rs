@@ -61,7 +61,7 @@ fn a_gateway_holds_no_more_than_its_lease() {
         let mut went = 0;
         for turn in 0..60 {
             let requests: Vec<usize> =
-                (0..1 + turn % 9).map(|worker| gateway.request(worker, "/", "ann")).collect();
+                (0..1 + (turn + 3) % 9).map(|worker| gateway.request(worker, "/", "ann")).collect();
             // Fetched, and what is too much is back.
             gateway.pass(30);
             assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; requests.len()], "{algo}");
