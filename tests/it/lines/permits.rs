@@ -9,6 +9,8 @@ struct Pair {
     store: Store,
     ms: u64,
     away: bool,
+    /// How often it was woken.
+    wakes: usize,
     /// The commands of all calls.
     sent: Vec<String>,
 }
@@ -26,7 +28,7 @@ fn permit(actor: u32) -> Question {
 
 impl Pair {
     fn new() -> Pair {
-        Pair { lines: lines(1), store: Store::default(), ms: 0, away: false, sent: Vec::new() }
+        Pair { lines: lines(1), store: Store::default(), ms: 0, away: false, wakes: 0, sent: Vec::new() }
     }
 
     /// Makes the calls that are due, and answers them.
@@ -59,6 +61,14 @@ impl Pair {
         news.into_iter().zip(actors).map(receipt).collect()
     }
 
+    /// Takes and releases a permit of another actor, so that the store has the script and this worker's number.
+    fn warm_up(&mut self) {
+        let receipts = self.take(&[9]);
+        self.lines.release(0, &receipts[0]);
+        self.serve();
+        self.sent.clear();
+    }
+
     /// Lets time pass; whenever it wants to be woken, the worker is.
     fn pass(&mut self, ms: u64) {
         let end = self.ms + ms;
@@ -66,6 +76,7 @@ impl Pair {
             && wake <= end
         {
             self.ms = self.ms.max(wake);
+            self.wakes += 1;
             self.lines.tick(at(self.ms), &mut Vec::new());
             self.serve();
         }
@@ -166,4 +177,139 @@ fn permits_of_more_than_16384_actors_are_not_asked_for() {
     assert!(!pair.lines.ask(0, Who::Request(1), permit(16_384)));
     assert!(pair.lines.ask(0, Who::Request(1), permit(5)));
     assert!(pair.lines.ask(0, Who::Request(2), question()));
+}
+
+/// Nine eighths of `max_hold` later, another permit has the place of the first one in the ring.
+#[test]
+fn a_permit_that_is_released_too_late_releases_no_newer_one() {
+    let mut pair = Pair::new();
+    let old = pair.take(&[1]);
+    pair.pass(MAX_HOLD_S * 1_000 / 8 * 9);
+    pair.take(&[1]);
+    pair.lines.release(0, &old[0]);
+    pair.serve();
+    pair.pass(4_000);
+    assert_eq!(pair.taken(), 1);
+}
+
+/// The worker reports the lower level. It does not send a refund, as it does for other quota.
+#[test]
+fn the_permit_of_a_request_that_has_left_is_reported_as_free() {
+    let mut pair = Pair::new();
+    pair.warm_up();
+    assert!(pair.lines.ask(0, Who::Request(1), permit(1)));
+    let call = pair.lines.next(&policy(), at(0)).unwrap();
+    let reply = pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
+    pair.lines.leave(Who::Request(1));
+    assert_eq!(answered(&mut pair.lines, call.id, http(reply.as_bytes()), 1), []);
+    assert_eq!(pair.taken(), 1, "the store has granted it");
+    pair.serve();
+    assert_eq!((pair.taken(), pair.reports(), pair.sent.len()), (0, 1, 1), "{:?}", pair.sent);
+    assert!(pair.lines.is_done());
+}
+
+/// The store carries out a call that the worker has given up, after the report that corrected its level.
+#[test]
+fn a_late_answer_that_grants_a_permit_leads_to_a_report() {
+    let mut pair = Pair::new();
+    pair.warm_up();
+    assert!(pair.lines.ask(0, Who::Request(1), permit(1)));
+    let call = pair.lines.next(&policy(), at(0)).unwrap();
+    pair.ms = 100;
+    pair.lines.tick(at(100), &mut Vec::new());
+    pair.serve();
+    assert!(pair.lines.is_done(), "the level is zero here and in the store");
+    // Only now the call arrives at the store.
+    let reply = pair.store.answer(1_753_000_000_200_000, body(&call).as_bytes());
+    pair.ms = 200;
+    answered(&mut pair.lines, call.id, http(reply.as_bytes()), 200);
+    assert_eq!(pair.taken(), 1);
+    pair.serve();
+    assert_eq!(pair.taken(), 0);
+    assert!(pair.lines.is_done());
+}
+
+#[test]
+fn a_call_carries_no_more_than_64_reports_and_64_questions() {
+    let mut pair = Pair::new();
+    let actors: Vec<u32> = (0..64).collect();
+    let mut receipts = pair.take(&actors);
+    receipts.extend(pair.take(&[64, 65]));
+    pair.sent.clear();
+    receipts.iter().for_each(|receipt| pair.lines.release(0, receipt));
+    (0..70).for_each(|number| ask(&mut pair.lines, number));
+    let call = pair.lines.next(&policy(), at(0)).unwrap();
+    let commands = body(&call).rsplit_once("/4+64+7+").expect("64 levels are reported").0;
+    assert_eq!(commands.matches("/1+1+1+2+").count(), 63);
+}
+
+/// What goes out again after a store has lost the script brings levels that are true then.
+#[test]
+fn a_report_that_met_a_store_without_the_script_is_made_anew() {
+    let mut pair = Pair::new();
+    let receipts = pair.take(&[1, 1]);
+    pair.lines.release(0, &receipts[0]);
+    let call = pair.lines.next(&policy(), at(0)).unwrap();
+    pair.lines.release(0, &receipts[1]);
+    assert_eq!(answered(&mut pair.lines, call.id, http(NOT_KNOWN), 1), []);
+    let again = pair.lines.next(&policy(), at(1)).unwrap();
+    assert_eq!([&call, &again].map(|call| body(call).matches("/4+1+7+").count()), [1, 1], "{}", body(&again));
+    let reply = pair.store.answer(1_753_000_000_001_000, body(&again).as_bytes());
+    answered(&mut pair.lines, again.id, http(reply.as_bytes()), 2);
+    assert!(pair.taken() == 0 && pair.lines.is_done());
+}
+
+/// An actor that asks all the time has its level in its questions, so that no report is needed.
+#[test]
+fn a_level_that_a_question_has_just_reported_is_not_reported_again() {
+    let mut pair = Pair::new();
+    pair.take(&[1]);
+    for _ in 0..12 {
+        pair.pass(500);
+        let again = pair.take(&[1]);
+        pair.pass(100);
+        pair.lines.release(0, &again[0]);
+        pair.serve();
+    }
+    // One for each release.
+    assert_eq!((pair.taken(), pair.reports()), (1, 12), "{:?}", pair.sent);
+}
+
+/// Permits that come and go leave no looks behind, each of which would wake the worker for ever.
+#[test]
+fn a_permit_that_is_taken_again_is_reported_no_more_often() {
+    let mut pair = Pair::new();
+    pair.take(&[1]);
+    for _ in 0..9 {
+        let receipts = pair.take(&[2]);
+        pair.lines.release(0, &receipts[0]);
+        pair.serve();
+        pair.pass(100);
+    }
+    pair.take(&[2]);
+    pair.pass(4_000);
+    (pair.sent, pair.wakes) = (Vec::new(), 0);
+    pair.pass(8_000);
+    let reported: usize = pair.sent.iter().map(|command| command.matches("+7+10+").count()).sum();
+    assert_eq!((pair.taken(), reported, pair.wakes), (2, 8, 8), "{:?}", pair.sent);
+}
+
+/// Two calls side by side may have run in any order, so the store may count either level.
+#[test]
+fn of_two_calls_side_by_side_the_level_is_reported_again() {
+    let mut pair = Pair { lines: lines(2), ..Pair::new() };
+    let receipts = pair.take(&[1, 1]);
+    pair.lines.release(0, &receipts[0]);
+    assert!(pair.lines.ask(0, Who::Request(1), permit(1)));
+    let first = pair.lines.next(&policy(), at(0)).unwrap();
+    pair.lines.release(0, &receipts[1]);
+    assert!(pair.lines.ask(0, Who::Request(2), permit(1)));
+    let second = pair.lines.next(&policy(), at(0)).unwrap();
+    // The store carries out the second one first.
+    for (call, ms) in [(second, 1), (first, 2)] {
+        let reply = pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
+        answered(&mut pair.lines, call.id, http(reply.as_bytes()), ms);
+    }
+    pair.serve();
+    assert_eq!((pair.taken(), pair.reports()), (2, 1), "{:?}", pair.sent);
 }
