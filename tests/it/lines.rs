@@ -6,7 +6,7 @@ mod permits;
 
 use diana::algorithm::{Quota, Terms};
 use diana::config;
-use diana::policy::{Asked, Lent, Policy, Question, Receipt, RuleId};
+use diana::policy::{Account, Asked, Lent, Policy, Question, Receipt, RuleId};
 use diana::remote::redis::{Dialect, Redis};
 use diana::remote::{Answer, Call, Lines, Message, News, Options, Protocol, Who};
 use diana::time::{Span, Time};
@@ -260,14 +260,33 @@ fn refunds_that_meet_an_open_breaker_are_sent_after_recovery() {
     answered(&mut lines, call.id, Answer::NotMade, 0);
     assert!(lines.reaches(0), "two failures");
     let call = lines.next(&policy(), at(0)).unwrap();
+    // This one waits for the next call when the breaker opens.
+    lines.refund(0, refund(7));
     answered(&mut lines, call.id, Answer::NotMade, 0);
-    assert!(!lines.reaches(0), "three failures");
+    assert!(!lines.reaches(0) && !lines.is_done(), "three failures");
     (5..7).for_each(|number| lines.refund(0, refund(number)));
     assert!(lines.next(&policy(), at(0)).is_none());
     let mut sent = recover(&mut lines);
     sent.sort();
-    assert_eq!(sent, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(sent, [1, 2, 3, 4, 5, 6, 7]);
+    assert!(lines.is_done());
     assert_eq!(lines.tallies().map(|(_, tally)| tally.dropped_refunds).sum::<u32>(), 0);
+}
+
+/// A bucket would count what is left of a lease as spent.
+#[test]
+fn what_is_left_of_a_lease_is_queued_as_a_refund_is() {
+    let (policy, mut lines) = (policy(), lines(1));
+    let Question::GiveBack(receipts) = refund(1) else { unreachable!() };
+    let Receipt { key, terms, .. } = receipts[0];
+    lines.refund(0, Question::Account(vec![Account { key, terms, generation: 7, used: 1, left: 9 }]));
+    let call = lines.next(&policy, at(0)).unwrap();
+    assert_eq!(refunds(&call), [1]);
+    answered(&mut lines, call.id, Answer::NotMade, 0);
+    let call = lines.next(&policy, at(0)).unwrap();
+    assert_eq!(refunds(&call), [1]);
+    answered(&mut lines, call.id, http(&reply(&call, "0")), 1);
+    assert!(lines.is_done());
 }
 
 /// A second refund of one charge would admit too much.
