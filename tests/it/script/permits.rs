@@ -109,6 +109,8 @@ fn a_key_keeps_900_holders() {
         outcomes.extend(store.call(NOW, call).iter().map(|told| told[0].outcome));
     }
     assert_eq!(outcomes, [vec![0; 900], vec![1; 100]].concat());
+    // Nor is one that reports what it holds.
+    store.call(NOW, Call::default().report(&key, terms(2_000, holder(950), 9_999_999_999, 5)));
     let told = store.ask(NOW, ask(899));
     assert_eq!((told.outcome, told.remaining), (0, 1_099));
     let length: usize = store.query(cmd("STRLEN").arg(&key));
