@@ -75,16 +75,15 @@ impl Gateway {
         self.worker.with(judge).flatten()
     }
 
-    /// A request has waited long enough: what becomes of it.
-    pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool) -> Option<Judged> {
+    /// A request has waited long enough: what becomes of it. One that was not held at all is counted already.
+    pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool, was_held: bool) -> Option<Judged> {
         let policy = &self.configuration.policy;
         self.forget(session.ticket());
+        let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
         let judge = |worker: &mut Worker| {
             let step = session.give_up(policy, worker, &self.store, || self.now())?;
             let step = match step {
-                Step::Wait { .. } if self.cannot_hold() => {
-                    session.refuse(policy, worker, &self.store, || self.now())
-                }
+                Step::Wait { .. } if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
                 step => step,
             };
             Some(self.judged(step, || is_grpc))

@@ -246,11 +246,16 @@ impl Gateway {
 
     /// Whether the worker holds so many requests that it cannot hold this one, which is counted.
     pub(super) fn cannot_hold(&self) -> bool {
-        let is_full = self.waiting.with(|waiting| waiting.is_full()) == Some(true);
+        let is_full = self.is_full();
         if is_full {
             self.metrics.unheld();
         }
         is_full
+    }
+
+    /// Whether the worker holds as many requests as it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.with(|waiting| waiting.is_full()) == Some(true)
     }
 
     /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.

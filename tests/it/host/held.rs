@@ -10,7 +10,10 @@ const HELD: usize = 10_000;
 
 const RULES: &str = r#"{"store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}, "limits": [
     {"url": "/queue", "rules": [{"name": "queue", "algo": "LB", "rpu": 1000, "unit": "second", "queue": 20000}]},
-    {"url": "/global", "rules": [{"name": "global", "rpu": 1000, "unit": "day", "scope": "global"}]}]}"#;
+    {"url": "/global", "rules": [{"name": "global", "rpu": 1000, "unit": "day", "scope": "global"}]},
+    {"url": "/turns", "rules": [
+        {"name": "turns", "algo": "LB", "rpu": 1, "unit": "second", "queue": 5, "scope": "global"}]},
+    {"url": "/slow", "rules": [{"name": "slow", "rpu": 1, "unit": "day", "reject_delay": "10s"}]}]}"#;
 
 /// A worker that holds as many requests as it may.
 fn full() -> Gateway {
@@ -20,6 +23,19 @@ fn full() -> Gateway {
     (0..=HELD).for_each(|_| _ = gateway.request(0, "/queue", "ann"));
     assert_eq!((gateway.paused(), gateway.counter("diana.unheld_requests")), (HELD, 0));
     gateway
+}
+
+/// The rule falls back to local counts, by which the second request would have to wait.
+#[test]
+fn a_request_that_neither_a_store_nor_a_turn_can_be_held_for_counts_once() {
+    let gateway = full();
+    let ask = || {
+        let request = gateway.request(0, "/turns", "ann");
+        (gateway.fate(request), gateway.counter("diana.unheld_requests"))
+    };
+    assert_eq!(ask(), (Fate::Upstream, 1));
+    assert_eq!(ask(), (Fate::Answered(429), 2));
+    gateway.no_crash();
 }
 
 #[test]

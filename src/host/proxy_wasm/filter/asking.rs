@@ -49,7 +49,7 @@ impl Filter {
     }
 
     fn give_up_now(&self, id: u32) -> Action {
-        match self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc)) {
+        match self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc, false)) {
             Some((gateway, next)) => {
                 self.settle_on(id, &next);
                 self.act(id, &gateway, next)
@@ -63,7 +63,7 @@ impl Filter {
         let reaches = calls::set_effective_context(id).is_ok();
         if reaches
             && let Some((gateway, next)) =
-                self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc))
+                self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc, true))
         {
             self.proceed(id, &gateway, next);
             // What another store has charged goes back, though nobody else may ask under this configuration.
