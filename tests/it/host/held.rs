@@ -38,6 +38,47 @@ fn a_request_that_neither_a_store_nor_a_turn_can_be_held_for_counts_once() {
     gateway.no_crash();
 }
 
+/// Requests end by their turn, by a store, by a timeout, by a reset, or with their plugin. The count of held requests stays exact.
+#[test]
+fn however_held_requests_end_there_is_room_for_as_many_as_before() {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(RULES));
+    let ask = |path: &str| gateway.request(0, path, "ann");
+    let vm = &gateway.vms[0];
+    let last = || vm.streams().pop().unwrap();
+    // The store answers: the first goes on, the second waits for its turn, and so on until one is refused.
+    let asked: Vec<usize> = (0..9).map(|_| ask("/turns")).collect();
+    gateway.pass(20);
+    assert_eq!(asked.iter().filter(|request| gateway.fate(**request) == Fate::Paused).count(), 5);
+    vm.reset(last());
+    // Others wait while the configuration is replaced, and go on under the one that is retired.
+    ask("/turns");
+    (0..9).for_each(|_| _ = ask("/queue"));
+    assert!(vm.configure_again());
+    gateway.pass(10_000);
+    gateway.world.clusters.silent.borrow_mut().push("a");
+    // These wait for the store in vain; one leaves.
+    (0..5).for_each(|_| _ = ask("/global"));
+    vm.reset(last());
+    gateway.pass(200);
+    assert_eq!(gateway.paused(), 0);
+    // These go with their plugin.
+    (0..9).for_each(|_| _ = ask("/queue"));
+    vm.newest_root().into_iter().for_each(|root| vm.delete_root(root));
+    assert_eq!(gateway.paused(), 0);
+
+    assert!(gateway.configure(RULES));
+    gateway.pass(1_000);
+    // Refusals that are held back have a bound of their own.
+    let refusals: Vec<usize> = (0..3).map(|_| ask("/slow")).collect();
+    assert_eq!(gateway.fate(refusals[2]), Fate::Paused);
+    let asking = ask("/global");
+    (0..=HELD).for_each(|_| _ = ask("/queue"));
+    assert_eq!(gateway.counter("diana.unheld_requests"), 1);
+    assert_eq!((gateway.fate(asking), gateway.paused()), (Fate::Paused, HELD + 2));
+    gateway.no_crash();
+}
+
 #[test]
 fn a_worker_holds_a_bounded_number_of_requests() {
     let gateway = full();
