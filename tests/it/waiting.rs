@@ -260,7 +260,8 @@ fn a_request_that_cannot_be_held_is_refused_for_as_long_as_it_would_have_waited(
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"name": "day", "algo": "W", "rpu": 3, "unit": "day"},
         {"name": "shadow", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9, "mode": "shadow"},
-        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}"#;
+        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 4},
+        {"name": "short", "algo": "LB", "rpu": 100, "unit": "second", "queue": 4}]}"#;
     let mut one = One::new(json, &host, true);
     assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
     for _ in 0..5 {
