@@ -2,6 +2,7 @@
 //!
 //! It does not know: how Envoy shows them; `tests/e2e/metrics.rs` asks it.
 
+use super::callouts::Clusters;
 use super::faults::Kind;
 use super::gateway::Gateway;
 use diana::store::Rules;
@@ -129,6 +130,86 @@ fn each_request_counts_once_by_its_outcome() {
     gateway.no_crash();
 }
 
+/// The counters of these names, each with `diana.` before it.
+fn counted<const N: usize>(gateway: &Gateway, names: [&str; N]) -> [i64; N] {
+    names.map(|name| gateway.counter(&format!("diana.{name}")))
+}
+
+/// A rule that would admit what another one refuses has no result.
+#[test]
+fn rules_and_lists_count_their_own_results() {
+    let rules = |mode: &str| {
+        format!(
+            r#"{{"limits": [{{"url": "/", "rules": [{{"name": "wide", "actor": "user", "rpu": 9, "unit": "day"}},
+                {{"name": "tight", "actor": "user", "rpu": 1, "unit": "day"}}]}}],
+                "allow": [{{"user": "root"}}], "deny": [{{"user": "mallory"}}], "mode": "{mode}"}}"#
+        )
+    };
+    let names = [
+        "rule.wide.result.ok.requests",
+        "rule.wide.result.refused.requests",
+        "rule.tight.result.ok.requests",
+        "rule.tight.result.refused.requests",
+        "rule.tight.result.shadow.requests",
+        "rule.allow.result.ok.requests",
+        "rule.deny.result.refused.requests",
+        "rule.deny.result.shadow.requests",
+        "known_refusals",
+    ];
+    for (mode, expected) in
+        [("enforce", [1, 0, 1, 2, 0, 1, 1, 0, 1]), ("shadow", [4, 0, 2, 0, 2, 1, 0, 1, 0])]
+    {
+        let gateway = Gateway::start(Rules::Lenient, 1, &rules(mode));
+        for user in ["ann", "ann", "ann", "root", "mallory"] {
+            gateway.request(0, "/", user);
+        }
+        assert_eq!(counted(&gateway, names), expected, "{mode}");
+    }
+}
+
+#[test]
+fn what_happens_in_shared_data_is_counted() {
+    let rules = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}],
+        "local": {"max_actors": 1}}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let evicted = || counted(&gateway, ["kind.lossless.evictions", "kind.lossy.evictions"]);
+    let ask = |from: usize| (from..from + 40).for_each(|n| _ = gateway.request(0, "/", &format!("user-{n}")));
+    ask(0);
+    assert_eq!(evicted(), [0, 0], "the actors who share a cell begin as refused");
+    gateway.pass(2 * 86_400_000);
+    ask(100);
+    let [lossless, lossy] = evicted();
+    assert!(lossless > 0 && lossy == 0, "{lossless} and {lossy} evictions");
+    gateway.fail(Kind::LostSwaps);
+    assert_eq!(gateway.counter("diana.lost_swaps"), 0);
+    gateway.pass(2 * 86_400_000);
+    ask(200);
+    assert!(gateway.counter("diana.lost_swaps") > 0);
+}
+
+/// Two requests come while the call of the first is under way; then the store is not to be had.
+#[test]
+fn calls_to_a_store_are_counted_and_their_durations_are_microseconds() {
+    let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "a", "algo": "W", "rpu": 99, "unit": "day", "scope": "global"}]}],
+        "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(rules));
+    let calls = || counted(&gateway, ["store.a.calls", "store.a.questions", "store.a.failed_calls"]);
+    gateway.request(0, "/", "ann");
+    gateway.pass(200);
+    assert_eq!(calls(), [2, 2, 0], "the script was not known");
+    (0..3).for_each(|_| _ = gateway.request(0, "/", "ann"));
+    gateway.pass(200);
+    assert_eq!(calls(), [4, 5, 0]);
+    gateway.world.clusters.down.set(true);
+    gateway.request(0, "/", "ann");
+    gateway.pass(200);
+    assert_eq!(calls(), [5, 6, 1]);
+    let durations = gateway.world.recorded.borrow()["diana.store.a.call_duration_us"].clone();
+    let sum: u64 = durations.iter().sum();
+    assert!(durations.len() == 3 && (100..10_000).contains(&sum), "{durations:?}");
+}
+
 /// nginx ends the VM when a metric does not fit, so the filter stops before.
 #[test]
 fn nginx_has_counters_as_long_as_they_fit() {
@@ -205,16 +286,18 @@ fn a_plugin_that_ends_leaves_nothing_in_the_gauge() {
 /// 2,000 of 4,000 actors have a cell, in 500 sets; a minute later all their buckets are full again.
 #[test]
 fn cells_in_use_are_estimated() {
-    let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "actor": "user", "rpu": 60, "unit": "minute"},
+    let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "all", "rpu": 900000, "unit": "minute"},
+        {"name": "one", "actor": "user", "rpu": 60, "unit": "minute"},
         {"name": "other", "actor": "user", "rpu": 90, "unit": "minute"}]}], "local": {"max_actors": 4000}}"#;
     let gateway = Gateway::start(Rules::Lenient, 1, rules);
     let used = || gateway.counter("diana.rule.one.cells_used");
     assert_eq!((used(), gateway.counter("diana.rule.one.cells_room")), (0, 4_000));
-    // The mean of 64 samples, each looked at after 256 requests.
-    for n in 0..64 * 256 {
+    // The mean of 64 samples, each looked at after 512 requests.
+    for n in 0..64 * 512 {
         gateway.request(0, "/", &format!("user-{}", n % 2_000));
     }
     assert!((1_600..2_400).contains(&used()), "{}", used());
+    assert!(gateway.counter("diana.rule.all.cells_used") < 100, "the other table has one cell");
     gateway.pass(60_000);
     (0..512 * 256).for_each(|_| _ = gateway.request(0, "/none", "ann"));
     assert!(used() < 50, "{}", used());
