@@ -28,6 +28,11 @@ fn fared(gateway: &Gateway) -> [i64; 3] {
         .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
 }
 
+/// How many documents were promoted, not promoted, and taken back.
+fn judged(gateway: &Gateway) -> [i64; 3] {
+    ["promotions", "rejections", "rollbacks"].map(|name| gateway.counter(&format!("diana.canary.{name}")))
+}
+
 #[test]
 fn permits_are_tried_as_long_as_their_requests_last() {
     let gateway = trying(&rule(r#""algo": "C", "rpu": 2, "max_hold": "1h""#));
@@ -76,7 +81,7 @@ fn strict(is_over: bool) -> Gateway {
     assert!(requests.into_iter().all(|request| gateway.fate(request) == Fate::Upstream));
     if is_over {
         gateway.pass(61_000);
-        assert_eq!(gateway.world.said("not promoted: "), 1);
+        assert_eq!((gateway.world.said("not promoted: "), judged(&gateway)), (1, [0, 1, 0]));
     }
     gateway
 }
@@ -151,7 +156,7 @@ fn what_served_before_serves_again_when_too_many_are_refused() {
     gateway.pass(1_000);
     assert_eq!(gateway.world.said("rolled back: it newly refused 37 of 40 requests"), 1);
     assert_eq!(ask(2), Fate::Upstream);
-    assert_eq!(gateway.counter("diana.config.generation"), 3);
+    assert_eq!((gateway.counter("diana.config.generation"), judged(&gateway)), (3, [1, 0, 1]));
     is_clean(&gateway);
 }
 

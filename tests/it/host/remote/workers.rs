@@ -26,6 +26,30 @@ fn all_workers_take_a_document_within_an_interval_and_one_asks() {
 }
 
 #[test]
+fn polls_are_counted_by_what_came_of_them() {
+    let gateway = start(1, &document(430));
+    let polled = || {
+        let results = ["fresh", "unchanged", "refused", "failed"];
+        results.map(|result| gateway.counter(&format!("diana.config.result.{result}.polls")))
+    };
+    gateway.pass(10_000);
+    let [_, unchanged, ..] = polled();
+    assert_eq!(polled(), [1, unchanged, 0, 0]);
+    assert!(unchanged > 5, "{unchanged}");
+    has(&gateway, r#"{"limitz": []}"#);
+    gateway.pass(2_000);
+    let [_, unchanged, refused, _] = polled();
+    assert_eq!(polled(), [1, unchanged, refused, 0]);
+    assert!(refused > 0);
+    change(&gateway, |server| server.status = 503);
+    gateway.pass(5_000);
+    let [.., failed] = polled();
+    assert_eq!(polled(), [1, unchanged, refused, failed]);
+    assert!(failed > 0);
+    is_clean(&gateway);
+}
+
+#[test]
 fn when_the_plugin_that_asks_is_gone_another_one_asks() {
     let gateway = start(3, &document(430));
     gateway.pass(1_000);
