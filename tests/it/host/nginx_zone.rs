@@ -84,6 +84,32 @@ fn a_seed_that_is_gone_is_written_back() {
     gateway.no_crash();
 }
 
+/// Workers that start while the seed is gone draw others, which may be smaller numbers: the oldest one stays.
+#[test]
+fn the_oldest_seed_stays_however_many_workers_start() {
+    const OVERRIDDEN: &str = r#"{"limits": [{"url": "/", "rules": [
+        {"actor": "user", "rpu": 1, "unit": "day", "overrides": {"vip": {"rpu": 3}}}]}]}"#;
+    let mut gateway = Gateway::start(Rules::Strict, 1, OVERRIDDEN);
+    let seed = gateway.world.load(SEED).unwrap().0;
+    for _ in 0..8 {
+        gateway.world.forget(SEED);
+        let restarted = restart(&mut gateway);
+        assert_ne!(gateway.world.load(SEED).unwrap().0, seed);
+        for worker in [0, restarted] {
+            (0..16).for_each(|_| _ = ask(&gateway, worker, "ann"));
+            assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
+        }
+        // By now it is the other worker's own as well.
+        gateway.world.forget(SEED);
+        (0..16).for_each(|_| _ = ask(&gateway, restarted, "ann"));
+        assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
+    }
+    let vip: Vec<Fate> = (0..5).map(|_| ask(&gateway, 8, "vip")).collect();
+    assert_eq!(vip[..3], [Fate::Upstream, Fate::Upstream, Fate::Upstream]);
+    assert_eq!(vip[3..], [Fate::Answered(429), Fate::Answered(429)]);
+    gateway.no_crash();
+}
+
 #[test]
 fn counts_that_a_small_zone_loses_are_told() {
     const GONE: &str = "a key that this worker wrote is gone";
