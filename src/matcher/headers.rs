@@ -292,6 +292,7 @@ mod tests {
             assert_eq!(judged(expression, std::slice::from_ref(&over)), (true, false));
             assert_eq!(judged(expression, &[b"b".to_vec(), over.clone()]), (true, false));
             assert_eq!(judged(expression, &[b"a".to_vec(), over.clone()]), (true, false));
+            assert_eq!(judged(expression, &[]), (false, false), "the header is not there");
             // Others cost no more than to compare bytes.
             assert_eq!(judged(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)), (is_its, is_its));
             assert_eq!(judged(r#"{"present": false}"#, &[over]), (false, false));
