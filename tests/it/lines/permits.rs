@@ -98,6 +98,8 @@ fn levels_are_repeated_every_two_seconds_while_a_permit_is_held() {
     let receipts = pair.take(&[1]);
     pair.pass(15_000);
     assert_eq!((pair.taken(), pair.reports()), (1, 7));
+    // Redis forgets a worker only after two lost reports.
+    assert!(pair.sent.iter().all(|command| command.ends_with("+6000000")), "{:?}", pair.sent);
     pair.lines.release(0, &receipts[0]);
     pair.serve();
     assert_eq!((pair.taken(), pair.reports()), (0, 8));
