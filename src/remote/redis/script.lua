@@ -122,7 +122,8 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       local function beyond(more)
         local span, part = scale(more, us, per)
         if s[2] >= now then
-          span, part = span + s[2] - now, part + s[3]
+          -- Subtract first: an instant and two spans of 100 years add up to more than 2^53.
+          span, part = span + (s[2] - now), part + s[3]
         end
         return carried(span - far, part - far_part, per)
       end
@@ -202,7 +203,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     life = function()
       local lent = scale(s[8] + s[9], us, per)
       local from = lent > 0 and max(s[2], (s[7] + 2) * SECOND) or s[2]
-      return max(from + lent - now, starts_empty * DAY)
+      return max(from - now + lent, starts_empty * DAY)
     end,
   }
 end
@@ -284,11 +285,13 @@ local function ring(cell, s, limit, span, len)
   local current = slice_of(now)
   if s[2] > current and begins(s[2]) - now > LAG then
     local by, counts = s[2] - current, {}
-    for i = 0, len - 1 do
-      counts[i] = s[4 + (i + by) % len]
+    for slice = s[2] - len + 1, s[2] do
+      -- No slice is before the epoch.
+      local at = 4 + max(0, slice - by) % len
+      counts[at] = (counts[at] or 0) + s[4 + slice % len]
     end
-    for i = 0, len - 1 do
-      s[4 + i] = counts[i]
+    for i = 4, 3 + len do
+      s[i] = counts[i] or 0
     end
     s[2], s[3] = current, (s[3] + by) % 2 ^ 32
     cell.changed = true

@@ -9,7 +9,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "7bc60fd581205fca222bc2d08382bfe3817ff979";
+pub const SHA1: &str = "d3afac3a0d33d1ba9ce3b40ae717d1bccab681b9";
 
 /// As it is written, for people.
 const SOURCE: &[u8] = include_bytes!("script.lua");

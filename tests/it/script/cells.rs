@@ -172,11 +172,30 @@ fn any_numbers_are_a_value() {
                 (told.remaining, told.more_in, told.full_in)
             );
         }
+        // The first question cuts the value or begins a new one: the lockout is counted from it.
+        store.ask(us(&run), Asked::of(&key, terms, 0));
         let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
         store.ask(free - 1, Asked::of(&key, terms, 0));
         prop_assert_eq!(store.ask(free, Asked::of(&key, terms, 1)).outcome, 0);
         Ok(())
     });
+}
+
+/// The first token comes a unit after the first question, however long the value has been there.
+#[test]
+fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
+    let store = Store::start();
+    let unit = 1_000;
+    // Too large a number, which is nobody's value, and an instant in the far future, which is cut.
+    for (starts_empty, full_at) in [(1, 1_u64 << 53), (1, 8_000_000_000_000_000), (0, 8_000_000_000_000_000)]
+    {
+        let (key, terms) = (store.key(), Terms { kind: 1, numbers: [unit, 1, 1, 0, starts_empty, unit] });
+        let () = store.query(cmd("SET").arg(&key).arg(format!("1 {full_at}")));
+        let ask = |now| store.ask(now, Asked::of(&key, terms, 1)).said();
+        assert_eq!(ask(NOW), (1, unit, 0, unit, unit), "{starts_empty} {full_at}");
+        assert_eq!(ask(NOW + unit - 1), (1, 1, 0, 1, 1), "{starts_empty} {full_at}");
+        assert_eq!(ask(NOW + unit), (0, 0, 0, unit, unit), "{starts_empty} {full_at}");
+    }
 }
 
 /// A number that a gateway does not take makes an answer to many questions worth nothing.

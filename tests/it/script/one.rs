@@ -1,8 +1,8 @@
 //! One rule: what is told of it is what its algorithm and its model say, whatever the clock does and is given back.
 
-use super::store::{Asked, Store, advance, begins, check, said, us, whole_rules};
+use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
-use crate::algorithm::subject::{Rule, log, waiting_bucket};
+use crate::algorithm::subject::{Rule, log, sliding_window, waiting_bucket};
 use diana::algorithm::{Algorithm, Quota, RefuseAll, Terms};
 use diana::remote::redis::script::{SCRIPT, SHA1};
 use diana::time::{Span, Time};
@@ -31,6 +31,44 @@ fn every_kind_says_what_its_model_says() {
         }
         Ok(())
     });
+}
+
+/// Asks for each cost at its instant in µs. The script, the algorithm and its model say the same.
+/// Returns the last answer.
+fn says_what_its_model_says(mut rule: Rule, questions: &[(u64, u64)]) -> Told {
+    let (store, mut run) = (Store::start(), Run::new(&rule, 1_000 * questions[0].0));
+    let (key, terms) = (store.key(), rule.compile().terms());
+    let mut last = None;
+    for (now, cost) in questions {
+        run.move_to(1_000 * now);
+        let told = store.ask(*now, Asked::of(&key, terms, *cost));
+        assert_eq!(told.said(), said(&run.ask(*cost).verdict), "{now} {cost}");
+        assert_eq!(told.said(), said(&rule.reference.step(Time::from_ns(run.now), *cost)), "{now} {cost}");
+        last = Some(told);
+    }
+    last.unwrap()
+}
+
+/// A clock that steps back moves counts to older slices. Counts older than the first slice go into
+/// the first slice.
+#[test]
+fn no_slice_is_before_the_epoch() {
+    let second = 1_000_000;
+    let rule = sliding_window(Quota { rpu: 33, unit: Span::from_secs(60) }, None);
+    let told = says_what_its_model_says(rule, &[(60 * second, 1), (114 * second, 1), (3 * second, 0)]);
+    assert_eq!(told.said(), (0, 0, 31, 57 * second, 57 * second));
+}
+
+/// An instant and two spans of 100 years add up to more than 2⁵³ µs. Doubles told a wait that was
+/// 1 µs too short at the first instant and 1 µs too long at the second.
+#[test]
+fn the_wait_for_100_years_is_exact() {
+    let (century, quota) = (3_153_600_000_000_000, Quota { rpu: 1, unit: Span::from_secs(60) });
+    for now in [4_000_000_000_000_001, 4_000_000_000_000_003] {
+        let rule = waiting_bucket(quota, Some(52_560_000), false, None);
+        let told = says_what_its_model_says(rule, &[(now, 52_560_000)]);
+        assert_eq!(told.said(), (1, century, 0, 60_000_000, century));
+    }
 }
 
 /// Rules whose charges are booked at whole µs, or come with the part of one that is missing: then what is given back is the

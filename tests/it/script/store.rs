@@ -1,7 +1,7 @@
 //! A Redis with the script in it, and what is asked of it and told by it.
 
 use crate::algorithm::schedule::{Arrival, Gap, Run};
-use crate::algorithm::subject::{Rule, cases, rules, window};
+use crate::algorithm::subject::{Rule, cases, rules_of};
 use diana::algorithm::{Outcome, Quota, Terms, Verdict};
 use diana::remote::redis::script::SCRIPT;
 use gateway::Redis;
@@ -237,18 +237,11 @@ pub fn check<S: Strategy>(
     TestRunner::new(config).run(&cases_of, |case| test(&store, case)).unwrap_or_else(|why| panic!("{why}"));
 }
 
-/// Rules as configurations have them: of whole milliseconds.
+/// Rules as configurations have them, in whole milliseconds. No algorithm counts permits as Redis
+/// does, so there are no rules of kind `C` here: see `permits.rs`.
 pub fn whole_rules() -> impl Strategy<Value = Rule> {
     let whole = |rule: &Rule| rule.quota.unit.as_ns().is_multiple_of(Quota::MIN_UNIT.as_ns());
-    // No algorithm counts permits as Redis does: see `permits.rs`.
-    let no_permits = |rule: Rule| {
-        if rule.kind == "C" {
-            window(Quota { unit: diana::time::Span::from_secs(60), ..rule.quota })
-        } else {
-            rule
-        }
-    };
-    rules().prop_filter("whole milliseconds", whole).prop_map(no_permits)
+    rules_of(|kind| kind != "C").prop_filter("whole milliseconds", whole)
 }
 
 /// No later than this is everything below 2⁵³ µs, with a hundred years to fill.
