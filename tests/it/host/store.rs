@@ -153,13 +153,15 @@ impl Store {
         let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
         // What a look does, time has done.
         asked.iter().for_each(|one| _ = step(one, 0));
-        let before = self.counts.clone();
+        let before: Vec<Count> = asked.iter().map(|one| self.counts[one.key].1.clone()).collect();
         let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
         let mut told: Vec<Said> = asked.iter().map(|one| step(one, one.cost)).collect();
         let refused = asked.iter().zip(&told).any(|(one, told)| one.enforced && told[0] > 0);
         let passes = told.iter().all(|told| told[0] + told[1] == 0);
         if refused {
-            self.counts = before;
+            for (one, before) in asked.iter().zip(before) {
+                self.counts.get_mut(one.key).unwrap().1 = before;
+            }
             for (one, told) in asked.iter().zip(&mut told).filter(|(_, told)| told[0] == 0) {
                 *told = self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, 0);
             }
