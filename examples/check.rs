@@ -1,9 +1,9 @@
 //! Checks configurations before a gateway reads them: `cargo run --quiet --example check -- FILE…`.
 //!
-//! A FILE is a document of Diana's as JSON, or a configuration file of nginx. In a file of nginx the
-//! check reads every `proxy_wasm diana '…'`, unescaped as nginx does it, and the zone of `shm_kv`. It
-//! does not read included files. The exit code is 0 if a gateway would take everything, 1 if there is
-//! a mistake, and 2 if a file cannot be read.
+//! A FILE is a Diana document in JSON, or an nginx configuration file. In an nginx file the check
+//! reads every `proxy_wasm diana '…'`, unescaped as nginx does it, and the zone of `shm_kv`. The check
+//! does not read included files. The exit code is 0 if a gateway would accept everything, 1 if there
+//! is a mistake, and 2 if a file cannot be read.
 
 use diana::config;
 use diana::host::nginx;
@@ -13,7 +13,7 @@ use std::{env, fs};
 fn main() -> ExitCode {
     let files: Vec<String> = env::args().skip(1).collect();
     if files.is_empty() {
-        eprintln!("usage: check FILE…, each a document of Diana's or a configuration file of nginx");
+        eprintln!("usage: check FILE…\neach FILE is a Diana document in JSON or an nginx configuration file");
         return ExitCode::from(2);
     }
     let mut mistakes = 0;
@@ -82,13 +82,15 @@ pub fn check(text: &str) -> Report {
         }
     }
     match documents.is_empty() {
-        true => report.mistake("", "neither a document in JSON nor a directive `proxy_wasm diana '…'`"),
+        true => {
+            report.mistake("", "the file has neither a JSON document nor a directive `proxy_wasm diana '…'`")
+        }
         false => zone(&mut report, &directives, needed),
     }
     report
 }
 
-/// Checks a document. Returned is how many bytes a zone of nginx needs for it.
+/// Checks a document, and returns how many bytes it needs in an nginx zone.
 fn document(report: &mut Report, place: &str, text: &str, is_nginx: bool) -> u64 {
     let mut configuration = match config::compile(text.as_bytes()) {
         Ok(configuration) => configuration,
@@ -119,13 +121,13 @@ fn zone(report: &mut Report, directives: &[Directive], needed: u64) {
     };
     let Some(Directive { line, words }) = zones("diana").or_else(|| zones("*")) else {
         return report
-            .mistake("", "there is no `shm_kv diana SIZE eviction=lru;`, without which no worker starts");
+            .mistake("", "`shm_kv diana SIZE eviction=lru;` is missing: no worker starts without it");
     };
     let place = format!("line {line}: ");
     if !words.iter().any(|word| word == "eviction=lru") {
         report.warning(
             &place,
-            "write `eviction=lru`: `slru`, the default, may crash workers, `none` fails requests",
+            "write `eviction=lru`: `slru`, the default, may crash workers, and `none` fails requests",
         );
     }
     let kib = needed.div_ceil(1024);
@@ -134,11 +136,11 @@ fn zone(report: &mut Report, directives: &[Directive], needed: u64) {
         Some(_) => {
             report.warning(&place, &format!("the zone is too small: the documents need up to {kib} KiB"))
         }
-        None => report.mistake(&place, &format!("`{}` is no size", words[2])),
+        None => report.mistake(&place, &format!("`{}` is not a size", words[2])),
     }
 }
 
-/// Bytes of a size as nginx has it: `64m`.
+/// The bytes of a size in nginx's notation, such as `64m`.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -150,14 +152,14 @@ fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A directive of nginx: its words without quotes and escapes, and the line of the first one.
+/// An nginx directive: its words without quotes and escapes, and the line of the first word.
 #[derive(Debug)]
 struct Directive {
     line: usize,
     words: Vec<String>,
 }
 
-/// All directives of a configuration file in their order, inner blocks included
+/// All directives of a configuration file in order, inner blocks included
 /// (`ngx_conf_read_token`).
 fn directives(text: &str) -> Result<Vec<Directive>, String> {
     let mut directives = Vec::new();
@@ -197,7 +199,7 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
                     }
                 }
                 if quote.is_some() && chars.next().is_none() {
-                    return Err(format!("line {first}: a quoted text does not end"));
+                    return Err(format!("line {first}: a quoted string does not end"));
                 }
                 words.push(word);
             }
@@ -209,7 +211,7 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
     }
 }
 
-/// Appends a character, or the one that an escape stands for.
+/// Appends a character, or the character that an escape stands for.
 fn escaped(c: char, chars: &mut std::iter::Peekable<std::str::Chars>, word: &mut String) {
     let next = if c == '\\' { chars.next() } else { None };
     match next {

@@ -1,4 +1,4 @@
-//! A real Limitador, the rate limit service, with its counters in memory. The program comes from the machine.
+//! A real Limitador (a rate limit service) with counters in memory. The program must be installed.
 
 use crate::process::Folder;
 use crate::service::{Program, Service};
@@ -33,11 +33,11 @@ impl Program for Server {
     }
 }
 
-/// A running Limitador; it ends when this is dropped.
+/// A running Limitador, which ends when this value is dropped.
 pub type Limitador = Service<Server>;
 
 impl Limitador {
-    /// Starts one with this `limits.yaml` on a free port, and waits until it takes connections.
+    /// Starts a server with this `limits.yaml` on a free port, and waits until the server accepts connections.
     pub fn start(limits: &str) -> Result<Self> {
         let limitador = Self::run(Server { limits: limits.to_owned() })?;
         let connects = || TcpStream::connect(limitador.address()).ok().map(drop);

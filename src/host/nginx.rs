@@ -36,9 +36,7 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
         refusals.push("store: this host cannot hold requests while a store is asked".into());
     }
     if remote.is_some() {
-        refusals.push(
-            "remote: this host's timer cannot be set to the times at which a server is to be asked".into(),
-        );
+        refusals.push("remote: this host's timer cannot be set to the times of polls".into());
     }
     refusals
 }
@@ -55,8 +53,8 @@ fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     policy.headers().filter(move |name| !is_plain(name)).map(|name| {
         format!(
-            "the header `{name}` cannot be read in nginx, whose variables stand for headers of letters, digits and `-`: \
-             give the header such a name"
+            "the header `{name}` cannot be read in nginx, which has variables only for names of letters, digits and `-`: \
+             rename the header"
         )
     })
 }
@@ -69,7 +67,7 @@ fn never_found(policy: &Policy) -> impl Iterator<Item = String> {
     };
     policy.header_values().filter(has_separator).map(|(name, value)| {
         let value = quoted(&String::from_utf8_lossy(value));
-        format!("the value {value} of the header `{name}` is never found in nginx, which joins lines in the same way")
+        format!("the value {value} of the header `{name}` is never found in nginx, which joins lines with the same separator")
     })
 }
 

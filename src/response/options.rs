@@ -145,7 +145,7 @@ pub(super) fn taken(name: &str) -> Option<&'static str> {
         ":status" => "it is set by `status`",
         "content-type" => "it is set by `content_type`",
         "content-encoding" => "the body is sent as it is written",
-        "retry-after" => "it is sent where waiting helps, spread by `jitter`",
+        "retry-after" => "it is sent if waiting helps, spread by `jitter`",
         "ratelimit"
         | "ratelimit-policy"
         | "x-ratelimit-limit"
@@ -329,7 +329,7 @@ mod tests {
             (":status", "it is set by `status`"),
             ("content-type", "it is set by `content_type`"),
             ("content-encoding", "the body is sent as it is written"),
-            ("retry-after", "it is sent where waiting helps, spread by `jitter`"),
+            ("retry-after", "it is sent if waiting helps, spread by `jitter`"),
             ("ratelimit", limits),
             ("ratelimit-policy", limits),
             ("x-ratelimit-limit", limits),

@@ -65,7 +65,7 @@ fn a_document_is_read_as_nginx_hands_it_over() {
         assert!(lines[0].starts_with("line 4: "), "{lines:#?}");
     }
     let (lines, mistakes) = nginx("proxy_wasm diana '{\"limits\": []}");
-    assert_eq!((&*lines[0], mistakes), ("mistake: line 3: a quoted text does not end", 1));
+    assert_eq!((&*lines[0], mistakes), ("mistake: line 3: a quoted string does not end", 1));
     assert_eq!(nginx("proxy_wasm other '{'; location / { return 200; }").1, 1, "no document at all");
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask limitador`: the example of a rate limit service with a real Limitador.
+//! `cargo xtask limitador`: the rate limit service example with a real Limitador.
 
 use crate::e2e;
 use anyhow::{Result, ensure};
@@ -7,7 +7,7 @@ use gateway::service::is_installed;
 
 /// Runs the tests that need the program, which `cargo xtask test` leaves out.
 pub fn run() -> Result<()> {
-    ensure!(is_installed(PROGRAM), "`{PROGRAM}` is missing: put one into a folder of `$PATH`");
+    ensure!(is_installed(PROGRAM), "`{PROGRAM}` is missing: install it in a folder of `$PATH`");
     let mut step = e2e::step();
     step.command.args.extend(["real_limitador", "--include-ignored"].map(str::to_owned));
     step.run()

@@ -17,8 +17,8 @@ const AGAIN_AFTER: Span = Span::from_secs(10);
 /// So many configurations are remembered: filters that share a `vm_id` take theirs at once.
 const REMEMBERED: usize = 16;
 
-const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without one share their data, other programs \
-    included; give this filter a `vm_id` of its own in `vm_config`";
+const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without a `vm_id` share their data, those of \
+    other programs included; give this filter a `vm_id` of its own in `vm_config`";
 
 /// So often another worker may be faster before it is left at that.
 const ROUNDS: u32 = 8;
@@ -42,7 +42,10 @@ pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
             Ok(Swap::Done) => {
                 calls::log(Level::Info, &words(gateway));
                 if gateway.refuses_to_wait {
-                    calls::log(Level::Warn, "this host cannot hold requests: what would wait is refused");
+                    calls::log(
+                        Level::Warn,
+                        "this host cannot hold requests: requests that would wait are refused",
+                    );
                 }
                 warn(gateway);
                 return;

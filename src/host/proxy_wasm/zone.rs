@@ -1,4 +1,4 @@
-//! What a worker does in nginx for the zone that holds its shared data: it keeps the seed there, and says when the zone is
+//! What a worker in nginx does for the zone with its shared data: it keeps the seed in the zone, and logs when the zone is
 //! too small.
 //!
 //! It does not know: how large the zone is.
@@ -9,16 +9,16 @@ use crate::host::nginx;
 use crate::table::{Dated, keep_seed};
 use std::cell::Cell;
 
-/// After so many requests of this worker the seed is loaded again, so that nginx takes other keys for the ones used longest
-/// ago. A zone with room for as many keys as all workers use in between keeps the seed.
+/// A worker loads the seed again after this many requests, so that other keys are the least recently used ones. The zone
+/// keeps the seed if it has room for the keys that all workers use in between.
 const SEED_EVERY: u32 = 16;
 
-/// The care that one configuration of one worker takes.
+/// The state of one configuration in one worker.
 #[derive(Debug)]
 pub(super) struct Zone {
     seed: Cell<Dated>,
     requests: Cell<u32>,
-    /// What the log was told: that keys were lost, that writes failed.
+    /// What has been logged: that keys were lost, that writes failed.
     told: Cell<(bool, bool)>,
 }
 
@@ -27,7 +27,7 @@ impl Zone {
         Zone { seed: Cell::new(seed), requests: Cell::new(0), told: Cell::new((false, false)) }
     }
 
-    /// A request has been decided about.
+    /// Runs after each decision.
     pub(super) fn tend(&self, gateway: &Gateway) {
         let requests = self.requests.get().wrapping_add(1);
         self.requests.set(requests);
@@ -39,10 +39,10 @@ impl Zone {
         let told = self.told.get();
         self.told.set((told.0 || lost > 0, told.1 || failed > 0));
         if lost > 0 && !told.0 {
-            warn(gateway, "a key that this worker wrote is gone, and whoever was counted there starts anew");
+            warn(gateway, "a key that this worker wrote is gone, and the actors counted in it start anew");
         }
         if failed > 0 && !told.1 {
-            warn(gateway, "a key cannot be written, and whoever is counted there passes");
+            warn(gateway, "a key cannot be written, and requests counted in it pass");
         }
     }
 
