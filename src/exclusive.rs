@@ -1,14 +1,14 @@
-//! A value that one caller at a time works on. A second caller gets nothing, instead of a panic.
+//! A value for one caller at a time. A second caller gets `None` instead of a panic.
 //!
 //! It does not know: the value. No other file of the library borrows from a `RefCell`; a test checks that.
 
 use std::cell::RefCell;
 
-/// A value that one caller at a time works on.
+/// A value for one caller at a time.
 ///
-/// INVARIANT: in the host, nobody works on one while a host call runs from which the host may call back. Those are
+/// INVARIANT: in the host, no caller holds such a value during a host call that may call back. These calls are
 /// `proxy_send_local_response` and `proxy_continue_stream`, which may end a stream before they return. During all other
-/// calls a host asks for memory at most.
+/// calls a host at most asks for memory.
 #[derive(Debug, Default)]
 pub struct Exclusive<T>(RefCell<T>);
 
@@ -18,7 +18,7 @@ impl<T> Exclusive<T> {
         Exclusive(RefCell::new(value))
     }
 
-    /// The result of `work`; `None` if somebody works on the value already, as a host that calls back where it must not.
+    /// The result of `work`; `None` if another caller already holds the value, because a host calls back when it must not.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.try_borrow_mut().ok().map(|mut value| work(&mut value))
     }

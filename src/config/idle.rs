@@ -1,9 +1,9 @@
 //! Warnings about rules that can never refuse, because another rule always refuses first.
 //!
-//! A warning is given only if that is certain. Both rules are enforced, have no overrides and no lease, and count the
+//! There is a warning only if the case is certain. Both rules are enforced, have no overrides and no lease, and count the
 //! same actor in the same scope. The other rule applies whenever this one does: its limit is the same, or a less
-//! specific one with a pattern that contains this one's and no other conditions, and no `exclusive` limit can switch
-//! the other rule off alone. How much each of them lets pass is compared by [`Terms::covers`].
+//! specific limit whose pattern contains this one's and that has no other conditions. No `exclusive` limit can switch off
+//! the other rule alone. [`Terms::covers`] compares how much each of the two rules lets pass.
 //!
 //! It does not know: how an algorithm counts.
 
@@ -11,7 +11,7 @@ use crate::algorithm::{Quota, Terms};
 use crate::document::{Error, Node, quoted};
 use crate::policy::{LimitDraft, RuleDraft};
 
-/// Each rule is compared with every other one: beyond so many that would take too long.
+/// Each rule is compared with every other rule, which would take too long for more rules than this.
 const MOST_RULES: usize = 1_000;
 
 struct Candidate<'a> {
@@ -38,7 +38,7 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
         return Vec::new();
     }
     let warning = |(at, idle): (usize, &Candidate)| {
-        // Of two rules that say the same the later one is idle.
+        // If two rules are the same, the later one is idle.
         let is_first = |place: usize, other: &Candidate| place < at || !idle.covers(other, limits);
         let mut others = candidates.iter().enumerate().filter(|(place, _)| *place != at);
         let (_, other) =

@@ -1,34 +1,34 @@
-//! nginx with ngx_wasm_module: which variables hold the parts of a request, and what a configuration may not ask for.
+//! nginx with ngx_wasm_module: which variables hold the parts of a request, and which settings are refused.
 //!
 //! It does not know: how a variable is read.
 //!
-//! The module crashes a worker, or leaves headers out, when a filter asks for all headers of a request with about 100
-//! lines. So each part is read by itself, as a variable. nginx joins the lines of a header in its variable.
+//! If a filter asks for all headers of a request with about 100 lines, the module crashes the worker or leaves headers out.
+//! So the filter reads each part by itself, as a variable. nginx joins the lines of a header in its variable.
 
 use crate::config::Configuration;
 use crate::document::quoted;
 use crate::policy::Policy;
 use crate::request::Part;
 
-/// The path of the property for a part, its words parted by zero bytes; `None` for a part that other properties have.
+/// The path of the property for a part, its words separated by zero bytes; `None` if another property holds the part.
 pub(super) fn variable(part: &Part) -> Option<String> {
     match part {
-        // `:path` is decoded and rewritten: an escaped `?` ends it, and of `/a/..%2fb` only `/b` is left.
+        // `:path` is decoded and rewritten: an escaped `?` ends it, and `/a/..%2fb` becomes `/b`.
         Part::Path => Some("ngx\0request_uri".into()),
         Part::Method => Some("ngx\0request_method".into()),
-        // The host that nginx routes by. The line `Host` may name another one if the request line names one as well.
+        // The host by which nginx routes. If the request line names a host too, the `Host` header may name another one.
         Part::Host => Some("ngx\0host".into()),
         Part::Header(name) => Some(["ngx\0http_", &name.replace('-', "_")].concat()),
         Part::Address | Part::Property(_) => None,
     }
 }
 
-/// What nginx puts between the lines of a header of this name.
+/// The separator that nginx puts between the lines of a header with this name.
 pub(super) fn separator(name: &str) -> [u8; 2] {
     if name == "cookie" { *b"; " } else { *b", " }
 }
 
-/// What a configuration asks for that Diana cannot do in nginx, each in words; none if nginx can take it.
+/// The settings of a configuration that Diana does not support in nginx, as messages; empty if nginx accepts all of them.
 pub fn refusals(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, store, remote, .. } = configuration;
     let mut refusals: Vec<String> = unreadable(policy).chain(never_found(policy)).collect();
@@ -48,7 +48,7 @@ pub fn zone_bytes(policy: &Policy) -> u64 {
     bytes.saturating_mul(2).saturating_add(keys.saturating_mul(256))
 }
 
-/// Headers whose variable nginx does not have, or fills from another header as well.
+/// Headers for which nginx has no variable, or one that another header may fill as well.
 fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     policy.headers().filter(move |name| !is_plain(name)).map(|name| {
@@ -59,7 +59,7 @@ fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     })
 }
 
-/// Values with a separator in them. A request with such a value does not have the actor: the value may be two lines.
+/// Values that contain a separator. A request with such a value lacks the actor, because the value may be two lines.
 fn never_found(policy: &Policy) -> impl Iterator<Item = String> {
     let has_separator = |(name, value): &(&str, &[u8])| {
         let separator = separator(name);

@@ -1,12 +1,12 @@
-//! Values by number, each added, found and removed in constant time. One map for all types of values: each more would take
-//! three kilobytes of the module.
+//! Values by number; adding, finding and removing a value takes constant time. There is one map for all types of values,
+//! because each instance would add three kilobytes to the module.
 //!
 //! It does not know: what the numbers mean.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The numbers are counted up by the host or by a worker, or are keyed hashes: clients cannot choose ones that collide.
+/// The host or a worker counts the numbers up, or they are keyed hashes: clients cannot choose numbers that collide.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -26,7 +26,7 @@ impl Hasher for Spread {
     }
 }
 
-/// Values, each with a number. The places are kept apart from the values, so that their code exists once.
+/// Values, each with a number. The places are separate from the values, so that their code exists only once.
 #[derive(Debug)]
 pub struct Map<V> {
     places: Places,

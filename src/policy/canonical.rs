@@ -8,7 +8,7 @@ use crate::index::ByKey;
 use crate::order;
 use crate::table::Hasher;
 
-/// Limits for the same requests become one, so that a rule counts the same whichever of them lists it.
+/// Merges limits for the same requests, so that a rule counts the same whichever of these limits lists it.
 pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
     let (mut places, mut merged) = (ByKey::<usize>::default(), Vec::<LimitDraft>::new());
     for limit in limits {
@@ -27,8 +27,8 @@ pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
     merged
 }
 
-/// For each rule of a limit, how many of its shared rules before it mean just the same. Rules that mean the same are
-/// ordered by their overrides first, so that the order of the rules in the document does not change the number.
+/// For each rule of a limit, how many shared rules before it have the same meaning. Rules with the same meaning are first
+/// ordered by their overrides, so that the order of the rules in the document does not change this number.
 pub(super) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
     let mut alike = Vec::new();
     for (at, rule) in rules.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What passes between a store's client and the rest of a worker: calls, their answers, and who is told what.
+//! The values between a store's client and the rest of a worker: calls, their answers, and who receives them.
 //!
 //! It does not know: how a call is made, or when.
 
@@ -6,25 +6,25 @@ use super::Message;
 use crate::policy::Told;
 use crate::time::Span;
 
-/// Who is told.
+/// Who receives an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// A request, by a number.
+    /// A request, by its number.
     Request(u32),
-    /// Somebody who has something fetched ahead, by a number.
+    /// A fetch of quota ahead, by its number.
     Fetch(u32),
-    /// Nobody: nothing comes of it.
+    /// Nobody: the answer has no effect.
     Nobody,
 }
 
-/// What a store told, or that it did not.
+/// The answer of a store to one question, or its absence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct News {
-    /// Whom it told.
+    /// Who receives the answer.
     pub who: Who,
     /// Which store.
     pub shard: usize,
-    /// What; `None`: nothing.
+    /// The answer; `None` if there is none.
     pub told: Option<Vec<Told>>,
 }
 
@@ -35,11 +35,11 @@ pub struct Call {
     pub id: u32,
     /// Which store.
     pub shard: usize,
-    /// What is sent.
+    /// The message to send.
     pub message: Message,
 }
 
-/// What came back.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer<'a> {
     /// An HTTP response.
@@ -62,16 +62,16 @@ pub enum Answer<'a> {
 pub struct Tally {
     /// Calls that were made.
     pub calls: u32,
-    /// Of them, those that were not answered as they should be.
+    /// Calls that failed.
     pub failed: u32,
-    /// Replies to other calls than those that they came for.
+    /// Replies to other calls.
     pub stray: u32,
-    /// Questions that were put in them.
+    /// Questions in all calls.
     pub questions: u32,
     /// Refunds that were dropped because too many waited for the store.
     pub dropped_refunds: u32,
-    /// How long each call took that was answered as it should be.
+    /// How long each correctly answered call took.
     pub durations: Vec<Span>,
-    /// Whether the store is asked from now on, if that has changed; and why not.
+    /// If the breaker has changed: whether the store is asked from now on, and the reason if not.
     pub changed: Option<(bool, String)>,
 }

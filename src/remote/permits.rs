@@ -1,15 +1,15 @@
-//! How many permits of `C` one worker holds of one store, by actor, and which of these levels it has to report.
+//! How many `C` permits of one store a worker holds for each actor, and which of these levels it has to report.
 //!
-//! It does not know: which request holds a permit, how a call is made, or how the store adds the levels up.
+//! It does not know: which request holds a permit, how a call is made, or how the store adds up the levels.
 //!
 //! ```text
 //!   sent ─► the cost counts ─► granted ─► the stream ends ─► the level falls ─► a report
 //!                          └─► refused, lost, left: the cost counts no more ─► a report if the store may count it
 //! ```
 //!
-//! The worker reports levels, not changes. So a lost reply, a lost report, and a call that runs twice or late are corrected by
-//! the next report. A level is an upper bound: it includes what other calls under way may be granted. Whatever order calls
-//! run in, the store counts no fewer permits than the worker's requests hold.
+//! The worker reports levels, not changes. So the next report corrects a lost reply, a lost report, and a call that runs
+//! twice or late. A level is an upper bound: it includes permits that other pending calls may be granted. In whatever order
+//! calls run, the store counts no fewer permits than the worker's requests hold.
 
 use super::PERMITS_EXPIRE;
 use super::lines::Waiting;
@@ -18,17 +18,17 @@ use crate::policy::{Asked, CountKey, LevelReport, Question, Receipt, Told};
 use crate::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
 
-/// A worker tracks so many actors' levels for each store. A request of another actor counts as one without its store.
+/// A worker tracks the levels of at most this many actors for each store. For further actors the store counts as down.
 const MOST: usize = 16_384;
 
-/// One call carries so many reports beside its questions: a script that runs holds up everybody else's.
+/// One call carries at most this many reports beside its questions, because a running script blocks all other scripts.
 const MOST_REPORTS: usize = 64;
 
-/// Each level is looked at so often, and reported if that last happened more than half of it ago. Even if a report is lost,
-/// the next one comes before the store forgets the worker.
+/// Each level is checked after this span, and reported if the last report is older than half of the span. Even if one
+/// report is lost, the next one arrives before the store forgets the worker.
 const LOOK: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
 
-/// A permit's age is known to an eighth of `max_hold`. Permits of so many eighths count.
+/// A permit's age is known to an eighth of `max_hold`. Permits of the last [`COUNTED`] eighths count.
 const PARTS: u64 = 8;
 const COUNTED: u64 = PARTS + 1;
 
@@ -36,9 +36,9 @@ const COUNTED: u64 = PARTS + 1;
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     levels: HashMap<CountKey, Level>,
-    /// Levels that the store may not know. Each is here once; some need no report by the time they are taken out.
+    /// Levels that the store may not know. Each is here once; some need no report any more when they are taken out.
     changed: VecDeque<CountKey>,
-    /// When each level is looked at next, the earliest first.
+    /// When each level is checked next, the earliest first.
     looks: VecDeque<(Time, CountKey)>,
 }
 
@@ -46,21 +46,21 @@ pub(super) struct Permits {
 #[derive(Debug)]
 struct Level {
     terms: Terms,
-    /// Permits by the eighth of `max_hold` in which they were taken, at its number modulo their count. Older ones do not
-    /// count.
+    /// Permits by the eighth of `max_hold` in which they were taken, at the eighth's number modulo [`COUNTED`]. Older
+    /// permits do not count.
     taken: [u64; COUNTED as usize],
     /// The number of the newest eighth.
     newest: u64,
-    /// What the store counts for this worker, as far as that is known.
+    /// What the store counts for this worker, if known.
     stored: Option<u64>,
-    /// Calls under way that report this level, and whether two of them ran side by side.
+    /// Pending calls that report this level, and whether two of them overlapped.
     calls: u32,
     overlaps: bool,
-    /// The last call that reported it, what that said, and when it was sent.
+    /// The last call that reported this level, the reported number, and when the call was sent.
     call: u64,
     reported: u64,
     sent: Time,
-    /// What the call that is being read was granted.
+    /// The permits granted by the answer that is being read.
     granted: u64,
     is_changed: bool,
     look: Time,
@@ -90,7 +90,7 @@ impl Level {
             self.place(newest).into_iter().for_each(|taken| *taken = 0);
         }
         if current > self.newest {
-            // All have been dropped.
+            // All permits have been dropped.
             self.newest = current;
         }
     }
@@ -128,7 +128,7 @@ impl Permits {
             self.looks.pop_front();
             self.look(key, now);
         }
-        // Answers that are on their way say what the others need.
+        // Levels with pending calls wait for the answers.
         while let Some(key) = self.changed.front().copied() {
             let is_due = |level: &mut Level| {
                 level.age(now);
@@ -156,13 +156,13 @@ impl Permits {
         self.check(key);
     }
 
-    /// When [`Permits::has_reports`] has to be asked again at the latest.
+    /// When [`Permits::has_reports`] has to be called again at the latest.
     pub(super) fn wake(&self) -> Option<Time> {
         self.looks.front().map(|(at, _)| *at)
     }
 
-    /// Puts the levels into the questions of a call, whose costs count from now on, and adds reports of others: which levels
-    /// the call reports.
+    /// Puts the levels into the questions of a call, whose costs count from now on, and adds reports of other levels.
+    /// Returns the levels that the call reports.
     pub(super) fn report(
         &mut self,
         waiting: &mut Vec<Waiting>,
@@ -203,7 +203,7 @@ impl Permits {
         Some((key, level.terms))
     }
 
-    /// A call reports a level. Only its first question of it sets the level, so all of them carry the same.
+    /// Notes that a call reports a level. Only the first question about it sets the level, so all questions carry the same.
     fn mention(
         &mut self,
         key: CountKey,
@@ -250,8 +250,8 @@ impl Permits {
         })
     }
 
-    /// What the store has told about a question of a call sent then, if anything. Whether the request `keeps` its permits, or
-    /// has left.
+    /// Takes the store's answer, if any, to a question of the call sent at `sent`. A request that has left does not keep
+    /// (`keeps`) its permits.
     pub(super) fn told(&mut self, question: &Question, told: Option<&mut [Told]>, keeps: bool, sent: Time) {
         let Question::Decide(groups) = question else {
             return;
@@ -274,7 +274,7 @@ impl Permits {
         }
     }
 
-    /// A call is over that reported these levels. Whether the store `is_known` to have carried it out.
+    /// Ends a call that reported these levels. `is_known`: whether the store has certainly carried it out.
     pub(super) fn over(&mut self, reported: Vec<CountKey>, is_known: bool) {
         for key in reported {
             let Some(level) = self.levels.get_mut(&key) else {
@@ -282,13 +282,13 @@ impl Permits {
             };
             level.calls = level.calls.saturating_sub(1);
             let granted = std::mem::take(&mut level.granted);
-            // Of two calls side by side nobody knows which ran first.
+            // If two calls overlap, it is unknown which ran first.
             level.stored = (is_known && !level.overlaps).then(|| level.reported.saturating_add(granted));
             self.check(key);
         }
     }
 
-    /// A request gives back its permit.
+    /// Releases a request's permit.
     pub(super) fn release(&mut self, receipt: &Receipt) {
         let [cost, eighth, ..] = receipt.numbers;
         if let Some(level) = self.levels.get_mut(&receipt.key) {
@@ -297,7 +297,7 @@ impl Permits {
         }
     }
 
-    /// A late answer says that the store counts a permit that nobody holds.
+    /// Handles a late answer, after which the store counts a permit that no request holds.
     pub(super) fn doubt(&mut self, asked: &Asked, now: Time) {
         if asked.terms.ends_with_request() {
             Permits::track(&mut self.levels, &mut self.looks, asked.key, asked.terms, now).stored = None;
@@ -305,7 +305,7 @@ impl Permits {
         }
     }
 
-    /// The breaker has opened: after recovery all levels are reported.
+    /// Runs when the breaker opens, so that all levels are reported after recovery.
     pub(super) fn doubt_all(&mut self) {
         let keys: Vec<CountKey> = self.levels.keys().copied().collect();
         for key in keys {
@@ -319,8 +319,8 @@ impl Permits {
         self.levels.is_empty()
     }
 
-    /// Forgets a level that is zero here and in the store, and queues one that the store may not know. While a call is under
-    /// way, its answer comes first.
+    /// Forgets a level that is zero here and in the store, and queues a level that the store may not know. A level with a
+    /// pending call waits for the answer.
     fn check(&mut self, key: CountKey) {
         let Some(level) = self.levels.get_mut(&key).filter(|level| level.calls == 0) else {
             return;

@@ -28,7 +28,7 @@ impl Refunds {
         self.queue.len()
     }
 
-    /// Removes up to so many of the oldest.
+    /// Removes up to `most` of the oldest.
     pub(super) fn take(&mut self, most: usize) -> impl Iterator<Item = Question> {
         self.queue.drain(..self.queue.len().min(most))
     }

@@ -2,8 +2,8 @@
 //!
 //! It does not know: which host joins lines, or what a value means.
 //!
-//! A separator may also stand within a line, so the value does not tell where a line ends. Each line that the client
-//! sent is a run of consecutive pieces between separators.
+//! A line may itself contain a separator, so the value does not show where a line ends. Each line that the client sent is a
+//! run of consecutive pieces between separators.
 //!
 //! ```text
 //!   x-plan: free              value    free, gold, trial
@@ -13,7 +13,7 @@
 
 use std::iter;
 
-/// Values with more pieces are not taken apart: they would have more than 36 runs.
+/// Values with more pieces are not split: they would have more than 36 runs.
 const MOST_PIECES: usize = 8;
 
 /// A joined value, and an iterator over all its runs.
@@ -21,9 +21,9 @@ const MOST_PIECES: usize = 8;
 pub struct Joined<'a> {
     value: &'a [u8],
     separator: [u8; 2],
-    /// The runs that begin here come next.
+    /// The next runs begin here.
     from: Option<&'a [u8]>,
-    /// The next run ends at the first separator behind so many bytes of `from`.
+    /// The next run ends at the first separator behind this many bytes of `from`.
     behind: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Joined<'a> {
         pieces.all(|piece| piece == first).then_some(first)
     }
 
-    /// Whether there are too many runs to look at each of them. A client decides how many there are.
+    /// Whether there are too many runs to check them all. The client decides how many there are.
     pub fn has_too_many_runs(&self) -> bool {
         self.pieces().nth(MOST_PIECES).is_some()
     }
@@ -61,7 +61,7 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// What stands before the first separator, and what stands behind it if there is one.
+/// The bytes before the first separator, and the bytes behind it if there is one.
 fn split(bytes: &[u8], separator: [u8; 2]) -> (&[u8], Option<&[u8]>) {
     let at = bytes.windows(separator.len()).position(|window| window == separator);
     let parts = at.and_then(|at| bytes.split_at_checked(at));

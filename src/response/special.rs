@@ -1,6 +1,6 @@
-//! Responses of some refusals in place of the document's own: `response` of a limit, of `deny` and of a rule's `missing`.
+//! Responses that override the document's own: `response` of a limit, of `deny` and of a rule's `missing`.
 //!
-//! It does not know: how a limit or a rule is read, or what else an answer consists of.
+//! It does not know: how a limit or a rule is read, or the other parts of an answer.
 
 use super::Options;
 use super::options::{own_headers, taken};
@@ -9,7 +9,7 @@ use crate::index::ByKey;
 use crate::policy::{Decision, Policy, Reason, RuleId};
 use std::sync::Arc;
 
-/// A status and headers of the user's own. What it lacks comes from the next wider `response`.
+/// A configured status and headers. Parts that are missing come from the next wider `response`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseOverride {
     /// From 400 to 599.
@@ -20,9 +20,9 @@ pub struct ResponseOverride {
 /// The responses of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleResponses {
-    /// Of the rule's limit.
+    /// The response of the rule's limit.
     pub limit: Option<Arc<ResponseOverride>>,
-    /// To a request that lacks the actor.
+    /// The response to a request that lacks the actor.
     pub missing: Option<ResponseOverride>,
 }
 
@@ -40,7 +40,7 @@ impl ResponseOverride {
 }
 
 impl Options {
-    /// The rules of `policy` have these responses, by name; all others have the document's.
+    /// Assigns these responses to the rules of `policy` by name; all other rules have the document's.
     pub fn assign(&mut self, policy: &Policy, responses: Vec<(String, RuleResponses)>) {
         let mut by_name = ByKey::default();
         for (name, own) in responses.into_iter().filter(|(_, own)| *own != RuleResponses::default()) {
@@ -52,7 +52,7 @@ impl Options {
         }
     }
 
-    /// The responses that take the place of the document's for this reason, the narrowest first.
+    /// The responses that override the document's for this reason, the most specific first.
     fn overrides(&self, reason: Reason, decision: &Decision) -> [Option<&ResponseOverride>; 2] {
         let missing = |rule: RuleId| self.rules.get(rule.index())?.missing.as_ref();
         let limit = |rule: RuleId| self.rules.get(rule.index())?.limit.as_deref();
@@ -64,7 +64,7 @@ impl Options {
             Reason::Unattributed => {
                 let mut limits = decision.suspects().map(|report| limit(report.rule));
                 let first = limits.next().flatten();
-                // Whichever of them refuses, the response has to be its own.
+                // A response may be used only if all rules that may have refused share it.
                 [first.filter(|_| limits.all(|other| other == first)), None]
             }
         }
@@ -76,7 +76,7 @@ impl Options {
         overrides.filter_map(|own| own.status).next().unwrap_or(self.status)
     }
 
-    /// The configured headers, each name once; with the challenge that a 401 has to have (RFC 9110 §15.5.2).
+    /// The configured headers, each name once, and the challenge that a 401 must have (RFC 9110 §15.5.2).
     pub(super) fn own_headers(&self, reason: Reason, decision: &Decision, status: u32) -> Vec<(&str, &str)> {
         const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer");
         let overrides = self.overrides(reason, decision).into_iter().flatten();

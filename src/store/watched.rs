@@ -2,40 +2,40 @@
 //!
 //! It does not know: why a key is gone, or what a value means.
 //!
-//! The first keys that are written are watched, at most 1 024 of them. A table has fixed keys that are used again and
-//! again, so some of the watched keys are looked at sooner or later however many others there are.
+//! The store watches the first keys that are written, at most 1,024. A table's keys are fixed and used repeatedly, so some
+//! of the watched keys are loaded sooner or later, however many other keys there are.
 
 use super::{Fault, Loaded, Portable, Rules, SharedData, Store, Swap, Version};
 use std::cell::Cell;
 
 /// How many keys are watched: a power of two.
 const WATCHED: usize = 1 << 10;
-/// The bits of a hash that tell where it stands.
+/// The bits of a hash that give its slot.
 const MASK: u64 = (1 << 10) - 1;
 
 /// A store, and the hashes of keys that were written there.
 #[derive(Debug)]
 pub struct Watched<S> {
     store: S,
-    /// By some bits of the hash; zero is none. Empty if nothing is watched.
+    /// The hashes by slot; zero is an empty slot. The list is empty if nothing is watched.
     keys: Box<[Cell<u64>]>,
     lost: Cell<u32>,
     failed: Cell<u32>,
 }
 
 impl<S> Watched<S> {
-    /// With `watches` false nothing is watched, and nothing is ever lost.
+    /// If `watches` is false, no key is watched, and none is ever counted as lost.
     pub fn new(store: S, watches: bool) -> Watched<S> {
         let keys = if watches { vec![Cell::new(0); WATCHED].into() } else { Box::default() };
         Watched { store, keys, lost: Cell::new(0), failed: Cell::new(0) }
     }
 
-    /// How many watched keys were found to be gone since this was asked last.
+    /// How many watched keys were found missing since the last call.
     pub fn take_lost(&self) -> u32 {
         self.lost.take()
     }
 
-    /// How many writes the store failed since this was asked last.
+    /// How many writes failed since the last call.
     pub fn take_failed(&self) -> u32 {
         self.failed.take()
     }

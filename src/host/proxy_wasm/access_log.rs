@@ -27,7 +27,7 @@ pub const WAITED_MS: &str = "diana.waited_ms";
 pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITED_MS];
 
 impl Gateway {
-    /// Sets what is known of a request once it is decided.
+    /// Sets the attributes of a request after the decision.
     pub(super) fn tell_access_log(&self, decision: &Decision) {
         let policy = &self.configuration.policy;
         let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
@@ -51,7 +51,7 @@ impl Gateway {
         }
     }
 
-    /// The turn of the effective stream has come after so long.
+    /// Sets how long the effective stream waited for its turn.
     pub(super) fn tell_waited(waited: Span) {
         calls::set_property(WAITED_MS, &alone(whole_ms(waited)));
     }

@@ -1,5 +1,4 @@
-//! How many cells of each table are in use, estimated from a sample: to count them all would take as long as to read the
-//! whole table.
+//! Estimates from a sample how many cells of each table are in use. A full count would have to read the whole table.
 //!
 //! It does not know: requests, or what is in a cell.
 
@@ -10,10 +9,10 @@ use crate::policy::RuleId;
 use crate::store::Rules;
 use std::cell::Cell;
 
-/// A worker looks at one set of one table after so many requests. One load costs about 1 µs, so 4 ns a request.
+/// A worker samples one set of one table after this many requests. One load costs about 1 µs, which makes 4 ns a request.
 const EVERY: u32 = 256;
 
-/// The mean of so many sets, the latest with the most weight.
+/// The estimate is the mean of this many sets; the latest has the most weight.
 const SAMPLES: i64 = 64;
 
 /// Units of an estimate: parts of a cell.
@@ -34,7 +33,7 @@ impl Mean {
         self.parts = self.parts.saturating_add(change);
     }
 
-    /// Cells in use in so many sets.
+    /// Cells in use in this number of sets.
     fn of(&self, sets: u64) -> u64 {
         let parts = u128::try_from(self.parts).unwrap_or(0).saturating_mul(sets.into());
         u64::try_from(parts >> PARTS.trailing_zeros()).unwrap_or(u64::MAX)
@@ -49,8 +48,8 @@ pub(super) struct Sampling {
 }
 
 impl Gateway {
-    /// Counts a request; once in a while looks at a set of a table. Not on nginx, where a load would keep the set from
-    /// being evicted.
+    /// Counts a request, and samples a set of a table after every [`EVERY`] requests. nginx is not sampled, because a load
+    /// there would keep the set from being evicted.
     pub(super) fn sample_cells(&self) {
         let Sampling { requests, means } = &self.sampling;
         let count = requests.get().wrapping_add(1);

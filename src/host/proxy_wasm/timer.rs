@@ -1,4 +1,4 @@
-//! When the timer has to fire for the sake of one configuration's worker, and what the worker does then.
+//! When the timer has to fire for the worker of one configuration, and what the worker does then.
 //!
 //! It does not know: streams that wait, or the host's timer. Both are behind [`Waiting`](super::waiting::Waiting).
 
@@ -8,21 +8,21 @@ use crate::session::Worker;
 use crate::time::{Span, Time};
 
 impl Gateway {
-    /// Whether the worker has to be woken earlier than the timer fires. No clock is read: a span that it has wanted before
-    /// has begun earlier, so that the timer, which is set for its end, fires early enough.
+    /// Whether the worker needs the timer earlier than it fires. No clock is read: if the worker has wanted the same span
+    /// before, that span began earlier, so the timer for its end fires early enough.
     pub(super) fn must_wake(&self, worker: &Worker) -> bool {
         let is_sooner = |span: Span| self.wanted.get().is_none_or(|wanted| span < wanted);
         worker.wants().is_some_and(is_sooner) || (self.wakes.get().is_none() && worker.wake().is_some())
     }
 
-    /// Sees to it that the timer fires when the worker wants it for its own sake.
+    /// Sets the timer for the worker's own next task.
     pub(super) fn wake(&self) {
         let now = self.steady();
         let (wants, calls) = self.worker.with(|worker| (worker.wants(), worker.wake())).unwrap_or_default();
         if let Some(next) = self.source.as_ref().and_then(|source| source.next()) {
             self.waiting.with(|waiting| waiting.wake_at(next, now));
         }
-        // A configuration before this one may have had the timer set for sooner: it is set again for what is still to come.
+        // An earlier configuration may have set the timer for an earlier time. So the timer is set again for the next task.
         let own = wants.map(|span| now.after(span));
         let Some(at) = own.into_iter().chain(calls).chain(self.wakes.get()).min() else {
             return;
@@ -33,13 +33,13 @@ impl Gateway {
         self.wanted.set(wanted.filter(|_| wakes));
     }
 
-    /// The timer is not set for the worker's sake any longer.
+    /// Records that the timer is no longer set for the worker.
     fn sleep(&self) {
         self.wakes.set(None);
         self.wanted.set(None);
     }
 
-    /// The timer has fired: gives back what lies idle, and fetches what runs out. What it has to tell requests.
+    /// Runs when the timer fires: returns idle quota, and fetches quota that runs out. Returns the news for requests.
     pub(super) fn tick(&self, now: Time) -> Vec<News> {
         if self.wakes.get().is_none_or(|at| now < at) {
             return Vec::new();
@@ -48,7 +48,7 @@ impl Gateway {
         self.work(now, false)
     }
 
-    /// Gives back all that this worker was charged ahead: nobody asks it any more.
+    /// Returns all quota that this worker holds ahead, because no new request reaches the worker.
     pub(super) fn retire(&self) {
         self.sleep();
         self.trial.with(|trial| *trial = None);

@@ -1,4 +1,4 @@
-//! One store of a worker: what waits for it, what is under way, and what becomes of its answers.
+//! One store of a worker: the questions that wait for it, the pending calls, and what happens to their answers.
 //!
 //! It does not know: any clock, the other stores, or how a call is made.
 
@@ -13,25 +13,25 @@ use crate::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// So many questions wait for a store; who comes then is not kept waiting.
+/// At most this many questions wait for a store. Later requests do not wait for the store.
 const MOST_WAITING: usize = 4_096;
 
-/// After an outage, one question in so many of a call may be a refund though requests wait.
+/// After an outage, one in this many questions of a call may be a refund even though requests wait.
 const REFUNDS_SHARE: usize = 8;
 
-/// Of so many calls that have failed for want of an answer it is remembered what they asked, should one come.
+/// Timed-out calls that are remembered, so that a late reply can be refunded.
 const MOST_LATE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) id: u32,
-    /// What the reply has to repeat.
+    /// The number that the reply has to repeat.
     pub(super) number: u64,
     pub(super) sent: Time,
-    /// Whether it has brought the whole script.
+    /// Whether the call carries the whole script.
     pub(super) whole: bool,
     pub(super) waiting: Vec<Waiting>,
-    /// The counts whose permits it reports.
+    /// The counts whose permits the call reports.
     pub(super) reported: Vec<CountKey>,
 }
 
@@ -47,10 +47,10 @@ pub(super) struct Line {
     pub(super) refunds: Refunds,
     pub(super) permits: Permits,
     pub(super) flights: Vec<Flight>,
-    /// Calls that nobody waits for any more; the latest last.
+    /// Timed-out calls, the latest last.
     pub(super) late: VecDeque<Flight>,
     pub(super) breaker: Breaker,
-    /// Whether the next call has to bring the whole script.
+    /// Whether the next call has to carry the whole script.
     pub(super) whole: bool,
     pub(super) tally: Tally,
 }
@@ -71,7 +71,7 @@ impl Line {
         refunds.into_iter().for_each(|refund| self.refunds.put(refund.question));
     }
 
-    /// What the next call asks. Requests go first, but some refunds always find room.
+    /// The questions of the next call. Requests go first, but there is always room for some refunds.
     pub(super) fn take(&mut self, most: usize) -> Vec<Waiting> {
         let refunds = self.refunds.len().min(most / REFUNDS_SHARE);
         let mut taken = self.queue.take(most.saturating_sub(refunds));
@@ -85,7 +85,7 @@ impl Line {
         !is_asking && self.refunds.len() == 0 && self.permits.is_empty()
     }
 
-    /// Tells everybody what was told; what was charged for nobody is given back.
+    /// Passes the answers on to those who asked, and refunds the charges of requests that have left.
     pub(super) fn tell(&mut self, shard: usize, flight: Flight, answers: Answers, news: &mut Vec<News>) {
         let is_known = answers.iter().all(Result::is_ok);
         for (Waiting { who, question, .. }, told) in flight.waiting.into_iter().zip(answers) {
@@ -102,7 +102,7 @@ impl Line {
         self.permits.over(flight.reported, is_known);
     }
 
-    /// The store has answered when nobody counted on it any more.
+    /// Refunds the charges of a late answer, for which no request waits any more.
     pub(super) fn tell_nobody(&mut self, flight: &Flight, answers: Answers, now: Time) {
         for (Waiting { question, .. }, told) in flight.waiting.iter().zip(answers) {
             if let (Question::Decide(groups), Ok(told)) = (question, told) {
@@ -114,7 +114,7 @@ impl Line {
         }
     }
 
-    /// Nobody knows whether a call was carried out: what it reported is reported again.
+    /// Handles a call without an answer. The store may not have carried it out, so its levels are reported again.
     pub(super) fn lose(&mut self, flight: &mut Flight) {
         for Waiting { question, .. } in &flight.waiting {
             self.permits.told(question, None, false, flight.sent);
@@ -141,7 +141,7 @@ impl Line {
         back.into_iter().chain(unused).for_each(|question| self.refund(question));
     }
 
-    /// Remembers what a call asked, for nobody.
+    /// Remembers the questions of a timed-out call, without those who asked.
     pub(super) fn keep(&mut self, id: u32) {
         let Some(flight) = self.flights.iter().find(|flight| flight.id == id) else {
             return;
@@ -160,7 +160,7 @@ impl Line {
         news.extend(all.filter(|who| *who != Who::Nobody).map(|who| News { who, shard, told: None }));
     }
 
-    /// While nobody is asked, nobody waits.
+    /// Fails all waiting questions if the breaker is open, and keeps the refunds.
     pub(super) fn close(&mut self, shard: usize, news: &mut Vec<News>) {
         if !self.breaker.is_closed() {
             let (refunds, waiting) = self.queue.take(usize::MAX).into_iter().partition(Waiting::is_refund);
@@ -169,7 +169,7 @@ impl Line {
         }
     }
 
-    /// A reply to another call has come.
+    /// Handles a reply to another call.
     pub(super) fn astray(&mut self, now: Time, random: u32) {
         self.tally.stray = self.tally.stray.saturating_add(1);
         if self.breaker.astray(now, random) {
@@ -177,7 +177,7 @@ impl Line {
         }
     }
 
-    /// The breaker has opened or closed.
+    /// Runs after the breaker has opened or closed.
     pub(super) fn changed(&mut self, why: &str) {
         if !self.breaker.is_closed() {
             self.permits.doubt_all();

@@ -2,9 +2,8 @@
 //!
 //! It does not know: what a question is about, or when a call is made.
 //!
-//! A request that leaves is not searched for: its question stays in the queue as a dead entry, and is dropped when it comes
-//! to its turn. If more than half of the queue is dead, a sweep drops all dead entries, so that each request that leaves
-//! costs constant time.
+//! When a request leaves, its question stays in the queue as a dead entry, and is dropped when its turn comes. If more than
+//! half of the queue is dead, a sweep drops all dead entries. So each request that leaves costs constant time.
 
 use super::Who;
 use crate::index::Map;
@@ -14,12 +13,12 @@ use std::collections::VecDeque;
 /// A queue with no more dead entries than this is not swept.
 const SPARE: usize = 64;
 
-/// A question, and who asks it.
+/// A question, and who asks.
 #[derive(Debug)]
 pub(in crate::remote) struct Waiting {
     pub(in crate::remote) who: Who,
     pub(in crate::remote) question: Question,
-    /// Whether a call that brought it met a store without the script.
+    /// Whether a call with this question met a store without the script.
     pub(super) is_retry: bool,
 }
 

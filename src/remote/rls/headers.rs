@@ -1,5 +1,5 @@
-//! How much a service says is left, in the headers that it wants added to the response. Services without `statuses`, such
-//! as Limitador, tell it nowhere else.
+//! The remaining quota that a service reports in `response_headers_to_add`. Services without `statuses`, such as Limitador,
+//! report it nowhere else.
 //!
 //! It does not know: the rules, or whether the request passes.
 //!
@@ -11,20 +11,20 @@ use crate::algorithm::Quota;
 use crate::time::Span;
 use prost::Message;
 
-/// The headers of a message with more of them are not read.
+/// If a message has more headers, none is read.
 pub const MOST_HEADERS: usize = 64;
 
 /// The limit with the least remaining.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tightest {
-    /// What the service calls it; empty if the service does not say.
+    /// Its name in the service; empty if the service does not say.
     pub name: Vec<u8>,
     pub remaining: Option<u64>,
-    /// Until there is more, at most [`Quota::MAX_UNIT`]; zero if the service does not say.
+    /// The time until more is available, at most [`Quota::MAX_UNIT`]; zero if the service does not say.
     pub reset: Span,
 }
 
-/// What a message's headers say. A value of another form counts as absent, because no rule depends on these numbers.
+/// Reads the headers of a message. A malformed value counts as absent, because no rule depends on these numbers.
 pub fn tightest(message: &[u8]) -> Tightest {
     let Headers { headers } = Headers::decode(message).unwrap_or_default();
     let value = |name: &str| {
@@ -46,7 +46,7 @@ fn whole(value: &[u8]) -> Option<u64> {
     str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// The name of the first policy in the list, which is the tightest; the number before it has none.
+/// The name of the first policy in the list, which is the tightest. The list begins with a number without a name.
 fn first_name(value: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"name=\"";
     let policy = value.split(|byte| *byte == b',').nth(1)?;

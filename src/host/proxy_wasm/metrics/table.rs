@@ -1,7 +1,7 @@
 //! The table of all metrics. The filter defines its metrics from this table, and a test checks the
 //! documents against it.
 //!
-//! It does not know: any value, or how a host is told.
+//! It does not know: any value, or how a host receives values.
 //!
 //! Envoy's `stats_tags` turn `diana.rule.NAME.result.RESULT.requests` into
 //! `diana_requests{rule="NAME",result="RESULT"}`. The number of series depends on the configuration
@@ -100,7 +100,7 @@ fn is_value(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_uppercase())
 }
 
-/// Declares each metric in one line: how the filter calls it, kind, what it exists for, name, values.
+/// Declares each metric in one line: its name in the filter, kind, what it exists for, host name, values.
 macro_rules! metrics {
     ($($id:ident: $kind:ident $each:ident $name:literal $values:expr;)*) => {
         /// The metrics, in the order of [`METRICS`].

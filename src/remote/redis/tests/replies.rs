@@ -1,10 +1,10 @@
-//! Replies that tell nothing, or only a part: errors, replies to other calls, pipelines of which some commands fail.
+//! Replies without usable answers: errors, replies to other calls, and pipelines in which some commands fail.
 //!
-//! It does not know: replies that tell everything.
+//! It does not know: complete replies.
 
 use super::*;
 
-/// Whatever a front says to somebody else, and the same reply to an earlier call.
+/// Replies of a front to other clients, and the right reply to an earlier call.
 #[test]
 fn a_reply_without_the_number_of_its_call_is_stray() {
     let question = Question::Decide(vec![vec![asked(1, 7)]]);
@@ -30,7 +30,7 @@ fn what_webdis_says_of_errors_is_told() {
     let answer =
         |status, body: &str| redis(Dialect::Webdis).answer(&[question], NUMBER, status, body.as_bytes());
     assert_eq!(answer(200, NOSCRIPT), Err(Failure::NoScript));
-    // Redis is down; the command is forbidden; Envoy's own, of a webdis that is down.
+    // Redis is down; the command is forbidden; Envoy's own reply, if webdis is down.
     for (status, body) in [(503, ""), (403, ""), (503, "no healthy upstream"), (504, NOSCRIPT)] {
         assert_eq!(answer(status, body), Err(Failure::Status(status)));
     }
