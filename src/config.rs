@@ -37,9 +37,9 @@ pub struct Configuration {
     pub store: Option<stores::Options>,
     /// Where a document comes from that is laid over this one.
     pub remote: Option<source::Options>,
-    /// Whether the access log is told about requests that every rule admits at once.
+    /// Whether requests that every rule admits at once have attributes for the access log.
     pub logs_all: bool,
-    /// What is accepted and probably not meant: each with its place.
+    /// Settings that are accepted but probably not meant, each with its place.
     pub warnings: Vec<Error>,
 }
 
@@ -87,7 +87,7 @@ impl Mode {
     }
 }
 
-/// Keys of each object, to tell where one belongs that stands in another. `headers` and `response` are keys of a limit, too.
+/// The keys of each object, to say where a misplaced key belongs. `headers` and `response` are keys of a limit, too.
 const TOP_KEYS: &[&str] = &[
     "limits",
     "actors",
@@ -277,7 +277,7 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
 }
 
-/// The requests about which the access log is told.
+/// The requests that have attributes for the access log.
 const ACCESS_LOG: [(&str, bool); 2] = [("refused", false), ("all", true)];
 
 /// How many actors the table of each cell group is made for.

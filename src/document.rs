@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
         self.errors.add(self.place, why);
     }
 
-    /// A warning about this place, for whoever collects them: the document is accepted all the same.
+    /// A warning about this place, for the caller to collect: the document is still accepted.
     pub fn warning(&self, why: impl Into<String>) -> Error {
         Error { path: self.errors.places.path(self.place), why: why.into() }
     }

@@ -236,7 +236,7 @@ impl Policy {
     pub fn reject_delay(&self, decision: &Decision) -> Span {
         let delay = |report: &Report| self.rule(report.rule).map(|rule| rule.reject_delay);
         let refusing = decision.refusing().filter_map(delay).max();
-        // Whichever of the suspects refuses, it asks for at least the shortest.
+        // Any of the suspects may have refused, and each asks for at least the shortest delay.
         refusing.or_else(|| decision.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
     }
 

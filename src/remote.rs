@@ -26,7 +26,7 @@ pub use protocol::{Message, Options, Protocol};
 
 use crate::time::Span;
 
-/// A store forgets the permits of a worker that has not reported them for so long: the worker is dead, or cut off.
+/// A store forgets the permits that a worker has not reported for this span: the worker is dead, or cut off.
 const PERMITS_EXPIRE: Span = Span::from_secs(6);
 
 /// Longer answers are not read.

@@ -52,7 +52,7 @@ pub enum Eviction {
     },
 }
 
-/// A set has room for so many actors: half of its ways, as [`Table::new`] says why.
+/// A set has room for this many actors: half of its ways, see [`Table::new`] for the reason.
 pub const ACTORS_OF_A_SET: u64 = 8;
 
 /// The table of one cell group.
@@ -113,7 +113,7 @@ impl Table {
         self.layout.value_size()
     }
 
-    /// The number of its sets; `None` if it has room for one actor only.
+    /// The number of sets; `None` if the table has room for only one actor.
     pub fn sets(&self) -> Option<u64> {
         (self.layout.ways() > 1).then(|| self.keys())
     }

@@ -63,7 +63,7 @@ pub fn json_string(to: &mut String, text: &str) {
     to.push('"');
 }
 
-/// Text behind its length: whatever follows, no other text and what follows it are the same bytes.
+/// Text behind its length, so that two different sequences of texts never have the same bytes.
 pub fn sized(text: &str) -> String {
     [&alone(u64::try_from(text.len()).unwrap_or(u64::MAX)), ":", text].concat()
 }

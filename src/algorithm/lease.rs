@@ -6,7 +6,7 @@
 //! ```text
 //!   deposit ─► generation n      left ███░░░░░░░ used        spent oldest first, each until it lapses
 //!              generation n + 1  left ███████░░░
-//!   a draw that leaves less than half a piece is told, once, to have the missing half fetched
+//!   the first draw that leaves less than half a piece fetches the missing half
 //! ```
 //!
 //! Generations are the store's: a window, a slice, a second. Two of them can be live at once.
@@ -57,7 +57,7 @@ pub struct Lease {
 pub struct Deposit {
     /// How much.
     pub amount: u64,
-    /// How much was asked for.
+    /// The amount that was asked for.
     pub piece: u64,
     /// Of which generation.
     pub generation: u64,
@@ -76,7 +76,7 @@ pub struct Spent {
     pub generation: u64,
     /// How much was used since the last account.
     pub used: u64,
-    /// How much was not, if it cannot be used any more.
+    /// The unused amount, if it cannot be used any more.
     pub left: u64,
 }
 
@@ -138,8 +138,8 @@ pub fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
     live.fold(piece, |room, slot| room.saturating_sub(number(cell, slot, LEFT)))
 }
 
-/// Puts into a lease's cell what was fetched, as far as there is room for it. Returns what has to be told to the store: the
-/// rest of this piece, and an older generation that had to make room.
+/// Adds a fetched piece to a lease's cell, as far as there is room. Returns what to report to the store: the rest of this
+/// piece, and an older generation that had to make room.
 pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
     let Deposit { piece, generation, since, lasts, verdict, .. } = *deposit;
     let amount = deposit.amount.min(room(cell, now, piece));
@@ -159,7 +159,7 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
     write(cell, slot.saturating_add(SINCE), since.as_ns().to_le_bytes());
     write(cell, slot.saturating_add(UNTIL), until.to_le_bytes());
     put(cell, REST, verdict.remaining);
-    // A store that has little has no more a moment later: whoever was told to fetch waits before the next time.
+    // A store that has little has no more a moment later, so the fetching worker pauses before the next fetch.
     if left >= piece.div_ceil(2) {
         write(cell, FETCH, 0u64.to_le_bytes());
     }
@@ -168,7 +168,7 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
     [displaced, surplus]
 }
 
-/// Takes out of a lease's cell what has to be told to the store: what was used, and what has lapsed, or `all` that is left.
+/// Removes from a lease's cell what to report to the store: what was used and what has lapsed, or `all` that is left.
 pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Spent; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
@@ -176,7 +176,7 @@ pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Spent; 2] {
     })
 }
 
-/// Takes out of one generation what was used, and what is left if it `has_lapsed`.
+/// Removes from one generation what was used, and what is left if the generation `has_lapsed`.
 fn spent(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Spent {
     let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
     let spent = Spent { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
@@ -225,7 +225,7 @@ impl Algorithm for Lease {
         }
         Verdict {
             outcome,
-            // A store may say anything.
+            // A store may report any number.
             remaining: self.remaining(cell, left).min(self.shown.rpu),
             more_in: Time::from_ns(u64_at(cell, MORE_AT)).since(now),
             full_in: Time::from_ns(u64_at(cell, FULL_AT)).since(now),
@@ -247,7 +247,7 @@ impl Algorithm for Lease {
         true
     }
 
-    /// What remains counts the store's rest, too, which cannot be spent here.
+    /// What remains includes the store's rest, which cannot be spent here.
     fn lendable(&self, cell: &[u8], now: Time) -> u64 {
         self.left(cell, now)
     }

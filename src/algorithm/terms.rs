@@ -22,12 +22,12 @@ const WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const SLIDING_LOG: u8 = 4;
 const LEAKY_BUCKET: u8 = 5;
-/// 6 was a ring of permits by age, which workers gave back one by one.
+/// 6 was a ring of permits by age, which workers returned one by one.
 const CONCURRENCY: u8 = 7;
 
 const NS_PER_US: u64 = 1_000;
 
-/// By so much another gateway's or the store's clock may have been ahead, and what rounding up adds.
+/// How far another gateway's or the store's clock may have been ahead, plus what rounding up adds.
 const SLACK_US: u128 = 1_000_002;
 
 /// Spans are whole milliseconds in a configuration; what is not a whole microsecond is rounded up.
@@ -41,21 +41,21 @@ impl Terms {
         self.kind == CONCURRENCY
     }
 
-    /// For how long a permit counts.
+    /// How long a permit counts.
     pub fn max_hold(&self) -> Span {
         let [_, us, ..] = self.numbers;
         Span::from_ns(us.saturating_mul(NS_PER_US))
     }
 
-    /// The same for a call in which the worker `holder` reports its `level` of permits: the call's number, of which a later one
-    /// is higher, and for how long the report counts.
+    /// The same for a call in which the worker `holder` reports its `level` of permits. Later calls have higher numbers
+    /// (`call`), and the report counts for `expire`.
     pub fn reporting(&self, holder: u64, call: u64, level: u64, expire: Span) -> Terms {
         let [rpu, max_hold, ..] = self.numbers;
         Terms { numbers: [rpu, max_hold, holder, call, level, us(expire)], ..*self }
     }
 
-    /// Tells the key of a count from that of an earlier layout: during a rolling upgrade, gateways of both must not overwrite
-    /// each other's values.
+    /// Distinguishes the key of a count from that of an earlier layout: during a rolling upgrade, gateways of the two
+    /// versions must not overwrite each other's values.
     pub fn layout(&self) -> u64 {
         if self.ends_with_request() { 1 << 32 } else { 0 }
     }
@@ -65,8 +65,8 @@ impl Terms {
         self.kind == TOKEN_BUCKET
     }
 
-    /// The longest spans that such a count can tell, in µs: how long an admitted request waits, and every other one, such as
-    /// how long a refused request is sent away.
+    /// The longest spans that such a count can report, in µs: the wait of an admitted request, and all other spans, such as
+    /// the `Retry-After` of a refused request.
     pub fn longest_us(&self) -> (u64, u64) {
         let [a, b, c, d, ..] = self.numbers.map(u128::from);
         let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
@@ -76,7 +76,7 @@ impl Terms {
                 let longest = c.saturating_add(u128::from(d > 0));
                 (longest, longest.saturating_add(span_of(1)))
             }
-            // Nobody knows when a permit comes back: the store says a second.
+            // It is unknown when a permit comes back: the store reports one second.
             CONCURRENCY => (0, 1_000_000),
             REFUSE_ALL => (0, 0),
             _ => (0, b),
@@ -99,18 +99,18 @@ impl Terms {
         kind == TOKEN_BUCKET && other.kind == kind && (max_wait, start) == (others_wait, others_start)
     }
 
-    /// Whether a rule of the other terms can never refuse, if whatever it counts is counted by a rule of these terms,
-    /// too, and passes only if both admit it.
+    /// Whether a rule with the other terms can never refuse. Condition: a rule with these terms counts the same requests,
+    /// and a request passes only if both rules admit it.
     ///
     /// | these | other | if |
     /// | --- | --- | --- |
-    /// | `TB` | `TB` | neither waits; the other starts full, fills as fast and holds as much at least |
-    /// | `TB` | `W`, `SW`, `SL` | this one does not wait; `burst` and what comes in a unit of the other are within its `rpu` |
-    /// | `W` | `W` | the other's unit is a multiple, and so many times `rpu` is within the other's |
+    /// | `TB` | `TB` | neither waits; the other starts full, fills at least as fast and holds at least as much |
+    /// | `TB` | `W`, `SW`, `SL` | this one does not wait; `burst` and the refill in the other's unit are within its `rpu` |
+    /// | `W` | `W` | the other's unit is a multiple of this one, and that multiple of `rpu` is within the other's |
     /// | `W` | `SW`, `SL` | `rpu` of all windows that a unit of the other can touch is within the other's |
     /// | `SW` | `SW` | unit and slices are the same, and `rpu` is within the other's |
     /// | `SL` | `W`, `SW`, `SL` | `rpu` of all units that fit into one of the other, rounded up, is within the other's |
-    /// | `LB` | `LB` | the other's turns are as close and its queue is as long at least |
+    /// | `LB` | `LB` | the other's turns are at least as close, and its queue is at least as long |
     /// | `C` | `C` | `max_hold` is the same, and `rpu` is within the other's |
     pub fn covers(&self, other: &Terms) -> bool {
         let product = |a: u64, b: u64| u128::from(a).saturating_mul(b.into());

@@ -55,7 +55,7 @@ pub(super) fn deny(
     (members, response)
 }
 
-/// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`. A number is refused: YAML reads `007` as 7, another value.
+/// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`. A number is refused, because YAML reads `007` as the number 7.
 fn of_actor(name: &str, values: &Node, actors: &Actors, scope: &mut Scope) -> Vec<Member> {
     let Some(named) = actors.find(name, values, scope) else {
         return Vec::new();

@@ -28,14 +28,14 @@ pub(super) struct Reader<'a> {
     pub(super) warning: Option<Error>,
 }
 
-/// What a global rule without a store comes to.
+/// What a global rule without a store means.
 #[derive(Clone, Copy)]
 enum Without {
     /// There is a store, though it may have mistakes.
     Stored,
-    /// It is a mistake, for this reason.
+    /// The rule is a mistake, for this reason.
     Wrong(&'static str),
-    /// Each gateway counts it alone, as if its store were never reached.
+    /// Each gateway counts the rule alone, as if its store were never reached.
     Alone,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Ways {
 }
 
 impl Reader<'_> {
-    /// `is_over`: whether the limits may be a remote document's, which cannot have a store. `is_short`: whether the
-    /// document has one of the short forms, which cannot either.
+    /// `is_over`: whether the limits may come from a remote document, which cannot have a store. `is_short`: whether the
+    /// document has one of the short forms, which cannot have a store either.
     pub(super) fn new(store: Option<&Store>, has_store: bool, is_over: bool, is_short: bool) -> Reader<'_> {
         let without = match (has_store, is_over, is_short) {
             (true, ..) => Without::Stored,

@@ -53,7 +53,7 @@ pub enum Tally {
     Refused,
     /// It would refuse, but is in shadow.
     Shadowed,
-    /// The store refuses the request because of this rule or of another one with the same tally; it does not say which.
+    /// The store refuses the request because of this rule or another one with the same tally, without saying which.
     Unattributed,
     /// The store failed: not counted, and not held against the request.
     Uncounted,
@@ -62,13 +62,13 @@ pub enum Tally {
 /// How a rule found the actor that it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The request names it.
+    /// The request has the actor.
     Actor,
-    /// The request lacks it, and is counted by its address.
+    /// The request lacks the actor and is counted by its address.
     Address,
-    /// The request lacks it, and is counted with all such requests.
+    /// The request lacks the actor and is counted with all such requests.
     Shared,
-    /// The request lacks it, and the rule says `missing: deny`.
+    /// The request lacks the actor, and the rule says `missing: deny`.
     Missing,
 }
 
@@ -89,14 +89,14 @@ impl Found {
 pub struct Report {
     /// The rule.
     pub rule: RuleId,
-    /// What clients are shown of its quota for this actor: [`crate::algorithm::Algorithm::shown`].
+    /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
     pub quota: Quota,
-    /// How it found the actor.
+    /// How the rule found the actor.
     pub found: Found,
     /// How it counted the request.
     pub tally: Tally,
-    /// What its algorithm said. `None` when there is nothing to say: uncounted, no actor, or admitted by a store that does
-    /// not say how much is left. Of [`Tally::Unattributed`] only the outcome is known.
+    /// The verdict of the algorithm. `None` without one: uncounted, no actor, or admitted by a store that does not say how
+    /// much is left. For [`Tally::Unattributed`] only the outcome is known.
     pub verdict: Option<Verdict>,
     /// Whether the rule's own store was not to be had: what is here stands in for it.
     pub degraded: bool,
@@ -155,8 +155,8 @@ impl Decision {
         matches!(self.outcome, Outcome::Refuse(_))
     }
 
-    /// For access logs, who refuses: names of rules with commas between them, or `deny` for the list. With `|` between them,
-    /// one of these rules refuses, and the store does not say which.
+    /// For access logs, who refuses: names of rules separated by commas, or `deny` for the list. If they are separated by
+    /// `|`, one of these rules refuses, and the store does not say which.
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
         match self.outcome {
             Outcome::Refuse(Reason::Unattributed) => self.names(policy, false, Tally::Unattributed, "|"),
@@ -184,8 +184,8 @@ impl Decision {
     }
 
     /// The report of the rule that decides: the rule that the refusal names, else the first rule in shadow
-    /// that would refuse, else the rule with the least left, of equals the slowest to grow. Rules in shadow
-    /// come last.
+    /// that would refuse, else the rule with the least left. Among equals the slowest to grow decides.
+    /// Rules in shadow come last.
     pub fn decisive(&self, policy: &Policy) -> Option<&Report> {
         let reports = || self.reports.iter();
         match self.outcome {
@@ -204,7 +204,7 @@ impl Decision {
         shadowed.or_else(|| reports().min_by_key(tightness))
     }
 
-    /// The request cannot be held until its turn: the rule that has it wait longest refuses it for as long.
+    /// Refuses a request that cannot be held until its turn. The rule with the longest wait refuses, with this wait.
     pub(crate) fn refuse_to_hold(&mut self, policy: &Policy) {
         let wait = |report: &Report| {
             let is_enforced = policy.rule(report.rule).is_some_and(Rule::enforced);
@@ -226,7 +226,7 @@ impl Decision {
         self.reports.iter().filter(|report| report.tally == Tally::Refused)
     }
 
-    /// The rules of which one refuses if the store does not say which.
+    /// The rules that may have refused, if the store does not say which did.
     pub fn suspects(&self) -> impl Iterator<Item = &Report> {
         self.reports.iter().filter(|report| report.tally == Tally::Unattributed)
     }

@@ -14,7 +14,7 @@ use crate::table::Hasher;
 use crate::time::Time;
 use std::cell::Cell;
 
-/// Somebody has to have more fetched ahead. Duties are found by number: outside of tests none can be compared with others.
+/// A fetch of more quota ahead that is due. Duties are found by number, so only tests can compare them.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) struct Duty {
@@ -23,16 +23,16 @@ pub(crate) struct Duty {
     pub(super) key: Vec<u8>,
 }
 
-/// What became of a piece that was fetched.
+/// The result of depositing a fetched piece.
 #[derive(Debug, Default)]
 pub(crate) struct Deposited {
-    /// Until when it may be spent, if the store has to know then what became of it.
+    /// Until when the piece may be spent, if the store needs an account of it afterwards.
     pub(crate) until: Option<Time>,
-    /// What goes back to the store at once, and which shard it is.
+    /// What goes back to the store at once, and the store's shard.
     pub(crate) back: Option<(usize, Question)>,
 }
 
-/// Tells the actors of all groups apart; `hash` is keyed, so that clients cannot choose two of one number.
+/// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose colliding actors.
 pub(super) fn number((limit, group): Place, hash: u64) -> u64 {
     hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
 }
@@ -63,8 +63,8 @@ impl Duty {
         Some((group, group.hash(&policy.rules, hasher, &self.key)))
     }
 
-    /// Puts what was fetched ahead where all workers find it, as far as the rule's lease has room for it. A store lends of
-    /// every rule of a group as much, or of none.
+    /// Puts fetched quota into the shared data for all workers, as far as the rule's lease has room. A store lends the same
+    /// amount for every rule of a group, or nothing.
     pub(crate) fn deposit<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -95,14 +95,14 @@ impl Duty {
             });
             back.set(put.collect());
         });
-        // What is not known to be written may be in the cell.
+        // If it is unknown whether the write succeeded, the quota may be in the cell.
         let back = if is_done { back.take() } else { Vec::new() };
         let wants_account = asked.iter().any(|asked| asked.terms.wants_account());
         let until = told.iter().map(|told| since.after(told.lent.lasts)).max().filter(|_| wants_account);
         Deposited { until, back: accounts(&asked, back).map(|back| (self.shard(policy), back)) }
     }
 
-    /// The quota that the store has handed out ahead, to be given back unused.
+    /// The question that returns quota handed out ahead by the store, unused.
     pub(crate) fn unused(&self, policy: &Policy, told: &[Told]) -> Option<(usize, Question)> {
         let asked = policy.elsewhere_at(self.place)?.asks(policy, &self.key, None, false);
         let account = |(asked, told): (Asked, &Told)| {
@@ -119,7 +119,7 @@ impl Duty {
         policy.elsewhere_at(self.place).map_or(0, |elsewhere| elsewhere.shard(policy, &self.key))
     }
 
-    /// Asks for what is missing of a piece, and for nothing else.
+    /// The question that asks only for the missing part of a piece.
     pub(crate) fn question<S: Store + ?Sized>(&self, policy: &Policy, terms: &Terms<S>) -> Option<Question> {
         let mut asked = policy.elsewhere_at(self.place)?.asks(policy, &self.key, Some(0), true);
         let (group, hash) = self.cell(policy, terms.hasher)?;
@@ -132,8 +132,8 @@ impl Duty {
         asked.iter().all(|asked| asked.ahead > 0).then(|| Question::Decide(vec![asked]))
     }
 
-    /// Tells what became of what was fetched before, where the store needs to know; with `all`, what has not lapsed is given
-    /// back as well.
+    /// Accounts for quota fetched before, if the store needs this. With `all`, quota that has not lapsed is returned
+    /// as well.
     pub(crate) fn account<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -164,7 +164,7 @@ impl Duty {
     }
 }
 
-/// What became of the lease of each rule that is asked about.
+/// The account of each rule's lease.
 fn accounts(asked: &[Asked], spent: Vec<[lease::Spent; 2]>) -> Option<Question> {
     let account = |(asked, spent): (&Asked, [lease::Spent; 2])| {
         let (key, terms) = (asked.key, asked.terms);

@@ -44,8 +44,8 @@ impl Elsewhere {
         policy.shards.of(self.name, key)
     }
 
-    /// How long the store's buckets take to refill by a piece, of a group that fetches ahead: what comes meanwhile stays in the
-    /// store, as long as a bucket has room for it, and is fetched at once.
+    /// How long the store's buckets of a group that fetches ahead take to refill by a piece. Meanwhile the refill stays in
+    /// the store, as long as the bucket has room, and is then fetched at once.
     pub(super) fn refill(&self, policy: &Policy, key: &[u8]) -> Span {
         let of = |(_, count): (&Rule, &super::Count)| {
             let (terms, Quota { rpu, unit }) = (count.algorithm.terms(), count.quota);

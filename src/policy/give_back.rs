@@ -49,7 +49,7 @@ pub(super) fn change<S: Store + ?Sized>(
     false
 }
 
-/// Changes the stored cell of an actor; one that is not there begins. Returns whether that is known to be done.
+/// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is known to be stored.
 pub(super) fn change_or_begin<S: Store + ?Sized>(
     group: &Group,
     hash: u64,

@@ -67,12 +67,12 @@ impl Counts {
         self.overrides.values_mut().iter_mut().chain([&mut self.count])
     }
 
-    /// How the actor of this value is counted, if an override makes that differ from everybody else.
+    /// How the actor of this value is counted, if an override makes this differ from other actors.
     pub(super) fn other(&self, value: &[u8]) -> Option<&Count> {
         self.overrides.get(value).filter(|count| count.salt != self.count.salt)
     }
 
-    /// A number for all overrides that make a difference, whatever their order; 0 if there are none.
+    /// A number for all effective overrides, whatever their order; 0 if there are none.
     pub(super) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {
             let name = |count: &Count| Hasher::name(&[&count.salt.to_le_bytes(), value].concat());

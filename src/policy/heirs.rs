@@ -36,7 +36,7 @@ impl Estate<'_> {
         if terms.lineage.is_empty() {
             return events;
         }
-        // The clock, a call of the host's, is read once, and only for a group that has a successor.
+        // Reading the clock is a host call, so it is read once, and only for a group that has a successor.
         let read = OnceCell::new();
         let clock = || *read.get_or_init(|| (terms.clock)());
         for held in self.held {

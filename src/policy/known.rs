@@ -77,7 +77,7 @@ struct Said {
     group: usize,
     hash: u64,
     at: Time,
-    /// At least for so long it is repeated.
+    /// The refusal is repeated for at least this span.
     holds: Span,
     reports: Vec<Report>,
 }
@@ -107,8 +107,8 @@ impl Refusals {
         true
     }
 
-    /// Remembers what was said, in place of what was said about another. The refusal is repeated for `holds` at least, though
-    /// not for longer than [`TRUSTED`]: else a bucket that refills within microseconds is asked about for each request.
+    /// Caches a refusal, which replaces another actor's. The refusal is repeated for at least `holds`, but not for longer
+    /// than [`TRUSTED`]. Otherwise a bucket that refills within microseconds would need a question for each request.
     pub(super) fn remember(
         &mut self,
         (group, hash): (usize, u64),
@@ -138,7 +138,7 @@ fn later(report: Report, since: Span) -> Report {
     let verdict = report.verdict.map(|verdict| {
         let outcome = match verdict.outcome {
             Outcome::Refuse { retry_after } => {
-                // As long as it is repeated it is not over.
+                // The wait is not over while the refusal is repeated.
                 let left = |wait: Span| wait.minus(since).max(Span::from_ns(1));
                 Outcome::Refuse { retry_after: retry_after.map(left) }
             }

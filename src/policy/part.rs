@@ -127,9 +127,9 @@ impl Part {
                     (false, true) => tally(rule.enforced),
                     (false, false) => Tally::Unattributed,
                 };
-                // Of a rule that admits nothing else would be known.
+                // Without attribution a refusal has a verdict, but an admission has none.
                 let is_known = told.attributed || tally == Tally::Unattributed;
-                // A store may have a larger limit of its own, or say anything.
+                // A store may have a larger limit of its own, or report any number.
                 let remaining = told.verdict.remaining.min(count.shown.rpu);
                 let verdict = is_known.then_some(Verdict { remaining, ..told.verdict });
                 Report { rule: id, quota: count.shown, found, tally, verdict, degraded: false }
@@ -221,7 +221,7 @@ impl Desk {
 }
 
 impl Part {
-    /// What the store has told, and for whom.
+    /// The store's answer, and whom it is for.
     pub(super) fn fetched(&self, keys: &[u8]) -> Option<(Duty, &[Told])> {
         let State::Told(told, _) = &self.state else {
             return None;

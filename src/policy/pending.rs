@@ -52,7 +52,7 @@ pub(crate) struct Fetched {
 }
 
 impl Pending {
-    /// Whose quota could be fetched ahead, by the actors' numbers.
+    /// The actors whose quota could be fetched ahead, by number.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
         let leased = |part: &&Part| {
             part.fetches && policy.elsewhere_at(part.place).is_some_and(|elsewhere| elsewhere.ahead.is_some())
@@ -109,8 +109,8 @@ impl Pending {
         }
     }
 
-    /// What stores have charged so far, and what was fetched ahead, which a worker that is not retired keeps whatever
-    /// becomes of the request.
+    /// What stores have charged so far, and what was fetched ahead. Unless the worker is retired, it keeps fetched quota
+    /// whatever happens to the request.
     pub(crate) fn collect<S: Store + ?Sized>(
         &self,
         policy: &Policy,

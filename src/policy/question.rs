@@ -38,7 +38,7 @@ pub struct Asked {
     pub rule: RuleId,
     /// Where its count is.
     pub key: CountKey,
-    /// What the rule says.
+    /// The rule's quota.
     pub quota: Quota,
     /// How it counts.
     pub terms: Terms,

@@ -53,7 +53,7 @@ pub(super) struct Slot {
     came: u32,
     last: Time,
     taken: Time,
-    /// Whether it stands in `held`.
+    /// Whether the slot is listed in `held`.
     is_listed: bool,
     /// The cell, charged for this worker's requests only.
     pub(super) cell: Vec<u8>,
@@ -73,7 +73,7 @@ impl Slot {
 }
 
 impl Shares {
-    /// Takes none from now on.
+    /// Takes no shares from now on.
     pub(crate) fn stop(&mut self) {
         self.never = true;
     }

@@ -104,9 +104,8 @@ impl Breaker {
         }
     }
 
-    /// The store's front has answered another call than the one that was made: whether that opened the breaker. Without
-    /// the pause the replies on that connection would go on being one behind: the host closes a connection on which a reply
-    /// arrives while no call is under way.
+    /// Handles a reply to another call, and returns whether it opened the breaker. Without the pause, the replies on that
+    /// connection would stay one behind: the host closes a connection on which a reply arrives while no call is pending.
     pub(super) fn astray(&mut self, now: Time, random: u32) -> bool {
         match self.state {
             State::Closed => {

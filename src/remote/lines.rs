@@ -9,13 +9,13 @@
 //!                     └── at most `in_flight` at once
 //! ```
 //!
-//! Every call carries a random number, which the reply repeats. A reply with another number comes of a connection whose
+//! Every call carries a random number, which the reply repeats. A reply with another number comes from a connection whose
 //! replies have shifted: the call fails, and the breaker opens at once.
 //!
-//! What a store has charged for somebody who is not there any more, or did not wait so long, is given back. A refund that
-//! meets an open breaker waits in a bounded queue until the breaker closes. A call that fails may have been carried out, so
-//! its refunds are not sent again: a second refund would admit too much. Only a call that the host did not make keeps them.
-//! Permits are not refunded but reported, see `permits.rs`.
+//! If a request has left or no longer waits, the store's charge for it is refunded. While the breaker is open, refunds wait
+//! in a bounded queue. A failed call may have been carried out, so its refunds are not sent again: a second refund would
+//! admit too much. Only a call that the host could not make keeps its refunds. Permits are not refunded but reported, see
+//! `permits.rs`.
 
 mod line;
 mod queue;
@@ -39,7 +39,7 @@ pub struct Lines {
     lines: Vec<Line>,
     calls: u32,
     random: u64,
-    /// By what number stores know the worker, and how many calls it has made to any.
+    /// The number by which stores know the worker, and how many calls it has made to all stores.
     holder: u64,
     sequence: u64,
 }
@@ -48,9 +48,9 @@ impl Lines {
     /// Nothing is asked yet. `random` is any number that others do not have.
     pub fn new(options: Options, random: u64) -> Lines {
         let lines = options.clusters.iter().map(|_| Line::default()).collect();
-        // Numbers of a store's value are smaller than 9e15.
+        // Numbers in a store's value are less than 9e15.
         let holder = mix::mix(random) >> 12;
-        // Seeds that are close together lead to numbers that are not.
+        // Similar seeds lead to very different numbers.
         Lines { options, lines, calls: 0, random: mix::mix(random), holder, sequence: 0 }
     }
 
@@ -80,12 +80,12 @@ impl Lines {
         }
     }
 
-    /// A request that was granted a permit is over.
+    /// Handles the end of a request that was granted a permit.
     pub fn release(&mut self, shard: usize, receipt: &Receipt) {
         self.lines.get_mut(shard).into_iter().for_each(|line| line.permits.release(receipt));
     }
 
-    /// Whether nothing is under way, and stores have nothing to be told.
+    /// Whether no call is pending, and there is nothing left to send to stores.
     pub fn is_done(&self) -> bool {
         self.lines.iter().all(Line::is_done)
     }
@@ -226,7 +226,7 @@ impl Lines {
         // A probe waits for what is still under way.
         let idle = self.lines.iter().filter(|line| line.flights.is_empty());
         let probes = idle.filter_map(|line| line.breaker.probe_at());
-        // An answer that is under way leads to the next call.
+        // A pending answer leads to the next call.
         let free = |line: &&Line| line.breaker.is_closed() && line.flights.len() < self.options.in_flight;
         let reports = self.lines.iter().filter(free).filter_map(|line| line.permits.wake());
         ends.chain(probes).chain(reports).min()

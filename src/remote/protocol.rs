@@ -47,7 +47,7 @@ pub enum Message {
 }
 
 impl Options {
-    /// Tells the protocol what the rules are called.
+    /// Gives the protocol the names of the rules.
     pub fn name_rules(&mut self, policy: &Policy) {
         if let Protocol::Rls(service) = &mut self.protocol {
             service.name_rules(policy);
@@ -82,7 +82,8 @@ impl Protocol {
         }
     }
 
-    /// What asks `cluster` all of these; none is a probe. A store that answers over HTTP/1.1 repeats `number` in its reply.
+    /// The message that asks `cluster` all these questions; without questions it is a probe. A store that answers over
+    /// HTTP/1.1 repeats `number` in its reply.
     pub(super) fn message(
         &self,
         cluster: &str,
@@ -109,7 +110,7 @@ impl Protocol {
         }
     }
 
-    /// What each question of the call with this number was told.
+    /// The answer to each question of the call with this number.
     pub(super) fn read(
         &self,
         questions: &[&Question],

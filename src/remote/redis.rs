@@ -56,8 +56,8 @@ const MOST: usize = 64;
 /// asked again, by one that charges nothing.
 const PROBE: &str = ":{0}:probe";
 
-/// The most commands in one call. Each carries a number of its own, so that a front which mixes up the replies within a
-/// pipeline is noticed, too.
+/// The most commands in one call. Each command carries a number of its own, so that the worker also notices a front that
+/// mixes up the replies within a pipeline.
 const MOST_COMMANDS: usize = 4;
 
 impl Redis {
@@ -99,7 +99,7 @@ impl Redis {
         HttpCall { path, headers: &self.headers, body: body.into_bytes() }
     }
 
-    /// The number that a call carries: below 2⁵³, as the script counts in doubles, with room for one for each command.
+    /// The number that a call carries: below 2⁵³, because the script counts in doubles, with room for one number a command.
     pub fn number(random: u64) -> u64 {
         (random >> 11) & !(MOST_COMMANDS.next_power_of_two() as u64).saturating_sub(1)
     }

@@ -52,7 +52,7 @@ impl Rls {
         Rls { domain, names: Vec::new() }
     }
 
-    /// From now on limits that the service calls like a rule of this policy are that rule's.
+    /// From now on, a limit of the service belongs to the rule of this policy with the same name.
     pub fn name_rules(&mut self, policy: &Policy) {
         self.names = policy.rules().map(|(_, rule)| rule.name().into()).collect();
     }
@@ -86,7 +86,7 @@ impl Rls {
     pub fn answer(&self, question: &Question, message: &[u8]) -> Result<Vec<Told>, Failure> {
         let count = asked(question).count();
         let garbage = |_| Failure::Garbage;
-        // The counts are checked first, so that a hostile answer does not fill memory.
+        // The numbers of entries are checked first, so that a hostile answer does not fill memory.
         let counted = match message.len() {
             ..=MOST_BYTES => Counted::decode(message).map_err(garbage)?,
             _ => return Err(Failure::Garbage),
@@ -111,7 +111,7 @@ impl Rls {
         Ok(told.collect())
     }
 
-    /// What each rule was told by a service that only says whether the request passes.
+    /// The answer for each rule, if the service only says whether the request passes.
     fn unnamed(&self, question: &Question, is_over: bool, tightest: &Tightest) -> Vec<Told> {
         let is_only = asked(question).count() == 1;
         let has_name =
@@ -154,12 +154,12 @@ fn over(code: i32) -> Result<bool, Failure> {
     }
 }
 
-/// Whatever the service knows, such a rule refuses: some of its units cannot be sent.
+/// Such a rule refuses whatever the service answers, because some of its units cannot be sent.
 fn refuses_all(asked: &Asked) -> bool {
     asked.quota.rpu == 0 && asked.cost > 0
 }
 
-/// What a rule was told by the status of its descriptor.
+/// The answer for a rule from the status of its descriptor.
 fn named(asked: &Asked, status: &Status, refuses: bool) -> Told {
     let remaining = match status {
         Status { current_limit: Some(_), limit_remaining, .. } => (*limit_remaining).into(),

@@ -7,36 +7,35 @@ use crate::algorithm::{Outcome, Quota};
 use crate::policy::{Decision, Reason, Report};
 use crate::time::Span;
 
-/// What a form that has to tell a time tells of a rule that lets nobody in and has no unit. Waiting does not help; an hour
-/// keeps clients from trying all the time, and lets them back the same day once the configuration has changed.
+/// The time for a header that requires one, if the rule admits no requests and has no unit. Waiting does not help. An hour
+/// keeps clients from retrying all the time, and lets them return the same day after the configuration has changed.
 const UNKNOWN_WAIT: Span = Span::from_secs(3600);
 
 /// How long a client is sent away for want of a permit: it comes back when another request ends, and nobody
 /// knows when that is.
 pub(super) const PERMIT_WAIT: Span = Span::from_secs(1);
 
-/// The longest that a client is sent away while a gateway counts without the store. The outage may be over within seconds:
-/// a worker looks for the store each second, and the client's quota there is another one. A few seconds keep a client from
-/// asking all the time until then.
+/// The longest `Retry-After` while a gateway counts without the store. The outage may be over within seconds: a worker
+/// probes the store every second, and the client's quota in the store is a different one. Until then, a few seconds keep a
+/// client from retrying all the time.
 const DEGRADED_WAIT: Span = Span::from_secs(5);
 
-/// A wait as it is told, which an outage bounds.
+/// The wait that clients see, which is bounded during an outage.
 pub(super) fn told(report: &Report, wait: Span) -> Span {
     if report.degraded { wait.min(DEGRADED_WAIT) } else { wait }
 }
 
 impl Options {
     /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
-    /// rounded up, and up to `jitter` more, rounded up too, each whole second as likely as the others. So it is
-    /// never before the `t` of a rule that refuses, and short waits are spread as well, over two seconds. `None` if waiting
-    /// does not help.
+    /// rounded up, plus up to `jitter`, rounded up too. Each whole second is equally likely. So the value is never less
+    /// than the `t` of a rule that refuses, and even short waits are spread over two seconds. `None` if waiting does not help.
     pub(super) fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> Option<u64> {
         let wait = match reason {
             Reason::Rule(_) if decision.refusing().any(|report| report.quota.rpu == 0) => return None,
             Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
             Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
             Reason::NoActor(_) | Reason::Denied => return None,
-            // It is sooner again than anybody knows.
+            // The store may be back at any time.
             Reason::Unavailable(_) => Span::ZERO,
         };
         let seconds = wait.as_secs_ceil().max(1);
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
     use crate::policy::RuleId;
 
-    /// What a client is told by a rule of 10 a day, of which 47,254 s are left.
+    /// What a client sees of a rule of 10 a day, with 47,254 s of the day left.
     fn told(is_degraded: bool, verdict: Option<crate::algorithm::Verdict>) -> [Option<String>; 3] {
         let policy = policy(["day"]);
         let mut decision = decision(&policy, &[(10, 86_400_000, verdict)]);
@@ -136,7 +135,7 @@ mod tests {
             (&[(1, 1000, refuse(2000)), (1, 1000, refuse(7000))], 0, u32::MAX, "7"),
             (&[(1, 1000, refuse(7000)), (1, 1000, refuse(2000))], 0, u32::MAX, "7"),
             (&[(1, 1000, refuse(7000)), (1, 1000, admit(0, 9000))], 0, 0, "7"),
-            // A request that costs more than the quota: after its unit a smaller one may pass.
+            // A request costs more than the quota: after the unit a smaller request may pass.
             (&[(1, 60_000, refuse(None))], 0, 0, "60"),
             (&[(1, 60_000, refuse(None)), (1, 1000, refuse(90_000))], 0, 0, "90"),
             (&[(1, 1000, refuse(100_000))], 20, 0, "100"),
@@ -145,7 +144,7 @@ mod tests {
             (&[(1, 1000, refuse(100_000))], 100, u32::MAX, "200"),
             (&[(1, 1000, refuse(604_800_000))], 100, u32::MAX, "1209600"),
             (&[(1, 1000, refuse(u64::MAX / 1_000_000))], 100, 0, "18446744074"),
-            // Nobody knows when a permit comes back.
+            // It is unknown when a permit comes back.
             (&[(8, 0, refuse(60_000))], 0, u32::MAX, "1"),
             (&[(8, 0, refuse(1))], 20, u32::MAX, "2"),
             (&[(8, 0, refuse(60_000)), (1, 1000, refuse(4000))], 0, 0, "4"),

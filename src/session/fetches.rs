@@ -26,7 +26,7 @@ const SAME: Span = Span::from_ms(500);
 pub(super) struct Fetches {
     /// Who is to have more fetched at the next tick.
     due: Vec<Duty>,
-    /// For whom more is being fetched, and since when, by the numbers of the questions.
+    /// The fetches under way and their start times, by the numbers of the questions.
     under_way: Map<(Duty, Time)>,
     /// The numbers of the actors in `due` and in `under_way`.
     known: Map<()>,
@@ -37,7 +37,7 @@ pub(super) struct Fetches {
     requests: Map<Vec<u64>>,
     /// What was fetched, by the actor's number.
     held: Map<Held>,
-    /// When each piece is looked at next, and the actor's number; the earliest first.
+    /// When each piece is checked next, and the actor's number; the earliest first.
     lapsing: BinaryHeap<Reverse<(Time, u64)>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Fetches {
 #[derive(Debug)]
 struct Held {
     duty: Duty,
-    /// One for each generation: when it lapses, and when it is looked at next.
+    /// One entry for each generation: when it lapses, and when it is checked next.
     pieces: Vec<(Time, Time)>,
 }
 
@@ -107,7 +107,7 @@ impl Fetches {
         }
     }
 
-    /// What was asked for under this number has come, or will not. Returns what goes back to the store: without `keeps`, all.
+    /// Ends the fetch with this number, with or without an answer. Returns what goes back to the store: all if not `keeps`.
     pub(super) fn fetched<S: Store + ?Sized>(
         &mut self,
         id: u32,
@@ -163,7 +163,7 @@ impl Fetches {
         }
     }
 
-    /// Takes out a piece that has lapsed at `now`, or any of `all`: whose it is.
+    /// Removes a piece that has lapsed at `now`, or any piece if `all`. Returns its duty.
     fn lapsed(&mut self, now: Time, all: bool) -> Option<Duty> {
         while let Some(Reverse((at, number))) = self.lapsing.peek().copied() {
             if at > now && !all {
@@ -178,7 +178,7 @@ impl Fetches {
             };
             let (until, _) = held.pieces.swap_remove(place);
             if until > now && !all {
-                // More of this generation has come since.
+                // More of this generation has arrived since.
                 held.pieces.push((until, until));
                 self.lapsing.push(Reverse((until, number)));
             } else if held.pieces.is_empty() {

@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Actor values are hashed with another seed from now on: under `policy`, the one it was made for.
+    /// Hashes actor values with another seed from now on. `policy` is the one that the worker was made for.
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
         self.hasher = Hasher::new(seed);
         self.overridden = Overridden::new(policy, &self.hasher);
@@ -112,7 +112,7 @@ impl Worker {
         &self.desk.decision
     }
 
-    /// The last decision, which has become a refusal; `events` came of that.
+    /// Turns the last decision into a refusal, with these `events`, and returns it.
     pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
         let decision = &mut self.desk.decision;
         decision.refuse_to_hold(policy);
@@ -204,7 +204,7 @@ impl Worker {
         }
     }
 
-    /// Gives back to stores what they have charged: now, or when the store is asked again.
+    /// Refunds the charges of stores: now, or when the store is asked again.
     pub(super) fn give_back(&mut self, receipts: Vec<(usize, Receipt)>) {
         let Some(lines) = &mut self.lines else {
             return;
@@ -271,8 +271,8 @@ impl Worker {
         events
     }
 
-    /// How many cells are in use in one set of a table, chosen by a random number; the table by its
-    /// place among [`Policy::tables`]. A cell that could be dropped with nothing lost is not in use.
+    /// How many cells are in use in one set of a table. A random number chooses the set; the table is given by its
+    /// place in [`Policy::tables`]. A cell that can be evicted without loss is not in use.
     pub fn used_cells<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -289,8 +289,8 @@ impl Worker {
         self.lines.as_mut().map(|lines| lines.tallies().collect()).unwrap_or_default()
     }
 
-    /// Gives back what was charged ahead and lies idle, or `all` of it because the worker is retired: then nothing is
-    /// charged or fetched ahead any more. Has more fetched for whom it is due.
+    /// Returns idle quota that was charged ahead, and fetches more where due. If `all`, the worker is retired: it returns
+    /// all such quota, and charges and fetches nothing ahead any more.
     pub fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -326,7 +326,7 @@ impl Worker {
         }
     }
 
-    /// Whether stores have nothing to be told any more.
+    /// Whether there is nothing left to send to stores.
     pub fn is_done(&self) -> bool {
         self.lines.as_ref().is_none_or(Lines::is_done)
     }

@@ -3,8 +3,8 @@
 //! It does not know: where randomness comes from; the host hands it in. Without the secret nobody can find
 //! values that fall into one set, or that hash alike (SipHash, Aumasson and Bernstein 2012).
 //!
-//! A host that evicts keys may evict the seed, and a worker that starts then draws another one. So workers in such a host
-//! keep looking at the seed. They agree on the oldest, under which refused actors have their cells.
+//! A host that evicts keys may evict the seed; a worker that starts then draws another one. So workers in such a host keep
+//! loading the seed. They agree on the oldest seed, under which refused actors have their cells.
 
 use crate::store::{Fault, Store, Swap};
 use crate::time::Time;
@@ -19,7 +19,7 @@ const SEED_KEY: &[u8] = b"diana/seed";
 /// A seed, and when it was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dated {
-    /// By the clock of the worker that drew it.
+    /// The time by the clock of the worker that drew the seed.
     pub since: Time,
     /// The seed itself.
     pub seed: Seed,
@@ -35,7 +35,7 @@ impl Dated {
         [&self.since.as_ns().to_le_bytes()[..], &self.seed].concat()
     }
 
-    /// Workers that have drawn at the same instant agree as well.
+    /// Workers that have drawn seeds at the same instant agree as well.
     fn is_before(&self, other: &Dated) -> bool {
         (self.since, self.seed) < (other.since, other.seed)
     }
@@ -46,8 +46,8 @@ pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, 
     agree(store, fresh, true)
 }
 
-/// What a worker whose seed is `own` has to use from now on: the seed in the store if that is older, else its own, which is
-/// written back if it is not there. Loading the seed keeps it from being the key that was used longest ago.
+/// The seed that a worker with the seed `own` has to use from now on: the seed in the store if that is older, else `own`,
+/// which is written back if it is missing. Loading the seed keeps it from being the least recently used key.
 pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
     agree(store, own, false)
 }
@@ -151,9 +151,9 @@ mod tests {
         let (old, young) = (dated(1, 9), dated(2, 3));
         let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
         assert_eq!(shared_seed(&store, young), Ok(young));
-        // Whoever starts takes what is there, whatever its own clock says.
+        // A worker that starts takes the stored seed, whatever its own clock says.
         assert_eq!(shared_seed(&store, old), Ok(young));
-        // Whoever has counted under an older one writes that back, and the others follow.
+        // A worker that has counted under an older seed writes this seed back, and the others follow.
         assert_eq!(keep_seed(&store, old), Ok(old));
         assert_eq!(keep_seed(&store, young), Ok(old));
         assert_eq!(keep_seed(&store, old), Ok(old));

@@ -56,7 +56,7 @@ pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
     }
 }
 
-/// Logs what is accepted and probably not meant.
+/// Logs settings that are accepted but probably not meant.
 fn warn(gateway: &Gateway) {
     for warning in gateway.configuration.warnings.iter().take(MOST_TOLD) {
         calls::log(Level::Warn, &["configuration, ", &*warning.to_string()].concat());

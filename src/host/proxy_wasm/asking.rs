@@ -75,7 +75,8 @@ impl Gateway {
         self.worker.with(judge).flatten()
     }
 
-    /// A request has waited long enough: what becomes of it. One that was not held at all is counted already.
+    /// Decides about a request that has waited for `timeout`, without the store. If it `was_held` is false, the request is
+    /// already counted as unheld.
     pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool, was_held: bool) -> Option<Judged> {
         let policy = &self.configuration.policy;
         self.forget(session.ticket());

@@ -140,7 +140,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// The answer of a refusal. Envoy turns a gRPC status into headers, and takes the message from the body. nginx does
-    /// neither: there the headers say it, and an empty body makes them the only frame of the response.
+    /// neither: there the filter sets the headers, and an empty body makes them the only frame of the response.
     pub(super) fn new(mut refusal: Refusal, is_nginx: bool) -> Answer {
         if is_nginx && let Some(status) = refusal.grpc_status.take() {
             refusal.status = 200;
@@ -251,8 +251,8 @@ pub(super) fn grpc_message(size: usize) -> Vec<u8> {
     answer(GRPC_MESSAGE, size)
 }
 
-/// What a server sent: no more than one byte beyond [`MOST_BYTES`], so that an answer of any length costs little memory and
-/// is known to be too long.
+/// What a server sent, cut one byte beyond [`MOST_BYTES`]. So an answer of any length costs little memory, and a longer one
+/// is recognised as too long.
 fn answer(buffer: u32, size: usize) -> Vec<u8> {
     let size = size.min(MOST_BYTES.saturating_add(1));
     // SAFETY: the host writes a pointer and a size.
@@ -291,7 +291,7 @@ pub(super) fn record(id: u32, value: u64) {
     unsafe { proxy_record_metric(id, value) };
 }
 
-/// Adds to a counter or a gauge; a metric that cannot be reached is not worth a request.
+/// Adds to a counter or a gauge. Errors are ignored: no request fails because of a metric.
 pub(super) fn increment(id: u32, by: i64) {
     // SAFETY: plain numbers.
     unsafe { proxy_increment_metric(id, by) };

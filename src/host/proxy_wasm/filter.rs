@@ -31,7 +31,7 @@ use crate::time::Time;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The permits that streams of earlier configurations hold expire in the store.
+/// At most this many earlier configurations are kept. Permits held by streams of older ones expire in the store.
 const MOST_RETIRED: usize = 16;
 
 /// What becomes of a request or a response now.
@@ -62,8 +62,7 @@ struct Owed {
 pub struct Filter {
     /// By the number of its root context; few.
     plugins: Exclusive<Vec<(u32, Option<Rc<Gateway>>)>>,
-    /// Configurations that plugins had before, and that still have to tell stores something, such as the permits that their
-    /// streams hold.
+    /// Earlier configurations of plugins that still have reports for stores, such as the permits that their streams hold.
     retired: Exclusive<Vec<(u32, Rc<Gateway>)>>,
     newest: Exclusive<Newest>,
     owed: Exclusive<Map<Owed>>,
@@ -241,8 +240,8 @@ impl Filter {
             gateway.retire();
             self.exchange(&gateway);
             self.retired.with(|retired| retired.retain(|(of, _)| *of != id));
-            // A request that gives up its store may have to wait for its turn, which no timer ends any more: the second pass
-            // lets it go.
+            // A request that gives up its store may have to wait for its turn, which no timer ends any more. The second
+            // pass resumes such requests.
             for _ in 0..2 {
                 let (all, now) = (gateway.waiting.with(|waiting| waiting.all()), gateway.steady());
                 let all = all.unwrap_or_default().into_iter();
@@ -252,8 +251,8 @@ impl Filter {
         }
     }
 
-    /// Lets the configurations that the plugin had before go on telling stores what they have to. Returns whether the calls
-    /// of the host may be about a stream now.
+    /// Lets earlier configurations of the plugin send their reports to stores. Returns whether the host's calls may be
+    /// about a stream now.
     fn work_retired(&self, root: u32, now: Time) -> bool {
         self.retired.with(|retired| retired.retain(|(_, gateway)| !gateway.is_done()));
         let of = |retired: &mut Vec<(u32, Rc<Gateway>)>| {

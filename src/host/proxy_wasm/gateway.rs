@@ -36,7 +36,7 @@ pub(super) struct Gateway {
     pub(super) trial: Exclusive<Option<Rc<Trial>>>,
     pub(super) seed: Seed,
     pub(super) store: Watched<Portable<HostData>>,
-    /// In nginx.
+    /// Only in nginx.
     zone: Option<Zone>,
     pub(super) waiting: Rc<Exclusive<Waiting>>,
     /// Whether the configuration would make requests wait, and the host cannot.
@@ -159,7 +159,7 @@ impl Gateway {
             worker = worker.asking(options, calls::random());
         }
         let metrics = Metrics::new(&configuration, worker.clusters(), rules, ids);
-        // There is one timer, and who waits goes on under any configuration.
+        // There is one timer, and waiting requests resume under any configuration.
         let waiting: Rc<Exclusive<Waiting>> =
             before.map(|before| Rc::clone(&before.waiting)).unwrap_or_default();
         waiting.with(|waiting| waiting.counted_by(metrics.waiting()));
@@ -244,7 +244,7 @@ impl Gateway {
         _ = tried.take_if(|tried| tried.is_done());
     }
 
-    /// Whether the worker holds so many requests that it cannot hold this one, which is counted.
+    /// Whether the worker holds too many requests to hold this one. If so, the request is counted as unheld.
     pub(super) fn cannot_hold(&self) -> bool {
         let is_full = self.is_full();
         if is_full {
@@ -330,7 +330,7 @@ impl Gateway {
         }
     }
 
-    /// Whether stores have nothing to be told by this configuration any more.
+    /// Whether this configuration has nothing left to send to stores.
     pub(super) fn is_done(&self) -> bool {
         self.worker.with(|worker| worker.is_done()) != Some(false)
     }
@@ -340,7 +340,7 @@ impl Gateway {
         calls::steady().unwrap_or_else(|| self.now())
     }
 
-    /// What the host's clock said last.
+    /// The last reading of the host's clock.
     pub(super) fn last_now(&self) -> Time {
         self.last.get()
     }

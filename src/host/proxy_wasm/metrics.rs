@@ -28,8 +28,8 @@ use table::Id;
 #[derive(Debug, Default)]
 pub(super) struct Ids(Exclusive<ByKey<u32>>);
 
-/// nginx ends the VM when the memory of metrics is full. Its default, 5 MiB, holds so many counters
-/// with up to 48 workers: 1 KiB each.
+/// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
+/// to 1 KiB, so the default of 5 MiB holds this many.
 const MOST_ON_NGINX: usize = 4_096;
 
 impl Ids {
@@ -56,7 +56,7 @@ pub(super) struct Metrics {
 }
 
 /// The rules, clusters or versions for which a configuration has a metric, in their order. `None`
-/// keeps the place of one that does not have it.
+/// keeps the place of one without the metric.
 fn instances<'a>(
     each: Each,
     configuration: &'a Configuration,
@@ -92,7 +92,7 @@ fn instances<'a>(
 
 impl Metrics {
     /// Defines every metric of the configuration, so that each exists with 0. A metric that the host
-    /// does not define is left out: it is not worth an outage.
+    /// does not define is left out, because a missing metric must not cause an outage.
     pub(super) fn new(
         configuration: &Configuration,
         clusters: &[String],
@@ -136,7 +136,7 @@ impl Metrics {
         *series.get(of.checked_mul(values)?.checked_add(value)?)?
     }
 
-    /// Adds to a counter of a rule or a cluster, by its number, with the value of this number.
+    /// Adds to a counter. `of` is the number of the rule or cluster, `value` that of the label's value.
     fn add(&self, metric: Id, of: usize, value: usize, by: u32) {
         if by > 0
             && let Some(id) = self.id(metric, of, value)
@@ -185,7 +185,7 @@ impl Metrics {
         self.events(&decision.events);
     }
 
-    /// Counts a request that is not held, because the worker holds as many as it may.
+    /// Counts a request that is not held, because the worker already holds as many as it may.
     pub(super) fn unheld(&self) {
         self.add(Id::UnheldRequests, 0, 0, 1);
     }
@@ -202,7 +202,7 @@ impl Metrics {
         }
     }
 
-    /// A request waited so long for its turn.
+    /// Records how long a request waited for its turn.
     pub(super) fn waited(&self, waited: Span) {
         self.record(Id::WaitDuration, 0, whole_ms(waited));
     }
@@ -212,7 +212,7 @@ impl Metrics {
         self.id(Id::WaitingRequests, 0, 0)
     }
 
-    /// So many cells are in use in the table whose first rule this is.
+    /// Sets how many cells are in use in the table whose first rule this is.
     pub(super) fn used_cells(&self, rule: RuleId, used: u64) {
         self.record(Id::CellsUsed, rule.index(), used);
     }
@@ -260,7 +260,7 @@ impl Metrics {
         self.add(Id::ConfigPolls, 0, result, 1);
     }
 
-    /// Counts keys that this worker wrote and the host has dropped.
+    /// Counts keys that this worker wrote and the host has evicted.
     pub(super) fn lost_keys(&self, keys: u32) {
         self.add(Id::LostKeys, 0, 0, keys);
     }

@@ -180,7 +180,7 @@ impl Source {
         calls::log(level, &words.concat());
     }
 
-    /// Logs what is accepted and probably not meant.
+    /// Logs settings that are accepted but probably not meant.
     fn warn(&self, warnings: &[Error]) {
         warnings
             .iter()

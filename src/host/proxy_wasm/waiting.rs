@@ -17,8 +17,8 @@ use std::rc::Rc;
 /// refusals does not fill its memory.
 const MOST_REFUSALS: usize = 1_000;
 
-/// All plugins of a VM together hold so many requests at once, as each takes memory of the gateway. Requests that would
-/// have to wait are refused then.
+/// All plugins of a VM together hold at most this many requests at once, because each takes memory of the gateway. Beyond
+/// this bound, requests that would have to wait are refused.
 const MOST_HELD: usize = 10_000;
 
 /// So many turns that nobody waits for are not worth clearing away.
@@ -45,7 +45,7 @@ pub(super) enum Parked {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) parked: Parked,
-    /// When it began to wait.
+    /// When the wait began.
     pub(super) since: Time,
     /// Tells it from an earlier one of the same number.
     came: u64,
@@ -73,14 +73,14 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Counts waiting streams by this gauge from now on, unless some wait already.
+    /// Counts waiting streams with this gauge from now on, unless some wait already.
     pub(super) fn counted_by(&mut self, gauge: Option<u32>) {
         if self.turns.is_empty() {
             self.gauge = gauge;
         }
     }
 
-    /// So many streams more wait.
+    /// Changes the number of waiting streams.
     fn count(&self, by: usize, sign: i64) {
         if let (Some(gauge), Ok(by @ 1..)) = (self.gauge, i64::try_from(by)) {
             calls::increment(gauge, by.saturating_mul(sign));
@@ -224,7 +224,7 @@ impl Waiting {
 }
 
 impl Turn {
-    /// How many requests it holds: refusals have a bound of their own.
+    /// How many requests this entry holds. A refusal is none, because refusals have a bound of their own.
     fn requests(&self) -> usize {
         (!self.parked.is_refusal()).into()
     }

@@ -260,7 +260,7 @@ fn no_more_is_noted_than_there_is_room_for() {
     assert_eq!(first.pieces, [(at(2), at(1))], "actors that are noted stay so");
 }
 
-/// Counted are the entries that are visited, however many other actors there are.
+/// Counts the visited entries, with different numbers of other actors.
 #[test]
 fn what_a_request_costs_does_not_depend_on_how_many_others_there_are() {
     let steps = |others: usize| {

@@ -21,7 +21,7 @@ impl Filter {
         let is_held = !gateway.cannot_hold() && gateway.park(id, gateway.patience(), Parked::Asking).is_ok();
         gateway.asking.with(|asking| asking.insert(ticket, id));
         if !is_held {
-            // There is no room, or no timer: nobody would let it go if the host does not.
+            // Without room or a timer, nothing would resume the request if the host does not.
             return self.give_up_now(id);
         }
         let news = self.make_calls(gateway);
