@@ -28,7 +28,8 @@ pub(super) fn told(report: &Report, wait: Span) -> Span {
 impl Options {
     /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
     /// rounded up, plus up to `jitter`, rounded up too. Each whole second is equally likely. So the value is never less
-    /// than the `t` of a rule that refuses, and even short waits are spread over two seconds. `None` if waiting does not help.
+    /// than the `t` of a rule that refuses, and even short waits are spread over two seconds. `None` if waiting
+    /// does not help.
     pub(super) fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> Option<u64> {
         let wait = match reason {
             Reason::Rule(_) if decision.refusing().any(|report| report.quota.rpu == 0) => return None,
