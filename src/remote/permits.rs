@@ -28,7 +28,7 @@ const MOST_REPORTS: usize = 64;
 /// report is lost, the next one arrives before the store forgets the worker.
 const LOOK: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
 
-/// A permit's age is known to an eighth of `max_hold`. Permits of the last [`COUNTED`] eighths count.
+/// A permit's age is known to an eighth of `max_hold`. Permits of the last `COUNTED` eighths count.
 const PARTS: u64 = 8;
 const COUNTED: u64 = PARTS + 1;
 
@@ -46,7 +46,7 @@ pub(super) struct Permits {
 #[derive(Debug)]
 struct Level {
     terms: Terms,
-    /// Permits by the eighth of `max_hold` in which they were taken, at the eighth's number modulo [`COUNTED`]. Older
+    /// Permits by the eighth of `max_hold` in which they were taken, at the eighth's number modulo `COUNTED`. Older
     /// permits do not count.
     taken: [u64; COUNTED as usize],
     /// The number of the newest eighth.

@@ -48,7 +48,7 @@ pub(super) struct Sampling {
 }
 
 impl Gateway {
-    /// Counts a request, and samples a set of a table after every [`EVERY`] requests. nginx is not sampled, because a load
+    /// Counts a request, and samples a set of a table after every `EVERY` requests. nginx is not sampled, because a load
     /// there would keep the set from being evicted.
     pub(super) fn sample_cells(&self) {
         let Sampling { requests, means } = &self.sampling;
