@@ -59,6 +59,10 @@ pub fn check(text: &str) -> Report {
         document(&mut report, "", text, false);
         return report;
     }
+    if text.lines().any(|line| line.trim_end() == "static_resources:" || line.starts_with("resources:")) {
+        report.mistake("", "this is Envoy's YAML: check it with `envoy --mode validate -l warning -c FILE`");
+        return report;
+    }
     let directives = match directives(text) {
         Ok(directives) => directives,
         Err(why) => {

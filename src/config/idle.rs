@@ -68,7 +68,8 @@ impl Candidate<'_> {
         let (own, others) = (self.limit.specificity(), other.specificity());
         let switches_off = |limit: &LimitDraft| {
             let specificity = limit.specificity();
-            limit.exclusive && own < specificity && specificity <= others
+            let is_between = own < specificity && specificity <= others;
+            limit.exclusive && is_between && limit.pattern.meets(&other.pattern)
         };
         !limits.iter().any(switches_off)
     }

@@ -76,6 +76,17 @@ impl Pattern {
         fits && own.iter().zip(others).all(|(own, other)| *own == Segment::Any || own == other)
     }
 
+    /// Whether some path is matched by both patterns.
+    pub fn meets(&self, other: &Pattern) -> bool {
+        let (own, others) = (&self.segments, &other.segments);
+        let is_long_enough =
+            (!self.exact || others.len() <= own.len()) && (!other.exact || own.len() <= others.len());
+        let is_one_segment = |(own, other): (&Segment, &Segment)| {
+            *own == Segment::Any || *other == Segment::Any || own == other
+        };
+        is_long_enough && own.iter().zip(others).all(is_one_segment)
+    }
+
     /// How specific it is.
     pub fn specificity(&self) -> Specificity {
         Specificity {
@@ -331,5 +342,35 @@ mod tests {
             assert!(order(pair[0]) < order(pair[1]), "{pair:?}");
         }
         assert_eq!(order("/a"), order("/b/**"));
+    }
+
+    #[test]
+    fn patterns_meet_if_some_path_is_matched_by_both() {
+        let meets = |own: &str, other: &str| {
+            let [own, other] = [own, other].map(|text| text.parse::<Pattern>().unwrap());
+            assert_eq!(own.meets(&other), other.meets(&own));
+            own.meets(&other)
+        };
+        for (own, other) in [
+            ("/", "/api"),
+            ("/api", "/api"),
+            ("/api", "=/api/x"),
+            ("/*/x", "/api"),
+            ("/*/x", "/api/*"),
+            ("=/*", "=/api"),
+            ("=/", "/"),
+        ] {
+            assert!(meets(own, other), "{own} {other}");
+        }
+        for (own, other) in [
+            ("/api", "/health"),
+            ("/*/x", "/api/y"),
+            ("=/api", "/api/x"),
+            ("=/api", "=/api/x"),
+            ("=/", "/api"),
+            ("=/*", "=/api/x"),
+        ] {
+            assert!(!meets(own, other), "{own} {other}");
+        }
     }
 }

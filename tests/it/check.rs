@@ -30,6 +30,14 @@ fn the_example_for_nginx_has_no_mistake() {
 }
 
 #[test]
+fn envoys_yaml_is_not_taken_for_nginx() {
+    let yaml = include_str!("../../envoy.yaml");
+    let report = check(yaml);
+    assert_eq!(report.mistakes, 1);
+    assert!(report.lines[0].contains("check it with `envoy --mode validate"), "{:#?}", report.lines);
+}
+
+#[test]
 fn every_mistake_in_a_document_is_told() {
     let report = check(r#"{"limits": [{"url": "x", "rules": [{"rpu": -1}]}]}"#);
     assert!(report.mistakes >= 3, "{:#?}", report.lines);

@@ -93,6 +93,10 @@ fn a_limit_that_means_to_raise_a_quota_is_told_how() {
     ] {
         assert_eq!(limits(&fine), [""; 0], "{fine:#?}");
     }
+    // Nor does one that never applies with the other.
+    let beside =
+        [limit("/", few), limit("/api/big", many), r#"{"url": "/health", "exclusive": true}"#.to_owned()];
+    assert_eq!(limits(&beside), [raised(1)]);
     // An exclusive limit that is less specific, or more, switches none of them off alone.
     let beside = [
         exclusive(&limit("=/api/x/y", r#""rpu": 5, "unit": "second""#)),
