@@ -74,7 +74,7 @@ impl Session {
                 (session, step)
             }
             Ruling::Asks(pending) => {
-                let (ticket, pending, is_answered) = worker.ask(policy, pending, &clock);
+                let (ticket, pending, is_answered) = worker.ask(policy, pending, store, &clock);
                 session.asking = Some(Box::new(Asking { ticket, pending }));
                 let step = match is_answered {
                     true => session.conclude(policy, worker, store, &clock),

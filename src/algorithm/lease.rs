@@ -11,7 +11,8 @@
 //!
 //! Generations are the store's: a window, a slice, a second. Two of them can be live at once.
 //!
-//! **Bound.** One piece at any time: what exceeds it when it is deposited goes back to the store. None is spent when it has lapsed, by this gateway's clock from before it was asked
+//! **Bound.** The cell holds one piece at most: what exceeds it when it is deposited goes back to the store. One worker fetches
+//! at a time. None is spent when it has lapsed, by this gateway's clock from before it was asked
 //! for, so that nothing is spent later than the store thinks.
 
 use super::bytes::{u32_at, u64_at, write};
@@ -21,7 +22,8 @@ use crate::time::{Span, Time};
 
 /// One generation: its number `u64`, from when and until when it may be spent `u64` each, how much is left and how much
 /// was used since the last account `u32` each. Two of them; then what more the store has, `u32`; when somebody may be
-/// told again to fetch, when the store has more, and when it is as good as new, `u64` each. Little-endian.
+/// told again to fetch, when the store has more, when it is as good as new, and until when a request claims to fetch,
+/// `u64` each. Little-endian.
 const SLOT: usize = 32;
 const SINCE: usize = 8;
 const UNTIL: usize = 16;
@@ -32,7 +34,8 @@ const REST: usize = 64;
 const FETCH: usize = 68;
 const MORE_AT: usize = 76;
 const FULL_AT: usize = 84;
-const SIZE: usize = 92;
+const CLAIMED: usize = 92;
+const SIZE: usize = 100;
 
 /// Somebody who was told to fetch has done so after this, or somebody else is told.
 const FETCH_FOR: Span = Span::from_ms(100);
@@ -132,6 +135,26 @@ fn shift(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
     put(cell, slot.saturating_add(to), more);
 }
 
+/// Whether a request fetches a piece, and may still be at it.
+pub fn is_claimed(cell: &[u8], now: Time) -> bool {
+    is_near(at(cell, 0, CLAIMED), now)
+}
+
+/// A request is to fetch a piece.
+pub fn claim(cell: &mut [u8], now: Time) {
+    write(cell, CLAIMED, now.after(FETCH_FOR).as_ns().to_le_bytes());
+}
+
+/// The request has fetched what it could.
+pub fn release(cell: &mut [u8]) {
+    write(cell, CLAIMED, 0u64.to_le_bytes());
+}
+
+/// Whether that is still to come, and no further away than a clock that steps back would make it.
+fn is_near(until: Time, now: Time) -> bool {
+    now < until && until.since(now) <= FETCH_FOR
+}
+
 /// How much a lease's cell can take until it holds `piece`.
 pub fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
     let live = SLOTS.into_iter().filter(|slot| now < at(cell, *slot, UNTIL));
@@ -165,6 +188,7 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
     }
     write(cell, MORE_AT, since.after(verdict.more_in).as_ns().to_le_bytes());
     write(cell, FULL_AT, since.after(verdict.full_in).as_ns().to_le_bytes());
+    release(cell);
     [displaced, surplus]
 }
 
@@ -218,8 +242,8 @@ impl Algorithm for Lease {
             None => Outcome::Refuse { retry_after: None },
         };
         let (left, mut charge) = (self.left(cell, now), drawn.unwrap_or_default());
-        let (tells, fetch_at) = (left < self.piece.div_ceil(2), Time::from_ns(u64_at(cell, FETCH)));
-        if charge.cost > 0 && tells && (fetch_at <= now || fetch_at.since(now) > FETCH_FOR) {
+        let tells = left < self.piece.div_ceil(2) && !is_near(at(cell, 0, FETCH), now);
+        if charge.cost > 0 && tells && !is_claimed(cell, now) {
             write(cell, FETCH, now.after(FETCH_FOR).as_ns().to_le_bytes());
             charge.stamp.0 = 1;
         }

@@ -136,6 +136,11 @@ pub(crate) fn decide<S: Store + ?Sized>(
         // What was fetched ahead has just been spent by another worker.
         asks = charged.is_err_and(|ahead| ahead);
     }
+    if asks && !refused && desk.recall_leased(policy, memories, terms) {
+        desk.decision.events.known = 1;
+        desk.decision.outcome = refusal(&desk.decision.reports);
+        return Ruling::none_held();
+    }
     if asks && !refused {
         return Ruling::Asks(desk.ask(policy, terms.reaches, (terms.clock)()));
     }
@@ -217,7 +222,7 @@ impl Desk {
         let Memories { known, refusals, .. } = memories;
         // Most are not: then the clock, a call of the host's, is not asked.
         let is_known = bids.iter().any(|bid| known.holds(bid.group.id, bid.hash))
-            || parts.iter().any(|part| part.is_known(policy, refusals));
+            || parts.iter().any(|part| !part.is_leased(policy) && part.is_known(policy, refusals));
         if !is_known {
             return false;
         }
@@ -230,10 +235,23 @@ impl Desk {
                 bid.report_recalled(&court, reports);
             }
         }
-        for part in parts {
+        for part in parts.iter().filter(|part| !part.is_leased(policy)) {
             refused |= part.recall(policy, refusals, now, reports);
         }
         refused
+    }
+
+    /// The same for those that fetch ahead, once the gateway holds nothing that would do. Only now, because what another
+    /// worker has fetched since the refusal may be spent.
+    fn recall_leased<S: ?Sized>(&mut self, policy: &Policy, memories: &Memories, terms: &Terms<S>) -> bool {
+        let Desk { decision: Decision { reports, .. }, bids, parts, .. } = self;
+        let is_short = |part: &&Part| part.is_leased(policy) && part.lease(bids).is_none_or(Bid::refuses);
+        let leased = || parts.iter().filter(is_short);
+        if !leased().any(|part| part.is_known(policy, &memories.refusals)) {
+            return false;
+        }
+        let now = (terms.clock)();
+        leased().fold(false, |refused, part| part.recall(policy, &memories.refusals, now, reports) || refused)
     }
 
     pub(super) fn judge<S: Store + ?Sized>(&mut self, policy: &Policy, shares: &Shares, terms: &Terms<S>) {

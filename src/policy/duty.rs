@@ -10,7 +10,7 @@ use super::part::Part;
 use super::{Account, Asked, Events, Lent, Policy, Question, Told};
 use crate::algorithm::lease;
 use crate::store::Store;
-use crate::table::Hasher;
+use crate::table::{Hasher, Set};
 use crate::time::Time;
 use std::cell::Cell;
 
@@ -61,6 +61,47 @@ impl Duty {
         let ahead = policy.elsewhere_at(self.place)?.ahead?;
         let group = policy.group((self.place.0, ahead))?;
         Some((group, group.hash(&policy.rules, hasher, &self.key)))
+    }
+
+    /// Claims to fetch more. Returns whether no other worker of the gateway is fetching: if each of them fetched a piece at
+    /// once, requests could be refused for want of quota that goes back a moment later.
+    pub(crate) fn claims<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        terms: &Terms<S>,
+        events: &mut Events,
+    ) -> bool {
+        let Some((group, hash)) = self.cell(policy, terms.hasher) else {
+            return false;
+        };
+        let counted = group.counted(&policy.rules, &self.key);
+        let is_claimed = |cell: &[u8], now| {
+            let mut rules = counted.rules();
+            rules.any(|(_, count)| lease::is_claimed(count.state(cell), now))
+        };
+        let entry = group.table.load(terms.store, hash).ok().and_then(Set::find);
+        if entry.is_some_and(|entry| is_claimed(entry.cell(), (terms.clock)())) {
+            return false;
+        }
+        let claims = Cell::new(false);
+        let is_done = change_or_begin(group, hash, counted, terms, events, &|cell, now| {
+            claims.set(!is_claimed(cell, now));
+            if claims.get() {
+                counted.rules().for_each(|(_, count)| lease::claim(count.state_mut(cell), now));
+            }
+        });
+        is_done && claims.get()
+    }
+
+    /// Gives up the claim.
+    pub(crate) fn release<S: Store + ?Sized>(&self, policy: &Policy, terms: &Terms<S>, events: &mut Events) {
+        let Some((group, hash)) = self.cell(policy, terms.hasher) else {
+            return;
+        };
+        let counted = group.counted(&policy.rules, &self.key);
+        change(group, hash, terms, events, &|cell, _| {
+            counted.rules().for_each(|(_, count)| lease::release(count.state_mut(cell)));
+        });
     }
 
     /// Puts fetched quota into the shared data for all workers, as far as the rule's lease has room. A store lends the same

@@ -73,6 +73,16 @@ impl Part {
             && policy.elsewhere_at(self.place).is_some_and(is_enforced)
     }
 
+    /// The bid that spends what was fetched ahead.
+    pub(super) fn lease<'b>(&self, bids: &'b [Bid]) -> Option<&'b Bid> {
+        bids.iter().find(|bid| bid.is_ahead() && bid.place.0 == self.place.0 && bid.key == self.key)
+    }
+
+    /// Whether its rules fetch ahead: then what the gateway holds is looked at before a cached refusal.
+    pub(super) fn is_leased(&self, policy: &Policy) -> bool {
+        policy.elsewhere_at(self.place).is_some_and(|elsewhere| elsewhere.ahead.is_some())
+    }
+
     /// Whether the store has refused, however long ago.
     pub(super) fn is_known(&self, policy: &Policy, refusals: &Refusals) -> bool {
         let group = policy.elsewhere_at(self.place).map(|elsewhere| elsewhere.group.id);
@@ -208,9 +218,7 @@ impl Desk {
         for part in &mut *parts {
             if matches!(part.state, State::Here) && reaches(part.shard) {
                 part.state = State::Ask;
-                let is_its =
-                    |bid: &&Bid| bid.is_ahead() && bid.place.0 == part.place.0 && bid.key == part.key;
-                part.fetches = bids.iter().find(is_its).is_some_and(Bid::refuses);
+                part.fetches = part.lease(bids).is_some_and(Bid::refuses);
             }
         }
         let stays = |bid: &&Bid| !bid.is_ahead() && policy.group(bid.place).is_some();
@@ -226,7 +234,10 @@ impl Part {
         let State::Told(told, _) = &self.state else {
             return None;
         };
-        let duty = Duty { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() };
-        Some((duty, told))
+        Some((self.duty(keys)?, told))
+    }
+
+    pub(super) fn duty(&self, keys: &[u8]) -> Option<Duty> {
+        Some(Duty { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() })
     }
 }

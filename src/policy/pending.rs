@@ -65,6 +65,15 @@ impl Pending {
         self.parts.iter_mut().for_each(|part| part.fetches = false);
     }
 
+    /// Fetches only for those actors for whom no other worker does.
+    pub(crate) fn claim<S: Store + ?Sized>(&mut self, policy: &Policy, terms: &Terms<S>) {
+        let Pending { keys, parts, events, .. } = self;
+        for part in parts.iter_mut().filter(|part| part.fetches) {
+            let duty = part.duty(keys);
+            part.fetches = duty.is_some_and(|duty| duty.claims(policy, terms, events));
+        }
+    }
+
     /// One question for each shard that has to be asked.
     pub(crate) fn questions(&self, policy: &Policy) -> Vec<(usize, Question)> {
         let mut questions: Vec<(usize, Vec<Vec<Asked>>)> = Vec::new();
@@ -121,7 +130,12 @@ impl Pending {
         let (mut receipts, mut fetched) = (Vec::new(), Fetched::default());
         for part in &self.parts {
             receipts.extend(part.receipts(policy, &self.keys));
-            let Some((duty, told)) = part.fetched(&self.keys) else {
+            let told = part.fetched(&self.keys);
+            let comes = |(_, told): &(Duty, &[Told])| told.iter().all(|told| told.lent.amount > 0);
+            if part.fetches && !told.as_ref().is_some_and(comes) {
+                part.duty(&self.keys).into_iter().for_each(|duty| duty.release(policy, terms, events));
+            }
+            let Some((duty, told)) = told else {
                 continue;
             };
             if is_retired {

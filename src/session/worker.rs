@@ -141,15 +141,18 @@ impl Worker {
     }
 
     /// Puts a request's questions to their stores: under which number, and whether no store has to answer any more.
-    pub(super) fn ask(
+    pub(super) fn ask<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         mut pending: Pending,
+        store: &S,
         clock: &dyn Fn() -> Time,
     ) -> (u32, Pending, bool) {
         let ticket = self.tickets;
         self.tickets = ticket.wrapping_add(1);
-        if !self.fetches.begin(ticket, pending.leases(policy)) {
+        if self.fetches.begin(ticket, pending.leases(policy)) {
+            pending.claim(policy, &self.terms(store, clock));
+        } else {
             pending.fetches_nothing();
         }
         let mut is_answered = false;

@@ -85,9 +85,12 @@ fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {
         lent: Lent { amount, generation, lasts: us(lasts) },
         attributed: true,
     };
-    // Nobody is lent what was not asked for.
-    (amount <= asked.ahead).then_some(told)
+    // Nobody is lent what was not asked for, or for longer than a generation lasts.
+    (amount <= asked.ahead && (amount == 0 || lasts <= longest.max(MOST_LASTS))).then_some(told)
 }
+
+/// The longest that a bucket lends for, µs.
+const MOST_LASTS: u64 = 2_000_000;
 
 fn next(numbers: &mut Iter<Value>) -> Option<u64> {
     match numbers.next()? {

@@ -78,7 +78,8 @@ impl Faults {
             // A store that fails says so: no key, or another version, is no failure.
             (Kind::Store, _) if status == 1 || status == 8 => Turn::Fails(10),
             // A host that has let a stream go, or stopped a timer, and says it has not, is past help.
-            (_, 1) if swap => Turn::WorksAndFails(status),
+            // No host writes and says that another was faster.
+            (_, 1) if swap && !matches!(status, 1 | 8) => Turn::WorksAndFails(status),
             _ => Turn::Fails(status),
         }
     }

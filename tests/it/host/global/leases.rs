@@ -52,7 +52,53 @@ fn of_many_requests_at_once_one_fetches() {
     assert_eq!(clusters(&gateway).taken(2, 100), 11 + 10);
 }
 
-/// Workers that fetch side by side give back what exceeds one piece.
+/// Many workers that begin at once do not fetch a piece each, so that nobody is refused for want of what comes back.
+#[test]
+fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
+    for (algo, kind, first) in [("TB", 1, 864_000_000), ("W", 2, 100), ("SW", 3, 100)] {
+        let gateway = start(24, &leased(algo, 100, 5));
+        let mut went = 0;
+        while went < 100 {
+            let requests: Vec<usize> = (0..24).map(|worker| gateway.request(worker, "/", "ann")).collect();
+            gateway.pass(1);
+            let held = clusters(&gateway).taken(kind, first) - gateway_went(&gateway);
+            assert!(held <= 5, "{algo}: {held} held of {went}");
+            gateway.pass(40);
+            let passed = fates(&gateway, &requests).iter().filter(|fate| **fate == Fate::Upstream).count();
+            went += passed;
+            // Near the end a piece can be on its way to one worker while the store refuses another.
+            assert!(passed == 24 || went >= 95, "{algo}: {passed} of 24, {went} went");
+            assert!(passed > 0, "{algo}: {went} went");
+        }
+        assert_eq!(went, 100, "{algo}");
+        gateway.no_crash();
+    }
+}
+
+/// The store refuses a worker while another one fetches all that is left: the gateway's own quota comes before the cached
+/// refusal.
+#[test]
+fn a_cached_refusal_does_not_hide_what_the_gateway_holds() {
+    let mut refused = 0;
+    for seed in 0..20 {
+        let gateway = start(2, &leased("W", 4, 3));
+        clusters(&gateway).fares.replace(Fares { longest_us: 20_000, seed, ..Fares::default() });
+        let requests = [0, 1].map(|worker| gateway.request(worker, "/", "ann"));
+        gateway.pass(50);
+        if fates(&gateway, &requests) == [Fate::Upstream, REFUSED] {
+            refused += 1;
+            assert_eq!(at_once(&gateway, 1), Fate::Upstream, "{seed}");
+        }
+    }
+    assert!(refused > 0);
+}
+
+fn gateway_went(gateway: &Gateway) -> i64 {
+    let noted = gateway.world.noted.borrow();
+    noted.iter().filter(|noted| noted.went.is_some() || noted.fate == Fate::Paused).count() as i64
+}
+
+/// What exceeds one piece goes back.
 #[test]
 fn a_gateway_holds_no_more_than_its_lease() {
     let numbers = [("TB", 1, 172_800_000), ("W", 2, 500), ("SW", 3, 500)];
