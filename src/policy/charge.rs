@@ -251,7 +251,11 @@ impl Desk {
             return false;
         }
         let now = (terms.clock)();
-        leased().fold(false, |refused, part| part.recall(policy, &memories.refusals, now, reports) || refused)
+        let mut refused = false;
+        for part in leased() {
+            refused |= part.recall(policy, &memories.refusals, now, reports);
+        }
+        refused
     }
 
     pub(super) fn judge<S: Store + ?Sized>(&mut self, policy: &Policy, shares: &Shares, terms: &Terms<S>) {

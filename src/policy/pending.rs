@@ -65,7 +65,7 @@ impl Pending {
         self.parts.iter_mut().for_each(|part| part.fetches = false);
     }
 
-    /// Fetches only for those actors for whom no other worker does.
+    /// Keeps a fetch only if no other worker fetches for the same actor.
     pub(crate) fn claim<S: Store + ?Sized>(&mut self, policy: &Policy, terms: &Terms<S>) {
         let Pending { keys, parts, events, .. } = self;
         for part in parts.iter_mut().filter(|part| part.fetches) {

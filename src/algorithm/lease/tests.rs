@@ -93,7 +93,7 @@ fn no_more_than_a_piece_is_held_and_the_rest_goes_back() {
     assert_eq!((lease.left(&cell, at(1_002)), room(&cell, at(1_002), 10)), (7, 3));
     assert_eq!(back(put(&mut cell, 6, (10, 10), 1_300, 900)), [(0, 0, 0), (6, 0, 7)]);
     assert_eq!((lease.left(&cell, at(1_301)), room(&cell, at(1_301), 10)), (10, 0));
-    // What has lapsed takes no room, and what nobody has accounted for is not lost.
+    // A lapsed generation takes no room. Making room for another one does not lose its account.
     assert_eq!(room(&cell, at(1_401), 10), 7);
     assert_eq!(back(put(&mut cell, 8, (9, 10), 1_500, 900)), [(5, 3, 7), (8, 0, 2)]);
     assert_eq!(back(account(&mut cell, at(1_501), true)), [(8, 0, 7), (6, 0, 3)]);

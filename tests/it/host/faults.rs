@@ -16,6 +16,8 @@ pub enum Kind {
     Store,
     /// The calls fail that let a stream go: resume it, answer it, or make it the effective one.
     LettingGo,
+    /// No stream can be made the effective one.
+    Context,
     /// The timer cannot be set.
     Timer,
     /// No metric can be defined.
@@ -63,6 +65,7 @@ impl Faults {
                 call,
                 Call::ContinueStream { .. } | Call::LocalResponse { .. } | Call::EffectiveContext { .. }
             ),
+            Kind::Context => matches!(call, Call::EffectiveContext { .. }),
             Kind::Timer => matches!(call, Call::TickPeriod { .. }),
             Kind::Metrics => matches!(call, Call::DefineMetric { .. }),
             Kind::Properties => matches!(call, Call::Property { .. }),

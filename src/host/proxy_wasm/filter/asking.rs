@@ -181,14 +181,17 @@ impl Filter {
         }
         self.settle_on(id, &next);
         let reaches = calls::set_effective_context(id).is_ok() || matches!(next, Next::Wait(..));
-        let goes = reaches
-            && match self.act(id, gateway, next) {
-                Action::Pause => true,
-                Action::Continue => calls::resume_request().is_ok(),
-            };
+        let (goes, parked) = match next {
+            Next::Refuse(answer) if !reaches => (false, Parked::Refusal(answer)),
+            _ if !reaches => (false, Parked::Request),
+            next => match self.act(id, gateway, next) {
+                Action::Pause => (true, Parked::Request),
+                Action::Continue => (calls::resume_request().is_ok(), Parked::Request),
+            },
+        };
         // A host that does not let it go, though it has not said that it is gone, is asked again.
         if !goes && self.wait(id, true) {
-            _ = gateway.park(id, gateway.now(), Parked::Request);
+            _ = gateway.park(id, gateway.now(), parked);
         }
     }
 }

@@ -213,7 +213,7 @@ fn timers_are_late(gateways: &Gateways, what: u8) {
     let is_short = !gateways.setup.goes_down;
     let ms = if is_short { what % 32 } else { what };
     if is_short {
-        // What was late before happens first.
+        // Whatever an earlier delay held up happens first.
         gateways.pass(0);
     }
     for gateway in &gateways.all {

@@ -3,6 +3,7 @@
 //! It does not know: chance, or single mishaps.
 
 use super::*;
+use crate::host::faults::{Faults, Kind};
 use crate::host::gateway::Noted;
 
 fn rule(more: &str) -> String {
@@ -109,6 +110,22 @@ fn what_one_store_refuses_no_other_charges() {
     assert!((1..20).contains(&back), "some are counted side by side, some apart: {back}");
     gateway.end_all();
     assert_eq!(gateway.owing(), 0);
+}
+
+/// The host fails when the filter turns to a stream: the refusal is sent later, and the request is not let go instead.
+#[test]
+fn a_refusal_that_cannot_be_sent_at_once_stays_a_refusal() {
+    for seed in 0..60 {
+        let gateway = start(1, &rule(r#""on_error": "deny""#));
+        assert_eq!(each(&gateway, 4), [Fate::Upstream, Fate::Upstream, Fate::Upstream, Fate::Upstream]);
+        let request = gateway.request(0, "/", "ann");
+        gateway.world.faults.replace(Faults { kind: Kind::Context, one_in: 2, seed });
+        gateway.pass(3);
+        gateway.fail(Kind::Nothing);
+        gateway.settle();
+        assert!(matches!(gateway.fate(request), Fate::Answered(_)), "{seed}: {:?}", gateway.fate(request));
+        gateway.no_crash();
+    }
 }
 
 /// A rule in shadow makes nobody wait for its turn, nor refuses.
