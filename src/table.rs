@@ -123,6 +123,11 @@ impl Table {
         self.layout.cell_size()
     }
 
+    /// A number that tables have in common if each [is](Table::is) the other, and hardly any others.
+    pub fn number(&self) -> u64 {
+        self.layout.number() ^ self.salt.rotate_left(32)
+    }
+
     /// Whether both keep an actor of one hash in one cell.
     pub fn is(&self, other: &Table) -> bool {
         (self.layout, self.salt) == (other.layout, other.salt)

@@ -45,7 +45,8 @@ impl Estate<'_> {
             };
             let key = self.overridden.key(older.id, held.hash);
             let from = older.counted(&self.policy.rules, key);
-            for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
+            let heirs = terms.lineage.heirs(&older.table).filter_map(|place| policy.group(place));
+            for group in heirs {
                 if let Some(line) = terms.lineage.line(group.id) {
                     let to = group.counted(&policy.rules, key);
                     self.hand_on(held, from, (line, to), &clock, terms, &mut events);
@@ -93,5 +94,63 @@ impl Estate<'_> {
         let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
         let ends = self.is_all || count.algorithm.settles();
         charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::{Actors, Scope, ip};
+    use crate::algorithm::{KINDS, Quota};
+    use crate::document::{Errors, Node, parse};
+    use crate::index::ByKey;
+    use crate::policy::{Counts, Descent, Draft, LimitDraft, Lineage, Lists, Missing, Past, RuleDraft};
+    use crate::request::Parts;
+
+    fn rule(name: String, rpu: u64) -> RuleDraft {
+        let quota = Quota { rpu, unit: Span::from_secs(1) };
+        let (value, errors) = (parse(b"{}").unwrap(), Errors::default());
+        let mut fields = Node::root(&value, &errors).fields().unwrap();
+        let algorithm = (KINDS[0].compile)(&mut fields, quota).unwrap();
+        RuleDraft {
+            name,
+            actors: Vec::new(),
+            missing: Missing::Share,
+            enforced: true,
+            reject_delay: Span::ZERO,
+            counts: Counts { count: Count::new(quota, algorithm), overrides: ByKey::default() },
+            shared: None,
+        }
+    }
+
+    /// So many limits with two rules each, one of which has this quota.
+    fn policy(limits: usize, rpu: u64) -> Policy {
+        let mut parts = Parts::default();
+        let ip = ip::Options::compile(None, &mut parts);
+        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+        let limit = |n: usize| LimitDraft {
+            pattern: format!("/{n}").parse().unwrap(),
+            conditions: Vec::new(),
+            meaning: String::new(),
+            exclusive: false,
+            rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
+        };
+        let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
+        Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 16, store: None, trial: None }
+            .build()
+    }
+
+    /// Whatever the number of groups, the end of a request visits those that have taken its own along.
+    #[test]
+    fn a_group_has_its_own_heirs_and_no_others() {
+        for limits in [1, 40] {
+            let (before, after) = (policy(limits, 50), policy(limits, 60));
+            let past = Past::new(&before, &Lineage::default());
+            let lineage = Lineage::new(&after, &[past], Descent::Certain, Time::ZERO);
+            for at in 0..limits {
+                let older = before.group((at, 0)).unwrap();
+                assert_eq!(lineage.heirs(&older.table).collect::<Vec<_>>(), [(at, 0)]);
+            }
+        }
     }
 }

@@ -13,12 +13,14 @@
 //! that state counts of which least is left.
 
 use super::charge::Terms;
+use super::give_back::Place;
 use super::group::{Counted, Group};
 use super::known::{SLOTS, index};
 use super::{Count, Events, Policy, Rule, Way};
 use crate::mix::mix;
 use crate::order;
 use crate::store::{Fault, Store};
+use crate::table::Table;
 use crate::time::{Span, Time};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -52,6 +54,8 @@ pub struct Past {
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     lines: Lines,
+    /// The numbers of the older groups' tables, and which groups come after them; in order.
+    heirs: Vec<(u64, Place)>,
     /// Actors of which what is before them has been looked at; two of one slot have it one after the other.
     noted: Vec<Cell<u64>>,
 }
@@ -101,6 +105,22 @@ fn own_groups(policy: &Policy) -> Vec<Arc<Group>> {
     groups
 }
 
+/// What [`Lineage::heirs`] finds: so the end of a request does not visit all groups.
+fn heirs(policy: &Policy, lines: &Lines) -> Vec<(u64, Place)> {
+    let mut heirs = Vec::new();
+    for (at, limit) in policy.limits.iter().enumerate() {
+        for (index, group) in limit.groups.iter().enumerate() {
+            let line = lines.get(group.id).and_then(Option::as_ref);
+            for ancestor in line.iter().flat_map(|line| &line.ancestors) {
+                heirs.push((ancestor.group.table.number(), (at, index)));
+            }
+        }
+    }
+    order::sort_by_key(&mut heirs, |heir| *heir);
+    heirs.dedup();
+    heirs
+}
+
 impl Lineage {
     /// Of a policy that takes the place, `now`, of one of these, or stands beside them; the likeliest first.
     pub(crate) fn new(policy: &Policy, pasts: &[Past], descent: Descent, now: Time) -> Lineage {
@@ -113,7 +133,16 @@ impl Lineage {
             }
         }
         let noted = if lines.is_empty() { 0 } else { SLOTS };
-        Lineage { lines, noted: vec![Cell::new(0); noted] }
+        let heirs = heirs(policy, &lines);
+        Lineage { lines, heirs, noted: vec![Cell::new(0); noted] }
+    }
+
+    /// The groups that come after the one of this table.
+    pub(super) fn heirs(&self, table: &Table) -> impl Iterator<Item = Place> + '_ {
+        let number = table.number();
+        let from = self.heirs.partition_point(|(known, _)| *known < number);
+        let all = self.heirs.iter().skip(from).take_while(move |(known, _)| *known == number);
+        all.map(|(_, place)| *place)
     }
 
     /// Whether there is nothing before any group.

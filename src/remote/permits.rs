@@ -32,6 +32,9 @@ const LOOK: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
 const PARTS: u64 = 8;
 const COUNTED: u64 = PARTS + 1;
 
+/// So many looks at levels that are gone are not worth dropping.
+const SPARE_LOOKS: usize = 64;
+
 /// All levels of one worker at one store.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
@@ -319,6 +322,15 @@ impl Permits {
         self.levels.is_empty()
     }
 
+    /// Drops looks at levels that are gone if they are more than those at levels that are there, so that actors who come and go
+    /// quickly take no memory. A sweep costs constant time for each level that went.
+    fn sweep(&mut self) {
+        let Permits { levels, looks, .. } = self;
+        if looks.len() > levels.len().saturating_mul(2).saturating_add(SPARE_LOOKS) {
+            looks.retain(|(at, key)| levels.get(key).is_some_and(|level| level.look == *at));
+        }
+    }
+
     /// Forgets a level that is zero here and in the store, and queues a level that the store may not know. A level with a
     /// pending call waits for the answer.
     fn check(&mut self, key: CountKey) {
@@ -331,10 +343,35 @@ impl Permits {
             }
         } else if level.stored == Some(0) {
             self.levels.remove(&key);
+            self.sweep();
             if self.levels.is_empty() {
                 self.changed.clear();
                 self.looks.clear();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Actors who come and go, as in a flood, beside one who stays.
+    #[test]
+    fn actors_who_come_and_go_leave_no_looks_behind() {
+        let mut permits = Permits::default();
+        let terms = Terms { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
+        let mut stays = Vec::new();
+        permits.mention(CountKey::default(), terms, 1, Time::ZERO, &mut stays).take(1);
+        for actor in 1..1_000u64 {
+            let mut key = CountKey::default();
+            key.iter_mut().zip(actor.to_le_bytes()).for_each(|(to, byte)| *to = byte);
+            let mut reported = Vec::new();
+            permits.mention(key, terms, actor, Time::ZERO, &mut reported);
+            permits.over(reported, true);
+        }
+        assert!(permits.looks.len() <= 2 + SPARE_LOOKS + 1, "{}", permits.looks.len());
+        assert!(permits.looks.iter().any(|(_, key)| *key == CountKey::default()));
+        assert_eq!(permits.wake(), Some(Time::ZERO.after(LOOK)));
     }
 }

@@ -52,6 +52,11 @@ fn write_digits(number: u64, to: &mut [u8]) {
 }
 
 impl Layout {
+    /// A number for its keys.
+    pub(super) fn number(&self) -> u64 {
+        super::Hasher::name(&self.prefix)
+    }
+
     pub(super) fn new(name: u64, cell: usize, actors: u64) -> Layout {
         let ways = if actors <= 1 { 1 } else { WAYS };
         // Twice the room: 16 ways for every 8 actors. Four digits name 2²⁴ sets.
