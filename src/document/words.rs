@@ -42,6 +42,10 @@ pub(super) fn span(text: &str) -> Option<Span> {
 /// neighbours counts as one edit (optimal string alignment, Damerau 1964).
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = fold(word);
+    // Most words are spelled right, and a distance costs far more than a comparison.
+    if let Some(name) = known.iter().find(|name| fold(name) == word) {
+        return Some(name);
+    }
     let allowed = match word.chars().count() {
         0..=4 => 1,
         5..=8 => 2,
@@ -97,6 +101,7 @@ mod tests {
         assert_eq!(nearest("Rule", &known), Some("rules"));
         assert_eq!(nearest("exclusiv", &known), Some("exclusive"));
         assert_eq!(nearest("timeout", &known), None);
+        assert_eq!(nearest("b-c", &["b_d", "B C"]), Some("B C"), "the other word is near enough, too");
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("ca", "ac"), 1);
     }
