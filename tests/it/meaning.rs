@@ -8,7 +8,8 @@ mod document;
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
-use diana::config::compile;
+use diana::config::{Configuration, compile};
+use diana::remote::{Options, Protocol};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Rules, SharedData, Simulated};
@@ -59,9 +60,15 @@ fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 /// For each request, the keys that it asks the store for.
 fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
-    let (policy, host) = (policy(json), Simulated::new(Rules::Lenient));
+    let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
+    let host = Simulated::new(Rules::Lenient);
+    let Options { clusters, timeout, in_flight, protocol: Protocol::Redis(redis) } = options.unwrap() else {
+        panic!("counted in Redis")
+    };
     let keys = |request: Values| {
-        let options = compile(json.as_bytes()).unwrap().store.unwrap();
+        // A worker of its own for each request: no answer and no queue of another one.
+        let protocol = Protocol::Redis(redis.clone());
+        let options = Options { clusters: clusters.clone(), timeout, in_flight, protocol };
         let mut worker = Worker::new(&policy, &[7; 16]).asking(options, 1);
         let request = policy.request(&request);
         let (_, step) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));

@@ -4,7 +4,7 @@
 
 use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
-use diana::policy::Decision;
+use diana::policy::{Decision, Policy};
 use diana::session::Worker;
 use diana::store::{Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written};
 use diana::table::Seed;
@@ -25,6 +25,7 @@ pub struct Asked {
 /// The workers of one gateway.
 pub struct Crew {
     json: String,
+    policy: Policy,
     host: Mutex<Simulated>,
     workers: Vec<Worker>,
 }
@@ -33,7 +34,8 @@ impl Crew {
     pub fn new(json: String, rules: Rules, workers: usize) -> Crew {
         let host = Mutex::new(Simulated::new(rules));
         let policy = policy(&json);
-        Crew { json, host, workers: (0..workers).map(|_| worker(&policy, &SEED)).collect() }
+        let workers = (0..workers).map(|_| worker(&policy, &SEED)).collect();
+        Crew { json, policy, host, workers }
     }
 
     /// Asks each worker its plan, in an order of calls that `random` chooses.
@@ -74,8 +76,7 @@ impl Crew {
     /// What a worker decides that remembers nothing, while all others are quiet.
     pub fn ask_anew(&self, client: Client, now: Time) -> Decision {
         let store = Portable::probe(Locked(&self.host)).unwrap();
-        let policy = policy(&self.json);
-        ask(&policy, &mut worker(&policy, &SEED), &store, &client.request(), || now)
+        ask(&self.policy, &mut worker(&self.policy, &SEED), &store, &client.request(), || now)
     }
 }
 

@@ -385,7 +385,7 @@ fn lost_replies_starve_nobody() {
         ),
     ] {
         let mut sim = Sim::new(&store, 4, 20, 100, faults, 11);
-        sim.run(100, 60);
+        sim.run(100, 40);
         let Sums { came, admitted, refused, alone, most, .. } = sim.sums;
         println!(
             "{name}: of {came} requests {admitted} were admitted, {refused} refused ({:.1} %), {alone} without the store; at \
@@ -407,8 +407,8 @@ fn permits_are_used_under_overload() {
         ("0.2 % lost, four calls at once", Faults { lost: 20, in_flight: 4, longest_us: 10 * MS, ..NONE }),
     ] {
         let mut sim = Sim::new(&store, 4, 20, 100, faults, 5);
-        sim.run(400, 30);
-        let used = sim.sums.busy as f64 / (30 * SECOND * 20) as f64;
+        sim.run(400, 15);
+        let used = sim.sums.busy as f64 / (15 * SECOND * 20) as f64;
         println!("{name}: {:.1} % of the permits were in use, {:?}", 100.0 * used, sim.sums);
         assert!(used > 0.75, "{name}: {used}");
     }

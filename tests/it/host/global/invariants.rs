@@ -11,7 +11,7 @@ use proptest::test_runner::RngSeed;
 
 /// Always the same cases; `$PROPTEST_RNG_SEED` tries others.
 fn cases() -> ProptestConfig {
-    let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
     match config.rng_seed {
         RngSeed::Random => ProptestConfig { rng_seed: RngSeed::Fixed(8), ..config },
         RngSeed::Fixed(_) => config,
