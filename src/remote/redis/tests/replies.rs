@@ -148,3 +148,22 @@ fn spans_that_no_such_rule_tells_are_garbage() {
         assert!(!is_told(0, 0, longest + 1, 0) && !is_told(1, 0, 0, longest + 1), "{terms:?}");
     }
 }
+
+/// A worker would keep what lasts for ever, and nobody could spend it.
+#[test]
+fn nothing_is_lent_for_longer_than_a_generation_lasts() {
+    // A bucket's second and the next, and a window of a minute.
+    for (terms, longest) in [
+        (Terms { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 2_000_002),
+        (Terms { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] }, 61_000_002),
+    ] {
+        let question = Question::Decide(vec![vec![Asked { terms, ..asked(1, 7) }]]);
+        let is_told = |amount, lasts| {
+            let numbers = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, amount, 5, lasts];
+            let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
+            redis(Dialect::Webdis).answer(&[&question], NUMBER, 200, body.as_bytes()).is_ok()
+        };
+        assert!(is_told(7, longest) && !is_told(7, longest + 1), "{terms:?}");
+        assert!(is_told(0, longest + 1), "nothing is lent: {terms:?}");
+    }
+}
