@@ -229,7 +229,7 @@ impl Desk {
 }
 
 impl Part {
-    /// The store's answer, and whom it is for.
+    /// The fetch that this request made, and the store's answer to it.
     pub(super) fn fetched(&self, keys: &[u8]) -> Option<(Duty, &[Told])> {
         let State::Told(told, _) = &self.state else {
             return None;

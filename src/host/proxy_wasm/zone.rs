@@ -18,7 +18,7 @@ const SEED_EVERY: u32 = 16;
 pub(super) struct Zone {
     seed: Cell<Dated>,
     requests: Cell<u32>,
-    /// What has been logged: that keys were lost, that writes failed.
+    /// Whether the log already says that keys were lost, and that writes failed.
     told: Cell<(bool, bool)>,
 }
 

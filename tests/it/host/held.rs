@@ -25,7 +25,7 @@ fn full() -> Gateway {
     gateway
 }
 
-/// The rule falls back to local counts, by which the second request would have to wait.
+/// The rule falls back to local counts. They would make the second request wait.
 #[test]
 fn a_request_that_neither_a_store_nor_a_turn_can_be_held_for_counts_once() {
     let gateway = full();
