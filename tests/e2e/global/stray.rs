@@ -114,8 +114,9 @@ fn replies_that_have_shifted_decide_nothing() {
             wait_for_verdicts(verdicts);
             let before: Vec<u64> =
                 all.iter().map(|one| strays(std::slice::from_ref(one), "upstash")).collect();
-            upstash.shift();
             wait_until("replies to other calls", PATIENCE, || {
+                // Anew each time: a gateway whose calls pause now, as after the round before, is in step after it.
+                upstash.shift();
                 let has_seen = |(one, before)| strays(std::slice::from_ref(one), "upstash") > before;
                 let [_, idle_refused, spent_passed, _] = verdicts.read();
                 let is_over = idle_refused + spent_passed > 0;
