@@ -110,7 +110,7 @@ fn keyed(criterion: &mut Criterion) {
                 let hash = hasher.hash(names.next().expect("a name").as_bytes());
                 let set = table.load(&store, hash).expect("a set");
                 let now = now();
-                let mut entry = set.claim(|_, cell| algorithm.worth(cell, now));
+                let mut entry = set.claim(|_, cell| algorithm.eviction_rank(cell, now));
                 algorithm.prepare(entry.cell_mut(), now);
                 assert!(algorithm.step(entry.cell_mut(), now, 1).admits());
                 assert_eq!(entry.commit(&store), Ok(Swap::Done));
@@ -148,7 +148,7 @@ fn decision(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let request = policy.request(users.next().expect("a user"));
                 let (_, step) = Session::start(&policy, &mut worker, &store, &request, now);
-                assert!(matches!(step, Step::Done(decision) if !decision.refuses()));
+                assert!(matches!(step, Step::Done(decision) if !decision.is_rejected()));
             });
         });
     }

@@ -65,7 +65,7 @@ pub struct Scope<'a> {
     /// The request parts of the policy.
     pub parts: &'a mut Parts,
     /// The policy's `ip` options.
-    pub ip: &'a ip::Options,
+    pub ip: &'a ip::ClientIp,
 }
 
 /// A kind of source: the key that configures it in `actors: {name: {key: …}}`, and its compiler.
@@ -186,7 +186,7 @@ pub(crate) mod testing {
     pub fn with_scope<T>(json: &str, read: impl FnOnce(Node, &mut Scope) -> T) -> (T, Parts, Vec<String>) {
         let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
-        let options = ip::Options::compile(None, &mut parts);
+        let options = ip::ClientIp::compile(None, &mut parts);
         let outcome = read(Node::root(&value, &errors), &mut Scope { parts: &mut parts, ip: &options });
         (outcome, parts, errors.into_vec().iter().map(Error::to_string).collect())
     }

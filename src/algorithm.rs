@@ -16,20 +16,20 @@ mod bytes;
 mod concurrency;
 mod leaky_bucket;
 pub mod lease;
+mod parameters;
 mod rate;
 mod refuse_all;
 mod ring;
 mod sliding_log;
 mod sliding_window;
-mod terms;
 mod token_bucket;
 mod window;
 
+pub use parameters::Parameters;
 pub use refuse_all::RefuseAll;
-pub use terms::Terms;
 
 use crate::document::Fields;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl Quota {
 
 /// Whether a request may pass, as far as one rule is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Admission {
     /// It may, `delay` from now; zero is at once.
     Admit {
         /// How long the request has to wait for its turn.
@@ -70,7 +70,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the request may pass.
-    pub outcome: Outcome,
+    pub admission: Admission,
     /// How many units of cost would still be admitted at this instant, this request already counted.
     pub remaining: u64,
     /// How long until `remaining` grows, if nobody comes; zero when it cannot grow.
@@ -84,7 +84,7 @@ pub struct Verdict {
 impl Verdict {
     /// Whether the request may pass, at once or later.
     pub fn admits(&self) -> bool {
-        matches!(self.outcome, Outcome::Admit { .. })
+        matches!(self.admission, Admission::Admit { .. })
     }
 }
 
@@ -103,7 +103,7 @@ pub struct Charge {
 
 /// What a cell lacked at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct Deficit {
     /// When.
     at: Time,
     /// How long what it lacked takes to come, and all that it can hold, in nanoseconds.
@@ -112,18 +112,18 @@ pub struct Lack {
 }
 
 /// For how long a worker may spend a piece.
-pub const LENT_FOR: Span = Span::from_ms(100);
+pub const RESERVED_FOR: Span = Span::from_ms(100);
 
 /// What a worker holds ahead for requests that have yet to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
+pub struct Reservation {
     /// The whole of it, as if it were one request.
     pub charge: Charge,
     /// How much of it is spent.
     pub spent: u64,
 }
 
-impl Piece {
+impl Reservation {
     /// Spends `cost` of it, if there is so much.
     pub fn spend(&mut self, cost: u64) -> bool {
         let spent = self.spent.saturating_add(cost);
@@ -165,7 +165,7 @@ pub trait Algorithm: Send + Sync {
 
     /// Takes a charge back: afterwards no more is admitted than if the request had never come, whoever came
     /// and whatever was given back meanwhile. The cell need not be prepared.
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge);
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge);
 
     /// The cell is a copy of another one from now on.
     fn copied(&self, _cell: &mut [u8], _now: Time) {}
@@ -183,54 +183,54 @@ pub trait Algorithm: Send + Sync {
 
     /// Whether a worker may hold a [`Piece`] that it then spends by itself. Whoever spends so, and whatever is taken
     /// back, no more pass in any span than the bound says.
-    fn lends(&self) -> bool {
+    fn can_reserve(&self) -> bool {
         false
     }
 
     /// The most that pieces are a part of: of what remains, as far as the cell has it.
-    fn lendable(&self, _cell: &[u8], _now: Time) -> u64 {
+    fn reservable(&self, _cell: &[u8], _now: Time) -> u64 {
         u64::MAX
     }
 
     /// Hands out a piece of so much, if so much is left at once.
-    fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
+    fn reserve(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Reservation> {
         let verdict = self.step(cell, now, part);
-        let at_once = verdict.outcome == Outcome::Admit { delay: Span::ZERO };
-        at_once.then_some(Piece { charge: verdict.charge, spent: 0 })
+        let at_once = verdict.admission == Admission::Admit { delay: Span::ZERO };
+        at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
     }
 
     /// Whether a piece stands for requests at `now`, within [`LENT_FOR`] of when it was handed out.
-    fn covers(&self, _piece: &Piece, _now: Time) -> bool {
+    fn covers(&self, _piece: &Reservation, _now: Time) -> bool {
         true
     }
 
     /// Takes a piece back, spent or not, that is not spent from now on.
-    fn take_back(&self, cell: &mut [u8], now: Time, piece: &Piece) {
+    fn release(&self, cell: &mut [u8], now: Time, piece: &Reservation) {
         let cost = piece.charge.cost.saturating_sub(piece.spent);
         if cost > 0 {
-            self.give_back(cell, now, Charge { cost, ..piece.charge });
+            self.refund(cell, now, Charge { cost, ..piece.charge });
         }
     }
 
     /// Whether a charge ends with the request, as a permit does.
-    fn settles(&self) -> bool {
+    fn ends_with_request(&self) -> bool {
         false
     }
 
     /// How it counts, for a store that counts for all gateways.
-    fn terms(&self) -> Terms;
+    fn parameters(&self) -> Parameters;
 
     /// What the cell lacked when another quota took the place of this one, at `since`, or when it was charged last, if
     /// that was later. `None`: it means nothing to another quota.
-    fn lack(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Lack> {
+    fn deficit(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Deficit> {
         None
     }
 
     /// Begins a cell that lacks in proportion what one of another quota lacked: never less, and no debt is paid sooner.
-    fn begin(&self, _cell: &mut [u8], _lack: Lack) {}
+    fn begin_with(&self, _cell: &mut [u8], _lack: Deficit) {}
 
     /// What is lost if the cell is dropped at `now`.
-    fn worth(&self, cell: &[u8], now: Time) -> Worth;
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank;
 }
 
 impl fmt::Debug for dyn Algorithm {

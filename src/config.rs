@@ -9,22 +9,22 @@
 //!                            └► actors, ip, lists, response, headers, mode, local, store, remote
 //! ```
 
+mod global_rule;
+mod global_store;
 mod idle;
 mod limit;
 mod lists;
 mod names;
 mod remote;
 mod rule;
-mod shared;
-mod store;
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
 use crate::document::{self, Error, Errors, Fields, Node, Value};
-use crate::policy::{Draft, LimitDraft, Lists, Policy, Trial};
+use crate::policy::{CandidateOptions, Draft, LimitDraft, Lists, Policy};
 use crate::remote::{self as stores, source};
 use crate::request::Parts;
-use crate::response::Options;
+use crate::response::ResponseOptions;
 
 /// A configuration that was accepted.
 #[derive(Debug)]
@@ -32,11 +32,11 @@ pub struct Configuration {
     /// What decides.
     pub policy: Policy,
     /// What clients are told.
-    pub response: Options,
+    pub response: ResponseOptions,
     /// Where shared rules are counted.
-    pub store: Option<stores::Options>,
+    pub store: Option<stores::GlobalStoreOptions>,
     /// Where a document comes from that is laid over this one.
-    pub remote: Option<source::Options>,
+    pub remote: Option<source::RemoteOptions>,
     /// Whether requests that every rule admits at once have attributes for the access log.
     pub logs_all: bool,
     /// Settings that are accepted but probably not meant, each with its place.
@@ -54,7 +54,11 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// As [`compile`], with another document laid over the first: what that has at the top stands in place of what the first
 /// has there. The mistakes are those of the other one, and then what the first one has that does not go with it. With `trial`
 /// it counts apart, for a part of all actors, and all of it here.
-pub fn compile_over(bytes: &[u8], over: &[u8], trial: Option<Trial>) -> Result<Configuration, Vec<Error>> {
+pub fn compile_over(
+    bytes: &[u8],
+    over: &[u8],
+    trial: Option<CandidateOptions>,
+) -> Result<Configuration, Vec<Error>> {
     let (document, other) = (document::parse(bytes), document::parse(over));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
     let (known, errors) = (Errors::default(), Errors::default());
@@ -230,15 +234,15 @@ fn is_limit(entries: &[(String, Value)]) -> bool {
 }
 
 /// `is_over`: whether some of it is a remote document's.
-fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> {
+fn read(top: Top, trial: Option<CandidateOptions>, is_over: bool) -> Option<Configuration> {
     let mut parts = Parts::default();
-    let ip = ip::Options::compile(top.ip, &mut parts);
+    let ip = ip::ClientIp::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
     let actors = Actors::compile(top.actors, &mut scope);
     let mode = Mode::compile(top.mode);
     let has_store = top.store.is_some();
-    let store = top.store.and_then(store::compile);
-    let shared = shared::Reader::new(store.as_ref(), has_store, is_over, top.is_short);
+    let store = top.store.and_then(global_store::compile);
+    let shared = global_rule::Reader::new(store.as_ref(), has_store, is_over, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
     let mut reader = rule::Reader { actors: &actors, mode, names, shared, responses };
 
@@ -250,7 +254,7 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
     let (deny, denied) = lists::deny(top.deny, &actors, &mut scope);
     let lists = Lists { allow, deny };
     let address = Actors::ip(&mut scope);
-    let mut response = Options::compile(top.response, top.headers);
+    let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
     let responses = reader.responses;
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
@@ -268,12 +272,12 @@ fn read(top: Top, trial: Option<Trial>, is_over: bool) -> Option<Configuration> 
         enforced: mode == Mode::Enforce,
         max_actors,
         store: None,
-        trial,
+        candidate: trial,
     };
     let (store, mut options) = store.map(|store| (store.draft, store.options)).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
-    options.iter_mut().for_each(|options: &mut stores::Options| options.name_rules(&policy));
+    options.iter_mut().for_each(|options: &mut stores::GlobalStoreOptions| options.name_rules(&policy));
     Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
 }
 

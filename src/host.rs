@@ -3,6 +3,6 @@
 //!
 //! It does not know: rules, or how a decision is made.
 
+mod monotonic;
 pub mod nginx;
 pub mod proxy_wasm;
-mod steady;

@@ -52,8 +52,8 @@ pub mod request;
 pub mod document;
 
 pub mod exclusive;
-pub mod index;
-pub mod mix;
-pub mod order;
-pub mod text;
+pub mod format;
+pub mod map;
+pub mod prng;
+pub mod sort;
 pub mod time;

@@ -11,56 +11,58 @@
 //!
 //! INVARIANT: a policy cannot be wrong. Whatever could be refused was refused when it was compiled.
 
-mod bid;
 mod build;
+mod candidate;
 mod canonical;
-mod charge;
+mod check;
+mod decide;
 mod decision;
-mod duty;
-mod elsewhere;
-mod give_back;
+mod global_check;
+mod global_group;
 mod group;
-mod heirs;
-mod judgement;
-mod known;
-mod lineage;
 mod lists;
+mod migrated;
+mod migration;
 mod overridden;
-mod part;
 mod pending;
-mod question;
+mod query;
+mod refill;
+mod refund;
+mod refusals;
 mod rendezvous;
-mod shares;
-mod trial;
+mod reservations;
+mod verdict;
 
-pub use build::{Draft, LimitDraft, RuleDraft, SharedDraft, StoreDraft};
-pub use decision::{ALLOW, DENY, Decision, Events, Found, Outcome, Reason, Report, Tally};
-pub use elsewhere::OnError;
-pub use group::{Count, Counts, Missing};
-pub use lineage::{Descent, Past};
+pub use build::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
+pub use candidate::{CandidateOptions, Sample};
+pub use decision::{ALLOW, ActorSource, DENY, Decision, Events, Outcome, Reason, RuleReport, RuleResult};
+pub use global_group::OnError;
+pub use group::{Counter, Counters, Missing};
 pub use lists::{List, Lists, Member};
-pub use question::{Account, Asked, CountKey, Lent, LevelReport, Question, Receipt, Told};
-pub use trial::{Sample, Trial};
+pub use migration::{Previous, Replacement};
+pub use query::{
+    CountKey, GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
+};
 
-pub(crate) use charge::{Desk, Memories, Ruling, Terms, decide};
-pub(crate) use duty::Duty;
-pub(crate) use give_back::{Held, cancel, settle};
-pub(crate) use heirs::Estate;
-pub(crate) use lineage::Lineage;
+pub(crate) use decide::{Context, Progress, Scratch, WorkerCache, decide};
+pub(crate) use migrated::MigratedCharges;
+pub(crate) use migration::Migration;
 pub(crate) use overridden::Overridden;
 pub(crate) use pending::{Conclusion, Fetched, Pending};
+pub(crate) use refill::LeaseRefill;
+pub(crate) use refund::{Charged, cancel, settle};
 
 use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};
-use crate::order;
 use crate::request::path::Readings;
 use crate::request::{Part, PartId, Parts, Request, Source};
+use crate::sort;
 use crate::store::Store;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
-use elsewhere::{Elsewhere, Shards};
-use give_back::Place;
+use global_group::{GlobalGroup, Shards};
 use group::Group;
+use refund::GroupIndex;
 use std::sync::Arc;
 
 /// Names a rule within its policy.
@@ -86,23 +88,23 @@ pub struct Rule {
     /// Whatever it is called: how it counts, whom, and for which requests.
     meaning: u64,
     /// Whether a store for all gateways counts it.
-    is_shared: bool,
+    is_global: bool,
     enforced: bool,
     reject_delay: Span,
     cost: u64,
-    own: Counts,
+    primary: Counters,
     /// Of a rule that a store for all gateways counts: how it counts here while that store is not to be had.
-    spare: Option<Counts>,
+    fallback: Option<Counters>,
     /// And how what was fetched ahead from there is spent.
-    ahead: Option<Counts>,
+    leased: Option<Counters>,
 }
 
 /// Which of a rule's ways to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Own,
-    Spare,
-    Ahead,
+enum Role {
+    Primary,
+    Fallback,
+    Leased,
 }
 
 impl Rule {
@@ -118,23 +120,23 @@ impl Rule {
 
     /// Whether a store counts it for all gateways.
     pub fn is_global(&self) -> bool {
-        self.is_shared
+        self.is_global
     }
 
-    fn counts(&self, way: Way) -> &Counts {
+    fn counts(&self, way: Role) -> &Counters {
         let other = match way {
-            Way::Own => None,
-            Way::Spare => self.spare.as_ref(),
-            Way::Ahead => self.ahead.as_ref(),
+            Role::Primary => None,
+            Role::Fallback => self.fallback.as_ref(),
+            Role::Leased => self.leased.as_ref(),
         };
-        other.unwrap_or(&self.own)
+        other.unwrap_or(&self.primary)
     }
 
-    fn counts_mut(&mut self, way: Way) -> &mut Counts {
-        match (way, &mut self.spare, &mut self.ahead) {
-            (Way::Spare, Some(spare), _) => spare,
-            (Way::Ahead, _, Some(ahead)) => ahead,
-            _ => &mut self.own,
+    fn counts_mut(&mut self, way: Role) -> &mut Counters {
+        match (way, &mut self.fallback, &mut self.leased) {
+            (Role::Fallback, Some(spare), _) => spare,
+            (Role::Leased, _, Some(ahead)) => ahead,
+            _ => &mut self.primary,
         }
     }
 }
@@ -146,7 +148,7 @@ struct Limit {
     /// Limits of one rank are equally specific.
     rank: usize,
     groups: Vec<Arc<Group>>,
-    elsewhere: Vec<Elsewhere>,
+    global_groups: Vec<GlobalGroup>,
 }
 
 impl Limit {
@@ -167,7 +169,7 @@ pub struct Policy {
     reads_headers: bool,
     path: PartId,
     content_type: PartId,
-    ip: ip::Options,
+    ip: ip::ClientIp,
     /// The actor `ip`, in place of one that a request lacks.
     address: Named,
     tree: Tree,
@@ -178,7 +180,7 @@ pub struct Policy {
     /// Whether the deny list refuses.
     enforced: bool,
     /// For whom it is tried, if it does not decide.
-    trial: Option<Sample>,
+    candidate_for: Option<Sample>,
     /// Then: what rules mean that are the same in the one that decides, sorted.
     same: Vec<u64>,
     shards: Shards,
@@ -220,8 +222,8 @@ impl Policy {
         for rule in self.rules.iter_mut().filter_map(Arc::get_mut) {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            let Rule { enforced, own, spare, .. } = rule;
-            for count in spare.iter_mut().chain([own]).flat_map(Counts::all_mut) {
+            let Rule { enforced, primary: own, fallback: spare, .. } = rule;
+            for count in spare.iter_mut().chain([own]).flat_map(Counters::all_mut) {
                 if let Some(algorithm) = count.algorithm.without_waiting() {
                     changed |= *enforced;
                     count.shown = algorithm.shown(count.quota);
@@ -234,7 +236,7 @@ impl Policy {
 
     /// How long to hold a refusal back: as long as that of its rules which asks for most.
     pub fn reject_delay(&self, decision: &Decision) -> Span {
-        let delay = |report: &Report| self.rule(report.rule).map(|rule| rule.reject_delay);
+        let delay = |report: &RuleReport| self.rule(report.rule).map(|rule| rule.reject_delay);
         let refusing = decision.refusing().filter_map(delay).max();
         // Any of the suspects may have refused, and each asks for at least the shortest delay.
         refusing.or_else(|| decision.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
@@ -270,15 +272,15 @@ impl Policy {
     }
 
     /// The groups with a table of sets.
-    fn sampled(&self) -> impl Iterator<Item = (&Group, u64)> {
+    fn sampled_groups(&self) -> impl Iterator<Item = (&Group, u64)> {
         let groups = self.limits.iter().flat_map(|limit| &limit.groups);
-        let own = groups.filter(|group| group.way == Way::Own);
+        let own = groups.filter(|group| group.role == Role::Primary);
         own.filter_map(|group| Some((&**group, group.table.sets()?)))
     }
 
     /// The tables for many actors, each by its first rule, and how many sets each has.
     pub fn tables(&self) -> impl Iterator<Item = (RuleId, u64)> {
-        self.sampled().map(|(group, sets)| (RuleId(group.rules.start), sets))
+        self.sampled_groups().map(|(group, sets)| (RuleId(group.rules.start), sets))
     }
 
     /// How many cells are in use in one set of a table.
@@ -290,10 +292,11 @@ impl Policy {
         random: u64,
         now: Time,
     ) -> Option<usize> {
-        let (group, _) = self.sampled().nth(table)?;
+        let (group, _) = self.sampled_groups().nth(table)?;
         let set = group.table.load(store, random).ok()?;
         let is_used = |(hash, cell): &(u64, &[u8])| {
-            group.counted(&self.rules, overridden.key(group.id, *hash)).worth(cell, now) > Worth::Nothing
+            group.for_actor(&self.rules, overridden.key(group.id, *hash)).eviction_rank(cell, now)
+                > EvictionRank::Nothing
         };
         Some(set.cells().filter(is_used).count())
     }
@@ -313,15 +316,15 @@ impl Policy {
         self.limits.get(limit).map_or(&[], |limit| &limit.groups)
     }
 
-    fn elsewhere(&self, limit: usize) -> &[Elsewhere] {
-        self.limits.get(limit).map_or(&[], |limit| &limit.elsewhere)
+    fn global_groups(&self, limit: usize) -> &[GlobalGroup] {
+        self.limits.get(limit).map_or(&[], |limit| &limit.global_groups)
     }
 
-    fn elsewhere_at(&self, (limit, index): Place) -> Option<&Elsewhere> {
-        self.elsewhere(limit).get(index)
+    fn global_group(&self, (limit, index): GroupIndex) -> Option<&GlobalGroup> {
+        self.global_groups(limit).get(index)
     }
 
-    fn group(&self, (limit, group): Place) -> Option<&Arc<Group>> {
+    fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<Group>> {
         self.groups(limit).get(group)
     }
 
@@ -339,7 +342,7 @@ impl Policy {
             self.tree.matches(path, matches);
             self.collect(matches, request, found);
         }
-        order::sort_by_key(found, |index| *index);
+        sort::sort_by_key(found, |index| *index);
         found.dedup();
     }
 

@@ -11,8 +11,8 @@
 //! Answers are hostile: any bytes are an answer or a [`Failure`].
 
 mod breaker;
-mod lines;
-mod news;
+mod client;
+mod completion;
 mod permits;
 mod protocol;
 pub mod redis;
@@ -20,9 +20,9 @@ mod refunds;
 pub mod rls;
 pub mod source;
 
-pub use lines::Lines;
-pub use news::{Answer, Call, News, Tally, Who};
-pub use protocol::{Message, Options, Protocol};
+pub use client::StoreClient;
+pub use completion::{Call, CallResult, CallStats, Completion, Waiter};
+pub use protocol::{GlobalStoreOptions, Message, Protocol};
 
 use crate::time::Span;
 
@@ -34,7 +34,7 @@ pub const MOST_BYTES: usize = 1 << 20;
 
 /// Why an answer does not tell anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CallError {
     /// The store does not have the script: it has to be sent as a whole.
     NoScript,
     /// The host did not make the call.
@@ -49,32 +49,32 @@ pub enum Failure {
     Garbage,
 }
 
-impl Failure {
+impl CallError {
     /// Of a store's words.
     pub const LONGEST: usize = 128;
 
     /// The failure that a store has words for.
-    fn of(words: &str) -> Failure {
+    fn of(words: &str) -> CallError {
         const NO_SCRIPT: &[u8] = b"NOSCRIPT";
         // Fronts put words of their own before it.
         match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
-            true => Failure::NoScript,
-            false => Failure::Refused(
-                words.chars().filter(|letter| matches!(letter, ' '..='~')).take(Failure::LONGEST).collect(),
+            true => CallError::NoScript,
+            false => CallError::Refused(
+                words.chars().filter(|letter| matches!(letter, ' '..='~')).take(CallError::LONGEST).collect(),
             ),
         }
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::NoScript => f.write_str("it does not keep the script"),
-            Failure::NotMade => f.write_str("the gateway knows no such cluster, or no host in it"),
-            Failure::Status(status) => write!(f, "status {status}"),
-            Failure::Refused(words) => f.write_str(words),
-            Failure::Stray => f.write_str("a reply to another call"),
-            Failure::Garbage => f.write_str("an answer that makes no sense"),
+            CallError::NoScript => f.write_str("it does not keep the script"),
+            CallError::NotMade => f.write_str("the gateway knows no such cluster, or no host in it"),
+            CallError::Status(status) => write!(f, "status {status}"),
+            CallError::Refused(words) => f.write_str(words),
+            CallError::Stray => f.write_str("a reply to another call"),
+            CallError::Garbage => f.write_str("an answer that makes no sense"),
         }
     }
 }
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn words_are_printable_and_short() {
-        assert_eq!(Failure::of("ERR a\n\u{1b}[31mé\u{7f}~"), Failure::Refused("ERR a[31m~".into()));
-        assert_eq!(Failure::of(&"é".repeat(9_999)), Failure::Refused(String::new()));
-        assert_eq!(Failure::of(&"x".repeat(129)), Failure::Refused("x".repeat(128)));
-        assert_eq!(Failure::of("NOSCRIPT No matching script."), Failure::NoScript);
-        assert_eq!(Failure::of("ERR NOSCRIPT No matching script."), Failure::NoScript);
+        assert_eq!(CallError::of("ERR a\n\u{1b}[31mé\u{7f}~"), CallError::Refused("ERR a[31m~".into()));
+        assert_eq!(CallError::of(&"é".repeat(9_999)), CallError::Refused(String::new()));
+        assert_eq!(CallError::of(&"x".repeat(129)), CallError::Refused("x".repeat(128)));
+        assert_eq!(CallError::of("NOSCRIPT No matching script."), CallError::NoScript);
+        assert_eq!(CallError::of("ERR NOSCRIPT No matching script."), CallError::NoScript);
     }
 }

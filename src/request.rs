@@ -19,7 +19,7 @@ pub mod pairs;
 pub mod path;
 pub mod token;
 
-use crate::text::{alone, sized};
+use crate::format::{alone, sized};
 use joined::Joined;
 use pairs::Pairs;
 use std::cell::Cell;
@@ -49,12 +49,12 @@ pub trait Source {
     ///
     /// A part may be asked for often; whoever finds it dear to read keeps it. `id` tells the parts of a policy
     /// apart.
-    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s>;
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s>;
 }
 
 /// The lines of one part, borrowed from whoever keeps them.
 #[derive(Clone, Debug)]
-pub enum Lines<'a> {
+pub enum HeaderLines<'a> {
     /// At most one.
     One(Option<&'a [u8]>),
     /// Those of all headers that have this name.
@@ -65,24 +65,24 @@ pub enum Lines<'a> {
     Values(std::slice::Iter<'a, (Part, Vec<u8>)>, &'a Part),
 }
 
-impl Lines<'_> {
+impl HeaderLines<'_> {
     /// Whether there are more lines than may be looked at. Whoever asks takes the side on which limits apply.
     pub fn are_too_many(&self) -> bool {
-        matches!(self, Lines::Joined(runs) if runs.has_too_many_runs())
+        matches!(self, HeaderLines::Joined(runs) if runs.has_too_many_runs())
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for HeaderLines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
         match self {
-            Lines::One(line) => line.take(),
-            Lines::Joined(runs) => runs.next(),
-            Lines::Named(pairs, name) => {
+            HeaderLines::One(line) => line.take(),
+            HeaderLines::Joined(runs) => runs.next(),
+            HeaderLines::Named(pairs, name) => {
                 pairs.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
             }
-            Lines::Values(values, part) => {
+            HeaderLines::Values(values, part) => {
                 values.find(|(known, _)| known == *part).map(|(_, line)| line.as_slice())
             }
         }
@@ -174,14 +174,14 @@ impl<'a> Request<'a> {
 
     /// All lines of a part, in order; none when the request lacks it. If the host has joined the lines, all that may
     /// be one: more than were sent.
-    pub fn lines(&self, id: PartId) -> Lines<'a> {
-        self.parts.0.get(id.0).map_or(Lines::One(None), |part| self.source.lines(id, part))
+    pub fn lines(&self, id: PartId) -> HeaderLines<'a> {
+        self.parts.0.get(id.0).map_or(HeaderLines::One(None), |part| self.source.lines(id, part))
     }
 
     /// The lines of a part that is one list over all of them, such as `cookie`: joined lines are the same list.
-    pub fn list(&self, id: PartId) -> Lines<'a> {
+    pub fn list(&self, id: PartId) -> HeaderLines<'a> {
         match self.lines(id) {
-            Lines::Joined(joined) => Lines::One(Some(joined.value())),
+            HeaderLines::Joined(joined) => HeaderLines::One(Some(joined.value())),
             lines => lines,
         }
     }
@@ -191,7 +191,7 @@ impl<'a> Request<'a> {
     /// them. Whichever was taken here, a client could add a line of its own that is counted and not believed.
     pub fn get(&self, id: PartId) -> Option<&'a [u8]> {
         let mut lines = match self.lines(id) {
-            Lines::Joined(joined) => return joined.only(),
+            HeaderLines::Joined(joined) => return joined.only(),
             lines => lines,
         };
         let first = lines.next()?;
@@ -212,8 +212,8 @@ impl Values {
 }
 
 impl Source for Values {
-    fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> Lines<'s> {
-        Lines::Values(self.0.iter(), part)
+    fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
+        HeaderLines::Values(self.0.iter(), part)
     }
 }
 
@@ -224,9 +224,9 @@ mod tests {
 
     struct Counting(Cell<u32>);
     impl Source for Counting {
-        fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> Lines<'s> {
+        fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
             self.0.set(self.0.get() + 1);
-            Lines::One((*part == Part::Path).then_some(b"/"))
+            HeaderLines::One((*part == Part::Path).then_some(b"/"))
         }
     }
 

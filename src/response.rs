@@ -20,13 +20,13 @@ mod testing;
 mod wait;
 
 pub use fields::MOST_SHOWN;
-pub use options::Options;
+pub use options::ResponseOptions;
 pub(crate) use options::{own_headers, percent, percent_of};
 pub use special::{ResponseOverride, RuleResponses};
 pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
 
+use crate::format;
 use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
-use crate::text;
 use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;
@@ -49,7 +49,7 @@ pub struct Refusal<'a> {
     pub details: String,
 }
 
-impl Options {
+impl ResponseOptions {
     /// The answer to a request that `decision` refuses, complete with [`Options::headers`]; `None` if it
     /// does not refuse. `policy` is the one that decided, `entropy` any number as likely as the others.
     pub fn refusal(
@@ -59,13 +59,13 @@ impl Options {
         grpc: bool,
         entropy: u32,
     ) -> Option<Refusal<'_>> {
-        let Outcome::Refuse(reason) = decision.outcome else {
+        let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
         let (status, grpc_status) = status::of(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = self.retry_after(reason, decision, entropy);
-        headers.extend(seconds.map(|seconds| ("retry-after", text::alone(seconds).into())));
+        headers.extend(seconds.map(|seconds| ("retry-after", format::alone(seconds).into())));
         headers.extend(self.headers(policy, decision).into_iter().map(|(name, value)| (name, value.into())));
         let (content_type, body) =
             if grpc { (None, Cow::default()) } else { self.body(status, reason, policy, decision) };
@@ -137,18 +137,19 @@ mod tests {
     use super::testing::{Bare, Said, admit, decision, items, policy, refuse};
     use super::wait::wait;
     use super::*;
-    use crate::policy::{Events, Report, Tally};
+    use crate::policy::{Events, RuleReport, RuleResult};
     use proptest::prelude::*;
 
-    fn options(status: u32, jitter_percent: u32) -> Options {
-        Options { status, jitter_percent, form: Form::Both, ..Options::default() }
+    fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
+        ResponseOptions { status, jitter_percent, form: Form::Both, ..ResponseOptions::default() }
     }
 
     fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         let (rule, _) = policy.rules().next().unwrap();
         let Decision { reports, .. } = decision(policy, &[(10, 1000, None)]);
-        let reports = reports.into_iter().map(|report| Report { tally: Tally::Refused, ..report }).collect();
-        Decision { outcome: Outcome::Refuse(reason(rule)), reports, events: Events::default(), left_out: 0 }
+        let reports =
+            reports.into_iter().map(|report| RuleReport { result: RuleResult::Refused, ..report }).collect();
+        Decision { outcome: Outcome::Reject(reason(rule)), reports, events: Events::default(), left_out: 0 }
     }
 
     fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {
@@ -160,7 +161,7 @@ mod tests {
         let policy = policy(["all", "per-ip", "~shadow"]);
         let decision =
             decision(&policy, &[(50, 1000, admit(3, 20)), (10, 1000, refuse(100)), (1, 1000, refuse(1000))]);
-        let mut options = Options { jitter_percent: 0, ..Options::default() };
+        let mut options = ResponseOptions { jitter_percent: 0, ..ResponseOptions::default() };
         options.headers = vec![("x-reason".into(), "too many".into())];
         let refusal = options.refusal(&policy, &decision, false, u32::MAX).unwrap();
         let own = |(name, value): &(&str, Cow<str>)| format!("{name}: {value}");
@@ -190,8 +191,8 @@ mod tests {
     fn only_a_refusal_is_answered() {
         let policy = policy(["a"]);
         let passed = decision(&policy, &[(10, 1000, admit(9, 100))]);
-        assert_eq!(Options::default().refusal(&policy, &passed, false, 0), None);
-        assert_eq!(Options::default().headers(&policy, &passed).len(), 2);
+        assert_eq!(ResponseOptions::default().refusal(&policy, &passed, false, 0), None);
+        assert_eq!(ResponseOptions::default().headers(&policy, &passed).len(), 2);
     }
 
     #[test]
@@ -215,7 +216,7 @@ mod tests {
         let decision = decision(&policy, &[(10, 1000, refuse(1))]);
         for (text, expected) in [("no\n", Some("text/html")), ("", None)] {
             let body = Body::Text { content_type: "text/html".into(), text: text.into() };
-            let options = Options { body, ..Options::default() };
+            let options = ResponseOptions { body, ..ResponseOptions::default() };
             let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
             assert_eq!(&*refusal.body, text.as_bytes());
             assert_eq!(header(&refusal, "content-type"), expected);
@@ -228,7 +229,7 @@ mod tests {
         let by_rules =
             decision(&policy, &[(10, 1000, refuse(1)), (0, 1000, refuse(None)), (1, 1000, refuse(1))]);
         let denied =
-            Decision { outcome: Outcome::Refuse(Reason::Denied), reports: vec![], ..by_rules.clone() };
+            Decision { outcome: Outcome::Reject(Reason::Denied), reports: vec![], ..by_rules.clone() };
         for (status, decision, kind, violated, details) in [
             (429, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
             (403, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
@@ -282,7 +283,7 @@ mod tests {
             (Form::Both, [&["ratelimit-policy", "ratelimit"][..], &x].concat()),
             (Form::Off, vec![]),
         ] {
-            let options = Options { form, ..Options::default() };
+            let options = ResponseOptions { form, ..ResponseOptions::default() };
             let names: Vec<_> = options.headers(&policy, &decision).iter().map(|(name, _)| *name).collect();
             assert_eq!(names, expected);
         }
@@ -315,7 +316,7 @@ mod tests {
             let decision = decision(&policy, &said);
             let options = options(429, jitter);
             let Some(refusal) = options.refusal(&policy, &decision, false, entropy) else {
-                prop_assert!(!decision.refuses());
+                prop_assert!(!decision.is_rejected());
                 return Ok(());
             };
             let Some(seconds) = header(&refusal, "retry-after") else {

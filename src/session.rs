@@ -14,9 +14,10 @@ mod worker;
 pub use worker::{TICK, Worker};
 
 use crate::policy::{
-    self, Conclusion, Decision, Events, Held, Outcome, Pending, Policy, Question, Receipt, Ruling,
+    self, Charged, Conclusion, Decision, Events, GlobalCharge, GlobalQuery, Outcome, Pending, Policy,
+    Progress,
 };
-use crate::remote::{News, Who};
+use crate::remote::{Completion, Waiter};
 use crate::request::Request;
 use crate::store::Store;
 use crate::time::Time;
@@ -35,7 +36,7 @@ pub enum Step<'w> {
     },
     /// Hold the request, make the worker's calls, and call [`Session::answer`] when there are news for this number; or
     /// [`Session::give_up`] when that takes too long.
-    Ask(u32),
+    Query(u32),
 }
 
 /// One request.
@@ -43,14 +44,14 @@ pub enum Step<'w> {
 pub struct Session {
     /// Whether its turn has yet to come.
     waiting: bool,
-    held: Vec<Held>,
+    charged: Vec<Charged>,
     /// The same of stores, by shard.
-    owed: Vec<(usize, Receipt)>,
-    asking: Option<Box<Asking>>,
+    global_charged: Vec<(usize, GlobalCharge)>,
+    querying: Option<Box<Querying>>,
 }
 
 #[derive(Debug)]
-struct Asking {
+struct Querying {
     ticket: u32,
     pending: Pending,
 }
@@ -67,18 +68,18 @@ impl Session {
     ) -> (Session, Step<'w>) {
         let mut session = Session::default();
         match worker.decide(policy, store, request, &clock) {
-            Ruling::Made(held) => {
-                session.held = held;
-                worker.take_duties();
+            Progress::Decided(charged) => {
+                session.charged = charged;
+                worker.schedule_refills();
                 let step = session.step(worker);
                 (session, step)
             }
-            Ruling::Asks(pending) => {
+            Progress::Query(pending) => {
                 let (ticket, pending, is_answered) = worker.ask(policy, pending, store, &clock);
-                session.asking = Some(Box::new(Asking { ticket, pending }));
+                session.querying = Some(Box::new(Querying { ticket, pending }));
                 let step = match is_answered {
                     true => session.conclude(policy, worker, store, &clock),
-                    false => Step::Ask(ticket),
+                    false => Step::Query(ticket),
                 };
                 (session, step)
             }
@@ -88,7 +89,7 @@ impl Session {
     fn step<'w>(&mut self, worker: &'w Worker) -> Step<'w> {
         let decision = worker.decision();
         match decision.outcome {
-            Outcome::Wait(until) => {
+            Outcome::Delay(until) => {
                 self.waiting = true;
                 Step::Wait { until, decision }
             }
@@ -102,11 +103,12 @@ impl Session {
         policy: &Policy,
         worker: &'w mut Worker,
         store: &S,
-        news: &News,
+        completion: &Completion,
         clock: impl Fn() -> Time,
     ) -> Option<Step<'w>> {
-        let asking = self.asking.as_mut()?;
-        let is_answered = asking.pending.told(policy, news.shard, news.told.as_deref(), clock());
+        let asking = self.querying.as_mut()?;
+        let is_answered =
+            asking.pending.answer(policy, completion.shard, completion.replies.as_deref(), clock());
         is_answered.then(|| self.conclude(policy, worker, store, &clock))
     }
 
@@ -118,8 +120,8 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Option<Step<'w>> {
-        let asking = self.asking.as_mut()?;
-        worker.leave(Who::Request(asking.ticket));
+        let asking = self.querying.as_mut()?;
+        worker.cancel(Waiter::Request(asking.ticket));
         asking.pending.give_up(policy);
         Some(self.conclude(policy, worker, store, &clock))
     }
@@ -131,10 +133,11 @@ impl Session {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Step<'w> {
-        if let Some(asking) = self.asking.take() {
-            let Conclusion { held, owed, back, .. } = worker.conclude(policy, asking.pending, store, clock);
-            (self.held, self.owed) = (held, owed);
-            worker.give_back(back);
+        if let Some(asking) = self.querying.take() {
+            let Conclusion { charged, global_charged: owed, refunds: back, .. } =
+                worker.conclude(policy, asking.pending, store, clock);
+            (self.charged, self.global_charged) = (charged, owed);
+            worker.refund(back);
         }
         self.step(worker)
     }
@@ -154,7 +157,7 @@ impl Session {
     /// The wait is over: the request goes on.
     pub fn resume(&mut self) {
         self.waiting = false;
-        self.owed.retain(|(_, receipt)| receipt.terms.ends_with_request());
+        self.global_charged.retain(|(_, charge)| charge.parameters.ends_with_request());
     }
 
     /// Whether the request waits for its turn.
@@ -164,12 +167,12 @@ impl Session {
 
     /// Under which number the request waits for stores, if it does.
     pub fn ticket(&self) -> Option<u32> {
-        self.asking.as_ref().map(|asking| asking.ticket)
+        self.querying.as_ref().map(|asking| asking.ticket)
     }
 
     /// Whether [`Session::settle`] has anything to do.
-    pub fn owes(&self) -> bool {
-        !self.held.is_empty() || !self.owed.is_empty() || self.asking.is_some()
+    pub fn has_charges(&self) -> bool {
+        !self.charged.is_empty() || !self.global_charged.is_empty() || self.querying.is_some()
     }
 
     /// The request is over, in whatever way: what was held for its duration is given back, once. One that
@@ -181,44 +184,44 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
-        if let Some(asking) = self.asking.take() {
-            worker.leave(Who::Request(asking.ticket));
+        if let Some(asking) = self.querying.take() {
+            worker.cancel(Waiter::Request(asking.ticket));
             return worker.abandon(policy, &asking.pending, store, &clock);
         }
-        worker.give_back(std::mem::take(&mut self.owed));
-        let held = std::mem::take(&mut self.held);
-        let terms = worker.terms(store, &clock);
+        worker.refund(std::mem::take(&mut self.global_charged));
+        let charged = std::mem::take(&mut self.charged);
+        let context = worker.context(store, &clock);
         if self.waiting {
             self.waiting = false;
-            return policy::cancel(policy, &held, &terms);
+            return policy::cancel(policy, &charged, &context);
         }
-        policy::settle(policy, &held, &terms)
+        policy::settle(policy, &charged, &context)
     }
 }
 
 impl Session {
     /// The request, about which `worker` has decided under `policy`, is about to be over, and another configuration has
     /// taken the place of that one, or is tried beside it: what its actors have taken along is given back there, too.
-    pub fn settle_after<S: Store + ?Sized>(
+    pub fn settle_migrated<S: Store + ?Sized>(
         &self,
         (policy, worker): (&Policy, &Worker),
-        (later, heir): (&Policy, &Worker),
+        (later, successor): (&Policy, &Worker),
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
-        let estate = worker.estate(policy, &self.held, self.waiting);
-        estate.settle(later, &heir.terms(store, &clock))
+        let estate = worker.migrated_charges(policy, &self.charged, self.waiting);
+        estate.settle(later, &successor.context(store, &clock))
     }
 }
 
 /// What is to be given back, as one question for each shard.
-fn by_shard(receipts: Vec<(usize, Receipt)>) -> Vec<(usize, Question)> {
-    let mut shards: Vec<(usize, Vec<Receipt>)> = Vec::new();
-    for (shard, receipt) in receipts {
+fn by_shard(charges: Vec<(usize, GlobalCharge)>) -> Vec<(usize, GlobalQuery)> {
+    let mut shards: Vec<(usize, Vec<GlobalCharge>)> = Vec::new();
+    for (shard, charge) in charges {
         match shards.iter_mut().find(|(known, _)| *known == shard) {
-            Some((_, receipts)) => receipts.push(receipt),
-            None => shards.push((shard, vec![receipt])),
+            Some((_, charges)) => charges.push(charge),
+            None => shards.push((shard, vec![charge])),
         }
     }
-    shards.into_iter().map(|(shard, receipts)| (shard, Question::GiveBack(receipts))).collect()
+    shards.into_iter().map(|(shard, charges)| (shard, GlobalQuery::Refund(charges))).collect()
 }

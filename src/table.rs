@@ -25,11 +25,11 @@ pub use seed::{Dated, Hasher, Seed, keep_seed, shared_seed};
 
 use crate::store::{Fault, Store, Swap, Version};
 use crate::time::Span;
-use layout::{Found, Key, Layout};
+use layout::{Key, Layout, Lookup};
 
 /// What would be lost if a cell were dropped, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Worth {
+pub enum EvictionRank {
     /// Nothing: a new cell would be the same.
     Nothing,
     /// So much time until the cell is worth nothing, or that it took to become worth this.
@@ -46,7 +46,7 @@ pub enum Eviction {
     /// Its actor starts anew.
     Lossy,
     /// Every cell of the set refuses: it stays, and the newcomer is refused with it.
-    Crowded {
+    SetFull {
         /// The hash of the actor whose cell it is.
         by: u64,
     },
@@ -138,15 +138,15 @@ impl Table {
         let Table { layout, salt } = self;
         let hash = hash ^ salt;
         let key = layout.key(hash);
-        let Read { value, version, foreign } = self.read(store, &key)?;
+        let ReadValue { value, version, foreign } = self.read(store, &key)?;
         Ok(Set { layout: *layout, key, version, value, hash, salt: *salt, foreign })
     }
 
     /// What is at `key`: the value if it is ours and whole, else an empty one in its place. A torn read
     /// mends itself when it is repeated.
-    fn read<S: Store + ?Sized>(&self, store: &S, key: &Key) -> Result<Read, Fault> {
+    fn read<S: Store + ?Sized>(&self, store: &S, key: &Key) -> Result<ReadValue, Fault> {
         const READS: u32 = 3;
-        let mut read = Read { value: Vec::new(), version: None, foreign: false };
+        let mut read = ReadValue { value: Vec::new(), version: None, foreign: false };
         for _ in 0..READS {
             let Some(loaded) = store.load(key.as_bytes())? else {
                 break;
@@ -169,7 +169,7 @@ impl Table {
     }
 }
 
-struct Read {
+struct ReadValue {
     value: Vec<u8>,
     version: Option<Version>,
     foreign: bool,
@@ -184,26 +184,26 @@ impl Set {
     /// The actor's cell if it has one.
     pub fn find(self) -> Option<Entry> {
         match self.layout.find(&self.value, self.hash) {
-            Found::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
-            Found::Free(_) | Found::Full => None,
+            Lookup::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
+            Lookup::Free(_) | Lookup::Full => None,
         }
     }
 
     /// The actor's cell. If it has none, it gets a free one, or that of the actor whose is worth least: see
     /// [`Eviction`]. `worth` is handed an actor's hash and its cell.
-    pub fn claim(self, worth: impl Fn(u64, &[u8]) -> Worth) -> Entry {
+    pub fn claim(self, worth: impl Fn(u64, &[u8]) -> EvictionRank) -> Entry {
         match self.layout.find(&self.value, self.hash) {
-            Found::Way(way) => Entry { set: self, way, found: true, eviction: None },
-            Found::Free(way) => self.take(way, None),
-            Found::Full => {
+            Lookup::Way(way) => Entry { set: self, way, found: true, eviction: None },
+            Lookup::Free(way) => self.take(way, None),
+            Lookup::Full => {
                 let worth_of = |way: usize| worth(self.actor(way), self.layout.cell(&self.value, way));
                 let least = (0..self.layout.ways()).map(|way| (worth_of(way), way)).min();
-                let (worth, way) = least.unwrap_or((Worth::Nothing, 0));
+                let (worth, way) = least.unwrap_or((EvictionRank::Nothing, 0));
                 match worth {
-                    Worth::Nothing => self.take(way, Some(Eviction::Lossless)),
-                    Worth::Used(_) => self.take(way, Some(Eviction::Lossy)),
-                    Worth::Refusing(_) => {
-                        let crowded = Eviction::Crowded { by: self.actor(way) };
+                    EvictionRank::Nothing => self.take(way, Some(Eviction::Lossless)),
+                    EvictionRank::Used(_) => self.take(way, Some(Eviction::Lossy)),
+                    EvictionRank::Refusing(_) => {
+                        let crowded = Eviction::SetFull { by: self.actor(way) };
                         Entry { set: self, way, found: false, eviction: Some(crowded) }
                     }
                 }

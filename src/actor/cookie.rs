@@ -8,8 +8,8 @@
 
 use super::{Actor, Kind, Scope, append, only};
 use crate::document::{Node, quoted};
+use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request};
-use crate::text::sized;
 
 /// The kind `cookie`.
 pub static KIND: Kind = Kind { key: "cookie", compile, bare: None };

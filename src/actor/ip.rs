@@ -22,7 +22,7 @@ pub static KIND: Kind = Kind { key: "ip", compile, bare: Some(by_client) };
 
 /// How a policy finds a client's address, and how much of it tells two clients apart.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClientIp {
     host_reports: PartId,
     /// `None`: what the host reports is the client.
     forwarded: Option<Forwarded>,
@@ -46,12 +46,12 @@ struct Prefixes {
     v6: u8,
 }
 
-impl Options {
+impl ClientIp {
     /// Reads the policy's `ip` object; absent, it is the address the host reports, v4 whole and v6 by /64.
-    pub fn compile(node: Option<Node>, parts: &mut Parts) -> Options {
+    pub fn compile(node: Option<Node>, parts: &mut Parts) -> ClientIp {
         let host_reports = parts.intern(Part::Address);
         let prefixes = Prefixes { v4: 32, v6: 64 };
-        let mut options = Options { host_reports, forwarded: None, prefixes, meaning: String::new() };
+        let mut options = ClientIp { host_reports, forwarded: None, prefixes, meaning: String::new() };
         let Some(mut fields) = node.and_then(|node| node.fields()) else { return options };
         let hops = fields.take("trusted_hops").map_or(Some(0), |node| node.whole(0..=32));
         let header = fields.take("header").and_then(|node| Some((header::name(&node)?, node)));
@@ -127,7 +127,7 @@ impl Prefixes {
 
 /// Counts by client address, or by network.
 #[derive(Debug)]
-struct Ip(Options);
+struct Ip(ClientIp);
 
 impl Actor for Ip {
     /// How the address is found makes no difference: gateways behind different proxies count one client together.
@@ -178,9 +178,9 @@ mod tests {
     use crate::document::{self, Error, Errors};
     use crate::request::Values;
 
-    fn options(json: &str, parts: &mut Parts) -> (Options, Vec<String>) {
+    fn options(json: &str, parts: &mut Parts) -> (ClientIp, Vec<String>) {
         let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
-        let options = Options::compile(Some(Node::root(&value, &errors)), parts);
+        let options = ClientIp::compile(Some(Node::root(&value, &errors)), parts);
         (options, errors.into_vec().iter().map(Error::to_string).collect())
     }
 

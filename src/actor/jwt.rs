@@ -14,8 +14,8 @@
 
 use super::{Actor, Kind, Scope, append};
 use crate::document::{self, Node, Value};
+use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request};
-use crate::text::sized;
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};

@@ -10,8 +10,8 @@
 //! ```
 
 use super::Named;
-use crate::order;
 use crate::request::Request;
+use crate::sort;
 
 /// Appends the key of `actors` in this request to `out`, or returns `false` and appends nothing when the
 /// request lacks one of them. For `all`, which is no actor, nothing is all there is to append.
@@ -36,7 +36,7 @@ pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
     };
     if values.len() != actors.len() {
         let mut listed: Vec<&Named> = actors.iter().collect();
-        order::sort_by_key(&mut listed, |named| named.place());
+        sort::sort_by_key(&mut listed, |named| named.place());
         let names: Vec<&str> = listed.into_iter().map(Named::name).collect();
         let (expected, found) = (actors.len(), values.len());
         return Err(format!("expected {expected} values as in `{}`, found {found}", names.join(", ")));

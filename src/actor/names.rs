@@ -5,7 +5,7 @@
 
 use super::{Actor, Scope, compile, header, ip};
 use crate::document::{Node, Value, nearest, one_of, quoted};
-use crate::order;
+use crate::sort;
 use std::sync::Arc;
 
 /// Counts nobody in particular: all requests together.
@@ -117,7 +117,7 @@ impl Actors {
         }
         let named = |(place, named): (usize, Option<Named>)| Some(Named { place, ..named? });
         let mut found = found.into_iter().enumerate().map(named).collect::<Option<Vec<Named>>>()?;
-        order::sort_by_key(&mut found, |named| (Arc::clone(&named.meaning), named.place));
+        sort::sort_by_key(&mut found, |named| (Arc::clone(&named.meaning), named.place));
         Some(found)
     }
 
@@ -141,7 +141,7 @@ impl Actors {
         let mut known = vec![ALL, IP, ALIAS.0];
         known.extend(DEFAULTS.map(|(name, _)| name));
         known.extend(self.0.iter().map(|definition| &*definition.name).filter(|name| is_name(name)));
-        order::sort_by_key(&mut known, |name| *name);
+        sort::sort_by_key(&mut known, |name| *name);
         known.dedup();
         let hint = match nearest(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),

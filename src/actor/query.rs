@@ -10,8 +10,8 @@
 
 use super::{Actor, Kind, Scope, append, only};
 use crate::document::Node;
+use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request, escape};
-use crate::text::sized;
 
 /// The kind `query`.
 pub static KIND: Kind = Kind { key: "query", compile, bare: None };

@@ -19,9 +19,9 @@
 
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Quota, Terms, Verdict, sliding_window};
+use super::{Algorithm, Charge, Kind, Parameters, Quota, Verdict, sliding_window};
 use crate::document::Fields;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// The kind, for [`super::KINDS`].
@@ -88,7 +88,7 @@ impl Algorithm for Concurrency {
         Some(Time::from_ns(u64_at(cell, self.ring.size())))
     }
 
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let cell = self.permits(cell);
         self.ring.mend(cell, self.ring.moment(now));
         if let Some(charge) = self.ring.follow(cell, charge) {
@@ -96,15 +96,15 @@ impl Algorithm for Concurrency {
         }
     }
 
-    fn settles(&self) -> bool {
+    fn ends_with_request(&self) -> bool {
         true
     }
 
-    fn terms(&self) -> Terms {
-        Terms::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
+    fn parameters(&self) -> Parameters {
+        Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let permits = cell.get(..self.ring.size()).unwrap_or(cell);
         sliding_window::worth(self.ring, self.rpu, permits, now)
     }

@@ -20,9 +20,9 @@
 use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Terms, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, LAG, Parameters, Quota, Verdict};
 use crate::document::Fields;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// The kind, for [`super::KINDS`].
@@ -162,15 +162,15 @@ impl Algorithm for LeakyBucket {
         let places = self.places(turn, last);
         let capacity = self.places(instant, last);
         let (outcome, charged) = if cost == 0 {
-            (Outcome::Admit { delay: Span::ZERO }, 0)
+            (Admission::Admit { delay: Span::ZERO }, 0)
         } else if cost > capacity {
-            (Outcome::Refuse { retry_after: None }, 0)
+            (Admission::Refuse { retry_after: None }, 0)
         } else if cost > places {
             // The turn of its last unit has to come within reach.
             let last_turn = rate.add(turn, rate.span_of(cost.saturating_sub(1)));
-            (Outcome::Refuse { retry_after: Some(Span::from_ns(rate.sub(last_turn, last).ceil())) }, 0)
+            (Admission::Refuse { retry_after: Some(Span::from_ns(rate.sub(last_turn, last).ceil())) }, 0)
         } else {
-            (Outcome::Admit { delay: Span::from_ns(rate.sub(turn, instant).ceil()) }, cost)
+            (Admission::Admit { delay: Span::from_ns(rate.sub(turn, instant).ceil()) }, cost)
         };
         let next = rate.add(turn, rate.span_of(charged));
         if charged > 0 {
@@ -186,7 +186,7 @@ impl Algorithm for LeakyBucket {
         let one_more = rate.add(next, rate.span_of(remaining));
         let full = remaining == capacity;
         Verdict {
-            outcome,
+            admission: outcome,
             remaining,
             more_in: if full { Span::ZERO } else { Span::from_ns(rate.sub(one_more, last).ceil()) },
             full_in: Span::from_ns(rate.sub(next, instant).ceil()),
@@ -201,7 +201,7 @@ impl Algorithm for LeakyBucket {
 
     /// The last turn given out is the next one again. One with others behind it, who have been told when to
     /// go, stays empty, and is given back with the last of them.
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let rate = self.rate;
         let (next, turn) = (self.next(cell), Exact { ns: charge.booked_at.as_ns(), part: charge.stamp.0 });
@@ -223,20 +223,20 @@ impl Algorithm for LeakyBucket {
         self.store(cell, rate.sub(next, rate.span_of(turns)));
     }
 
-    fn terms(&self) -> Terms {
-        Terms::leaky_bucket(self.rate, self.longest, self.rate.tokens_in(self.longest).min(MOST_BITS))
+    fn parameters(&self) -> Parameters {
+        Parameters::leaky_bucket(self.rate, self.longest, self.rate.tokens_in(self.longest).min(MOST_BITS))
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let instant = Exact::whole(now.as_ns());
         let turn = self.next(cell).min(self.furthest(now));
         let free_in = Span::from_ns(self.rate.sub(turn, instant).ceil());
         if turn <= instant {
-            Worth::Nothing
+            EvictionRank::Nothing
         } else if turn > self.last(now) {
-            Worth::Refusing(free_in)
+            EvictionRank::Refusing(free_in)
         } else {
-            Worth::Used(free_in)
+            EvictionRank::Used(free_in)
         }
     }
 }

@@ -16,8 +16,8 @@
 //! for, so that nothing is spent later than the store thinks.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Algorithm, Charge, Outcome, Piece, Quota, Terms, Verdict};
-use crate::table::Worth;
+use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Verdict};
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// One generation: its number `u64`, from when and until when it may be spent `u64` each, how much is left and how much
@@ -74,7 +74,7 @@ pub struct Deposit {
 
 /// What became of one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct Usage {
     /// Which.
     pub generation: u64,
     /// How much was used since the last account.
@@ -163,11 +163,11 @@ pub fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
 
 /// Adds a fetched piece to a lease's cell, as far as there is room. Returns what to report to the store: the rest of this
 /// piece, and an older generation that had to make room.
-pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
+pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
     let Deposit { piece, generation, since, lasts, verdict, .. } = *deposit;
     let amount = deposit.amount.min(room(cell, now, piece));
-    let surplus = Spent { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
-    let mut displaced = Spent::default();
+    let surplus = Usage { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
+    let mut displaced = Usage::default();
     let known = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
     let oldest = || SLOTS.into_iter().min_by_key(|slot| at(cell, *slot, UNTIL)).unwrap_or(0);
     let slot = known.unwrap_or_else(oldest);
@@ -193,7 +193,7 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spent; 2] {
 }
 
 /// Removes from a lease's cell what to report to the store: what was used and what has lapsed, or `all` that is left.
-pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Spent; 2] {
+pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
         spent(cell, slot, has_lapsed)
@@ -201,9 +201,9 @@ pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Spent; 2] {
 }
 
 /// Removes from one generation what was used, and what is left if the generation `has_lapsed`.
-fn spent(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Spent {
+fn spent(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
     let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
-    let spent = Spent { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
+    let spent = Usage { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
     put(cell, slot.saturating_add(USED), 0);
     if has_lapsed {
         put(cell, slot.saturating_add(LEFT), 0);
@@ -238,8 +238,8 @@ impl Algorithm for Lease {
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let drawn = if cost > 0 { self.draw(cell, now, cost) } else { Some(Charge::default()) };
         let outcome = match drawn {
-            Some(_) => Outcome::Admit { delay: Span::ZERO },
-            None => Outcome::Refuse { retry_after: None },
+            Some(_) => Admission::Admit { delay: Span::ZERO },
+            None => Admission::Refuse { retry_after: None },
         };
         let (left, mut charge) = (self.left(cell, now), drawn.unwrap_or_default());
         let tells = left < self.piece.div_ceil(2) && !is_near(at(cell, 0, FETCH), now);
@@ -248,7 +248,7 @@ impl Algorithm for Lease {
             charge.stamp.0 = 1;
         }
         Verdict {
-            outcome,
+            admission: outcome,
             // A store may report any number.
             remaining: self.remaining(cell, left).min(self.shown.rpu),
             more_in: Time::from_ns(u64_at(cell, MORE_AT)).since(now),
@@ -258,7 +258,7 @@ impl Algorithm for Lease {
     }
 
     /// To the generation that it was drawn from, and to no other.
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let is_its =
             |slot: &usize| u64_at(cell, *slot) == charge.booked_at.as_ns() && self.is_live(cell, *slot, now);
         if let Some(slot) = SLOTS.into_iter().find(is_its) {
@@ -267,31 +267,34 @@ impl Algorithm for Lease {
         }
     }
 
-    fn lends(&self) -> bool {
+    fn can_reserve(&self) -> bool {
         true
     }
 
     /// What remains includes the store's rest, which cannot be spent here.
-    fn lendable(&self, cell: &[u8], now: Time) -> u64 {
+    fn reservable(&self, cell: &[u8], now: Time) -> u64 {
         self.left(cell, now)
     }
 
-    fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
-        Some(Piece { charge: self.draw(cell, now, part)?, spent: 0 })
+    fn reserve(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Reservation> {
+        Some(Reservation { charge: self.draw(cell, now, part)?, spent: 0 })
     }
 
-    fn covers(&self, piece: &Piece, now: Time) -> bool {
+    fn covers(&self, piece: &Reservation, now: Time) -> bool {
         now < piece.charge.at
     }
 
-    fn terms(&self) -> Terms {
-        Terms::default()
+    fn parameters(&self) -> Parameters {
+        Parameters::default()
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
         let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0);
-        holding.map(|slot| at(cell, slot, UNTIL).since(now)).max().map_or(Worth::Nothing, Worth::Used)
+        holding
+            .map(|slot| at(cell, slot, UNTIL).since(now))
+            .max()
+            .map_or(EvictionRank::Nothing, EvictionRank::Used)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It does not know: any state.
 
-use super::{Algorithm, Charge, Outcome, Terms, Verdict};
-use crate::table::Worth;
+use super::{Admission, Algorithm, Charge, Parameters, Verdict};
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// Refuses every request, for ever.
@@ -25,25 +25,25 @@ impl Algorithm for RefuseAll {
 
     fn step(&self, _: &mut [u8], now: Time, cost: u64) -> Verdict {
         let outcome = match cost {
-            0 => Outcome::Admit { delay: Span::ZERO },
-            _ => Outcome::Refuse { retry_after: None },
+            0 => Admission::Admit { delay: Span::ZERO },
+            _ => Admission::Refuse { retry_after: None },
         };
         let charge = Charge { at: now, ..Charge::default() };
-        Verdict { outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
+        Verdict { admission: outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
     }
 
     /// Nothing, so that it keeps no other actor of its group from being lent to.
-    fn lends(&self) -> bool {
+    fn can_reserve(&self) -> bool {
         true
     }
 
-    fn give_back(&self, _: &mut [u8], _: Time, _: Charge) {}
+    fn refund(&self, _: &mut [u8], _: Time, _: Charge) {}
 
-    fn terms(&self) -> Terms {
-        Terms::default()
+    fn parameters(&self) -> Parameters {
+        Parameters::default()
     }
 
-    fn worth(&self, _: &[u8], _: Time) -> Worth {
-        Worth::Nothing
+    fn eviction_rank(&self, _: &[u8], _: Time) -> EvictionRank {
+        EvictionRank::Nothing
     }
 }

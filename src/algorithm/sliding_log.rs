@@ -13,10 +13,10 @@
 //! less than a second just when a charge is given back may let another `rpu` pass.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Quota, Terms, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, LAG, Parameters, Quota, Verdict};
 use crate::document::Fields;
-use crate::order;
-use crate::table::Worth;
+use crate::sort;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// The kind, for [`super::KINDS`].
@@ -116,7 +116,7 @@ impl SlidingLog {
             rest = behind;
         }
         // They are in order, but for bytes that are not ours.
-        order::sort_by_key(ages.all.get_mut(..ages.len).unwrap_or_default(), |age| *age);
+        sort::sort_by_key(ages.all.get_mut(..ages.len).unwrap_or_default(), |age| *age);
         (if ages.len == 0 { now } else { now.max(newest) }, ages)
     }
 
@@ -174,14 +174,14 @@ impl Algorithm for SlidingLog {
         let cost_of = usize::try_from(cost).unwrap_or(usize::MAX);
         let over = ages.list().len().saturating_add(cost_of).saturating_sub(self.rpu);
         let (outcome, charged) = if cost_of > self.rpu {
-            (Outcome::Refuse { retry_after: None }, 0)
+            (Admission::Refuse { retry_after: None }, 0)
         } else if cost > 0 && over > 0 {
             // As many as are over have to leave, the oldest first.
             let last = ages.list().len().checked_sub(over).and_then(|index| ages.list().get(index));
             let retry_after = last.map(|age| self.leaves_in(*age, from, now));
-            (Outcome::Refuse { retry_after: retry_after.or(Some(self.unit)) }, 0)
+            (Admission::Refuse { retry_after: retry_after.or(Some(self.unit)) }, 0)
         } else {
-            (Outcome::Admit { delay: Span::ZERO }, cost_of)
+            (Admission::Admit { delay: Span::ZERO }, cost_of)
         };
         if charged > 0 {
             ages.begin(charged);
@@ -189,7 +189,7 @@ impl Algorithm for SlidingLog {
         }
         let leaves_in = |age: Option<&u64>| age.map_or(Span::ZERO, |age| self.leaves_in(*age, from, now));
         Verdict {
-            outcome,
+            admission: outcome,
             remaining: u64::try_from(self.rpu.saturating_sub(ages.list().len())).unwrap_or(0),
             more_in: leaves_in(ages.list().last()),
             full_in: leaves_in(ages.list().first()),
@@ -203,7 +203,7 @@ impl Algorithm for SlidingLog {
     }
 
     /// Strikes as many instants out as were charged, unless the cell has been cut since.
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         if charge.stamp.1 != u32_at(cell, CUT) {
             return;
@@ -214,16 +214,20 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn terms(&self) -> Terms {
-        Terms::sliding_log(u64::try_from(self.rpu).unwrap_or(0), self.unit)
+    fn parameters(&self) -> Parameters {
+        Parameters::sliding_log(u64::try_from(self.rpu).unwrap_or(0), self.unit)
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let (_, ages) = self.live(cell, now);
         let Some(newest) = ages.list().first() else {
-            return Worth::Nothing;
+            return EvictionRank::Nothing;
         };
         let empty_in = self.unit.minus(Span::from_ns(*newest));
-        if ages.list().len() >= self.rpu { Worth::Refusing(empty_in) } else { Worth::Used(empty_in) }
+        if ages.list().len() >= self.rpu {
+            EvictionRank::Refusing(empty_in)
+        } else {
+            EvictionRank::Used(empty_in)
+        }
     }
 }

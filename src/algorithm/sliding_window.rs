@@ -11,9 +11,9 @@
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit, `2 · rpu` at the worst.
 
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Outcome, Piece, Quota, Terms, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Verdict};
 use crate::document::Fields;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// The kind, for [`super::KINDS`].
@@ -46,11 +46,11 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
     let moment = ring.moment(now);
     let over = ring.sum(cell, moment).saturating_add(cost).saturating_sub(limit);
     let (outcome, charged) = if cost > limit {
-        (Outcome::Refuse { retry_after: None }, 0)
+        (Admission::Refuse { retry_after: None }, 0)
     } else if cost > 0 && over > 0 {
-        (Outcome::Refuse { retry_after: Some(ring.leaves_in(cell, moment, over)) }, 0)
+        (Admission::Refuse { retry_after: Some(ring.leaves_in(cell, moment, over)) }, 0)
     } else {
-        (Outcome::Admit { delay: Span::ZERO }, cost)
+        (Admission::Admit { delay: Span::ZERO }, cost)
     };
     if charged > 0 {
         ring.add(cell, moment, charged);
@@ -59,7 +59,7 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
     // What is over the limit, in bytes that are not ours, has to leave before anything comes back.
     let more = sum.saturating_sub(limit).saturating_add(1);
     Verdict {
-        outcome,
+        admission: outcome,
         remaining: limit.saturating_sub(sum),
         more_in: if sum > 0 { ring.leaves_in(cell, moment, more) } else { Span::ZERO },
         full_in: ring.empty_in(cell, moment),
@@ -68,13 +68,13 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
 }
 
 /// What a ring that may hold `limit` is worth.
-pub(super) fn worth(ring: Ring, limit: u64, cell: &[u8], now: Time) -> Worth {
+pub(super) fn worth(ring: Ring, limit: u64, cell: &[u8], now: Time) -> EvictionRank {
     let (mut cell, moment) = (cell.to_vec(), ring.moment(now));
     ring.mend(&mut cell, moment);
     match ring.sum(&cell, moment) {
-        0 if !ring.is_ahead(&cell, moment) => Worth::Nothing,
-        sum if sum >= limit => Worth::Refusing(ring.empty_in(&cell, moment)),
-        sum => Worth::Used(super::share(sum, limit, ring.span_ns)),
+        0 if !ring.is_ahead(&cell, moment) => EvictionRank::Nothing,
+        sum if sum >= limit => EvictionRank::Refusing(ring.empty_in(&cell, moment)),
+        sum => EvictionRank::Used(super::share(sum, limit, ring.span_ns)),
     }
 }
 
@@ -96,25 +96,25 @@ impl Algorithm for SlidingWindow {
         step(self.ring, self.rpu, cell, now, cost)
     }
 
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.ring.mend(cell, self.ring.moment(now));
         self.ring.take(cell, charge);
     }
 
-    fn lends(&self) -> bool {
+    fn can_reserve(&self) -> bool {
         true
     }
 
     /// In the slice that was charged, and in no other.
-    fn covers(&self, piece: &Piece, now: Time) -> bool {
+    fn covers(&self, piece: &Reservation, now: Time) -> bool {
         self.ring.is_newest(piece.charge.booked_at, now)
     }
 
-    fn terms(&self) -> Terms {
-        Terms::sliding_window(self.rpu, self.ring)
+    fn parameters(&self) -> Parameters {
+        Parameters::sliding_window(self.rpu, self.ring)
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         worth(self.ring, self.rpu, cell, now)
     }
 }

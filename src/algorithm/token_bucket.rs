@@ -36,9 +36,12 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Algorithm, Charge, Kind, LAG, LENT_FOR, Lack, MAX_WAIT, Outcome, Piece, Quota, Terms, Verdict};
+use super::{
+    Admission, Algorithm, Charge, Deficit, Kind, LAG, MAX_WAIT, Parameters, Quota, RESERVED_FOR, Reservation,
+    Verdict,
+};
 use crate::document::Fields;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// The kind, for [`super::KINDS`].
@@ -150,7 +153,7 @@ impl TokenBucket {
 
     /// How much is lent: never all, so that bytes that are not ours keep nobody waiting for it.
     fn lent(&self, cell: &[u8]) -> u64 {
-        if self.lends() { u64::from(u32_at(cell, LENT)).min(self.burst.saturating_sub(1)) } else { 0 }
+        if self.can_reserve() { u64::from(u32_at(cell, LENT)).min(self.burst.saturating_sub(1)) } else { 0 }
     }
 
     fn lend_in_all(&self, cell: &mut [u8], lent: u64) {
@@ -162,7 +165,7 @@ impl TokenBucket {
     fn due(&self, cell: &[u8], now: Time) -> (Exact, u64) {
         let (full_at, lent, latest) =
             (self.full_at(cell), self.lent(cell), Time::from_ns(u64_at(cell, LATEST)));
-        let due = if latest.since(now) > LAG { now } else { latest.after(LENT_FOR).after(LAG) };
+        let due = if latest.since(now) > LAG { now } else { latest.after(RESERVED_FOR).after(LAG) };
         match lent > 0 && due <= now {
             true => (self.rate.add(full_at.max(Exact::whole(due.as_ns())), self.rate.span_of(lent)), 0),
             false => (full_at, lent),
@@ -232,15 +235,15 @@ impl Algorithm for TokenBucket {
         let before = self.full_at(cell).max(instant).min(self.last_full_from(now));
         let after = rate.add(before, rate.span_of(cost.min(self.capacity)));
         let (outcome, full_at) = if cost > self.capacity {
-            (Outcome::Refuse { retry_after: None }, before)
+            (Admission::Refuse { retry_after: None }, before)
         } else if cost == 0 {
-            (Outcome::Admit { delay: Span::ZERO }, before)
+            (Admission::Admit { delay: Span::ZERO }, before)
         } else if after <= latest {
             // Until what it took has come.
-            (Outcome::Admit { delay: Span::from_ns(rate.sub(after, emptiest).ceil()) }, after)
+            (Admission::Admit { delay: Span::from_ns(rate.sub(after, emptiest).ceil()) }, after)
         } else {
             let short_of = Span::from_ns(rate.sub(after, latest).ceil());
-            (Outcome::Refuse { retry_after: Some(short_of) }, before)
+            (Admission::Refuse { retry_after: Some(short_of) }, before)
         };
         let charged = full_at > before;
         if charged {
@@ -251,7 +254,7 @@ impl Algorithm for TokenBucket {
         let most = self.capacity.saturating_sub(is_lent);
         let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(most)));
         Verdict {
-            outcome,
+            admission: outcome,
             remaining,
             more_in: Span::from_ns(rate.sub(next, latest).ceil()),
             full_in: Span::from_ns(rate.sub(full_at, instant).ceil()),
@@ -271,7 +274,7 @@ impl Algorithm for TokenBucket {
     /// been earlier, at the earliest when the charge was made. If the bucket has been cut since, the charge
     /// may have been cut off with the rest, and nothing is given back; nor is it while somebody waits who came
     /// later, who has been told when to go as if the charge had stayed.
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (given_back, cut) = charge.stamp;
         if cut != u32_at(cell, CUT) {
@@ -299,11 +302,11 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    fn lends(&self) -> bool {
+    fn can_reserve(&self) -> bool {
         self.reach == self.fill
     }
 
-    fn lend(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Piece> {
+    fn reserve(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Reservation> {
         let lent = self.lent(cell).saturating_add(part);
         let is_left = lent < self.burst && self.lacking(cell, now, lent) <= self.full_from(now);
         if is_left {
@@ -316,11 +319,11 @@ impl Algorithm for TokenBucket {
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
         let charge = Charge { cost: part, at: now, booked_at: now, stamp: (0, u32_at(cell, CUT)) };
-        is_left.then_some(Piece { charge, spent: 0 })
+        is_left.then_some(Reservation { charge, spent: 0 })
     }
 
     /// If the bucket has been cut since, or the piece was overdue, it is no longer among what is lent.
-    fn take_back(&self, cell: &mut [u8], now: Time, piece: &Piece) {
+    fn release(&self, cell: &mut [u8], now: Time, piece: &Reservation) {
         self.prepare(cell, now);
         if piece.charge.stamp.1 == u32_at(cell, CUT) {
             self.lend_in_all(cell, self.lent(cell).saturating_sub(piece.charge.cost));
@@ -329,21 +332,21 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    fn terms(&self) -> Terms {
+    fn parameters(&self) -> Parameters {
         let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
-        Terms::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
+        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
     }
 
     /// What is lent may be spent.
-    fn lack(&self, cell: &[u8], since: Time, now: Time) -> Option<Lack> {
+    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
         let rate = self.rate;
         let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
         let (full_at, lent) = self.due(cell, at);
         let full_at = rate.add(full_at, rate.span_of(lent)).min(self.last_full_from(at));
-        Some(Lack { at, ns: rate.sub(full_at, Exact::whole(at.as_ns())).ceil(), of_ns: self.fill.ns })
+        Some(Deficit { at, ns: rate.sub(full_at, Exact::whole(at.as_ns())).ceil(), of_ns: self.fill.ns })
     }
 
-    fn begin(&self, cell: &mut [u8], Lack { at, ns, of_ns }: Lack) {
+    fn begin_with(&self, cell: &mut [u8], Deficit { at, ns, of_ns }: Deficit) {
         let part = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
         let part = u64::try_from(part.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
         let full_at = at.as_ns().saturating_add(part).saturating_add(ns.saturating_sub(of_ns));
@@ -351,23 +354,25 @@ impl Algorithm for TokenBucket {
         write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let (full_at, lent) = self.due(cell, now);
         let full_at = self.rate.add(full_at, self.rate.span_of(lent)).min(self.last_full_from(now));
         let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
         let saved = self.rate.sub(self.reach, to_full);
         match self.start {
             // What a new cell would be given at once is what this one lacks.
-            Start::Full if to_full == Exact::default() => Worth::Nothing,
-            Start::Full if saved < self.rate.span_of(1) => Worth::Refusing(Span::from_ns(to_full.ceil())),
-            Start::Full => Worth::Used(Span::from_ns(to_full.ceil())),
+            Start::Full if to_full == Exact::default() => EvictionRank::Nothing,
+            Start::Full if saved < self.rate.span_of(1) => {
+                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
+            }
+            Start::Full => EvictionRank::Used(Span::from_ns(to_full.ceil())),
             // A new cell would begin with nothing, and not before it is asked again: what this one has saved
             // is lost, and what it would have saved until then.
-            Start::Empty if full_at == Exact::default() => Worth::Nothing,
+            Start::Empty if full_at == Exact::default() => EvictionRank::Nothing,
             Start::Empty if saved < self.rate.span_of(1) && self.capacity > self.burst => {
-                Worth::Refusing(Span::from_ns(to_full.ceil()))
+                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
             }
-            Start::Empty => Worth::Used(Span::from_ns(saved.ceil())),
+            Start::Empty => EvictionRank::Used(Span::from_ns(saved.ceil())),
         }
     }
 }

@@ -15,9 +15,9 @@
 //! before the clock stepped back: what was used of it counts as used of the current one.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Algorithm, Charge, Kind, LAG, Outcome, Piece, Quota, Terms, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, LAG, Parameters, Quota, Reservation, Verdict};
 use crate::document::Fields;
-use crate::table::Worth;
+use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
 /// The kind, for [`super::KINDS`].
@@ -101,11 +101,11 @@ impl Algorithm for Window {
         let left = self.rpu.saturating_sub(used);
         let ends_in = self.ends_in(window, now);
         let (outcome, charged) = if cost > self.rpu {
-            (Outcome::Refuse { retry_after: None }, 0)
+            (Admission::Refuse { retry_after: None }, 0)
         } else if cost > left {
-            (Outcome::Refuse { retry_after: Some(ends_in) }, 0)
+            (Admission::Refuse { retry_after: Some(ends_in) }, 0)
         } else {
-            (Outcome::Admit { delay: Span::ZERO }, cost)
+            (Admission::Admit { delay: Span::ZERO }, cost)
         };
         let used = used.saturating_add(charged);
         if charged > 0 {
@@ -114,7 +114,7 @@ impl Algorithm for Window {
         }
         let full_in = if used > 0 { ends_in } else { Span::ZERO };
         Verdict {
-            outcome,
+            admission: outcome,
             remaining: self.rpu.saturating_sub(used),
             more_in: full_in,
             full_in,
@@ -128,7 +128,7 @@ impl Algorithm for Window {
     }
 
     /// Only to the window that was charged, and not if the cell has been cut since.
-    fn give_back(&self, cell: &mut [u8], now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (window, used) = (u64_at(cell, 0), u64::from(u32_at(cell, USED)).min(self.rpu));
         if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CUT) {
@@ -137,27 +137,27 @@ impl Algorithm for Window {
         }
     }
 
-    fn lends(&self) -> bool {
+    fn can_reserve(&self) -> bool {
         true
     }
 
     /// In the window that was charged, and in no other.
-    fn covers(&self, piece: &Piece, now: Time) -> bool {
+    fn covers(&self, piece: &Reservation, now: Time) -> bool {
         let window = self.at(piece.charge.booked_at);
         window >= self.at(now) && !self.is_far(window, now)
     }
 
-    fn terms(&self) -> Terms {
-        Terms::window(self.rpu, Span::from_ns(self.unit_ns))
+    fn parameters(&self) -> Parameters {
+        Parameters::window(self.rpu, Span::from_ns(self.unit_ns))
     }
 
-    fn worth(&self, cell: &[u8], now: Time) -> Worth {
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let (window, used) = self.counting(cell, now);
         match used {
             // One that a worker opened whose clock is ahead still counts what comes until it ends.
-            0 if window == self.at(now) => Worth::Nothing,
-            used if used >= self.rpu => Worth::Refusing(self.ends_in(window, now)),
-            used => Worth::Used(super::share(used, self.rpu, self.unit_ns)),
+            0 if window == self.at(now) => EvictionRank::Nothing,
+            used if used >= self.rpu => EvictionRank::Refusing(self.ends_in(window, now)),
+            used => EvictionRank::Used(super::share(used, self.rpu, self.unit_ns)),
         }
     }
 }

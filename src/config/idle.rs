@@ -7,19 +7,19 @@
 //!
 //! It does not know: how an algorithm counts.
 
-use crate::algorithm::{Quota, Terms};
+use crate::algorithm::{Parameters, Quota};
 use crate::document::{Error, Node, quoted};
 use crate::policy::{LimitDraft, RuleDraft};
 
 /// Each rule is compared with every other rule, which would take too long for more rules than this.
 const MOST_RULES: usize = 1_000;
 
-struct Candidate<'a> {
+struct ComparedRule<'a> {
     limit: &'a LimitDraft,
     node: &'a Node<'a>,
     index: usize,
     rule: &'a RuleDraft,
-    terms: Terms,
+    parameters: Parameters,
 }
 
 /// One warning for each rule that can never refuse; `nodes` are where the limits stand.
@@ -27,19 +27,19 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     let mut candidates = Vec::new();
     for (node, limit) in nodes.iter().zip(limits) {
         for (index, rule) in limit.rules.iter().enumerate() {
-            let leases = rule.shared.as_ref().is_some_and(|shared| shared.ahead.is_some());
-            if rule.enforced && rule.counts.overrides.is_empty() && !leases {
-                let terms = rule.counts.count.algorithm.terms();
-                candidates.push(Candidate { limit, node, index, rule, terms });
+            let leases = rule.global.as_ref().is_some_and(|shared| shared.leased.is_some());
+            if rule.enforced && rule.counters.overrides.is_empty() && !leases {
+                let terms = rule.counters.default.algorithm.parameters();
+                candidates.push(ComparedRule { limit, node, index, rule, parameters: terms });
             }
         }
     }
     if candidates.len() > MOST_RULES {
         return Vec::new();
     }
-    let warning = |(at, idle): (usize, &Candidate)| {
+    let warning = |(at, idle): (usize, &ComparedRule)| {
         // If two rules are the same, the later one is idle.
-        let is_first = |place: usize, other: &Candidate| place < at || !idle.covers(other, limits);
+        let is_first = |place: usize, other: &ComparedRule| place < at || !idle.covers(other, limits);
         let mut others = candidates.iter().enumerate().filter(|(place, _)| *place != at);
         let (_, other) =
             others.find(|(place, other)| other.covers(idle, limits) && is_first(*place, other))?;
@@ -48,11 +48,11 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     candidates.iter().enumerate().filter_map(warning).collect()
 }
 
-impl Candidate<'_> {
+impl ComparedRule<'_> {
     /// Whether this rule refuses whatever the other one would.
-    fn covers(&self, other: &Candidate, limits: &[LimitDraft]) -> bool {
-        let scope = |rule: &RuleDraft| rule.shared.as_ref().map(|shared| shared.on_error);
-        self.terms.covers(&other.terms)
+    fn covers(&self, other: &ComparedRule, limits: &[LimitDraft]) -> bool {
+        let scope = |rule: &RuleDraft| rule.global.as_ref().map(|shared| shared.on_error);
+        self.parameters.covers(&other.parameters)
             && self.rule.missing == other.rule.missing
             && scope(self.rule) == scope(other.rule)
             && self.rule.actors == other.rule.actors
@@ -74,10 +74,11 @@ impl Candidate<'_> {
         !limits.iter().any(switches_off)
     }
 
-    fn warning(&self, other: &Candidate) -> Error {
+    fn warning(&self, other: &ComparedRule) -> Error {
         let (own, others) = (quoted(&self.rule.name), quoted(&other.rule.name));
         let is_same = self.limit.pattern == other.limit.pattern && self.limit.meaning == other.limit.meaning;
-        let raises = !is_same && is_larger(self.rule.counts.count.quota, other.rule.counts.count.quota);
+        let raises =
+            !is_same && is_larger(self.rule.counters.default.quota, other.rule.counters.default.quota);
         let hint = match raises {
             true => "; if this limit is meant to raise the quota, give it `exclusive: true`",
             false => "",

@@ -3,7 +3,7 @@
 //! It does not know: rules. A rule without a name is called after its limit's url and its place in it.
 
 use crate::document::{Node, Value, quoted};
-use crate::index::Index;
+use crate::map::KeySet;
 use crate::policy::{ALLOW, DENY};
 
 const LONGEST: usize = 64;
@@ -14,8 +14,8 @@ const RESERVED: [&str; 2] = [ALLOW, DENY];
 /// The names that are taken.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    given: Index,
-    taken: Index,
+    given: KeySet,
+    taken: KeySet,
 }
 
 impl Names {

@@ -2,11 +2,11 @@
 //!
 //! It does not know: how it is fetched, or when.
 
-use super::store::{cluster, taken};
+use super::global_store::{cluster, taken};
 use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit, is_wrapped};
 use crate::document::{Fields, Node, Value};
 use crate::policy::Sample;
-use crate::remote::source::{self, Canary, Options};
+use crate::remote::source::{self, Canary, RemoteOptions};
 use crate::response;
 use crate::time::Span;
 
@@ -17,7 +17,7 @@ const MAX_STALE: Span = Span::from_secs(600);
 const LONGEST: Span = Span::from_secs(86_400 * 365);
 
 /// Reads it. Mistakes are reported at their place and give `None`.
-pub(super) fn compile(node: Node) -> Option<Options> {
+pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
     let Value::Object(_) = node.value() else {
         return node.expected("`{cluster: …, path: …}`");
     };
@@ -44,7 +44,7 @@ pub(super) fn compile(node: Node) -> Option<Options> {
     let canary = fields.take("canary").map(|node| canary(&node, interval.unwrap_or_default()));
     fields.finish();
     let cluster = cluster?;
-    Some(Options {
+    Some(RemoteOptions {
         authority: authority.unwrap_or_else(|| Some(cluster.clone()))?,
         cluster,
         path: path?,

@@ -3,13 +3,13 @@
 //! It does not know: any algorithm's keys; what is left of a rule after the common ones is the algorithm's.
 
 use super::Mode;
+use super::global_rule::{self, Roles, roles};
 use super::names::Names;
-use super::shared::{self, Ways, ways};
 use crate::actor::{self, Actors, Named, Scope};
 use crate::algorithm::{self, Kind, Quota, RefuseAll};
 use crate::document::{Fields, Node, Value, fold, nearest, one_of, quoted};
-use crate::index::Index;
-use crate::policy::{Count, Missing, RuleDraft};
+use crate::map::KeySet;
+use crate::policy::{Counter, Missing, RuleDraft};
 use crate::response::{ResponseOverride, RuleResponses};
 use crate::time::Span;
 
@@ -19,7 +19,7 @@ pub(super) struct Reader<'a> {
     /// The document's mode: shadow there puts every rule into shadow.
     pub(super) mode: Mode,
     pub(super) names: Names,
-    pub(super) shared: shared::Reader<'a>,
+    pub(super) shared: global_rule::Reader<'a>,
     /// Of the rules that have been read, by name.
     pub(super) responses: Vec<(String, RuleResponses)>,
 }
@@ -51,7 +51,7 @@ pub(super) fn compile(
     let kind = algorithm(fields.take("algo"));
     // An override reads the rule's keys again, laid over with its own; a mistake in them is told once.
     let overrides = fields.take("overrides");
-    let ways = ways(&mut fields, kind, shared.as_ref());
+    let ways = roles(&mut fields, kind, shared.as_ref());
     let overrides = match overrides {
         Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), shared.as_ref()),
         None => Some(Vec::new()),
@@ -61,7 +61,7 @@ pub(super) fn compile(
     fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
-    let (counts, shared) = shared::draft(ways?, overrides?, shared);
+    let (counts, shared) = global_rule::draft(ways?, overrides?, shared);
     let name = name?;
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
@@ -70,8 +70,8 @@ pub(super) fn compile(
         missing,
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
-        counts,
-        shared,
+        counters: counts,
+        global: shared,
     })
 }
 
@@ -127,7 +127,7 @@ fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
 }
 
 /// The keys that say how much: `rpu` and `unit`, and those of the algorithm.
-pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
+pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter> {
     let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
     let unit = match kind {
         Some(Kind { per_unit: false, name, .. }) => {
@@ -157,7 +157,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Count> {
     others_keys(fields, kind);
     let (rpu, unit) = (rpu?, unit?);
     let algorithm = if rpu == 0 { Box::new(RefuseAll) } else { algorithm? };
-    Some(Count::new(Quota { rpu, unit }, algorithm))
+    Some(Counter::new(Quota { rpu, unit }, algorithm))
 }
 
 /// Notes the keys that only other algorithms have, and which those are.
@@ -194,9 +194,9 @@ fn overrides(
     rule: &Fields,
     kind: Option<&Kind>,
     actors: Option<&[Named]>,
-    shared: Option<&shared::Rule>,
-) -> Option<Vec<(Vec<u8>, Ways)>> {
-    let (mut overrides, mut seen) = (Vec::new(), Index::default());
+    shared: Option<&global_rule::Rule>,
+) -> Option<Vec<(Vec<u8>, Roles)>> {
+    let (mut overrides, mut seen) = (Vec::new(), KeySet::default());
     let mut whole = true;
     let entries = node.entries()?;
     if entries.is_empty() {
@@ -211,7 +211,7 @@ fn overrides(
         };
         let count = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
-            let ways = ways(&mut fields, kind, shared);
+            let ways = roles(&mut fields, kind, shared);
             fields.belong(&super::rule_keys(), "to the rule itself: an override changes how much");
             fields.finish();
             ways

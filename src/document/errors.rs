@@ -4,7 +4,7 @@
 
 use super::places::{Place, Places};
 use crate::exclusive::Exclusive;
-use crate::index::Index;
+use crate::map::KeySet;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub struct Errors {
 struct Kept {
     in_order: Vec<Error>,
     /// The same as they print: whether one is known must not take longer the more there are.
-    known: Index,
+    known: KeySet,
 }
 
 impl Errors {

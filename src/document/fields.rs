@@ -5,7 +5,7 @@
 
 use super::places::Place;
 use super::{Errors, Node, Value, nearest, one_of, quoted};
-use crate::index::Index;
+use crate::map::KeySet;
 use std::borrow::Cow;
 
 /// The keys of one object and which of them have been asked for.
@@ -163,7 +163,7 @@ pub(super) fn first_of_each<'a>(
     place: Place,
     errors: &Errors,
 ) -> Vec<&'a (String, Value)> {
-    let mut seen = Index::default();
+    let mut seen = KeySet::default();
     let is_first = |(key, _): &&(String, Value)| {
         let is_first = seen.add(key.as_bytes());
         if !is_first {

@@ -13,24 +13,24 @@
 mod abi;
 pub mod access_log;
 mod announce;
-mod asking;
 mod callbacks;
 mod calls;
+mod candidate;
 #[cfg(target_arch = "wasm32")]
 mod exports;
 mod filter;
-mod gateway;
+mod global_calls;
 mod memory;
 pub mod metrics;
 mod parts;
+mod plugin;
 mod sampling;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;
 mod source;
 mod streams;
 mod timer;
-mod trial;
-mod waiting;
+mod timer_queue;
 mod zone;
 
 pub use callbacks::Callbacks;

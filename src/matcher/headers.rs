@@ -21,10 +21,10 @@
 
 use super::{Kind, Matcher};
 use crate::document::{Node, Value, quoted};
-use crate::order;
+use crate::format::sized;
 use crate::request::token::header_name;
-use crate::request::{Lines, Part, PartId, Parts, Request};
-use crate::text::sized;
+use crate::request::{HeaderLines, Part, PartId, Parts, Request};
+use crate::sort;
 use regex_lite::{Regex, RegexBuilder};
 
 /// The kind behind the key `headers`.
@@ -71,7 +71,7 @@ impl Matcher for Headers {
         let each =
             |(part, condition): &(PartId, Condition)| [parts.meaning(*part), condition.meaning()].concat();
         let mut conditions: Vec<String> = self.0.iter().map(each).collect();
-        order::sort_by_key(&mut conditions, Clone::clone);
+        sort::sort_by_key(&mut conditions, Clone::clone);
         conditions.join(" ")
     }
 
@@ -97,7 +97,7 @@ impl Condition {
     }
 
     /// Whether it holds of every line.
-    fn is_certain(&self, request: &Request, mut lines: Lines) -> bool {
+    fn is_certain(&self, request: &Request, mut lines: HeaderLines) -> bool {
         match self {
             Condition::Present(_) => self.holds(request, lines),
             _ if lines.are_too_many() => false,
@@ -107,13 +107,13 @@ impl Condition {
             }
             _ => {
                 self.holds(request, lines.clone())
-                    && lines.all(|line| self.holds(request, Lines::One(Some(line))))
+                    && lines.all(|line| self.holds(request, HeaderLines::One(Some(line))))
             }
         }
     }
 
     /// Whether it holds of one line at least.
-    fn holds(&self, request: &Request, mut lines: Lines) -> bool {
+    fn holds(&self, request: &Request, mut lines: HeaderLines) -> bool {
         match self {
             Condition::Present(expected) => lines.next().is_some() == *expected,
             _ if lines.are_too_many() => true,
@@ -341,7 +341,7 @@ mod tests {
     fn a_value_that_is_no_text_is_compared_as_bytes() {
         let (values, parts) = (Values::default(), Parts::default());
         let request = Request::new(&values, &parts);
-        let holds = |condition: Condition| condition.holds(&request, Lines::One(Some(b"fr\xff")));
+        let holds = |condition: Condition| condition.holds(&request, HeaderLines::One(Some(b"fr\xff")));
         assert!(holds(Condition::Exact(b"fr\xff"[..].into())));
         assert!(holds(Condition::Prefix(b"fr"[..].into())));
         assert!(!holds(Condition::Exact("fr\u{fffd}".as_bytes().into())));

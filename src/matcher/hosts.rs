@@ -8,8 +8,8 @@
 
 use super::{Kind, Matcher};
 use crate::document::{Node, quoted};
-use crate::order;
 use crate::request::{Part, PartId, Parts, Request, host};
+use crate::sort;
 
 /// The kind behind the key `hosts`.
 pub static KIND: Kind = Kind { key: "hosts", compile };
@@ -66,7 +66,7 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     let listed = nodes.len();
     let mut allowed: Vec<_> = nodes.iter().filter_map(read).collect();
     let complete = listed > 0 && allowed.len() == listed;
-    order::sort_by_key(&mut allowed, Clone::clone);
+    sort::sort_by_key(&mut allowed, Clone::clone);
     allowed.dedup();
     complete.then(|| Box::new(Hosts { part: parts.intern(Part::Host), allowed }) as Box<dyn Matcher>)
 }

@@ -9,9 +9,9 @@
 
 use super::{Kind, Matcher};
 use crate::document::{Node, quoted};
-use crate::order;
 use crate::request::token::is_token;
 use crate::request::{Part, PartId, Parts, Request};
+use crate::sort;
 
 /// The kind behind the key `methods`.
 pub static KIND: Kind = Kind { key: "methods", compile };
@@ -48,7 +48,7 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     if allowed.iter().any(|method| **method == *b"GET") {
         allowed.push(b"HEAD"[..].into());
     }
-    order::sort_by_key(&mut allowed, Clone::clone);
+    sort::sort_by_key(&mut allowed, Clone::clone);
     allowed.dedup();
     complete.then(|| Box::new(Methods { part: parts.intern(Part::Method), allowed }) as Box<dyn Matcher>)
 }

@@ -11,8 +11,8 @@
 //! ```
 
 use super::pattern::{Pattern, Segment};
-use crate::order;
 use crate::request::path::Path;
+use crate::sort;
 use std::collections::BTreeMap;
 
 /// Patterns by their segments. The default has none.
@@ -54,7 +54,7 @@ impl Tree {
     pub fn matches(&self, path: &Path, out: &mut Vec<usize>) {
         out.clear();
         self.collect(path.segments(), out);
-        order::sort_by_key(out, |index| *index);
+        sort::sort_by_key(out, |index| *index);
     }
 
     /// Goes as deep as the longest pattern, however long the path is.

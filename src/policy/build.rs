@@ -3,17 +3,17 @@
 //! It does not know: where the parts come from. Whoever drafts a policy has checked it.
 
 use super::canonical::{merged, ordinals};
-use super::elsewhere::{Elsewhere, OnError, Shards};
-use super::group::{Counts, Group, Missing};
-use super::{Limit, Lists, Policy, Rule, Trial, Way};
+use super::global_group::{GlobalGroup, OnError, Shards};
+use super::group::{Counters, Group, Missing};
+use super::{CandidateOptions, Limit, Lists, Policy, Role, Rule};
 use crate::actor::{Named, ip};
+use crate::format::sized;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
 use crate::matcher::tree::Tree;
-use crate::order;
 use crate::request::{Part, Parts};
+use crate::sort;
 use crate::table::{Hasher, Table};
-use crate::text::sized;
 use crate::time::Span;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,20 +32,20 @@ pub struct RuleDraft {
     /// How long a refusal of it is held back.
     pub reject_delay: Span,
     /// How it counts.
-    pub counts: Counts,
+    pub counters: Counters,
     /// Set when a store for all gateways counts it.
-    pub shared: Option<SharedDraft>,
+    pub global: Option<GlobalDraft>,
 }
 
 /// A rule to be that a store for all gateways counts.
 #[derive(Debug)]
-pub struct SharedDraft {
+pub struct GlobalDraft {
     /// What happens while that store is not to be had.
     pub on_error: OnError,
     /// How it counts by itself then, for [`OnError::Local`].
-    pub spare: Option<Counts>,
+    pub fallback: Option<Counters>,
     /// How what was fetched ahead is spent.
-    pub ahead: Option<Counts>,
+    pub leased: Option<Counters>,
 }
 
 /// Where shared rules are counted.
@@ -86,7 +86,7 @@ impl LimitDraft {
 
 impl RuleDraft {
     /// Whom it counts in a limit of this meaning, in canonical text.
-    pub(super) fn whom(&self, limit: &str) -> String {
+    pub(super) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
         format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
     }
@@ -98,7 +98,7 @@ pub struct Draft {
     /// The request parts that its actors and conditions name.
     pub parts: Parts,
     /// How the client's address is found.
-    pub ip: ip::Options,
+    pub ip: ip::ClientIp,
     /// The actor `ip`.
     pub address: Named,
     /// Its limits.
@@ -112,21 +112,22 @@ pub struct Draft {
     /// Given if a rule is shared.
     pub store: Option<StoreDraft>,
     /// Given if it is tried beside the policy that decides.
-    pub trial: Option<Trial>,
+    pub candidate: Option<CandidateOptions>,
 }
 
 impl Draft {
     /// The policy.
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, trial } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, candidate: trial } =
+            self;
         // What is equally specific stays in the order of the configuration.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
-        order::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
+        sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
         let limits = merged(placed.into_iter().map(|(_, limit)| limit));
         // A rule means another thing where the client is found in another way, or another limit shuts its own out.
         let mut around: Vec<String> =
             limits.iter().filter(|limit| limit.exclusive).map(LimitDraft::meaning).collect();
-        order::sort_by_key(&mut around, Clone::clone);
+        sort::sort_by_key(&mut around, Clone::clone);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
@@ -136,7 +137,7 @@ impl Draft {
         let sample = trial.as_ref().map(|trial| trial.sample);
         let found_by = ip.meaning().to_owned();
         let around = around.concat();
-        let mut builder = Builder { max_actors, around, found_by, trial, ..Builder::default() };
+        let mut builder = Builder { max_actors, around, found_by, candidate: trial, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.into_iter().enumerate() {
@@ -147,9 +148,9 @@ impl Draft {
             }
             last = Some(specificity);
             let meaning = limit.meaning();
-            let (groups, elsewhere) = builder.groups(&meaning, limit.rules);
+            let (groups, global_group) = builder.groups(&meaning, limit.rules);
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
-            compiled.push(Limit { conditions, exclusive, rank, groups, elsewhere });
+            compiled.push(Limit { conditions, exclusive, rank, groups, global_groups: global_group });
         }
         Policy {
             parts,
@@ -163,8 +164,8 @@ impl Draft {
             rules: builder.rules,
             lists,
             enforced,
-            trial: sample,
-            same: super::trial::sorted(builder.same),
+            candidate_for: sample,
+            same: super::candidate::sorted(builder.same),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
         }
     }
@@ -176,7 +177,7 @@ struct Builder {
     /// What every rule means beside what stands in it.
     around: String,
     found_by: String,
-    trial: Option<Trial>,
+    candidate: Option<CandidateOptions>,
     /// What rules mean that are the same in the one that decides.
     same: Vec<u64>,
     rules: Vec<Arc<Rule>>,
@@ -186,97 +187,104 @@ struct Builder {
 impl Builder {
     /// Rules of one limit that count the same actor form a group, in the order of their first ones; shared rules do
     /// so with those that are alike in what happens without the store.
-    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<Elsewhere>) {
-        let mut sorted: Vec<(String, &str, Vec<Meant>)> = Vec::new();
+    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
+        let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
         let ordinals = ordinals(limit, &rules);
         for (mut rule, ordinal) in rules.into_iter().zip(ordinals) {
             let means = self.meaning(limit, &rule);
-            if let Some(trial) = &self.trial {
-                let is_same = trial.known.binary_search(&means).is_ok();
+            if let Some(trial) = &self.candidate {
+                let is_same = trial.active_meanings.binary_search(&means).is_ok();
                 if is_same {
                     self.same.push(means);
                 }
                 // It has no store to ask, and what that says of the one is what it says of the other.
-                if rule.shared.take().is_some() && is_same {
+                if rule.global.take().is_some() && is_same {
                     continue;
                 }
             }
-            let whom = rule.whom(limit);
-            let shared = rule.shared.as_ref().map_or("", SharedDraft::kind);
+            let whom = rule.actors_name(limit);
+            let shared = rule.global.as_ref().map_or("", GlobalDraft::kind);
             match sorted.iter_mut().find(|(known, kind, _)| *known == whom && *kind == shared) {
-                Some((.., group)) => group.push(Meant { means, ordinal, rule }),
-                None => sorted.push((whom, shared, vec![Meant { means, ordinal, rule }])),
+                Some((.., group)) => group.push(PlacedRule { means, ordinal, rule }),
+                None => sorted.push((whom, shared, vec![PlacedRule { means, ordinal, rule }])),
             }
         }
-        let (mut groups, mut elsewhere) = (Vec::new(), Vec::new());
+        let (mut groups, mut global_group) = (Vec::new(), Vec::new());
         for (whom, kind, rules) in sorted {
-            self.group(&whom, kind, rules, &mut groups, &mut elsewhere);
+            self.group(&whom, kind, rules, &mut groups, &mut global_group);
         }
-        (groups, elsewhere)
+        (groups, global_group)
     }
 
     fn group(
         &mut self,
         meaning: &str,
         kind: &str,
-        drafts: Vec<Meant>,
+        drafts: Vec<PlacedRule>,
         groups: &mut Vec<Arc<Group>>,
-        elsewhere: &mut Vec<Elsewhere>,
+        global_group: &mut Vec<GlobalGroup>,
     ) {
-        let Some(Meant { rule: first, .. }) = drafts.first() else {
+        let Some(PlacedRule { rule: first, .. }) = drafts.first() else {
             return;
         };
         let (actors, missing) = (first.actors.clone(), first.missing);
-        let on_error = first.shared.as_ref().map(|shared| shared.on_error);
-        let leased = first.shared.as_ref().is_some_and(|shared| shared.ahead.is_some());
+        let on_error = first.global.as_ref().map(|shared| shared.on_error);
+        let leased = first.global.as_ref().is_some_and(|shared| shared.leased.is_some());
         let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        self.rules.extend(drafts.into_iter().map(|Meant { means: meaning, rule: draft, .. }| {
-            let is_shared = draft.shared.is_some();
-            let (spare, ahead) = draft.shared.map_or((None, None), |shared| (shared.spare, shared.ahead));
+        self.rules.extend(drafts.into_iter().map(|PlacedRule { means: meaning, rule: draft, .. }| {
+            let is_shared = draft.global.is_some();
+            let (spare, ahead) = draft.global.map_or((None, None), |shared| (shared.fallback, shared.leased));
             Arc::new(Rule {
                 name: draft.name.into(),
                 meaning,
-                is_shared,
+                is_global: is_shared,
                 enforced: draft.enforced,
                 reject_delay: draft.reject_delay,
                 cost: 1,
-                own: draft.counts,
-                spare,
-                ahead,
+                primary: draft.counters,
+                fallback: spare,
+                leased: ahead,
             })
         }));
         let means = Hasher::name(meaning.as_bytes());
-        let whom = Whom { means, actors, missing, rules: start..self.rules.len() };
+        let whom = GroupActors { means, actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
-            groups.push(self.cells(&name, &whom, Way::Own).into());
+            groups.push(self.cells(&name, &whom, Role::Primary).into());
             return;
         };
         let mut others = |way, word| {
             groups.push(self.cells(&format!("{name} {word}"), &whom, way).into());
             groups.len().saturating_sub(1)
         };
-        let spare = (on_error == OnError::Local).then(|| others(Way::Spare, "spare"));
-        let ahead = leased.then(|| others(Way::Ahead, "ahead"));
-        let group = Arc::new(self.cells(&name, &whom, Way::Own));
-        elsewhere.push(Elsewhere { group, on_error, spare, ahead, name: means, ordinals });
+        let spare = (on_error == OnError::Local).then(|| others(Role::Fallback, "spare"));
+        let ahead = leased.then(|| others(Role::Leased, "ahead"));
+        let group = Arc::new(self.cells(&name, &whom, Role::Primary));
+        global_group.push(GlobalGroup {
+            group,
+            on_error,
+            fallback: spare,
+            leased: ahead,
+            name: means,
+            ordinals,
+        });
     }
 
     /// What a rule means, whatever it is called and wherever its limit stands.
     fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
-        let RuleDraft { enforced, counts, shared, .. } = rule;
-        let kind = shared.as_ref().map_or("", SharedDraft::kind);
+        let RuleDraft { enforced, counters: counts, global: shared, .. } = rule;
+        let kind = shared.as_ref().map_or("", GlobalDraft::kind);
         // What a store has counted it has counted, whatever shuts the rule out.
         let around = if shared.is_some() { "" } else { &*self.around };
-        let words = [&*self.found_by, around, &rule.whom(limit), kind].join(" | ");
-        let numbers = [u64::from(*enforced), counts.count.salt, counts.count.ahead, counts.others()];
+        let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
+        let numbers = [u64::from(*enforced), counts.default.salt, counts.default.lease, counts.others()];
         Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
     }
 
     /// A group whose rules count in this way.
-    fn cells(&mut self, name: &str, whom: &Whom, way: Way) -> Group {
-        let Whom { means, actors, missing, rules } = whom;
+    fn cells(&mut self, name: &str, whom: &GroupActors, way: Role) -> Group {
+        let GroupActors { means, actors, missing, rules } = whom;
         let mut size = 0usize;
         // How each rule counts, and where: changes when a quota does, so that the other cells stay.
         let mut how = Vec::new();
@@ -284,12 +292,12 @@ impl Builder {
         // States lie in an order that does not depend on the order of the rules in the document.
         let mut placed: Vec<_> =
             own.iter().enumerate().map(|(at, rule)| (rule.counts(way).order(), rule.enforced, at)).collect();
-        order::sort_by_key(&mut placed, |rule| *rule);
+        sort::sort_by_key(&mut placed, |rule| *rule);
         for (.., at) in placed {
             let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
             let counts = rule.counts_mut(way);
             let bytes = counts.size();
-            how.push(format!("{bytes} {}", counts.count.algorithm.meaning()));
+            how.push(format!("{bytes} {}", counts.default.algorithm.meaning()));
             counts.all_mut().for_each(|count| count.offset = size);
             size = size.saturating_add(bytes);
         }
@@ -297,17 +305,17 @@ impl Builder {
             let rules = self.rules.get(rules.clone()).unwrap_or_default();
             rules.iter().flat_map(|rule| rule.counts(way).all())
         };
-        let lends = counts().all(|count| count.algorithm.lends());
+        let lends = counts().all(|count| count.algorithm.can_reserve());
         let waits = counts().any(|count| count.algorithm.without_waiting().is_some());
-        let settles = counts().any(|count| count.algorithm.settles());
+        let settles = counts().any(|count| count.algorithm.ends_with_request());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (how, is_one) = (how.join(", "), actors.is_empty());
-        let table = match &self.trial {
+        let table = match &self.candidate {
             None => Table::new(name, &how, size, if is_one { 1 } else { self.max_actors }),
             // The same keys for whatever is tried, as they are never given back, and few sizes. All together are one of
             // several, too.
-            Some(Trial { name: of, .. }) => {
+            Some(CandidateOptions { name: of, .. }) => {
                 let most = if is_one { 2 } else { self.max_actors };
                 let size = size.next_power_of_two();
                 Table::new(&format!("trial {id}"), &format!("{of} {name}: {how}"), size, most)
@@ -321,24 +329,24 @@ impl Builder {
             actors,
             missing,
             rules,
-            way,
+            role: way,
             table,
-            lends,
-            waits,
-            settles,
+            can_reserve: lends,
+            may_wait: waits,
+            ends_with_request: settles,
         }
     }
 }
 
 /// A rule to be, what it means, and its number among shared rules that mean the same.
-struct Meant {
+struct PlacedRule {
     means: u64,
     ordinal: u64,
     rule: RuleDraft,
 }
 
 /// Whom a group counts, by which rules.
-struct Whom {
+struct GroupActors {
     /// Its actors, and in which limit.
     means: u64,
     actors: Vec<Named>,
@@ -346,10 +354,10 @@ struct Whom {
     rules: Range<usize>,
 }
 
-impl SharedDraft {
+impl GlobalDraft {
     /// Rules of one kind may stand in one group.
     pub(super) fn kind(&self) -> &'static str {
-        match (self.on_error, self.ahead.is_some()) {
+        match (self.on_error, self.leased.is_some()) {
             (OnError::Local, false) => "local",
             (OnError::Allow, false) => "allow",
             (OnError::Deny, false) => "deny",

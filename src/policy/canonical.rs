@@ -2,15 +2,15 @@
 //!
 //! It does not know: cells or tables.
 
-use super::group::Counts;
+use super::group::Counters;
 use super::{LimitDraft, RuleDraft};
-use crate::index::ByKey;
-use crate::order;
+use crate::map::KeyMap;
+use crate::sort;
 use crate::table::Hasher;
 
 /// Merges limits for the same requests, so that a rule counts the same whichever of these limits lists it.
 pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
-    let (mut places, mut merged) = (ByKey::<usize>::default(), Vec::<LimitDraft>::new());
+    let (mut places, mut merged) = (KeyMap::<usize>::default(), Vec::<LimitDraft>::new());
     for limit in limits {
         let meaning = limit.meaning();
         match places.get(meaning.as_bytes()).and_then(|place| merged.get_mut(*place)) {
@@ -32,13 +32,13 @@ pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
 pub(super) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
     let mut alike = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
-        if let Some(shared) = &rule.shared {
-            let name = Hasher::name(rule.whom(limit).as_bytes());
-            let Counts { count, .. } = &rule.counts;
-            alike.push(((name, count.salt), rule.counts.others(), shared.kind(), rule.enforced, at));
+        if let Some(shared) = &rule.global {
+            let name = Hasher::name(rule.actors_name(limit).as_bytes());
+            let Counters { default: count, .. } = &rule.counters;
+            alike.push(((name, count.salt), rule.counters.others(), shared.kind(), rule.enforced, at));
         }
     }
-    order::sort_by_key(&mut alike, |rule| *rule);
+    sort::sort_by_key(&mut alike, |rule| *rule);
     let (mut ordinals, mut last, mut next) = (vec![0; rules.len()], None, 0u64);
     for (means, .., at) in alike {
         next = if last == Some(means) { next.saturating_add(1) } else { 0 };

@@ -3,7 +3,7 @@
 //! It does not know: how it is shown to the client (`response`), nor metrics' names (the host's).
 
 use super::{Policy, Rule, RuleId};
-use crate::algorithm::{self, Quota, Verdict};
+use crate::algorithm::{Admission, Quota, Verdict};
 use crate::table::Eviction;
 use crate::time::{Span, Time};
 use std::borrow::Cow;
@@ -24,9 +24,9 @@ pub enum Outcome {
     /// It passes and nothing was counted: the allow list names it.
     Allowed,
     /// It passes at that instant.
-    Wait(Time),
+    Delay(Time),
     /// It is refused and charged to no rule.
-    Refuse(Reason),
+    Reject(Reason),
 }
 
 /// Why a request is refused.
@@ -46,7 +46,7 @@ pub enum Reason {
 
 /// How a rule counted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tally {
+pub enum RuleResult {
     /// It admits; charged if the request passes.
     Admitted,
     /// It refuses.
@@ -61,7 +61,7 @@ pub enum Tally {
 
 /// How a rule found the actor that it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ActorSource {
     /// The request has the actor.
     Actor,
     /// The request lacks the actor and is counted by its address.
@@ -72,29 +72,29 @@ pub enum Found {
     Missing,
 }
 
-impl Found {
+impl ActorSource {
     /// The word for access logs.
     pub fn name(self) -> &'static str {
         match self {
-            Found::Actor => "actor",
-            Found::Address => "ip",
-            Found::Shared => "shared",
-            Found::Missing => "missing",
+            ActorSource::Actor => "actor",
+            ActorSource::Address => "ip",
+            ActorSource::Shared => "shared",
+            ActorSource::Missing => "missing",
         }
     }
 }
 
 /// What one rule contributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct RuleReport {
     /// The rule.
     pub rule: RuleId,
     /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
     pub quota: Quota,
     /// How the rule found the actor.
-    pub found: Found,
+    pub actor: ActorSource,
     /// How it counted the request.
-    pub tally: Tally,
+    pub result: RuleResult,
     /// The verdict of the algorithm. `None` without one: uncounted, no actor, or admitted by a store that does not say how
     /// much is left. For [`Tally::Unattributed`] only the outcome is known.
     pub verdict: Option<Verdict>,
@@ -110,7 +110,7 @@ pub struct Events {
     /// Cells dropped whose actors start anew.
     pub evicted_lossy: u32,
     /// Newcomers refused because every cell of their set refuses.
-    pub evicted_crowded: u32,
+    pub set_full: u32,
     /// Swaps that another worker won.
     pub swaps_lost: u32,
     /// Loads or swaps that failed.
@@ -118,7 +118,7 @@ pub struct Events {
     /// Values found that were not ours, or of another shape.
     pub foreign: u32,
     /// Refusals decided from what this worker knew, without asking the store.
-    pub known: u32,
+    pub cached: u32,
     /// Requests that the deny list names, let pass in shadow.
     pub denied_in_shadow: u32,
 }
@@ -128,7 +128,7 @@ impl Events {
         let count = match eviction {
             Some(Eviction::Lossless) => &mut self.evicted_lossless,
             Some(Eviction::Lossy) => &mut self.evicted_lossy,
-            Some(Eviction::Crowded { .. }) => &mut self.evicted_crowded,
+            Some(Eviction::SetFull { .. }) => &mut self.set_full,
             None => return,
         };
         *count = count.saturating_add(1);
@@ -141,7 +141,7 @@ pub struct Decision {
     /// What happens.
     pub outcome: Outcome,
     /// What each rule contributed that was asked.
-    pub reports: Vec<Report>,
+    pub reports: Vec<RuleReport>,
     /// What happened to the store on the way.
     pub events: Events,
     /// Of a policy that is tried: how many groups of rules were left out, as their actor is not among those for whom it
@@ -151,32 +151,34 @@ pub struct Decision {
 
 impl Decision {
     /// Whether the request is refused.
-    pub fn refuses(&self) -> bool {
-        matches!(self.outcome, Outcome::Refuse(_))
+    pub fn is_rejected(&self) -> bool {
+        matches!(self.outcome, Outcome::Reject(_))
     }
 
     /// For access logs, who refuses: names of rules separated by commas, or `deny` for the list. If they are separated by
     /// `|`, one of these rules refuses, and the store does not say which.
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
         match self.outcome {
-            Outcome::Refuse(Reason::Unattributed) => self.names(policy, false, Tally::Unattributed, "|"),
-            outcome => self.names(policy, outcome == Outcome::Refuse(Reason::Denied), Tally::Refused, ","),
+            Outcome::Reject(Reason::Unattributed) => self.names(policy, false, RuleResult::Unattributed, "|"),
+            outcome => {
+                self.names(policy, outcome == Outcome::Reject(Reason::Denied), RuleResult::Refused, ",")
+            }
         }
     }
 
     /// For access logs, who would refuse if it were not in shadow, in the same form.
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.events.denied_in_shadow > 0, Tally::Shadowed, ",")
+        self.names(policy, self.events.denied_in_shadow > 0, RuleResult::Shadowed, ",")
     }
 
     fn names<'p>(
         &self,
         policy: &'p Policy,
         denied: bool,
-        tally: Tally,
+        tally: RuleResult,
         between: &str,
     ) -> Option<Cow<'p, str>> {
-        let reports = self.reports.iter().filter(|report| report.tally == tally);
+        let reports = self.reports.iter().filter(|report| report.result == tally);
         let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
@@ -186,48 +188,67 @@ impl Decision {
     /// The report of the rule that decides: the rule that the refusal names, else the first rule in shadow
     /// that would refuse, else the rule with the least left. Among equals the slowest to grow decides.
     /// Rules in shadow come last.
-    pub fn decisive(&self, policy: &Policy) -> Option<&Report> {
+    pub fn decisive(&self, policy: &Policy) -> Option<&RuleReport> {
         let reports = || self.reports.iter();
         match self.outcome {
-            Outcome::Refuse(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
+            Outcome::Reject(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
                 return reports().find(|report| report.rule == id);
             }
-            Outcome::Refuse(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
-            Outcome::Pass | Outcome::Wait(_) => {}
+            Outcome::Reject(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
+            Outcome::Pass | Outcome::Delay(_) => {}
         }
-        let is_shadow = |report: &Report| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
-        let tightness = |report: &&Report| {
+        let is_shadow = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
+        let tightness = |report: &&RuleReport| {
             let verdict = report.verdict.map(|verdict| (verdict.remaining, Reverse(verdict.more_in)));
             (is_shadow(report), verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
         };
-        let shadowed = reports().find(|report| report.tally == Tally::Shadowed);
+        let shadowed = reports().find(|report| report.result == RuleResult::Shadowed);
         shadowed.or_else(|| reports().min_by_key(tightness))
     }
 
     /// Refuses a request that cannot be held until its turn. The rule with the longest wait refuses, with this wait.
     pub(crate) fn refuse_to_hold(&mut self, policy: &Policy) {
-        let wait = |report: &Report| {
+        let wait = |report: &RuleReport| {
             let is_enforced = policy.rule(report.rule).is_some_and(Rule::enforced);
-            match report.verdict.map(|verdict| verdict.outcome) {
-                Some(algorithm::Outcome::Admit { delay }) if is_enforced => delay,
+            match report.verdict.map(|verdict| verdict.admission) {
+                Some(Admission::Admit { delay }) if is_enforced => delay,
                 _ => Span::ZERO,
             }
         };
         if let Some(report) = self.reports.iter_mut().max_by_key(|report| wait(report)) {
-            let refused = algorithm::Outcome::Refuse { retry_after: Some(wait(report)) };
-            report.verdict = report.verdict.map(|verdict| Verdict { outcome: refused, ..verdict });
-            report.tally = Tally::Refused;
-            self.outcome = Outcome::Refuse(Reason::Rule(report.rule));
+            let refused = Admission::Refuse { retry_after: Some(wait(report)) };
+            report.verdict = report.verdict.map(|verdict| Verdict { admission: refused, ..verdict });
+            report.result = RuleResult::Refused;
+            self.outcome = Outcome::Reject(Reason::Rule(report.rule));
         }
     }
 
     /// The rules that refuse, in the order they were asked; none when a list decided.
-    pub fn refusing(&self) -> impl Iterator<Item = &Report> {
-        self.reports.iter().filter(|report| report.tally == Tally::Refused)
+    pub fn refusing(&self) -> impl Iterator<Item = &RuleReport> {
+        self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
 
     /// The rules that may have refused, if the store does not say which did.
-    pub fn suspects(&self) -> impl Iterator<Item = &Report> {
-        self.reports.iter().filter(|report| report.tally == Tally::Unattributed)
+    pub fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
+        self.reports.iter().filter(|report| report.result == RuleResult::Unattributed)
     }
+}
+
+/// The refusing rule whose wait is longest; one that never admits waits longest.
+pub(super) fn refusal(reports: &[RuleReport]) -> Outcome {
+    // A permit comes back when another request ends: that is sooner than its time is up.
+    let is_permit = |report: &RuleReport| report.quota.unit == Span::ZERO;
+    let wait = |report: &&RuleReport| match report.verdict.map(|verdict| verdict.admission) {
+        Some(Admission::Refuse { retry_after: Some(_) }) if is_permit(report) => Span::from_secs(1),
+        Some(Admission::Refuse { retry_after }) => retry_after.unwrap_or(Span::from_ns(u64::MAX)),
+        _ => Span::ZERO,
+    };
+    // Backwards, because the last of equals is taken and the first is meant.
+    let refusing = reports.iter().rev().filter(|report| report.result == RuleResult::Refused);
+    let is_unattributed = reports.iter().any(|report| report.result == RuleResult::Unattributed);
+    let otherwise = if is_unattributed { Outcome::Reject(Reason::Unattributed) } else { Outcome::Pass };
+    refusing.max_by_key(wait).map_or(otherwise, |report| match report {
+        RuleReport { verdict: None, degraded: true, rule, .. } => Outcome::Reject(Reason::Unavailable(*rule)),
+        report => Outcome::Reject(Reason::Rule(report.rule)),
+    })
 }

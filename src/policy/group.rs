@@ -3,20 +3,20 @@
 //!
 //! It does not know: the store, or other groups.
 
-use super::{Found, Policy, Rule, RuleId, Way};
+use super::{ActorSource, Policy, Role, Rule, RuleId};
 use crate::actor::{self, Named};
-use crate::algorithm::{Algorithm, Charge, Piece, Quota};
-use crate::index::ByKey;
-use crate::mix::mix;
+use crate::algorithm::{Algorithm, Charge, Quota, Reservation};
+use crate::map::KeyMap;
+use crate::prng::mix;
 use crate::request::Request;
-use crate::table::{Hasher, Table, Worth};
+use crate::table::{EvictionRank, Hasher, Table};
 use crate::time::Time;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// How a rule counts one actor: its quota, or the one that an override gives it.
 #[derive(Debug)]
-pub struct Count {
+pub struct Counter {
     /// What the rule says.
     pub quota: Quota,
     /// What clients are shown of it.
@@ -24,18 +24,18 @@ pub struct Count {
     /// What decides.
     pub algorithm: Box<dyn Algorithm>,
     /// How much is fetched ahead, of a rule that a store for all gateways counts; 0 is nothing.
-    pub ahead: u64,
+    pub lease: u64,
     /// Of the algorithm's meaning.
     pub(super) salt: u64,
     /// Where its state lies in the group's cell.
     pub(super) offset: usize,
 }
 
-impl Count {
+impl Counter {
     /// A quota and its algorithm.
-    pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Count {
+    pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
-        Count { quota, shown: algorithm.shown(quota), algorithm, ahead: 0, salt, offset: 0 }
+        Counter { quota, shown: algorithm.shown(quota), algorithm, lease: 0, salt, offset: 0 }
     }
 
     pub(super) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
@@ -51,31 +51,31 @@ impl Count {
 
 /// How a rule counts, and how those actors that it counts in another way.
 #[derive(Debug)]
-pub struct Counts {
+pub struct Counters {
     /// Everybody else.
-    pub count: Count,
+    pub default: Counter,
     /// By key.
-    pub overrides: ByKey<Count>,
+    pub overrides: KeyMap<Counter>,
 }
 
-impl Counts {
-    pub(super) fn all(&self) -> impl Iterator<Item = &Count> {
-        self.overrides.values().iter().chain([&self.count])
+impl Counters {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Counter> {
+        self.overrides.values().iter().chain([&self.default])
     }
 
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Count> {
-        self.overrides.values_mut().iter_mut().chain([&mut self.count])
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
+        self.overrides.values_mut().iter_mut().chain([&mut self.default])
     }
 
     /// How the actor of this value is counted, if an override makes this differ from other actors.
-    pub(super) fn other(&self, value: &[u8]) -> Option<&Count> {
-        self.overrides.get(value).filter(|count| count.salt != self.count.salt)
+    pub(super) fn other(&self, value: &[u8]) -> Option<&Counter> {
+        self.overrides.get(value).filter(|count| count.salt != self.default.salt)
     }
 
     /// A number for all effective overrides, whatever their order; 0 if there are none.
     pub(super) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {
-            let name = |count: &Count| Hasher::name(&[&count.salt.to_le_bytes(), value].concat());
+            let name = |count: &Counter| Hasher::name(&[&count.salt.to_le_bytes(), value].concat());
             sum.wrapping_add(self.other(value).map_or(0, name))
         };
         self.overrides.keys().fold(0, sum)
@@ -88,14 +88,14 @@ impl Counts {
 
     /// Orders rules by how they count.
     pub(super) fn order(&self) -> (usize, u64, u64) {
-        (self.size(), self.count.salt, self.others())
+        (self.size(), self.default.salt, self.others())
     }
 
     /// How the actor of this key is counted.
-    pub(super) fn of(&self, key: &[u8]) -> &Count {
+    pub(super) fn of(&self, key: &[u8]) -> &Counter {
         let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
         let own = if self.overrides.is_empty() { None } else { own() };
-        own.unwrap_or(&self.count)
+        own.unwrap_or(&self.default)
     }
 }
 
@@ -136,14 +136,14 @@ pub(super) struct Group {
     pub(super) missing: Missing,
     pub(super) rules: Range<usize>,
     /// Which of its rules' ways to count is counted here.
-    pub(super) way: Way,
+    pub(super) role: Role,
     pub(super) table: Table,
     /// Whether a worker may be charged ahead by all its rules, and by all their overrides.
-    pub(super) lends: bool,
+    pub(super) can_reserve: bool,
     /// Whether a rule may make a request wait.
-    pub(super) waits: bool,
+    pub(super) may_wait: bool,
     /// Whether a charge ends with the request.
-    pub(super) settles: bool,
+    pub(super) ends_with_request: bool,
 }
 
 /// Whom a group counts in one request.
@@ -151,9 +151,9 @@ pub(super) enum Identity {
     /// The actor with this hash, whose key was written.
     Actor(u64),
     /// Nobody: the rules do not apply.
-    Nobody,
+    NotApplicable,
     /// Nobody, which is not allowed.
-    Lacking,
+    Missing,
 }
 
 /// Keeps a value, an address in its place, and the lack of both apart.
@@ -162,11 +162,11 @@ const BY_ADDRESS: u8 = 1;
 const SHARED: u8 = 2;
 
 /// How the actor of this key was found.
-pub(super) fn found(key: &[u8]) -> Found {
+pub(super) fn actor_source(key: &[u8]) -> ActorSource {
     match key.first() {
-        Some(&BY_ADDRESS) => Found::Address,
-        Some(&SHARED) => Found::Shared,
-        _ => Found::Actor,
+        Some(&BY_ADDRESS) => ActorSource::Address,
+        Some(&SHARED) => ActorSource::Shared,
+        _ => ActorSource::Actor,
     }
 }
 
@@ -189,8 +189,8 @@ impl Group {
         if !actor::key(&self.actors, request, keys) {
             keys.truncate(start);
             match self.missing {
-                Missing::Skip => return Identity::Nobody,
-                Missing::Deny => return Identity::Lacking,
+                Missing::Skip => return Identity::NotApplicable,
+                Missing::Deny => return Identity::Missing,
                 Missing::Ip => {
                     keys.push(BY_ADDRESS);
                     if !policy.address.actor().write(request, keys) {
@@ -206,7 +206,7 @@ impl Group {
 
     /// The hash of the actor of this key.
     pub(super) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
-        self.counted(all, key).hash(hasher)
+        self.for_actor(all, key).hash(hasher)
     }
 
     /// The rules of this group, among all of its policy.
@@ -225,23 +225,23 @@ impl Group {
     }
 
     /// The group as it counts the actor of this key.
-    pub(super) fn counted<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> Counted<'a> {
-        Counted { own: self.own(all), group: self, key }
+    pub(super) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
+        ActorRules { own: self.own(all), group: self, key }
     }
 }
 
 /// The rules of a group as they count one actor.
 #[derive(Clone, Copy)]
-pub(super) struct Counted<'a> {
+pub(super) struct ActorRules<'a> {
     pub(super) own: &'a [Arc<Rule>],
     pub(super) group: &'a Group,
     pub(super) key: &'a [u8],
 }
 
-impl<'a> Counted<'a> {
+impl<'a> ActorRules<'a> {
     /// Each rule, and how it counts the actor.
-    pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Count)> {
-        let (key, way) = (self.key, self.group.way);
+    pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
+        let (key, way) = (self.key, self.group.role);
         self.own.iter().map(move |rule| (&**rule, rule.counts(way).of(key)))
     }
 
@@ -251,7 +251,7 @@ impl<'a> Counted<'a> {
         let mut hash = hasher.hash(self.key);
         if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
             for rule in self.own {
-                if let Some(count) = rule.counts(self.group.way).other(value) {
+                if let Some(count) = rule.counts(self.group.role).other(value) {
                     hash ^= mix(count.salt.wrapping_add(u64::try_from(count.offset).unwrap_or(0)));
                 }
             }
@@ -261,27 +261,28 @@ impl<'a> Counted<'a> {
 
     /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by
     /// a rule in shadow.
-    pub(super) fn worth(self, cell: &[u8], now: Time) -> Worth {
-        let worth = |(rule, count): (&Rule, &Count)| match count.algorithm.worth(count.state(cell), now) {
-            Worth::Refusing(span) if !rule.enforced => Worth::Used(span),
-            worth => worth,
-        };
-        self.rules().map(worth).max().unwrap_or(Worth::Nothing)
+    pub(super) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
+        let worth =
+            |(rule, count): (&Rule, &Counter)| match count.algorithm.eviction_rank(count.state(cell), now) {
+                EvictionRank::Refusing(span) if !rule.enforced => EvictionRank::Used(span),
+                worth => worth,
+            };
+        self.rules().map(worth).max().unwrap_or(EvictionRank::Nothing)
     }
 
     /// Takes charges back, one for each rule; those of cost 0 are none.
-    pub(super) fn give_back(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
+    pub(super) fn refund(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
         for ((_, count), charge) in self.rules().zip(charges) {
             if charge.cost > 0 {
-                count.algorithm.give_back(count.state_mut(cell), now, charge);
+                count.algorithm.refund(count.state_mut(cell), now, charge);
             }
         }
     }
 
     /// Takes pieces back, one for each rule.
-    pub(super) fn take_back(self, pieces: &[Piece], cell: &mut [u8], now: Time) {
-        for ((_, count), piece) in self.rules().zip(pieces) {
-            count.algorithm.take_back(count.state_mut(cell), now, piece);
+    pub(super) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
+        for ((_, count), reservation) in self.rules().zip(reservations) {
+            count.algorithm.release(count.state_mut(cell), now, reservation);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::Policy;
 use crate::actor::{self, Named, address::Network};
-use crate::index::Index;
+use crate::map::KeySet;
 use crate::request::{Part, Request};
 use std::net::IpAddr;
 
@@ -30,8 +30,8 @@ pub struct Lists {
 #[derive(Debug, Default)]
 pub struct List {
     /// The first addresses of all networks, by their family (IPv4 or not) and the bits of their prefix.
-    networks: Vec<((bool, u8), Index)>,
-    actors: Vec<(Named, Index)>,
+    networks: Vec<((bool, u8), KeySet)>,
+    actors: Vec<(Named, KeySet)>,
 }
 
 impl FromIterator<Member> for List {
@@ -51,13 +51,13 @@ impl FromIterator<Member> for List {
 }
 
 /// Adds a key to those of its kind; there are few kinds.
-fn add<K: PartialEq>(list: &mut Vec<(K, Index)>, kind: K, key: &[u8]) {
+fn add<K: PartialEq>(list: &mut Vec<(K, KeySet)>, kind: K, key: &[u8]) {
     match list.iter_mut().find(|(known, _)| *known == kind) {
         Some((_, keys)) => {
             keys.add(key);
         }
         None => {
-            let mut keys = Index::default();
+            let mut keys = KeySet::default();
             keys.add(key);
             list.push((kind, keys));
         }
@@ -84,7 +84,7 @@ impl Policy {
             });
         let overridden = alone.flat_map(|(named, rules)| {
             let rules = self.rules.get(rules).unwrap_or_default().iter();
-            rules.flat_map(move |rule| rule.own.overrides.keys().map(move |key| (named, key)))
+            rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
         });
         listed.chain(overridden).filter_map(|(named, key)| match self.parts.get(named.actor().header()?)? {
             // Behind the length of the value, see `actor::key`.

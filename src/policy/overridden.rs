@@ -4,12 +4,12 @@
 
 use super::Policy;
 use super::group::by_value;
-use crate::index::ByKey;
+use crate::map::KeyMap;
 use crate::table::Hasher;
 
 /// The keys of overridden actors, by group and hash.
 #[derive(Debug, Default)]
-pub(crate) struct Overridden(ByKey<Vec<u8>>);
+pub(crate) struct Overridden(KeyMap<Vec<u8>>);
 
 /// Both in one key.
 fn of(group: usize, hash: u64) -> [u8; 16] {
@@ -20,9 +20,10 @@ fn of(group: usize, hash: u64) -> [u8; 16] {
 impl Overridden {
     /// Those of `policy`, whose actors are hashed by `hasher`.
     pub(crate) fn new(policy: &Policy, hasher: &Hasher) -> Overridden {
-        let mut keys = ByKey::default();
+        let mut keys = KeyMap::default();
         for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
-            for value in group.rules(&policy.rules).flat_map(|rule| rule.counts(group.way).overrides.keys()) {
+            for value in group.rules(&policy.rules).flat_map(|rule| rule.counts(group.role).overrides.keys())
+            {
                 let key = by_value(value);
                 keys.insert(&of(group.id, group.hash(&policy.rules, hasher, &key)), key);
             }

@@ -2,12 +2,14 @@
 //!
 //! It does not know: how a store is asked, or how long that may take.
 
-use super::bid::Bid;
-use super::charge::{Desk, Memories, Terms};
-use super::duty::number;
-use super::give_back::{Held, Place};
-use super::part::{Part, State};
-use super::{Asked, Duty, Events, Outcome, Policy, Question, Receipt, Report, Told};
+use super::check::GroupCheck;
+use super::decide::{Context, Scratch, WorkerCache};
+use super::global_check::{GlobalCheck, GlobalState};
+use super::refill::number;
+use super::refund::{Charged, GroupIndex};
+use super::{
+    Events, GlobalCharge, GlobalQuery, LeaseRefill, Outcome, Policy, RuleQuery, RuleReply, RuleReport,
+};
 use crate::store::Store;
 use crate::time::Time;
 use std::ops::Range;
@@ -18,26 +20,26 @@ pub(crate) struct Pending {
     /// Of all bids and parts, one behind the other.
     pub(super) keys: Vec<u8>,
     /// Who else has to admit, once the stores have: groups that are counted here, and whom they count.
-    pub(super) bids: Vec<(Place, Range<usize>)>,
-    pub(super) parts: Vec<Part>,
+    pub(super) checks: Vec<(GroupIndex, Range<usize>)>,
+    pub(super) globals: Vec<GlobalCheck>,
     /// What was said, and what happened, before any store was asked.
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<RuleReport>,
     pub(super) events: Events,
     /// When it began to ask: what stores lend it lasts from then.
     pub(super) at: Time,
 }
 
 /// What stores have charged, by shard.
-type Charged = Vec<(usize, Receipt)>;
+type GlobalCharges = Vec<(usize, GlobalCharge)>;
 
 /// What becomes of it.
 pub(crate) struct Conclusion {
     /// What was charged here and may be given back.
-    pub(crate) held: Vec<Held>,
+    pub(crate) charged: Vec<Charged>,
     /// The same of stores, by shard.
-    pub(crate) owed: Vec<(usize, Receipt)>,
+    pub(crate) global_charged: Vec<(usize, GlobalCharge)>,
     /// What they are to be given back at once.
-    pub(crate) back: Vec<(usize, Receipt)>,
+    pub(crate) refunds: Vec<(usize, GlobalCharge)>,
     /// What was fetched ahead.
     pub(crate) fetched: Fetched,
 }
@@ -46,74 +48,82 @@ pub(crate) struct Conclusion {
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
     /// What is kept, and until when it may be spent.
-    pub(crate) kept: Vec<(Duty, Time)>,
+    pub(crate) kept: Vec<(LeaseRefill, Time)>,
     /// What goes back at once, by shard.
-    pub(crate) back: Vec<(usize, Question)>,
+    pub(crate) returned: Vec<(usize, GlobalQuery)>,
 }
 
 impl Pending {
     /// The actors whose quota could be fetched ahead, by number.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
-        let leased = |part: &&Part| {
-            part.fetches && policy.elsewhere_at(part.place).is_some_and(|elsewhere| elsewhere.ahead.is_some())
+        let leased = |global: &&GlobalCheck| {
+            global.fetches
+                && policy.global_group(global.place).is_some_and(|global_group| global_group.leased.is_some())
         };
-        self.parts.iter().filter(leased).map(|part| number(part.place, part.hash))
+        self.globals.iter().filter(leased).map(|global| number(global.place, global.hash))
     }
 
     /// Another request of this worker already fetches.
     pub(crate) fn fetches_nothing(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.fetches = false);
+        self.globals.iter_mut().for_each(|global| global.fetches = false);
     }
 
     /// Keeps a fetch only if no other worker fetches for the same actor.
-    pub(crate) fn claim<S: Store + ?Sized>(&mut self, policy: &Policy, terms: &Terms<S>) {
-        let Pending { keys, parts, events, .. } = self;
-        for part in parts.iter_mut().filter(|part| part.fetches) {
-            let duty = part.duty(keys);
-            part.fetches = duty.is_some_and(|duty| duty.claims(policy, terms, events));
+    pub(crate) fn claim<S: Store + ?Sized>(&mut self, policy: &Policy, context: &Context<S>) {
+        let Pending { keys, globals, events, .. } = self;
+        for global in globals.iter_mut().filter(|global| global.fetches) {
+            let refill = global.refill(keys);
+            global.fetches = refill.is_some_and(|refill| refill.claim(policy, context, events));
         }
     }
 
     /// One question for each shard that has to be asked.
-    pub(crate) fn questions(&self, policy: &Policy) -> Vec<(usize, Question)> {
-        let mut questions: Vec<(usize, Vec<Vec<Asked>>)> = Vec::new();
-        for part in self.parts.iter().filter(|part| part.asks()) {
-            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
+    pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
+        let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
+        for global in self.globals.iter().filter(|global| global.is_unanswered()) {
+            let Some(global_group) = policy.global_group(global.place) else {
                 continue;
             };
-            let key = self.keys.get(part.key.clone()).unwrap_or_default();
-            let asked = elsewhere.asks(policy, key, None, part.fetches);
-            match questions.iter_mut().find(|(shard, _)| *shard == part.shard) {
-                Some((_, groups)) => groups.push(asked),
-                None => questions.push((part.shard, vec![asked])),
+            let key = self.keys.get(global.key.clone()).unwrap_or_default();
+            let queries = global_group.queries(policy, key, None, global.fetches);
+            match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
+                Some((_, groups)) => groups.push(queries),
+                None => shards.push((global.shard, vec![queries])),
             }
         }
-        questions.into_iter().map(|(shard, groups)| (shard, Question::Decide(groups))).collect()
+        shards.into_iter().map(|(shard, groups)| (shard, GlobalQuery::Decide(groups))).collect()
     }
 
     /// A shard has told something, or will not; whether no other has yet to.
-    pub(crate) fn told(&mut self, policy: &Policy, shard: usize, told: Option<&[Told]>, now: Time) -> bool {
-        let mut told = told;
-        for part in self.parts.iter_mut().filter(|part| part.shard == shard && part.asks()) {
-            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
+    pub(crate) fn answer(
+        &mut self,
+        policy: &Policy,
+        shard: usize,
+        replies: Option<&[RuleReply]>,
+        now: Time,
+    ) -> bool {
+        let mut replies = replies;
+        for global in self.globals.iter_mut().filter(|global| global.shard == shard && global.is_unanswered())
+        {
+            let Some(global_group) = policy.global_group(global.place) else {
                 continue;
             };
-            let rules = elsewhere.group.rules.len();
-            let own = told.and_then(|told| told.split_at_checked(rules));
-            part.state = match own {
-                Some((own, _)) => State::Told(own.to_vec(), now),
-                None => State::Gone(elsewhere.on_error),
+            let rules = global_group.group.rules.len();
+            let own = replies.and_then(|replies| replies.split_at_checked(rules));
+            global.state = match own {
+                Some((own, _)) => GlobalState::Answered(own.to_vec(), now),
+                None => GlobalState::Unavailable(global_group.on_error),
             };
-            told = own.map(|(_, rest)| rest);
+            replies = own.map(|(_, rest)| rest);
         }
-        !self.parts.iter().any(Part::asks)
+        !self.globals.iter().any(GlobalCheck::is_unanswered)
     }
 
     /// None of those that have yet to tell something will.
     pub(crate) fn give_up(&mut self, policy: &Policy) {
-        for part in self.parts.iter_mut().filter(|part| part.asks()) {
-            if let Some(elsewhere) = policy.elsewhere_at(part.place) {
-                part.state = State::Gone(elsewhere.on_error);
+        for global in self.globals.iter_mut().filter(|global| global.is_unanswered()) {
+            if let Some(global_group) = policy.global_group(global.place) {
+                global.state = GlobalState::Unavailable(global_group.on_error);
             }
         }
     }
@@ -124,87 +134,90 @@ impl Pending {
         &self,
         policy: &Policy,
         is_retired: bool,
-        terms: &Terms<S>,
+        context: &Context<S>,
         events: &mut Events,
-    ) -> (Charged, Fetched) {
-        let (mut receipts, mut fetched) = (Vec::new(), Fetched::default());
-        for part in &self.parts {
-            receipts.extend(part.receipts(policy, &self.keys));
-            let told = part.fetched(&self.keys);
-            let comes = |(_, told): &(Duty, &[Told])| told.iter().all(|told| told.lent.amount > 0);
-            if part.fetches && !told.as_ref().is_some_and(comes) {
-                part.duty(&self.keys).into_iter().for_each(|duty| duty.release(policy, terms, events));
+    ) -> (GlobalCharges, Fetched) {
+        let (mut charges, mut fetched) = (Vec::new(), Fetched::default());
+        for global in &self.globals {
+            charges.extend(global.charges(policy, &self.keys));
+            let replies = global.fetched(&self.keys);
+            let comes = |(_, replies): &(LeaseRefill, &[RuleReply])| {
+                replies.iter().all(|reply| reply.grant.amount > 0)
+            };
+            if global.fetches && !replies.as_ref().is_some_and(comes) {
+                global
+                    .refill(&self.keys)
+                    .into_iter()
+                    .for_each(|refill| refill.release(policy, context, events));
             }
-            let Some((duty, told)) = told else {
+            let Some((refill, replies)) = replies else {
                 continue;
             };
             if is_retired {
-                fetched.back.extend(duty.unused(policy, told));
+                fetched.returned.extend(refill.unused(policy, replies));
             } else {
-                let deposited = duty.deposit(policy, told, self.at, terms, events);
-                fetched.kept.extend(deposited.until.map(|until| (duty, until)));
-                fetched.back.extend(deposited.back);
+                let deposited = refill.deposit(policy, replies, self.at, context, events);
+                fetched.kept.extend(deposited.until.map(|until| (refill, until)));
+                fetched.returned.extend(deposited.returned);
             }
         }
-        (receipts, fetched)
+        (charges, fetched)
     }
 
     /// Decides: every store that was asked has answered, or will not.
     pub(crate) fn conclude<S: Store + ?Sized>(
         self,
         policy: &Policy,
-        desk: &mut Desk,
-        memories: &mut Memories,
-        terms: &Terms<S>,
+        scratch: &mut Scratch,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
     ) -> Conclusion {
-        desk.clear();
+        scratch.clear();
         let mut events = self.events;
-        let (receipts, fetched) = self.collect(policy, memories.is_retired, terms, &mut events);
-        let Pending { keys, bids, parts, reports, .. } = self;
-        (desk.keys, desk.parts) = (keys, parts);
-        (desk.decision.reports, desk.decision.events) = (reports, events);
-        let mut refused = desk.parts.iter().any(|part| part.is_refused(policy));
+        let (charges, fetched) = self.collect(policy, cache.is_retired, context, &mut events);
+        let Pending { keys, checks, globals, reports, .. } = self;
+        (scratch.keys, scratch.globals) = (keys, globals);
+        (scratch.decision.reports, scratch.decision.events) = (reports, events);
+        let mut refused = scratch.globals.iter().any(|global| global.is_refused(policy));
         if refused {
-            desk.remember(policy, memories);
+            scratch.cache_refusals(policy, cache);
         } else {
-            bids.into_iter().for_each(|(place, key)| desk.bid(policy, place, key, terms.hasher));
-            desk.stand_ins(policy, false, terms);
-            desk.judge(policy, &memories.shares, terms);
-            refused =
-                desk.parts.iter().any(|part| part.refuses(policy)) || desk.bids.iter().any(Bid::refuses);
-            refused = refused || desk.charge(policy, &mut memories.shares, terms).is_err();
+            checks.into_iter().for_each(|(place, key)| scratch.add_check(policy, place, key, context.hasher));
+            scratch.add_local_checks(policy, false, context);
+            scratch.check(policy, &cache.reservations, context);
+            refused = scratch.globals.iter().any(|global| global.refuses(policy))
+                || scratch.checks.iter().any(GroupCheck::refuses);
+            refused = refused || scratch.charge(policy, &mut cache.reservations, context).is_err();
         }
-        let held = desk.close(policy, refused, memories, terms);
-        let ends = |(_, receipt): &(usize, Receipt)| receipt.terms.ends_with_request();
-        let is_waiting = matches!(desk.decision.outcome, Outcome::Wait(_));
+        let charged = scratch.finish(policy, refused, cache, context);
+        let ends = |(_, charge): &(usize, GlobalCharge)| charge.parameters.ends_with_request();
+        let is_waiting = matches!(scratch.decision.outcome, Outcome::Delay(_));
         let (owed, back) = match refused {
-            true => (Vec::new(), receipts),
-            false => {
-                (receipts.into_iter().filter(|receipt| is_waiting || ends(receipt)).collect(), Vec::new())
-            }
+            true => (Vec::new(), charges),
+            false => (charges.into_iter().filter(|charge| is_waiting || ends(charge)).collect(), Vec::new()),
         };
-        Conclusion { held, owed, back, fetched }
+        Conclusion { charged, global_charged: owed, refunds: back, fetched }
     }
 }
 
-impl Desk {
+impl Scratch {
     /// Remembers for a while what stores have refused.
-    fn remember(&self, policy: &Policy, memories: &mut Memories) {
-        for part in self.parts.iter().filter(|part| part.is_refused(policy)) {
-            let Some(elsewhere) = policy.elsewhere_at(part.place) else {
+    fn cache_refusals(&self, policy: &Policy, cache: &mut WorkerCache) {
+        for global in self.globals.iter().filter(|global| global.is_refused(policy)) {
+            let Some(global_group) = policy.global_group(global.place) else {
                 continue;
             };
-            let State::Told(told, now) = &part.state else {
+            let GlobalState::Answered(replies, now) = &global.state else {
                 continue;
             };
             // Permits come back at any time: their lack is not cached. If the store does not say which rule refuses, this
             // rule may admit the actor's other requests.
-            if !elsewhere.group.settles && told.iter().all(|told| told.attributed) {
+            if !global_group.group.ends_with_request && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
-                part.report(policy, &self.keys, &mut reports);
-                let key = self.keys.get(part.key.clone()).unwrap_or_default();
-                let holds = elsewhere.refill(policy, key);
-                memories.refusals.remember((elsewhere.group.id, part.hash), *now, holds, &reports);
+                global.report(policy, &self.keys, &mut reports);
+                let key = self.keys.get(global.key.clone()).unwrap_or_default();
+                let holds = global_group.refill_time(policy, key);
+                cache.global_refusals.insert((global_group.group.id, global.hash), *now, holds, &reports);
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! It does not know: what a store is, or whether it is there.
 
-use crate::mix::mix;
+use crate::prng::mix;
 
 /// The place of the store among `names`, which are hashes.
 pub(super) fn shard(names: &[u64], key: u64) -> usize {
@@ -23,10 +23,10 @@ mod tests {
     fn each_has_its_part() {
         for count in [2, 3, 5] {
             let names = names(count);
-            let mut held = vec![0u64; names.len()];
-            (0..10_000).for_each(|key| held[shard(&names, key)] += 1);
+            let mut charged = vec![0u64; names.len()];
+            (0..10_000).for_each(|key| charged[shard(&names, key)] += 1);
             let fair = 10_000 / count;
-            assert!(held.iter().all(|held| held.abs_diff(fair) < fair / 10), "{held:?}");
+            assert!(charged.iter().all(|charged| charged.abs_diff(fair) < fair / 10), "{charged:?}");
         }
         assert_eq!((shard(&[], 5), shard(&[9], 5)), (0, 0));
     }

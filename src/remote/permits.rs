@@ -12,9 +12,9 @@
 //! calls run, the store counts no fewer permits than the worker's requests hold.
 
 use super::PERMITS_EXPIRE;
-use super::lines::Waiting;
-use crate::algorithm::Terms;
-use crate::policy::{Asked, CountKey, LevelReport, Question, Receipt, Told};
+use super::client::QueuedQuery;
+use crate::algorithm::Parameters;
+use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
 use crate::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
 
@@ -48,7 +48,7 @@ pub(super) struct Permits {
 /// The permits of one actor.
 #[derive(Debug)]
 struct Level {
-    terms: Terms,
+    terms: Parameters,
     /// Permits by the eighth of `max_hold` in which they were taken, at the eighth's number modulo `COUNTED`. Older
     /// permits do not count.
     taken: [u64; COUNTED as usize],
@@ -117,10 +117,11 @@ impl Level {
 
 impl Permits {
     /// Whether the levels that a question reports can be tracked.
-    pub(super) fn has_room(&self, question: &Question) -> bool {
-        let is_new = |asked: &Asked| asked.terms.ends_with_request() && !self.levels.contains_key(&asked.key);
+    pub(super) fn has_room(&self, question: &GlobalQuery) -> bool {
+        let is_new =
+            |asked: &RuleQuery| asked.parameters.ends_with_request() && !self.levels.contains_key(&asked.key);
         match question {
-            Question::Decide(groups) if self.levels.len() >= MOST => !groups.iter().flatten().any(is_new),
+            GlobalQuery::Decide(groups) if self.levels.len() >= MOST => !groups.iter().flatten().any(is_new),
             _ => true,
         }
     }
@@ -168,18 +169,18 @@ impl Permits {
     /// Returns the levels that the call reports.
     pub(super) fn report(
         &mut self,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<QueuedQuery>,
         (holder, call): (u64, u64),
         now: Time,
     ) -> Vec<CountKey> {
         let mut reported = Vec::new();
         for waiting in waiting.iter_mut() {
-            let Question::Decide(groups) = &mut waiting.question else {
+            let GlobalQuery::Decide(groups) = &mut waiting.query else {
                 continue;
             };
-            for asked in groups.iter_mut().flatten().filter(|asked| asked.terms.ends_with_request()) {
-                let level = self.mention(asked.key, asked.terms, call, now, &mut reported);
-                asked.terms = asked.terms.reporting(holder, call, level.reported, PERMITS_EXPIRE);
+            for asked in groups.iter_mut().flatten().filter(|asked| asked.parameters.ends_with_request()) {
+                let level = self.mention(asked.key, asked.parameters, call, now, &mut reported);
+                asked.parameters = asked.parameters.reporting(holder, call, level.reported, PERMITS_EXPIRE);
                 level.take(asked.cost);
             }
         }
@@ -191,16 +192,16 @@ impl Permits {
             let level = self.mention(key, terms, call, now, &mut reported);
             reports.push(LevelReport {
                 key,
-                terms: terms.reporting(holder, call, level.reported, PERMITS_EXPIRE),
+                parameters: terms.reporting(holder, call, level.reported, PERMITS_EXPIRE),
             });
         }
         if !reports.is_empty() {
-            waiting.push(Waiting::of_nobody(Question::Report(reports)));
+            waiting.push(QueuedQuery::without_waiter(GlobalQuery::ReportPermits(reports)));
         }
         reported
     }
 
-    fn unqueue(&mut self, key: CountKey) -> Option<(CountKey, Terms)> {
+    fn unqueue(&mut self, key: CountKey) -> Option<(CountKey, Parameters)> {
         let level = self.levels.get_mut(&key)?;
         level.is_changed = false;
         Some((key, level.terms))
@@ -210,7 +211,7 @@ impl Permits {
     fn mention(
         &mut self,
         key: CountKey,
-        terms: Terms,
+        terms: Parameters,
         call: u64,
         now: Time,
         reported: &mut Vec<CountKey>,
@@ -230,7 +231,7 @@ impl Permits {
         levels: &'l mut HashMap<CountKey, Level>,
         looks: &mut VecDeque<(Time, CountKey)>,
         key: CountKey,
-        terms: Terms,
+        terms: Parameters,
         now: Time,
     ) -> &'l mut Level {
         levels.entry(key).or_insert_with(|| {
@@ -255,24 +256,31 @@ impl Permits {
 
     /// Takes the store's answer, if any, to a question of the call sent at `sent`. A request that has left does not keep
     /// (`keeps`) its permits.
-    pub(super) fn told(&mut self, question: &Question, told: Option<&mut [Told]>, keeps: bool, sent: Time) {
-        let Question::Decide(groups) = question else {
+    pub(super) fn replied(
+        &mut self,
+        question: &GlobalQuery,
+        told: Option<&mut [RuleReply]>,
+        keeps: bool,
+        sent: Time,
+    ) {
+        let GlobalQuery::Decide(groups) = question else {
             return;
         };
         let mut told = told.unwrap_or_default().iter_mut();
         groups.iter().flatten().for_each(|asked| self.granted(asked, told.next(), keeps, sent));
     }
 
-    fn granted(&mut self, asked: &Asked, told: Option<&mut Told>, keeps: bool, sent: Time) {
-        let Some(level) = self.levels.get_mut(&asked.key).filter(|_| asked.terms.ends_with_request()) else {
+    fn granted(&mut self, asked: &RuleQuery, told: Option<&mut RuleReply>, keeps: bool, sent: Time) {
+        let Some(level) = self.levels.get_mut(&asked.key).filter(|_| asked.parameters.ends_with_request())
+        else {
             return;
         };
         let eighth = level.eighth(sent);
-        let granted = told.as_ref().map_or(0, |told| told.receipt[0]);
+        let granted = told.as_ref().map_or(0, |told| told.charge[0]);
         level.granted = level.granted.saturating_add(granted);
         match told {
             // The receipt says when the permit was taken.
-            Some(told) if keeps && granted > 0 => told.receipt[1] = eighth,
+            Some(told) if keeps && granted > 0 => told.charge[1] = eighth,
             _ => level.release(eighth, asked.cost),
         }
     }
@@ -292,7 +300,7 @@ impl Permits {
     }
 
     /// Releases a request's permit.
-    pub(super) fn release(&mut self, receipt: &Receipt) {
+    pub(super) fn release(&mut self, receipt: &GlobalCharge) {
         let [cost, eighth, ..] = receipt.numbers;
         if let Some(level) = self.levels.get_mut(&receipt.key) {
             level.release(eighth, cost);
@@ -301,15 +309,15 @@ impl Permits {
     }
 
     /// Handles a late answer, after which the store counts a permit that no request holds.
-    pub(super) fn doubt(&mut self, asked: &Asked, now: Time) {
-        if asked.terms.ends_with_request() {
-            Permits::track(&mut self.levels, &mut self.looks, asked.key, asked.terms, now).stored = None;
+    pub(super) fn mark_unsure(&mut self, asked: &RuleQuery, now: Time) {
+        if asked.parameters.ends_with_request() {
+            Permits::track(&mut self.levels, &mut self.looks, asked.key, asked.parameters, now).stored = None;
             self.check(asked.key);
         }
     }
 
     /// Runs when the breaker opens, so that all levels are reported after recovery.
-    pub(super) fn doubt_all(&mut self) {
+    pub(super) fn mark_all_unsure(&mut self) {
         let keys: Vec<CountKey> = self.levels.keys().copied().collect();
         for key in keys {
             self.levels.get_mut(&key).into_iter().for_each(|level| level.stored = None);
@@ -360,7 +368,7 @@ mod tests {
     #[test]
     fn actors_who_come_and_go_leave_no_looks_behind() {
         let mut permits = Permits::default();
-        let terms = Terms { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
+        let terms = Parameters { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
         let mut stays = Vec::new();
         permits.mention(CountKey::default(), terms, 1, Time::ZERO, &mut stays).take(1);
         for actor in 1..1_000u64 {

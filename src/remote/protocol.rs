@@ -2,17 +2,17 @@
 //!
 //! It does not know: the protocols' bytes, or when a call is made.
 
-use super::redis::{Answers, Redis};
+use super::redis::{Redis, Replies};
 use super::rls::Rls;
-use super::{Answer, Failure};
-use crate::policy::{Policy, Question};
+use super::{CallError, CallResult};
+use crate::policy::{GlobalQuery, Policy};
 use crate::request::pairs;
 use crate::time::Span;
 use std::borrow::Cow;
 
 /// Where shared rules are counted, and how it is asked.
 #[derive(Debug)]
-pub struct Options {
+pub struct GlobalStoreOptions {
     /// The gateway's names of the stores, each of which has a share of all counts.
     pub clusters: Vec<String>,
     /// How long a request waits for an answer.
@@ -46,7 +46,7 @@ pub enum Message {
     Grpc(Vec<u8>),
 }
 
-impl Options {
+impl GlobalStoreOptions {
     /// Gives the protocol the names of the rules.
     pub fn name_rules(&mut self, policy: &Policy) {
         if let Protocol::Rls(service) = &mut self.protocol {
@@ -67,15 +67,15 @@ impl Protocol {
     }
 
     /// Whether this can be asked.
-    pub(super) fn takes(&self, question: &Question) -> bool {
+    pub(super) fn supports(&self, question: &GlobalQuery) -> bool {
         match self {
             Protocol::Redis(_) => true,
-            Protocol::Rls(_) => matches!(question, Question::Decide(_)),
+            Protocol::Rls(_) => matches!(question, GlobalQuery::Decide(_)),
         }
     }
 
     /// The most questions in one call.
-    pub(super) fn most(&self) -> usize {
+    pub(super) fn max_batch(&self) -> usize {
         match self {
             Protocol::Redis(redis) => redis.most(),
             Protocol::Rls(_) => 1,
@@ -87,7 +87,7 @@ impl Protocol {
     pub(super) fn message(
         &self,
         cluster: &str,
-        questions: &[&Question],
+        questions: &[&GlobalQuery],
         whole: bool,
         number: u64,
         policy: &Policy,
@@ -102,7 +102,7 @@ impl Protocol {
                 Message::Http { headers: pairs::encode(&headers), body: call.body }
             }
             Protocol::Rls(service) => {
-                let none = Question::Decide(Vec::new());
+                let none = GlobalQuery::Decide(Vec::new());
                 let question = questions.first().copied().unwrap_or(&none);
                 let name = |rule| policy.rule(rule).map_or("", |rule| rule.name());
                 Message::Grpc(service.request(question, name))
@@ -113,21 +113,21 @@ impl Protocol {
     /// The answer to each question of the call with this number.
     pub(super) fn read(
         &self,
-        questions: &[&Question],
+        questions: &[&GlobalQuery],
         number: u64,
-        answer: Answer,
-    ) -> Result<Answers, Failure> {
+        answer: CallResult,
+    ) -> Result<Replies, CallError> {
         match (self, answer) {
-            (Protocol::Redis(redis), Answer::Http { status, body }) => {
+            (Protocol::Redis(redis), CallResult::Http { status, body }) => {
                 redis.answer(questions, number, status, body)
             }
-            (Protocol::Rls(service), Answer::Message(message)) => {
-                let told = |question: &&Question| service.answer(question, message);
+            (Protocol::Rls(service), CallResult::Message(message)) => {
+                let told = |question: &&GlobalQuery| service.answer(question, message);
                 questions.iter().map(|question| told(question).map(Ok)).collect()
             }
-            (_, Answer::Status(status)) => Err(Failure::Status(status)),
-            (_, Answer::NotMade) => Err(Failure::NotMade),
-            _ => Err(Failure::Garbage),
+            (_, CallResult::Status(status)) => Err(CallError::Status(status)),
+            (_, CallResult::NotMade) => Err(CallError::NotMade),
+            _ => Err(CallError::Garbage),
         }
     }
 }

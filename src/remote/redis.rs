@@ -13,10 +13,10 @@ pub mod script;
 mod upstash;
 mod webdis;
 
-use super::{Failure, MOST_BYTES};
+use super::{CallError, MOST_BYTES};
 use crate::document::parse_json;
-use crate::policy::{CountKey, Question, Told};
-use crate::text;
+use crate::format;
+use crate::policy::{CountKey, GlobalQuery, RuleReply};
 
 /// What an HTTP front speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct HttpCall<'r> {
 }
 
 /// What each question was told, in order, or why it was not.
-pub type Answers = Vec<Result<Vec<Told>, Failure>>;
+pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 
 /// A Redis behind an HTTP front.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Redis {
     /// The call that asks all of these, at most [`Redis::most`]: by the script's hash, or `whole` with its text, which the
     /// store then keeps. No questions is a call that asks whether the store works. The reply has to bring `number`, which
     /// [`Redis::number`] makes of a random one.
-    pub fn call(&self, questions: &[&Question], whole: bool, number: u64) -> HttpCall<'_> {
+    pub fn call(&self, questions: &[&GlobalQuery], whole: bool, number: u64) -> HttpCall<'_> {
         let mut body = String::new();
         let commands = self.commands(questions);
         let is_pipeline = commands.len() > 1;
@@ -105,14 +105,14 @@ impl Redis {
     }
 
     /// The questions of each command: at least one.
-    fn commands<'q>(&self, questions: &'q [&'q Question]) -> Vec<&'q [&'q Question]> {
+    fn commands<'q>(&self, questions: &'q [&'q GlobalQuery]) -> Vec<&'q [&'q GlobalQuery]> {
         match self.dialect {
             Dialect::Upstash if questions.len() > MOST => questions.chunks(MOST).collect(),
             _ => vec![questions],
         }
     }
 
-    fn command(&self, body: &mut String, questions: &[&Question], whole: bool, number: u64) {
+    fn command(&self, body: &mut String, questions: &[&GlobalQuery], whole: bool, number: u64) {
         let is_list = self.dialect == Dialect::Upstash;
         if is_list {
             body.push('[');
@@ -124,14 +124,14 @@ impl Redis {
             .for_each(|question| command::keys(question, &mut |_| count = count.saturating_add(1)));
         self.part(body, name, true);
         self.part(body, script, false);
-        self.part(body, &text::alone(count.max(1)), false);
+        self.part(body, &format::alone(count.max(1)), false);
         if questions.is_empty() {
             self.part(body, &[&*self.prefix, PROBE].concat(), false);
         }
         for question in questions {
             command::keys(question, &mut |key| self.part(body, &self.key(key), false));
         }
-        self.part(body, &text::alone(number), false);
+        self.part(body, &format::alone(number), false);
         for question in questions {
             let mut command = String::new();
             command::write(&mut command, question);
@@ -153,7 +153,7 @@ impl Redis {
         let mut name = String::with_capacity(self.prefix.len().saturating_add(40));
         name.push_str(&self.prefix);
         name.push_str(":{0}:");
-        key.iter().for_each(|byte| text::hex(&mut name, *byte));
+        key.iter().for_each(|byte| format::hex(&mut name, *byte));
         name
     }
 
@@ -162,11 +162,11 @@ impl Redis {
     /// that call can be trusted. `number` is the one that the call was made with.
     pub fn answer(
         &self,
-        questions: &[&Question],
+        questions: &[&GlobalQuery],
         number: u64,
         status: u32,
         body: &[u8],
-    ) -> Result<Answers, Failure> {
+    ) -> Result<Replies, CallError> {
         let commands = self.commands(questions);
         // A status alone tells as well.
         let body = if body.len() > MOST_BYTES { None } else { parse_json(body) };
@@ -181,7 +181,7 @@ impl Redis {
             let told = |reply| answer::told(asked, number, reply, &mut answers);
             match reply.and_then(told) {
                 Ok(()) => is_told = true,
-                Err(Failure::Stray) => return Err(Failure::Stray),
+                Err(CallError::Stray) => return Err(CallError::Stray),
                 Err(failure) => {
                     answers.truncate(before);
                     answers.resize_with(before.saturating_add(asked.len()), || Err(failure.clone()));

@@ -2,7 +2,7 @@
 //!
 //! It does not know: what a refund is for, or when the breaker closes.
 
-use crate::policy::Question;
+use crate::policy::GlobalQuery;
 use std::collections::VecDeque;
 
 /// The queue is bounded, so that an outage does not fill the worker's memory.
@@ -11,13 +11,13 @@ const MOST: usize = 1_024;
 /// A bounded queue of refunds, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Refunds {
-    queue: VecDeque<Question>,
+    queue: VecDeque<GlobalQuery>,
     dropped: u32,
 }
 
 impl Refunds {
     /// Adds a refund. If the queue is full, the oldest refund is dropped: the store has refilled most of its charge.
-    pub(super) fn put(&mut self, question: Question) {
+    pub(super) fn put(&mut self, question: GlobalQuery) {
         if self.queue.len() >= MOST && self.queue.pop_front().is_some() {
             self.dropped = self.dropped.saturating_add(1);
         }
@@ -29,7 +29,7 @@ impl Refunds {
     }
 
     /// Removes up to `most` of the oldest.
-    pub(super) fn take(&mut self, most: usize) -> impl Iterator<Item = Question> {
+    pub(super) fn take(&mut self, most: usize) -> impl Iterator<Item = GlobalQuery> {
         self.queue.drain(..self.queue.len().min(most))
     }
 

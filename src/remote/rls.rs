@@ -6,10 +6,10 @@
 mod headers;
 mod messages;
 
-use super::{Failure, MOST_BYTES};
-use crate::algorithm::{Charge, Outcome, Verdict};
-use crate::policy::{Asked, Lent, Policy, Question, RuleId, Told};
-use crate::text::hex;
+use super::{CallError, MOST_BYTES};
+use crate::algorithm::{Admission, Charge, Verdict};
+use crate::format::hex;
+use crate::policy::{GlobalQuery, LeaseGrant, Policy, RuleId, RuleQuery, RuleReply};
 use crate::time::Span;
 use headers::{MOST_HEADERS, Tightest, tightest};
 use messages::{
@@ -66,7 +66,7 @@ impl Rls {
     /// The request: a descriptor for each rule, whose key is the rule's `name` and whose value stands for the actor, with
     /// the rule's quota in place of the service's own. Only [`Question::Decide`] can be asked; what asks nothing finds out
     /// whether the service works, by a descriptor that no limit is for: without any it would be refused.
-    pub fn request<'n>(&self, question: &Question, name: impl Fn(RuleId) -> &'n str) -> Vec<u8> {
+    pub fn request<'n>(&self, question: &GlobalQuery, name: impl Fn(RuleId) -> &'n str) -> Vec<u8> {
         // Services that do not know of a descriptor's own cost take the request's for each; none is one there.
         let most = asked(question).map(|asked| asked.cost).max().unwrap_or(0).max(1);
         let mut descriptors: Vec<Descriptor> =
@@ -83,16 +83,16 @@ impl Rls {
     /// Whether the request passes is `overall_code`: a service whose limits are in shadow says `OK` over limits that it
     /// names. If the service refuses and names no limit, all rules are refused and none is
     /// [attributed](Told::attributed), unless only one was asked about.
-    pub fn answer(&self, question: &Question, message: &[u8]) -> Result<Vec<Told>, Failure> {
+    pub fn answer(&self, question: &GlobalQuery, message: &[u8]) -> Result<Vec<RuleReply>, CallError> {
         let count = asked(question).count();
-        let garbage = |_| Failure::Garbage;
+        let garbage = |_| CallError::Garbage;
         // The numbers of entries are checked first, so that a hostile answer does not fill memory.
         let counted = match message.len() {
             ..=MOST_BYTES => Counted::decode(message).map_err(garbage)?,
-            _ => return Err(Failure::Garbage),
+            _ => return Err(CallError::Garbage),
         };
         if counted.statuses.len() != count && !counted.statuses.is_empty() {
-            return Err(Failure::Garbage);
+            return Err(CallError::Garbage);
         }
         let Response { overall_code, statuses } = Response::decode(message).map_err(garbage)?;
         let is_over = over(overall_code)?;
@@ -112,33 +112,33 @@ impl Rls {
     }
 
     /// The answer for each rule, if the service only says whether the request passes.
-    fn unnamed(&self, question: &Question, is_over: bool, tightest: &Tightest) -> Vec<Told> {
+    fn unnamed(&self, question: &GlobalQuery, is_over: bool, tightest: &Tightest) -> Vec<RuleReply> {
         let is_only = asked(question).count() == 1;
         let has_name =
             |rule: RuleId| self.names.get(rule.index()).is_some_and(|name| name.as_bytes() == tightest.name);
-        let told = |asked: &Asked| {
+        let told = |asked: &RuleQuery| {
             let is_tightest = is_only || has_name(asked.rule);
             let remaining = tightest.remaining.filter(|_| is_tightest);
             let reset = if is_tightest || is_over { tightest.reset } else { Span::ZERO };
             let told = told(asked, is_over, remaining.unwrap_or(0), reset);
             // Several limits may have nothing left, so the tightest need not be the one that refuses.
             let attributed = if is_over { is_only } else { remaining.is_some() };
-            Told { attributed: attributed || refuses_all(asked), ..told }
+            RuleReply { attributed: attributed || refuses_all(asked), ..told }
         };
         asked(question).map(told).collect()
     }
 }
 
 /// The rules, in their order.
-fn asked(question: &Question) -> impl Iterator<Item = &Asked> {
-    let groups: &[Vec<Asked>] = match question {
-        Question::Decide(groups) => groups,
+fn asked(question: &GlobalQuery) -> impl Iterator<Item = &RuleQuery> {
+    let groups: &[Vec<RuleQuery>] = match question {
+        GlobalQuery::Decide(groups) => groups,
         _ => &[],
     };
     groups.iter().flatten()
 }
 
-fn descriptor(asked: &Asked, name: &str, most: u64) -> Descriptor {
+fn descriptor(asked: &RuleQuery, name: &str, most: u64) -> Descriptor {
     let mut value = String::new();
     asked.key.iter().for_each(|byte| hex(&mut value, *byte));
     let limit = unit(asked.quota.unit).map(|unit| Limit { requests_per_unit: whole(asked.quota.rpu), unit });
@@ -146,21 +146,21 @@ fn descriptor(asked: &Asked, name: &str, most: u64) -> Descriptor {
     Descriptor { entries: vec![Entry { key: name.into(), value }], limit, hits_addend }
 }
 
-fn over(code: i32) -> Result<bool, Failure> {
+fn over(code: i32) -> Result<bool, CallError> {
     match code {
         OK => Ok(false),
         OVER_LIMIT => Ok(true),
-        _ => Err(Failure::Garbage),
+        _ => Err(CallError::Garbage),
     }
 }
 
 /// Such a rule refuses whatever the service answers, because some of its units cannot be sent.
-fn refuses_all(asked: &Asked) -> bool {
+fn refuses_all(asked: &RuleQuery) -> bool {
     asked.quota.rpu == 0 && asked.cost > 0
 }
 
 /// The answer for a rule from the status of its descriptor.
-fn named(asked: &Asked, status: &Status, refuses: bool) -> Told {
+fn named(asked: &RuleQuery, status: &Status, refuses: bool) -> RuleReply {
     let remaining = match status {
         Status { current_limit: Some(_), limit_remaining, .. } => (*limit_remaining).into(),
         _ if refuses => 0,
@@ -170,15 +170,16 @@ fn named(asked: &Asked, status: &Status, refuses: bool) -> Told {
     told(asked, refuses, remaining, status.duration_until_reset.as_ref().map_or(Span::ZERO, span))
 }
 
-fn told(asked: &Asked, refuses: bool, remaining: u64, reset: Span) -> Told {
+fn told(asked: &RuleQuery, refuses: bool, remaining: u64, reset: Span) -> RuleReply {
     let outcome = match refuses {
-        _ if refuses_all(asked) => Outcome::Refuse { retry_after: None },
-        true if reset == Span::ZERO => Outcome::Refuse { retry_after: Some(UNKNOWN_WAIT) },
-        true => Outcome::Refuse { retry_after: Some(reset) },
-        false => Outcome::Admit { delay: Span::ZERO },
+        _ if refuses_all(asked) => Admission::Refuse { retry_after: None },
+        true if reset == Span::ZERO => Admission::Refuse { retry_after: Some(UNKNOWN_WAIT) },
+        true => Admission::Refuse { retry_after: Some(reset) },
+        false => Admission::Admit { delay: Span::ZERO },
     };
-    let verdict = Verdict { outcome, remaining, more_in: reset, full_in: reset, charge: Charge::default() };
-    Told { verdict, receipt: [0; 5], lent: Lent::default(), attributed: true }
+    let verdict =
+        Verdict { admission: outcome, remaining, more_in: reset, full_in: reset, charge: Charge::default() };
+    RuleReply { verdict, charge: [0; 5], grant: LeaseGrant::default(), attributed: true }
 }
 
 /// A span below zero is none.

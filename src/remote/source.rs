@@ -10,15 +10,15 @@
 //!   Failure           ◄── any other status, none, or nothing at that place ──────────────┘
 //! ```
 
+mod canary;
+mod comparison;
 mod follow;
 mod head;
-mod tally;
-mod trial;
 
-pub use follow::{Follower, Outcome, Stock, Task};
-pub use head::Marks;
-pub use tally::{Compared, Ledger, Tally};
-pub use trial::Judgement;
+pub use canary::CanaryVerdict;
+pub use comparison::{CanaryCounts, CanaryStats, Comparison};
+pub use follow::{Follower, PollResult, Snapshot, Task};
+pub use head::Validators;
 
 use crate::document::{self, Value};
 use crate::policy::Sample;
@@ -41,7 +41,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RemoteOptions {
     /// The gateway's name of the server.
     pub cluster: String,
     /// The `:authority` of each request.
@@ -79,7 +79,7 @@ pub struct Canary {
 
 /// What an answer holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerReply {
     /// What the marks are of is still there.
     Unchanged,
     /// A document, as the server has it.
@@ -88,7 +88,7 @@ pub enum Answer {
 
 /// Why an answer holds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum FetchError {
     /// The gateway does not know the server, or the call could not be made.
     NotMade,
     /// There was none.
@@ -105,29 +105,32 @@ pub enum Failure {
     NotBase64,
 }
 
-impl Failure {
+impl FetchError {
     /// Whether the server has answered nevertheless, with what it takes for a configuration.
     pub fn is_contact(self) -> bool {
-        matches!(self, Failure::TooLarge | Failure::NotJson | Failure::Nowhere | Failure::NotBase64)
+        matches!(
+            self,
+            FetchError::TooLarge | FetchError::NotJson | FetchError::Nowhere | FetchError::NotBase64
+        )
     }
 
     /// What is told of it.
     pub fn words(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Failure::NotMade => "the gateway has no such cluster, or none of its hosts",
-            Failure::None => "no answer in time",
-            Failure::Status(status) => {
-                return Cow::Owned(["status ", &crate::text::alone(status.into())].concat());
+            FetchError::NotMade => "the gateway has no such cluster, or none of its hosts",
+            FetchError::None => "no answer in time",
+            FetchError::Status(status) => {
+                return Cow::Owned(["status ", &crate::format::alone(status.into())].concat());
             }
-            Failure::TooLarge => "more than 1 MiB",
-            Failure::NotJson => "not JSON, in which `pointer` could point",
-            Failure::Nowhere => "nothing where `pointer` points",
-            Failure::NotBase64 => "no base64 where `encoding` expects it",
+            FetchError::TooLarge => "more than 1 MiB",
+            FetchError::NotJson => "not JSON, in which `pointer` could point",
+            FetchError::Nowhere => "nothing where `pointer` points",
+            FetchError::NotBase64 => "no base64 where `encoding` expects it",
         })
     }
 }
 
-impl Options {
+impl RemoteOptions {
     /// What tells this source from another, of which a worker of the same gateway may keep something.
     pub fn id(&self) -> u64 {
         let mut text = Vec::new();
@@ -142,7 +145,7 @@ impl Options {
     }
 
     /// The headers of a request, as a host takes them.
-    pub fn request(&self, marks: &Marks) -> Vec<u8> {
+    pub fn request(&self, marks: &Validators) -> Vec<u8> {
         let method = if self.body.is_some() { "POST" } else { "GET" };
         let own = [(":method", method), (":path", &self.path), (":authority", &self.authority)];
         let kind = self.body.as_ref().map(|_| ("content-type", "application/json"));
@@ -156,27 +159,27 @@ impl Options {
     }
 
     /// What an answer holds; its status is 0 if there was none.
-    pub fn read(&self, status: u32, body: &[u8]) -> Result<Answer, Failure> {
+    pub fn read(&self, status: u32, body: &[u8]) -> Result<ServerReply, FetchError> {
         match status {
-            200 if body.len() > MOST_BYTES => Err(Failure::TooLarge),
-            200 => self.document(body).map(Answer::Document),
-            304 => Ok(Answer::Unchanged),
-            0 => Err(Failure::None),
-            status => Err(Failure::Status(status)),
+            200 if body.len() > MOST_BYTES => Err(FetchError::TooLarge),
+            200 => self.document(body).map(ServerReply::Document),
+            304 => Ok(ServerReply::Unchanged),
+            0 => Err(FetchError::None),
+            status => Err(FetchError::Status(status)),
         }
     }
 
-    fn document(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn document(&self, body: &[u8]) -> Result<Vec<u8>, FetchError> {
         let found = match self.pointer.is_empty() {
             true => body.to_vec(),
-            false => match place(document::parse_json(body).ok_or(Failure::NotJson)?, &self.pointer) {
+            false => match place(document::parse_json(body).ok_or(FetchError::NotJson)?, &self.pointer) {
                 Some(Value::Text(text)) => text.into_bytes(),
                 Some(value @ (Value::List(_) | Value::Object(_))) => value.to_string().into_bytes(),
-                _ => return Err(Failure::Nowhere),
+                _ => return Err(FetchError::Nowhere),
             },
         };
         match self.is_base64 {
-            true => BASE64.decode(found.trim_ascii()).map_err(|_| Failure::NotBase64),
+            true => BASE64.decode(found.trim_ascii()).map_err(|_| FetchError::NotBase64),
             false => Ok(found),
         }
     }

@@ -79,11 +79,11 @@ impl<'b> Iterator for Pairs<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Lines;
+    use crate::request::HeaderLines;
     use proptest::prelude::*;
 
     fn values<'b>(bytes: &'b [u8], name: &'b [u8]) -> Vec<&'b [u8]> {
-        Lines::Named(Pairs::of(bytes), name).collect()
+        HeaderLines::Named(Pairs::of(bytes), name).collect()
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod unit;
 pub use readings::Readings;
 
 use std::borrow::Cow;
-use unit::{AUTHORITY, STRICT, Unit, Way, units};
+use unit::{AUTHORITY, Reading, STRICT, Unit, units};
 
 /// One path in normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl<'a> Path<'a> {
     }
 
     /// A path as a backend of this way reads it. Nothing is copied when RFC 3986 has it so already.
-    fn read(path: &'a [u8], way: Way) -> Path<'a> {
+    fn read(path: &'a [u8], way: Reading) -> Path<'a> {
         match path {
             b"" => Path(Cow::Borrowed(b"/")),
             _ if way == STRICT && is_normal(path) => Path(Cow::Borrowed(path)),
@@ -97,7 +97,7 @@ fn is_normal(path: &[u8]) -> bool {
     }
 }
 
-fn normalise(path: &[u8], way: Way) -> Vec<u8> {
+fn normalise(path: &[u8], way: Reading) -> Vec<u8> {
     // The segments that are done, each with a slash on both sides, then the one that is being written.
     let mut out = Vec::with_capacity(path.len().saturating_add(2));
     out.push(b'/');
@@ -121,7 +121,7 @@ fn normalise(path: &[u8], way: Way) -> Vec<u8> {
 
 /// The characters of a path behind its leading separators, and behind the host that follows two or more of
 /// them for a backend of this way.
-fn behind_host(path: &[u8], way: Way) -> impl Iterator<Item = Unit<'_>> {
+fn behind_host(path: &[u8], way: Reading) -> impl Iterator<Item = Unit<'_>> {
     let mut units = units(path).peekable();
     let leading = std::iter::from_fn(|| units.next_if(|unit| unit.separates(way))).count();
     if leading > 1 && way & AUTHORITY != 0 {

@@ -14,10 +14,10 @@
 //! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
 
 use super::wait::{PERMIT_WAIT, in_flight, never, told};
-use crate::algorithm::{Outcome, Quota};
-use crate::order;
-use crate::policy::{Decision, Policy, Report, Tally};
-use crate::text::{alone, field_string, number};
+use crate::algorithm::{Admission, Quota};
+use crate::format::{alone, field_string, number};
+use crate::policy::{Decision, Policy, RuleReport, RuleResult};
+use crate::sort;
 use crate::time::Span;
 use std::cmp::Reverse;
 
@@ -46,7 +46,7 @@ impl<'p> Limit<'p> {
         let mut limits = Vec::with_capacity(decision.reports.len());
         let reports = decision.reports.iter().enumerate();
         limits.extend(reports.filter_map(|(place, report)| Limit::of(policy, place, report)));
-        order::sort_by_key(&mut limits, |limit| {
+        sort::sort_by_key(&mut limits, |limit| {
             if limit.refuses {
                 (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.place)
             } else {
@@ -58,14 +58,14 @@ impl<'p> Limit<'p> {
     }
 
     /// `None` for a rule that is not shown: one in shadow, without a verdict, or of which only the outcome is known.
-    fn of(policy: &'p Policy, place: usize, report: &Report) -> Option<Limit<'p>> {
+    fn of(policy: &'p Policy, place: usize, report: &RuleReport) -> Option<Limit<'p>> {
         let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
-        let verdict = report.verdict.filter(|_| report.tally != Tally::Unattributed)?;
-        let (refuses, wait) = match verdict.outcome {
-            Outcome::Refuse { retry_after } => (true, retry_after),
-            Outcome::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
+        let verdict = report.verdict.filter(|_| report.result != RuleResult::Unattributed)?;
+        let (refuses, wait) = match verdict.admission {
+            Admission::Refuse { retry_after } => (true, retry_after),
+            Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
         };
-        let Report { quota, .. } = *report;
+        let RuleReport { quota, .. } = *report;
         let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { told(report, wait) });
         let never = told(report, never(quota));
         Some(Limit { place, name: rule.name(), quota, remaining: verdict.remaining, refuses, wait, never })
@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn who_has_to_wait_is_admitted() {
         let delayed = |remaining| {
-            let outcome = Outcome::Admit { delay: Span::from_secs(9) };
-            admit(remaining, 500).map(|verdict| crate::algorithm::Verdict { outcome, ..verdict })
+            let outcome = Admission::Admit { delay: Span::from_secs(9) };
+            admit(remaining, 500).map(|verdict| crate::algorithm::Verdict { admission: outcome, ..verdict })
         };
         let said = [(10, 1000, admit(9, 100)), (10, 1000, delayed(3)), (10, 1000, refuse(500))];
         assert_eq!(show(ietf, &["tb", "lb", "w"], &said)[1].1, r#""w";r=0;t=1, "lb";r=3;t=1, "tb";r=9;t=1"#);

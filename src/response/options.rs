@@ -8,7 +8,7 @@ use crate::request::token::{header_name, is_token};
 
 /// How answers look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ResponseOptions {
     /// From 400 to 599.
     pub(super) status: u32,
     pub(super) body: Body,
@@ -41,14 +41,22 @@ pub(super) enum Form {
 }
 
 /// What an absent `response` and an absent `headers` mean.
-impl Default for Options {
-    fn default() -> Options {
+impl Default for ResponseOptions {
+    fn default() -> ResponseOptions {
         let (body, headers, form) = (Body::Problem, Vec::new(), Form::Ietf);
-        Options { status: 429, body, headers, jitter_percent: 20, form, rules: Vec::new(), deny: None }
+        ResponseOptions {
+            status: 429,
+            body,
+            headers,
+            jitter_percent: 20,
+            form,
+            rules: Vec::new(),
+            deny: None,
+        }
     }
 }
 
-impl Options {
+impl ResponseOptions {
     /// What the deny list answers.
     pub fn deny(&mut self, response: Option<ResponseOverride>) {
         self.deny = response;
@@ -56,8 +64,8 @@ impl Options {
 
     /// Reads the values at `response` and at `headers`. Mistakes are reported at their place, and leave
     /// the default.
-    pub fn compile(response: Option<Node>, headers: Option<Node>) -> Options {
-        let mut options = Options::default();
+    pub fn compile(response: Option<Node>, headers: Option<Node>) -> ResponseOptions {
+        let mut options = ResponseOptions::default();
         if let Some(form) = headers.and_then(|node| form(&node)) {
             options.form = form;
         }
@@ -200,15 +208,15 @@ mod tests {
     use crate::document::{self, Error, Errors};
 
     /// Compiles `{response: …, headers: …}`.
-    fn compile(json: &str) -> (Options, Vec<String>) {
+    fn compile(json: &str) -> (ResponseOptions, Vec<String>) {
         let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut fields = Node::root(&value, &errors).fields().unwrap();
-        let options = Options::compile(fields.take("response"), fields.take("headers"));
+        let options = ResponseOptions::compile(fields.take("response"), fields.take("headers"));
         fields.finish();
         (options, errors.into_vec().iter().map(Error::to_string).collect())
     }
 
-    fn accept(json: &str) -> Options {
+    fn accept(json: &str) -> ResponseOptions {
         let (options, mistakes) = compile(json);
         assert_eq!(mistakes, [""; 0], "{json}");
         options
@@ -219,9 +227,9 @@ mod tests {
         for json in
             ["{}", r#"{"response": {}}"#, r#"{"headers": "ietf"}"#, r#"{"response": {"headers": {}}}"#]
         {
-            assert_eq!(accept(json), Options::default(), "{json}");
+            assert_eq!(accept(json), ResponseOptions::default(), "{json}");
         }
-        let expected = Options {
+        let expected = ResponseOptions {
             status: 429,
             body: Body::Problem,
             headers: vec![],
@@ -230,7 +238,7 @@ mod tests {
             rules: vec![],
             deny: None,
         };
-        assert_eq!(Options::default(), expected);
+        assert_eq!(ResponseOptions::default(), expected);
     }
 
     #[test]
@@ -248,13 +256,13 @@ mod tests {
             }"#,
         );
         let headers = [("x-reason", "too\tmany"), ("x-code", "7"), ("x-empty", "")];
-        let expected = Options {
+        let expected = ResponseOptions {
             status: 503,
             body: Body::Text { content_type: "text/html; charset=utf-8".into(), text: "later\n".into() },
             headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
             jitter_percent: 100,
             form: Form::XRateLimit,
-            ..Options::default()
+            ..ResponseOptions::default()
         };
         assert_eq!(options, expected);
         for (json, form) in [
@@ -308,7 +316,7 @@ mod tests {
         ] {
             let (options, mistakes) = compile(&format!(r#"{{"response": {response}}}"#));
             assert_eq!(mistakes, [format!("response.{expected}")]);
-            assert_eq!(options, Options::default(), "{response}");
+            assert_eq!(options, ResponseOptions::default(), "{response}");
         }
         let unknown = r#"{"response": {"states": 429}, "headers": "yes"}"#;
         assert_eq!(

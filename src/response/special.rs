@@ -2,10 +2,10 @@
 //!
 //! It does not know: how a limit or a rule is read, or the other parts of an answer.
 
-use super::Options;
+use super::ResponseOptions;
 use super::options::{own_headers, taken};
 use crate::document::Node;
-use crate::index::ByKey;
+use crate::map::KeyMap;
 use crate::policy::{Decision, Policy, Reason, RuleId};
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ impl ResponseOverride {
     }
 }
 
-impl Options {
+impl ResponseOptions {
     /// Assigns these responses to the rules of `policy` by name; all other rules have the document's.
     pub fn assign(&mut self, policy: &Policy, responses: Vec<(String, RuleResponses)>) {
-        let mut by_name = ByKey::default();
+        let mut by_name = KeyMap::default();
         for (name, own) in responses.into_iter().filter(|(_, own)| *own != RuleResponses::default()) {
             by_name.insert(name.as_bytes(), own);
         }
@@ -98,11 +98,11 @@ mod tests {
     use super::super::testing::{admit, decision, policy, refuse};
     use super::*;
     use crate::document::{self, Errors};
-    use crate::policy::{Outcome, Tally};
+    use crate::policy::{Outcome, RuleResult};
 
     fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         let (rule, _) = policy.rules().next().unwrap();
-        Decision { outcome: Outcome::Refuse(reason(rule)), ..Decision::default() }
+        Decision { outcome: Outcome::Reject(reason(rule)), ..Decision::default() }
     }
 
     fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// Options with these responses: of the first rule's limit, of its `missing`, of the deny list.
-    fn special(top: u32, limit: &str, missing: &str, deny: &str) -> Options {
+    fn special(top: u32, limit: &str, missing: &str, deny: &str) -> ResponseOptions {
         let read = |json: &str| {
             let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
             let read = ResponseOverride::compile(&Node::root(&value, &errors));
@@ -119,12 +119,12 @@ mod tests {
         };
         let (limit, missing) = (read(limit).map(Into::into), read(missing));
         let deny = read(deny);
-        Options {
+        ResponseOptions {
             rules: vec![RuleResponses { limit, missing }],
             deny,
             status: top,
             jitter_percent: 0,
-            ..Options::default()
+            ..ResponseOptions::default()
         }
     }
 
@@ -175,8 +175,8 @@ mod tests {
     fn an_unattributed_refusal_has_the_response_that_all_suspects_share() {
         let policy = policy(["a", "b"]);
         let mut decision = decision(&policy, &[(1, 1000, refuse(1)), (1, 1000, refuse(1))]);
-        decision.outcome = Outcome::Refuse(Reason::Unattributed);
-        decision.reports.iter_mut().for_each(|report| report.tally = Tally::Unattributed);
+        decision.outcome = Outcome::Reject(Reason::Unattributed);
+        decision.reports.iter_mut().for_each(|report| report.result = RuleResult::Unattributed);
         let mut options = special(429, r#"{"status": 403}"#, "{}", "{}");
         assert_eq!(options.refusal(&policy, &decision, false, 0).unwrap().status, 429);
         options.rules.push(options.rules[0].clone());

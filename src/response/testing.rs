@@ -4,10 +4,10 @@
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
-use crate::index::ByKey;
+use crate::map::KeyMap;
 use crate::policy::{
-    Count, Counts, Decision, Draft, Events, Found, LimitDraft, Lists, Missing, Outcome, Policy, Reason,
-    Report, RuleDraft, Tally,
+    ActorSource, Counter, Counters, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy,
+    Reason, RuleDraft, RuleReport, RuleResult,
 };
 use crate::request::Parts;
 use crate::time::Span;
@@ -23,8 +23,11 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             missing: Missing::Share,
             enforced: shadowed.is_none(),
             reject_delay: Default::default(),
-            counts: Counts { count: Count::new(quota, Box::new(RefuseAll)), overrides: ByKey::default() },
-            shared: None,
+            counters: Counters {
+                default: Counter::new(quota, Box::new(RefuseAll)),
+                overrides: KeyMap::default(),
+            },
+            global: None,
         }
     };
     let limit = LimitDraft {
@@ -35,10 +38,10 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         rules: names.into_iter().map(rule).collect(),
     };
     let mut parts = Parts::default();
-    let ip = ip::Options::compile(None, &mut parts);
+    let ip = ip::ClientIp::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None, trial: None }
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None, candidate: None }
         .build()
 }
 
@@ -49,38 +52,45 @@ pub type Said = (u64, u64, Option<Verdict>);
 pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
     let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &Said)| {
         let tally = match verdict.map(|verdict| verdict.admits()) {
-            Some(true) => Tally::Admitted,
-            Some(false) if compiled.enforced() => Tally::Refused,
-            Some(false) => Tally::Shadowed,
-            None => Tally::Uncounted,
+            Some(true) => RuleResult::Admitted,
+            Some(false) if compiled.enforced() => RuleResult::Refused,
+            Some(false) => RuleResult::Shadowed,
+            None => RuleResult::Uncounted,
         };
         let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
-        Report { rule, quota, found: Found::Actor, tally, verdict: *verdict, degraded: false }
+        RuleReport {
+            rule,
+            quota,
+            actor: ActorSource::Actor,
+            result: tally,
+            verdict: *verdict,
+            degraded: false,
+        }
     };
-    let reports: Vec<Report> = policy.rules().zip(said).map(report).collect();
-    let refusing = reports.iter().find(|report| report.tally == Tally::Refused);
-    let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Refuse(Reason::Rule(report.rule)));
+    let reports: Vec<RuleReport> = policy.rules().zip(said).map(report).collect();
+    let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);
+    let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Reject(Reason::Rule(report.rule)));
     Decision { outcome, reports, events: Events::default(), left_out: 0 }
 }
 
 /// Admitted, with so much left and more in so many milliseconds.
 pub fn admit(remaining: u64, more_in_ms: u64) -> Option<Verdict> {
-    verdict(algorithm::Outcome::Admit { delay: Span::ZERO }, remaining, more_in_ms)
+    verdict(algorithm::Admission::Admit { delay: Span::ZERO }, remaining, more_in_ms)
 }
 
 /// Refused for so many milliseconds, or for ever.
 pub fn refuse(retry_after_ms: impl Into<Option<u64>>) -> Option<Verdict> {
     let retry_after = retry_after_ms.into().map(Span::from_ms);
     verdict(
-        algorithm::Outcome::Refuse { retry_after },
+        algorithm::Admission::Refuse { retry_after },
         0,
         retry_after.unwrap_or_default().as_ns() / 1_000_000,
     )
 }
 
-fn verdict(outcome: algorithm::Outcome, remaining: u64, more_in_ms: u64) -> Option<Verdict> {
+fn verdict(outcome: algorithm::Admission, remaining: u64, more_in_ms: u64) -> Option<Verdict> {
     let more_in = Span::from_ms(more_in_ms);
-    Some(Verdict { outcome, remaining, more_in, full_in: more_in, charge: Charge::default() })
+    Some(Verdict { admission: outcome, remaining, more_in, full_in: more_in, charge: Charge::default() })
 }
 
 /// An item of a structured field's list: a string and its parameters.

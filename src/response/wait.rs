@@ -2,9 +2,9 @@
 //!
 //! It does not know: the other headers.
 
-use super::Options;
-use crate::algorithm::{Outcome, Quota};
-use crate::policy::{Decision, Reason, Report};
+use super::ResponseOptions;
+use crate::algorithm::{Admission, Quota};
+use crate::policy::{Decision, Reason, RuleReport};
 use crate::time::Span;
 
 /// The time for a header that requires one, if the rule admits no requests and has no unit. Waiting does not help. An hour
@@ -21,11 +21,11 @@ pub(super) const PERMIT_WAIT: Span = Span::from_secs(1);
 const DEGRADED_WAIT: Span = Span::from_secs(5);
 
 /// The wait that clients see, which is bounded during an outage.
-pub(super) fn told(report: &Report, wait: Span) -> Span {
+pub(super) fn told(report: &RuleReport, wait: Span) -> Span {
     if report.degraded { wait.min(DEGRADED_WAIT) } else { wait }
 }
 
-impl Options {
+impl ResponseOptions {
     /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
     /// rounded up, plus up to `jitter`, rounded up too. Each whole second is equally likely. So the value is never less
     /// than the `t` of a rule that refuses, and even short waits are spread over two seconds. `None` if waiting
@@ -47,10 +47,10 @@ impl Options {
 }
 
 /// How long a refusing rule sends a client away.
-pub(super) fn wait(report: &Report) -> Span {
-    let wait = match report.verdict.map(|verdict| verdict.outcome) {
-        Some(Outcome::Refuse { retry_after: Some(_) }) if in_flight(report.quota) => PERMIT_WAIT,
-        Some(Outcome::Refuse { retry_after: Some(wait) }) => wait,
+pub(super) fn wait(report: &RuleReport) -> Span {
+    let wait = match report.verdict.map(|verdict| verdict.admission) {
+        Some(Admission::Refuse { retry_after: Some(_) }) if in_flight(report.quota) => PERMIT_WAIT,
+        Some(Admission::Refuse { retry_after: Some(wait) }) => wait,
         _ => never(report.quota),
     };
     told(report, wait)
@@ -79,7 +79,7 @@ mod tests {
         let policy = policy(["day"]);
         let mut decision = decision(&policy, &[(10, 86_400_000, verdict)]);
         decision.reports.iter_mut().for_each(|report| report.degraded = is_degraded);
-        let options = Options { jitter_percent: 0, form: Form::Both, ..Options::default() };
+        let options = ResponseOptions { jitter_percent: 0, form: Form::Both, ..ResponseOptions::default() };
         let headers = match options.refusal(&policy, &decision, false, 0) {
             Some(refusal) => refusal
                 .headers
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(told(false, admit(3, wait)), of([None, limit(r#""day";r=3;t=47254"#), Some("47254")]));
     }
 
-    fn options(status: u32, jitter_percent: u32) -> Options {
-        Options { status, jitter_percent, ..Options::default() }
+    fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
+        ResponseOptions { status, jitter_percent, ..ResponseOptions::default() }
     }
 
     fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {
@@ -163,7 +163,7 @@ mod tests {
     fn a_refusal_that_no_wait_ends_has_no_retry_after() {
         let rules = policy(["a", "b"]);
         let refused = |said: &[Said]| decision(&rules, said);
-        let by = |reason| Decision { outcome: crate::policy::Outcome::Refuse(reason), ..Decision::default() };
+        let by = |reason| Decision { outcome: crate::policy::Outcome::Reject(reason), ..Decision::default() };
         for decision in [
             by(Reason::NoActor(RuleId::new(0))),
             by(Reason::Denied),

@@ -7,9 +7,9 @@
 //!   nothing is left: the request asks for itself, and one request of a worker for a piece as well
 //! ```
 
-use crate::index::Map;
-use crate::policy::{Duty, Events, Policy, Question, Terms, Told};
-use crate::remote::{Lines, Who};
+use crate::map::NumberMap;
+use crate::policy::{Context, Events, GlobalQuery, LeaseRefill, Policy, RuleReply};
+use crate::remote::{StoreClient, Waiter};
 use crate::store::Store;
 use crate::time::{Span, Time};
 use std::cmp::Reverse;
@@ -25,37 +25,37 @@ const SAME: Span = Span::from_ms(500);
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     /// Who is to have more fetched at the next tick.
-    due: Vec<Duty>,
+    due: Vec<LeaseRefill>,
     /// The fetches under way and their start times, by the numbers of the questions.
-    under_way: Map<(Duty, Time)>,
+    under_way: NumberMap<(LeaseRefill, Time)>,
     /// The numbers of the actors in `due` and in `under_way`.
-    known: Map<()>,
+    known: NumberMap<()>,
     ids: u32,
     /// The numbers of the actors for which requests fetch.
-    leases: Map<()>,
+    leases: NumberMap<()>,
     /// The same by request.
-    requests: Map<Vec<u64>>,
+    requests: NumberMap<Vec<u64>>,
     /// What was fetched, by the actor's number.
-    held: Map<Held>,
+    fetched: NumberMap<FetchedLease>,
     /// When each piece is checked next, and the actor's number; the earliest first.
     lapsing: BinaryHeap<Reverse<(Time, u64)>>,
 }
 
 /// What was fetched for one actor.
 #[derive(Debug)]
-struct Held {
-    duty: Duty,
+struct FetchedLease {
+    refill: LeaseRefill,
     /// One entry for each generation: when it lapses, and when it is checked next.
-    pieces: Vec<(Time, Time)>,
+    reservations: Vec<(Time, Time)>,
 }
 
 impl Fetches {
-    pub(super) fn due(&mut self, duties: impl Iterator<Item = Duty>) {
-        for duty in duties {
-            let number = duty.number();
+    pub(super) fn due(&mut self, refills: impl Iterator<Item = LeaseRefill>) {
+        for refill in refills {
+            let number = refill.number();
             if self.known.get(number).is_none() && self.due.len() < MOST {
                 self.known.insert(number, ());
-                self.due.push(duty);
+                self.due.push(refill);
             }
         }
     }
@@ -64,7 +64,7 @@ impl Fetches {
         !self.due.is_empty()
     }
 
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn holds_any(&self) -> bool {
         !self.lapsing.is_empty()
     }
 
@@ -82,8 +82,8 @@ impl Fetches {
     }
 
     /// That request does so no longer.
-    pub(super) fn end(&mut self, who: Who) {
-        if let Who::Request(ticket) = who
+    pub(super) fn end(&mut self, who: Waiter) {
+        if let Waiter::Request(ticket) = who
             && let Some(leases) = self.requests.remove(ticket)
         {
             leases.into_iter().for_each(|lease| _ = self.leases.remove(lease));
@@ -91,18 +91,21 @@ impl Fetches {
     }
 
     /// Something was fetched that lapses then, and has to be accounted for.
-    pub(super) fn lapses(&mut self, duty: Duty, until: Time) {
-        let number = duty.number();
+    pub(super) fn lapses(&mut self, refill: LeaseRefill, until: Time) {
+        let number = refill.number();
         let is_same = |at: Time| at.since(until) < SAME && until.since(at) < SAME;
-        let held = self.held.get_mut(number);
-        let known = held.and_then(|held| held.pieces.iter_mut().find(|(known, _)| is_same(*known)));
+        let charged = self.fetched.get_mut(number);
+        let known =
+            charged.and_then(|charged| charged.reservations.iter_mut().find(|(known, _)| is_same(*known)));
         if let Some((known, _)) = known {
             *known = until.max(*known);
         } else if self.lapsing.len() < MOST {
             self.lapsing.push(Reverse((until, number)));
-            match self.held.get_mut(number) {
-                Some(held) => held.pieces.push((until, until)),
-                None => self.held.insert(number, Held { duty, pieces: vec![(until, until)] }),
+            match self.fetched.get_mut(number) {
+                Some(charged) => charged.reservations.push((until, until)),
+                None => {
+                    self.fetched.insert(number, FetchedLease { refill, reservations: vec![(until, until)] })
+                }
             }
         }
     }
@@ -112,21 +115,21 @@ impl Fetches {
         &mut self,
         id: u32,
         policy: &Policy,
-        (told, keeps): (Option<&[Told]>, bool),
-        terms: &Terms<S>,
+        (replies, keeps): (Option<&[RuleReply]>, bool),
+        context: &Context<S>,
         events: &mut Events,
-    ) -> Option<(usize, Question)> {
-        let (duty, since) = self.under_way.remove(id)?;
-        self.known.remove(duty.number());
-        let told = told?;
+    ) -> Option<(usize, GlobalQuery)> {
+        let (refill, since) = self.under_way.remove(id)?;
+        self.known.remove(refill.number());
+        let replies = replies?;
         if !keeps {
-            return duty.unused(policy, told);
+            return refill.unused(policy, replies);
         }
-        let deposited = duty.deposit(policy, told, since, terms, events);
+        let deposited = refill.deposit(policy, replies, since, context, events);
         if let Some(until) = deposited.until {
-            self.lapses(duty, until);
+            self.lapses(refill, until);
         }
-        deposited.back
+        deposited.returned
     }
 
     /// Has fetched what is due, and accounts for what has lapsed; or fetches nothing and accounts for `all`, because the worker
@@ -134,57 +137,57 @@ impl Fetches {
     pub(super) fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
-        lines: &mut Lines,
-        terms: &Terms<S>,
+        client: &mut StoreClient,
+        context: &Context<S>,
         events: &mut Events,
         all: bool,
     ) {
-        let now = (terms.clock)();
-        for duty in std::mem::take(&mut self.due) {
-            let (shard, number, id) = (duty.shard(policy), duty.number(), self.ids);
+        let now = (context.clock)();
+        for refill in std::mem::take(&mut self.due) {
+            let (shard, number, id) = (refill.shard(policy), refill.number(), self.ids);
             if !all {
-                if let Some(account) = duty.account(policy, terms, events, all) {
-                    lines.refund(shard, account);
+                if let Some(account) = refill.account(policy, context, events, all) {
+                    client.refund(shard, account);
                 }
                 self.ids = id.wrapping_add(1);
-                if let Some(question) = duty.question(policy, terms)
-                    && lines.ask(shard, Who::Fetch(id), question)
+                if let Some(query) = refill.query(policy, context)
+                    && client.ask(shard, Waiter::Fetch(id), query)
                 {
-                    self.under_way.insert(id, (duty, now));
+                    self.under_way.insert(id, (refill, now));
                     continue;
                 }
             }
             self.known.remove(number);
         }
-        while let Some(duty) = self.lapsed(now, all) {
-            if let Some(account) = duty.account(policy, terms, events, all) {
-                lines.refund(duty.shard(policy), account);
+        while let Some(refill) = self.lapsed(now, all) {
+            if let Some(account) = refill.account(policy, context, events, all) {
+                client.refund(refill.shard(policy), account);
             }
         }
     }
 
     /// Removes a piece that has lapsed at `now`, or any piece if `all`. Returns its duty.
-    fn lapsed(&mut self, now: Time, all: bool) -> Option<Duty> {
+    fn lapsed(&mut self, now: Time, all: bool) -> Option<LeaseRefill> {
         while let Some(Reverse((at, number))) = self.lapsing.peek().copied() {
             if at > now && !all {
                 return None;
             }
             self.lapsing.pop();
-            let Some(held) = self.held.get_mut(number) else {
+            let Some(charged) = self.fetched.get_mut(number) else {
                 continue;
             };
-            let Some(place) = held.pieces.iter().position(|(_, looked)| *looked == at) else {
+            let Some(place) = charged.reservations.iter().position(|(_, looked)| *looked == at) else {
                 continue;
             };
-            let (until, _) = held.pieces.swap_remove(place);
+            let (until, _) = charged.reservations.swap_remove(place);
             if until > now && !all {
                 // More of this generation has arrived since.
-                held.pieces.push((until, until));
+                charged.reservations.push((until, until));
                 self.lapsing.push(Reverse((until, number)));
-            } else if held.pieces.is_empty() {
-                return self.held.remove(number).map(|held| held.duty);
+            } else if charged.reservations.is_empty() {
+                return self.fetched.remove(number).map(|charged| charged.refill);
             } else {
-                return Some(held.duty.clone());
+                return Some(charged.refill.clone());
             }
         }
         None

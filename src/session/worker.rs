@@ -5,10 +5,10 @@
 use super::by_shard;
 use super::fetches::Fetches;
 use crate::policy::{
-    self, Conclusion, Decision, Descent, Desk, Estate, Events, Fetched, Held, Lineage, Memories, Overridden,
-    Past, Pending, Policy, Receipt, Ruling, Terms,
+    self, Charged, Conclusion, Context, Decision, Events, Fetched, GlobalCharge, MigratedCharges, Migration,
+    Overridden, Pending, Policy, Previous, Progress, Replacement, Scratch, WorkerCache,
 };
-use crate::remote::{Answer, Call, Lines, News, Options, Tally, Who};
+use crate::remote::{Call, CallResult, CallStats, Completion, GlobalStoreOptions, StoreClient, Waiter};
 use crate::request::Request;
 use crate::store::Store;
 use crate::table::{Hasher, Seed};
@@ -19,10 +19,10 @@ use crate::time::{Span, Time};
 pub struct Worker {
     hasher: Hasher,
     overridden: Overridden,
-    lineage: Lineage,
-    memories: Memories,
-    desk: Desk,
-    lines: Option<Lines>,
+    migration: Migration,
+    cache: WorkerCache,
+    scratch: Scratch,
+    client: Option<StoreClient>,
     fetches: Fetches,
     tickets: u32,
 }
@@ -37,10 +37,10 @@ impl Worker {
         Worker {
             hasher,
             overridden: Overridden::new(policy, &hasher),
-            lineage: Lineage::default(),
-            memories: Memories::default(),
-            desk: Desk::default(),
-            lines: None,
+            migration: Migration::default(),
+            cache: WorkerCache::default(),
+            scratch: Scratch::default(),
+            client: None,
             fetches: Fetches::default(),
             tickets: 0,
         }
@@ -53,39 +53,39 @@ impl Worker {
     }
 
     /// It asks these stores about shared rules; without, none of them is to be had.
-    pub fn asking(self, options: Options, random: u64) -> Worker {
-        Worker { lines: Some(Lines::new(options, random)), ..self }
+    pub fn with_global_store(self, options: GlobalStoreOptions, random: u64) -> Worker {
+        Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
     /// What workers under a later configuration have to know of this one's, whose policy this is.
-    pub fn past(&self, policy: &Policy) -> Past {
-        Past::new(policy, &self.lineage)
+    pub fn previous(&self, policy: &Policy) -> Previous {
+        Previous::new(policy, &self.migration)
     }
 
     /// Actors take along what was counted before, as far as it means something under `policy`: under the first of `pasts`
     /// that has anything of a group, which served until `now`.
-    pub fn inherit(&mut self, policy: &Policy, pasts: &[Past], descent: Descent, now: Time) {
-        self.lineage = Lineage::new(policy, pasts, descent, now);
+    pub fn migrate_from(&mut self, policy: &Policy, pasts: &[Previous], replacement: Replacement, now: Time) {
+        self.migration = Migration::new(policy, pasts, replacement, now);
     }
 
     /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
-    pub fn never_ahead(&mut self) {
-        self.memories.shares.stop();
+    pub fn disable_reservations(&mut self) {
+        self.cache.reservations.stop();
     }
 
     /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
-    pub fn holds(&self) -> bool {
-        self.memories.shares.is_held()
+    pub fn holds_reservations(&self) -> bool {
+        self.cache.reservations.holds_any()
     }
 
     /// How long a request waits for a store; `None` where there is none.
     pub fn timeout(&self) -> Option<Span> {
-        Some(self.lines.as_ref()?.options().timeout)
+        Some(self.client.as_ref()?.options().timeout)
     }
 
     /// The gateway's names of the stores.
     pub fn clusters(&self) -> &[String] {
-        self.lines.as_ref().map(|lines| &*lines.options().clusters).unwrap_or_default()
+        self.client.as_ref().map(|client| &*client.options().clusters).unwrap_or_default()
     }
 
     /// The gateway's name of a store.
@@ -93,28 +93,37 @@ impl Worker {
         self.clusters().get(shard).map_or("", |name| name)
     }
 
-    pub(super) fn terms<'a, S: ?Sized>(&'a self, store: &'a S, clock: &'a dyn Fn() -> Time) -> Terms<'a, S> {
-        let Worker { hasher, overridden, lineage, .. } = self;
-        Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false }
+    pub(super) fn context<'a, S: ?Sized>(
+        &'a self,
+        store: &'a S,
+        clock: &'a dyn Fn() -> Time,
+    ) -> Context<'a, S> {
+        let Worker { hasher, overridden, migration, .. } = self;
+        Context { store, hasher, overridden, migration, clock, is_available: &|_| false }
     }
 
-    pub(super) fn estate<'a>(&'a self, policy: &'a Policy, held: &'a [Held], is_all: bool) -> Estate<'a> {
-        Estate { policy, overridden: &self.overridden, held, is_all }
+    pub(super) fn migrated_charges<'a>(
+        &'a self,
+        policy: &'a Policy,
+        charged: &'a [Charged],
+        is_all: bool,
+    ) -> MigratedCharges<'a> {
+        MigratedCharges { policy, overridden: &self.overridden, charged, is_all }
     }
 
     /// Who is refused by the last decision, as far as that is an actor: the same number under any policy.
-    pub fn whom(&self, policy: &Policy) -> Option<u64> {
-        self.desk.whom(policy, &self.hasher)
+    pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
+        self.scratch.refused_actor(policy, &self.hasher)
     }
 
     /// The last decision.
     pub fn decision(&self) -> &Decision {
-        &self.desk.decision
+        &self.scratch.decision
     }
 
     /// Turns the last decision into a refusal, with these `events`, and returns it.
     pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
-        let decision = &mut self.desk.decision;
+        let decision = &mut self.scratch.decision;
         decision.refuse_to_hold(policy);
         let counted = &mut decision.events;
         counted.swaps_lost = counted.swaps_lost.saturating_add(events.swaps_lost);
@@ -128,16 +137,16 @@ impl Worker {
         store: &S,
         request: &Request,
         clock: &dyn Fn() -> Time,
-    ) -> Ruling {
-        let Worker { hasher, overridden, lineage, memories, desk, lines, .. } = self;
-        let reaches = |shard| lines.as_ref().is_some_and(|lines| lines.reaches(shard));
-        let terms = Terms { store, hasher, overridden, lineage, clock, reaches: &reaches };
-        policy::decide(policy, request, desk, memories, &terms)
+    ) -> Progress {
+        let Worker { hasher, overridden, migration, cache, scratch, client, .. } = self;
+        let reaches = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
+        let context = Context { store, hasher, overridden, migration, clock, is_available: &reaches };
+        policy::decide(policy, request, scratch, cache, &context)
     }
 
     /// Somebody who was decided about is to have more fetched ahead.
-    pub(super) fn take_duties(&mut self) {
-        self.fetches.due(self.desk.duties.drain(..));
+    pub(super) fn schedule_refills(&mut self) {
+        self.fetches.due(self.scratch.refills.drain(..));
     }
 
     /// Puts a request's questions to their stores: under which number, and whether no store has to answer any more.
@@ -151,20 +160,20 @@ impl Worker {
         let ticket = self.tickets;
         self.tickets = ticket.wrapping_add(1);
         if self.fetches.begin(ticket, pending.leases(policy)) {
-            pending.claim(policy, &self.terms(store, clock));
+            pending.claim(policy, &self.context(store, clock));
         } else {
             pending.fetches_nothing();
         }
         let mut is_answered = false;
-        for (shard, question) in pending.questions(policy) {
+        for (shard, query) in pending.queries(policy) {
             let asks =
-                self.lines.as_mut().is_some_and(|lines| lines.ask(shard, Who::Request(ticket), question));
+                self.client.as_mut().is_some_and(|client| client.ask(shard, Waiter::Request(ticket), query));
             if !asks {
-                is_answered = pending.told(policy, shard, None, clock());
+                is_answered = pending.answer(policy, shard, None, clock());
             }
         }
         if is_answered {
-            self.fetches.end(Who::Request(ticket));
+            self.fetches.end(Waiter::Request(ticket));
         }
         (ticket, pending, is_answered)
     }
@@ -176,9 +185,9 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Conclusion {
-        let Worker { hasher, overridden, lineage, memories, desk, .. } = self;
-        let terms = Terms { store, hasher, overridden, lineage, clock, reaches: &|_| false };
-        let mut conclusion = pending.conclude(policy, desk, memories, &terms);
+        let Worker { hasher, overridden, migration, cache, scratch, .. } = self;
+        let context = Context { store, hasher, overridden, migration, clock, is_available: &|_| false };
+        let mut conclusion = pending.conclude(policy, scratch, cache, &context);
         self.take_fetched(std::mem::take(&mut conclusion.fetched));
         conclusion
     }
@@ -192,57 +201,58 @@ impl Worker {
         clock: &dyn Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let is_retired = self.memories.is_retired;
-        let (receipts, fetched) = pending.collect(policy, is_retired, &self.terms(store, clock), &mut events);
+        let is_retired = self.cache.is_retired;
+        let (charges, fetched) =
+            pending.collect(policy, is_retired, &self.context(store, clock), &mut events);
         self.take_fetched(fetched);
-        self.give_back(receipts);
+        self.refund(charges);
         events
     }
 
     fn take_fetched(&mut self, fetched: Fetched) {
-        let Worker { fetches, lines, .. } = self;
-        fetched.kept.into_iter().for_each(|(duty, until)| fetches.lapses(duty, until));
-        for (shard, question) in fetched.back {
-            lines.iter_mut().for_each(|lines| lines.refund(shard, question.clone()));
+        let Worker { fetches, client, .. } = self;
+        fetched.kept.into_iter().for_each(|(refill, until)| fetches.lapses(refill, until));
+        for (shard, query) in fetched.returned {
+            client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
         }
     }
 
     /// Refunds the charges of stores: now, or when the store is asked again.
-    pub(super) fn give_back(&mut self, receipts: Vec<(usize, Receipt)>) {
-        let Some(lines) = &mut self.lines else {
+    pub(super) fn refund(&mut self, charges: Vec<(usize, GlobalCharge)>) {
+        let Some(client) = &mut self.client else {
             return;
         };
-        let (permits, receipts) =
-            receipts.into_iter().partition::<Vec<_>, _>(|(_, receipt)| receipt.terms.ends_with_request());
-        permits.iter().for_each(|(shard, receipt)| lines.release(*shard, receipt));
-        for (shard, question) in by_shard(receipts) {
-            lines.refund(shard, question);
+        let (permits, charges) =
+            charges.into_iter().partition::<Vec<_>, _>(|(_, charge)| charge.parameters.ends_with_request());
+        permits.iter().for_each(|(shard, charge)| client.release(*shard, charge));
+        for (shard, query) in by_shard(charges) {
+            client.refund(shard, query);
         }
     }
 
     /// Who has asked does not wait for the answer any more.
-    pub(super) fn leave(&mut self, who: Who) {
-        self.lines.iter_mut().for_each(|lines| lines.leave(who));
+    pub(super) fn cancel(&mut self, who: Waiter) {
+        self.client.iter_mut().for_each(|client| client.cancel(who));
         self.fetches.end(who);
     }
 
     /// The next call that the host has to make; `now` is of a clock that never steps.
     pub fn next_call(&mut self, policy: &Policy, now: Time) -> Option<Call> {
-        self.lines.as_mut()?.next(policy, now)
+        self.client.as_mut()?.next(policy, now)
     }
 
     /// A call is over: what it tells, and whom. `now` is of a clock that never steps.
-    pub fn answered(&mut self, id: u32, answer: Answer, now: Time) -> Vec<News> {
-        let mut news = Vec::new();
-        if let Some(lines) = &mut self.lines {
-            lines.answered(id, answer, now, &mut news);
+    pub fn call_done(&mut self, id: u32, answer: CallResult, now: Time) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        if let Some(client) = &mut self.client {
+            client.answered(id, answer, now, &mut completions);
         }
-        news
+        completions
     }
 
     /// Whether anything would come of an answer to this call.
     pub fn awaits(&self, id: u32) -> bool {
-        self.lines.as_ref().is_some_and(|lines| lines.awaits(id))
+        self.client.as_ref().is_some_and(|client| client.awaits(id))
     }
 
     /// Takes what is news for the worker itself, and leaves what is for requests.
@@ -250,25 +260,26 @@ impl Worker {
         &mut self,
         policy: &Policy,
         store: &S,
-        news: &mut Vec<News>,
+        completions: &mut Vec<Completion>,
         clock: impl Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let Worker { hasher, overridden, lineage, fetches, lines, memories, .. } = self;
-        let terms = Terms { store, hasher, overridden, lineage, clock: &clock, reaches: &|_| false };
-        news.retain(|news| {
-            fetches.end(news.who);
-            match news.who {
-                Who::Request(_) => true,
-                Who::Fetch(id) => {
-                    let told = (news.told.as_deref(), !memories.is_retired);
-                    let back = fetches.fetched(id, policy, told, &terms, &mut events);
-                    if let (Some(lines), Some((shard, question))) = (lines.as_mut(), back) {
-                        lines.refund(shard, question);
+        let Worker { hasher, overridden, migration, fetches, client, cache, .. } = self;
+        let context =
+            Context { store, hasher, overridden, migration, clock: &clock, is_available: &|_| false };
+        completions.retain(|completion| {
+            fetches.end(completion.waiter);
+            match completion.waiter {
+                Waiter::Request(_) => true,
+                Waiter::Fetch(id) => {
+                    let replies = (completion.replies.as_deref(), !cache.is_retired);
+                    let back = fetches.fetched(id, policy, replies, &context, &mut events);
+                    if let (Some(client), Some((shard, query))) = (client.as_mut(), back) {
+                        client.refund(shard, query);
                     }
                     false
                 }
-                Who::Nobody => false,
+                Waiter::Nobody => false,
             }
         });
         events
@@ -288,8 +299,8 @@ impl Worker {
     }
 
     /// What has happened to the calls to each store.
-    pub fn tallies(&mut self) -> Vec<(usize, Tally)> {
-        self.lines.as_mut().map(|lines| lines.tallies().collect()).unwrap_or_default()
+    pub fn call_stats(&mut self) -> Vec<(usize, CallStats)> {
+        self.client.as_mut().map(|client| client.call_stats().collect()).unwrap_or_default()
     }
 
     /// Returns idle quota that was charged ahead, and fetches more where due. If `all`, the worker is retired: it returns
@@ -301,41 +312,42 @@ impl Worker {
         clock: impl Fn() -> Time,
         all: bool,
     ) -> Events {
-        let Worker { hasher, overridden, lineage, memories, lines, fetches, .. } = self;
-        let terms = Terms { store, hasher, overridden, lineage, clock: &clock, reaches: &|_| false };
-        let mut events = memories.shares.give_back(policy, &terms, all);
+        let Worker { hasher, overridden, migration, cache, client, fetches, .. } = self;
+        let context =
+            Context { store, hasher, overridden, migration, clock: &clock, is_available: &|_| false };
+        let mut events = cache.reservations.return_idle(policy, &context, all);
         if all {
-            memories.is_retired = true;
-            memories.shares.stop();
+            cache.is_retired = true;
+            cache.reservations.stop();
         }
-        if let Some(lines) = lines {
-            fetches.tick(policy, lines, &terms, &mut events, all);
+        if let Some(client) = client {
+            fetches.tick(policy, client, &context, &mut events, all);
         }
         events
     }
 
     /// Ends calls that a host never answers; `now` is of a clock that never steps.
-    pub fn expire(&mut self, now: Time) -> Vec<News> {
-        let mut news = Vec::new();
-        self.lines.iter_mut().for_each(|lines| lines.tick(now, &mut news));
-        news
+    pub fn expire(&mut self, now: Time) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        self.client.iter_mut().for_each(|client| client.tick(now, &mut completions));
+        completions
     }
 
     /// After how long [`Worker::tick`] has to be called at the latest, if at all: zero is as soon as can be.
     pub fn wants(&self) -> Option<Span> {
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
-            false => (self.memories.shares.is_held() || self.fetches.is_held()).then_some(TICK),
+            false => (self.cache.reservations.holds_any() || self.fetches.holds_any()).then_some(TICK),
         }
     }
 
     /// Whether there is nothing left to send to stores.
     pub fn is_done(&self) -> bool {
-        self.lines.as_ref().is_none_or(Lines::is_done)
+        self.client.as_ref().is_none_or(StoreClient::is_done)
     }
 
     /// When it has to be called for the calls that are under way, by the clock that never steps.
     pub fn wake(&self) -> Option<Time> {
-        self.lines.as_ref()?.wake()
+        self.client.as_ref()?.wake()
     }
 }

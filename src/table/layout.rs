@@ -25,7 +25,7 @@ impl Key {
     }
 }
 
-pub(super) enum Found {
+pub(super) enum Lookup {
     Way(usize),
     Free(usize),
     Full,
@@ -116,17 +116,17 @@ impl Layout {
         bytes.map_or(0, |fingerprint| u64::from_le_bytes(*fingerprint))
     }
 
-    pub(super) fn find(&self, value: &[u8], hash: u64) -> Found {
+    pub(super) fn find(&self, value: &[u8], hash: u64) -> Lookup {
         let ways = value.get(HEADER..).unwrap_or_default().chunks_exact(self.way_size());
         let mut free = None;
         for (way, bytes) in ways.enumerate() {
             match bytes.first_chunk().map(|fingerprint| u64::from_le_bytes(*fingerprint)) {
-                Some(fingerprint) if fingerprint == Layout::mark_of(hash) => return Found::Way(way),
+                Some(fingerprint) if fingerprint == Layout::mark_of(hash) => return Lookup::Way(way),
                 Some(0) if free.is_none() => free = Some(way),
                 _ => {}
             }
         }
-        free.map_or(Found::Full, Found::Free)
+        free.map_or(Lookup::Full, Lookup::Free)
     }
 
     pub(super) fn mark(&self, value: &mut [u8], way: usize, hash: u64) {

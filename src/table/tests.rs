@@ -10,11 +10,11 @@ fn store(rules: Rules) -> Portable<Simulated> {
 }
 
 /// Cells of one `u64`: worth what they hold, refusing from 100.
-fn worth(_: u64, cell: &[u8]) -> Worth {
+fn worth(_: u64, cell: &[u8]) -> EvictionRank {
     match u64::from_le_bytes(cell.try_into().unwrap()) {
-        0 => Worth::Nothing,
-        number @ 1..100 => Worth::Used(Span::from_ns(number)),
-        number => Worth::Refusing(Span::from_ns(number)),
+        0 => EvictionRank::Nothing,
+        number @ 1..100 => EvictionRank::Used(Span::from_ns(number)),
+        number => EvictionRank::Refusing(Span::from_ns(number)),
     }
 }
 
@@ -66,8 +66,12 @@ fn who_is_refused_is_never_dropped() {
     put(&table, &store, 16, 99);
     assert_eq!(put(&table, &store, 17, 200), Some(Eviction::Lossy), "the only one that does not refuse");
     let entry = table.load(&store, 18).unwrap().claim(worth);
-    assert_eq!(entry.eviction(), Some(Eviction::Crowded { by: 1 }));
-    assert_eq!(worth(18, entry.cell()), Worth::Refusing(Span::from_ns(101)), "it is refused with that one");
+    assert_eq!(entry.eviction(), Some(Eviction::SetFull { by: 1 }));
+    assert_eq!(
+        worth(18, entry.cell()),
+        EvictionRank::Refusing(Span::from_ns(101)),
+        "it is refused with that one"
+    );
 }
 
 #[test]

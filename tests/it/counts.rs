@@ -15,10 +15,10 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
     let json = format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {store_of}}}"#);
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(Rules::Lenient);
-    let mut worker = Worker::new(&policy, &[1; 16]).asking(options.unwrap(), 1);
+    let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
     let request = get("/", user);
     let (_, step) = Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
-    assert!(matches!(step, Step::Ask(_)), "{step:?}");
+    assert!(matches!(step, Step::Query(_)), "{step:?}");
     let call = worker.next_call(&policy, Time::ZERO).unwrap();
     let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
     let body = String::from_utf8(body).unwrap();

@@ -31,7 +31,7 @@ mod windows;
 use crate::harness::{Gateway, START, store};
 use crate::host::replay::{self, Event};
 use diana::algorithm;
-use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, Tally};
+use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, RuleResult};
 use diana::request::{Part, Values};
 use diana::store::{Rules, Simulated};
 use diana::time::{Span, Time};
@@ -55,19 +55,19 @@ fn check(json: &str, script: &str) {
                     let (worker, mut session, request) =
                         held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
                     gateway.settle(worker, &mut session, line.now);
-                    assert!(!session.owes(), "`{text}` leaves something to settle");
+                    assert!(!session.has_charges(), "`{text}` leaves something to settle");
                     events.push(Event::Over { now: line.now, request });
                     continue;
                 }
                 let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
-                if session.owes() {
+                if session.has_charges() {
                     unsettled.push_back((line.worker, session, asked.len()));
                 }
                 let (now, worker, parts, refused) =
-                    (line.now, line.worker, line.parts.clone(), decision.refuses());
+                    (line.now, line.worker, line.parts.clone(), decision.is_rejected());
                 events.push(Event::Asked { now, worker, parts, refused });
                 asked.push(number);
-                waits |= matches!(decision.outcome, Outcome::Wait(_));
+                waits |= matches!(decision.outcome, Outcome::Delay(_));
                 let found = Found::of(&decision, &gateway.policy, line.now);
                 if let Err(what) = found.fulfils(line.expected) {
                     panic!("\n{}", explain(script, number, turn, &what, &found, json));
@@ -186,16 +186,16 @@ impl Found {
         let mut outcome = match decision.outcome {
             Outcome::Pass => vec!["pass".into()],
             Outcome::Allowed => vec!["allowed".into()],
-            Outcome::Wait(until) => vec![format!("wait={}", until.since(now))],
-            Outcome::Refuse(Reason::Denied) => vec!["denied".into()],
-            Outcome::Refuse(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
-            Outcome::Refuse(Reason::Unattributed) => vec!["unattributed".into()],
-            Outcome::Refuse(Reason::Unavailable(id)) => vec!["unavailable".into(), name(id)],
-            Outcome::Refuse(Reason::Rule(id)) => {
+            Outcome::Delay(until) => vec![format!("wait={}", until.since(now))],
+            Outcome::Reject(Reason::Denied) => vec!["denied".into()],
+            Outcome::Reject(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
+            Outcome::Reject(Reason::Unattributed) => vec!["unattributed".into()],
+            Outcome::Reject(Reason::Unavailable(id)) => vec!["unavailable".into(), name(id)],
+            Outcome::Reject(Reason::Rule(id)) => {
                 let report = decision.reports.iter().find(|report| report.rule == id);
-                let retry = match report.and_then(|report| report.verdict).map(|verdict| verdict.outcome) {
-                    Some(algorithm::Outcome::Refuse { retry_after: Some(span) }) => span.to_string(),
-                    Some(algorithm::Outcome::Refuse { retry_after: None }) => "never".into(),
+                let retry = match report.and_then(|report| report.verdict).map(|verdict| verdict.admission) {
+                    Some(algorithm::Admission::Refuse { retry_after: Some(span) }) => span.to_string(),
+                    Some(algorithm::Admission::Refuse { retry_after: None }) => "never".into(),
                     other => panic!("the rule that refuses says {other:?}"),
                 };
                 vec!["refuse".into(), name(id), format!("retry={retry}")]
@@ -206,13 +206,13 @@ impl Found {
         }
         let mut reports = Vec::new();
         for report in &decision.reports {
-            let what = match (report.tally, report.verdict) {
-                (Tally::Admitted, Some(verdict)) => verdict.remaining.to_string(),
-                (Tally::Admitted, None) => panic!("admitted without a verdict"),
-                (Tally::Refused, _) => "refused".into(),
-                (Tally::Shadowed, _) => "shadowed".into(),
-                (Tally::Unattributed, _) => "unattributed".into(),
-                (Tally::Uncounted, _) => "uncounted".into(),
+            let what = match (report.result, report.verdict) {
+                (RuleResult::Admitted, Some(verdict)) => verdict.remaining.to_string(),
+                (RuleResult::Admitted, None) => panic!("admitted without a verdict"),
+                (RuleResult::Refused, _) => "refused".into(),
+                (RuleResult::Shadowed, _) => "shadowed".into(),
+                (RuleResult::Unattributed, _) => "unattributed".into(),
+                (RuleResult::Uncounted, _) => "uncounted".into(),
             };
             reports.push(format!("{}={what}", name(report.rule)));
         }

@@ -3,7 +3,7 @@
 //! It does not know: why a store fails.
 
 use crate::harness::{Counting, Gateway, Random, at, get, store};
-use diana::policy::{Decision, Outcome, Tally};
+use diana::policy::{Decision, Outcome, RuleResult};
 use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -54,8 +54,8 @@ const THREE_GROUPS: &str = r#"{"url": "/", "rules": [
     {"name": "user-too", "actor": "user", "rpu": 3, "unit": "hour", "mode": "shadow"},
     {"name": "ip", "actor": "ip", "rpu": 8, "unit": "hour", "start": "full"}]}"#;
 
-fn tallies(decision: &Decision) -> Vec<Tally> {
-    decision.reports.iter().map(|report| report.tally).collect()
+fn tallies(decision: &Decision) -> Vec<RuleResult> {
+    decision.reports.iter().map(|report| report.result).collect()
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn what_cannot_be_counted_passes_and_says_so() {
             let user = random.below(2);
             let decision = gateway.ask(turn % 3, &get("/", &format!("user-{user}")), at(0));
             let tallies = tallies(&decision);
-            if tallies.contains(&Tally::Uncounted) {
+            if tallies.contains(&RuleResult::Uncounted) {
                 assert!(decision.events.faults > 0);
             }
-            let refuses = |(rule, tally): (usize, &Tally)| *tally == Tally::Refused && rule != 2;
-            assert_eq!(decision.refuses(), tallies.iter().enumerate().any(refuses), "{decision:?}");
+            let refuses = |(rule, tally): (usize, &RuleResult)| *tally == RuleResult::Refused && rule != 2;
+            assert_eq!(decision.is_rejected(), tallies.iter().enumerate().any(refuses), "{decision:?}");
             for (rule, tally) in tallies.iter().enumerate() {
-                if *tally == Tally::Admitted && !decision.refuses() {
+                if *tally == RuleResult::Admitted && !decision.is_rejected() {
                     let key = if rule == 1 || rule == 2 { user } else { 0 };
                     *counted.entry((rule, key)).or_default() += 1;
                 }
@@ -97,7 +97,7 @@ fn a_dead_store_stops_nobody_and_a_revived_one_counts() {
     for _ in 0..20 {
         let decision = gateway.ask(0, &get("/", "ann"), at(0));
         assert_eq!(decision.outcome, Outcome::Pass);
-        assert_eq!((tallies(&decision), decision.events.faults), (vec![Tally::Uncounted; 4], 3));
+        assert_eq!((tallies(&decision), decision.events.faults), (vec![RuleResult::Uncounted; 4], 3));
     }
     gateway.store.one_in.set(0);
     for left in [3, 2, 1, 0] {
@@ -105,7 +105,7 @@ fn a_dead_store_stops_nobody_and_a_revived_one_counts() {
         assert_eq!(decision.reports[1].verdict.unwrap().remaining, left);
         assert_eq!((decision.outcome, decision.events.faults), (Outcome::Pass, 0));
     }
-    assert!(gateway.ask(0, &get("/", "ann"), at(0)).refuses());
+    assert!(gateway.ask(0, &get("/", "ann"), at(0)).is_rejected());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_store_that_always_loses_is_given_up() {
     gateway.store.taken();
     let decision = gateway.ask(0, &get("/", "ann"), at(0));
     assert_eq!(decision.outcome, Outcome::Pass);
-    assert_eq!(tallies(&decision), [Tally::Uncounted; 4]);
+    assert_eq!(tallies(&decision), [RuleResult::Uncounted; 4]);
     assert_eq!(decision.events.faults, 3, "once a group");
     let (loads, swaps) = gateway.store.taken();
     assert!(loads <= 3 * 4_100 && swaps <= 3 * 4_100, "{loads} loads, {swaps} swaps");
@@ -130,7 +130,7 @@ fn a_damaged_value_counts_as_never_written_and_is_told() {
     for turn in 0..60 {
         let decision = gateway.ask_anew(&get("/", "ann"), at(0));
         assert_eq!((decision.outcome, decision.events.foreign), (Outcome::Pass, u32::from(turn > 0)));
-        assert!(gateway.ask_anew(&get("/", "ann"), at(0)).refuses());
+        assert!(gateway.ask_anew(&get("/", "ann"), at(0)).is_rejected());
         let key = host.keys().into_iter().find(|key| !is_service(key)).unwrap();
         let mut loaded = gateway.store.load(&key).unwrap().unwrap();
         let place = turn % loaded.bytes.len();

@@ -3,7 +3,7 @@
 //! It does not know: how a table chooses whom to drop.
 
 use crate::harness::{Gateway, Random, at, get, store};
-use diana::policy::{Events, Outcome, Tally};
+use diana::policy::{Events, Outcome, RuleResult};
 use diana::store::{Portable, Rules, Simulated};
 
 const INVENTED: usize = 50_000;
@@ -34,11 +34,11 @@ fn flood(gateway: &mut Simple, seed: u64, different: usize) -> Events {
         let events = gateway.ask(turn % 3, &get("/", &user), at(turn as u64)).events;
         total.evicted_lossless += events.evicted_lossless;
         total.evicted_lossy += events.evicted_lossy;
-        total.evicted_crowded += events.evicted_crowded;
+        total.set_full += events.set_full;
         assert_eq!((events.faults, events.foreign, events.swaps_lost), (0, 0, 0));
         if turn % 500 == 0 {
             let villain = gateway.ask_anew(&get("/", "villain"), at(turn as u64));
-            assert!(villain.refuses(), "free after {turn} invented actors");
+            assert!(villain.is_rejected(), "free after {turn} invented actors");
         }
     }
     total
@@ -49,7 +49,7 @@ fn throttle(gateway: &mut Simple, burst: usize) {
     for _ in 0..burst {
         assert_eq!(gateway.ask(0, &get("/", "villain"), at(0)).outcome, Outcome::Pass);
     }
-    assert!(gateway.ask(0, &get("/", "villain"), at(0)).refuses());
+    assert!(gateway.ask(0, &get("/", "villain"), at(0)).is_rejected());
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn nobody_is_freed_by_actors_that_refuse_themselves() {
         throttle(&mut gateway, 1);
         let total = flood(&mut gateway, 1, INVENTED);
         assert_eq!((total.evicted_lossless, total.evicted_lossy), (0, 0), "every cell refuses");
-        assert!(total.evicted_crowded > 10_000, "{total:?}");
+        assert!(total.set_full > 10_000, "{total:?}");
         let hour = 3_600_000;
-        assert!(gateway.ask_anew(&get("/", "villain"), at(hour - 1)).refuses());
+        assert!(gateway.ask_anew(&get("/", "villain"), at(hour - 1)).is_rejected());
         assert_eq!(
             gateway.ask_anew(&get("/", "villain"), at(hour)).outcome,
             Outcome::Pass,
@@ -81,7 +81,7 @@ fn nobody_is_freed_who_is_held_shorter_than_others() {
     for turn in 0..20_000 {
         gateway.ask(0, &get("/", &format!("invented-{}", turn / 20)), at(turn));
     }
-    assert!(gateway.ask_anew(&get("/", "villain"), at(20_000)).refuses());
+    assert!(gateway.ask_anew(&get("/", "villain"), at(20_000)).is_rejected());
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn who_has_used_more_stays_and_newcomers_pass() {
         gateway.ask(0, &get("/", "regular"), at(0));
     }
     for turn in 0..2000 {
-        assert!(!gateway.ask(0, &get("/", &format!("invented-{turn}")), at(0)).refuses());
+        assert!(!gateway.ask(0, &get("/", &format!("invented-{turn}")), at(0)).is_rejected());
     }
     assert_eq!(gateway.ask(0, &get("/", "regular"), at(0)).reports[0].verdict.unwrap().remaining, 0);
-    assert!(gateway.ask(0, &get("/", "regular"), at(0)).refuses());
+    assert!(gateway.ask(0, &get("/", "regular"), at(0)).is_rejected());
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn who_is_back_where_it_began_goes_without_loss() {
     for turn in 0..1000 {
         let events = gateway.ask(0, &get("/", &format!("user-{turn}")), at(turn * 1000)).events;
         total.evicted_lossless += events.evicted_lossless;
-        assert_eq!((events.evicted_lossy, events.evicted_crowded), (0, 0));
+        assert_eq!((events.evicted_lossy, events.set_full), (0, 0));
     }
     assert_eq!(total.evicted_lossless, 1000 - 16);
 }
@@ -150,7 +150,7 @@ fn memory_is_fixed_once_every_key_is_written() {
         let mut first_fill = None;
         for turn in 0..20_000 {
             let user = format!("invented-{}", random.below(INVENTED));
-            assert!(!gateway.ask(turn % 2, &get("/", &user), at(turn as u64)).refuses());
+            assert!(!gateway.ask(turn % 2, &get("/", &user), at(turn as u64)).is_rejected());
             if turn == 15_000 {
                 first_fill = Some((host.len(), host.bytes()));
             }
@@ -168,8 +168,8 @@ fn nobody_is_counted_with_another_by_a_rule_in_shadow() {
     let mut gateway = Gateway::new(&json(8, r#""rpu": 1, "mode": "shadow""#), store(&host));
     for turn in 0..200 {
         let request = get("/", &format!("user-{turn}"));
-        let tallies = [0, 0].map(|_| gateway.ask(0, &request, at(0)).reports[0].tally);
-        assert_eq!(tallies, [Tally::Admitted, Tally::Shadowed], "user {turn}");
+        let tallies = [0, 0].map(|_| gateway.ask(0, &request, at(0)).reports[0].result);
+        assert_eq!(tallies, [RuleResult::Admitted, RuleResult::Shadowed], "user {turn}");
     }
 }
 
@@ -196,7 +196,7 @@ fn nobody_is_freed_by_a_newcomer_with_another_quota() {
     let keys = r#""rpu": 1, "overrides": {"vip": {"rpu": 1000, "unit": "second"}}"#;
     let gateway = Gateway::new(&json(16, keys), store(&host));
     let users: Vec<String> = (0..200).map(|user| format!("user-{user}")).collect();
-    let passes = |user: &str, now| !gateway.ask_anew(&get("/", user), at(now)).refuses();
+    let passes = |user: &str, now| !gateway.ask_anew(&get("/", user), at(now)).is_rejected();
     let passed: Vec<&String> = users.iter().filter(|user| passes(user, 0)).collect();
     assert_eq!(passed.len(), 32, "two sets of sixteen");
     for now in 1..5_000 {

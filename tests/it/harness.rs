@@ -3,7 +3,7 @@
 //! It does not know: what is tested.
 
 use diana::config;
-use diana::policy::{Decision, Descent, Events, Past, Policy};
+use diana::policy::{Decision, Events, Policy, Previous, Replacement};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
@@ -76,7 +76,7 @@ fn start<S: Store>(
             session.resume();
             (session, decision.clone())
         }
-        (_, Step::Ask(_)) => panic!("a worker that knows no store asks one"),
+        (_, Step::Query(_)) => panic!("a worker that knows no store asks one"),
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Gateway<S> {
     seed: Seed,
     workers: Vec<Worker>,
     /// What served before, how sure that is, and until when.
-    before: Option<(Past, Descent, Time)>,
+    before: Option<(Previous, Replacement, Time)>,
 }
 
 impl<S: Store> Gateway<S> {
@@ -100,19 +100,19 @@ impl<S: Store> Gateway<S> {
     /// One that takes the place of `before`, or stands beside it.
     pub fn after<B: Store>(
         before: &Gateway<B>,
-        descent: Descent,
+        descent: Replacement,
         json: &str,
         store: S,
         now: Time,
     ) -> Gateway<S> {
-        let past = before.worker().past(&before.policy);
+        let past = before.worker().previous(&before.policy);
         Gateway { before: Some((past, descent, now)), ..Gateway::new(json, store) }
     }
 
     fn worker(&self) -> Worker {
         let mut worker = worker(&self.policy, &self.seed);
         if let Some((past, descent, now)) = &self.before {
-            worker.inherit(&self.policy, std::slice::from_ref(past), *descent, *now);
+            worker.migrate_from(&self.policy, std::slice::from_ref(past), *descent, *now);
         }
         worker
     }

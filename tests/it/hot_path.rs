@@ -20,7 +20,7 @@ fn gateway<'h>(host: &'h Simulated, json: &str) -> Counted<'h> {
 
 /// Whether the request passes, and the loads and swaps it took.
 fn ask(gateway: &mut Counted, worker: usize, request: &Values, now: Time) -> (bool, usize, usize) {
-    let passes = !gateway.ask(worker, request, now).refuses();
+    let passes = !gateway.ask(worker, request, now).is_rejected();
     let (loads, swaps) = gateway.store.taken();
     (passes, loads, swaps)
 }
@@ -53,7 +53,7 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
     let json = format!(r#"{{"url": "/", "rules": [{}]}}"#, rules.join(", "));
     let mut gateway = gateway(&host, &json);
     let (mut first, decision) = gateway.start(0, &get("/", "ann"), at(0));
-    assert!(!decision.refuses());
+    assert!(!decision.is_rejected());
     assert_eq!(decision.reports.len(), diana::algorithm::KINDS.len());
     assert_eq!(gateway.store.taken(), (1, 1));
     assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(0)), (true, 1, 1), "waits for its turn");
@@ -69,7 +69,7 @@ fn what_holds_nothing_settles_nothing() {
     let mut gateway = gateway(&host, json);
     let _held = gateway.start(0, &get("/", "ann"), at(0));
     let (mut refused, decision) = gateway.start(0, &get("/", "ann"), at(0));
-    assert!(decision.refuses() && !refused.owes());
+    assert!(decision.is_rejected() && !refused.has_charges());
     gateway.store.taken();
     gateway.settle(0, &mut refused, at(1));
     assert_eq!(gateway.store.taken(), (0, 0));
@@ -140,7 +140,7 @@ fn a_known_refusal_is_a_refusal_like_any_other() {
     let known = gateway.ask(0, &get("/", "ann"), at(50));
     let asked = gateway.ask_anew(&get("/", "ann"), at(50));
     assert_eq!((known.outcome, &known.reports), (asked.outcome, &asked.reports));
-    assert_eq!((known.events.known, asked.events.known), (1, 0));
+    assert_eq!((known.events.cached, asked.events.cached), (1, 0));
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn what_is_known_of_one_actor_is_held_against_no_other() {
     // More than a worker remembers.
     for user in 0..3000 {
         let request = get("/", &format!("user-{user}"));
-        assert!(!gateway.ask(0, &request, at(0)).refuses(), "{user}");
-        assert!(gateway.ask(0, &request, at(0)).refuses(), "{user}");
+        assert!(!gateway.ask(0, &request, at(0)).is_rejected(), "{user}");
+        assert!(gateway.ask(0, &request, at(0)).is_rejected(), "{user}");
     }
 }
 
@@ -192,9 +192,9 @@ fn a_clock_that_steps_back_asks_again() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = gateway(&host, ONE_A_MINUTE);
     gateway.ask(0, &get("/", "ann"), at(1000));
-    assert!(gateway.ask(0, &get("/", "ann"), at(1000)).refuses());
+    assert!(gateway.ask(0, &get("/", "ann"), at(1000)).is_rejected());
     gateway.store.taken();
     let earlier = gateway.ask(0, &get("/", "ann"), at(999));
-    assert!(matches!(earlier.outcome, Outcome::Refuse(_)));
+    assert!(matches!(earlier.outcome, Outcome::Reject(_)));
     assert_eq!(gateway.store.taken().0, 1);
 }

@@ -13,7 +13,7 @@ mod model;
 
 use crate::harness::{Random, START, at};
 use baton::{Asked, Crew};
-use diana::policy::{Outcome, Reason, Tally};
+use diana::policy::{Outcome, Reason, RuleResult};
 use diana::store::Rules;
 use diana::time::{Span, Time};
 use model::{Client, Model, Spec};
@@ -51,15 +51,15 @@ fn tally(model: &mut Model, asked: &[Asked]) {
     for Asked { client, decision, .. } in asked {
         let passed = match decision.outcome {
             Outcome::Pass => true,
-            Outcome::Refuse(Reason::Rule(_)) => false,
+            Outcome::Reject(Reason::Rule(_)) => false,
             other => panic!("{other:?}"),
         };
         assert_eq!(decision.events.faults, 0, "the store is sound");
         for report in decision.reports.iter().filter(|_| passed) {
             let rule = report.rule.index();
-            match report.tally {
-                Tally::Admitted => model.charge(rule, *client),
-                Tally::Shadowed => assert!(model.specs[rule].shadow),
+            match report.result {
+                RuleResult::Admitted => model.charge(rule, *client),
+                RuleResult::Shadowed => assert!(model.specs[rule].shadow),
                 other => panic!("a request passed that a rule tallied as {other:?}"),
             }
         }
@@ -69,7 +69,7 @@ fn tally(model: &mut Model, asked: &[Asked]) {
 
 /// Whether it was refused after it may have been charged: its loads had admitted it, a swap was lost.
 fn is_late(asked: &&Asked) -> bool {
-    asked.decision.refuses() && asked.decision.events.swaps_lost > 0
+    asked.decision.is_rejected() && asked.decision.events.swaps_lost > 0
 }
 
 /// When all is quiet, each cell holds just what its admitted requests took: nothing was charged for refused
@@ -79,10 +79,10 @@ fn assert_exact(crew: &Crew, model: &mut Model) {
         for _ in 0..7 {
             let decision = crew.ask_anew(client, START);
             let expected = model.decide(client);
-            let report = |report: &diana::policy::Report| {
-                (report.rule.index(), report.tally, report.verdict.unwrap().remaining)
+            let report = |report: &diana::policy::RuleReport| {
+                (report.rule.index(), report.result, report.verdict.unwrap().remaining)
             };
-            let found = (decision.refuses(), decision.reports.iter().map(report).collect());
+            let found = (decision.is_rejected(), decision.reports.iter().map(report).collect());
             assert_eq!(found, expected, "{client:?} in {:?}", model.specs);
         }
     }
@@ -100,7 +100,7 @@ proptest! {
         let asked = crew.run(&plans, || START, &mut Random(seed));
         tally(&mut model, &asked);
         for Asked { client, decision, .. } in &asked {
-            if let Outcome::Refuse(Reason::Rule(id)) = decision.outcome {
+            if let Outcome::Reject(Reason::Rule(id)) = decision.outcome {
                 let spec = &model.specs[id.index()];
                 let rivals = plans.iter().flatten().filter(|other| spec.counts_alike(*client, **other)).count();
                 prop_assert!(rivals as u64 > spec.burst, "refused though there was enough for everybody");
@@ -125,8 +125,8 @@ proptest! {
             now_ms += pause_ms;
             for Asked { client, decision, now } in crew.run(&plans, || at(now_ms), &mut random) {
                 prop_assert_eq!(decision.events.faults, 0);
-                let charged = |report: &&diana::policy::Report| report.tally == Tally::Admitted;
-                for report in decision.reports.iter().filter(charged).filter(|_| !decision.refuses()) {
+                let charged = |report: &&diana::policy::RuleReport| report.result == RuleResult::Admitted;
+                for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                     let rule = report.rule.index();
                     admitted.entry((rule, model.specs[rule].key(client))).or_default().push(now);
                 }
@@ -149,8 +149,8 @@ proptest! {
         let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
         for Asked { client, decision, .. } in crew.run(&plans, clock, &mut Random(seed)) {
-            let charged = |report: &&diana::policy::Report| report.tally == Tally::Admitted;
-            for report in decision.reports.iter().filter(charged).filter(|_| !decision.refuses()) {
+            let charged = |report: &&diana::policy::RuleReport| report.result == RuleResult::Admitted;
+            for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                 let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
                 admitted.entry((rule, model.specs[rule].key(client))).or_default().push(charge.at);
             }

@@ -9,7 +9,7 @@ mod document;
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana::config::{Configuration, compile};
-use diana::remote::{Options, Protocol};
+use diana::remote::{GlobalStoreOptions, Protocol};
 use diana::request::{Part, Values};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Rules, SharedData, Simulated};
@@ -62,17 +62,19 @@ fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(Rules::Lenient);
-    let Options { clusters, timeout, in_flight, protocol: Protocol::Redis(redis) } = options.unwrap() else {
+    let GlobalStoreOptions { clusters, timeout, in_flight, protocol: Protocol::Redis(redis) } =
+        options.unwrap()
+    else {
         panic!("counted in Redis")
     };
     let keys = |request: Values| {
         // A worker of its own for each request: no answer and no queue of another one.
         let protocol = Protocol::Redis(redis.clone());
-        let options = Options { clusters: clusters.clone(), timeout, in_flight, protocol };
-        let mut worker = Worker::new(&policy, &[7; 16]).asking(options, 1);
+        let options = GlobalStoreOptions { clusters: clusters.clone(), timeout, in_flight, protocol };
+        let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 1);
         let request = policy.request(&request);
         let (_, step) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));
-        let Step::Ask(_) = step else { return BTreeSet::new() };
+        let Step::Query(_) = step else { return BTreeSet::new() };
         let call = worker.next_call(&policy, Time::ZERO).unwrap();
         let diana::remote::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
         let body = String::from_utf8(body).unwrap();

@@ -105,7 +105,7 @@ fn configurations_that_differ_in_a_quota_count_side_by_side() {
         for turn in 0..50 {
             for (gateway, passed) in [(&mut old, &mut old_passed), (&mut new, &mut new_passed)] {
                 let decision = gateway.ask(turn, &get("/", "ann"), at(0));
-                *passed += u32::from(!decision.refuses());
+                *passed += u32::from(!decision.is_rejected());
                 foreign += decision.events.foreign;
             }
         }
@@ -127,7 +127,7 @@ fn configurations_that_differ_in_how_long_one_waits_count_side_by_side() {
         let (mut long_passed, mut short_passed) = (0, 0);
         for turn in 0..6_000 {
             for (gateway, passed) in [(&mut long, &mut long_passed), (&mut short, &mut short_passed)] {
-                *passed += u32::from(!gateway.ask(turn % 2, &get("/", "ann"), at(0)).refuses());
+                *passed += u32::from(!gateway.ask(turn % 2, &get("/", "ann"), at(0)).is_rejected());
             }
         }
         assert_eq!((long_passed, short_passed), (4_001, 1_201), "{algo}");

@@ -4,8 +4,8 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{self, Configuration};
-use diana::policy::{Decision, Outcome, Reason, Tally};
-use diana::remote::{Answer, Message};
+use diana::policy::{Decision, Outcome, Reason, RuleResult};
+use diana::remote::{CallResult, Message};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Portable, Rules, Simulated};
 use diana::time::{Span, Time};
@@ -40,7 +40,7 @@ impl<'h> Asking<'h> {
     fn new(host: &'h Simulated) -> Asking<'h> {
         let mut configuration = config::compile(DOCUMENT.as_bytes()).unwrap();
         let options = configuration.store.take().unwrap();
-        let worker = Worker::new(&configuration.policy, b"a seed of a test").asking(options, 7);
+        let worker = Worker::new(&configuration.policy, b"a seed of a test").with_global_store(options, 7);
         Asking { configuration, worker, store: store(host) }
     }
 
@@ -56,16 +56,16 @@ impl<'h> Asking<'h> {
         }
         let call = worker.next_call(policy, Time::ZERO).unwrap();
         assert!(matches!(call.message, Message::Grpc(_)));
-        let news = worker.answered(call.id, Answer::Message(answer), Time::ZERO);
+        let news = worker.call_done(call.id, CallResult::Message(answer), Time::ZERO);
         match session.answer(policy, worker, store, &news[0], clock) {
             Some(Step::Done(decision)) => (decision.clone(), true),
             step => panic!("{step:?}"),
         }
     }
 
-    fn tallies(&self, decision: &Decision) -> Vec<(&str, Tally)> {
+    fn tallies(&self, decision: &Decision) -> Vec<(&str, RuleResult)> {
         let name = |rule| self.configuration.policy.rule(rule).unwrap().name();
-        decision.reports.iter().map(|report| (name(report.rule), report.tally)).collect()
+        decision.reports.iter().map(|report| (name(report.rule), report.result)).collect()
     }
 }
 
@@ -91,9 +91,9 @@ fn an_abuser_of_one_rule_gets_nobody_else_refused() {
     let mut refused = 0;
     for turn in 0..400 {
         let (abuser, asks) = asking.ask("/all/login", "mallory", turn, OVER_LIMIT);
-        assert_eq!((abuser.outcome, asks), (Outcome::Refuse(Reason::Unattributed), true));
+        assert_eq!((abuser.outcome, asks), (Outcome::Reject(Reason::Unattributed), true));
         let (other, _) = asking.ask("/all", "ann", turn, OK);
-        refused += u32::from(other.refuses());
+        refused += u32::from(other.is_rejected());
     }
     assert_eq!(refused, 0, "of 400");
 }
@@ -104,7 +104,7 @@ fn an_unattributed_refusal_names_what_is_known() {
     let mut asking = Asking::new(&host);
     let answer = with_headers(OVER_LIMIT, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "30")]);
     let (decision, _) = asking.ask("/all/login", "mallory", 0, &answer);
-    let both = [("everybody", Tally::Unattributed), ("login", Tally::Unattributed)];
+    let both = [("everybody", RuleResult::Unattributed), ("login", RuleResult::Unattributed)];
     assert_eq!(asking.tallies(&decision), both);
     let Configuration { policy, response, .. } = &asking.configuration;
     assert_eq!(decision.refused_by(policy).as_deref(), Some("everybody|login"));
@@ -126,11 +126,11 @@ fn a_refusal_of_the_only_rule_is_its_own() {
     let host = Simulated::new(Rules::Lenient);
     let mut asking = Asking::new(&host);
     let (decision, asks) = asking.ask("/alone", "mallory", 0, OVER_LIMIT);
-    assert_eq!((asking.tallies(&decision), asks), (vec![("user", Tally::Refused)], true));
+    assert_eq!((asking.tallies(&decision), asks), (vec![("user", RuleResult::Refused)], true));
     let (decision, asks) = asking.ask("/alone", "mallory", 50, OK);
-    assert_eq!((asking.tallies(&decision), asks), (vec![("user", Tally::Refused)], false));
+    assert_eq!((asking.tallies(&decision), asks), (vec![("user", RuleResult::Refused)], false));
     let (decision, asks) = asking.ask("/alone", "ann", 50, OK);
-    assert_eq!((asking.tallies(&decision), asks), (vec![("user", Tally::Admitted)], true));
+    assert_eq!((asking.tallies(&decision), asks), (vec![("user", RuleResult::Admitted)], true));
 }
 
 #[test]

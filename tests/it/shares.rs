@@ -36,7 +36,7 @@ impl<S: Store> Crew<S> {
         let (_, step) =
             Session::start(&self.policy, &mut self.workers[worker], &self.store, &request, || now);
         let (Step::Done(decision) | Step::Wait { decision, .. }) = step else { panic!("it asks a store") };
-        let passes = !decision.refuses();
+        let passes = !decision.is_rejected();
         self.passed.extend(passes.then_some(now.as_ns()));
         let left =
             decision.reports.iter().filter_map(|report| report.verdict).map(|verdict| verdict.remaining);
@@ -72,10 +72,10 @@ fn a_busy_actor_is_seldom_asked_for_while_much_is_left() {
             (0..).zip(&lefts).all(|(n, left)| *left == 1_000_000 - 5 - n),
             "{algo}: what is left is known"
         );
-        assert!(crew.workers[0].holds());
+        assert!(crew.workers[0].holds_reservations());
         crew.pass(TICK);
         crew.tick(0, false);
-        assert!(!crew.workers[0].holds());
+        assert!(!crew.workers[0].holds_reservations());
         assert_eq!(crew.store.taken(), (1, 1), "given back");
         assert_eq!(crew.ask(0, "/", "ann").1 + 10_005, 1_000_000 + u64::from(algo == "TB"), "{algo}");
     }
@@ -91,7 +91,7 @@ fn nothing_is_taken_of_little_or_for_few() {
             assert!(crew.ask(0, "/", "ann").0);
         }
         assert_eq!(crew.store.taken(), (requests, requests), "{rpu}");
-        assert!(!crew.workers[0].holds());
+        assert!(!crew.workers[0].holds_reservations());
     }
 }
 
@@ -105,7 +105,11 @@ fn what_comes_seldom_is_not_charged_ahead() {
         for turn in 1..100 {
             crew.ask(0, "/", "ann");
             assert_eq!(crew.store.taken(), (1, 1));
-            assert_eq!(crew.workers[0].holds(), is_busy && turn >= 4, "request {turn}, {ms} ms apart");
+            assert_eq!(
+                crew.workers[0].holds_reservations(),
+                is_busy && turn >= 4,
+                "request {turn}, {ms} ms apart"
+            );
             crew.pass(Span::from_ms(ms));
         }
     }
@@ -126,7 +130,7 @@ fn permits_turns_and_logs_are_not_charged_ahead() {
         for _ in 0..50 {
             crew.ask(0, "/", "ann");
         }
-        assert!(!crew.workers[0].holds(), "{rule}");
+        assert!(!crew.workers[0].holds_reservations(), "{rule}");
     }
 }
 
@@ -193,9 +197,9 @@ fn an_actor_that_is_busy_no_more_gives_nothing_of_another_away() {
     }
     crew.pass(Span::from_ms(250));
     crew.ask(0, "/", "ann");
-    assert!(crew.workers[0].holds());
+    assert!(crew.workers[0].holds_reservations());
     crew.tick(0, false);
-    assert!(!crew.workers[0].holds());
+    assert!(!crew.workers[0].holds_reservations());
     crew.workers[0] = worker(&crew.policy, &[7; 16]);
     assert_eq!(crew.ask(0, "/", "ann").1, 10_000 - 12);
     assert_eq!(crew.ask(0, "/", "bob").1, 10_000 - 11);
@@ -208,7 +212,7 @@ fn a_refused_request_gives_it_back_once() {
     let json = r#"{"url": "/", "rules": [{"algo": "W", "rpu": 10000, "unit": "day"}, {"actor": "user", "rpu": 7, "unit": "day"}]}"#;
     let mut crew = Crew::new(json, 1, store(&host));
     (0..9).for_each(|_| _ = crew.ask(0, "/", "ann"));
-    assert!(crew.workers[0].holds());
+    assert!(crew.workers[0].holds_reservations());
     crew.pass(Span::from_ms(100));
     assert!(!crew.ask(0, "/", "ann").0);
     crew.tick(0, true);
@@ -223,7 +227,7 @@ fn a_window_is_not_paid_for_by_the_one_before() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("W", 1_000, "second"), 1, store(&host));
     crew.pass(Span::from_ms(990));
-    assert!((0..5).all(|_| crew.ask(0, "/", "ann").0) && crew.workers[0].holds());
+    assert!((0..5).all(|_| crew.ask(0, "/", "ann").0) && crew.workers[0].holds_reservations());
     crew.pass(Span::from_ms(10));
     assert_eq!((0..1_100).filter(|_| crew.ask(0, "/", "ann").0).count(), 1_000);
 }
@@ -247,11 +251,11 @@ fn a_request_that_may_wait_spends_of_no_share() {
 fn a_worker_that_is_never_to_be_charged_ahead_is_not() {
     let host = Simulated::new(Rules::Strict);
     let mut crew = Crew::new(&rule("TB", 1_000_000, "day"), 1, store(&host));
-    crew.workers[0].never_ahead();
+    crew.workers[0].disable_reservations();
     for _ in 0..50 {
         crew.ask(0, "/", "ann");
     }
-    assert!(!crew.workers[0].holds());
+    assert!(!crew.workers[0].holds_reservations());
 }
 
 #[derive(Clone, Debug)]
@@ -337,7 +341,7 @@ fn what_is_lent_and_what_is_in_the_bucket_make_its_burst() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 1_000, "second"), 2, store(&host));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
-    assert!(crew.workers[0].holds());
+    assert!(crew.workers[0].holds_reservations());
     crew.pass(Span::from_ms(90));
     let passed = |crew: &mut Crew<_>, worker| (0..2_000).filter(|_| crew.ask(worker, "/", "ann").0).count();
     assert_eq!(passed(&mut crew, 1), 1_000 - 15);
@@ -352,12 +356,12 @@ fn what_a_worker_did_not_spend_is_given_back_in_full() {
     let mut crew = Crew::new(json, 2, store(&host));
     for worker in 0..2 {
         (0..4).for_each(|_| _ = crew.ask(worker, "/", "ann"));
-        assert!(crew.workers[worker].holds());
+        assert!(crew.workers[worker].holds_reservations());
     }
     crew.pass(TICK);
     for worker in 0..2 {
         crew.tick(worker, false);
-        assert!(!crew.workers[worker].holds());
+        assert!(!crew.workers[worker].holds_reservations());
     }
     // Of the 9 requests, one of them this one, all others have come back.
     assert_eq!(crew.ask(0, "/", "ann").1, 9_999);
@@ -372,7 +376,7 @@ fn a_clock_that_has_stepped_back_costs_no_share() {
     crew.now = START;
     for _ in 0..20 {
         (0..4).for_each(|_| assert!(crew.ask(0, "/", "ann").0));
-        assert!(crew.workers[0].holds());
+        assert!(crew.workers[0].holds_reservations());
         crew.pass(TICK);
         crew.tick(0, false);
     }
@@ -386,7 +390,7 @@ fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 1_000, "hour"), 2, store(&host));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
-    assert!(crew.workers[0].holds());
+    assert!(crew.workers[0].holds_reservations());
     (0..5).for_each(|_| _ = crew.ask(0, "/", "ann"));
     let left = crew.ask(1, "/", "ann").1;
     crew.pass(Span::from_ms(1_099));
@@ -484,7 +488,7 @@ fn a_share_is_given_back_once_though_the_store_fails_at_a_refusal() {
         {"url": "/closed", "rules": [{"actor": "ip", "rpu": 0, "unit": "day"}]}]"#;
     let mut crew = Crew::new(json, 2, Lies(store(&host), Cell::new(false)));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
-    assert!(crew.workers[0].holds());
+    assert!(crew.workers[0].holds_reservations());
     (0..3_000).for_each(|_| assert!(crew.ask(1, "/", "ann").0));
     crew.tick(1, true);
     crew.store.1.set(true);
@@ -502,7 +506,7 @@ fn a_share_is_given_back_once_though_the_store_fails() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("W", 10_000, "day"), 2, Lies(store(&host), Cell::new(false)));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
-    assert!(crew.workers[0].holds());
+    assert!(crew.workers[0].holds_reservations());
     crew.pass(TICK);
     (0..3_000).for_each(|_| assert!(crew.ask(1, "/", "ann").0));
     crew.tick(1, true);

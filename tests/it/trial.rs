@@ -4,7 +4,7 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{compile, compile_over};
-use diana::policy::{Decision, Policy, Sample, Trial};
+use diana::policy::{CandidateOptions, Decision, Policy, Sample};
 use diana::request::Values;
 use diana::session::{Session, Step, Worker};
 use diana::store::{Portable, Rules, Simulated};
@@ -12,7 +12,7 @@ use diana::store::{Portable, Rules, Simulated};
 const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
 
 fn tried(document: &str, percent: u8) -> Policy {
-    let trial = Trial { sample: Sample(percent), name: 1, known: Vec::new() };
+    let trial = CandidateOptions { sample: Sample(percent), name: 1, active_meanings: Vec::new() };
     compile_over(LOCAL.as_bytes(), document.as_bytes(), Some(trial)).unwrap().policy
 }
 
@@ -24,7 +24,7 @@ fn decide(policy: &Policy, worker: &mut Worker, store: &Portable<&Simulated>, re
     let request = policy.request(request);
     match Session::start(policy, worker, store, &request, || START).1 {
         Step::Done(decision) | Step::Wait { decision, .. } => decision.clone(),
-        Step::Ask(_) => panic!("a trial has no store to ask"),
+        Step::Query(_) => panic!("a trial has no store to ask"),
     }
 }
 
@@ -64,7 +64,7 @@ fn everybody_together_are_always_among_them() {
     let refused = (0..20).filter(|user| {
         let decision = decide(&policy, &mut worker, &store, &get("/", &format!("user-{user}")));
         assert_eq!(decision.left_out, 0);
-        decision.refuses()
+        decision.is_rejected()
     });
     assert_eq!(refused.count(), 15);
 }
@@ -83,7 +83,7 @@ fn it_counts_apart() {
     let tried = tried(rules, 100);
     let (mut own, mut beside) = (worker(&decides), worker(&tried));
     let ann = get("/", "ann");
-    let refused = |policy: &Policy, worker: &mut Worker| decide(policy, worker, &store, &ann).refuses();
+    let refused = |policy: &Policy, worker: &mut Worker| decide(policy, worker, &store, &ann).is_rejected();
     let both: Vec<(bool, bool)> =
         (0..4).map(|_| (refused(&decides, &mut own), refused(&tried, &mut beside))).collect();
     assert_eq!(both, [(false, false), (false, false), (true, true), (true, true)]);

@@ -3,8 +3,8 @@
 //! It does not know: timers. A host holds a request and lets it go.
 
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
-use diana::algorithm::Outcome;
-use diana::policy::{Policy, Tally};
+use diana::algorithm::Admission;
+use diana::policy::{Policy, RuleResult};
 use diana::session::{Session, Step, Worker};
 use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana::time::{Span, Time};
@@ -44,8 +44,8 @@ impl<'h> One<'h> {
 fn turn(step: &Step) -> Option<Span> {
     match step {
         Step::Wait { until, .. } => Some(until.since(START)),
-        Step::Done(decision) => (!decision.refuses()).then_some(Span::ZERO),
-        Step::Ask(_) => panic!("a worker that knows no store asks one"),
+        Step::Done(decision) => (!decision.is_rejected()).then_some(Span::ZERO),
+        Step::Query(_) => panic!("a worker that knows no store asks one"),
     }
 }
 
@@ -59,8 +59,8 @@ fn turns_are_given_out_in_order_and_the_queue_is_bounded() {
     let ms = |ms| Some(Span::from_ms(ms));
     assert_eq!(turns, [ms(0), ms(100), ms(200), ms(300), ms(400), None]);
     let Step::Done(refused) = one.start("ann", START).1 else { panic!("it waits") };
-    let outcome = refused.reports[0].verdict.unwrap().outcome;
-    assert_eq!(outcome, Outcome::Refuse { retry_after: ms(100) }, "when the first of the queue has gone");
+    let outcome = refused.reports[0].verdict.unwrap().admission;
+    assert_eq!(outcome, Admission::Refuse { retry_after: ms(100) }, "when the first of the queue has gone");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn where_nobody_may_wait_what_would_is_refused_and_charged_nothing() {
         for _ in 0..3 {
             let Step::Done(refused) = one.start("ann", START).1 else { panic!("it waits") };
             let retry_after = Some(Span::from_ms(100));
-            assert_eq!(refused.reports[0].verdict.unwrap().outcome, Outcome::Refuse { retry_after });
+            assert_eq!(refused.reports[0].verdict.unwrap().admission, Admission::Refuse { retry_after });
         }
         assert_eq!(turn(&one.start("ann", at(100)).1), Some(Span::ZERO));
     }
@@ -135,8 +135,8 @@ fn where_nobody_may_wait_a_refusal_is_that_of_a_rule_without_waiting() {
             let now = at(1_000 * s);
             let Step::Done(refused) = one.start("ann", now).1 else { panic!("it waits") };
             let verdict = refused.reports[0].verdict.unwrap();
-            let outcome = Outcome::Refuse { retry_after: Some(Span::from_secs(60 - s)) };
-            assert_eq!((verdict.outcome, verdict.remaining), (outcome, 0), "{rule} at {s} s");
+            let outcome = Admission::Refuse { retry_after: Some(Span::from_secs(60 - s)) };
+            assert_eq!((verdict.admission, verdict.remaining), (outcome, 0), "{rule} at {s} s");
             for user in 0..100 {
                 one.start(&format!("{s}-{user}"), now);
             }
@@ -150,14 +150,14 @@ fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "mode": "shadow"}]}"#;
     let mut one = One::new(json, &host, false);
-    let tallies: Vec<Tally> = [0, 0, 50, 100, 100]
+    let tallies: Vec<RuleResult> = [0, 0, 50, 100, 100]
         .into_iter()
         .map(|ms| match one.start("ann", at(ms)).1 {
-            Step::Done(decision) => decision.reports[0].tally,
-            Step::Wait { .. } | Step::Ask(_) => panic!("it waits"),
+            Step::Done(decision) => decision.reports[0].result,
+            Step::Wait { .. } | Step::Query(_) => panic!("it waits"),
         })
         .collect();
-    let (yes, no) = (Tally::Admitted, Tally::Shadowed);
+    let (yes, no) = (RuleResult::Admitted, RuleResult::Shadowed);
     assert_eq!(tallies, [yes, no, no, yes, no]);
 }
 
@@ -168,7 +168,7 @@ fn a_permit_comes_back_once_however_its_request_ends() {
     let mut one = One::new(json, &host, true);
     let (mut first, _) = one.start("ann", START);
     let (mut second, _) = one.start("ann", START);
-    assert!(first.owes() && second.owes());
+    assert!(first.has_charges() && second.has_charges());
     assert_eq!(turn(&one.start("ann", START).1), None);
     for _ in 0..3 {
         one.settle(&mut first, START);
@@ -271,9 +271,9 @@ fn a_request_that_cannot_be_held_is_refused_for_as_long_as_it_would_have_waited(
         let Step::Done(decision) = session.refuse(policy, worker, store, || START) else {
             panic!("it waits");
         };
-        assert!(decision.refuses() && !session.owes());
+        assert!(decision.is_rejected() && !session.has_charges());
         assert_eq!(decision.refused_by(policy).as_deref(), Some("queue"));
-        let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().outcome).collect();
-        assert_eq!(refusing, [Outcome::Refuse { retry_after: Some(Span::from_ms(100)) }]);
+        let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().admission).collect();
+        assert_eq!(refusing, [Admission::Refuse { retry_after: Some(Span::from_ms(100)) }]);
     }
 }

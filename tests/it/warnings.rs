@@ -3,7 +3,7 @@
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana::config::compile;
-use diana::policy::Tally;
+use diana::policy::RuleResult;
 use diana::session::Worker;
 use diana::store::{Rules, Simulated};
 use proptest::prelude::*;
@@ -147,7 +147,7 @@ proptest! {
             let target = ["/api", "/api", "/"][random.below(3)];
             let decision = crate::harness::ask(&policy, &mut worker, &store, &get(target, "ann"), || at(ms));
             if let [above, below] = &*decision.reports {
-                let alone = above.tally == Tally::Admitted && below.tally == Tally::Refused;
+                let alone = above.result == RuleResult::Admitted && below.result == RuleResult::Refused;
                 prop_assert!(!alone, "at {} ms under {}", ms, json);
             }
         }

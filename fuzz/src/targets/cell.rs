@@ -3,9 +3,9 @@
 //! It does not know: the bounds of the kinds, for which there are slow models in `tests/it/algorithm`.
 
 use super::input::Input;
-use diana::algorithm::{Algorithm, Charge, KINDS, Outcome, Piece, Quota, Verdict};
+use diana::algorithm::{Admission, Algorithm, Charge, KINDS, Quota, Reservation, Verdict};
 use diana::document::{Errors, Node, parse};
-use diana::table::Worth;
+use diana::table::EvictionRank;
 use diana::time::{Span, Time};
 
 /// As late as this (the year 2349) the longest fill fits twice into what is left of a `u64`.
@@ -22,13 +22,13 @@ pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let Some(algorithm) = algorithm(&mut input) else { return };
     wild(&*algorithm, input);
-    let begin = match input.below(4) {
+    let begin_with = match input.below(4) {
         0 => 1 + input.number() % LATEST,
         1 => 1 + input.scaled() % LATEST,
         _ => TODAY,
     };
     let cell = vec![0; algorithm.size()];
-    let mut run = Run { algorithm: &*algorithm, cell, now: begin, is_ours: true };
+    let mut run = Run { algorithm: &*algorithm, cell, now: begin_with, is_ours: true };
     run.fill(&mut input);
     mended(&mut run);
     let mut charges = Vec::new();
@@ -78,15 +78,15 @@ fn wild(algorithm: &dyn Algorithm, mut input: Input) {
         let (at, booked_at) = (Time::from_ns(input.number()), Time::from_ns(input.number()));
         let stamp = input.number();
         let charge = Charge { cost, at, booked_at, stamp: (stamp as u32, (stamp >> 32) as u32) };
-        algorithm.worth(&cell, now);
+        algorithm.eviction_rank(&cell, now);
         algorithm.prepare(&mut cell, now);
         algorithm.step(&mut cell, now, cost);
-        algorithm.give_back(&mut cell, now, charge);
-        let mut piece = Piece { charge, spent: input.number() };
+        algorithm.refund(&mut cell, now, charge);
+        let mut piece = Reservation { charge, spent: input.number() };
         algorithm.covers(&piece, now);
         piece.spend(input.byte().into());
-        algorithm.take_back(&mut cell, now, &piece);
-        algorithm.lend(&mut cell, now, input.number());
+        algorithm.release(&mut cell, now, &piece);
+        algorithm.reserve(&mut cell, now, input.number());
     }
 }
 
@@ -133,9 +133,9 @@ impl Run<'_> {
         self.algorithm.step(&mut self.cell, now, cost)
     }
 
-    fn give_back(&mut self, charge: Charge) {
+    fn refund(&mut self, charge: Charge) {
         let now = self.time();
-        self.algorithm.give_back(&mut self.cell, now, charge);
+        self.algorithm.refund(&mut self.cell, now, charge);
     }
 
     /// What a request would be told `later` nanoseconds from now, if nobody else came.
@@ -153,10 +153,10 @@ impl Run<'_> {
 
 /// Bytes are mended once, and that is told; mending makes no worth of nothing.
 fn mended(run: &mut Run) {
-    let (bytes, worth) = (run.cell.clone(), run.algorithm.worth(&run.cell, run.time()));
+    let (bytes, eviction_rank) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, run.time()));
     assert_eq!(run.prepare(), run.cell != bytes, "it has to be told that a cell has changed");
-    if worth != Worth::Nothing {
-        assert_eq!(run.algorithm.worth(&run.cell, run.time()), worth);
+    if eviction_rank != EvictionRank::Nothing {
+        assert_eq!(run.algorithm.eviction_rank(&run.cell, run.time()), eviction_rank);
     }
     let prepared = run.cell.clone();
     assert!(!run.prepare());
@@ -168,23 +168,25 @@ fn mended(run: &mut Run) {
 fn promises(run: &Run, idle_ns: u64) {
     let mut copy = run.clone();
     let look = copy.step(0);
-    assert_eq!((look.outcome, look.charge.cost), (Outcome::Admit { delay: Span::ZERO }, 0));
-    assert_eq!(copy.step(u64::MAX).outcome, Outcome::Refuse { retry_after: None });
+    assert_eq!((look.admission, look.charge.cost), (Admission::Admit { delay: Span::ZERO }, 0));
+    assert_eq!(copy.step(u64::MAX).admission, Admission::Refuse { retry_after: None });
     assert_eq!(copy.cell, run.cell, "who looks or is refused changes nothing");
 
     let rest = look.remaining;
     let all = run.probe(0, rest);
     assert!(all.admits() && all.remaining == 0);
-    if let Outcome::Refuse { retry_after } = run.probe(0, rest + 1).outcome {
+    if let Admission::Refuse { retry_after } = run.probe(0, rest + 1).admission {
         if let Some(wait) = retry_after {
             assert!(!run.probe(wait.as_ns() - 1, rest + 1).admits());
-            assert!(run.probe(wait.as_ns(), rest + 1).admits() || !run.is_ours && run.algorithm.lends());
+            assert!(
+                run.probe(wait.as_ns(), rest + 1).admits() || !run.is_ours && run.algorithm.can_reserve()
+            );
         }
     } else {
         panic!("more is admitted than remains");
     }
 
-    if !run.is_ours && run.algorithm.lends() {
+    if !run.is_ours && run.algorithm.can_reserve() {
         // Other bytes may say that some is lent to workers, which counts as spent when nobody can be spending of it.
         return;
     }
@@ -218,24 +220,24 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
         4 => {
             if !charges.is_empty() {
                 let charge = charges.swap_remove(input.below(charges.len()));
-                run.give_back(charge);
+                run.refund(charge);
             }
         }
         5 => {
             let before = run.look().remaining;
             let verdict = run.step(1 + input.scaled() % before.max(1));
-            run.give_back(verdict.charge);
+            run.refund(verdict.charge);
             run.prepare();
             // Other bytes may say that more had been given back before.
             assert!(!run.is_ours || run.look().remaining <= before, "more is given back than was charged");
         }
-        _ => lend(run, input),
+        _ => reserve(run, input),
     }
 }
 
 /// A worker is handed a piece, spends of it, and gives it back: then what it has spent is missing, and no more.
-fn lend(run: &mut Run, input: &mut Input) {
-    if !run.algorithm.lends() {
+fn reserve(run: &mut Run, input: &mut Input) {
+    if !run.algorithm.can_reserve() {
         return;
     }
     run.prepare();
@@ -246,7 +248,7 @@ fn lend(run: &mut Run, input: &mut Input) {
     if part == 0 {
         return;
     }
-    let Some(mut piece) = run.algorithm.lend(&mut run.cell, now, part) else {
+    let Some(mut piece) = run.algorithm.reserve(&mut run.cell, now, part) else {
         assert!(!run.is_ours, "of {before} not so much can be lent");
         return;
     };
@@ -257,7 +259,7 @@ fn lend(run: &mut Run, input: &mut Input) {
         spent += if piece.spend(cost) { cost } else { 0 };
     }
     assert!(spent <= piece.charge.cost);
-    run.algorithm.take_back(&mut run.cell, now, &piece);
+    run.algorithm.release(&mut run.cell, now, &piece);
     let left = run.look().remaining;
     assert!(
         !run.is_ours || left == before - spent,

@@ -68,10 +68,10 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
                     assert!(until > now);
                     decision
                 }
-                Step::Ask(_) => panic!("a worker that knows no store asks one"),
+                Step::Query(_) => panic!("a worker that knows no store asks one"),
             };
             let refusal = response.refusal(policy, decision, policy.is_grpc(&request), 7);
-            assert_eq!(refusal.is_some(), decision.refuses());
+            assert_eq!(refusal.is_some(), decision.is_rejected());
             if let Some(refusal) = &refusal {
                 assert!((400..600).contains(&refusal.status));
                 assert!(!refusal.details.contains(' '));
@@ -86,7 +86,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
     }
     for mut session in sessions {
         session.settle(policy, &mut worker, &store, || now);
-        assert!(!session.owes());
+        assert!(!session.has_charges());
     }
     let keys = u64::try_from(host.len()).unwrap();
     assert!(keys <= policy.footprint().0.saturating_add(OWN_KEYS), "{keys} keys");

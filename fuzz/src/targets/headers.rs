@@ -11,7 +11,7 @@ use diana::actor::{Actors, Named, Scope, address, ip, key};
 use diana::document::{Errors, Node, parse, parse_json};
 use diana::request::pairs::{Pairs, encode};
 use diana::request::token::is_token;
-use diana::request::{Lines, Part, PartId, Parts, Request, Source, Values, host};
+use diana::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, host};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -34,7 +34,7 @@ struct Reader {
 static READER: LazyLock<Reader> = LazyLock::new(|| {
     let (mut parts, errors) = (Parts::default(), Errors::default());
     let (ip, actors) = (parse(IP).unwrap(), parse(ACTORS).unwrap());
-    let ip = ip::Options::compile(Some(Node::root(&ip, &errors)), &mut parts);
+    let ip = ip::ClientIp::compile(Some(Node::root(&ip, &errors)), &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
     let node = Node::root(&actors, &errors);
     let names: Vec<&str> = node.entries().unwrap().into_iter().map(|(name, _)| name).chain(["ip"]).collect();
@@ -160,9 +160,9 @@ impl Serialised {
 }
 
 impl Source for Serialised {
-    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s> {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
         match part {
-            Part::Header(name) => Lines::Named(Pairs::of(&self.headers), name.as_bytes()),
+            Part::Header(name) => HeaderLines::Named(Pairs::of(&self.headers), name.as_bytes()),
             _ => self.values.lines(id, part),
         }
     }

@@ -5,12 +5,12 @@
 //! To add one: a file here with a `run`, its line below, its file in `fuzz_targets/`, its `[[bin]]` in `Cargo.toml`, and a
 //! folder of seeds in `corpus/`.
 
-mod asked;
 pub mod cell;
 pub mod configuration;
 pub mod headers;
 mod input;
 pub mod path;
+mod query;
 pub mod redis_reply;
 pub mod remote_document;
 pub mod remote_reply;

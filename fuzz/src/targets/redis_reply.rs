@@ -6,12 +6,12 @@
 //!   0 1 0 {"EVALSHA":[0,0,9,…]}     a digit each for the dialect, the questions and the status, without spaces; the body
 //! ```
 
-use super::asked::asked;
 use super::input::Input;
-use diana::algorithm::Outcome;
-use diana::policy::{Account, Question, Receipt, Told};
-use diana::remote::Failure;
-use diana::remote::redis::{Answers, Dialect, Redis};
+use super::query::query;
+use diana::algorithm::Admission;
+use diana::policy::{GlobalCharge, GlobalQuery, LeaseUsage, RuleReply};
+use diana::remote::CallError;
+use diana::remote::redis::{Dialect, Redis, Replies};
 
 const STATUSES: [u32; 4] = [200, 400, 503, 0];
 
@@ -31,7 +31,7 @@ pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let dialect = if input.flag() { Dialect::Upstash } else { Dialect::Webdis };
     let questions = questions(input.byte().wrapping_sub(b'0'));
-    let questions: Vec<&Question> = questions.iter().collect();
+    let questions: Vec<&GlobalQuery> = questions.iter().collect();
     let (status, body) = (STATUSES[input.below(STATUSES.len())], input.0);
     let redis = Redis::new(dialect, "diana".into(), Vec::new());
     if !body.is_empty() && body.len().is_multiple_of(LONG_ONE_IN) {
@@ -54,47 +54,54 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-fn questions(which: u8) -> Vec<Question> {
-    let terms = asked(0).terms;
-    let decide = Question::Decide(vec![vec![asked(0), asked(1)], vec![asked(2)]]);
-    let give_back = Question::GiveBack(vec![Receipt { key: [3; 16], terms, numbers: [1, 2, 3, 4, 5] }]);
-    let account = Question::Account(vec![Account { key: [4; 16], terms, generation: 1, used: 2, left: 3 }]);
+fn questions(which: u8) -> Vec<GlobalQuery> {
+    let parameters = query(0).parameters;
+    let decide = GlobalQuery::Decide(vec![vec![query(0), query(1)], vec![query(2)]]);
+    let give_back =
+        GlobalQuery::Refund(vec![GlobalCharge { key: [3; 16], parameters, numbers: [1, 2, 3, 4, 5] }]);
+    let account = GlobalQuery::ReturnLease(vec![LeaseUsage {
+        key: [4; 16],
+        parameters,
+        generation: 1,
+        used: 2,
+        left: 3,
+    }]);
     match which % 5 {
         0 => Vec::new(),
-        1 => vec![Question::Decide(vec![vec![asked(0)]])],
+        1 => vec![GlobalQuery::Decide(vec![vec![query(0)]])],
         2 => vec![decide, give_back, account],
         // Two commands, of Upstash.
         3 => vec![account; 65],
-        _ => vec![Question::Decide(vec![Vec::new()]), decide.clone(), decide],
+        _ => vec![GlobalQuery::Decide(vec![Vec::new()]), decide.clone(), decide],
     }
 }
 
-fn sane(failure: &Failure, status: u32) {
+fn sane(failure: &CallError, status: u32) {
     match failure {
-        Failure::Status(told) => assert!(*told == status && status != 200),
-        Failure::Refused(words) => {
+        CallError::Status(told) => assert!(*told == status && status != 200),
+        CallError::Refused(words) => {
             assert!(
-                words.len() <= Failure::LONGEST && words.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+                words.len() <= CallError::LONGEST && words.bytes().all(|byte| (b' '..=b'~').contains(&byte))
             );
         }
-        Failure::NoScript => {}
-        Failure::NotMade => panic!("no call has that answer"),
-        Failure::Garbage | Failure::Stray => assert_eq!(status, 200),
+        CallError::NoScript => {}
+        CallError::NotMade => panic!("no call has that answer"),
+        CallError::Garbage | CallError::Stray => assert_eq!(status, 200),
     }
 }
 
-fn told(questions: &[&Question], answers: &Answers) {
+fn told(questions: &[&GlobalQuery], answers: &Replies) {
     assert_eq!(answers.len(), questions.len());
     assert!(answers.is_empty() || answers.iter().any(Result::is_ok), "a failure of the whole");
     for (question, answer) in questions.iter().zip(answers) {
         let rules = match question {
-            Question::Decide(groups) => groups.iter().map(Vec::len).sum(),
+            GlobalQuery::Decide(groups) => groups.iter().map(Vec::len).sum(),
             _ => 0,
         };
         match answer {
             Ok(told) => {
                 assert_eq!(told.len(), rules);
-                assert!(told.iter().all(|told| told.lent.amount <= 5));
+                assert!(told.iter().all(|told| told.grant.amount <= 5));
                 assert!(told.iter().flat_map(numbers).all(|number| number <= LARGEST));
             }
             Err(failure) => sane(failure, 200),
@@ -103,31 +110,32 @@ fn told(questions: &[&Question], answers: &Answers) {
 }
 
 /// What the script says to tell this.
-fn numbers(told: &Told) -> [u64; 13] {
+fn numbers(told: &RuleReply) -> [u64; 13] {
     let us = |span: diana::time::Span| {
         assert!(span.as_ns().is_multiple_of(1_000));
         span.as_ns() / 1_000
     };
-    let (outcome, wait) = match told.verdict.outcome {
-        Outcome::Admit { delay } => (0, us(delay)),
-        Outcome::Refuse { retry_after: Some(wait) } => (1, us(wait)),
-        Outcome::Refuse { retry_after: None } => (2, 0),
+    let (admission, wait) = match told.verdict.admission {
+        Admission::Admit { delay } => (0, us(delay)),
+        Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
+        Admission::Refuse { retry_after: None } => (2, 0),
     };
-    let (verdict, [cost, at, booked_at, first, second], lent) = (told.verdict, told.receipt, told.lent);
-    let (more_in, full_in, lasts) = (us(verdict.more_in), us(verdict.full_in), us(lent.lasts));
-    let (remaining, amount, generation) = (verdict.remaining, lent.amount, lent.generation);
+    let (verdict, [cost, at, booked_at, first, second], grant) = (told.verdict, told.charge, told.grant);
+    let (more_in, full_in, lasts) = (us(verdict.more_in), us(verdict.full_in), us(grant.lasts));
+    let (remaining, amount, generation) = (verdict.remaining, grant.amount, grant.generation);
     [
-        outcome, wait, remaining, more_in, full_in, cost, at, booked_at, first, second, amount, generation,
+        admission, wait, remaining, more_in, full_in, cost, at, booked_at, first, second, amount, generation,
         lasts,
     ]
 }
 
 /// What a front says to tell this: a list for each command, in it the command's number, then thirteen numbers for each rule, or a zero.
-fn said(dialect: Dialect, questions: &[&Question], answers: &Answers) -> String {
-    let answer = |(question, answer): (&&Question, &Result<Vec<Told>, Failure>)| match (question, answer) {
-        (Question::Decide(_), Ok(told)) => told.iter().flat_map(numbers).collect(),
-        _ => vec![0],
-    };
+fn said(dialect: Dialect, questions: &[&GlobalQuery], answers: &Replies) -> String {
+    let answer =
+        |(question, answer): (&&GlobalQuery, &Result<Vec<RuleReply>, CallError>)| match (question, answer) {
+            (GlobalQuery::Decide(_), Ok(told)) => told.iter().flat_map(numbers).collect(),
+            _ => vec![0],
+        };
     let said: Vec<Vec<u64>> = questions.iter().zip(answers).map(answer).collect();
     let list = |at: usize, said: &[Vec<u64>]| {
         let numbers = [NUMBER + at as u64].into_iter().chain(said.concat());

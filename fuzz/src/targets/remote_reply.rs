@@ -7,7 +7,8 @@
 use super::input::Input;
 use diana::policy::Sample;
 use diana::remote::source::{
-    Answer, Canary, Failure, Follower, Judgement, Ledger, MOST_BYTES, Marks, Options, Outcome, Task, pointer,
+    Canary, CanaryCounts, CanaryVerdict, FetchError, Follower, MOST_BYTES, PollResult, RemoteOptions,
+    ServerReply, Task, Validators, pointer,
 };
 use diana::store::{Portable, Rules, Simulated, Store};
 use diana::time::{Span, Time};
@@ -33,8 +34,8 @@ pub fn run(bytes: &[u8]) {
     run.end();
 }
 
-fn options(pointer: Vec<String>, is_base64: bool, canary: Option<Canary>) -> Options {
-    Options {
+fn options(pointer: Vec<String>, is_base64: bool, canary: Option<Canary>) -> RemoteOptions {
+    RemoteOptions {
         cluster: "config".into(),
         authority: "config".into(),
         path: "/".into(),
@@ -49,25 +50,25 @@ fn options(pointer: Vec<String>, is_base64: bool, canary: Option<Canary>) -> Opt
     }
 }
 
-fn read(options: &Options, status: u32, input: &Input) {
+fn read(options: &RemoteOptions, status: u32, input: &Input) {
     let answer = options.read(status, input.0);
     assert_eq!(options.read(status, input.0), answer);
     match answer {
-        Ok(Answer::Document(document)) => {
+        Ok(ServerReply::Document(document)) => {
             assert_eq!(status, 200);
             let is_plain = options.pointer.is_empty() && !options.is_base64;
             assert!(if is_plain { document == input.0 } else { document.len() <= input.0.len() * 4 });
         }
-        Ok(Answer::Unchanged) => assert_eq!(status, 304),
-        Err(Failure::Status(told)) => assert!(told == status && status > 304),
-        Err(Failure::None) => assert_eq!(status, 0),
+        Ok(ServerReply::Unchanged) => assert_eq!(status, 304),
+        Err(FetchError::Status(told)) => assert!(told == status && status > 304),
+        Err(FetchError::None) => assert_eq!(status, 0),
         Err(failure) => assert!(failure.is_contact() && status == 200),
     }
     assert!(input.0.len() <= MOST_BYTES);
 }
 
 struct Run {
-    options: Options,
+    options: RemoteOptions,
     store: Portable<Simulated>,
     followers: Vec<Follower>,
     now: Time,
@@ -76,7 +77,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(options: Options) -> Run {
+    fn new(options: RemoteOptions) -> Run {
         let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
         let followers = (1..=FOLLOWERS as u64).map(|id| Follower::new(options.clone(), id)).collect();
         let now = Time::ZERO.after(Span::from_secs(1_000));
@@ -98,16 +99,21 @@ impl Run {
                 self.store.swap(&key, bytes, version).unwrap();
             }
             8 => {
-                let mut ledger = Ledger::default();
+                let mut ledger = CanaryCounts::default();
                 for byte in bytes {
-                    ledger.note(byte % 2 == 1, byte % 4 > 1, (byte % 16 > 1).then_some(u64::from(byte / 16)));
+                    ledger.record(
+                        byte % 2 == 1,
+                        byte % 4 > 1,
+                        (byte % 16 > 1).then_some(u64::from(byte / 16)),
+                    );
                 }
-                self.judge(which, &ledger);
+                self.judge_canary(which, &ledger);
             }
             9 => self.followers[which].cannot_try(),
             _ => {
                 let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
-                let marks = Marks::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from), None);
+                let marks =
+                    Validators::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from), None);
                 let answer = self.options.read(status, bytes);
                 self.answered(which, answer, marks);
             }
@@ -119,7 +125,12 @@ impl Run {
         format!("diana/{kind}{id}{end}").into_bytes()
     }
 
-    fn answered(&mut self, which: usize, answer: Result<Answer, Failure>, marks: Marks) -> Outcome {
+    fn answered(
+        &mut self,
+        which: usize,
+        answer: Result<ServerReply, FetchError>,
+        marks: Validators,
+    ) -> PollResult {
         let good = &mut self.good;
         let takes = |document: &[u8]| {
             let is_good = document.len().is_multiple_of(2);
@@ -145,10 +156,10 @@ impl Run {
         }
     }
 
-    fn judge(&mut self, which: usize, fared: &Ledger) {
-        let judgement = self.followers[which].judge(&self.store, self.now, fared);
+    fn judge_canary(&mut self, which: usize, fared: &CanaryCounts) {
+        let judgement = self.followers[which].judge_canary(&self.store, self.now, fared);
         assert!(judgement.is_none() || self.options.canary.is_some(), "{judgement:?}");
-        if let Some(Judgement::Promoted(tally)) = judgement {
+        if let Some(CanaryVerdict::Promoted(tally)) = judgement {
             assert!(!tally.exceeds(50), "{tally:?}");
         }
     }
@@ -162,9 +173,9 @@ impl Run {
             self.now = self.now.after(Span::from_ms(500));
             for which in 0..FOLLOWERS {
                 if self.followers[which].asks(&self.store, self.now, false).is_some() {
-                    self.answered(which, Ok(Answer::Document(document.clone())), Marks::default());
+                    self.answered(which, Ok(ServerReply::Document(document.clone())), Validators::default());
                 }
-                self.judge(which, &Ledger::default());
+                self.judge_canary(which, &CanaryCounts::default());
                 self.follow(which);
             }
         }

@@ -4,11 +4,11 @@
 //!
 //! The first byte is the number of rules, the rest the message.
 
-use super::asked::asked;
 use super::input::Input;
-use diana::algorithm::Outcome;
-use diana::policy::{Lent, Question};
-use diana::remote::Failure;
+use super::query::query;
+use diana::algorithm::Admission;
+use diana::policy::{GlobalQuery, LeaseGrant};
+use diana::remote::CallError;
 use diana::remote::rls::Rls;
 use diana::time::Span;
 
@@ -26,21 +26,22 @@ const UNKNOWN: [&[u8]; 4] = [b"\x78\x01", b"\x79\0\0\0\0\0\0\0\0", b"\x7a\x01x",
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let rules = input.below(MOST_RULES + 1);
-    let (question, rls) = (Question::Decide(vec![(0..rules).map(asked).collect()]), Rls::new("diana".into()));
+    let (question, rls) =
+        (GlobalQuery::Decide(vec![(0..rules).map(query).collect()]), Rls::new("diana".into()));
     let message = input.0;
     if !message.is_empty() && message.len().is_multiple_of(LONG_ONE_IN) {
         let _ = rls.answer(&question, &message.repeat(LONGEST / message.len()));
     }
 
     let answer = rls.answer(&question, message);
-    let Ok(told) = &answer else { return assert_eq!(answer, Err(Failure::Garbage)) };
+    let Ok(told) = &answer else { return assert_eq!(answer, Err(CallError::Garbage)) };
     assert_eq!(told.len(), rules);
     for told in told {
-        match told.verdict.outcome {
-            Outcome::Admit { delay } => assert_eq!(delay, Span::ZERO),
-            Outcome::Refuse { retry_after } => assert!(retry_after.is_some_and(|wait| wait > Span::ZERO)),
+        match told.verdict.admission {
+            Admission::Admit { delay } => assert_eq!(delay, Span::ZERO),
+            Admission::Refuse { retry_after } => assert!(retry_after.is_some_and(|wait| wait > Span::ZERO)),
         }
-        assert_eq!((told.receipt, told.lent), ([0; 5], Lent::default()));
+        assert_eq!((told.charge, told.grant), ([0; 5], LeaseGrant::default()));
     }
     for unknown in UNKNOWN {
         assert_eq!(rls.answer(&question, &[message, unknown].concat()), answer);

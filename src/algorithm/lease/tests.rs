@@ -18,15 +18,15 @@ fn lease(piece: u64) -> Lease {
 }
 
 /// Into a cell that has room for it; what that gives back to the store.
-fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) -> [Spent; 2] {
+fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) -> [Usage; 2] {
     let piece = amount + (PIECE - room(cell, at(since), PIECE));
     put(cell, generation, (amount, piece), since, lasts)
 }
 
-fn put(cell: &mut [u8], generation: u64, (amount, piece): (u64, u64), since: u64, lasts: u64) -> [Spent; 2] {
-    let outcome = Outcome::Admit { delay: Span::ZERO };
+fn put(cell: &mut [u8], generation: u64, (amount, piece): (u64, u64), since: u64, lasts: u64) -> [Usage; 2] {
+    let outcome = Admission::Admit { delay: Span::ZERO };
     let (more_in, full_in) = (Span::from_ms(700), Span::from_ms(900));
-    let verdict = Verdict { outcome, remaining: 30, more_in, full_in, charge: Charge::default() };
+    let verdict = Verdict { admission: outcome, remaining: 30, more_in, full_in, charge: Charge::default() };
     let (since, lasts) = (at(since), Span::from_ms(lasts));
     deposit(cell, since, &Deposit { amount, piece, generation, since, lasts, verdict })
 }
@@ -68,13 +68,13 @@ fn the_older_of_two_is_spent_first_and_each_is_accounted_for() {
     lease.step(&mut cell, at(1_001), 1);
     let of = |cell: &mut [u8], ms: u64| {
         let mut all =
-            account(cell, at(ms), false).map(|Spent { generation, used, left }| (generation, used, left));
+            account(cell, at(ms), false).map(|Usage { generation, used, left }| (generation, used, left));
         all.sort_unstable();
         all
     };
-    lease.give_back(&mut cell, at(1_002), charge);
+    lease.refund(&mut cell, at(1_002), charge);
     assert_eq!(of(&mut cell, 1_003), [(5, 1, 0), (6, 1, 0)]);
-    lease.give_back(&mut cell, at(1_004), charge);
+    lease.refund(&mut cell, at(1_004), charge);
     assert_eq!(of(&mut cell, 1_400), [(5, 0, 1), (6, 0, 0)], "it was accounted for as used, and so it stays");
     assert_eq!(of(&mut cell, 2_000), [(5, 0, 0), (6, 0, 1)], "each once");
     // A third takes the place of the one that lapsed first.
@@ -86,7 +86,7 @@ fn the_older_of_two_is_spent_first_and_each_is_accounted_for() {
 #[test]
 fn no_more_than_a_piece_is_held_and_the_rest_goes_back() {
     let (lease, mut cell) = (lease(10), [0; SIZE]);
-    let back = |all: [Spent; 2]| all.map(|Spent { generation, used, left }| (generation, used, left));
+    let back = |all: [Usage; 2]| all.map(|Usage { generation, used, left }| (generation, used, left));
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_000, 400)), [(0, 0, 0), (5, 0, 0)]);
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_001, 400)), [(0, 0, 0), (5, 0, 10)]);
     lease.step(&mut cell, at(1_002), 3);

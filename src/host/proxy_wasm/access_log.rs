@@ -5,9 +5,9 @@
 //! An attribute costs 0.3 µs. So by default the filter sets none for a request that every rule admits at once.
 
 use super::calls;
-use super::gateway::Gateway;
+use super::plugin::Plugin;
+use crate::format::alone;
 use crate::policy::{Decision, Outcome};
-use crate::text::alone;
 use crate::time::Span;
 
 /// The rules that refuse a request, or the deny list.
@@ -26,14 +26,14 @@ pub const WAITED_MS: &str = "diana.waited_ms";
 /// All attributes; the host puts `wasm.` before each.
 pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITED_MS];
 
-impl Gateway {
+impl Plugin {
     /// Sets the attributes of a request after the decision.
     pub(super) fn tell_access_log(&self, decision: &Decision) {
         let policy = &self.configuration.policy;
         let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
         let is_told = refused.is_some()
             || shadowed.is_some()
-            || matches!(decision.outcome, Outcome::Wait(_))
+            || matches!(decision.outcome, Outcome::Delay(_))
             || self.configuration.logs_all;
         if !is_told {
             return;
@@ -44,7 +44,7 @@ impl Gateway {
             }
         }
         if let Some(report) = decision.decisive(policy) {
-            calls::set_property(ACTOR, report.found.name());
+            calls::set_property(ACTOR, report.actor.name());
             if let Some(verdict) = report.verdict {
                 calls::set_property(REMAINING, &alone(verdict.remaining));
             }

@@ -3,10 +3,10 @@
 //! It does not know: which worker it runs in. Whoever is first notes the configuration in the store.
 
 use super::calls::{self, Level};
-use super::gateway::{Gateway, MOST_TOLD};
+use super::plugin::{MOST_TOLD, Plugin};
+use crate::format;
 use crate::store::{Rules, Store, Swap};
 use crate::table::Hasher;
-use crate::text;
 use crate::time::{Span, Time};
 
 const KEY: &[u8] = b"diana/announced";
@@ -24,7 +24,7 @@ const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without a 
 const ROUNDS: u32 = 8;
 
 /// Says that a configuration, whose bytes these are, was taken, unless another worker has just said so.
-pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
+pub(super) fn announce(gateway: &Plugin, bytes: &[u8]) {
     let (store, hash) = (&gateway.store, Hasher::name(bytes));
     for _ in 0..ROUNDS {
         let now = gateway.now();
@@ -57,7 +57,7 @@ pub(super) fn announce(gateway: &Gateway, bytes: &[u8]) {
 }
 
 /// Logs settings that are accepted but probably not meant.
-fn warn(gateway: &Gateway) {
+fn warn(gateway: &Plugin) {
     for warning in gateway.configuration.warnings.iter().take(MOST_TOLD) {
         calls::log(Level::Warn, &["configuration, ", &*warning.to_string()].concat());
     }
@@ -68,7 +68,7 @@ fn warn(gateway: &Gateway) {
     }
 }
 
-fn words(gateway: &Gateway) -> String {
+fn words(gateway: &Plugin) -> String {
     let policy = &gateway.configuration.policy;
     let (keys, size) = policy.footprint();
     let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
@@ -80,7 +80,7 @@ fn words(gateway: &Gateway) -> String {
     if !clusters.is_empty() {
         let secret = policy.fingerprint().to_be_bytes();
         words.extend(["; store ", &clusters, ", fingerprint of its secret "]);
-        secret.into_iter().for_each(|byte| text::hex(&mut words, byte));
+        secret.into_iter().for_each(|byte| format::hex(&mut words, byte));
     }
     words
 }

@@ -2,7 +2,7 @@
 //!
 //! It does not know: how they are removed. Whoever does it changes the letter behind the mark.
 
-use crate::response::Options;
+use crate::response::ResponseOptions;
 use crate::store::Rules;
 
 /// What the letter stands behind.
@@ -43,7 +43,7 @@ impl Default for Callbacks {
 
 impl Callbacks {
     /// Whether a configuration can do with them.
-    pub(super) fn suffice(self, response: &Options) -> Result<(), String> {
+    pub(super) fn suffice(self, response: &ResponseOptions) -> Result<(), String> {
         match self == Callbacks::Lean && response.has_headers() {
             true => {
                 Err("headers: `diana-lean.wasm` adds none to responses, write `headers: off` at the top \

@@ -4,11 +4,11 @@
 
 use super::abi::{self, *};
 use super::memory;
+use crate::format;
 use crate::remote::MOST_BYTES;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
-use crate::text;
 use crate::time::Time;
 use std::ptr::null_mut;
 
@@ -55,7 +55,7 @@ pub(super) fn now() -> Result<Time, Fault> {
 }
 
 /// A clock that never steps, from any beginning.
-pub(super) fn steady() -> Option<Time> {
+pub(super) fn monotonic() -> Option<Time> {
     let mut ns = 0;
     // SAFETY: the host writes eight bytes.
     (unsafe { clock_time_get(MONOTONIC, 1, &mut ns) } == OK).then_some(Time::from_ns(ns))
@@ -130,7 +130,7 @@ pub(super) fn set_property(path: &str, value: &str) {
 
 /// An answer in place of the upstream's, ready to be sent now or later.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct LocalReply {
     status: u32,
     details: String,
     headers: Vec<u8>,
@@ -138,14 +138,14 @@ pub(super) struct Answer {
     grpc_status: i32,
 }
 
-impl Answer {
+impl LocalReply {
     /// The answer of a refusal. Envoy turns a gRPC status into headers, and takes the message from the body. nginx does
     /// neither: there the filter sets the headers, and an empty body makes them the only frame of the response.
-    pub(super) fn new(mut refusal: Refusal, is_nginx: bool) -> Answer {
+    pub(super) fn new(mut refusal: Refusal, is_nginx: bool) -> LocalReply {
         if is_nginx && let Some(status) = refusal.grpc_status.take() {
             refusal.status = 200;
             refusal.headers.push(("content-type", "application/grpc".into()));
-            refusal.headers.push(("grpc-status", text::alone(status.into()).into()));
+            refusal.headers.push(("grpc-status", format::alone(status.into()).into()));
             refusal.headers.push(("grpc-message", refusal.details.clone().into()));
         }
         let headers = pairs::encode(&refusal.headers);
@@ -154,13 +154,13 @@ impl Answer {
             Some(status) => (details.clone().into_bytes(), i32::try_from(status).unwrap_or(-1)),
             None => (body.into_owned(), -1),
         };
-        Answer { status, details, headers, body, grpc_status }
+        LocalReply { status, details, headers, body, grpc_status }
     }
 }
 
 /// Answers the request of the effective stream.
-pub(super) fn send_local_response(answer: &Answer) -> Result<(), Fault> {
-    let Answer { status, details, headers, body, grpc_status } = answer;
+pub(super) fn send_local_response(answer: &LocalReply) -> Result<(), Fault> {
+    let LocalReply { status, details, headers, body, grpc_status } = answer;
     // SAFETY: all pointers are to live bytes of the given sizes.
     done(unsafe {
         proxy_send_local_response(

@@ -15,16 +15,16 @@
 //!
 //! A stream to which nothing is owed leaves nothing behind here, and most are such.
 
-mod asking;
 mod following;
+mod global_calls;
 
 use super::callbacks::Callbacks;
-use super::calls::{self, Answer};
-use super::gateway::{Gateway, Judged, Next};
+use super::calls::{self, LocalReply};
+use super::candidate::CandidateDecision;
 use super::metrics::Ids;
-use super::streams::{Map, Newest};
-use super::trial::Tried;
-use super::waiting::{Parked, Turn};
+use super::plugin::{Handled, NextAction, Plugin};
+use super::streams::{Newest, NumberMap};
+use super::timer_queue::{Parked, Turn};
 use crate::exclusive::Exclusive;
 use crate::session::Session;
 use crate::time::Time;
@@ -44,8 +44,8 @@ pub enum Action {
 }
 
 /// What is owed to one stream.
-struct Owed {
-    gateway: Rc<Gateway>,
+struct Stream {
+    plugin: Rc<Plugin>,
     session: Session,
     /// What the response will carry.
     headers: Vec<(&'static str, String)>,
@@ -54,20 +54,20 @@ struct Owed {
     /// Whether its client speaks gRPC, if it has to wait for a store.
     is_grpc: bool,
     /// What was decided about it by what is tried.
-    tried: Option<Tried>,
+    candidate: Option<CandidateDecision>,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.
 #[derive(Default)]
 pub struct Filter {
     /// By the number of its root context; few.
-    plugins: Exclusive<Vec<(u32, Option<Rc<Gateway>>)>>,
+    plugins: Exclusive<Vec<(u32, Option<Rc<Plugin>>)>>,
     /// Earlier configurations of plugins that still have reports for stores, such as the permits that their streams hold.
-    retired: Exclusive<Vec<(u32, Rc<Gateway>)>>,
+    retired: Exclusive<Vec<(u32, Rc<Plugin>)>>,
     newest: Exclusive<Newest>,
-    owed: Exclusive<Map<Owed>>,
+    streams: Exclusive<NumberMap<Stream>>,
     /// The calls to stores that are under way, by the host's numbers: whose they are, and its own numbers.
-    calls: Exclusive<Map<(Rc<Gateway>, u32)>>,
+    calls: Exclusive<NumberMap<(Rc<Plugin>, u32)>>,
     /// The calls to servers of documents that are under way, by the host's numbers, and for which plugins; few.
     polls: Exclusive<Vec<(u32, u32)>>,
     ids: Rc<Ids>,
@@ -83,8 +83,8 @@ impl Filter {
     }
 
     /// To how many streams something is owed: a charge to be given back, headers, a turn to wait for.
-    pub fn owing(&self) -> usize {
-        self.owed.with(|owed| owed.len()).unwrap_or(0)
+    pub fn streams(&self) -> usize {
+        self.streams.with(|owed| owed.len()).unwrap_or(0)
     }
 
     /// How many calls it takes for not answered yet.
@@ -107,19 +107,19 @@ impl Filter {
     /// the plugin keep the one they have.
     pub fn on_configure(&self, root: u32, size: usize) -> bool {
         let before = self.plugin(root).flatten();
-        let Some(gateway) = Gateway::configure(size, before.as_deref(), &self.ids, self.callbacks) else {
+        let Some(gateway) = Plugin::configure(size, before.as_deref(), &self.ids, self.callbacks) else {
             return false;
         };
-        gateway.waiting.with(|waiting| waiting.count_in(&self.held));
+        gateway.timer_queue.with(|waiting| waiting.count_in(&self.held));
         self.serve(root, gateway);
         true
     }
 
     /// The plugin `root` serves by this from now on.
-    fn serve(&self, root: u32, gateway: Gateway) {
+    fn serve(&self, root: u32, gateway: Plugin) {
         let before = self.plugin(root).flatten();
         self.plugins.with(|plugins| {
-            gateway.inherit(before.as_deref(), plugins);
+            gateway.migrate_from(before.as_deref(), plugins);
             plugins.retain(|(known, _)| *known != root);
             plugins.push((root, Some(Rc::new(gateway))));
         });
@@ -147,31 +147,32 @@ impl Filter {
         let Some(gateway) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
             return self.on_request_more(id);
         };
-        let Some((session, Judged { headers, next }, is_grpc, tried)) = gateway.judge() else {
+        let Some((session, Handled { headers, next }, is_grpc, tried)) = gateway.decide() else {
             return Action::Continue;
         };
-        let owed = Owed { gateway: Rc::clone(&gateway), session, headers, waits: false, is_grpc, tried };
+        let owed =
+            Stream { plugin: Rc::clone(&gateway), session, headers, waits: false, is_grpc, candidate: tried };
         match next {
-            Next::Ask(ticket) => {
-                self.owe(id, Owed { waits: true, ..owed });
+            NextAction::Query(ticket) => {
+                self.keep(id, Stream { waits: true, ..owed });
                 self.ask(id, ticket, &gateway)
             }
             next => {
-                let waits = matches!(next, Next::Wait(..));
-                self.owe(id, Owed { waits, ..owed });
+                let waits = matches!(next, NextAction::Hold(..));
+                self.keep(id, Stream { waits, ..owed });
                 self.act(id, &gateway, next)
             }
         }
     }
 
     /// Does what was decided about the stream whose callback runs.
-    fn act(&self, id: u32, gateway: &Gateway, next: Next) -> Action {
+    fn act(&self, id: u32, gateway: &Plugin, next: NextAction) -> Action {
         match next {
-            Next::Pass | Next::Ask(_) => Action::Continue,
+            NextAction::Pass | NextAction::Query(_) => Action::Continue,
             // A host that cannot answer must not be left holding the request.
-            Next::Refuse(answer) if calls::send_local_response(&answer).is_err() => Action::Continue,
-            Next::Refuse(_) => Action::Pause,
-            Next::Wait(until, parked) => match gateway.park(id, until, parked) {
+            NextAction::Reply(answer) if calls::send_local_response(&answer).is_err() => Action::Continue,
+            NextAction::Reply(_) => Action::Pause,
+            NextAction::Hold(until, parked) => match gateway.park(id, until, parked) {
                 Ok(()) => Action::Pause,
                 Err(parked) => self.cannot_wait(id, parked),
             },
@@ -188,7 +189,8 @@ impl Filter {
 
     /// The headers of a stream's response are about to go.
     pub fn on_response_headers(&self, id: u32) -> Action {
-        let headers = self.owed.with(|owed| owed.get_mut(id).map(|owed| std::mem::take(&mut owed.headers)));
+        let headers =
+            self.streams.with(|owed| owed.get_mut(id).map(|owed| std::mem::take(&mut owed.headers)));
         for (name, value) in headers.flatten().unwrap_or_default() {
             // Lists may be made of several lines, and an upstream's own limits are true as well.
             if name.starts_with("x-") {
@@ -205,14 +207,14 @@ impl Filter {
         let Some(gateway) = self.plugin(root).flatten() else {
             return;
         };
-        let now = gateway.steady();
-        let due = gateway.waiting.with(|waiting| waiting.due(now)).unwrap_or_default();
+        let now = gateway.monotonic();
+        let due = gateway.timer_queue.with(|waiting| waiting.due(now)).unwrap_or_default();
         // First of all, so that the timer is not stopped, which might not be had again.
         self.follow(root, &gateway);
         let news = gateway.tick(now);
         let some = !due.is_empty() || !news.is_empty();
         let late: Vec<(u32, Turn)> =
-            due.into_iter().filter_map(|(id, turn)| self.let_go(id, turn, &gateway, now)).collect();
+            due.into_iter().filter_map(|(id, turn)| self.resume(id, turn, &gateway, now)).collect();
         self.spread(&gateway, news);
         self.exchange(&gateway);
         let retired = self.work_retired(root, now);
@@ -220,7 +222,7 @@ impl Filter {
             // The timer is the plugin's. If this fails the timer goes on as it is.
             _ = calls::set_effective_context(root);
         }
-        let lost = gateway.waiting.with(|waiting| waiting.again(late, now));
+        let lost = gateway.timer_queue.with(|waiting| waiting.again(late, now));
         self.wake(root);
         lost.unwrap_or_default().into_iter().for_each(|id| self.end(id));
     }
@@ -228,7 +230,7 @@ impl Filter {
     /// A context is gone: a stream's, or a plugin's with all that waits there.
     pub fn on_delete(&self, id: u32) {
         self.newest.with(|newest| newest.take(id));
-        if self.waits_or_owes(id) {
+        if self.is_kept(id) {
             return self.end(id);
         }
         let place = |plugins: &mut Vec<(u32, _)>| {
@@ -243,9 +245,9 @@ impl Filter {
             // A request that gives up its store may have to wait for its turn, which no timer ends any more. The second
             // pass resumes such requests.
             for _ in 0..2 {
-                let (all, now) = (gateway.waiting.with(|waiting| waiting.all()), gateway.steady());
+                let (all, now) = (gateway.timer_queue.with(|waiting| waiting.all()), gateway.monotonic());
                 let all = all.unwrap_or_default().into_iter();
-                all.for_each(|(id, turn)| _ = self.let_go(id, turn, &gateway, now));
+                all.for_each(|(id, turn)| _ = self.resume(id, turn, &gateway, now));
             }
             self.hang_up(&gateway);
         }
@@ -255,7 +257,7 @@ impl Filter {
     /// about a stream now.
     fn work_retired(&self, root: u32, now: Time) -> bool {
         self.retired.with(|retired| retired.retain(|(_, gateway)| !gateway.is_done()));
-        let of = |retired: &mut Vec<(u32, Rc<Gateway>)>| {
+        let of = |retired: &mut Vec<(u32, Rc<Plugin>)>| {
             let own = retired.iter().filter(|(of, _)| *of == root);
             own.map(|(_, gateway)| Rc::clone(gateway)).collect::<Vec<_>>()
         };
@@ -269,32 +271,32 @@ impl Filter {
     }
 
     /// A plugin that has begun, and what it was configured to.
-    fn plugin(&self, root: u32) -> Option<Option<Rc<Gateway>>> {
-        let find = |plugins: &mut Vec<(u32, Option<Rc<Gateway>>)>| {
+    fn plugin(&self, root: u32) -> Option<Option<Rc<Plugin>>> {
+        let find = |plugins: &mut Vec<(u32, Option<Rc<Plugin>>)>| {
             plugins.iter().find(|(known, _)| *known == root).map(|(_, gateway)| gateway.clone())
         };
         self.plugins.with(find).flatten()
     }
 
     fn waits(&self, id: u32) -> bool {
-        self.owed.with(|owed| owed.get_mut(id).is_some_and(|owed| owed.waits)) == Some(true)
+        self.streams.with(|owed| owed.get_mut(id).is_some_and(|owed| owed.waits)) == Some(true)
     }
 
-    fn waits_or_owes(&self, id: u32) -> bool {
-        self.owed.with(|owed| owed.get_mut(id).is_some()) == Some(true)
+    fn is_kept(&self, id: u32) -> bool {
+        self.streams.with(|owed| owed.get_mut(id).is_some()) == Some(true)
     }
 
     /// Remembers what is owed to a stream, if anything is.
-    fn owe(&self, id: u32, owed: Owed) {
-        let owes = owed.session.owes() || owed.tried.is_some();
+    fn keep(&self, id: u32, owed: Stream) {
+        let owes = owed.session.has_charges() || owed.candidate.is_some();
         if owed.waits || owes || !owed.headers.is_empty() {
-            self.owed.with(|all| all.insert(id, owed));
+            self.streams.with(|all| all.insert(id, owed));
         }
     }
 
     /// Sets whether a stream has a turn to wait for; `false` if it is gone. One that goes on keeps its turn.
     fn wait(&self, id: u32, waits: bool) -> bool {
-        let set = |all: &mut Map<Owed>| {
+        let set = |all: &mut NumberMap<Stream>| {
             let owed = all.get_mut(id)?;
             owed.waits = waits;
             if !waits {
@@ -302,7 +304,7 @@ impl Filter {
             }
             Some(())
         };
-        self.owed.with(set).flatten().is_some()
+        self.streams.with(set).flatten().is_some()
     }
 
     /// There is no timer to wait for: what would have happened then happens at once.
@@ -310,14 +312,14 @@ impl Filter {
         self.wait(id, false);
         match parked {
             Parked::Refusal(answer) if calls::send_local_response(&answer).is_ok() => Action::Pause,
-            Parked::Request | Parked::Refusal(_) | Parked::Asking => Action::Continue,
+            Parked::Request | Parked::Refusal(_) | Parked::Query => Action::Continue,
         }
     }
 
     /// Lets a stream go whose turn has come. Returned is one that the host does not let go, though it has not
     /// said that it is gone.
-    fn let_go(&self, id: u32, turn: Turn, gateway: &Gateway, now: Time) -> Option<(u32, Turn)> {
-        if let Parked::Asking = turn.parked {
+    fn resume(&self, id: u32, turn: Turn, gateway: &Plugin, now: Time) -> Option<(u32, Turn)> {
+        if let Parked::Query = turn.parked {
             let is_lost = !self.give_up(id) && self.waits(id);
             return is_lost.then_some((id, turn));
         }
@@ -325,10 +327,10 @@ impl Filter {
         if !self.wait(id, false) {
             return None;
         }
-        let answered = |answer: &Answer| calls::send_local_response(answer).is_ok();
+        let answered = |answer: &LocalReply| calls::send_local_response(answer).is_ok();
         let resumes = || {
             let waited = now.since(turn.since);
-            Gateway::tell_waited(waited);
+            Plugin::tell_waited(waited);
             let resumes = calls::resume_request().is_ok();
             if resumes {
                 gateway.metrics.waited(waited);
@@ -340,28 +342,28 @@ impl Filter {
                 Parked::Request => resumes(),
                 Parked::Refusal(answer) if answered(answer) => true,
                 // A host that cannot answer must not be left holding the request.
-                Parked::Refusal(_) | Parked::Asking => calls::resume_request().is_ok(),
+                Parked::Refusal(_) | Parked::Query => calls::resume_request().is_ok(),
             };
         (!gone && self.wait(id, true)).then_some((id, turn))
     }
 
     /// A stream is over: what was held for its duration is given back, or all of it if it waited.
     fn end(&self, id: u32) {
-        let Some(mut owed) = self.owed.with(|all| all.remove(id)).flatten() else {
+        let Some(mut owed) = self.streams.with(|all| all.remove(id)).flatten() else {
             return;
         };
         if owed.waits {
-            owed.gateway.waiting.with(|waiting| waiting.leave(id));
+            owed.plugin.timer_queue.with(|waiting| waiting.leave(id));
         }
-        owed.tried.iter_mut().for_each(|tried| tried.settle(&owed.gateway, owed.waits));
-        if owed.session.owes() {
+        owed.candidate.iter_mut().for_each(|tried| tried.settle(&owed.plugin, owed.waits));
+        if owed.session.has_charges() {
             self.plugins.with(|plugins| {
                 let serves = plugins.iter().filter_map(|(_, gateway)| gateway.as_ref());
-                serves.for_each(|serves| owed.gateway.settle_after(&owed.session, serves));
+                serves.for_each(|serves| owed.plugin.settle_migrated(&owed.session, serves));
             });
-            owed.gateway.forget(owed.session.ticket());
-            owed.gateway.settle(&mut owed.session);
-            self.exchange(&owed.gateway);
+            owed.plugin.forget(owed.session.ticket());
+            owed.plugin.settle(&mut owed.session);
+            self.exchange(&owed.plugin);
         }
     }
 }

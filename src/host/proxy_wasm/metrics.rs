@@ -12,13 +12,13 @@ use super::calls::{self, Level};
 use super::source::Poll;
 use crate::config::Configuration;
 use crate::exclusive::Exclusive;
-use crate::index::ByKey;
-use crate::policy::{Decision, Events, Outcome, Policy, Reason, Report, RuleId, Tally};
-use crate::remote::Tally as Calls;
-use crate::remote::source::{Compared, Judgement};
+use crate::format::plain;
+use crate::map::KeyMap;
+use crate::policy::{Decision, Events, Outcome, Policy, Reason, RuleId, RuleReport, RuleResult};
+use crate::remote::CallStats as Calls;
+use crate::remote::source::{CanaryVerdict, Comparison};
 use crate::store::Rules;
 use crate::table::ACTORS_OF_A_SET;
-use crate::text::plain;
 use crate::time::Span;
 use std::borrow::Cow;
 use table::Id;
@@ -26,7 +26,7 @@ use table::Id;
 /// The host's ids by name, for the life of the VM: Envoy makes a new id for each definition and never
 /// frees one.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Exclusive<ByKey<u32>>);
+pub(super) struct Ids(Exclusive<KeyMap<u32>>);
 
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
 /// to 1 KiB, so the default of 5 MiB holds this many.
@@ -35,7 +35,7 @@ const MOST_ON_NGINX: usize = 4_096;
 impl Ids {
     /// The id of a metric; `None` if the host does not define it.
     fn define(&self, kind: Kind, name: &str, most: usize) -> Option<u32> {
-        let define = |ids: &mut ByKey<u32>| {
+        let define = |ids: &mut KeyMap<u32>| {
             if let Some(id) = ids.get(name.as_bytes()) {
                 return Some(*id);
             }
@@ -155,31 +155,31 @@ impl Metrics {
     /// Counts a decision. A rule that would admit a request which another rule refuses has no result.
     pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
         for report in &decision.reports {
-            let result = match report.tally {
-                Tally::Admitted | Tally::Uncounted if decision.refuses() => None,
-                Tally::Admitted => Some(0),
-                Tally::Refused => Some(1),
-                Tally::Shadowed => Some(2),
+            let result = match report.result {
+                RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
+                RuleResult::Admitted => Some(0),
+                RuleResult::Refused => Some(1),
+                RuleResult::Shadowed => Some(2),
                 // Only a rule that is known to refuse is counted as refusing.
-                Tally::Unattributed => None,
-                Tally::Uncounted => Some(3),
+                RuleResult::Unattributed => None,
+                RuleResult::Uncounted => Some(3),
             };
             let rule = report.rule.index();
             result.into_iter().for_each(|result| self.add(Id::Requests, rule, result, 1));
             self.add(Id::Degraded, rule, 0, report.degraded.into());
         }
         let outcome = match decision.outcome {
-            Outcome::Refuse(Reason::Denied) => 3,
-            Outcome::Refuse(_) => 2,
+            Outcome::Reject(Reason::Denied) => 3,
+            Outcome::Reject(_) => 2,
             Outcome::Allowed => 4,
-            Outcome::Pass | Outcome::Wait(_) if is_unlimited(policy, decision) => 5,
-            Outcome::Wait(_) => 1,
+            Outcome::Pass | Outcome::Delay(_) if is_unlimited(policy, decision) => 5,
+            Outcome::Delay(_) => 1,
             Outcome::Pass => 0,
         };
         self.add(Id::Decisions, 0, outcome, 1);
         match decision.outcome {
             Outcome::Allowed => self.add(Id::Allowed, 0, 0, 1),
-            Outcome::Refuse(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
+            Outcome::Reject(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
             _ => self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow),
         }
         self.events(&decision.events);
@@ -194,7 +194,7 @@ impl Metrics {
     pub(super) fn calls(&self, shard: usize, tally: &Calls) {
         self.add(Id::Calls, shard, 0, tally.calls);
         self.add(Id::FailedCalls, shard, 0, tally.failed);
-        self.add(Id::Questions, shard, 0, tally.questions);
+        self.add(Id::Questions, shard, 0, tally.queries);
         self.add(Id::DroppedRefunds, shard, 0, tally.dropped_refunds);
         self.add(Id::StrayReplies, shard, 0, tally.stray);
         for duration in &tally.durations {
@@ -229,22 +229,22 @@ impl Metrics {
     }
 
     /// Counts how a request fared, and would have under what is tried.
-    pub(super) fn compared(&self, compared: Compared) {
+    pub(super) fn compared(&self, compared: Comparison) {
         let result = match compared {
-            Compared::Same => 0,
-            Compared::NewlyRefused => 1,
-            Compared::NewlyAdmitted => 2,
+            Comparison::Same => 0,
+            Comparison::NewlyRefused => 1,
+            Comparison::NewlyAdmitted => 2,
         };
         self.add(Id::CanaryRequests, 0, result, 1);
     }
 
     /// Counts what became of what was tried, or watched.
-    pub(super) fn judgement(&self, judgement: &Judgement) {
+    pub(super) fn judgement(&self, judgement: &CanaryVerdict) {
         let metric = match judgement {
-            Judgement::Kept(_) => return,
-            Judgement::Promoted(_) => Id::CanaryPromotions,
-            Judgement::Rejected(_) | Judgement::Unfit => Id::CanaryRejections,
-            Judgement::RolledBack(_) => Id::CanaryRollbacks,
+            CanaryVerdict::Kept(_) => return,
+            CanaryVerdict::Promoted(_) => Id::CanaryPromotions,
+            CanaryVerdict::Rejected(_) | CanaryVerdict::Invalid => Id::CanaryRejections,
+            CanaryVerdict::RolledBack(_) => Id::CanaryRollbacks,
         };
         self.add(metric, 0, 0, 1);
     }
@@ -267,17 +267,17 @@ impl Metrics {
 
     /// Counts what happened to the store.
     pub(super) fn events(&self, events: &Events) {
-        let evicted = [events.evicted_lossless, events.evicted_lossy, events.evicted_crowded];
+        let evicted = [events.evicted_lossless, events.evicted_lossy, events.set_full];
         evicted.into_iter().enumerate().for_each(|(kind, by)| self.add(Id::Evictions, 0, kind, by));
         self.add(Id::LostSwaps, 0, 0, events.swaps_lost);
         self.add(Id::SharedDataErrors, 0, 0, events.faults);
         self.add(Id::ForeignValues, 0, 0, events.foreign);
-        self.add(Id::KnownRefusals, 0, 0, events.known);
+        self.add(Id::KnownRefusals, 0, 0, events.cached);
     }
 }
 
 /// Whether an enforced rule could not count the request, so that the rule did not limit it.
 fn is_unlimited(policy: &Policy, decision: &Decision) -> bool {
-    let is_enforced = |report: &Report| policy.rule(report.rule).is_some_and(|rule| rule.enforced());
-    decision.reports.iter().any(|report| report.tally == Tally::Uncounted && is_enforced(report))
+    let is_enforced = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| rule.enforced());
+    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && is_enforced(report))
 }

@@ -10,11 +10,11 @@ use crate::host::nginx;
 use crate::policy::Policy;
 use crate::request::joined::Joined;
 use crate::request::pairs::Pairs;
-use crate::request::{Lines, Part, PartId, Source};
+use crate::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
 
 /// What the host said when it was asked, if it was.
-type Answer = OnceCell<Option<Vec<u8>>>;
+type CachedValue = OnceCell<Option<Vec<u8>>>;
 
 /// The request of the stream whose callback runs.
 pub(super) struct HostRequest {
@@ -22,11 +22,11 @@ pub(super) struct HostRequest {
     at_once: bool,
     is_nginx: bool,
     headers: OnceCell<Vec<u8>>,
-    path: Answer,
-    content_type: Answer,
-    address: Answer,
+    path: CachedValue,
+    content_type: CachedValue,
+    address: CachedValue,
     /// By index; in nginx the method, the host and headers as well.
-    properties: OnceCell<Vec<Answer>>,
+    properties: OnceCell<Vec<CachedValue>>,
     parts: usize,
 }
 
@@ -44,13 +44,13 @@ impl HostRequest {
         }
     }
 
-    fn named<'s>(&'s self, name: &'s [u8]) -> Lines<'s> {
+    fn named<'s>(&'s self, name: &'s [u8]) -> HeaderLines<'s> {
         let headers = self.headers.get_or_init(|| calls::request_headers().unwrap_or_default());
-        Lines::Named(Pairs::of(headers), name)
+        HeaderLines::Named(Pairs::of(headers), name)
     }
 
-    fn alone<'s>(answer: &'s Answer, name: &[u8]) -> Lines<'s> {
-        Lines::One(answer.get_or_init(|| calls::request_header(name)).as_deref())
+    fn alone<'s>(answer: &'s CachedValue, name: &[u8]) -> HeaderLines<'s> {
+        HeaderLines::One(answer.get_or_init(|| calls::request_header(name)).as_deref())
     }
 
     fn property(&self, id: PartId, path: impl FnOnce() -> String) -> Option<&[u8]> {
@@ -60,20 +60,22 @@ impl HostRequest {
     }
 
     /// A part that is a variable in nginx.
-    fn variable(&self, id: PartId, part: &Part) -> Lines<'_> {
+    fn variable(&self, id: PartId, part: &Part) -> HeaderLines<'_> {
         let value = self.property(id, || nginx::variable(part).unwrap_or_default());
         match (part, value) {
-            (Part::Header(name), Some(value)) => Lines::Joined(Joined::new(value, nginx::separator(name))),
-            (_, value) => Lines::One(value),
+            (Part::Header(name), Some(value)) => {
+                HeaderLines::Joined(Joined::new(value, nginx::separator(name)))
+            }
+            (_, value) => HeaderLines::One(value),
         }
     }
 }
 
 impl Source for HostRequest {
-    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> Lines<'s> {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
         match part {
             Part::Path if !self.at_once => {
-                Lines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
+                HeaderLines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
             }
             Part::Method | Part::Host | Part::Header(_) if self.is_nginx => self.variable(id, part),
             // Asked about a refusal only: whether the client speaks gRPC.
@@ -86,9 +88,9 @@ impl Source for HostRequest {
             },
             Part::Header(name) => self.named(name.as_bytes()),
             Part::Address => {
-                Lines::One(self.address.get_or_init(|| calls::property(b"source\0address")).as_deref())
+                HeaderLines::One(self.address.get_or_init(|| calls::property(b"source\0address")).as_deref())
             }
-            Part::Property(path) => Lines::One(self.property(id, || path.join("\0"))),
+            Part::Property(path) => HeaderLines::One(self.property(id, || path.join("\0"))),
         }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! It does not know: requests, or what is in a cell.
 
-use super::gateway::Gateway;
+use super::plugin::Plugin;
 use crate::exclusive::Exclusive;
-use crate::mix;
 use crate::policy::RuleId;
+use crate::prng;
 use crate::store::Rules;
 use std::cell::Cell;
 
@@ -47,7 +47,7 @@ pub(super) struct Sampling {
     means: Exclusive<Vec<Mean>>,
 }
 
-impl Gateway {
+impl Plugin {
     /// Counts a request, and samples a set of a table after every `EVERY` requests. nginx is not sampled, because a load
     /// there would keep the set from being evicted.
     pub(super) fn sample_cells(&self) {
@@ -63,7 +63,7 @@ impl Gateway {
         let Some(turn) = turn.checked_rem(tables.len()) else {
             return;
         };
-        let random = u64::from(self.entropy()) << 32 | u64::from(mix::next(&mut count.into()));
+        let random = u64::from(self.entropy()) << 32 | u64::from(prng::next(&mut count.into()));
         let look = |worker: &mut crate::session::Worker| {
             worker.used_cells(policy, &self.store, turn, random, self.last_now())
         };

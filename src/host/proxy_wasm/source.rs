@@ -5,20 +5,21 @@
 use super::announce::plural;
 use super::callbacks::Callbacks;
 use super::calls::{self, Level};
-use super::gateway::{Gateway, MOST_TOLD, mistakes};
+use super::candidate::Candidate;
 use super::metrics::Ids;
-use super::trial::Trial;
+use super::plugin::{MOST_TOLD, Plugin, mistakes};
 use crate::config;
 use crate::document::Error;
 use crate::exclusive::Exclusive;
-use crate::policy::{Sample, Trial as How};
+use crate::format;
+use crate::policy::{CandidateOptions as How, Sample};
 use crate::remote::source::{
-    Answer, Failure, Follower, Judgement, MOST_BYTES, Marks, Options, Outcome, Stock, Tally, Task,
+    CanaryStats, CanaryVerdict, FetchError, Follower, MOST_BYTES, PollResult, RemoteOptions, ServerReply,
+    Snapshot, Task, Validators,
 };
 use crate::session::Worker;
 use crate::store::Fault;
 use crate::table::Hasher;
-use crate::text;
 use crate::time::Time;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,9 +28,9 @@ use std::rc::Rc;
 pub(super) struct Source {
     local: Vec<u8>,
     callbacks: Callbacks,
-    options: Options,
+    options: RemoteOptions,
     /// Whether the host has a clock that never steps.
-    is_steady: bool,
+    is_monotonic: bool,
     follower: Exclusive<Follower>,
     /// Which document could not be taken when it was tried last; zero: none.
     stuck: Cell<u64>,
@@ -45,16 +46,16 @@ pub(super) enum Poll {
 }
 
 impl Source {
-    pub(super) fn new(local: Vec<u8>, options: Options, callbacks: Callbacks) -> Source {
+    pub(super) fn new(local: Vec<u8>, options: RemoteOptions, callbacks: Callbacks) -> Source {
         let follower = Follower::new(options.clone(), calls::random()).over(Hasher::name(&local));
-        let is_steady = calls::steady().is_some();
+        let is_steady = calls::monotonic().is_some();
         let follower = Exclusive::new(follower);
-        Source { local, callbacks, options, is_steady, follower, stuck: Cell::new(0) }
+        Source { local, callbacks, options, is_monotonic: is_steady, follower, stuck: Cell::new(0) }
     }
 
     /// By the clock that all workers go by; none while that cannot be read, as another one tells other times.
-    fn now(&self, gateway: &Gateway) -> Option<Time> {
-        calls::steady().or_else(|| (!self.is_steady).then(|| gateway.now()))
+    fn now(&self, gateway: &Plugin) -> Option<Time> {
+        calls::monotonic().or_else(|| (!self.is_monotonic).then(|| gateway.now()))
     }
 
     /// Whether both have their documents from one place.
@@ -73,11 +74,11 @@ impl Source {
     }
 
     /// Looks what is to serve from now on in place of `gateway`, if anything else is.
-    pub(super) fn follow(self: &Rc<Source>, gateway: &Gateway, ids: &Rc<Ids>) -> Option<Gateway> {
+    pub(super) fn follow(self: &Rc<Source>, gateway: &Plugin, ids: &Rc<Ids>) -> Option<Plugin> {
         let now = self.now(gateway)?;
         match self.follower.with(|follower| follower.follow(&gateway.store, now)).flatten()? {
             Task::Take(stock) => {
-                let Stock { generation, document } = stock;
+                let Snapshot { generation, document } = stock;
                 match self.over(&document, None) {
                     Ok(configuration) => {
                         // That a call fails says nothing of the document: it is taken at the next look.
@@ -112,11 +113,11 @@ impl Source {
                         None
                     }
                 };
-                gateway.trial.with(|tried| *tried = trial);
+                gateway.candidate.with(|tried| *tried = trial);
                 None
             }
             Task::Drop => {
-                gateway.trial.with(|tried| *tried = None);
+                gateway.candidate.with(|tried| *tried = None);
                 None
             }
             Task::Local { tells } => {
@@ -136,42 +137,42 @@ impl Source {
     }
 
     /// What is to be tried beside what serves. The one that served before is so for everybody: the other one serves all.
-    fn beside(&self, document: &[u8], gateway: &Gateway, is_before: bool) -> Result<Trial, String> {
+    fn beside(&self, document: &[u8], gateway: &Plugin, is_before: bool) -> Result<Candidate, String> {
         let sample = self.options.canary.filter(|_| !is_before).map_or(Sample(100), |canary| canary.sample);
         let name = self.follower.with(|follower| follower.tries()).unwrap_or(0);
         let known = gateway.configuration.policy.meanings();
-        let configuration = self.over(document, Some(How { sample, name, known }))?;
+        let configuration = self.over(document, Some(How { sample, name, active_meanings: known }))?;
         let before = match is_before {
-            false => gateway.worker.with(|worker| worker.past(&gateway.configuration.policy)),
+            false => gateway.worker.with(|worker| worker.previous(&gateway.configuration.policy)),
             true => {
                 let policy = self.over(document, None)?.policy;
-                Some(Worker::new(&policy, &gateway.seed).past(&policy))
+                Some(Worker::new(&policy, &gateway.seed).previous(&policy))
             }
         };
-        Ok(Trial::new(configuration, gateway, before, is_before))
+        Ok(Candidate::new(configuration, gateway, before, is_before))
     }
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
-    pub(super) fn judge(&self, gateway: &Gateway) {
+    pub(super) fn judge(&self, gateway: &Plugin) {
         let Some(now) = self.now(gateway) else {
             return;
         };
-        let fared = gateway.trial.with(|trial| trial.as_ref().map(|trial| trial.fared())).flatten();
+        let fared = gateway.candidate.with(|trial| trial.as_ref().map(|trial| trial.take_counts())).flatten();
         let fared = fared.unwrap_or_default();
-        let judge = |follower: &mut Follower| follower.judge(&gateway.store, now, &fared);
+        let judge = |follower: &mut Follower| follower.judge_canary(&gateway.store, now, &fared);
         let Some(judgement) = self.follower.with(judge).flatten() else {
             return;
         };
         gateway.metrics.judgement(&judgement);
-        let (level, what, Tally { seen, refused }) = match judgement {
-            Judgement::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
-            Judgement::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),
-            Judgement::RolledBack(tally) => (Level::Warn, " rolled back: it newly refused ", tally),
-            Judgement::Kept(tally) => (Level::Info, " stays: it newly refused ", tally),
+        let (level, what, CanaryStats { seen, refused }) = match judgement {
+            CanaryVerdict::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
+            CanaryVerdict::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),
+            CanaryVerdict::RolledBack(tally) => (Level::Warn, " rolled back: it newly refused ", tally),
+            CanaryVerdict::Kept(tally) => (Level::Info, " stays: it newly refused ", tally),
             // That has been told.
-            Judgement::Unfit => return,
+            CanaryVerdict::Invalid => return,
         };
-        let (refused, seen) = (text::alone(refused), text::alone(seen));
+        let (refused, seen) = (format::alone(refused), format::alone(seen));
         self.tell(level, what, &[&refused, " of ", &seen, " requests"].concat());
     }
 
@@ -199,45 +200,45 @@ impl Source {
     fn build(
         self: &Rc<Source>,
         configuration: config::Configuration,
-        before: &Gateway,
+        before: &Plugin,
         ids: &Rc<Ids>,
-    ) -> Result<Gateway, String> {
-        let mut gateway = Gateway::build(configuration, Some(before), ids, self.callbacks)?;
+    ) -> Result<Plugin, String> {
+        let mut gateway = Plugin::build(configuration, Some(before), ids, self.callbacks)?;
         gateway.source = Some(Rc::clone(self));
         Ok(gateway)
     }
 
     /// Asks the server if it is this worker's turn: the number of the call.
-    pub(super) fn ask(&self, gateway: &Gateway, is_outdated: bool) -> Option<Result<u32, Failure>> {
+    pub(super) fn ask(&self, gateway: &Plugin, is_outdated: bool) -> Option<Result<u32, FetchError>> {
         let now = self.now(gateway)?;
         if self.follower.with(|follower| follower.is_overdue(now)) == Some(true) {
-            return Some(Err(Failure::None));
+            return Some(Err(FetchError::None));
         }
         let headers =
             self.follower.with(|follower| follower.asks(&gateway.store, now, is_outdated)).flatten()?;
-        let Options { cluster, timeout, body, .. } = &self.options;
+        let RemoteOptions { cluster, timeout, body, .. } = &self.options;
         let body = body.as_deref().unwrap_or_default().as_bytes();
         let timeout_ms = u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX);
-        Some(calls::http_call(cluster, &headers, body, timeout_ms).map_err(|Fault(_)| Failure::NotMade))
+        Some(calls::http_call(cluster, &headers, body, timeout_ms).map_err(|Fault(_)| FetchError::NotMade))
     }
 
     /// What the answer to a call says, whose callback runs.
-    pub(super) fn read(&self, size: usize) -> (Result<Answer, Failure>, Marks) {
+    pub(super) fn read(&self, size: usize) -> (Result<ServerReply, FetchError>, Validators) {
         let size = size.min(MOST_BYTES + 1);
         let body = calls::call_body(size);
         // A host that does not hand it over whole: it may well be good.
         let status = if body.len() == size { calls::call_status() } else { 0 };
         let [etag, modified, date] = [&b"etag"[..], b"last-modified", b"date"].map(calls::call_header);
-        let marks = Marks::of(etag, modified, date);
+        let marks = Validators::of(etag, modified, date);
         (self.options.read(status, &body), marks)
     }
 
     /// The server has answered, or has not.
     pub(super) fn answered(
         &self,
-        gateway: &Gateway,
-        answer: Result<Answer, Failure>,
-        marks: Marks,
+        gateway: &Plugin,
+        answer: Result<ServerReply, FetchError>,
+        marks: Validators,
     ) -> Option<Poll> {
         let (now, random) = (self.now(gateway)?, gateway.entropy());
         let (rules, warnings) = (Cell::new(0), Cell::default());
@@ -251,42 +252,42 @@ impl Source {
             |follower: &mut Follower| follower.answered(&gateway.store, now, answer, marks, random, takes);
         let outcome = self.follower.with(answered)?;
         Some(match outcome {
-            Outcome::Fresh(generation) => {
+            PollResult::NewDocument(generation) => {
                 // One that limits nothing may well be a mistake.
                 let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
                 let rules = plural(rules.get(), "rule");
-                self.tell(level, " taken as number ", &[&text::alone(generation), ", ", &*rules].concat());
+                self.tell(level, " taken as number ", &[&format::alone(generation), ", ", &*rules].concat());
                 self.warn(&warnings.take());
                 Poll::Fresh
             }
-            Outcome::Tried => {
+            PollResult::Candidate => {
                 let rules = plural(rules.get(), "rule");
                 self.tell(Level::Info, " tried beside the one that serves, ", &rules);
                 self.warn(&warnings.take());
                 Poll::Fresh
             }
-            Outcome::Back => {
+            PollResult::Withdrawn => {
                 self.tell(Level::Info, " is again as it was before", "");
                 Poll::Unchanged
             }
-            Outcome::Unchanged(is_news) => {
+            PollResult::Unchanged(is_news) => {
                 if is_news {
                     self.tell(Level::Info, " is in contact again", "");
                 }
                 Poll::Unchanged
             }
-            Outcome::Refused(why) => {
+            PollResult::Refused(why) => {
                 if self.follower.with(|follower| follower.is_back()) == Some(true) {
                     self.tell(Level::Info, " is in contact again", "");
                 }
                 why.iter().for_each(|why| self.tell(Level::Warn, " refused: ", why));
                 Poll::Refused
             }
-            Outcome::Failed(why) => {
+            PollResult::Failed(why) => {
                 why.iter().for_each(|why| self.tell(Level::Warn, " cannot be had: ", &why.words()));
                 Poll::Failed
             }
-            Outcome::Late => return None,
+            PollResult::Late => return None,
         })
     }
 }

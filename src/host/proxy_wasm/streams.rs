@@ -2,7 +2,7 @@
 //!
 //! It does not know: what is kept of a stream.
 
-pub(super) use crate::index::Map;
+pub(super) use crate::map::NumberMap;
 
 /// Whose stream a stream is, from its creation to its headers. Hosts create one when its headers have come, so
 /// there is one at a time, and nothing is inserted anywhere.
@@ -10,7 +10,7 @@ pub(super) use crate::index::Map;
 pub(super) struct Newest {
     /// The stream and its plugin.
     last: Option<(u32, u32)>,
-    before: Map<u32>,
+    before: NumberMap<u32>,
 }
 
 impl Newest {

@@ -1,13 +1,13 @@
 //! When the timer has to fire for the worker of one configuration, and what the worker does then.
 //!
-//! It does not know: streams that wait, or the host's timer. Both are behind [`Waiting`](super::waiting::Waiting).
+//! It does not know: streams that wait, or the host's timer. Both are behind [`Waiting`](super::timer_queue::Waiting).
 
-use super::gateway::Gateway;
-use crate::remote::News;
+use super::plugin::Plugin;
+use crate::remote::Completion;
 use crate::session::Worker;
 use crate::time::{Span, Time};
 
-impl Gateway {
+impl Plugin {
     /// Whether the worker needs the timer earlier than it fires. No clock is read: if the worker has wanted the same span
     /// before, that span began earlier, so the timer for its end fires early enough.
     pub(super) fn must_wake(&self, worker: &Worker) -> bool {
@@ -17,17 +17,17 @@ impl Gateway {
 
     /// Sets the timer for the worker's own next task.
     pub(super) fn wake(&self) {
-        let now = self.steady();
+        let now = self.monotonic();
         let (wants, calls) = self.worker.with(|worker| (worker.wants(), worker.wake())).unwrap_or_default();
         if let Some(next) = self.source.as_ref().and_then(|source| source.next()) {
-            self.waiting.with(|waiting| waiting.wake_at(next, now));
+            self.timer_queue.with(|waiting| waiting.wake_at(next, now));
         }
         // An earlier configuration may have set the timer for an earlier time. So the timer is set again for the next task.
         let own = wants.map(|span| now.after(span));
         let Some(at) = own.into_iter().chain(calls).chain(self.wakes.get()).min() else {
             return;
         };
-        let wakes = self.waiting.with(|waiting| waiting.wake_at(at, now)) == Some(true);
+        let wakes = self.timer_queue.with(|waiting| waiting.wake_at(at, now)) == Some(true);
         self.wakes.set(wakes.then_some(at));
         let wanted = wants.into_iter().chain(self.wanted.get()).min();
         self.wanted.set(wanted.filter(|_| wakes));
@@ -40,7 +40,7 @@ impl Gateway {
     }
 
     /// Runs when the timer fires: returns idle quota, and fetches quota that runs out. Returns the news for requests.
-    pub(super) fn tick(&self, now: Time) -> Vec<News> {
+    pub(super) fn tick(&self, now: Time) -> Vec<Completion> {
         if self.wakes.get().is_none_or(|at| now < at) {
             return Vec::new();
         }
@@ -51,11 +51,11 @@ impl Gateway {
     /// Returns all quota that this worker holds ahead, because no new request reaches the worker.
     pub(super) fn retire(&self) {
         self.sleep();
-        self.trial.with(|trial| *trial = None);
-        self.work(self.steady(), true);
+        self.candidate.with(|trial| *trial = None);
+        self.work(self.monotonic(), true);
     }
 
-    fn work(&self, now: Time, all: bool) -> Vec<News> {
+    fn work(&self, now: Time, all: bool) -> Vec<Completion> {
         let policy = &self.configuration.policy;
         let news = self.worker.with(|worker| {
             let events = worker.tick(policy, &self.store, || self.now(), all);

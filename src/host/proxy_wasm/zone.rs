@@ -4,7 +4,7 @@
 //! It does not know: how large the zone is.
 
 use super::calls::{self, Level};
-use super::gateway::Gateway;
+use super::plugin::Plugin;
 use crate::host::nginx;
 use crate::table::{Dated, keep_seed};
 use std::cell::Cell;
@@ -28,7 +28,7 @@ impl Zone {
     }
 
     /// Runs after each decision.
-    pub(super) fn tend(&self, gateway: &Gateway) {
+    pub(super) fn tend(&self, gateway: &Plugin) {
         let requests = self.requests.get().wrapping_add(1);
         self.requests.set(requests);
         if requests.is_multiple_of(SEED_EVERY) {
@@ -46,7 +46,7 @@ impl Zone {
         }
     }
 
-    fn keep_seed(&self, gateway: &Gateway) {
+    fn keep_seed(&self, gateway: &Plugin) {
         let own = self.seed.get();
         if let Ok(kept) = keep_seed(&gateway.store, own)
             && kept != own
@@ -58,7 +58,7 @@ impl Zone {
     }
 }
 
-fn warn(gateway: &Gateway, what: &str) {
+fn warn(gateway: &Plugin, what: &str) {
     let needed = nginx::zone_bytes(&gateway.configuration.policy).div_ceil(1024);
     let advice = "the zone of `shm_kv` seems to be too small: enlarge it";
     calls::log(Level::Warn, &format!("{what}; {advice}, this configuration alone needs up to {needed} KiB"));

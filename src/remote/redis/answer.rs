@@ -11,29 +11,34 @@
 //! ```
 
 use super::command::MOST;
-use super::{Answers, Failure};
-use crate::algorithm::{Charge, Outcome, Verdict};
+use super::{CallError, Replies};
+use crate::algorithm::{Admission, Charge, Verdict};
 use crate::document::Value;
-use crate::policy::{Asked, Lent, Question, Told};
+use crate::policy::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use crate::time::Span;
 use std::slice::Iter;
 
 /// Appends what each question was told by the reply to the call of this number. After a failure some may have been
 /// appended.
-pub fn told(questions: &[&Question], number: u64, reply: &Value, to: &mut Answers) -> Result<(), Failure> {
-    let Value::List(numbers) = reply else { return Err(Failure::Stray) };
+pub fn told(
+    questions: &[&GlobalQuery],
+    number: u64,
+    reply: &Value,
+    to: &mut Replies,
+) -> Result<(), CallError> {
+    let Value::List(numbers) = reply else { return Err(CallError::Stray) };
     let mut numbers = numbers.iter();
     match next(&mut numbers) {
-        Some(own) if own == number => all(questions, &mut numbers, to).ok_or(Failure::Garbage),
-        _ => Err(Failure::Stray),
+        Some(own) if own == number => all(questions, &mut numbers, to).ok_or(CallError::Garbage),
+        _ => Err(CallError::Stray),
     }
 }
 
-fn all(questions: &[&Question], numbers: &mut Iter<Value>, to: &mut Answers) -> Option<()> {
+fn all(questions: &[&GlobalQuery], numbers: &mut Iter<Value>, to: &mut Replies) -> Option<()> {
     for question in questions {
         let mut told = Vec::new();
         match question {
-            Question::Decide(groups) => {
+            GlobalQuery::Decide(groups) => {
                 for asked in groups.iter().flatten() {
                     told.push(told_of(asked, numbers)?);
                 }
@@ -46,7 +51,7 @@ fn all(questions: &[&Question], numbers: &mut Iter<Value>, to: &mut Answers) -> 
     numbers.as_slice().is_empty().then_some(())
 }
 
-fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {
+fn told_of(asked: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleReply> {
     let mut read = [0; 13];
     for number in &mut read {
         *number = next(numbers)?;
@@ -67,26 +72,32 @@ fn told_of(asked: &Asked, numbers: &mut Iter<Value>) -> Option<Told> {
         lasts,
     ] = read;
     // A store that makes a request wait longer than its rule may holds the request; no rule tells such spans.
-    let (longest_wait, longest) = asked.terms.longest_us();
+    let (longest_wait, longest) = asked.parameters.longest_us();
     let most_wait = if outcome == 0 { longest_wait } else { longest };
     if wait > most_wait || more_in.max(full_in) > longest {
         return None;
     }
     let outcome = match outcome {
-        0 => Outcome::Admit { delay: us(wait) },
-        1 => Outcome::Refuse { retry_after: Some(us(wait)) },
-        2 => Outcome::Refuse { retry_after: None },
+        0 => Admission::Admit { delay: us(wait) },
+        1 => Admission::Refuse { retry_after: Some(us(wait)) },
+        2 => Admission::Refuse { retry_after: None },
         _ => return None,
     };
     let charge = Charge::default();
-    let told = Told {
-        verdict: Verdict { outcome, remaining, more_in: us(more_in), full_in: us(full_in), charge },
-        receipt: [cost, at, booked_at, first, second],
-        lent: Lent { amount, generation, lasts: us(lasts) },
+    let told = RuleReply {
+        verdict: Verdict {
+            admission: outcome,
+            remaining,
+            more_in: us(more_in),
+            full_in: us(full_in),
+            charge,
+        },
+        charge: [cost, at, booked_at, first, second],
+        grant: LeaseGrant { amount, generation, lasts: us(lasts) },
         attributed: true,
     };
     // Nobody is lent what was not asked for, or for longer than a generation lasts.
-    (amount <= asked.ahead && (amount == 0 || lasts <= longest.max(MOST_LASTS))).then_some(told)
+    (amount <= asked.lease && (amount == 0 || lasts <= longest.max(MOST_LASTS))).then_some(told)
 }
 
 /// The longest that a bucket lends for, µs.

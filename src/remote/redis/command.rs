@@ -9,58 +9,58 @@
 //!   report      4 rules  (kind a b c d e f)…
 //! ```
 
-use crate::algorithm::Terms;
-use crate::policy::{CountKey, Question};
-use crate::text::number;
+use crate::algorithm::Parameters;
+use crate::format::number;
+use crate::policy::{CountKey, GlobalQuery};
 
 /// The script counts in doubles, which are exact up to here.
 pub const MOST: u64 = (1 << 53) - 1;
 
 /// Hands out the key of every rule, in the order in which [`write()`] writes the rules.
-pub fn keys(question: &Question, each: &mut dyn FnMut(&CountKey)) {
+pub fn keys(question: &GlobalQuery, each: &mut dyn FnMut(&CountKey)) {
     match question {
-        Question::Decide(groups) => groups.iter().flatten().for_each(|asked| each(&asked.key)),
-        Question::GiveBack(receipts) => receipts.iter().for_each(|receipt| each(&receipt.key)),
-        Question::Account(accounts) => accounts.iter().for_each(|account| each(&account.key)),
-        Question::Report(reports) => reports.iter().for_each(|report| each(&report.key)),
+        GlobalQuery::Decide(groups) => groups.iter().flatten().for_each(|asked| each(&asked.key)),
+        GlobalQuery::Refund(receipts) => receipts.iter().for_each(|receipt| each(&receipt.key)),
+        GlobalQuery::ReturnLease(accounts) => accounts.iter().for_each(|account| each(&account.key)),
+        GlobalQuery::ReportPermits(reports) => reports.iter().for_each(|report| each(&report.key)),
     }
 }
 
 /// Appends the command to an empty text. Numbers beyond [`MOST`] are taken for it.
-pub fn write(to: &mut String, question: &Question) {
+pub fn write(to: &mut String, question: &GlobalQuery) {
     match question {
-        Question::Decide(groups) => {
+        GlobalQuery::Decide(groups) => {
             put(to, &[1, groups.len() as u64]);
             for group in groups {
                 put(to, &[group.len() as u64]);
                 for asked in group {
-                    put(to, &[asked.terms.kind.into(), asked.enforced.into(), asked.cost, asked.ahead]);
-                    put(to, &asked.terms.numbers);
+                    put(to, &[asked.parameters.kind.into(), asked.enforced.into(), asked.cost, asked.lease]);
+                    put(to, &asked.parameters.numbers);
                 }
             }
         }
-        Question::GiveBack(receipts) => {
+        GlobalQuery::Refund(receipts) => {
             put(to, &[2, receipts.len() as u64]);
             for receipt in receipts {
-                terms(to, &receipt.terms);
+                terms(to, &receipt.parameters);
                 put(to, &receipt.numbers);
             }
         }
-        Question::Account(accounts) => {
+        GlobalQuery::ReturnLease(accounts) => {
             put(to, &[3, accounts.len() as u64]);
             for account in accounts {
-                terms(to, &account.terms);
+                terms(to, &account.parameters);
                 put(to, &[account.generation, account.used, account.left]);
             }
         }
-        Question::Report(reports) => {
+        GlobalQuery::ReportPermits(reports) => {
             put(to, &[4, reports.len() as u64]);
-            reports.iter().for_each(|report| terms(to, &report.terms));
+            reports.iter().for_each(|report| terms(to, &report.parameters));
         }
     }
 }
 
-fn terms(to: &mut String, terms: &Terms) {
+fn terms(to: &mut String, terms: &Parameters) {
     put(to, &[terms.kind.into()]);
     put(to, &terms.numbers);
 }

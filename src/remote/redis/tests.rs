@@ -4,14 +4,14 @@
 mod replies;
 
 use super::*;
-use crate::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
-use crate::policy::{Account, Asked, Lent, Receipt, RuleId};
+use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use crate::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery};
 use crate::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// A bucket of which any span may be told.
-const TERMS: Terms = Terms { kind: 1, numbers: [MOST_NUMBER, 1, 10, MOST_NUMBER, 0, 0] };
+const TERMS: Parameters = Parameters { kind: 1, numbers: [MOST_NUMBER, 1, 10, MOST_NUMBER, 0, 0] };
 
 /// The number of each call here.
 const NUMBER: u64 = 4_503_599_627_370_500;
@@ -22,27 +22,36 @@ fn redis(dialect: Dialect) -> Redis {
     Redis::new(dialect, "diana".into(), Vec::new())
 }
 
-fn asked(key: u8, ahead: u64) -> Asked {
-    Asked {
+fn asked(key: u8, ahead: u64) -> RuleQuery {
+    RuleQuery {
         rule: RuleId::new(0),
         key: [key; 16],
         quota: Quota { rpu: 10, unit: Span::from_secs(1) },
-        terms: TERMS,
+        parameters: TERMS,
         enforced: key % 2 == 1,
         cost: 3,
-        ahead,
+        lease: ahead,
     }
 }
 
 /// One of each kind: of two groups, three rules, one receipt, two accounts.
-fn one_of_each() -> [Question; 3] {
-    let account = |used| Account { key: [6; 16], terms: asked(0, 0).terms, generation: 1_234, used, left: 2 };
-    let receipt =
-        Receipt { key: [5; 16], terms: asked(0, 0).terms, numbers: [3, 1_795_192_784_000_001, 4, 5, 6] };
+fn one_of_each() -> [GlobalQuery; 3] {
+    let account = |used| LeaseUsage {
+        key: [6; 16],
+        parameters: asked(0, 0).parameters,
+        generation: 1_234,
+        used,
+        left: 2,
+    };
+    let receipt = GlobalCharge {
+        key: [5; 16],
+        parameters: asked(0, 0).parameters,
+        numbers: [3, 1_795_192_784_000_001, 4, 5, 6],
+    };
     [
-        Question::Decide(vec![vec![asked(1, 7), asked(2, 0)], vec![asked(3, 0)]]),
-        Question::GiveBack(vec![receipt]),
-        Question::Account(vec![account(0), account(u64::MAX)]),
+        GlobalQuery::Decide(vec![vec![asked(1, 7), asked(2, 0)], vec![asked(3, 0)]]),
+        GlobalQuery::Refund(vec![receipt]),
+        GlobalQuery::ReturnLease(vec![account(0), account(u64::MAX)]),
     ]
 }
 
@@ -53,19 +62,19 @@ fn text(call: HttpCall) -> String {
 /// What the script answers to a rule.
 const NUMBERS: [u64; 13] = [0, 5, 9, 700, 800, 3, 1_795_192_784_000_001, 12, 13, 14, 7, 99, 250];
 
-fn told() -> Told {
+fn told() -> RuleReply {
     let us = |us: u64| Span::from_ns(us * 1_000);
-    let outcome = Outcome::Admit { delay: us(5) };
-    Told {
+    let outcome = Admission::Admit { delay: us(5) };
+    RuleReply {
         verdict: Verdict {
-            outcome,
+            admission: outcome,
             remaining: 9,
             more_in: us(700),
             full_in: us(800),
             charge: Charge::default(),
         },
-        receipt: [3, 1_795_192_784_000_001, 12, 13, 14],
-        lent: Lent { amount: 7, generation: 99, lasts: us(250) },
+        charge: [3, 1_795_192_784_000_001, 12, 13, 14],
+        grant: LeaseGrant { amount: 7, generation: 99, lasts: us(250) },
         attributed: true,
     }
 }
@@ -115,9 +124,9 @@ fn no_questions_are_a_call_as_well() {
     assert_eq!(text(webdis.call(&[], false, NUMBER)), probe);
     let answer = |body: &str| webdis.answer(&[], NUMBER, 200, body.as_bytes());
     assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER}]}}"#)), Ok(Vec::new()));
-    assert_eq!(answer(NOSCRIPT), Err(Failure::NoScript));
-    assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER},0]}}"#)), Err(Failure::Garbage));
-    assert_eq!(answer(r#"{"EVALSHA":[]}"#), Err(Failure::Stray));
+    assert_eq!(answer(NOSCRIPT), Err(CallError::NoScript));
+    assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER},0]}}"#)), Err(CallError::Garbage));
+    assert_eq!(answer(r#"{"EVALSHA":[]}"#), Err(CallError::Stray));
     let upstash = redis(Dialect::Upstash);
     assert_eq!(
         text(upstash.call(&[], false, NUMBER)),
@@ -125,7 +134,7 @@ fn no_questions_are_a_call_as_well() {
     );
     let result = format!(r#"{{"result":[{NUMBER}]}}"#);
     assert_eq!(upstash.answer(&[], NUMBER, 200, result.as_bytes()), Ok(Vec::new()));
-    assert_eq!(upstash.answer(&[], NUMBER, 200, b"[]"), Err(Failure::Garbage));
+    assert_eq!(upstash.answer(&[], NUMBER, 200, b"[]"), Err(CallError::Garbage));
 }
 
 #[test]
@@ -176,21 +185,21 @@ fn what_the_script_answers_is_told() {
     let refused: [u64; 13] = [1, 5, 0, 700, 800, 0, 0, 0, 0, 0, 0, 0, 0];
     let never: [u64; 13] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let numbers = [&NUMBERS[..], &refused, &never, &[0, 0]].concat();
-    let refuse = |retry_after| Outcome::Refuse { retry_after };
+    let refuse = |retry_after| Admission::Refuse { retry_after };
     for (dialect, key) in [(Dialect::Webdis, "EVALSHA"), (Dialect::Upstash, "result")] {
         let body = format!(r#"{{"{key}":{}}}"#, listed(0, &numbers));
         let answers = redis(dialect).answer(&questions.each_ref(), NUMBER, 200, body.as_bytes()).unwrap();
         let [Ok(decided), Ok(given_back), Ok(accounted)] = answers.as_slice() else { panic!("{answers:?}") };
         assert_eq!(decided[0], told());
-        assert_eq!(decided[1].verdict.outcome, refuse(Some(Span::from_ns(5_000))));
-        assert_eq!((decided[2].verdict.outcome, decided.len()), (refuse(None), 3));
+        assert_eq!(decided[1].verdict.admission, refuse(Some(Span::from_ns(5_000))));
+        assert_eq!((decided[2].verdict.admission, decided.len()), (refuse(None), 3));
         assert!(given_back.is_empty() && accounted.is_empty());
     }
 }
 
 #[test]
 fn what_the_script_would_not_answer_is_garbage() {
-    let question = Question::Decide(vec![vec![asked(1, 7)]]);
+    let question = GlobalQuery::Decide(vec![vec![asked(1, 7)]]);
     let with = |at: usize, number: u64| {
         let mut numbers = NUMBERS;
         numbers[at] = number;
@@ -225,7 +234,7 @@ fn what_the_script_would_not_answer_is_garbage() {
         &format!(r#"{{"EVALSHA":{}}}"#, "[".repeat(1 << 19)),
         &(with(1, 5) + &" ".repeat(1 << 20)),
     ] {
-        assert_eq!(answer(body), Err(Failure::Garbage), "{}", &body[..body.len().min(200)]);
+        assert_eq!(answer(body), Err(CallError::Garbage), "{}", &body[..body.len().min(200)]);
     }
 }
 
@@ -254,7 +263,7 @@ proptest! {
     #[test]
     fn both_dialects_say_the_same(prefix in ".*|[\\x00-\\x7f]*", whole: bool, count in 0usize..70) {
         let all = one_of_each();
-        let questions: Vec<&Question> = all.iter().cycle().take(count).collect();
+        let questions: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
         let webdis = Redis::new(Dialect::Webdis, prefix.clone(), Vec::new());
         let upstash = Redis::new(Dialect::Upstash, prefix, Vec::new());
         let said = parts(&webdis.call(&questions[..count.min(64)], whole, NUMBER).body);
@@ -264,9 +273,9 @@ proptest! {
 
     #[test]
     fn an_answer_is_read_back(rules in vec(vec(prop::array::uniform13(0..=MOST_NUMBER).prop_map(legal), 0..4), 0..9)) {
-        let question = |rules: &Vec<[u64; 13]>| Question::Decide(vec![rules.iter().map(|numbers| asked(1, numbers[10])).collect()]);
-        let questions: Vec<Question> = rules.iter().map(question).collect();
-        let questions: Vec<&Question> = questions.iter().collect();
+        let question = |rules: &Vec<[u64; 13]>| GlobalQuery::Decide(vec![rules.iter().map(|numbers| asked(1, numbers[10])).collect()]);
+        let questions: Vec<GlobalQuery> = rules.iter().map(question).collect();
+        let questions: Vec<&GlobalQuery> = questions.iter().collect();
         let body = format!(r#"{{"EVAL":{}}}"#, listed(0, &rules.concat().concat()));
         let answers = redis(Dialect::Webdis).answer(&questions, NUMBER, 200, body.as_bytes()).unwrap();
         let read: Vec<Vec<[u64; 13]>> = answers.into_iter().map(|told| told.unwrap().iter().map(numbers).collect()).collect();
@@ -296,14 +305,14 @@ fn legal(mut numbers: [u64; 13]) -> [u64; 13] {
 }
 
 /// The numbers that were told.
-fn numbers(told: &Told) -> [u64; 13] {
+fn numbers(told: &RuleReply) -> [u64; 13] {
     let us = |span: Span| span.as_ns() / 1_000;
-    let (outcome, wait) = match told.verdict.outcome {
-        Outcome::Admit { delay } => (0, us(delay)),
-        Outcome::Refuse { retry_after: Some(wait) } => (1, us(wait)),
-        Outcome::Refuse { retry_after: None } => (2, 0),
+    let (outcome, wait) = match told.verdict.admission {
+        Admission::Admit { delay } => (0, us(delay)),
+        Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
+        Admission::Refuse { retry_after: None } => (2, 0),
     };
-    let (verdict, [cost, at, booked_at, first, second], lent) = (told.verdict, told.receipt, told.lent);
+    let (verdict, [cost, at, booked_at, first, second], lent) = (told.verdict, told.charge, told.grant);
     [
         [outcome, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in)].as_slice(),
         &[cost, at, booked_at, first, second],

@@ -8,9 +8,9 @@
 //!   POST /pipeline   [[…],[…]]                                                 ─►  [{"result":[…]},{"error":"ERR …"}]
 //! ```
 
-use super::super::Failure;
+use super::super::CallError;
 use crate::document::Value;
-use crate::text::json_string;
+use crate::format::json_string;
 
 /// Appends a part of a command, between the brackets of a list.
 pub fn part(to: &mut String, text: &str, is_first: bool) {
@@ -22,7 +22,7 @@ pub fn part(to: &mut String, text: &str, is_first: bool) {
 
 /// What the store replied to the command at this place, of so many. An error that has words is told by them, whatever the
 /// status.
-pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> Result<&Value, Failure> {
+pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> Result<&Value, CallError> {
     let entries: &[_] = match body {
         // Also a pipeline's that failed as a whole.
         Some(Value::Object(entries)) => entries,
@@ -35,15 +35,15 @@ pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> R
     let mut result = None;
     for (key, value) in entries {
         match (&**key, value) {
-            ("error", Value::Text(words)) => return Err(Failure::of(words)),
+            ("error", Value::Text(words)) => return Err(CallError::of(words)),
             ("result", _) => result = Some(value),
             _ => {}
         }
     }
     let is_alone = matches!(body, Some(Value::Object(_)));
     match result {
-        _ if status != 200 => Err(Failure::Status(status)),
+        _ if status != 200 => Err(CallError::Status(status)),
         Some(result) if !is_alone || commands == 1 => Ok(result),
-        _ => Err(Failure::Garbage),
+        _ => Err(CallError::Garbage),
     }
 }

@@ -9,9 +9,9 @@
 //!
 //! What comes behind the last dot of its last part is a format, so that part must have none. (Webdis 0.1.9.)
 
-use super::super::Failure;
+use super::super::CallError;
 use crate::document::Value;
-use crate::text::hex;
+use crate::format::hex;
 
 /// Appends a part of a command, escaped: a `/` would end it, a `?` begins options, and a `+` stands for a space.
 pub fn part(to: &mut String, text: &str, is_first: bool) {
@@ -34,16 +34,16 @@ pub fn part(to: &mut String, text: &str, is_first: bool) {
 
 /// What the store replied. An error of Redis has the status 200; other statuses (503 without a Redis, 403 where webdis may
 /// not ask it) have no body.
-pub fn reply(status: u32, body: Option<&Value>) -> Result<&Value, Failure> {
+pub fn reply(status: u32, body: Option<&Value>) -> Result<&Value, CallError> {
     let entries: &[_] = match body {
-        _ if status != 200 => return Err(Failure::Status(status)),
+        _ if status != 200 => return Err(CallError::Status(status)),
         Some(Value::Object(entries)) => entries,
         _ => &[],
     };
-    let [(_, reply)] = entries else { return Err(Failure::Garbage) };
+    let [(_, reply)] = entries else { return Err(CallError::Garbage) };
     match reply {
         Value::List(items) => match items.as_slice() {
-            [Value::Bool(false), Value::Text(words)] => Err(Failure::of(words)),
+            [Value::Bool(false), Value::Text(words)] => Err(CallError::of(words)),
             _ => Ok(reply),
         },
         _ => Ok(reply),

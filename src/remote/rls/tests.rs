@@ -7,9 +7,9 @@ use super::messages::{
     Response, Status,
 };
 use super::{Rls, unit};
-use crate::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
-use crate::policy::{Account, Asked, Question, RuleId, Told};
-use crate::remote::{Failure, MOST_BYTES};
+use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use crate::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
+use crate::remote::{CallError, MOST_BYTES};
 use crate::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,15 +19,15 @@ const SECOND: Span = Span::from_secs(1);
 
 const NAMES: [&str; 4] = ["per-ip", "per-user", "all", "a_b"];
 
-fn asked(rule: usize, enforced: bool, cost: u64) -> Asked {
-    Asked {
+fn asked(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
+    RuleQuery {
         rule: RuleId::new(rule),
         key: [rule as u8; 16],
         quota: Quota { rpu: 10 + rule as u64, unit: Span::from_secs(60) },
-        terms: Terms::default(),
+        parameters: Parameters::default(),
         enforced,
         cost,
-        ahead: 0,
+        lease: 0,
     }
 }
 
@@ -36,11 +36,11 @@ fn rls() -> Rls {
 }
 
 /// Of two groups: one with a shadow rule and an enforced one, one with an enforced one.
-fn question() -> Question {
-    Question::Decide(vec![vec![asked(0, false, 1), asked(1, true, 1)], vec![asked(2, true, 1)]])
+fn question() -> GlobalQuery {
+    GlobalQuery::Decide(vec![vec![asked(0, false, 1), asked(1, true, 1)], vec![asked(2, true, 1)]])
 }
 
-fn requested(question: &Question) -> Request {
+fn requested(question: &GlobalQuery) -> Request {
     let bytes = rls().request(question, |rule| NAMES[rule.index()]);
     Request::decode(&bytes[..]).unwrap()
 }
@@ -54,19 +54,19 @@ fn status(code: i32, remaining: u32, reset: Option<(i64, i32)>) -> Status {
     }
 }
 
-fn answered(overall_code: i32, statuses: &[Status]) -> Result<Vec<Told>, Failure> {
+fn answered(overall_code: i32, statuses: &[Status]) -> Result<Vec<RuleReply>, CallError> {
     let response = Response { overall_code, statuses: statuses.to_vec() };
     rls().answer(&question(), &response.encode_to_vec())
 }
 
 /// Outcomes in short: `None` is admitted.
-fn waits(told: Result<Vec<Told>, Failure>) -> Vec<Option<Span>> {
-    let wait = |told: Told| match told.verdict.outcome {
-        Outcome::Admit { delay } => {
+fn waits(told: Result<Vec<RuleReply>, CallError>) -> Vec<Option<Span>> {
+    let wait = |told: RuleReply| match told.verdict.admission {
+        Admission::Admit { delay } => {
             assert_eq!(delay, Span::ZERO);
             None
         }
-        Outcome::Refuse { retry_after } => Some(retry_after.unwrap()),
+        Admission::Refuse { retry_after } => Some(retry_after.unwrap()),
     };
     told.unwrap().into_iter().map(wait).collect()
 }
@@ -81,7 +81,7 @@ fn a_cluster_is_named_in_a_message() {
 
 #[test]
 fn a_request_has_these_bytes() {
-    let one = Question::Decide(vec![vec![Asked { key: [0xab; 16], ..asked(2, true, 300) }]]);
+    let one = GlobalQuery::Decide(vec![vec![RuleQuery { key: [0xab; 16], ..asked(2, true, 300) }]]);
     let bytes = rls().request(&one, |_| "all");
     let entry = [&b"\x0a\x27\x0a\x03all\x12\x20"[..], "ab".repeat(16).as_bytes()].concat();
     let descriptor = [&b"\x12\x2f"[..], &entry, b"\x12\x04\x08\x0c\x10\x02"].concat();
@@ -92,7 +92,7 @@ fn a_request_has_these_bytes() {
 fn a_descriptor_says_what_is_not_said_for_all() {
     let costs = |costs: [u64; 3]| {
         let rules = costs.iter().enumerate().map(|(rule, cost)| asked(rule, true, *cost)).collect();
-        let request = requested(&Question::Decide(vec![rules]));
+        let request = requested(&GlobalQuery::Decide(vec![rules]));
         let own: Vec<Option<u64>> =
             request.descriptors.iter().map(|descriptor| descriptor.hits_addend).collect();
         (request.hits_addend, own)
@@ -107,7 +107,7 @@ fn a_descriptor_says_what_is_not_said_for_all() {
 fn a_request_names_rules_and_quotas() {
     let mut odd = asked(3, true, 1);
     odd.quota = Quota { rpu: 1_000_000_000, unit: Span::from_ms(100) };
-    let request = requested(&Question::Decide(vec![vec![asked(0, false, 1)], vec![odd]]));
+    let request = requested(&GlobalQuery::Decide(vec![vec![asked(0, false, 1)], vec![odd]]));
     let key =
         |descriptor: &Descriptor| (descriptor.entries[0].key.clone(), descriptor.entries[0].value.clone());
     let keys: Vec<(String, String)> = request.descriptors.iter().map(key).collect();
@@ -121,9 +121,10 @@ fn a_request_names_rules_and_quotas() {
 /// Services refuse requests without descriptors.
 #[test]
 fn what_asks_nothing_has_a_descriptor_that_no_limit_is_for() {
-    let account = Account { key: [0; 16], terms: Terms::default(), generation: 0, used: 1, left: 0 };
-    let none = Question::Decide(Vec::new());
-    for question in [none, Question::Account(vec![account]), Question::GiveBack(Vec::new())] {
+    let account =
+        LeaseUsage { key: [0; 16], parameters: Parameters::default(), generation: 0, used: 1, left: 0 };
+    let none = GlobalQuery::Decide(Vec::new());
+    for question in [none, GlobalQuery::ReturnLease(vec![account]), GlobalQuery::Refund(Vec::new())] {
         let entry = Entry { key: "probe".into(), value: "probe".into() };
         let probe = Descriptor { entries: vec![entry], limit: None, hits_addend: None };
         assert_eq!(requested(&question).descriptors, [probe]);
@@ -144,7 +145,7 @@ fn units_are_those_of_the_protocol() {
 fn a_status_tells_of_its_rule() {
     let told = answered(2, &[status(1, 4, Some((9, 500))), status(2, 0, Some((30, 0))), status(1, 0, None)]);
     let told = told.unwrap();
-    let seen = |told: &Told| (told.verdict.remaining, told.verdict.more_in, told.verdict.full_in);
+    let seen = |told: &RuleReply| (told.verdict.remaining, told.verdict.more_in, told.verdict.full_in);
     let (nine, thirty) = (Span::from_ns(9_000_000_500), Span::from_secs(30));
     let seen: Vec<_> = told.iter().map(seen).collect();
     assert_eq!(seen, [(4, nine, nine), (0, thirty, thirty), (0, Span::ZERO, Span::ZERO)]);
@@ -176,15 +177,16 @@ fn what_the_service_knows_no_limit_for_passes() {
 /// Of a unit that a service has not, no limit is sent at all.
 #[test]
 fn a_rule_that_refuses_all_refuses_whatever_the_service_knows() {
-    let none = |cost| Asked { quota: Quota { rpu: 0, unit: Span::from_secs(30) }, ..asked(1, true, cost) };
+    let none =
+        |cost| RuleQuery { quota: Quota { rpu: 0, unit: Span::from_secs(30) }, ..asked(1, true, cost) };
     let told = |cost| {
-        let question = Question::Decide(vec![vec![asked(0, true, 1), none(cost)]]);
+        let question = GlobalQuery::Decide(vec![vec![asked(0, true, 1), none(cost)]]);
         let response = Response { overall_code: 1, statuses: vec![status(1, 3, Some((9, 0))); 2] };
         let told = rls().answer(&question, &response.encode_to_vec()).unwrap();
-        [told[0].verdict.outcome, told[1].verdict.outcome]
+        [told[0].verdict.admission, told[1].verdict.admission]
     };
-    let admitted = Outcome::Admit { delay: Span::ZERO };
-    assert_eq!(told(1), [admitted, Outcome::Refuse { retry_after: None }]);
+    let admitted = Admission::Admit { delay: Span::ZERO };
+    assert_eq!(told(1), [admitted, Admission::Refuse { retry_after: None }]);
     assert_eq!(told(0), [admitted; 2]);
 }
 
@@ -213,7 +215,7 @@ fn left(name: &str, remaining: &str, reset: &str) -> Headers {
 }
 
 /// What a service without `statuses` tells each of these rules.
-fn unnamed(question: &Question, overall_code: i32, headers: &Headers) -> Vec<Told> {
+fn unnamed(question: &GlobalQuery, overall_code: i32, headers: &Headers) -> Vec<RuleReply> {
     let mut rls = rls();
     rls.names = NAMES.map(Into::into).into();
     let response = Response { overall_code, statuses: Vec::new() };
@@ -221,7 +223,7 @@ fn unnamed(question: &Question, overall_code: i32, headers: &Headers) -> Vec<Tol
     rls.answer(question, &message).unwrap()
 }
 
-fn attributed(told: &[Told]) -> Vec<bool> {
+fn attributed(told: &[RuleReply]) -> Vec<bool> {
     told.iter().map(|told| told.attributed).collect()
 }
 
@@ -241,7 +243,7 @@ fn a_refusal_that_names_no_rule_is_attributed_to_none() {
 
 #[test]
 fn a_refusal_is_attributed_to_the_only_rule() {
-    let only = Question::Decide(vec![vec![asked(2, true, 1)]]);
+    let only = GlobalQuery::Decide(vec![vec![asked(2, true, 1)]]);
     for (headers, wait) in [
         (Headers::default(), SECOND),
         (left("other", "0", "30"), Span::from_secs(30)),
@@ -264,7 +266,7 @@ fn headers_tell_what_is_left_of_the_rule_that_they_name() {
     {
         assert_eq!(attributed(&unnamed(&question(), OK, &headers)), [false; 3]);
     }
-    let only = Question::Decide(vec![vec![asked(2, true, 1)]]);
+    let only = GlobalQuery::Decide(vec![vec![asked(2, true, 1)]]);
     for name in ["all", "other", ""] {
         let told = unnamed(&only, OK, &left(name, "4", "30"));
         assert_eq!((attributed(&told), told[0].verdict.remaining), (vec![true], 4), "{name}");
@@ -274,7 +276,7 @@ fn headers_tell_what_is_left_of_the_rule_that_they_name() {
 #[test]
 fn too_many_headers_are_not_read() {
     let mut headers = left("all", "4", "30");
-    let only = Question::Decide(vec![vec![asked(2, true, 1)]]);
+    let only = GlobalQuery::Decide(vec![vec![asked(2, true, 1)]]);
     let other = headers.headers[0].clone();
     headers.headers.resize(MOST_HEADERS, other.clone());
     assert_eq!(attributed(&unnamed(&only, OK, &headers)), [true]);
@@ -284,16 +286,16 @@ fn too_many_headers_are_not_read() {
 
 #[test]
 fn a_rule_that_refuses_all_is_attributed_without_a_status() {
-    let none = Asked { quota: Quota { rpu: 0, unit: SECOND }, ..asked(1, true, 1) };
-    let question = Question::Decide(vec![vec![asked(0, true, 1), none]]);
+    let none = RuleQuery { quota: Quota { rpu: 0, unit: SECOND }, ..asked(1, true, 1) };
+    let question = GlobalQuery::Decide(vec![vec![asked(0, true, 1), none]]);
     for (code, first) in [
-        (OK, Outcome::Admit { delay: Span::ZERO }),
-        (OVER_LIMIT, Outcome::Refuse { retry_after: Some(SECOND) }),
+        (OK, Admission::Admit { delay: Span::ZERO }),
+        (OVER_LIMIT, Admission::Refuse { retry_after: Some(SECOND) }),
     ] {
         let told = unnamed(&question, code, &Headers::default());
         assert_eq!(attributed(&told), [false, true]);
-        let outcomes = [told[0].verdict.outcome, told[1].verdict.outcome];
-        assert_eq!(outcomes, [first, Outcome::Refuse { retry_after: None }]);
+        let outcomes = [told[0].verdict.admission, told[1].verdict.admission];
+        assert_eq!(outcomes, [first, Admission::Refuse { retry_after: None }]);
     }
 }
 
@@ -309,12 +311,12 @@ fn what_no_service_answers_is_garbage() {
         (1, vec![ok.clone(), status(0, 4, None), ok.clone()]),
         (1, vec![ok.clone(), status(3, 4, None), ok.clone()]),
     ] {
-        assert_eq!(answered(overall, &statuses), Err(Failure::Garbage), "{overall} {statuses:?}");
+        assert_eq!(answered(overall, &statuses), Err(CallError::Garbage), "{overall} {statuses:?}");
     }
     let long = [&b"\x08\x01"[..], &b"\x08\x01".repeat(MOST_BYTES / 2)].concat();
     assert!(rls().answer(&question(), &long[2..]).is_ok());
     for bytes in [&b""[..], b"\x08", b"\x12\x05\x08\x01", b"\x0b", &long] {
-        assert_eq!(rls().answer(&question(), bytes), Err(Failure::Garbage));
+        assert_eq!(rls().answer(&question(), bytes), Err(CallError::Garbage));
     }
 }
 
@@ -347,16 +349,16 @@ proptest! {
     fn an_answer_is_read_back(rules in vec((1i32..3, any::<u32>(), 0i64..1_000_000, 0i32..1_000_000_000), 1..9)) {
         let statuses: Vec<Status> = rules.iter().map(|(code, left, secs, ns)| status(*code, *left, Some((*secs, *ns)))).collect();
         let overall_code = rules.iter().map(|(code, ..)| *code).max().unwrap();
-        let question = Question::Decide(vec![(0..rules.len()).map(|_| asked(0, true, 1)).collect()]);
+        let question = GlobalQuery::Decide(vec![(0..rules.len()).map(|_| asked(0, true, 1)).collect()]);
         let told = rls().answer(&question, &Response { overall_code, statuses }.encode_to_vec()).unwrap();
         for (told, (code, left, secs, ns)) in told.iter().zip(rules) {
             let reset = Span::from_ns(secs as u64 * 1_000_000_000 + ns as u64);
             let wait = if reset == Span::ZERO { SECOND } else { reset };
             let outcome = match code {
-                1 => Outcome::Admit { delay: Span::ZERO },
-                _ => Outcome::Refuse { retry_after: Some(wait) },
+                1 => Admission::Admit { delay: Span::ZERO },
+                _ => Admission::Refuse { retry_after: Some(wait) },
             };
-            let expected = Verdict { outcome, remaining: left.into(), more_in: reset, full_in: reset, charge: Charge::default() };
+            let expected = Verdict { admission: outcome, remaining: left.into(), more_in: reset, full_in: reset, charge: Charge::default() };
             prop_assert_eq!(told.verdict, expected);
         }
     }

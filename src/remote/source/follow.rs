@@ -14,7 +14,7 @@
 mod answers;
 
 use super::head::{Head, Keys};
-use super::{Failure, Marks, Options};
+use super::{FetchError, RemoteOptions, Validators};
 use crate::store::Store;
 use crate::time::{Span, Time};
 
@@ -34,7 +34,7 @@ const GRACE: Span = Span::from_ms(100);
 
 /// A document that was taken, and which one that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stock {
+pub struct Snapshot {
     /// Counts the documents of this source, from one.
     pub generation: u64,
     /// As the server has it.
@@ -45,7 +45,7 @@ pub struct Stock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Lay this document over the local configuration.
-    Take(Stock),
+    Take(Snapshot),
     /// Try this document beside the one that serves.
     Try {
         /// As the server has it, or had it.
@@ -66,19 +66,19 @@ pub enum Task {
 
 /// What became of an answer, for metrics and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PollResult {
     /// A document that all workers take now, and its number.
-    Fresh(u64),
+    NewDocument(u64),
     /// A document that all workers try now.
-    Tried,
+    Candidate,
     /// What was there before; whether that is news, as there was no contact until now.
     Unchanged(bool),
     /// What was there before another one, which is tried or refused no more.
-    Back,
+    Withdrawn,
     /// A document that cannot be taken, and why; `None` when that has been told before.
     Refused(Option<String>),
     /// No contact, and why; `None` when that has been told since there was some.
-    Failed(Option<Failure>),
+    Failed(Option<FetchError>),
     /// Somebody else asks by now, or the shared data cannot be written.
     Late,
 }
@@ -86,7 +86,7 @@ pub enum Outcome {
 /// One worker's part in following a source.
 #[derive(Debug)]
 pub struct Follower {
-    pub(super) options: Options,
+    pub(super) options: RemoteOptions,
     pub(super) keys: Keys,
     pub(super) id: u64,
     /// Tells the local document from another.
@@ -94,7 +94,7 @@ pub struct Follower {
     /// What was refused here, as the head names it.
     pub(super) refuses: u64,
     /// Why there was no contact since there was some.
-    failed: Vec<Failure>,
+    failed: Vec<FetchError>,
     /// Whether the last answer was the first one after failures.
     is_back: bool,
     /// What was told to be refused since one was taken, likewise.
@@ -118,7 +118,7 @@ pub struct Follower {
 
 impl Follower {
     /// A worker with a number of its own.
-    pub fn new(options: Options, id: u64) -> Follower {
+    pub fn new(options: RemoteOptions, id: u64) -> Follower {
         let keys = Keys::of(&options);
         Follower {
             options,
@@ -197,17 +197,18 @@ impl Follower {
         if ![self.serves, self.unfit].contains(&(head.generation, head.taken)) {
             let document = self.keys.document(store, head.slot, head.taken)?;
             self.offered = head.taken;
-            return Some(Task::Take(Stock { generation: head.generation, document }));
+            return Some(Task::Take(Snapshot { generation: head.generation, document }));
         }
         // One that does not try documents takes what it is told, when it asks. Who serves another one has nothing to tell.
         let tries = self.options.canary.is_some() && self.serves == (head.generation, head.taken);
-        let trial = if tries { head.compared() } else { 0 };
+        let trial = if tries { head.comparison_id() } else { 0 };
         if trial == self.tries {
             return None;
         }
-        let document = if trial > 0 { self.keys.document(store, head.other(), head.beside()) } else { None };
+        let document =
+            if trial > 0 { self.keys.document(store, head.other(), head.compared_document()) } else { None };
         let before = std::mem::replace(&mut self.tries, if document.is_some() { trial } else { 0 });
-        let (is_before, tells) = (head.trial == 0, head.asker == self.id);
+        let (is_before, tells) = (head.candidate == 0, head.asker == self.id);
         match document {
             Some(document) => Some(Task::Try { document, is_before, tells }),
             None => (before > 0).then_some(Task::Drop),
@@ -241,11 +242,11 @@ impl Follower {
         }
         self.asking = Some(until);
         let is_lost = |slot, named| named > 0 && self.keys.document(store, slot, named).is_none();
-        let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.trial);
+        let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.candidate);
         // What another one has refused may be good beside this local document.
         let is_untried = head.refused > 0 && head.refused != self.refuses;
-        let is_left = head.trial > 0 && self.options.canary.is_none();
-        let marks = if is_lost || is_untried || is_left { Marks::default() } else { head.marks };
+        let is_left = head.candidate > 0 && self.options.canary.is_none();
+        let marks = if is_lost || is_untried || is_left { Validators::default() } else { head.marks };
         Some(self.options.request(&marks))
     }
 }

@@ -11,36 +11,36 @@
 //! A body is written before the head names it. One that is not what the head names is none: the two never tell different
 //! things.
 
-use super::Options;
+use super::RemoteOptions;
 use crate::store::{Loaded, Store, Swap, Version};
 use crate::table::Hasher;
 use crate::time::Time;
 
 /// By what a server knows what it sent: its entity tag, and when it was changed (RFC 9110 §8.8), as it wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct Validators {
     /// `etag`; empty: none.
     pub etag: String,
     /// `last-modified`; empty: none.
     pub modified: String,
 }
 
-impl Marks {
+impl Validators {
     /// A longer one is not kept.
     const LONGEST: usize = 256;
 
     /// Those of an answer, and its `date`; one that could not be sent back is none. What was changed in the very second of
     /// the answer may change once more within it, and then a server that looks at seconds would not know (RFC 9110 §8.8.2.2).
-    pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>, date: Option<Vec<u8>>) -> Marks {
+    pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>, date: Option<Vec<u8>>) -> Validators {
         if modified.is_some() && modified == date {
-            return Marks::default();
+            return Validators::default();
         }
         let mark = |value: Option<Vec<u8>>| {
             let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
-            let fits = |value: &Vec<u8>| value.len() <= Marks::LONGEST && value.iter().all(is_plain);
+            let fits = |value: &Vec<u8>| value.len() <= Validators::LONGEST && value.iter().all(is_plain);
             value.filter(fits).and_then(|value| String::from_utf8(value).ok()).unwrap_or_default()
         };
-        Marks { etag: mark(etag), modified: mark(modified) }
+        Validators { etag: mark(etag), modified: mark(modified) }
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Head {
     pub(super) taken: u64,
     pub(super) slot: u64,
     /// The hash of one that is tried, which is the other body; zero: none is.
-    pub(super) trial: u64,
+    pub(super) candidate: u64,
     /// The hash of the one that served before, which is the other body, as long as it may have to serve again; zero: not
     /// any more.
     pub(super) previous: u64,
@@ -71,7 +71,7 @@ pub(super) struct Head {
     /// Names one that was refused after that, and beside which local document; zero: none was.
     pub(super) refused: u64,
     /// Of the last answer.
-    pub(super) marks: Marks,
+    pub(super) marks: Validators,
 }
 
 /// The first bytes of a head: its form.
@@ -82,7 +82,7 @@ const WORDS: usize = 13;
 impl Head {
     fn bytes(&self) -> Vec<u8> {
         let Head { asker, next, failures, contact, generation, taken, .. } = self;
-        let Head { slot, trial, previous, since, over, refused, marks, .. } = self;
+        let Head { slot, candidate: trial, previous, since, over, refused, marks, .. } = self;
         let times = [next, contact, since].map(|time| time.as_ns());
         let [next, contact, since] = times;
         let own = [FORM, *asker, next, *failures, contact, *generation];
@@ -107,7 +107,7 @@ impl Head {
         }
         let word = |index: usize| u64_at(words, index.saturating_mul(8));
         let mut marks = marks.split(|byte| *byte == 0).map(|mark| Some(mark.to_vec()));
-        let marks = Marks::of(marks.next().flatten(), marks.next().flatten(), None);
+        let marks = Validators::of(marks.next().flatten(), marks.next().flatten(), None);
         Some(Head {
             asker: word(1),
             next: Time::from_ns(word(2)),
@@ -116,7 +116,7 @@ impl Head {
             generation: word(5),
             taken: word(6),
             slot: word(7),
-            trial: word(8),
+            candidate: word(8),
             previous: word(9),
             since: Time::from_ns(word(10)),
             refused: word(11),
@@ -143,7 +143,7 @@ impl Head {
 pub(super) struct Keys {
     pub(super) head: Vec<u8>,
     bodies: [Vec<u8>; 2],
-    pub(super) tally: Vec<u8>,
+    pub(super) canary_counts: Vec<u8>,
 }
 
 /// The hash of a document; never zero.
@@ -152,11 +152,11 @@ pub(super) fn hash(document: &[u8]) -> u64 {
 }
 
 impl Keys {
-    pub(super) fn of(options: &Options) -> Keys {
+    pub(super) fn of(options: &RemoteOptions) -> Keys {
         let mut id = String::new();
-        options.id().to_le_bytes().into_iter().for_each(|byte| crate::text::hex(&mut id, byte));
+        options.id().to_le_bytes().into_iter().for_each(|byte| crate::format::hex(&mut id, byte));
         let key = |kind: &str, end: &str| ["diana/", kind, &id, end].concat().into_bytes();
-        Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")], tally: key("t", "") }
+        Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")], canary_counts: key("t", "") }
     }
 
     /// The head, if there is one, and its version. A store that fails has none.

@@ -7,15 +7,15 @@ mod mishaps;
 mod workers;
 
 use super::*;
-use crate::request::Lines;
+use crate::request::HeaderLines;
 use crate::request::pairs::Pairs;
 use crate::store::{Portable, Rules, Simulated, Store};
 use crate::time::Time;
 use proptest::prelude::*;
 use workers::Workers;
 
-fn options() -> Options {
-    Options {
+fn options() -> RemoteOptions {
+    RemoteOptions {
         cluster: "config".into(),
         authority: "config.example".into(),
         path: "/diana.json".into(),
@@ -30,18 +30,18 @@ fn options() -> Options {
     }
 }
 
-fn marks(etag: &str) -> Marks {
-    Marks::of(Some(etag.into()), None, None)
+fn marks(etag: &str) -> Validators {
+    Validators::of(Some(etag.into()), None, None)
 }
 
 fn header(request: &[u8], name: &str) -> Option<String> {
-    let value = Lines::Named(Pairs::of(request), name.as_bytes()).next()?;
+    let value = HeaderLines::Named(Pairs::of(request), name.as_bytes()).next()?;
     Some(String::from_utf8(value.into()).unwrap())
 }
 
 #[test]
 fn a_request_brings_the_marks_of_the_last_answer() {
-    let plain = options().request(&Marks::default());
+    let plain = options().request(&Validators::default());
     for (name, value) in [
         (":method", "GET"),
         (":path", "/diana.json"),
@@ -51,8 +51,8 @@ fn a_request_brings_the_marks_of_the_last_answer() {
         assert_eq!(header(&plain, name).as_deref(), Some(value));
     }
     assert_eq!((header(&plain, "if-none-match"), header(&plain, "content-type")), (None, None));
-    let marks = Marks::of(Some(b"W/\"1\"".into()), Some(b"Sun, 06 Nov 1994 08:49:37 GMT".into()), None);
-    let again = Options { body: Some("{}".into()), ..options() }.request(&marks);
+    let marks = Validators::of(Some(b"W/\"1\"".into()), Some(b"Sun, 06 Nov 1994 08:49:37 GMT".into()), None);
+    let again = RemoteOptions { body: Some("{}".into()), ..options() }.request(&marks);
     assert_eq!(header(&again, "if-none-match").as_deref(), Some("W/\"1\""));
     assert_eq!(header(&again, "if-modified-since").as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
     assert_eq!(header(&again, ":method").as_deref(), Some("POST"));
@@ -62,22 +62,22 @@ fn a_request_brings_the_marks_of_the_last_answer() {
 #[test]
 fn marks_that_could_not_be_sent_back_are_none() {
     for odd in [&b"a\nb: c"[..], &[b'x'; 257], b"\xff", b"\0"] {
-        assert_eq!(Marks::of(Some(odd.into()), Some(odd.into()), None), Marks::default());
+        assert_eq!(Validators::of(Some(odd.into()), Some(odd.into()), None), Validators::default());
     }
 }
 
 #[test]
 fn what_has_just_been_changed_has_no_marks() {
-    let of = |date: &[u8]| Marks::of(Some(b"\"1\"".into()), Some(b"at 37".into()), Some(date.into()));
-    assert_eq!((of(b"at 37"), of(b"at 38").etag.as_str()), (Marks::default(), "\"1\""));
-    assert_eq!(Marks::of(Some(b"\"1\"".into()), None, None), marks("\"1\""));
+    let of = |date: &[u8]| Validators::of(Some(b"\"1\"".into()), Some(b"at 37".into()), Some(date.into()));
+    assert_eq!((of(b"at 37"), of(b"at 38").etag.as_str()), (Validators::default(), "\"1\""));
+    assert_eq!(Validators::of(Some(b"\"1\"".into()), None, None), marks("\"1\""));
 }
 
 #[test]
 fn an_answer_is_a_document_or_why_it_is_none() {
-    let document = |body: &[u8]| Ok(Answer::Document(body.into()));
+    let document = |body: &[u8]| Ok(ServerReply::Document(body.into()));
     assert_eq!(options().read(200, b"any"), document(b"any"));
-    assert_eq!(options().read(304, b""), Ok(Answer::Unchanged));
+    assert_eq!(options().read(304, b""), Ok(ServerReply::Unchanged));
     for status in [0, 204, 301, 404, 500] {
         let failure = options().read(status, b"{}").unwrap_err();
         assert!(!failure.is_contact());
@@ -85,10 +85,10 @@ fn an_answer_is_a_document_or_why_it_is_none() {
     }
     let longest = vec![b' '; MOST_BYTES];
     assert_eq!(options().read(200, &longest), document(&longest));
-    assert_eq!(options().read(200, &[&longest[..], b" "].concat()), Err(Failure::TooLarge));
+    assert_eq!(options().read(200, &[&longest[..], b" "].concat()), Err(FetchError::TooLarge));
 
     let read = |text: &str, is_base64: bool, body: &[u8]| {
-        Options { pointer: pointer(text).unwrap(), is_base64, ..options() }.read(200, body)
+        RemoteOptions { pointer: pointer(text).unwrap(), is_base64, ..options() }.read(200, body)
     };
     // etcd's, Consul's without `?raw`, Nacos'.
     assert_eq!(read("/kvs/0/value", true, br#"{"kvs": [{"value": "e30="}]}"#), document(b"{}"));
@@ -98,17 +98,17 @@ fn an_answer_is_a_document_or_why_it_is_none() {
     assert_eq!(read("/a~1b/~01", false, br#"{"a/b": {"~1": []}}"#), document(b"[]"));
     assert_eq!(read("", true, b" e30=\n"), document(b"{}"));
     for (body, why) in [
-        (&b"<html>"[..], Failure::NotJson),
-        (br#"{"kvs": []}"#, Failure::Nowhere),
-        (br#"{"count": "0"}"#, Failure::Nowhere),
-        (br#"{"kvs": [{"value": 1}]}"#, Failure::Nowhere),
-        (br#"{"kvs": [{"value": "a", "value": "b"}]}"#, Failure::Nowhere),
-        (br#"{"kvs": [{"value": "?"}]}"#, Failure::NotBase64),
+        (&b"<html>"[..], FetchError::NotJson),
+        (br#"{"kvs": []}"#, FetchError::Nowhere),
+        (br#"{"count": "0"}"#, FetchError::Nowhere),
+        (br#"{"kvs": [{"value": 1}]}"#, FetchError::Nowhere),
+        (br#"{"kvs": [{"value": "a", "value": "b"}]}"#, FetchError::Nowhere),
+        (br#"{"kvs": [{"value": "?"}]}"#, FetchError::NotBase64),
     ] {
         assert_eq!(read("/kvs/0/value", true, body), Err(why));
         assert!(why.is_contact());
     }
-    assert_eq!(read("/00", false, br#"["{}"]"#), Err(Failure::Nowhere), "RFC 6901: no leading zeros");
+    assert_eq!(read("/00", false, br#"["{}"]"#), Err(FetchError::Nowhere), "RFC 6901: no leading zeros");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_pointer_is_read_as_the_rfc_has_it() {
 proptest! {
     #[test]
     fn any_answer_is_one(status in prop::sample::select(vec![0u32, 200, 200, 200, 304, 503]), body: Vec<u8>, is_base64: bool) {
-        let options = Options { pointer: vec!["a".into()], is_base64, ..options() };
+        let options = RemoteOptions { pointer: vec!["a".into()], is_base64, ..options() };
         _ = options.read(status, &body);
     }
 
@@ -145,7 +145,7 @@ proptest! {
         workers.store.swap(key.as_bytes(), &bytes, None).unwrap();
         prop_assert_eq!(workers.look(), [0]);
         prop_assert_eq!(workers.asks(), [(0, None)]);
-        prop_assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh(1));
+        prop_assert_eq!(workers.serve(0, "good 1"), PollResult::NewDocument(1));
         prop_assert_eq!(workers.look(), [1]);
     }
 }

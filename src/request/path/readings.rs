@@ -2,7 +2,7 @@
 //!
 //! It does not know: how a reading is made (that is [`Path`]), nor what is matched against it.
 
-use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, STRICT, Unit, Way, is_plain, units};
+use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, Reading, STRICT, Unit, is_plain, units};
 use super::{Path, path_of};
 use std::borrow::Cow;
 
@@ -83,7 +83,7 @@ fn undisputed(target: &[u8]) -> Option<&[u8]> {
 }
 
 /// The questions that a path raises.
-fn questions(path: &[u8]) -> Way {
+fn questions(path: &[u8]) -> Reading {
     let begins_with_two = units(path).take(2).filter(Unit::may_separate).count() == 2;
     units(path).fold(if begins_with_two { AUTHORITY } else { STRICT }, |raised, unit| {
         let question = match unit.byte {
@@ -161,7 +161,7 @@ mod tests {
 
     /// The same, slowly: replaces the characters that a backend of this way takes for others, and then
     /// keeps a stack of segments.
-    fn model(path: &str, way: Way) -> String {
+    fn model(path: &str, way: Reading) -> String {
         let mut plain = String::new();
         let mut rest = path;
         while let Some(first) = rest.chars().next() {

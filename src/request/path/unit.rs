@@ -5,17 +5,17 @@
 use crate::request::escape;
 
 /// How a backend answers the four questions: a set of the flags below.
-pub type Way = u8;
+pub type Reading = u8;
 /// As RFC 3986 reads a path: no to all four.
-pub const STRICT: Way = 0;
+pub const STRICT: Reading = 0;
 /// Escapes are decoded before the path is taken apart, so that `%2f` separates as `/` does.
-pub const DECODES: Way = 1;
+pub const DECODES: Reading = 1;
 /// `\` separates as `/` does.
-pub const BACKSLASH: Way = 2;
+pub const BACKSLASH: Reading = 2;
 /// What follows `;` in a segment is dropped, before dot segments are resolved.
-pub const PARAMETERS: Way = 4;
+pub const PARAMETERS: Reading = 4;
 /// What follows two or more separators at the beginning, up to the next one, is a host and no segment.
-pub const AUTHORITY: Way = 8;
+pub const AUTHORITY: Reading = 8;
 
 /// One character of a path and how it is spelt: as it is, or as an escape.
 pub struct Unit<'a> {
@@ -31,7 +31,7 @@ impl Unit<'_> {
     }
 
     /// Whether it ends a segment for a backend of this way.
-    pub fn separates(&self, way: Way) -> bool {
+    pub fn separates(&self, way: Reading) -> bool {
         self.is_seen(way) && (self.byte == b'/' || self.byte == b'\\' && way & BACKSLASH != 0)
     }
 
@@ -41,11 +41,11 @@ impl Unit<'_> {
     }
 
     /// Whether it begins parameters for a backend of this way.
-    pub fn cuts(&self, way: Way) -> bool {
+    pub fn cuts(&self, way: Reading) -> bool {
         self.is_seen(way) && self.byte == b';' && way & PARAMETERS != 0
     }
 
-    fn is_seen(&self, way: Way) -> bool {
+    fn is_seen(&self, way: Reading) -> bool {
         !self.is_escape() || way & DECODES != 0
     }
 

@@ -2,7 +2,7 @@
 
 use super::schedule::{Event, Run, within};
 use super::subject::{compile, concurrency};
-use diana::algorithm::{Outcome, Quota};
+use diana::algorithm::{Admission, Quota};
 use diana::time::Span;
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn permits_come_back_in_any_order() {
             run.move_to(BEGIN + second * SEC);
             permits.push(run.ask(1));
         }
-        assert!(run.algorithm.settles() && !run.ask(1).verdict.admits());
+        assert!(run.algorithm.ends_with_request() && !run.ask(1).verdict.admits());
         for (back, index) in order.into_iter().enumerate() {
             run.give_back(&permits[index]);
             assert_eq!(run.look().remaining, back as u64 + 1);
@@ -54,7 +54,7 @@ fn a_permit_that_does_not_come_back_expires_and_does_not_come_back_then() {
         let lost = run.ask(1);
         assert_eq!(lost.verdict.full_in, Span::from_ns(held));
         run.move_to(run.now + held - 1);
-        assert_eq!(run.ask(2).verdict.outcome, Outcome::Refuse { retry_after: Some(Span::from_ns(1)) });
+        assert_eq!(run.ask(2).verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ns(1)) });
         run.move_to(run.now + 1);
         assert_eq!(run.ask(2).verdict.remaining, 0);
         // Its place in the ring has been taken by the two.

@@ -2,8 +2,8 @@
 
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, said, within};
 use super::subject::{Rule, SUBJECTS, cases, power, rules};
-use diana::algorithm::{Algorithm, Charge, KINDS, Outcome, RefuseAll};
-use diana::table::Worth;
+use diana::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
+use diana::table::EvictionRank;
 use diana::time::{Span, Time};
 use proptest::prelude::*;
 
@@ -55,16 +55,16 @@ fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
     }
     // Who would be admitted might still have to wait.
     if full > 0 && run.probe(full - 1, 0).remaining == most {
-        let delay = |later| match run.probe(later, rule.capacity).outcome {
-            Outcome::Admit { delay } => Some(delay),
-            Outcome::Refuse { .. } => None,
+        let delay = |later| match run.probe(later, rule.capacity).admission {
+            Admission::Admit { delay } => Some(delay),
+            Admission::Refuse { .. } => None,
         };
         prop_assert!(delay(full - 1) >= delay(full) && delay(full - 1) > Some(Span::ZERO));
     }
     let back = run.probe(full, 0);
     prop_assert_eq!((back.more_in, back.full_in), (Span::ZERO, Span::ZERO));
     prop_assert_eq!(run.probe(full + 3 * rule.scale_ns, 0).remaining, most);
-    if let Outcome::Refuse { retry_after: Some(wait) } = run.probe(0, look.remaining + 1).outcome {
+    if let Admission::Refuse { retry_after: Some(wait) } = run.probe(0, look.remaining + 1).admission {
         prop_assert!(!run.probe(wait.as_ns() - 1, look.remaining + 1).admits());
         prop_assert!(run.probe(wait.as_ns(), look.remaining + 1).admits());
     }
@@ -121,7 +121,7 @@ proptest! {
             run.prepare();
             let before = run.cell.clone();
             let look = run.ask(0).verdict;
-            prop_assert_eq!(look.outcome, Outcome::Admit { delay: Span::ZERO });
+            prop_assert_eq!(look.admission, Admission::Admit { delay: Span::ZERO });
             prop_assert_eq!(look.charge.cost, 0);
             prop_assert_eq!(&run.cell, &before);
             let event = run.arrive(&Arrival { gap: Gap::Still, cost: arrival.cost.clone() });
@@ -134,7 +134,7 @@ proptest! {
             }
             let after = run.cell.clone();
             let refused = run.ask(u64::MAX).verdict;
-            prop_assert_eq!(refused.outcome, Outcome::Refuse { retry_after: None });
+            prop_assert_eq!(refused.admission, Admission::Refuse { retry_after: None });
             prop_assert_eq!(&run.cell, &after);
         }
     }
@@ -145,10 +145,10 @@ proptest! {
         let rest = run.look().remaining;
         let some = power(rule.capacity, part);
         for cost in [1, some, rest, rest + 1, rule.capacity, rule.capacity + 1] {
-            match run.probe(0, cost).outcome {
-                Outcome::Admit { .. } => prop_assert!(cost <= rest),
-                Outcome::Refuse { retry_after: None } => prop_assert!(cost > rule.capacity),
-                Outcome::Refuse { retry_after: Some(wait) } => {
+            match run.probe(0, cost).admission {
+                Admission::Admit { .. } => prop_assert!(cost <= rest),
+                Admission::Refuse { retry_after: None } => prop_assert!(cost > rule.capacity),
+                Admission::Refuse { retry_after: Some(wait) } => {
                     prop_assert!(wait > Span::ZERO && cost > rest && cost <= rule.capacity);
                     prop_assert!(!run.probe(wait.as_ns() - 1, cost).admits());
                     prop_assert!(run.probe(wait.as_ns(), cost).admits());
@@ -208,12 +208,12 @@ proptest! {
     ) {
         let mut run = Run::after(&rule, begin, &before);
         foreign.put(&mut run.cell);
-        let (bytes, worth) = (run.cell.clone(), run.algorithm.worth(&run.cell, Time::from_ns(run.now)));
+        let (bytes, worth) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)));
         prop_assert_eq!(run.prepare(), run.cell != bytes);
-        if worth != Worth::Nothing {
-            prop_assert_eq!(run.algorithm.worth(&run.cell, Time::from_ns(run.now)), worth);
+        if worth != EvictionRank::Nothing {
+            prop_assert_eq!(run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)), worth);
         }
-        if run.algorithm.lends() {
+        if run.algorithm.can_reserve() {
             // The bytes may say that some is lent to workers; that counts as spent when nobody can be spending of it.
             let mut settled = run.clone();
             settled.move_to(run.now + 3_000_000_000);
@@ -256,10 +256,10 @@ proptest! {
             let (charge, now) = (Charge { cost, at: Time::from_ns(at), booked_at: Time::from_ns(at / 2), stamp: (cost as u32, at as u32) }, Time::from_ns(now));
             for cell in [&mut cell, &mut short] {
                 algorithm.prepare(cell, now);
-                algorithm.worth(cell, now);
+                algorithm.eviction_rank(cell, now);
                 algorithm.step(cell, now, cost);
                 if back {
-                    algorithm.give_back(cell, now, charge);
+                    algorithm.refund(cell, now, charge);
                 }
             }
         }
@@ -277,8 +277,8 @@ proptest! {
         let mut new = run.clone();
         new.cell.fill(0);
         let refuses = !run.probe(0, 1).admits() && new.probe(0, 1).admits();
-        match run.algorithm.worth(&run.cell, Time::from_ns(run.now)) {
-            Worth::Nothing => {
+        match run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)) {
+            EvictionRank::Nothing => {
                 prop_assert!(!refuses);
                 for arrival in &later {
                     let event = run.arrive(arrival);
@@ -287,7 +287,7 @@ proptest! {
                 }
             }
             worth => {
-                prop_assert_eq!(refuses, matches!(worth, Worth::Refusing(_)));
+                prop_assert_eq!(refuses, matches!(worth, EvictionRank::Refusing(_)));
                 let (scale, full) = (rule.scale_ns, new.look().full_in.as_ns());
                 // That a window is open which has yet to begin is only noticed by who is counted in it.
                 let differs = |later, cost| said(run.probe(later, cost)) != said(new.probe(later, cost));
@@ -306,6 +306,6 @@ fn who_refuses_all_admits_a_look_and_says_never() {
     assert!(!algorithm.prepare(&mut cell, now));
     assert!(algorithm.step(&mut cell, now, 0).admits());
     let refused = algorithm.step(&mut cell, now, 1);
-    assert_eq!(said(refused), (Outcome::Refuse { retry_after: None }, 0, Span::ZERO, Span::ZERO));
-    assert_eq!(algorithm.worth(&cell, now), Worth::Nothing);
+    assert_eq!(said(refused), (Admission::Refuse { retry_after: None }, 0, Span::ZERO, Span::ZERO));
+    assert_eq!(algorithm.eviction_rank(&cell, now), EvictionRank::Nothing);
 }

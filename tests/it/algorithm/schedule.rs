@@ -2,7 +2,7 @@
 
 use super::models::Reference;
 use super::subject::{Rule, power};
-use diana::algorithm::{Algorithm, Outcome, Verdict};
+use diana::algorithm::{Admission, Algorithm, Verdict};
 use diana::time::{Span, Time};
 use proptest::prelude::*;
 use std::rc::Rc;
@@ -106,9 +106,9 @@ impl Event {
 
     /// How long it has to wait for its turn.
     pub fn delay(&self) -> Span {
-        match self.verdict.outcome {
-            Outcome::Admit { delay } => delay,
-            Outcome::Refuse { .. } => Span::ZERO,
+        match self.verdict.admission {
+            Admission::Admit { delay } => delay,
+            Admission::Refuse { .. } => Span::ZERO,
         }
     }
 
@@ -200,7 +200,7 @@ impl Run {
     }
 
     pub fn give_back(&mut self, event: &Event) {
-        self.algorithm.give_back(&mut self.cell, Time::from_ns(self.now), event.verdict.charge);
+        self.algorithm.refund(&mut self.cell, Time::from_ns(self.now), event.verdict.charge);
     }
 
     /// What a request would be told `later` nanoseconds from now, if nobody else came.
@@ -216,15 +216,15 @@ impl Run {
 }
 
 pub fn retry_after(verdict: &Verdict) -> Span {
-    match verdict.outcome {
-        Outcome::Refuse { retry_after } => retry_after.unwrap_or(Span::ZERO),
-        Outcome::Admit { delay } => delay,
+    match verdict.admission {
+        Admission::Refuse { retry_after } => retry_after.unwrap_or(Span::ZERO),
+        Admission::Admit { delay } => delay,
     }
 }
 
 /// All of a verdict that is said to the client.
-pub fn said(verdict: Verdict) -> (Outcome, u64, Span, Span) {
-    (verdict.outcome, verdict.remaining, verdict.more_in, verdict.full_in)
+pub fn said(verdict: Verdict) -> (Admission, u64, Span, Span) {
+    (verdict.admission, verdict.remaining, verdict.more_in, verdict.full_in)
 }
 
 /// In every window from one request that goes to another no more went than may.

@@ -2,8 +2,8 @@
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, token_bucket};
-use diana::algorithm::{Outcome, Quota};
-use diana::table::Worth;
+use diana::algorithm::{Admission, Quota};
+use diana::table::EvictionRank;
 use diana::time::{Span, Time};
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
@@ -61,7 +61,7 @@ fn nothing_drifts_when_a_nanosecond_brings_many() {
 fn all_but_one_can_be_lent() {
     for (part, left) in [(9, Some(1)), (10, None)] {
         let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
-        let piece = run.algorithm.lend(&mut run.cell, Time::from_ns(BEGIN), part);
+        let piece = run.algorithm.reserve(&mut run.cell, Time::from_ns(BEGIN), part);
         assert_eq!(piece.map(|_| run.look().remaining), left);
     }
 }
@@ -121,7 +121,7 @@ fn what_was_cut_with_a_clock_that_stepped_back_is_not_given_back() {
 fn foreign_bytes_are_the_emptiest_bucket_even_if_nobody_prepares_it() {
     let run = Run::new(&rule(7, 1_001 * MS, 5, true), BEGIN);
     let verdict = run.algorithm.step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
-    assert_eq!(verdict.outcome, Outcome::Refuse { retry_after: Some(Span::from_ms(1_001)) });
+    assert_eq!(verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ms(1_001)) });
     assert_eq!((verdict.remaining, verdict.full_in), (0, Span::from_ms(1_001 + 4 * 143)));
 }
 
@@ -142,30 +142,30 @@ fn a_foreign_fraction_is_less_than_a_nanosecond() {
 #[test]
 fn a_bucket_that_starts_empty_is_worth_something_once_it_is_seen() {
     let mut run = Run::new(&rule(1, MS, 5, false), BEGIN);
-    let worth = |run: &Run| run.algorithm.worth(&run.cell, Time::from_ns(run.now));
-    assert_eq!(worth(&run), Worth::Nothing);
+    let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+    assert_eq!(worth(&run), EvictionRank::Nothing);
     run.prepare();
-    assert_eq!(worth(&run), Worth::Used(Span::ZERO));
+    assert_eq!(worth(&run), EvictionRank::Used(Span::ZERO));
     run.move_to(BEGIN + 2 * MS);
-    assert_eq!(worth(&run), Worth::Used(Span::from_ms(2)));
+    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ms(2)));
     run.move_to(BEGIN + 20 * MS);
-    assert_eq!(worth(&run), Worth::Used(Span::from_ms(5)));
+    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ms(5)));
 }
 
 #[test]
 fn a_bucket_that_starts_full_is_worth_the_time_until_it_is_full() {
     let mut run = Run::new(&rule(7, 1_001 * MS, 3, true), BEGIN);
-    let worth = |run: &Run| run.algorithm.worth(&run.cell, Time::from_ns(run.now));
-    assert_eq!(worth(&run), Worth::Nothing);
+    let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+    assert_eq!(worth(&run), EvictionRank::Nothing);
     for (asked, cost) in [1, 1, 1].into_iter().enumerate() {
         let full_in = run.ask(cost).verdict.full_in;
-        let expected = if asked < 2 { Worth::Used(full_in) } else { Worth::Refusing(full_in) };
+        let expected = if asked < 2 { EvictionRank::Used(full_in) } else { EvictionRank::Refusing(full_in) };
         assert_eq!(worth(&run), expected);
     }
     run.move_to(BEGIN + 3 * 143 * MS - 1);
-    assert_eq!(worth(&run), Worth::Used(Span::from_ns(1)));
+    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ns(1)));
     run.move_to(BEGIN + 3 * 143 * MS);
-    assert_eq!(worth(&run), Worth::Nothing);
+    assert_eq!(worth(&run), EvictionRank::Nothing);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_hundred_years_are_exact() {
     let mut run = Run::new(&rule(rpu, unit_ns, burst, true), BEGIN);
     assert!(run.ask(burst).verdict.admits());
     let retry_after = Some(Span::from_ns(burst * unit_ns));
-    assert_eq!(run.ask(burst).verdict.outcome, Outcome::Refuse { retry_after });
+    assert_eq!(run.ask(burst).verdict.admission, Admission::Refuse { retry_after });
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn workers_whose_clocks_differ_free_nothing() {
     }
     for _ in 0..100 {
         run.move_to(BEGIN - MS);
-        assert_eq!(run.ask(1).verdict.outcome, Outcome::Refuse { retry_after: Some(Span::from_ms(2)) });
+        assert_eq!(run.ask(1).verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ms(2)) });
         run.move_to(BEGIN);
-        assert_eq!(run.ask(1).verdict.outcome, Outcome::Refuse { retry_after: Some(Span::from_ms(1)) });
+        assert_eq!(run.ask(1).verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ms(1)) });
     }
     run.move_to(BEGIN + MS);
     assert!(run.ask(1).verdict.admits());
@@ -242,7 +242,7 @@ fn a_clock_that_steps_back_far_locks_out_for_a_second_and_a_token_at_most() {
     assert!(run.ask(24).verdict.admits());
     run.move_to(BEGIN - 1_000_000_000 * MS);
     let retry_after = Some(Span::from_secs(3_601));
-    assert_eq!(run.ask(1).verdict.outcome, Outcome::Refuse { retry_after });
+    assert_eq!(run.ask(1).verdict.admission, Admission::Refuse { retry_after });
 }
 
 /// Once: what a bucket had gained before a clock stepped back was given back a second time.

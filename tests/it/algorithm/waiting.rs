@@ -2,8 +2,8 @@
 
 use super::schedule::{Event, Run, said};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
-use diana::algorithm::{Outcome, Quota};
-use diana::table::Worth;
+use diana::algorithm::{Admission, Quota};
+use diana::table::EvictionRank;
 use diana::time::{Span, Time};
 use proptest::prelude::*;
 
@@ -20,8 +20,8 @@ fn goes(run: &Run, event: &Event) -> u64 {
     run.now - BEGIN + event.delay().as_ns()
 }
 
-fn refused_for(ns: u64) -> Outcome {
-    Outcome::Refuse { retry_after: Some(Span::from_ns(ns)) }
+fn refused_for(ns: u64) -> Admission {
+    Admission::Refuse { retry_after: Some(Span::from_ns(ns)) }
 }
 
 /// The `n`-th turn is the first whole nanosecond after `n · unit / rpu`: nothing drifts, however uneven.
@@ -32,13 +32,13 @@ fn turns_are_a_tokens_time_apart_and_do_not_drift() {
         let mut turn = 0_u128;
         while turn < 20_000 {
             let event = run.ask(1);
-            match event.verdict.outcome {
-                Outcome::Admit { .. } => {
+            match event.verdict.admission {
+                Admission::Admit { .. } => {
                     let expected = (turn * u128::from(unit_ns)).div_ceil(rpu.into());
                     assert_eq!(u128::from(goes(&run, &event)), expected, "{turn} of {rpu} per {unit_ns}");
                     turn += 1;
                 }
-                Outcome::Refuse { retry_after } => run.move_to(run.now + retry_after.unwrap().as_ns()),
+                Admission::Refuse { retry_after } => run.move_to(run.now + retry_after.unwrap().as_ns()),
             }
         }
     }
@@ -84,8 +84,8 @@ fn a_queue_that_is_full_refuses_until_the_first_has_gone() {
         let event = run.ask(1);
         assert_eq!((goes(&run, &event), event.verdict.remaining), (turn * 20 * MS, 3 - turn));
     }
-    assert_eq!(run.ask(1).verdict.outcome, refused_for(20 * MS));
-    assert_eq!(run.ask(5).verdict.outcome, Outcome::Refuse { retry_after: None });
+    assert_eq!(run.ask(1).verdict.admission, refused_for(20 * MS));
+    assert_eq!(run.ask(5).verdict.admission, Admission::Refuse { retry_after: None });
     run.move_to(BEGIN + 20 * MS);
     let event = run.ask(1);
     assert_eq!(goes(&run, &event), 80 * MS);
@@ -98,7 +98,7 @@ fn what_costs_more_takes_as_many_turns() {
         let event = run.ask(cost);
         assert_eq!(goes(&run, &event), at);
     }
-    assert_eq!(run.ask(2).verdict.outcome, refused_for(200 * MS));
+    assert_eq!(run.ask(2).verdict.admission, refused_for(200 * MS));
 }
 
 #[test]
@@ -123,9 +123,9 @@ fn a_queue_that_was_cut_gives_nothing_back() {
     let event = run.ask(10);
     run.move_to(BEGIN - 3_600 * SEC);
     assert!(run.prepare());
-    assert_eq!(run.ask(1).verdict.outcome, refused_for(SEC + 100 * MS));
+    assert_eq!(run.ask(1).verdict.admission, refused_for(SEC + 100 * MS));
     run.give_back(&event);
-    assert_eq!(run.ask(1).verdict.outcome, refused_for(SEC + 100 * MS));
+    assert_eq!(run.ask(1).verdict.admission, refused_for(SEC + 100 * MS));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn who_may_not_wait_is_refused() {
     for (queue, wait) in [(Some(0), None), (None, Some(Span::ZERO))] {
         let mut run = Run::new(&leaky_bucket(per(10, SEC), queue, wait), BEGIN);
         assert_eq!(run.ask(1).delay(), Span::ZERO);
-        assert_eq!(run.ask(1).verdict.outcome, refused_for(100 * MS));
+        assert_eq!(run.ask(1).verdict.admission, refused_for(100 * MS));
     }
 }
 
@@ -146,8 +146,8 @@ fn a_bucket_lends_what_comes_in_time() {
         let event = run.ask(1);
         assert_eq!(goes(&run, &event), at);
     }
-    assert_eq!(run.ask(1).verdict.outcome, refused_for(50 * MS));
-    assert_eq!(run.ask(6).verdict.outcome, Outcome::Refuse { retry_after: None });
+    assert_eq!(run.ask(1).verdict.admission, refused_for(50 * MS));
+    assert_eq!(run.ask(6).verdict.admission, Admission::Refuse { retry_after: None });
     assert_eq!(run.look().full_in, Span::from_ms(500));
 }
 
@@ -243,12 +243,12 @@ fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
     let wait = Some(Span::from_ms(250));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), false, wait), BEGIN);
-    let worth = |run: &Run| run.algorithm.worth(&run.cell, Time::from_ns(run.now));
+    let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(run.ask(1).delay(), Span::from_ms(100));
-    assert_eq!(worth(&run), Worth::Used(Span::from_ms(150)));
+    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ms(150)));
     assert_eq!(run.ask(1).delay(), Span::from_ms(200));
     assert!(!run.ask(1).verdict.admits());
-    assert_eq!(worth(&run), Worth::Refusing(Span::from_ms(500)));
+    assert_eq!(worth(&run), EvictionRank::Refusing(Span::from_ms(500)));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
-use diana::algorithm::{Outcome, Piece, Quota};
-use diana::table::Worth;
+use diana::algorithm::{Admission, Quota, Reservation};
+use diana::table::EvictionRank;
 use diana::time::{Span, Time};
 
 const MS: u64 = 1_000_000;
@@ -17,8 +17,8 @@ fn per(rpu: u64, unit_ns: u64) -> Quota {
     Quota { rpu, unit: Span::from_ns(unit_ns) }
 }
 
-fn refused_for(ns: u64) -> Outcome {
-    Outcome::Refuse { retry_after: Some(Span::from_ns(ns)) }
+fn refused_for(ns: u64) -> Admission {
+    Admission::Refuse { retry_after: Some(Span::from_ns(ns)) }
 }
 
 /// How many of those that try at each of `instants` pass.
@@ -62,12 +62,12 @@ fn a_window_is_aligned_to_the_epoch_in_utc() {
     for (unit, since) in [(SEC, 0), (60 * SEC, 0), (3_600 * SEC, 0), (DAY, 0), (7 * DAY, 4 * DAY)] {
         let mut run = Run::new(&window(per(3, unit)), MIDNIGHT - since - 1);
         assert_eq!(run.ask(3).verdict.full_in, Span::from_ns(1), "{unit}");
-        assert_eq!(run.ask(1).verdict.outcome, refused_for(1));
+        assert_eq!(run.ask(1).verdict.admission, refused_for(1));
         run.move_to(MIDNIGHT - since);
         assert!(run.ask(2).verdict.admits());
         assert_eq!(run.look().full_in, Span::from_ns(unit));
         run.move_to(MIDNIGHT - since + unit - 1);
-        assert_eq!(run.ask(2).verdict.outcome, refused_for(1));
+        assert_eq!(run.ask(2).verdict.admission, refused_for(1));
         run.move_to(MIDNIGHT - since + unit);
         assert_eq!(run.ask(3).verdict.remaining, 0);
     }
@@ -78,7 +78,7 @@ fn a_window_that_a_worker_with_a_clock_ahead_has_opened_counts_for_all() {
     let mut run = Run::new(&window(per(3, 60 * SEC)), MIDNIGHT);
     assert!(run.ask(2).verdict.admits());
     run.move_to(MIDNIGHT - SEC);
-    assert_eq!(run.ask(2).verdict.outcome, refused_for(61 * SEC));
+    assert_eq!(run.ask(2).verdict.admission, refused_for(61 * SEC));
     let ahead = run.ask(1);
     assert!(ahead.verdict.admits());
     run.give_back(&ahead);
@@ -86,7 +86,7 @@ fn a_window_that_a_worker_with_a_clock_ahead_has_opened_counts_for_all() {
     // A nanosecond more than clocks may differ: the window is over, what it took is not.
     run.move_to(MIDNIGHT - SEC - 1);
     assert!(run.prepare());
-    assert_eq!(run.ask(2).verdict.outcome, refused_for(SEC + 1));
+    assert_eq!(run.ask(2).verdict.admission, refused_for(SEC + 1));
 }
 
 /// Given back while the window has yet to begin, it stays open: what was used before is not used again.
@@ -97,10 +97,10 @@ fn a_window_that_is_open_early_and_unused_is_worth_something() {
         let event = run.ask(1);
         run.move_to(MIDNIGHT - MS);
         run.give_back(&event);
-        let worth = |run: &Run| run.algorithm.worth(&run.cell, Time::from_ns(run.now));
-        assert_eq!(worth(&run), Worth::Used(Span::ZERO));
+        let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+        assert_eq!(worth(&run), EvictionRank::Used(Span::ZERO));
         run.move_to(MIDNIGHT);
-        assert_eq!(worth(&run), Worth::Nothing);
+        assert_eq!(worth(&run), EvictionRank::Nothing);
     }
 }
 
@@ -190,7 +190,7 @@ fn a_log_lets_each_go_when_it_is_a_unit_old() {
         assert!(run.ask(cost).verdict.admits());
     }
     for (cost, later) in [(1, 60 * SEC - 11), (2, 60 * SEC - 4), (3, 60 * SEC - 4), (4, 60 * SEC)] {
-        assert_eq!(run.ask(cost).verdict.outcome, refused_for(later));
+        assert_eq!(run.ask(cost).verdict.admission, refused_for(later));
     }
     assert_eq!(run.look().full_in, Span::from_secs(60));
 }
@@ -204,7 +204,7 @@ fn a_log_strikes_out_what_is_given_back_and_no_more() {
     run.ask(1);
     run.give_back(&first);
     assert_eq!(run.look().remaining, 1);
-    assert_eq!(run.ask(3).verdict.outcome, refused_for(59 * SEC));
+    assert_eq!(run.ask(3).verdict.admission, refused_for(59 * SEC));
 }
 
 /// Nothing is struck out, so the newest instant stays the one it was, also for a clock that lags.
@@ -234,7 +234,7 @@ fn a_foreign_log_is_read_in_order() {
         run.cell.swap(at, at + 2 * width);
     }
     for (cost, seconds) in [(1, 58), (2, 59), (3, 60)] {
-        assert_eq!(run.ask(cost).verdict.outcome, refused_for(seconds * SEC));
+        assert_eq!(run.ask(cost).verdict.admission, refused_for(seconds * SEC));
     }
 }
 
@@ -244,7 +244,7 @@ fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
     let quota = per(100, 60 * SEC);
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);
-        let piece = Piece { charge: run.ask(10).verdict.charge, spent: 0 };
+        let piece = Reservation { charge: run.ask(10).verdict.charge, spent: 0 };
         let spends = |now| run.algorithm.covers(&piece, Time::from_ns(now)) && { piece }.spend(1);
         for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
             assert!(spends(now), "{}", rule.kind);

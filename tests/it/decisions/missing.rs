@@ -38,11 +38,11 @@ fn an_address_is_nobodys_user() {
     let mut gateway = Gateway::new(&rule(""), store(&host));
     let by_address = Values::default().with(Part::Path, "/").with(Part::Address, "10.0.0.1");
     for request in [Values::default().with(Part::Path, "/"), by_address.clone()] {
-        assert!(!gateway.ask(0, &request, START).refuses());
+        assert!(!gateway.ask(0, &request, START).is_rejected());
     }
     for user in addresses {
         let request = by_address.clone().with(Part::Header("x-user-id".into()), user);
-        assert!(!gateway.ask(0, &request, START).refuses(), "{user:?}");
+        assert!(!gateway.ask(0, &request, START).is_rejected(), "{user:?}");
     }
 }
 

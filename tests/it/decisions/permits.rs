@@ -123,11 +123,11 @@ fn to_settle_twice_is_to_settle_once() {
     let mut gateway = Gateway::new(r#"{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}"#, store(&host));
     let (mut first, _) = gateway.start(0, &get("/", "ann"), at(0));
     let (_second, _) = gateway.start(0, &get("/", "ann"), at(0));
-    assert!(first.owes());
+    assert!(first.has_charges());
     for _ in 0..2 {
         gateway.settle(0, &mut first, at(1));
-        assert!(!first.owes());
+        assert!(!first.has_charges());
     }
-    assert!(!gateway.ask(0, &get("/", "ann"), at(2)).refuses());
-    assert!(gateway.ask(0, &get("/", "ann"), at(2)).refuses());
+    assert!(!gateway.ask(0, &get("/", "ann"), at(2)).is_rejected());
+    assert!(gateway.ask(0, &get("/", "ann"), at(2)).is_rejected());
 }

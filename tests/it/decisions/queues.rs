@@ -125,14 +125,14 @@ fn where_no_host_holds_requests_who_would_wait_is_refused() {
     let mut ask = |ms| {
         let request = get("/", "ann");
         match Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1 {
-            Step::Done(decision) => decision.reports[0].verdict.unwrap().outcome,
-            Step::Wait { .. } | Step::Ask(_) => {
+            Step::Done(decision) => decision.reports[0].verdict.unwrap().admission,
+            Step::Wait { .. } | Step::Query(_) => {
                 panic!("a host is asked to hold a request that it cannot hold")
             }
         }
     };
-    let refuse = |ms| algorithm::Outcome::Refuse { retry_after: Some(Span::from_ms(ms)) };
-    let pass = algorithm::Outcome::Admit { delay: Span::ZERO };
+    let refuse = |ms| algorithm::Admission::Refuse { retry_after: Some(Span::from_ms(ms)) };
+    let pass = algorithm::Admission::Admit { delay: Span::ZERO };
     assert_eq!((ask(0), ask(0), ask(99)), (pass, refuse(100), refuse(1)));
     assert_eq!((ask(100), ask(150)), (pass, refuse(50)));
 }

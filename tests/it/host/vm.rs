@@ -156,7 +156,7 @@ impl Vm {
 
     /// To how many streams the filter owes something.
     pub fn owing(&self) -> usize {
-        self.0.filter.owing()
+        self.0.filter.streams()
     }
 
     /// How many calls the filter takes for not answered yet.

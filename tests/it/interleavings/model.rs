@@ -2,7 +2,7 @@
 //!
 //! It does not know: algorithms, cells, or workers.
 
-use diana::policy::Tally;
+use diana::policy::RuleResult;
 use diana::request::{Part, Values};
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ impl Model {
     }
 
     /// Whether a lone request is refused, and what each rule reports.
-    pub fn decide(&mut self, client: Client) -> (bool, Vec<(usize, Tally, u64)>) {
+    pub fn decide(&mut self, client: Client) -> (bool, Vec<(usize, RuleResult, u64)>) {
         let rules: Vec<usize> =
             (0..self.specs.len()).filter(|rule| self.specs[*rule].applies(client)).collect();
         let refuses = |rule: &usize| !self.specs[*rule].shadow && self.left(*rule, client) == 0;
@@ -113,11 +113,11 @@ impl Model {
         let mut reports = Vec::new();
         for rule in rules {
             let tally = match (self.left(rule, client), self.specs[rule].shadow) {
-                (0, true) => Tally::Shadowed,
-                (0, false) => Tally::Refused,
-                _ => Tally::Admitted,
+                (0, true) => RuleResult::Shadowed,
+                (0, false) => RuleResult::Refused,
+                _ => RuleResult::Admitted,
             };
-            if !refused && tally == Tally::Admitted {
+            if !refused && tally == RuleResult::Admitted {
                 self.charge(rule, client);
             }
             reports.push((rule, tally, self.left(rule, client)));

@@ -5,7 +5,7 @@ use crate::host::store::Store;
 
 /// A worker, and a store that answers at once unless it is `away`.
 struct Pair {
-    lines: Lines,
+    lines: StoreClient,
     store: Store,
     ms: u64,
     away: bool,
@@ -17,13 +17,14 @@ struct Pair {
 
 const MAX_HOLD_S: u64 = 16;
 
-fn permit(actor: u32) -> Question {
-    let terms = Terms { kind: 7, numbers: [10, MAX_HOLD_S * 1_000_000, 0, 0, 0, 0] };
+fn permit(actor: u32) -> GlobalQuery {
+    let terms = Parameters { kind: 7, numbers: [10, MAX_HOLD_S * 1_000_000, 0, 0, 0, 0] };
     let mut key = [0; 16];
     key[..4].copy_from_slice(&actor.to_be_bytes());
     let quota = Quota { rpu: 10, unit: Span::ZERO };
-    let asked = Asked { rule: RuleId::new(0), key, quota, terms, enforced: true, cost: 1, ahead: 0 };
-    Question::Decide(vec![vec![asked]])
+    let asked =
+        RuleQuery { rule: RuleId::new(0), key, quota, parameters: terms, enforced: true, cost: 1, lease: 0 };
+    GlobalQuery::Decide(vec![vec![asked]])
 }
 
 impl Pair {
@@ -32,7 +33,7 @@ impl Pair {
     }
 
     /// Makes the calls that are due, and answers them.
-    fn serve(&mut self) -> Vec<News> {
+    fn serve(&mut self) -> Vec<Completion> {
         let mut all = Vec::new();
         while let Some(call) = self.lines.next(&policy(), at(self.ms)) {
             let (commands, us) = (body(&call).rsplit('/').next().unwrap().to_owned(), 1_000 * self.ms);
@@ -40,7 +41,7 @@ impl Pair {
             let reply = self.store.answer(1_753_000_000_000_000 + us, body(&call).as_bytes());
             let answer = match self.away {
                 false => http(reply.as_bytes()),
-                true => Answer::Http { status: 504, body: b"" },
+                true => CallResult::Http { status: 504, body: b"" },
             };
             all.extend(answered(&mut self.lines, call.id, answer, self.ms));
         }
@@ -48,15 +49,15 @@ impl Pair {
     }
 
     /// Takes permits of these actors in one call: what gives them back.
-    fn take(&mut self, actors: &[u32]) -> Vec<Receipt> {
+    fn take(&mut self, actors: &[u32]) -> Vec<GlobalCharge> {
         for (number, actor) in actors.iter().enumerate() {
-            assert!(self.lines.ask(0, Who::Request(number as u32), permit(*actor)));
+            assert!(self.lines.ask(0, Waiter::Request(number as u32), permit(*actor)));
         }
         let news = self.serve();
-        let receipt = |(told, actor): (News, &u32)| {
-            let Question::Decide(groups) = permit(*actor) else { unreachable!() };
-            let numbers = told.told.unwrap()[0].receipt;
-            Receipt { key: groups[0][0].key, terms: groups[0][0].terms, numbers }
+        let receipt = |(told, actor): (Completion, &u32)| {
+            let GlobalQuery::Decide(groups) = permit(*actor) else { unreachable!() };
+            let numbers = told.replies.unwrap()[0].charge;
+            GlobalCharge { key: groups[0][0].key, parameters: groups[0][0].parameters, numbers }
         };
         news.into_iter().zip(actors).map(receipt).collect()
     }
@@ -140,11 +141,11 @@ fn a_lost_answer_is_corrected_by_the_next_call() {
     let mut pair = Pair::new();
     pair.take(&[1]);
     pair.away = true;
-    assert!(pair.lines.ask(0, Who::Request(9), permit(1)));
+    assert!(pair.lines.ask(0, Waiter::Request(9), permit(1)));
     let call = pair.lines.next(&policy(), at(0)).unwrap();
     pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
     assert_eq!(pair.taken(), 2, "the store has granted it");
-    answered(&mut pair.lines, call.id, Answer::Http { status: 504, body: b"" }, 50);
+    answered(&mut pair.lines, call.id, CallResult::Http { status: 504, body: b"" }, 50);
     pair.away = false;
     pair.serve();
     assert_eq!((pair.taken(), pair.reports()), (1, 1));
@@ -156,8 +157,8 @@ fn after_an_outage_all_levels_are_reported() {
     let mut pair = Pair::new();
     let receipts = pair.take(&[1, 2, 3]);
     pair.away = true;
-    while pair.lines.reaches(0) {
-        assert!(pair.lines.ask(0, Who::Request(9), permit(4)));
+    while pair.lines.is_available(0) {
+        assert!(pair.lines.ask(0, Waiter::Request(9), permit(4)));
         pair.serve();
     }
     pair.lines.release(0, &receipts[0]);
@@ -165,7 +166,7 @@ fn after_an_outage_all_levels_are_reported() {
     pair.store = Store::default();
     pair.away = false;
     pair.pass(1_100);
-    assert!(pair.lines.reaches(0));
+    assert!(pair.lines.is_available(0));
     assert_eq!(pair.taken(), 2, "{:?}", pair.sent);
 }
 
@@ -176,9 +177,9 @@ fn permits_of_more_than_16384_actors_are_not_asked_for() {
         let actors: Vec<u32> = (from..from + 64).collect();
         pair.take(&actors);
     }
-    assert!(!pair.lines.ask(0, Who::Request(1), permit(16_384)));
-    assert!(pair.lines.ask(0, Who::Request(1), permit(5)));
-    assert!(pair.lines.ask(0, Who::Request(2), question()));
+    assert!(!pair.lines.ask(0, Waiter::Request(1), permit(16_384)));
+    assert!(pair.lines.ask(0, Waiter::Request(1), permit(5)));
+    assert!(pair.lines.ask(0, Waiter::Request(2), question()));
 }
 
 /// Nine eighths of `max_hold` later, another permit has the place of the first one in the ring.
@@ -199,10 +200,10 @@ fn a_permit_that_is_released_too_late_releases_no_newer_one() {
 fn the_permit_of_a_request_that_has_left_is_reported_as_free() {
     let mut pair = Pair::new();
     pair.warm_up();
-    assert!(pair.lines.ask(0, Who::Request(1), permit(1)));
+    assert!(pair.lines.ask(0, Waiter::Request(1), permit(1)));
     let call = pair.lines.next(&policy(), at(0)).unwrap();
     let reply = pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
-    pair.lines.leave(Who::Request(1));
+    pair.lines.cancel(Waiter::Request(1));
     assert_eq!(answered(&mut pair.lines, call.id, http(reply.as_bytes()), 1), []);
     assert_eq!(pair.taken(), 1, "the store has granted it");
     pair.serve();
@@ -215,7 +216,7 @@ fn the_permit_of_a_request_that_has_left_is_reported_as_free() {
 fn a_late_answer_that_grants_a_permit_leads_to_a_report() {
     let mut pair = Pair::new();
     pair.warm_up();
-    assert!(pair.lines.ask(0, Who::Request(1), permit(1)));
+    assert!(pair.lines.ask(0, Waiter::Request(1), permit(1)));
     let call = pair.lines.next(&policy(), at(0)).unwrap();
     pair.ms = 100;
     pair.lines.tick(at(100), &mut Vec::new());
@@ -302,10 +303,10 @@ fn of_two_calls_side_by_side_the_level_is_reported_again() {
     let mut pair = Pair { lines: lines(2), ..Pair::new() };
     let receipts = pair.take(&[1, 1]);
     pair.lines.release(0, &receipts[0]);
-    assert!(pair.lines.ask(0, Who::Request(1), permit(1)));
+    assert!(pair.lines.ask(0, Waiter::Request(1), permit(1)));
     let first = pair.lines.next(&policy(), at(0)).unwrap();
     pair.lines.release(0, &receipts[1]);
-    assert!(pair.lines.ask(0, Who::Request(2), permit(1)));
+    assert!(pair.lines.ask(0, Waiter::Request(2), permit(1)));
     let second = pair.lines.next(&policy(), at(0)).unwrap();
     // The store carries out the second one first.
     for (call, ms) in [(second, 1), (first, 2)] {

@@ -5,7 +5,7 @@
 use super::kept::{DAY, left, left_of, limit, next, rule};
 use super::remaining;
 use crate::harness::{Counting, Gateway, at, get, store};
-use diana::policy::Descent;
+use diana::policy::Replacement;
 use diana::store::{Rules, Simulated};
 
 fn rules(hourly: u32) -> String {
@@ -20,7 +20,8 @@ fn cost(configurations: u32, apart: u64) -> (usize, usize) {
         gateway = next(&host, &gateway, &rules(change), u64::from(turn) * apart);
     }
     let now = at(u64::from(configurations) * apart);
-    let mut last = Gateway::after(&gateway, Descent::Certain, &rules(99), Counting::new(store(&host)), now);
+    let mut last =
+        Gateway::after(&gateway, Replacement::Certain, &rules(99), Counting::new(store(&host)), now);
     last.store.taken();
     last.ask(0, &get("/", "new"), now);
     last.store.taken()
@@ -44,7 +45,7 @@ fn who_loses_the_new_cell_has_what_the_older_one_says() {
     let old = Gateway::new(&json(&[window(5), window(100)]), store(&host));
     assert_eq!((left(&old, 0), left(&old, 0)), (vec![4, 99], vec![3, 98]));
     let json = json(&[window(5), window(60), window(50)]);
-    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    let mut new = Gateway::after(&old, Replacement::Certain, &json, Counting::new(store(&host)), at(0));
     assert_eq!(remaining(&new.ask(0, &get("/", "ann"), at(0))), [2, 59, 49]);
     // Each of them uses more than she does.
     for request in 0..80 {
@@ -91,7 +92,7 @@ fn what_is_counted_in_place_of_a_store_begins_anew() {
     let old = Gateway::new(&json(100), store(&host));
     left(&old, 0);
     let fresh = left_of(&old, "bob", 0)[0];
-    let mut new = Gateway::after(&old, Descent::Certain, &json(200), Counting::new(store(&host)), at(0));
+    let mut new = Gateway::after(&old, Replacement::Certain, &json(200), Counting::new(store(&host)), at(0));
     new.store.taken();
     assert_eq!(remaining(&new.ask(0, &get("/", "ann"), at(0)))[0], fresh);
     assert_eq!(new.store.taken(), (1, 1));

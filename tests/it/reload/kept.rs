@@ -4,7 +4,7 @@
 
 use super::remaining;
 use crate::harness::{Counting, Gateway, Random, at, get, store};
-use diana::policy::Descent;
+use diana::policy::Replacement;
 use diana::store::{Portable, Rules, Simulated};
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ pub(super) fn next<'h>(
     json: &str,
     ms: u64,
 ) -> Gateway<Host<'h>> {
-    Gateway::after(before, Descent::Certain, json, store(host), at(ms))
+    Gateway::after(before, Replacement::Certain, json, store(host), at(ms))
 }
 
 /// What is left for ann after one request more.
@@ -57,7 +57,7 @@ fn a_rule_keeps_its_count_though_its_neighbours_change() {
     ];
     for kind in kinds {
         for rules in [Rules::Lenient, Rules::Strict] {
-            for descent in [Descent::Certain, Descent::Likely] {
+            for descent in [Replacement::Certain, Replacement::Likely] {
                 let host = Simulated::new(rules);
                 let kept = rule(9, kind);
                 let old = Gateway::new(&limit(&[window(100), kept.clone()]), store(&host));
@@ -78,7 +78,7 @@ fn a_queue_keeps_its_place_though_its_neighbours_change() {
     let host = Simulated::new(Rules::Lenient);
     let queue = rule(1, r#", "algo": "LB", "unit": "second", "queue": 3, "max_wait": "1m""#);
     let mut old = Gateway::new(&limit(&[window(100), queue.clone()]), store(&host));
-    let passes = |gateway: &mut Gateway<Host>| !gateway.ask(0, &get("/", "ann"), at(0)).refuses();
+    let passes = |gateway: &mut Gateway<Host>| !gateway.ask(0, &get("/", "ann"), at(0)).is_rejected();
     assert_eq!([(); 3].map(|()| passes(&mut old)), [true; 3]);
     let mut new = next(&host, &old, &limit(&[queue, window(90)]), 0);
     assert_eq!([(); 2].map(|()| passes(&mut new)), [true, false]);
@@ -213,7 +213,7 @@ fn a_change_that_is_taken_back_keeps_counts() {
 /// As while the older one is drained: each goes on from what it has.
 #[test]
 fn old_and_new_do_not_disturb_each_other() {
-    for descent in [Descent::Certain, Descent::Likely] {
+    for descent in [Replacement::Certain, Replacement::Likely] {
         let host = Simulated::new(Rules::Lenient);
         let mut old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
         let ask = |gateway: &mut Gateway<Host>, turn| remaining(&gateway.ask(turn, &get("/", "ann"), at(0)));
@@ -224,7 +224,7 @@ fn old_and_new_do_not_disturb_each_other() {
             let kept = 7 - turn as u64;
             assert_eq!(ask(&mut old, turn), [kept, 91 + kept]);
             // When it was first asked for, the old one had counted two.
-            if kept > 1 || descent == Descent::Certain {
+            if kept > 1 || descent == Replacement::Certain {
                 assert_eq!(ask(&mut new, turn), [kept - 1, 42 + kept], "{descent:?}");
             }
         }
@@ -237,7 +237,7 @@ fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
     let old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
     left(&old, 0);
     let json = limit(&[window(9), window(50)]);
-    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    let mut new = Gateway::after(&old, Replacement::Certain, &json, Counting::new(store(&host)), at(0));
     new.store.taken();
     let mut cost = |user: &str, ms| {
         new.ask(0, &get("/", user), at(ms));
@@ -249,7 +249,7 @@ fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
     // The same group, with another beside it: nothing is looked for.
     let json = limit(&[window(9), window(100)])
         .replace(r#"[{"url""#, r#"[{"url": "/b", "rules": [{"rpu": 1, "unit": "hour"}]}, {"url""#);
-    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    let mut new = Gateway::after(&old, Replacement::Certain, &json, Counting::new(store(&host)), at(0));
     new.store.taken();
     new.ask(0, &get("/", "new"), at(0));
     assert_eq!(new.store.taken(), (1, 1));
@@ -261,10 +261,10 @@ fn who_is_refused_takes_along_what_was_counted_once() {
     let old = Gateway::new(&limit(&[window(1), window(100)]), store(&host));
     left(&old, 0);
     let json = limit(&[window(1), window(50)]);
-    let mut new = Gateway::after(&old, Descent::Certain, &json, Counting::new(store(&host)), at(0));
+    let mut new = Gateway::after(&old, Replacement::Certain, &json, Counting::new(store(&host)), at(0));
     new.store.taken();
     for (worker, calls) in [(0, (2, 1)), (1, (1, 0))] {
-        assert!(new.ask(worker, &get("/", "ann"), at(0)).refuses());
+        assert!(new.ask(worker, &get("/", "ann"), at(0)).is_rejected());
         assert_eq!(new.store.taken(), calls, "of worker {worker}");
     }
 }
@@ -280,12 +280,12 @@ fn who_gets_no_cell_costs_no_load_more_and_keeps_its_older_count() {
     };
     let old = Gateway::new(&json(100), store(&host));
     assert_eq!((left(&old, 0), left(&old, 0), left(&old, 0)), (vec![4, 99], vec![3, 98], vec![2, 97]));
-    let mut new = Gateway::after(&old, Descent::Certain, &json(1), Counting::new(store(&host)), at(0));
+    let mut new = Gateway::after(&old, Replacement::Certain, &json(1), Counting::new(store(&host)), at(0));
     let mut invented = (0..).map(|user| new.ask(0, &get("/", &format!("invented {user}")), at(0)));
-    assert!(invented.any(|decision| decision.events.evicted_crowded > 0));
+    assert!(invented.any(|decision| decision.events.set_full > 0));
     new.store.taken();
     for _ in 0..3 {
-        assert_eq!(new.ask(0, &get("/", "ann"), at(0)).events.evicted_crowded, 1);
+        assert_eq!(new.ask(0, &get("/", "ann"), at(0)).events.set_full, 1);
         assert_eq!(new.store.taken(), (1, 0));
     }
     let hour = 3_600_000;
@@ -333,7 +333,7 @@ proptest! {
         let mut ms = 0;
         for (mut rules, first, is_certain, requests) in changes {
             rules.insert(if first { 0 } else { rules.len() }, kept.clone());
-            let descent = if is_certain { Descent::Certain } else { Descent::Likely };
+            let descent = if is_certain { Replacement::Certain } else { Replacement::Likely };
             let json = limit(&rules);
             let mut next = match &gateway {
                 Some(before) => Gateway::after(before, descent, &json, store(&host), at(ms)),
@@ -342,7 +342,7 @@ proptest! {
             for _ in 0..requests * 3 {
                 let user = random.below(3);
                 let decision = next.ask(random.below(2), &get("/", ["ann", "bob", "eve"][user]), at(ms));
-                passed[user] += usize::from(!decision.refuses());
+                passed[user] += usize::from(!decision.is_rejected());
                 ms += random.below(1_000) as u64;
             }
             gateway = Some(next);

@@ -4,7 +4,7 @@
 
 use crate::allocations::live;
 use crate::harness::{at, policy, worker};
-use diana::policy::{Descent, Policy};
+use diana::policy::{Policy, Replacement};
 use diana::session::Worker;
 
 const LIMITS: usize = 100;
@@ -26,7 +26,12 @@ fn bytes(configurations: &[String]) -> isize {
         let policy = policy(json);
         let mut worker = worker(&policy, &[7; 16]);
         if let Some((before, of_before)) = &last {
-            worker.inherit(&policy, &[of_before.past(before)], Descent::Certain, at(minute * 60_000));
+            worker.migrate_from(
+                &policy,
+                &[of_before.previous(before)],
+                Replacement::Certain,
+                at(minute * 60_000),
+            );
         }
         last = Some((policy, worker));
     }

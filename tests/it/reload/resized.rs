@@ -4,7 +4,7 @@
 
 use super::kept::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
-use diana::policy::Descent;
+use diana::policy::Replacement;
 use diana::store::{Rules, Simulated};
 use diana::time::Span;
 use proptest::prelude::*;
@@ -85,7 +85,7 @@ fn a_debt_is_no_smaller_than_before() {
         (0..used).for_each(|_| _ = left_of(&before, user, 0));
         let decision = next(&host, &before, &bucket(new), 0).ask_anew(&get("/", user), at(0));
         match decision.outcome {
-            diana::policy::Outcome::Wait(until) => Some(until.since(at(0))),
+            diana::policy::Outcome::Delay(until) => Some(until.since(at(0))),
             _ => None,
         }
     };
@@ -144,7 +144,7 @@ fn nobodys_level_comes_along_where_the_predecessor_is_not_certain() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
-    let new = Gateway::after(&old, Descent::Likely, &bucket(20, ""), store(&host), at(0));
+    let new = Gateway::after(&old, Replacement::Likely, &bucket(20, ""), store(&host), at(0));
     assert_eq!(left(&new, 0), [19]);
 }
 
@@ -165,7 +165,7 @@ fn the_old_one_is_not_touched() {
 fn what_is_lent_out_counts_as_spent() {
     let host = Simulated::new(Rules::Lenient);
     let mut old: Gateway<Host> = Gateway::new(&bucket(10_000, ""), store(&host));
-    let passed = (0..10).filter(|_| !old.ask(0, &get("/", "ann"), at(0)).refuses()).count();
+    let passed = (0..10).filter(|_| !old.ask(0, &get("/", "ann"), at(0)).is_rejected()).count();
     assert_eq!(passed, 10);
     let new = next(&host, &old, &bucket(20_000, ""), 0);
     let left = left(&new, 0)[0];
@@ -186,7 +186,7 @@ proptest! {
         (0..used).for_each(|_| _ = left(&before, 0));
         let new = next(&host, &before, &of(new_rpu, new_burst), ms);
         let decision = new.ask_anew(&get("/", "ann"), at(ms));
-        let passed = u64::from(!decision.refuses());
+        let passed = u64::from(!decision.is_rejected());
         let left = decision.reports[0].verdict.unwrap().remaining + passed;
         // In fractions of a token, of which one takes `hour` at the old rate.
         let hour = 3_600_000u128;

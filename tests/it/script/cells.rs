@@ -2,7 +2,7 @@
 
 use super::store::{Asked, Store, Told, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
-use diana::algorithm::Terms;
+use diana::algorithm::Parameters;
 use proptest::prelude::*;
 use redis::cmd;
 
@@ -17,7 +17,7 @@ fn pttl(store: &Store, key: &str) -> i64 {
 #[test]
 fn a_key_lives_as_long_as_it_means_anything() {
     check(60, (whole_rules(), begins(), onward()), |store, (rule, begin, arrivals)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         let starts_empty = terms.kind == 1 && terms.numbers[4] == 1;
         for arrival in &arrivals {
             super::store::advance(&mut run, arrival);
@@ -40,7 +40,7 @@ fn a_refusal_and_a_look_write_nothing() {
     let full = [[100_000, 1, 1, 0, 0, 1_000_000], [1, 1_000_000, 0, 0, 0, 0], [1, 1_000_000, 10, 0, 0, 0]];
     let more = [[1, 1_000_000, 0, 0, 0, 0], [100_000, 1, 0, 0, 0, 0]];
     for (kind, numbers) in (1..).zip(full.into_iter().chain(more)) {
-        let (key, terms) = (store.key(), Terms { kind, numbers });
+        let (key, terms) = (store.key(), Parameters { kind, numbers });
         let exists = || store.query::<bool>(cmd("EXISTS").arg(&key));
         assert_eq!(store.ask(NOW, Asked::of(&key, terms, 2)).outcome, 2);
         assert_eq!(store.ask(NOW, Asked::of(&key, terms, 0)).outcome, 0);
@@ -58,7 +58,7 @@ fn a_refusal_and_a_look_write_nothing() {
 #[test]
 fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
     let store = Store::start();
-    let (key, terms) = (store.key(), Terms { kind: 1, numbers: [100_000, 1, 5, 0, 1, 1_000_000] });
+    let (key, terms) = (store.key(), Parameters { kind: 1, numbers: [100_000, 1, 5, 0, 1, 1_000_000] });
     assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).said(), (1, 100_000, 0, 100_000, 500_000));
     assert!(pttl(&store, &key) > DAY_MS as i64);
     assert_eq!(store.ask(NOW + 300_000, Asked::of(&key, terms, 1)).remaining, 2);
@@ -69,9 +69,9 @@ fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
 fn nothing_is_kept_of_what_is_given_back_too_late() {
     let store = Store::start();
     for kind in (1..=5).chain([7]) {
-        let (key, terms) = (store.key(), Terms { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
+        let (key, terms) = (store.key(), Parameters { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
         store.give_back(NOW, &key, terms, [1, NOW - 1, NOW - 1, 0, 0]);
-        let told = store.ask(NOW, Asked::of(&key, Terms { kind: 0, ..terms }, 0));
+        let told = store.ask(NOW, Asked::of(&key, Parameters { kind: 0, ..terms }, 0));
         store.account(NOW, &key, terms, &told, (1, 1));
         assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
     }
@@ -115,7 +115,7 @@ fn foreign() -> impl Strategy<Value = Foreign> {
 #[test]
 fn what_is_not_ours_is_nobodys() {
     check(60, (whole_rules(), begins(), onward(), foreign()), |store, (rule, begin, arrivals, foreign)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         let () = match foreign {
             Foreign::Text(text) => store.query(cmd("SET").arg(&key).arg(text)),
             Foreign::List => store.query(cmd("LPUSH").arg(&key).arg("1").arg("2")),
@@ -136,7 +136,7 @@ fn what_is_not_ours_is_nobodys() {
 fn numbers_that_are_too_large_are_nobodys() {
     let store = Store::start();
     for kind in (1..=5).chain([7]) {
-        let terms = Terms { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
+        let terms = Parameters { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
         let fresh = store.ask(NOW, Asked::of(&store.key(), terms, 1));
         for number in ["9007199254740993", &"9".repeat(400)] {
             let key = store.key();
@@ -157,7 +157,7 @@ fn any_numbers_are_a_value() {
     let values = prop::collection::vec(number(), 0..70);
     let arrivals = prop::collection::vec(onward(), 1);
     check(150, (whole_rules(), values, arrivals), |store, (rule, values, arrivals)| {
-        let (mut run, key, terms) = (Run::new(&rule, 1_000 * NOW), store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (Run::new(&rule, 1_000 * NOW), store.key(), rule.compile().parameters());
         let text: String = values.iter().map(|number| format!(" {number}")).collect();
         let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
         store.give_back(NOW, &key, terms, [1, NOW - 5, NOW - 5, 0, 0]);
@@ -189,7 +189,8 @@ fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
     // Too large a number, which is nobody's value, and an instant in the far future, which is cut.
     for (starts_empty, full_at) in [(1, 1_u64 << 53), (1, 8_000_000_000_000_000), (0, 8_000_000_000_000_000)]
     {
-        let (key, terms) = (store.key(), Terms { kind: 1, numbers: [unit, 1, 1, 0, starts_empty, unit] });
+        let (key, terms) =
+            (store.key(), Parameters { kind: 1, numbers: [unit, 1, 1, 0, starts_empty, unit] });
         let () = store.query(cmd("SET").arg(&key).arg(format!("1 {full_at}")));
         let ask = |now| store.ask(now, Asked::of(&key, terms, 1)).said();
         assert_eq!(ask(NOW), (1, unit, 0, unit, unit), "{starts_empty} {full_at}");
@@ -209,7 +210,7 @@ fn whatever_a_key_holds_the_answer_is_one_that_gateways_take() {
     let values = prop::collection::vec(number(), 0..70);
     let costs = prop::collection::vec((0..3_u64, 0..30_u64, 0..3_000_000_u64), 1..6);
     check(150, (whole_rules(), values, costs), |store, (rule, values, costs)| {
-        let (mut now, key, terms) = (NOW, store.key(), rule.compile().terms());
+        let (mut now, key, terms) = (NOW, store.key(), rule.compile().parameters());
         let text: String = values.iter().map(|number| format!(" {number}")).collect();
         let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
         for (cost, ahead, later) in costs {

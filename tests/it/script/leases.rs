@@ -3,7 +3,7 @@
 use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Event, Run, onward, within};
 use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
-use diana::algorithm::{Charge, Outcome, Quota, Terms, Verdict};
+use diana::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use diana::time::{Span, Time};
 use proptest::prelude::*;
 
@@ -12,12 +12,12 @@ pub const NOW: u64 = 1_753_000_000_123_456;
 
 fn lending_rules() -> impl Strategy<Value = Rule> {
     whole_rules().prop_filter("a kind that lends", |rule| {
-        let terms = rule.compile().terms();
+        let terms = rule.compile().parameters();
         terms.kind < 4 && (terms.kind > 1 || terms.numbers[3] == 0)
     })
 }
 
-pub fn ahead(key: &str, terms: Terms, cost: u64, ahead: u64) -> Asked {
+pub fn ahead(key: &str, terms: Parameters, cost: u64, ahead: u64) -> Asked {
     Asked { ahead, ..Asked::of(key, terms, cost) }
 }
 
@@ -25,14 +25,14 @@ pub fn ahead(key: &str, terms: Terms, cost: u64, ahead: u64) -> Asked {
 struct Lending {
     run: Run,
     key: String,
-    terms: Terms,
+    terms: Parameters,
     told: Told,
 }
 
 impl Lending {
     /// After `arrivals` and a request of cost 1 that is admitted.
     fn new(store: &Store, rule: &Rule, run: Run, part: f64) -> Option<Lending> {
-        let (mut run, key, terms) = (run, store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (run, store.key(), rule.compile().parameters());
         let event = run.ask(1);
         let most = power(event.verdict.remaining, part);
         let told = store.ask(us(&run), ahead(&key, terms, 1, most));
@@ -193,7 +193,7 @@ struct Held {
 
 fn passed(elapsed_us: u64, cost: u64) -> Event {
     let verdict = Verdict {
-        outcome: Outcome::Admit { delay: Span::ZERO },
+        admission: Admission::Admit { delay: Span::ZERO },
         remaining: 0,
         more_in: Span::ZERO,
         full_in: Span::ZERO,
@@ -220,7 +220,7 @@ fn busy_rules() -> impl Strategy<Value = Rule> {
 fn no_more_passes_than_the_bound_says_whoever_spends_it() {
     let rules = prop_oneof![3 => busy_rules().boxed(), 1 => lending_rules().boxed()];
     check(170, (rules, acts()), |store, (rule, acts)| {
-        let (key, terms) = (store.key(), rule.compile().terms());
+        let (key, terms) = (store.key(), rule.compile().parameters());
         let (mut now, mut held, mut events): (u64, Vec<Held>, Vec<Event>) = (NOW, Vec::new(), Vec::new());
         let mut last = None;
         for act in acts {
@@ -277,7 +277,7 @@ fn no_more_passes_than_the_bound_says_whoever_spends_it() {
 #[test]
 fn history_does_not_matter_to_what_is_lent() {
     check(60, (lending_rules(), begins(), onward(), 0.0..=1.0), |store, (rule, begin, arrivals, part)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         for arrival in &arrivals {
             advance(&mut run, arrival);
             let event = run.arrive_now(arrival);

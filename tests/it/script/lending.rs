@@ -2,18 +2,18 @@
 
 use super::leases::{NOW, SECOND, ahead};
 use super::store::{Asked, Call, Store};
-use diana::algorithm::Terms;
+use diana::algorithm::Parameters;
 
-const BUCKET: Terms = Terms { kind: 1, numbers: [10_000, 1, 100, 0, 0, SECOND] };
-const WINDOW: Terms = Terms { kind: 2, numbers: [100, 60 * SECOND, 0, 0, 0, 0] };
-const SLIDING: Terms = Terms { kind: 3, numbers: [100, 60 * SECOND, 10, 0, 0, 0] };
-const LEAKY: Terms = Terms { kind: 5, numbers: [10_000, 1, SECOND, 0, 100, 0] };
+const BUCKET: Parameters = Parameters { kind: 1, numbers: [10_000, 1, 100, 0, 0, SECOND] };
+const WINDOW: Parameters = Parameters { kind: 2, numbers: [100, 60 * SECOND, 0, 0, 0, 0] };
+const SLIDING: Parameters = Parameters { kind: 3, numbers: [100, 60 * SECOND, 10, 0, 0, 0] };
+const LEAKY: Parameters = Parameters { kind: 5, numbers: [10_000, 1, SECOND, 0, 100, 0] };
 
 #[test]
 fn a_group_gets_one_part_of_all_its_rules_and_a_group_of_others_none() {
     let store = Store::start();
     let keys: Vec<String> = (0..7).map(|_| store.key()).collect();
-    let few = Terms { kind: 1, numbers: [10_000, 1, 12, 0, 0, SECOND] };
+    let few = Parameters { kind: 1, numbers: [10_000, 1, 12, 0, 0, SECOND] };
     let told = store.call(
         NOW,
         Call::default().decide(&[
@@ -43,7 +43,7 @@ fn nothing_is_lent_while_a_rule_refuses_or_lets_wait() {
     assert_eq!(lent(Asked { enforced: false, ..Asked::of(&other, WINDOW, 101) }), 0);
     assert_eq!(lent(Asked::of(&other, WINDOW, 101)), 0);
     assert_eq!((lent(Asked::of(&other, LEAKY, 1)), lent(Asked::of(&other, LEAKY, 1))), (5, 0));
-    let waiting = Terms { kind: 1, numbers: [10_000, 1, 100, SECOND, 0, SECOND] };
+    let waiting = Parameters { kind: 1, numbers: [10_000, 1, 100, SECOND, 0, SECOND] };
     assert_eq!(store.ask(NOW, ahead(&store.key(), waiting, 1, 5)).lent, 0);
 }
 

@@ -3,7 +3,7 @@
 use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
 use crate::algorithm::subject::{Rule, log, sliding_window, waiting_bucket};
-use diana::algorithm::{Algorithm, Quota, RefuseAll, Terms};
+use diana::algorithm::{Algorithm, Parameters, Quota, RefuseAll};
 use diana::remote::redis::script::{SCRIPT, SHA1};
 use diana::time::{Span, Time};
 use gateway::Redis;
@@ -18,7 +18,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 #[test]
 fn every_kind_says_what_its_model_says() {
     check(200, (whole_rules(), begins(), arrivals()), |store, (mut rule, begin, arrivals)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         for arrival in &arrivals {
             advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
@@ -37,7 +37,7 @@ fn every_kind_says_what_its_model_says() {
 /// Returns the last answer.
 fn says_what_its_model_says(mut rule: Rule, questions: &[(u64, u64)]) -> Told {
     let (store, mut run) = (Store::start(), Run::new(&rule, 1_000 * questions[0].0));
-    let (key, terms) = (store.key(), rule.compile().terms());
+    let (key, terms) = (store.key(), rule.compile().parameters());
     let mut last = None;
     for (now, cost) in questions {
         run.move_to(1_000 * now);
@@ -96,7 +96,7 @@ fn what_is_given_back_is_what_the_algorithm_takes_back() {
         250,
         (whole_charges(), begins(), arrivals(), returns()),
         |store, (rule, begin, arrivals, returns)| {
-            let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+            let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
             let mut charged: Vec<(Event, [u64; 5])> = Vec::new();
             for (index, arrival) in arrivals.iter().enumerate() {
                 advance(&mut run, arrival);
@@ -123,7 +123,7 @@ fn what_is_given_back_is_what_the_algorithm_takes_back() {
 #[test]
 fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come() {
     check(80, (whole_rules(), begins(), onward(), returns()), |store, (rule, begin, arrivals, returns)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().terms());
+        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         // The run goes along, only to say what comes when; the other gets what is kept.
         let without = store.key();
         let mut charged: Vec<(u64, bool, [u64; 5])> = Vec::new();
@@ -153,8 +153,8 @@ fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come() {
 #[test]
 fn who_refuses_all_refuses_for_ever_and_has_no_key() {
     let store = Store::start();
-    let (key, terms) = (store.key(), RefuseAll.terms());
-    assert_eq!(terms, Terms::default());
+    let (key, terms) = (store.key(), RefuseAll.parameters());
+    assert_eq!(terms, Parameters::default());
     assert_eq!(store.ask(7, Asked::of(&key, terms, 1)).said(), (2, 0, 0, 0, 0));
     assert_eq!(store.ask(7, Asked::of(&key, terms, 0)).said(), (0, 0, 0, 0, 0));
     store.give_back(7, &key, terms, [1, 7, 7, 0, 0]);

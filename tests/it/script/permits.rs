@@ -2,7 +2,7 @@
 
 use super::store::{Asked, Call, Store, check};
 use crate::host::counts::{Count, Kind};
-use diana::algorithm::Terms;
+use diana::algorithm::Parameters;
 use proptest::prelude::*;
 use redis::cmd;
 
@@ -11,8 +11,8 @@ const SECOND: u64 = 1_000_000;
 const EXPIRE: u64 = 6 * SECOND;
 
 /// A report of `level` permits in the call number `call` of a worker.
-fn terms(rpu: u64, holder: u64, call: u64, level: u64) -> Terms {
-    Terms { kind: 7, numbers: [rpu, 60 * SECOND, holder, call, level, EXPIRE] }
+fn terms(rpu: u64, holder: u64, call: u64, level: u64) -> Parameters {
+    Parameters { kind: 7, numbers: [rpu, 60 * SECOND, holder, call, level, EXPIRE] }
 }
 
 /// One worker's word: after how many ms, of which worker, in which of its calls, its level, and what it asks for, if anything.
@@ -68,7 +68,7 @@ fn several_questions_of_a_call_do_not_undo_one_another() {
 fn a_report_stays_though_the_request_is_refused() {
     let store = Store::start();
     let (key, full) = (store.key(), store.key());
-    let none = Terms { kind: 2, numbers: [0, 60 * SECOND, 0, 0, 0, 0] };
+    let none = Parameters { kind: 2, numbers: [0, 60 * SECOND, 0, 0, 0, 0] };
     let asked = vec![Asked::of(&key, terms(5, 1, 1, 3), 1), Asked::of(&full, none, 1)];
     let told = &store.call(NOW, Call::default().decide(&[asked]))[0];
     assert_eq!((told[0].receipt[0], told[0].remaining, told[1].outcome), (0, 2, 2));

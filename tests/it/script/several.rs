@@ -3,7 +3,7 @@
 use super::store::{Asked, Call, Said, Store, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power;
-use diana::algorithm::{Algorithm, RefuseAll, Terms, Verdict};
+use diana::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
 use diana::time::Time;
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn all_rules_of_a_command_are_charged_or_none() {
                     .collect();
                 let asked = |(index, enforced, cost): &(usize, bool, u64)| Asked {
                     enforced: *enforced,
-                    ..Asked::of(&keys[*index], runs[*index].algorithm.terms(), *cost)
+                    ..Asked::of(&keys[*index], runs[*index].algorithm.parameters(), *cost)
                 };
                 let groups_asked: Vec<Vec<Asked>> =
                     groups.iter().map(|group| group.iter().map(asked).collect()).collect();
@@ -85,8 +85,8 @@ fn all_rules_of_a_command_are_charged_or_none() {
     });
 }
 
-fn window(rpu: u64) -> Terms {
-    Terms { kind: 2, numbers: [rpu, 60_000_000, 0, 0, 0, 0] }
+fn window(rpu: u64) -> Parameters {
+    Parameters { kind: 2, numbers: [rpu, 60_000_000, 0, 0, 0, 0] }
 }
 
 const NOW: u64 = 1_753_000_000_123_456;
@@ -110,7 +110,7 @@ fn a_rule_in_shadow_refuses_nobody_and_is_not_charged_when_it_would() {
 fn who_refuses_all_keeps_others_from_being_charged() {
     let store = Store::start();
     let (key, none) = (store.key(), store.key());
-    let both = vec![Asked::of(&key, window(5), 1), Asked::of(&none, RefuseAll.terms(), 1)];
+    let both = vec![Asked::of(&key, window(5), 1), Asked::of(&none, RefuseAll.parameters(), 1)];
     let told = store.call(NOW, Call::default().decide(std::slice::from_ref(&both)));
     assert_eq!((told[0][0].outcome, told[0][0].remaining, told[0][0].receipt[0]), (0, 5, 0));
     assert_eq!(told[0][1].outcome, 2);
@@ -151,7 +151,8 @@ fn a_call_of_64_commands_is_answered_in_order() {
 #[test]
 fn the_largest_numbers_are_exact() {
     let store = Store::start();
-    let ask = |kind, numbers, cost| store.ask(NOW, Asked::of(&store.key(), Terms { kind, numbers }, cost));
+    let ask =
+        |kind, numbers, cost| store.ask(NOW, Asked::of(&store.key(), Parameters { kind, numbers }, cost));
     // 10⁹ a week: a token takes 604 µs and four fifths; all but one of them are gone.
     let told = ask(1, [3_024, 5, 1_000_000_000, 0, 0, 1_000_605], 999_999_999);
     assert_eq!(told.said(), (0, 0, 1, 605, 604_799_999_396));

@@ -2,7 +2,7 @@
 
 use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, rules_of};
-use diana::algorithm::{Outcome, Quota, Terms, Verdict};
+use diana::algorithm::{Admission, Parameters, Quota, Verdict};
 use diana::remote::redis::script::SCRIPT;
 use gateway::Redis;
 use proptest::prelude::*;
@@ -36,14 +36,14 @@ pub struct Told {
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub key: String,
-    pub terms: Terms,
+    pub terms: Parameters,
     pub enforced: bool,
     pub cost: u64,
     pub ahead: u64,
 }
 
 impl Asked {
-    pub fn of(key: &str, terms: Terms, cost: u64) -> Asked {
+    pub fn of(key: &str, terms: Parameters, cost: u64) -> Asked {
         Asked { key: key.to_owned(), terms, enforced: true, cost, ahead: 0 }
     }
 }
@@ -65,7 +65,7 @@ impl Call {
         for group in groups {
             numbers(&mut command, &[group.len() as u64]);
             for asked in group {
-                let Terms { kind, numbers: terms } = asked.terms;
+                let Parameters { kind, numbers: terms } = asked.terms;
                 numbers(&mut command, &[kind.into(), asked.enforced.into(), asked.cost, asked.ahead]);
                 numbers(&mut command, &terms);
                 self.keys.push(asked.key.clone());
@@ -75,19 +75,19 @@ impl Call {
         self
     }
 
-    pub fn give_back(self, key: &str, terms: Terms, receipt: [u64; 5]) -> Call {
+    pub fn give_back(self, key: &str, terms: Parameters, receipt: [u64; 5]) -> Call {
         self.settle(2, key, terms, &receipt)
     }
 
-    pub fn account(self, key: &str, terms: Terms, generation: u64, used: u64, left: u64) -> Call {
+    pub fn account(self, key: &str, terms: Parameters, generation: u64, used: u64, left: u64) -> Call {
         self.settle(3, key, terms, &[generation, used, left])
     }
 
-    pub fn report(self, key: &str, terms: Terms) -> Call {
+    pub fn report(self, key: &str, terms: Parameters) -> Call {
         self.settle(4, key, terms, &[])
     }
 
-    fn settle(mut self, verb: u64, key: &str, terms: Terms, rest: &[u64]) -> Call {
+    fn settle(mut self, verb: u64, key: &str, terms: Parameters, rest: &[u64]) -> Call {
         let mut command = format!("{verb} 1 {}", terms.kind);
         numbers(&mut command, &terms.numbers);
         numbers(&mut command, rest);
@@ -147,11 +147,11 @@ impl Store {
         told
     }
 
-    pub fn give_back(&self, now: u64, key: &str, terms: Terms, receipt: [u64; 5]) {
+    pub fn give_back(&self, now: u64, key: &str, terms: Parameters, receipt: [u64; 5]) {
         assert_eq!(self.call(now, Call::default().give_back(key, terms, receipt)), [[]]);
     }
 
-    pub fn account(&self, now: u64, key: &str, terms: Terms, of: &Told, (used, left): (u64, u64)) {
+    pub fn account(&self, now: u64, key: &str, terms: Parameters, of: &Told, (used, left): (u64, u64)) {
         let call = Call::default().account(key, terms, of.generation, used, left);
         assert_eq!(self.call(now, call), [[]]);
     }
@@ -217,10 +217,10 @@ impl Told {
 /// The same of a verdict whose instant was a whole µs.
 pub fn said(verdict: &Verdict) -> Said {
     let us = |span: diana::time::Span| span.as_ns().div_ceil(1_000);
-    let (outcome, wait) = match verdict.outcome {
-        Outcome::Admit { delay } => (0, us(delay)),
-        Outcome::Refuse { retry_after: Some(wait) } => (1, us(wait)),
-        Outcome::Refuse { retry_after: None } => (2, 0),
+    let (outcome, wait) = match verdict.admission {
+        Admission::Admit { delay } => (0, us(delay)),
+        Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
+        Admission::Refuse { retry_after: None } => (2, 0),
     };
     (outcome, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in))
 }

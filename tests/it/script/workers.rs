@@ -5,11 +5,11 @@
 
 use super::store::{Call, Store};
 use crate::host::store::decoded;
-use diana::algorithm::{Quota, Terms};
+use diana::algorithm::{Parameters, Quota};
 use diana::config;
-use diana::policy::{Asked, Policy, Question, Receipt, RuleId};
+use diana::policy::{GlobalCharge, GlobalQuery, Policy, RuleId, RuleQuery};
 use diana::remote::redis::{Dialect, Redis};
-use diana::remote::{Answer, Lines, Message, News, Options, Protocol, Who};
+use diana::remote::{CallResult, Completion, GlobalStoreOptions, Message, Protocol, StoreClient, Waiter};
 use diana::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,10 +71,10 @@ enum Event {
 }
 
 struct Worker {
-    lines: Lines,
+    lines: StoreClient,
     waiting: BTreeSet<u32>,
     under_way: BTreeSet<u32>,
-    streams: BTreeMap<u64, Receipt>,
+    streams: BTreeMap<u64, GlobalCharge>,
     tickets: u32,
     wakes: Option<Time>,
     is_dead: bool,
@@ -120,10 +120,11 @@ struct Sim<'s> {
 fn worker(faults: Faults, random: u64) -> Worker {
     let protocol = Protocol::Redis(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
     let timeout = Span::from_ns(TIMEOUT * 1_000);
-    let options = Options { clusters: vec!["a".into()], timeout, in_flight: faults.in_flight, protocol };
+    let options =
+        GlobalStoreOptions { clusters: vec!["a".into()], timeout, in_flight: faults.in_flight, protocol };
     let (waiting, under_way, streams) = Default::default();
     Worker {
-        lines: Lines::new(options, random),
+        lines: StoreClient::new(options, random),
         waiting,
         under_way,
         streams,
@@ -224,16 +225,17 @@ impl<'s> Sim<'s> {
         }
     }
 
-    fn tell(&mut self, of: usize, news: Vec<News>) {
-        for News { who, told, .. } in news {
-            let Who::Request(ticket) = who else { continue };
+    fn tell(&mut self, of: usize, news: Vec<Completion>) {
+        for Completion { waiter: who, replies: told, .. } in news {
+            let Waiter::Request(ticket) = who else { continue };
             if !self.workers[of].waiting.remove(&ticket) {
                 continue;
             }
             match told.map(|told| told[0]) {
                 None => self.sums.alone += 1,
                 Some(told) if told.verdict.admits() => {
-                    let receipt = Receipt { key: KEY, terms: terms(self.rpu), numbers: told.receipt };
+                    let receipt =
+                        GlobalCharge { key: KEY, parameters: terms(self.rpu), numbers: told.charge };
                     self.streams += 1;
                     let stream = self.streams;
                     self.workers[of].streams.insert(stream, receipt);
@@ -249,7 +251,7 @@ impl<'s> Sim<'s> {
         }
     }
 
-    fn answered(&mut self, of: usize, call: u32, answer: Answer) {
+    fn answered(&mut self, of: usize, call: u32, answer: CallResult) {
         if self.workers[of].under_way.remove(&call) {
             let (mut news, now) = (Vec::new(), self.time());
             self.workers[of].lines.answered(call, answer, now, &mut news);
@@ -267,7 +269,7 @@ impl<'s> Sim<'s> {
                 let (rpu, worker) = (self.rpu, &mut self.workers[of]);
                 worker.tickets += 1;
                 let ticket = worker.tickets;
-                if worker.lines.ask(0, Who::Request(ticket), question(rpu)) {
+                if worker.lines.ask(0, Waiter::Request(ticket), question(rpu)) {
                     worker.waiting.insert(ticket);
                     self.at(TIMEOUT, Event::GivesUp { worker: of, ticket });
                     self.pump(of);
@@ -278,7 +280,7 @@ impl<'s> Sim<'s> {
             Event::GivesUp { worker: of, ticket } => {
                 if self.workers[of].waiting.remove(&ticket) {
                     self.sums.alone += 1;
-                    self.workers[of].lines.leave(Who::Request(ticket));
+                    self.workers[of].lines.cancel(Waiter::Request(ticket));
                     self.pump(of);
                 }
             }
@@ -304,7 +306,7 @@ impl<'s> Sim<'s> {
                 }
             }
             Event::Answered { worker, call, status, body } => {
-                self.answered(worker, call, Answer::Http { status, body: &body });
+                self.answered(worker, call, CallResult::Http { status, body: &body });
             }
             Event::Ends { worker: of, stream } => {
                 if let Some(receipt) = self.workers[of].streams.remove(&stream) {
@@ -356,15 +358,22 @@ impl<'s> Sim<'s> {
     }
 }
 
-fn terms(rpu: u64) -> Terms {
-    Terms { kind: 7, numbers: [rpu, 60 * SECOND, 0, 0, 0, 0] }
+fn terms(rpu: u64) -> Parameters {
+    Parameters { kind: 7, numbers: [rpu, 60 * SECOND, 0, 0, 0, 0] }
 }
 
-fn question(rpu: u64) -> Question {
+fn question(rpu: u64) -> GlobalQuery {
     let quota = Quota { rpu, unit: Span::ZERO };
-    let asked =
-        Asked { rule: RuleId::new(0), key: KEY, quota, terms: terms(rpu), enforced: true, cost: 1, ahead: 0 };
-    Question::Decide(vec![vec![asked]])
+    let asked = RuleQuery {
+        rule: RuleId::new(0),
+        key: KEY,
+        quota,
+        parameters: terms(rpu),
+        enforced: true,
+        cost: 1,
+        lease: 0,
+    };
+    GlobalQuery::Decide(vec![vec![asked]])
 }
 
 /// With half of the permits in use. The ring of permits that came before refused 70 % after 40 s of 0.2 % lost.

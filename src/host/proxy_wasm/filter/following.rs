@@ -5,18 +5,18 @@
 
 use super::Filter;
 use crate::host::proxy_wasm::calls;
-use crate::host::proxy_wasm::gateway::Gateway;
+use crate::host::proxy_wasm::plugin::Plugin;
 use crate::host::proxy_wasm::source::Source;
-use crate::remote::source::{Answer, Failure, Marks};
+use crate::remote::source::{FetchError, ServerReply, Validators};
 use std::rc::Rc;
 
 impl Filter {
     /// Looks whether something else is to serve, and asks the server if that is due.
-    pub(super) fn follow(&self, root: u32, gateway: &Rc<Gateway>) {
+    pub(super) fn follow(&self, root: u32, gateway: &Rc<Plugin>) {
         let Some(source) = &gateway.source else {
             return;
         };
-        let now = gateway.steady();
+        let now = gateway.monotonic();
         if source.next().is_some_and(|next| now < next) {
             return;
         }
@@ -30,7 +30,7 @@ impl Filter {
                     polls.push((token, root));
                 });
             }
-            Some(Err(failure)) => self.told(root, Err(failure), Marks::default()),
+            Some(Err(failure)) => self.told(root, Err(failure), Validators::default()),
             None => {}
         }
     }
@@ -38,14 +38,14 @@ impl Filter {
     /// Whether another plugin has come that follows the same source: a host keeps the one before until its last stream
     /// is over, and that may take long.
     fn is_outdated(&self, root: u32, source: &Source) -> bool {
-        let is_newer = |(other, gateway): &(u32, Option<Rc<Gateway>>)| {
+        let is_newer = |(other, gateway): &(u32, Option<Rc<Plugin>>)| {
             let of = gateway.as_ref().and_then(|gateway| gateway.source.as_ref());
             *other > root && of.is_some_and(|other| other.is(source))
         };
         self.plugins.with(|plugins| plugins.iter().any(is_newer)) == Some(true)
     }
 
-    fn look(&self, root: u32, gateway: &Rc<Gateway>, source: &Rc<Source>) {
+    fn look(&self, root: u32, gateway: &Rc<Plugin>, source: &Rc<Source>) {
         if let Some(next) = source.follow(gateway, &self.ids) {
             next.metrics.switched(source.serves());
             self.serve(root, next);
@@ -72,7 +72,7 @@ impl Filter {
         self.told(root, answer, marks);
     }
 
-    fn told(&self, root: u32, answer: Result<Answer, Failure>, marks: Marks) {
+    fn told(&self, root: u32, answer: Result<ServerReply, FetchError>, marks: Validators) {
         let Some(gateway) = self.plugin(root).flatten() else {
             return;
         };

@@ -7,7 +7,7 @@ use super::*;
 /// Replies of a front to other clients, and the right reply to an earlier call.
 #[test]
 fn a_reply_without_the_number_of_its_call_is_stray() {
-    let question = Question::Decide(vec![vec![asked(1, 7)]]);
+    let question = GlobalQuery::Decide(vec![vec![asked(1, 7)]]);
     let earlier =
         [NUMBER - 4, NUMBER + 1, 0, (1 << 53) - 1].map(|number| json(&[&[number], &NUMBERS[..]].concat()));
     let others = ["[]", "[null]", "[true,\"OK\"]", "null", "0", "\"OK\"", "{}", "[7]"].map(String::from);
@@ -19,7 +19,7 @@ fn a_reply_without_the_number_of_its_call_is_stray() {
         {
             let body = format!(r#"{{"{key}":{reply}}}"#);
             let answer = redis(dialect).answer(&[&question], NUMBER, 200, body.as_bytes());
-            assert_eq!(answer, Err(Failure::Stray), "{body}");
+            assert_eq!(answer, Err(CallError::Stray), "{body}");
         }
     }
 }
@@ -29,10 +29,10 @@ fn what_webdis_says_of_errors_is_told() {
     let [question, ..] = &one_of_each();
     let answer =
         |status, body: &str| redis(Dialect::Webdis).answer(&[question], NUMBER, status, body.as_bytes());
-    assert_eq!(answer(200, NOSCRIPT), Err(Failure::NoScript));
+    assert_eq!(answer(200, NOSCRIPT), Err(CallError::NoScript));
     // Redis is down; the command is forbidden; Envoy's own reply, if webdis is down.
     for (status, body) in [(503, ""), (403, ""), (503, "no healthy upstream"), (504, NOSCRIPT)] {
-        assert_eq!(answer(status, body), Err(Failure::Status(status)));
+        assert_eq!(answer(status, body), Err(CallError::Status(status)));
     }
     for words in [
         "NOAUTH Authentication required.",
@@ -49,11 +49,11 @@ fn what_webdis_says_of_errors_is_told() {
         for key in ["EVAL", "EVALSHA"] {
             let body = format!(r#"{{"{key}":[false,"{words}"]}}"#);
             let cut = words.chars().take(128).collect();
-            assert_eq!(answer(200, &body), Err(Failure::Refused(cut)));
+            assert_eq!(answer(200, &body), Err(CallError::Refused(cut)));
         }
     }
     let escaped = r#"{"EVAL":[false,"MY \"quoted\" é\n"]}"#;
-    assert_eq!(answer(200, escaped), Err(Failure::Refused(r#"MY "quoted" "#.into())));
+    assert_eq!(answer(200, escaped), Err(CallError::Refused(r#"MY "quoted" "#.into())));
 }
 
 #[test]
@@ -62,17 +62,17 @@ fn what_upstash_says_of_errors_is_told() {
     let answer =
         |status, body: &str| redis(Dialect::Upstash).answer(&[question], NUMBER, status, body.as_bytes());
     let noscript = r#"{"error":"NOSCRIPT No matching script. Please use EVAL."}"#;
-    let refused = |words: &str| Err(Failure::Refused(words.into()));
-    assert_eq!(answer(400, noscript), Err(Failure::NoScript));
-    assert_eq!(answer(200, noscript), Err(Failure::NoScript));
+    let refused = |words: &str| Err(CallError::Refused(words.into()));
+    assert_eq!(answer(400, noscript), Err(CallError::NoScript));
+    assert_eq!(answer(200, noscript), Err(CallError::NoScript));
     assert_eq!(answer(401, r#"{"error":"Unauthorized"}"#), refused("Unauthorized"));
     assert_eq!(answer(400, r#"{"error":"ERR wrong number","result":[]}"#), refused("ERR wrong number"));
-    assert_eq!(answer(503, "no healthy upstream"), Err(Failure::Status(503)));
-    assert_eq!(answer(500, r#"{"result":[0]}"#), Err(Failure::Status(500)));
-    assert_eq!(answer(500, "[]"), Err(Failure::Status(500)));
+    assert_eq!(answer(503, "no healthy upstream"), Err(CallError::Status(503)));
+    assert_eq!(answer(500, r#"{"result":[0]}"#), Err(CallError::Status(500)));
+    assert_eq!(answer(500, "[]"), Err(CallError::Status(500)));
     let own = format!(r#"{{"result":[{NUMBER},0]}}"#);
     for body in [&own, r#"{"error":null}"#, r#"{"error":7}"#, "{}", "[]", "0", "", "[{\"result\":[]}]"] {
-        assert_eq!(answer(200, body), Err(Failure::Garbage), "{body}");
+        assert_eq!(answer(200, body), Err(CallError::Garbage), "{body}");
     }
 }
 
@@ -80,7 +80,7 @@ fn what_upstash_says_of_errors_is_told() {
 fn of_a_pipeline_some_may_fail() {
     let [decide, give_back, account] = &one_of_each();
     let redis = redis(Dialect::Upstash);
-    let questions: Vec<&Question> = [vec![give_back; 64], vec![account; 64], vec![decide; 2]].concat();
+    let questions: Vec<&GlobalQuery> = [vec![give_back; 64], vec![account; 64], vec![decide; 2]].concat();
     let zeros = |at| format!(r#"{{"result":{}}}"#, listed(at, &[0; 64]));
     let (first, second) = (&*zeros(0), &*zeros(1));
     let (error, noscript) = (r#"{"error":"OOM x"}"#, r#"{"error":"NOSCRIPT y"}"#);
@@ -93,32 +93,32 @@ fn of_a_pipeline_some_may_fail() {
     assert!(all.len() == 130 && all.iter().all(Result::is_ok));
     assert_eq!(all[129].as_ref().unwrap()[0], told());
     let some = answer(200, &[noscript, second, error]).unwrap();
-    assert!(some[..64].iter().all(|told| *told == Err(Failure::NoScript)));
+    assert!(some[..64].iter().all(|told| *told == Err(CallError::NoScript)));
     assert!(some[64..128].iter().all(|told| *told == Ok(Vec::new())));
-    assert!(some[128..].iter().all(|told| *told == Err(Failure::Refused("OOM x".into()))));
+    assert!(some[128..].iter().all(|told| *told == Err(CallError::Refused("OOM x".into()))));
     let short = answer(200, &[&first.replace("0,0", "0"), second, &decided]).unwrap();
-    assert!(short.len() == 130 && short[..64].iter().all(|told| *told == Err(Failure::Garbage)));
+    assert!(short.len() == 130 && short[..64].iter().all(|told| *told == Err(CallError::Garbage)));
     let other = answer(200, &[&first.replacen(",0", ",1", 1), second, &decided]).unwrap();
-    assert_eq!((&other[0], &other[64]), (&Err(Failure::Garbage), &Ok(Vec::new())));
+    assert_eq!((&other[0], &other[64]), (&Err(CallError::Garbage), &Ok(Vec::new())));
     let one = answer(200, &["7", second, "{}"]).unwrap();
-    assert_eq!((one[0].clone(), one[129].clone()), (Err(Failure::Garbage), Err(Failure::Garbage)));
+    assert_eq!((one[0].clone(), one[129].clone()), (Err(CallError::Garbage), Err(CallError::Garbage)));
 
-    assert_eq!(answer(200, &[noscript, error, "{}"]), Err(Failure::NoScript), "nothing was told");
-    assert_eq!(answer(200, &[first, second]), Err(Failure::Garbage), "one is missing");
-    assert_eq!(answer(200, &[first, second, &decided, first]), Err(Failure::Garbage), "one is too many");
-    assert_eq!(answer(500, &[first, second, &decided]), Err(Failure::Status(500)));
+    assert_eq!(answer(200, &[noscript, error, "{}"]), Err(CallError::NoScript), "nothing was told");
+    assert_eq!(answer(200, &[first, second]), Err(CallError::Garbage), "one is missing");
+    assert_eq!(answer(200, &[first, second, &decided, first]), Err(CallError::Garbage), "one is too many");
+    assert_eq!(answer(500, &[first, second, &decided]), Err(CallError::Status(500)));
     let whole = |status, body: &str| redis.answer(&questions, NUMBER, status, body.as_bytes());
-    assert_eq!(whole(400, r#"{"error":"ERR no"}"#), Err(Failure::Refused("ERR no".into())));
-    assert_eq!(whole(200, first), Err(Failure::Garbage));
+    assert_eq!(whole(400, r#"{"error":"ERR no"}"#), Err(CallError::Refused("ERR no".into())));
+    assert_eq!(whole(200, first), Err(CallError::Garbage));
     for swapped in [[second, first, &decided], [first, &decided, second], [first, first, &decided]] {
-        assert_eq!(answer(200, &swapped), Err(Failure::Stray), "no reply of that call is trusted");
+        assert_eq!(answer(200, &swapped), Err(CallError::Stray), "no reply of that call is trusted");
     }
 }
 
 /// A store that admits with a wait beyond the rule's own would hold the request for as long.
 #[test]
 fn spans_that_no_such_rule_tells_are_garbage() {
-    let of = |kind, numbers| Terms { kind, numbers };
+    let of = |kind, numbers| Parameters { kind, numbers };
     let cases = [
         // A tenth of a second each, ten of them, and 3 s of waiting.
         (of(1, [100_000, 1, 10, 3_000_000, 0, 0]), 3_000_000, 5_000_002),
@@ -131,14 +131,14 @@ fn spans_that_no_such_rule_tells_are_garbage() {
         (of(0, [0; 6]), 0, 1_000_002),
     ];
     for (terms, wait, longest) in cases {
-        let question = Question::Decide(vec![vec![Asked { terms, ..asked(1, 7) }]]);
+        let question = GlobalQuery::Decide(vec![vec![RuleQuery { parameters: terms, ..asked(1, 7) }]]);
         let is_told = |outcome, wait, more_in, full_in| {
             let numbers = [outcome, wait, 0, more_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
             let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
             match redis(Dialect::Webdis).answer(&[&question], NUMBER, 200, body.as_bytes()) {
                 Ok(_) => true,
                 Err(failure) => {
-                    assert_eq!(failure, Failure::Garbage);
+                    assert_eq!(failure, CallError::Garbage);
                     false
                 }
             }
@@ -154,10 +154,10 @@ fn spans_that_no_such_rule_tells_are_garbage() {
 fn nothing_is_lent_for_longer_than_a_generation_lasts() {
     // A bucket's second and the next, and a window of a minute.
     for (terms, longest) in [
-        (Terms { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 2_000_002),
-        (Terms { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] }, 61_000_002),
+        (Parameters { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 2_000_002),
+        (Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] }, 61_000_002),
     ] {
-        let question = Question::Decide(vec![vec![Asked { terms, ..asked(1, 7) }]]);
+        let question = GlobalQuery::Decide(vec![vec![RuleQuery { parameters: terms, ..asked(1, 7) }]]);
         let is_told = |amount, lasts| {
             let numbers = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, amount, 5, lasts];
             let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));

@@ -2,9 +2,9 @@
 //!
 //! It does not know: how a document is taken.
 
-use super::{Follower, LONGEST_PAUSE, Outcome};
+use super::{Follower, LONGEST_PAUSE, PollResult};
 use crate::remote::source::head::{Head, hash};
-use crate::remote::source::{Answer, Failure, Marks};
+use crate::remote::source::{FetchError, ServerReply, Validators};
 use crate::store::Store;
 use crate::time::{Span, Time};
 
@@ -17,19 +17,19 @@ impl Follower {
         &mut self,
         store: &S,
         now: Time,
-        answer: Result<Answer, Failure>,
-        marks: Marks,
+        answer: Result<ServerReply, FetchError>,
+        marks: Validators,
         random: u32,
         takes: impl FnOnce(&[u8]) -> Result<(), String>,
-    ) -> Outcome {
+    ) -> PollResult {
         self.asking = None;
         let Some((was, version)) = self.keys.head(store).filter(|(head, _)| head.asker == self.id) else {
-            return Outcome::Late;
+            return PollResult::Late;
         };
         let mut head = Head { next: now.after(self.soon(0, random)), ..was.clone() };
         let outcome = match answer {
-            Ok(Answer::Unchanged) if was.marks == Marks::default() => {
-                self.fail(&mut head, Failure::Status(304), now, random)
+            Ok(ServerReply::Unchanged) if was.marks == Validators::default() => {
+                self.fail(&mut head, FetchError::Status(304), now, random)
             }
             Err(failure) if !failure.is_contact() => self.fail(&mut head, failure, now, random),
             answer => {
@@ -41,11 +41,11 @@ impl Follower {
                 }
                 match answer {
                     // What is still there is what was refused.
-                    Ok(Answer::Unchanged) if was.refused > 0 && was.refused == self.refuses => {
-                        Outcome::Refused(None)
+                    Ok(ServerReply::Unchanged) if was.refused > 0 && was.refused == self.refuses => {
+                        PollResult::Refused(None)
                     }
-                    Ok(Answer::Unchanged) => Outcome::Unchanged(was.failures > 0),
-                    Ok(Answer::Document(document)) => {
+                    Ok(ServerReply::Unchanged) => PollResult::Unchanged(was.failures > 0),
+                    Ok(ServerReply::Document(document)) => {
                         head.marks = marks;
                         self.read(store, &mut head, &document, was.failures > 0, takes)
                     }
@@ -58,7 +58,7 @@ impl Follower {
             }
         };
         self.is_back = was.failures > 0 && head.failures == 0;
-        if matches!(outcome, Outcome::Fresh(_) | Outcome::Tried | Outcome::Back) {
+        if matches!(outcome, PollResult::NewDocument(_) | PollResult::Candidate | PollResult::Withdrawn) {
             self.told.clear();
         }
         if self.options.canary.is_none() {
@@ -67,13 +67,13 @@ impl Follower {
         }
         // Soon after it, all workers look.
         self.look = now;
-        match outcome != Outcome::Late && self.keys.put(store, &head, version) {
+        match outcome != PollResult::Late && self.keys.put(store, &head, version) {
             true => outcome,
-            false => Outcome::Late,
+            false => PollResult::Late,
         }
     }
 
-    fn fail(&mut self, head: &mut Head, failure: Failure, now: Time, random: u32) -> Outcome {
+    fn fail(&mut self, head: &mut Head, failure: FetchError, now: Time, random: u32) -> PollResult {
         head.next = now.after(self.soon(head.failures, random));
         head.failures = head.failures.saturating_add(1);
         let is_known = self.failed.contains(&failure);
@@ -82,7 +82,7 @@ impl Follower {
         }
         // Another worker may have told the first one of them.
         let is_news = !is_known && (head.failures == 1 || self.failed.len() > 1);
-        Outcome::Failed(is_news.then_some(failure))
+        PollResult::Failed(is_news.then_some(failure))
     }
 
     fn read<S: Store + ?Sized>(
@@ -92,51 +92,51 @@ impl Follower {
         document: &[u8],
         was_out: bool,
         takes: impl FnOnce(&[u8]) -> Result<(), String>,
-    ) -> Outcome {
+    ) -> PollResult {
         let found = hash(document);
         if self.refusal(found) == head.refused {
             self.refuses = head.refused;
-            return Outcome::Refused(None);
+            return PollResult::Refused(None);
         }
         let is_known = head.generation > 0 && found == head.taken;
         if is_known && self.keys.document(store, head.slot, found).is_some() {
             // The server is back to it.
-            let is_back = head.refused > 0 || head.trial > 0;
-            (head.refused, head.trial) = (0, 0);
-            return if is_back { Outcome::Back } else { Outcome::Unchanged(was_out) };
+            let is_back = head.refused > 0 || head.candidate > 0;
+            (head.refused, head.candidate) = (0, 0);
+            return if is_back { PollResult::Withdrawn } else { PollResult::Unchanged(was_out) };
         }
         let tries = self.options.canary.is_some();
-        if tries && found == head.trial && self.keys.document(store, head.other(), found).is_some() {
+        if tries && found == head.candidate && self.keys.document(store, head.other(), found).is_some() {
             let is_back = std::mem::take(&mut head.refused) > 0;
-            return if is_back { Outcome::Back } else { Outcome::Unchanged(was_out) };
+            return if is_back { PollResult::Withdrawn } else { PollResult::Unchanged(was_out) };
         }
         if let Err(why) = takes(document) {
             return self.refuse(head, found, || why);
         }
         if found == head.previous && self.keys.document(store, head.other(), found).is_some() {
             // It has served before this one, and nothing has to be tried.
-            head.turn(found);
-            (head.previous, head.trial, head.refused) = (0, 0, 0);
-            return Outcome::Fresh(head.generation);
+            head.switch(found);
+            (head.previous, head.candidate, head.refused) = (0, 0, 0);
+            return PollResult::NewDocument(head.generation);
         }
         let slot = if is_known { head.slot } else { head.other() };
         if !self.keys.put_document(store, slot, document) {
-            return Outcome::Late;
+            return PollResult::Late;
         }
         head.refused = 0;
         if is_known {
-            head.trial = 0;
-            return Outcome::Fresh(head.generation);
+            head.candidate = 0;
+            return PollResult::NewDocument(head.generation);
         }
         head.previous = 0;
         // There is nothing that the first one could be tried beside but the local configuration.
         if tries && head.generation > 0 {
-            (head.trial, head.since, head.over) = (found, head.contact, self.local);
-            return Outcome::Tried;
+            (head.candidate, head.since, head.over) = (found, head.contact, self.local);
+            return PollResult::Candidate;
         }
-        (head.taken, head.slot, head.trial) = (found, slot, 0);
+        (head.taken, head.slot, head.candidate) = (found, slot, 0);
         head.generation = head.generation.saturating_add(1);
-        Outcome::Fresh(head.generation)
+        PollResult::NewDocument(head.generation)
     }
 
     /// How long until it is asked again: sooner than the interval by as much as it takes until all workers have looked,
@@ -156,7 +156,7 @@ impl Follower {
         (hash ^ self.local).max(1)
     }
 
-    fn refuse(&mut self, head: &mut Head, hash: u64, why: impl FnOnce() -> String) -> Outcome {
+    fn refuse(&mut self, head: &mut Head, hash: u64, why: impl FnOnce() -> String) -> PollResult {
         self.refuses = self.refusal(hash);
         let before = std::mem::replace(&mut head.refused, self.refuses);
         // Servers that do not agree may have several in turn.
@@ -165,6 +165,6 @@ impl Follower {
             self.told.truncate(MOST_TOLD);
             self.told.insert(0, self.refuses);
         }
-        Outcome::Refused(is_news.then(why))
+        PollResult::Refused(is_news.then(why))
     }
 }

@@ -4,20 +4,24 @@
 
 use super::*;
 
-fn trying() -> Options {
+fn trying() -> RemoteOptions {
     let canary = Canary { sample: Sample(10), hold: Span::from_secs(30), max_refused: 5 };
-    Options { canary: Some(canary), ..options() }
+    RemoteOptions { canary: Some(canary), ..options() }
 }
 
 /// Two workers that serve one document, and have been told another.
 fn tried() -> Workers {
     let mut workers = Workers::of(2, &trying());
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(1), "the first one is tried beside nothing");
+    assert_eq!(
+        workers.serve(asker, "good 1"),
+        PollResult::NewDocument(1),
+        "the first one is tried beside nothing"
+    );
     assert_eq!(workers.look(), [1, 1]);
     assert_eq!(workers.fared(100, 100), [], "nothing is tried");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::Candidate);
     assert_eq!(workers.fared(1_000, 1_000), [], "this was not of it");
     assert_eq!(workers.tasks(), tries(asker, "good 2"));
     assert_eq!(workers.tasks(), [None, None]);
@@ -40,7 +44,7 @@ fn both(asker: usize, document: &str, is_before: bool) -> Vec<Option<Task>> {
 }
 
 fn taken(generation: u64, document: &[u8]) -> Vec<Option<Task>> {
-    vec![Some(Task::Take(Stock { generation, document: document.into() })); 2]
+    vec![Some(Task::Take(Snapshot { generation, document: document.into() })); 2]
 }
 
 /// Time passes, with contact to the server.
@@ -49,7 +53,7 @@ fn hold(workers: &mut Workers, ms: u64) {
     while workers.now < end {
         workers.pass(500);
         if let [(asker, _)] = *workers.asks() {
-            workers.answer(asker, Ok(Answer::Unchanged), "good 2");
+            workers.answer(asker, Ok(ServerReply::Unchanged), "good 2");
         }
     }
 }
@@ -58,7 +62,7 @@ fn hold(workers: &mut Workers, ms: u64) {
 fn watched() -> Workers {
     let mut workers = tried();
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(10, 0), [Judgement::Promoted(Tally { seen: 20, refused: 0 })]);
+    assert_eq!(workers.fared(10, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 20, refused: 0 })]);
     assert_eq!(workers.tasks(), taken(2, b"good 2"));
     assert_eq!(workers.fared(1_000, 1_000), [], "this was not of it");
     assert_eq!(workers.tasks(), watches(0, "good 1"));
@@ -73,15 +77,15 @@ fn a_document_that_is_tried_serves_when_it_would_not_refuse_more() {
     assert_eq!(workers.fared(50, 2), []);
     assert_eq!(workers.fared(49, 3), []);
     hold(&mut workers, 1_000);
-    assert_eq!(workers.fared(1, 0), [Judgement::Promoted(Tally { seen: 200, refused: 10 })]);
+    assert_eq!(workers.fared(1, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 200, refused: 10 })]);
     assert_eq!(workers.tasks(), taken(2, b"good 2"));
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Unchanged(false));
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::Unchanged(false));
     // It is watched, and does well.
     assert_eq!(workers.tasks(), watches(asker, "good 1"));
     assert_eq!(workers.fared(100, 5), []);
     hold(&mut workers, 31_000);
-    assert_eq!(workers.fared(100, 5), [Judgement::Kept(Tally { seen: 400, refused: 20 })]);
+    assert_eq!(workers.fared(100, 5), [CanaryVerdict::Kept(CanaryStats { seen: 400, refused: 20 })]);
     assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
     assert_eq!(workers.fared(100, 100), [], "it is watched no more");
     assert_eq!(workers.tasks(), [None, None]);
@@ -92,18 +96,22 @@ fn a_document_that_is_tried_is_refused_when_it_would_refuse_more() {
     let mut workers = tried();
     hold(&mut workers, 30_000);
     let judgements = workers.fared(2, 1);
-    assert_eq!(judgements, [Judgement::Rejected(Tally { seen: 4, refused: 2 })], "of however few");
+    assert_eq!(judgements, [CanaryVerdict::Rejected(CanaryStats { seen: 4, refused: 2 })], "of however few");
     assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
     assert_eq!(workers.look(), [1, 1]);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Refused(None), "it has been told");
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::Refused(None), "it has been told");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 2"), Outcome::Refused(None), "it stands");
+    assert_eq!(
+        workers.answer(asker, Ok(ServerReply::Unchanged), "good 2"),
+        PollResult::Refused(None),
+        "it stands"
+    );
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 3"), Outcome::Tried);
+    assert_eq!(workers.serve(asker, "good 3"), PollResult::Candidate);
     assert_eq!(workers.tasks(), tries(asker, "good 3"));
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Back, "to what serves");
+    assert_eq!(workers.serve(asker, "good 1"), PollResult::Withdrawn, "to what serves");
     assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
 }
 
@@ -111,10 +119,10 @@ fn a_document_that_is_tried_is_refused_when_it_would_refuse_more() {
 fn a_document_that_refuses_more_than_it_may_is_taken_back() {
     let mut workers = watched();
     assert_eq!(workers.fared(9, 9), [], "they are too few");
-    assert_eq!(workers.fared(1, 0), [Judgement::RolledBack(Tally { seen: 20, refused: 18 })]);
+    assert_eq!(workers.fared(1, 0), [CanaryVerdict::RolledBack(CanaryStats { seen: 20, refused: 18 })]);
     assert_eq!(workers.tasks(), taken(3, b"good 1"));
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Refused(None));
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::Refused(None));
     assert_eq!(workers.look(), [3, 3]);
     assert_eq!(workers.tasks(), [None, None], "it is tried beside nothing");
 }
@@ -127,7 +135,7 @@ fn before_the_end_only_what_is_clearly_too_much_is_taken_back() {
     hold(&mut workers, 29_000);
     assert_eq!(workers.fared(0, 0), []);
     hold(&mut workers, 1_000);
-    assert_eq!(workers.fared(0, 0), [Judgement::RolledBack(Tally { seen: 200, refused: 12 })]);
+    assert_eq!(workers.fared(0, 0), [CanaryVerdict::RolledBack(CanaryStats { seen: 200, refused: 12 })]);
 }
 
 #[test]
@@ -136,7 +144,7 @@ fn without_a_canary_any_more_nothing_is_watched() {
     workers.followers = (8..10).map(|id| Follower::new(options(), id)).collect();
     assert_eq!(workers.look(), [2, 2]);
     let (asker, _) = workers.until_asked();
-    workers.answer(asker, Ok(Answer::Unchanged), "good 2");
+    workers.answer(asker, Ok(ServerReply::Unchanged), "good 2");
     workers.followers = (18..20).map(|id| Follower::new(trying(), id)).collect();
     assert_eq!(workers.look(), [2, 2]);
     assert_eq!(workers.tasks(), [None, None]);
@@ -157,14 +165,14 @@ fn nothing_is_gone_back_to_that_is_lost() {
 fn another_document_ends_what_was_tried_or_watched() {
     let mut workers = watched();
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 3"), Outcome::Tried);
+    assert_eq!(workers.serve(asker, "good 3"), PollResult::Candidate);
     assert_eq!(workers.tasks(), tries(asker, "good 3"));
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 4"), Outcome::Tried);
+    assert_eq!(workers.serve(asker, "good 4"), PollResult::Candidate);
     assert_eq!(workers.fared(100, 100), [], "this was not of it");
     assert_eq!(workers.tasks(), tries(asker, "good 4"));
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(0, 0), [Judgement::Promoted(Tally::default())], "nobody has come");
+    assert_eq!(workers.fared(0, 0), [CanaryVerdict::Promoted(CanaryStats::default())], "nobody has come");
     assert_eq!(workers.tasks(), taken(3, b"good 4"));
 }
 
@@ -180,7 +188,7 @@ fn a_tried_document_that_is_lost_is_had_again() {
         }
     };
     assert_eq!(mark, None);
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::Candidate);
     workers.followers.push(Follower::new(trying(), 9));
     workers.look();
     let late = Task::Try { document: b"good 2".into(), is_before: false, tells: false };
@@ -191,7 +199,7 @@ fn a_tried_document_that_is_lost_is_had_again() {
 fn a_server_that_goes_back_to_what_served_before_is_followed_at_once() {
     let mut workers = watched();
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(3));
+    assert_eq!(workers.serve(asker, "good 1"), PollResult::NewDocument(3));
     assert_eq!(workers.tasks(), taken(3, b"good 1"));
     assert_eq!(workers.fared(100, 100), [], "it is not watched");
     assert_eq!(workers.tasks(), [None, None]);
@@ -203,14 +211,14 @@ fn a_document_that_is_tried_again_begins_anew() {
     let mut workers = tried();
     assert_eq!(workers.fared(100, 100), []);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Back);
+    assert_eq!(workers.serve(asker, "good 1"), PollResult::Withdrawn);
     workers.tasks();
     workers.fared(5, 5);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Tried);
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::Candidate);
     workers.tasks();
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(1, 0), [Judgement::Promoted(Tally { seen: 2, refused: 0 })]);
+    assert_eq!(workers.fared(1, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 2, refused: 0 })]);
 }
 
 #[test]
@@ -226,7 +234,7 @@ fn without_a_canary_any_more_the_document_serves_that_was_tried() {
         }
     };
     assert_eq!(mark, None);
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(2));
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(2));
     assert_eq!(workers.tasks(), taken(2, b"good 2"));
 }
 
@@ -236,11 +244,11 @@ fn what_cannot_be_tried_where_the_server_is_asked_never_serves() {
     for asks in [true, false] {
         let mut workers = tried();
         let (asker, _) = workers.until_asked();
-        workers.answer(asker, Ok(Answer::Unchanged), "good 2");
+        workers.answer(asker, Ok(ServerReply::Unchanged), "good 2");
         let at = if asks { asker } else { 1 - asker };
         workers.followers[at].cannot_try();
         let judgements = workers.fared(0, 0);
-        assert_eq!(judgements, [Judgement::Unfit; 1][..usize::from(asks)]);
+        assert_eq!(judgements, [CanaryVerdict::Invalid; 1][..usize::from(asks)]);
         hold(&mut workers, 30_000);
         workers.fared(0, 0);
         assert_eq!(workers.look(), if asks { [1, 1] } else { [2, 2] });
@@ -271,12 +279,12 @@ fn a_trial_begins_anew_after_the_server_was_gone() {
     assert_eq!(workers.fared(100, 100), [], "nothing is judged");
     assert_eq!(workers.tasks(), [None, None]);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 2"), Outcome::Unchanged(false));
+    assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "good 2"), PollResult::Unchanged(false));
     assert_eq!(workers.look(), [1, 1]);
     assert_eq!(workers.tasks(), tries(asker, "good 2"));
     assert_eq!(workers.fared(0, 0), [], "it is not over");
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(0, 0), [Judgement::Promoted(Tally::default())]);
+    assert_eq!(workers.fared(0, 0), [CanaryVerdict::Promoted(CanaryStats::default())]);
 }
 
 /// It has been taken from the server, or was replaced by one with mistakes: nobody wants it any more.
@@ -300,7 +308,7 @@ fn what_was_taken_from_the_server_is_not_promoted() {
     while workers.now < end {
         workers.pass(500);
         if let [(asker, _)] = *workers.asks() {
-            workers.answer(asker, Err(Failure::Status(404)), "");
+            workers.answer(asker, Err(FetchError::Status(404)), "");
         }
     }
     assert_eq!(workers.fared(10, 0), []);
@@ -338,7 +346,7 @@ fn what_was_refused_is_named_once_though_another_one_is_refused_in_between() {
     for round in 0..20 {
         workers.until_asked();
         let outcome = workers.serve(0, if round % 2 == 0 { "bad 1" } else { "bad 2" });
-        told += usize::from(matches!(outcome, Outcome::Refused(Some(_))));
+        told += usize::from(matches!(outcome, PollResult::Refused(Some(_))));
     }
     assert_eq!(told, 2);
 }
@@ -351,12 +359,12 @@ fn what_the_server_has_left_is_not_promoted_though_what_serves_was_lost() {
     let (head, _) = keys.head(&workers.store).unwrap();
     keys.put_document(&workers.store, head.slot, b"");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(1));
+    assert_eq!(workers.serve(asker, "good 1"), PollResult::NewDocument(1));
     let end = workers.now.after(Span::from_secs(31));
     while workers.now < end {
         workers.pass(500);
         if let [(asker, _)] = *workers.asks() {
-            workers.answer(asker, Ok(Answer::Unchanged), "good 1");
+            workers.answer(asker, Ok(ServerReply::Unchanged), "good 1");
         }
     }
     assert_eq!(workers.fared(10, 0), []);

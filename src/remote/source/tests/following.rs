@@ -11,15 +11,19 @@ fn one_worker_asks_and_all_take_what_it_was_told() {
     assert_eq!(workers.look(), [0, 0, 0]);
     assert_eq!(workers.asks(), [(0, None)]);
     assert_eq!(workers.asks(), [], "it is being asked");
-    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh(1));
+    assert_eq!(workers.serve(0, "good 1"), PollResult::NewDocument(1));
     assert_eq!(workers.look(), [1, 1, 1]);
     let (asker, ms) = workers.until_asked();
     assert_eq!((asker, ms), (0, 6_000), "three quarters of the interval");
-    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 1"), Outcome::Unchanged(false));
+    assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "good 1"), PollResult::Unchanged(false));
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Unchanged(false), "though the server knows no marks");
+    assert_eq!(
+        workers.serve(asker, "good 1"),
+        PollResult::Unchanged(false),
+        "though the server knows no marks"
+    );
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(2));
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(2));
     assert_eq!(workers.look(), [2, 2, 2]);
 }
 
@@ -31,25 +35,25 @@ fn a_bad_document_is_told_once_and_changes_nothing() {
     assert_eq!(workers.look(), [1, 1]);
     for told in [Some("bad".to_owned()), None, None] {
         let (asker, _) = workers.until_asked();
-        assert_eq!(workers.serve(asker, "mistakes"), Outcome::Refused(told));
+        assert_eq!(workers.serve(asker, "mistakes"), PollResult::Refused(told));
         assert_eq!(workers.look(), [1, 1]);
     }
     // It is still contact, for longer than `max_stale`.
     for _ in 0..20 {
         let (asker, _) = workers.until_asked();
-        assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "mistakes"), Outcome::Refused(None));
+        assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "mistakes"), PollResult::Refused(None));
     }
     let (asker, _) = workers.until_asked();
     assert_eq!(
-        workers.answer(asker, Err(Failure::TooLarge), ""),
-        Outcome::Refused(Some("more than 1 MiB".into()))
+        workers.answer(asker, Err(FetchError::TooLarge), ""),
+        PollResult::Refused(Some("more than 1 MiB".into()))
     );
     assert_eq!(workers.look(), [1, 1]);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Back, "it is as it was");
+    assert_eq!(workers.serve(asker, "good 1"), PollResult::Withdrawn, "it is as it was");
     assert_eq!(workers.look(), [1, 1]);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "mistakes"), Outcome::Refused(Some("bad".into())), "a second time");
+    assert_eq!(workers.serve(asker, "mistakes"), PollResult::Refused(Some("bad".into())), "a second time");
 }
 
 #[test]
@@ -66,8 +70,8 @@ fn without_contact_for_too_long_the_local_configuration_serves() {
             break;
         }
         assert_eq!(workers.look(), [1, 1], "{}", workers.now.since(start));
-        match workers.answer(asker, Err(Failure::None), "") {
-            Outcome::Failed(why) => told += usize::from(why.is_some()),
+        match workers.answer(asker, Err(FetchError::None), "") {
+            PollResult::Failed(why) => told += usize::from(why.is_some()),
             other => panic!("{other:?}"),
         }
     }
@@ -78,7 +82,7 @@ fn without_contact_for_too_long_the_local_configuration_serves() {
     assert_eq!(workers.look(), [0, 0]);
     workers.pass(100_000);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.answer(asker, Ok(Answer::Unchanged), "good 1"), Outcome::Unchanged(true));
+    assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "good 1"), PollResult::Unchanged(true));
     assert_eq!(workers.look(), [1, 1], "back by itself");
 }
 
@@ -89,7 +93,7 @@ fn failures_in_a_row_are_asked_about_later_and_later_up_to_a_bound() {
     for _ in 0..5 {
         let (asker, ms) = workers.until_asked();
         pauses.push(ms);
-        workers.answer(asker, Err(Failure::Status(500)), "");
+        workers.answer(asker, Err(FetchError::Status(500)), "");
     }
     assert_eq!(pauses, [0, 6_000, 12_000, 24_000, 24_000]);
 }
@@ -102,11 +106,11 @@ fn when_the_asker_is_gone_another_one_asks() {
     let gone = workers.followers.remove(asker);
     let (asker, ms) = workers.until_asked();
     assert!(ms > 6_000 && ms < 16_000, "{ms}");
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(2));
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(2));
     assert_eq!(workers.look(), [2, 2]);
     // It was only held up, and comes back with an old answer.
     workers.followers.push(gone);
-    assert_eq!(workers.serve(2, "good 1"), Outcome::Late);
+    assert_eq!(workers.serve(2, "good 1"), PollResult::Late);
     assert_eq!(workers.look(), [2, 2, 2]);
 }
 
@@ -131,7 +135,7 @@ fn a_document_is_taken_whole_or_not_at_all() {
     assert_eq!(workers.look(), [0, 0]);
     let (asker, _) = workers.until_asked();
     assert_eq!(asker, 0);
-    assert_eq!(workers.serve(asker, "good 1"), Outcome::Fresh(1), "it is written anew");
+    assert_eq!(workers.serve(asker, "good 1"), PollResult::NewDocument(1), "it is written anew");
     assert_eq!(workers.look(), [1, 1]);
 }
 
@@ -162,16 +166,16 @@ fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
     for (random, ms) in [(0, 6_000), (u32::MAX / 2, 5_500), (u32::MAX, 5_000)] {
         let mut workers = Workers::new(1);
         workers.until_asked();
-        let answer = Ok(Answer::Document(b"good".into()));
+        let answer = Ok(ServerReply::Document(b"good".into()));
         let outcome = workers.followers[0].answered(
             &workers.store,
             workers.now,
             answer,
-            Marks::default(),
+            Validators::default(),
             random,
             |_| Ok(()),
         );
-        assert_eq!(outcome, Outcome::Fresh(1));
+        assert_eq!(outcome, PollResult::NewDocument(1));
         assert!(workers.until_asked().1.abs_diff(ms) <= 1, "{random}");
     }
 }
@@ -179,20 +183,20 @@ fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
 #[test]
 fn each_reason_for_no_contact_is_told_once_until_there_is_some() {
     let mut workers = Workers::new(1);
-    let mut answers = |answer: Result<Answer, Failure>| {
+    let mut answers = |answer: Result<ServerReply, FetchError>| {
         workers.until_asked();
         let outcome = workers.answer(0, answer, "");
         (outcome, workers.followers[0].is_back())
     };
     for _ in 0..2 {
         for (status, is_news) in [(500, true), (500, false), (401, true), (500, false), (401, false)] {
-            let failure = Failure::Status(status);
-            assert_eq!(answers(Err(failure)), (Outcome::Failed(is_news.then_some(failure)), false));
+            let failure = FetchError::Status(status);
+            assert_eq!(answers(Err(failure)), (PollResult::Failed(is_news.then_some(failure)), false));
         }
         assert!(
-            matches!(answers(Err(Failure::TooLarge)), (Outcome::Refused(_), true)),
+            matches!(answers(Err(FetchError::TooLarge)), (PollResult::Refused(_), true)),
             "but it is there again"
         );
-        assert!(matches!(answers(Err(Failure::TooLarge)), (Outcome::Refused(None), false)));
+        assert!(matches!(answers(Err(FetchError::TooLarge)), (PollResult::Refused(None), false)));
     }
 }

@@ -9,14 +9,14 @@ use crate::table::Hasher;
 fn refusals_are_set_off_against_admissions_of_the_same_actor() {
     let keys = head::Keys::of(&options());
     // By several workers.
-    let mut ledgers = vec![Ledger::default(); 3];
+    let mut ledgers = vec![CanaryCounts::default(); 3];
     let mut at = (0..3).cycle();
     let mut note = |new_refuses, other_refuses, whom| {
-        ledgers[at.next().unwrap()].note(new_refuses, other_refuses, whom);
+        ledgers[at.next().unwrap()].record(new_refuses, other_refuses, whom);
         let store = Workers::new(1).store;
-        ledgers.iter().for_each(|ledger| ledger.tell(&store, &keys, 7));
-        let Tally { seen, refused } = Ledger::of(&store, &keys, 7).tally();
-        assert_eq!(Ledger::of(&store, &keys, 8), Ledger::default());
+        ledgers.iter().for_each(|ledger| ledger.publish(&store, &keys, 7));
+        let CanaryStats { seen, refused } = CanaryCounts::published(&store, &keys, 7).stats();
+        assert_eq!(CanaryCounts::published(&store, &keys, 8), CanaryCounts::default());
         (seen, refused)
     };
     let (one, other) = (Some(1), Some(2));
@@ -36,16 +36,16 @@ fn actors_do_not_make_up_for_one_another_however_many_they_are() {
     let keys = head::Keys::of(&options());
     for (actors, least) in [(1_000, 250), (200_000, 40_000)] {
         let store = Workers::new(1).store;
-        let mut ledgers = vec![Ledger::default(); 2];
+        let mut ledgers = vec![CanaryCounts::default(); 2];
         for (actor, at) in (0..actors).zip([0, 1, 1].into_iter().cycle()) {
-            ledgers[at].note(
+            ledgers[at].record(
                 actor % 4 == 0,
                 actor % 4 == 1,
                 Some(Hasher::name(&[actor as u8, (actor >> 8) as u8, (actor >> 16) as u8])),
             );
         }
-        ledgers.iter().for_each(|ledger| ledger.tell(&store, &keys, 7));
-        let Tally { seen, refused } = Ledger::of(&store, &keys, 7).tally();
+        ledgers.iter().for_each(|ledger| ledger.publish(&store, &keys, 7));
+        let CanaryStats { seen, refused } = CanaryCounts::published(&store, &keys, 7).stats();
         assert_eq!(seen, actors * 3 / 4);
         assert!(refused >= least && refused <= actors / 2 - least, "{refused} of {actors}");
     }
@@ -54,20 +54,20 @@ fn actors_do_not_make_up_for_one_another_however_many_they_are() {
 /// However many they are, each gets as much as before, at other times.
 #[test]
 fn a_flood_of_actors_over_their_limits_is_held_against_nobody() {
-    let mut ledger = Ledger::default();
+    let mut ledger = CanaryCounts::default();
     for _ in 0..8 {
         for actor in 0..5_000u64 {
             let actor = Hasher::name(&actor.to_le_bytes());
-            ledger.note(true, false, Some(actor));
-            ledger.note(false, true, Some(actor));
+            ledger.record(true, false, Some(actor));
+            ledger.record(false, true, Some(actor));
         }
     }
-    assert_eq!(ledger.tally(), Tally { seen: 40_000, refused: 0 });
+    assert_eq!(ledger.stats(), CanaryStats { seen: 40_000, refused: 0 });
 }
 
 #[test]
 fn a_share_is_exceeded_by_more_than_it() {
-    let tally = |seen, refused| Tally { seen, refused };
+    let tally = |seen, refused| CanaryStats { seen, refused };
     for (tally, percent, exceeds, clearly) in [
         (tally(100, 5), 5, false, false),
         (tally(100, 6), 5, true, false),

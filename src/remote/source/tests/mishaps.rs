@@ -27,10 +27,10 @@ fn a_document_that_could_not_be_written_is_asked_for_again() {
     workers.serve(asker, "good 1");
     let (asker, _) = workers.until_asked();
     let store = Broken(&workers.store, Some(b"diana/d"));
-    let answer = Ok(Answer::Document(b"good 2".into()));
+    let answer = Ok(ServerReply::Document(b"good 2".into()));
     let outcome =
         workers.followers[asker].answered(&store, workers.now, answer, marks("good 2"), 0, |_| Ok(()));
-    assert_eq!(outcome, Outcome::Late);
+    assert_eq!(outcome, PollResult::Late);
     for _ in 0..10_000 {
         workers.pass(1);
         if let [(asker, mark)] = &*workers.asks() {
@@ -51,7 +51,7 @@ fn a_document_that_is_lost_is_had_again_for_those_who_come() {
     head::Keys::of(&options()).put_document(&workers.store, 1, b"");
     workers.pass(6_000);
     assert_eq!(workers.asks(), [(0, None)]);
-    assert_eq!(workers.serve(0, "good 1"), Outcome::Fresh(1));
+    assert_eq!(workers.serve(0, "good 1"), PollResult::NewDocument(1));
     workers.followers.push(Follower::new(options(), 9));
     assert_eq!(workers.look(), [1, 1, 1]);
 }
@@ -68,10 +68,10 @@ fn a_head_that_is_lost_keeps_nobody_on_an_old_document() {
     workers.store.swap(&key, b"another's", version).unwrap();
     assert_eq!(workers.look(), [1, 1], "there was contact a moment ago");
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), Outcome::Fresh(1));
+    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(1));
     for follower in &mut workers.followers {
         let task = follower.follow(&workers.store, workers.now);
-        assert_eq!(task, Some(Task::Take(Stock { generation: 1, document: b"good 2".into() })));
+        assert_eq!(task, Some(Task::Take(Snapshot { generation: 1, document: b"good 2".into() })));
     }
 }
 
@@ -113,15 +113,15 @@ fn a_document_that_was_refused_is_tried_beside_another_local_one() {
     workers.serve(asker, "good 1");
     workers.look();
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "a mistake there"), Outcome::Refused(Some("bad".into())));
+    assert_eq!(workers.serve(asker, "a mistake there"), PollResult::Refused(Some("bad".into())));
     let mut same = Follower::new(options(), 2);
     workers.followers = vec![Follower::new(options(), 3).over(7)];
     workers.pass(20_000);
     assert_eq!(workers.asks(), [(0, None)]);
-    let answer = Ok(Answer::Document(b"a mistake there".into()));
+    let answer = Ok(ServerReply::Document(b"a mistake there".into()));
     let follower = &mut workers.followers[0];
     let outcome = follower.answered(&workers.store, workers.now, answer, marks("2"), 0, |_| Ok(()));
-    assert_eq!(outcome, Outcome::Fresh(2));
+    assert_eq!(outcome, PollResult::NewDocument(2));
     assert_eq!(workers.look(), [2]);
     assert!(matches!(same.follow(&workers.store, workers.now), Some(Task::Take(_))));
 }
@@ -131,7 +131,7 @@ fn a_document_that_was_refused_is_tried_beside_another_local_one() {
 fn a_document_that_was_refused_is_not_told_again_by_the_next_who_asks() {
     let mut workers = Workers::new(2);
     let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "a mistake"), Outcome::Refused(Some("bad".into())));
+    assert_eq!(workers.serve(asker, "a mistake"), PollResult::Refused(Some("bad".into())));
     workers.followers.remove(asker);
     let mark = |workers: &mut Workers| {
         let (asker, mark) = loop {
@@ -144,6 +144,6 @@ fn a_document_that_was_refused_is_not_told_again_by_the_next_who_asks() {
         mark
     };
     assert_eq!(mark(&mut workers), None);
-    assert_eq!(workers.serve(0, "a mistake"), Outcome::Refused(None));
+    assert_eq!(workers.serve(0, "a mistake"), PollResult::Refused(None));
     assert_eq!(mark(&mut workers).as_deref(), Some("a mistake"));
 }

@@ -16,7 +16,7 @@ impl Workers {
         Workers::of(count, &options())
     }
 
-    pub(super) fn of(count: u64, options: &Options) -> Workers {
+    pub(super) fn of(count: u64, options: &RemoteOptions) -> Workers {
         let followers = (1..=count).map(|id| Follower::new(options.clone(), id)).collect();
         let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
         Workers { store, followers, now: Time::ZERO.after(Span::from_secs(1_000)) }
@@ -46,7 +46,12 @@ impl Workers {
         panic!("nobody asks");
     }
 
-    pub(super) fn answer(&mut self, asker: usize, answer: Result<Answer, Failure>, mark: &str) -> Outcome {
+    pub(super) fn answer(
+        &mut self,
+        asker: usize,
+        answer: Result<ServerReply, FetchError>,
+        mark: &str,
+    ) -> PollResult {
         let takes = |document: &[u8]| match document.starts_with(b"good") {
             true => Ok(()),
             false => Err("bad".into()),
@@ -54,8 +59,8 @@ impl Workers {
         self.followers[asker].answered(&self.store, self.now, answer, marks(mark), 0, takes)
     }
 
-    pub(super) fn serve(&mut self, asker: usize, document: &str) -> Outcome {
-        self.answer(asker, Ok(Answer::Document(document.into())), document)
+    pub(super) fn serve(&mut self, asker: usize, document: &str) -> PollResult {
+        self.answer(asker, Ok(ServerReply::Document(document.into())), document)
     }
 
     /// What each serves after a look.
@@ -88,10 +93,10 @@ impl Workers {
 
     /// Each tells of so many requests, and that so many of them are newly refused: the one that asks tells last; what
     /// follows.
-    pub(super) fn fared(&mut self, seen: u64, rest: u64) -> Vec<Judgement> {
-        let mut here = Ledger::default();
+    pub(super) fn fared(&mut self, seen: u64, rest: u64) -> Vec<CanaryVerdict> {
+        let mut here = CanaryCounts::default();
         (here.seen, here.rest) = (seen, rest);
-        let judge = |follower: &mut Follower| follower.judge(&self.store, self.now, &here);
+        let judge = |follower: &mut Follower| follower.judge_canary(&self.store, self.now, &here);
         self.followers.iter_mut().rev().filter_map(judge).collect()
     }
 }

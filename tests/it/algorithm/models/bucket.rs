@@ -1,7 +1,7 @@
 //! The token bucket.
 
 use super::{LAG_NS, Reference, span};
-use diana::algorithm::{Charge, Outcome, Quota, Verdict};
+use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
 /// The token bucket by its definition: a level that grows by `rpu` each unit, up to `burst`, and may be taken
@@ -58,20 +58,20 @@ impl Reference for Bucket {
         let now = i128::from(now.as_ns());
         let (mut level, wanted) = (self.level(now), i128::from(cost) * self.unit);
         let outcome = if cost == 0 {
-            Outcome::Admit { delay: Span::ZERO }
+            Admission::Admit { delay: Span::ZERO }
         } else if cost > self.capacity() {
-            Outcome::Refuse { retry_after: None }
+            Admission::Refuse { retry_after: None }
         } else if level - wanted < -self.lent {
-            Outcome::Refuse { retry_after: Some(self.wait(level, wanted - self.lent)) }
+            Admission::Refuse { retry_after: Some(self.wait(level, wanted - self.lent)) }
         } else {
             level -= wanted;
             self.state = Some((level, now));
-            Outcome::Admit { delay: self.wait(level, 0) }
+            Admission::Admit { delay: self.wait(level, 0) }
         };
         let remaining = u64::try_from((level + self.lent).max(0) / self.unit).unwrap();
         let more = i128::from(remaining + 1) * self.unit - self.lent;
         Verdict {
-            outcome,
+            admission: outcome,
             remaining,
             more_in: if remaining == self.capacity() { Span::ZERO } else { self.wait(level, more) },
             full_in: self.wait(level, self.burst),

@@ -1,7 +1,7 @@
 //! The sliding log.
 
 use super::{LAG_NS, Reference, span};
-use diana::algorithm::{Charge, Outcome, Quota, Verdict};
+use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
 /// The instant of each unit that was admitted; those of less than a unit ago are limited.
@@ -49,18 +49,18 @@ impl Reference for Log {
         let room = self.rpu - live.len();
         let cost = usize::try_from(cost).unwrap();
         let outcome = if cost > self.rpu {
-            Outcome::Refuse { retry_after: None }
+            Admission::Refuse { retry_after: None }
         } else if cost > room {
-            Outcome::Refuse { retry_after: Some(wait(live[cost - room - 1])) }
+            Admission::Refuse { retry_after: Some(wait(live[cost - room - 1])) }
         } else {
             live.extend(std::iter::repeat_n(present, cost));
             if cost > 0 {
                 self.instants.clone_from(&live);
             }
-            Outcome::Admit { delay: Span::ZERO }
+            Admission::Admit { delay: Span::ZERO }
         };
         Verdict {
-            outcome,
+            admission: outcome,
             remaining: (self.rpu - live.len()).try_into().unwrap(),
             more_in: live.first().map_or(Span::ZERO, |oldest| wait(*oldest)),
             full_in: live.last().map_or(Span::ZERO, |newest| wait(*newest)),

@@ -1,7 +1,7 @@
 //! The leaky bucket.
 
 use super::{LAG_NS, Reference, span};
-use diana::algorithm::{Charge, Outcome, Quota, Verdict};
+use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
 /// Turns that are a token's time apart. Who asks is given the first that is free, and as many more as it costs
@@ -52,21 +52,21 @@ impl Reference for Queue {
         self.last = self.last.map(|last| last.min(furthest));
         let latest = now + self.longest;
         let outcome = if cost == 0 {
-            Outcome::Admit { delay: Span::ZERO }
+            Admission::Admit { delay: Span::ZERO }
         } else if cost > self.capacity() {
-            Outcome::Refuse { retry_after: None }
+            Admission::Refuse { retry_after: None }
         } else if self.turn(now, cost) > latest {
-            Outcome::Refuse { retry_after: Some(self.span(self.turn(now, cost) - latest)) }
+            Admission::Refuse { retry_after: Some(self.span(self.turn(now, cost) - latest)) }
         } else {
             let first = self.turn(now, 1);
             self.last = Some(self.turn(now, cost));
-            Outcome::Admit { delay: self.span(first - now) }
+            Admission::Admit { delay: self.span(first - now) }
         };
         let free = (latest - self.turn(now, 1)).div_euclid(self.unit) + 1;
         let remaining = u64::try_from(free.max(0)).unwrap();
         let is_most = remaining == self.capacity();
         Verdict {
-            outcome,
+            admission: outcome,
             remaining,
             more_in: if is_most { Span::ZERO } else { self.span(self.turn(now, remaining + 1) - latest) },
             full_in: self.span(self.turn(now, 1) - now),

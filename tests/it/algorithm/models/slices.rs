@@ -2,7 +2,7 @@
 //! slices of time.
 
 use super::{LAG_NS, Reference, span};
-use diana::algorithm::{Charge, Outcome, Verdict};
+use diana::algorithm::{Admission, Charge, Verdict};
 use diana::time::{Span, Time};
 
 /// Every charge with the number of the slice it came in. A span of `span` is `per` slices, counted from the
@@ -63,16 +63,16 @@ impl Reference for Slices {
         let now = i128::from(now.as_ns());
         let current = self.slice(now);
         let outcome = if cost > self.limit {
-            Outcome::Refuse { retry_after: None }
+            Admission::Refuse { retry_after: None }
         } else if cost > 0 && self.live(current) + cost > self.limit {
-            Outcome::Refuse { retry_after: Some(self.wait(current, now, self.limit - cost)) }
+            Admission::Refuse { retry_after: Some(self.wait(current, now, self.limit - cost)) }
         } else {
             self.charges.extend((cost > 0).then_some((current, cost)));
-            Outcome::Admit { delay: Span::ZERO }
+            Admission::Admit { delay: Span::ZERO }
         };
         let live = self.live(current);
         Verdict {
-            outcome,
+            admission: outcome,
             remaining: self.limit - live,
             more_in: if live == 0 { Span::ZERO } else { self.wait(current, now, live - 1) },
             full_in: self.wait(current, now, 0),

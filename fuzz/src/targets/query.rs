@@ -1,0 +1,20 @@
+//! Rules for a store to be asked about.
+//!
+//! It does not know: the store.
+
+use diana::algorithm::{Parameters, Quota};
+use diana::policy::{RuleId, RuleQuery};
+use diana::time::Span;
+
+/// The rule of this number; those of odd numbers are in shadow.
+pub fn query(number: usize) -> RuleQuery {
+    RuleQuery {
+        rule: RuleId::new(number),
+        key: [number as u8; 16],
+        quota: Quota { rpu: 10, unit: Span::from_secs(1) },
+        parameters: Parameters { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
+        enforced: number.is_multiple_of(2),
+        cost: 1,
+        lease: 5,
+    }
+}

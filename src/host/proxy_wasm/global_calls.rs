@@ -1,0 +1,124 @@
+//! Calls to stores that count for all gateways: made when they are due, and what their answers come to.
+//!
+//! It does not know: streams. It names them by what they asked under.
+
+use super::calls::{self, Level};
+use super::plugin::{Handled, Plugin};
+use crate::remote::rls::Rls;
+use crate::remote::{CallResult, Completion, Message};
+use crate::session::{Session, Step, Worker};
+use crate::store::Fault;
+use crate::time::Time;
+
+/// A call that was made: the host's number for it, and the worker's.
+pub(super) struct Made {
+    pub(super) token: u32,
+    pub(super) id: u32,
+}
+
+impl Plugin {
+    /// Makes the calls that are due. What could not be asked is news.
+    pub(super) fn exchange(&self) -> (Vec<Made>, Vec<Completion>) {
+        let (mut made, mut news) = (Vec::new(), Vec::new());
+        let (policy, now) = (&self.configuration.policy, self.monotonic());
+        self.worker.with(|worker| {
+            while let Some(call) = worker.next_call(policy, now) {
+                let cluster = worker.cluster(call.shard);
+                match send(cluster, &call.message, self.timeout_ms) {
+                    Ok(token) => made.push(Made { token, id: call.id }),
+                    Err(Fault(_)) => news.extend(worker.call_done(call.id, CallResult::NotMade, now)),
+                }
+            }
+        });
+        (made, self.absorb(news))
+    }
+
+    /// A call is over; what that tells requests.
+    pub(super) fn call_done(&self, id: u32, answer: CallResult) -> Vec<Completion> {
+        let now = self.monotonic();
+        let news = self.worker.with(|worker| worker.call_done(id, answer, now));
+        self.absorb(news.unwrap_or_default())
+    }
+
+    /// Whether anything would come of an answer to this call.
+    pub(super) fn awaits(&self, id: u32) -> bool {
+        self.worker.with(|worker| worker.awaits(id)) == Some(true)
+    }
+
+    /// Takes what is news for the worker, counts what happened to calls, and leaves what is for requests.
+    pub(super) fn absorb(&self, mut news: Vec<Completion>) -> Vec<Completion> {
+        let policy = &self.configuration.policy;
+        self.worker.with(|worker| {
+            let events = worker.absorb(policy, &self.store, &mut news, || self.now());
+            let tallies = worker.call_stats();
+            self.metrics.events(&events);
+            tallies.iter().for_each(|(shard, tally)| self.metrics.calls(*shard, tally));
+            for (shard, tally) in tallies {
+                tally
+                    .changed
+                    .into_iter()
+                    .for_each(|(is_asked, why)| tell(worker.cluster(shard), is_asked, &why));
+            }
+        });
+        news
+    }
+
+    /// News for a request: what becomes of it, if that is known now.
+    pub(super) fn answer(&self, session: &mut Session, news: &Completion, is_grpc: bool) -> Option<Handled> {
+        let policy = &self.configuration.policy;
+        let ticket = session.ticket();
+        let judge = |worker: &mut _| {
+            let step = session.answer(policy, worker, &self.store, news, || self.now())?;
+            self.forget(ticket);
+            Some(self.handle(step, || is_grpc))
+        };
+        self.worker.with(judge).flatten()
+    }
+
+    /// Decides about a request that has waited for `timeout`, without the store. If it `was_held` is false, the request is
+    /// already counted as unheld.
+    pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool, was_held: bool) -> Option<Handled> {
+        let policy = &self.configuration.policy;
+        self.forget(session.ticket());
+        let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
+        let judge = |worker: &mut Worker| {
+            let step = session.give_up(policy, worker, &self.store, || self.now())?;
+            let step = match step {
+                Step::Wait { .. } if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
+                step => step,
+            };
+            Some(self.handle(step, || is_grpc))
+        };
+        self.worker.with(judge).flatten()
+    }
+
+    /// Nobody waits under this number any more.
+    pub(super) fn forget(&self, ticket: Option<u32>) {
+        self.querying.with(|asking| ticket.map(|ticket| asking.remove(ticket)));
+    }
+
+    /// Until when a request waits for stores.
+    pub(super) fn patience(&self) -> Time {
+        let timeout = self.worker.with(|worker| worker.timeout()).flatten();
+        self.now().after(timeout.unwrap_or_default())
+    }
+}
+
+fn send(cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault> {
+    match message {
+        Message::Http { headers, body } => calls::http_call(cluster, headers, body, timeout_ms),
+        Message::Grpc(message) => {
+            calls::grpc_call(&Rls::service(cluster), Rls::SERVICE, Rls::METHOD, message, timeout_ms)
+        }
+    }
+}
+
+fn tell(cluster: &str, is_asked: bool, why: &str) {
+    match is_asked {
+        true => calls::log(Level::Info, &["cluster ", cluster, " answers again"].concat()),
+        false => {
+            let words = ["cluster ", cluster, " is not asked until it answers a probe: ", why];
+            calls::log(Level::Warn, &words.concat());
+        }
+    }
+}

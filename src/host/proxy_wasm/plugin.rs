@@ -1,0 +1,372 @@
+//! One configuration in one worker: decides about requests, and ends them.
+//!
+//! It does not know: streams. It is asked about the one whose callback runs.
+
+use super::announce::{announce, plural};
+use super::callbacks::Callbacks;
+use super::calls::{self, HostData, Level, LocalReply};
+use super::candidate::{Candidate, CandidateDecision};
+use super::metrics::{Ids, Metrics};
+use super::parts::HostRequest;
+use super::sampling::Sampling;
+use super::source::Source;
+use super::streams::NumberMap;
+use super::timer_queue::{Parked, TimerQueue};
+use super::zone::Zone;
+use crate::config::{self, Configuration};
+use crate::document::Error;
+use crate::exclusive::Exclusive;
+use crate::host::monotonic::Steady;
+use crate::host::nginx;
+use crate::policy::{Policy, Replacement};
+use crate::prng;
+use crate::session::{Session, Step, Worker};
+use crate::store::{Fault, Portable, Rules, Watched};
+use crate::table::{Dated, Seed, shared_seed};
+use crate::time::{Span, Time};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What the streams of one configuration share.
+pub(super) struct Plugin {
+    pub(super) configuration: Configuration,
+    /// Where documents come from that are laid over the plugin's own, if there is such a place.
+    pub(super) source: Option<Rc<Source>>,
+    /// What is tried beside it.
+    pub(super) candidate: Exclusive<Option<Rc<Candidate>>>,
+    pub(super) seed: Seed,
+    pub(super) store: Watched<Portable<HostData>>,
+    /// Only in nginx.
+    zone: Option<Zone>,
+    pub(super) timer_queue: Rc<Exclusive<TimerQueue>>,
+    /// Whether the configuration would make requests wait, and the host cannot.
+    pub(super) refuses_to_wait: bool,
+    /// How long a call to a store may take.
+    pub(super) timeout_ms: u32,
+    /// Which streams wait for stores, by what they asked under.
+    pub(super) querying: Exclusive<NumberMap<u32>>,
+    /// When the timer fires at the latest for the worker's own sake.
+    pub(super) wakes: Cell<Option<Time>>,
+    /// The shortest span that the worker has wanted since that was first set.
+    pub(super) wanted: Cell<Option<Span>>,
+    monotonic: Exclusive<Steady>,
+    pub(super) worker: Exclusive<Worker>,
+    pub(super) metrics: Metrics,
+    pub(super) sampling: Sampling,
+    random: Cell<u64>,
+    last: Cell<Time>,
+}
+
+/// What is to be done with a request, and what it is owed.
+pub(super) struct Handled {
+    /// What the response will carry.
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) next: NextAction,
+}
+
+/// What is to be done with a request.
+pub(super) enum NextAction {
+    Pass,
+    Reply(LocalReply),
+    /// Until then.
+    Hold(Time, Parked),
+    /// Until there are news for this number.
+    Query(u32),
+}
+
+impl Plugin {
+    /// Takes the plugin's configuration of so many bytes; only while it is being configured. `before` is what
+    /// it had until now. A mistake is told in the log.
+    pub(super) fn configure(
+        size: usize,
+        before: Option<&Plugin>,
+        ids: &Rc<Ids>,
+        callbacks: Callbacks,
+    ) -> Option<Plugin> {
+        let bytes = calls::plugin_configuration(size);
+        let configuration = config::compile(&bytes).map_err(|errors| mistakes(&errors));
+        let gateway =
+            configuration.and_then(|configuration| Plugin::build(configuration, before, ids, callbacks));
+        match gateway {
+            Ok(mut gateway) => {
+                announce(&gateway, &bytes);
+                let mut generation = 0;
+                if let Some(options) = gateway.configuration.remote.take() {
+                    let source = Rc::new(Source::new(bytes, options, callbacks));
+                    gateway.source = Some(Rc::clone(&source));
+                    // Another worker, or the configuration before this one, may have a document already.
+                    gateway = source.follow(&gateway, ids).unwrap_or(gateway);
+                    generation = source.serves();
+                }
+                match generation {
+                    0 => gateway.metrics.serves(0),
+                    generation => gateway.metrics.switched(generation),
+                }
+                Some(gateway)
+            }
+            Err(why) => {
+                calls::log(Level::Error, &format!("configuration refused, {why}"));
+                None
+            }
+        }
+    }
+
+    /// What decides by this configuration, or why it cannot.
+    pub(super) fn build(
+        configuration: Configuration,
+        before: Option<&Plugin>,
+        ids: &Rc<Ids>,
+        callbacks: Callbacks,
+    ) -> Result<Plugin, String> {
+        callbacks.suffice(&configuration.response)?;
+        let gateway = Plugin::new(configuration, before, ids).map_err(|Fault(status)| {
+            format!("the host's clock or its shared data does not work: status {status}")
+        })?;
+        let is_nginx = gateway.zone.is_some();
+        callbacks.suffice_under(if is_nginx { Rules::Strict } else { Rules::Lenient })?;
+        let refusals = if is_nginx { nginx::refusals(&gateway.configuration) } else { Vec::new() };
+        if refusals.is_empty() { Ok(gateway) } else { Err(refusals.join("; ")) }
+    }
+
+    fn new(
+        mut configuration: Configuration,
+        before: Option<&Plugin>,
+        ids: &Rc<Ids>,
+    ) -> Result<Plugin, Fault> {
+        let store = Portable::probe(HostData)?;
+        let (low, high) = (calls::random(), calls::random());
+        let mut fresh = Seed::default();
+        fresh
+            .iter_mut()
+            .zip(low.to_le_bytes().into_iter().chain(high.to_le_bytes()))
+            .for_each(|(to, b)| *to = b);
+        // nginx crashes when a request is resumed from a timer, or the timer is set for a stream; its swap rules
+        // give it away.
+        let rules = store.rules();
+        let is_nginx = rules == Rules::Strict;
+        let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
+        let store = Watched::new(store, is_nginx);
+        // Only nginx loses seeds.
+        let since = if is_nginx { calls::now()? } else { Time::from_ns(0) };
+        let dated = shared_seed(&store, Dated { since, seed: fresh })?;
+        let seed = dated.seed;
+        let mut worker = Worker::new(&configuration.policy, &seed);
+        let mut timeout = Span::ZERO;
+        if is_nginx {
+            worker.disable_reservations();
+        } else if let Some(options) = configuration.store.take() {
+            timeout = options.timeout;
+            worker = worker.with_global_store(options, calls::random());
+        }
+        let metrics = Metrics::new(&configuration, worker.clusters(), rules, ids);
+        // There is one timer, and waiting requests resume under any configuration.
+        let waiting: Rc<Exclusive<TimerQueue>> =
+            before.map(|before| Rc::clone(&before.timer_queue)).unwrap_or_default();
+        waiting.with(|waiting| waiting.counted_by(metrics.waiting()));
+        Ok(Plugin {
+            configuration,
+            source: None,
+            candidate: Exclusive::default(),
+            seed,
+            store,
+            zone: is_nginx.then(|| Zone::new(dated)),
+            timer_queue: waiting,
+            refuses_to_wait,
+            timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
+            querying: Exclusive::default(),
+            wakes: Cell::new(None),
+            wanted: Cell::new(None),
+            monotonic: Exclusive::default(),
+            worker: Exclusive::new(worker),
+            metrics,
+            sampling: Sampling::default(),
+            random: Cell::new(calls::random()),
+            last: Cell::new(calls::now()?),
+        })
+    }
+
+    /// Actors take along what was counted under what its plugin had `before`. A plugin that is new may stand in another's
+    /// place, or beside it: in any case what both count alike goes on.
+    pub(super) fn migrate_from(&self, before: Option<&Plugin>, plugins: &[(u32, Option<Rc<Plugin>>)]) {
+        let mut pasts = Vec::new();
+        let mut add = |other: &Plugin| {
+            pasts.extend(other.worker.with(|worker| worker.previous(&other.configuration.policy)));
+        };
+        let descent = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
+        match before {
+            Some(before) => add(before),
+            None => plugins.iter().rev().filter_map(|(_, other)| other.as_deref()).for_each(add),
+        }
+        let now = self.now();
+        self.worker.with(|worker| worker.migrate_from(&self.configuration.policy, &pasts, descent, now));
+    }
+
+    /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
+    /// about. A request that has to wait for stores is told whether its client speaks gRPC.
+    pub(super) fn decide(&self) -> Option<(Session, Handled, bool, Option<CandidateDecision>)> {
+        let policy = &self.configuration.policy;
+        let mut tried = self.source.as_ref().and_then(|_| self.decide_by_candidate());
+        let source = HostRequest::new(policy, self.zone.is_some());
+        let request = policy.request(&source);
+        let ((session, judged, is_grpc), must_wake) = self.worker.with(|worker| {
+            let (mut session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
+            let step = match step {
+                Step::Wait { .. } if self.cannot_hold() => {
+                    session.refuse(policy, worker, &self.store, || self.now())
+                }
+                step => step,
+            };
+            let is_grpc = matches!(step, Step::Query(_)) && policy.is_grpc(&request);
+            let judged = self.handle(step, || policy.is_grpc(&request));
+            ((session, judged, is_grpc), self.must_wake(worker))
+        })?;
+        if !matches!(judged.next, NextAction::Query(_)) {
+            self.compare(&mut tried);
+        }
+        let is_asleep =
+            || self.source.is_some() && self.timer_queue.with(|waiting| waiting.ticks()) == Some(false);
+        if must_wake || is_asleep() {
+            self.wake();
+        }
+        self.sample_cells();
+        self.zone.iter().for_each(|zone| zone.tend(self));
+        Some((session, judged, is_grpc, tried))
+    }
+
+    /// Has what is tried decide as well.
+    fn decide_by_candidate(&self) -> Option<CandidateDecision> {
+        Some(self.candidate.with(|trial| trial.clone()).flatten()?.decide(self))
+    }
+
+    /// It was decided just now about a request about which what is tried has decided.
+    pub(super) fn compare(&self, tried: &mut Option<CandidateDecision>) {
+        self.worker.with(|worker| tried.iter_mut().for_each(|tried| tried.compare(self, worker)));
+        _ = tried.take_if(|tried| tried.is_done());
+    }
+
+    /// Whether the worker holds too many requests to hold this one. If so, the request is counted as unheld.
+    pub(super) fn cannot_hold(&self) -> bool {
+        let is_full = self.is_full();
+        if is_full {
+            self.metrics.unheld();
+        }
+        is_full
+    }
+
+    /// Whether the worker holds as many requests as it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.timer_queue.with(|waiting| waiting.is_full()) == Some(true)
+    }
+
+    /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.
+    pub(super) fn handle(&self, step: Step, is_grpc: impl Fn() -> bool) -> Handled {
+        let Configuration { policy, response, .. } = &self.configuration;
+        let (decision, until) = match step {
+            Step::Done(decision) => (decision, None),
+            Step::Wait { until, decision } => (decision, Some(until)),
+            Step::Query(ticket) => return Handled { headers: Vec::new(), next: NextAction::Query(ticket) },
+        };
+        self.metrics.decision(policy, decision);
+        self.tell_access_log(decision);
+        if !decision.is_rejected() {
+            let next = until.map_or(NextAction::Pass, |until| NextAction::Hold(until, Parked::Request));
+            return Handled { headers: response.headers(policy, decision), next };
+        }
+        let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());
+        let next = refusal.map_or(NextAction::Pass, |refusal| {
+            calls::log(Level::Debug, &refusal.details);
+            self.refuse(LocalReply::new(refusal, self.zone.is_some()), policy.reject_delay(decision))
+        });
+        Handled { headers: Vec::new(), next }
+    }
+
+    /// At once, or after a while if there is room for it.
+    fn refuse(&self, answer: LocalReply, delay: Span) -> NextAction {
+        let has_room = || self.timer_queue.with(|waiting| waiting.has_room()) == Some(true);
+        match delay > Span::ZERO && has_room() {
+            true => NextAction::Hold(self.now().after(delay), Parked::Refusal(answer)),
+            false => NextAction::Reply(answer),
+        }
+    }
+
+    /// A request is over that holds something.
+    pub(super) fn settle(&self, session: &mut Session) {
+        let policy = &self.configuration.policy;
+        self.worker.with(|worker| {
+            let events = session.settle(policy, worker, &self.store, || self.now());
+            self.metrics.events(&events);
+        });
+    }
+
+    /// A request is about to be over about which this has decided. What serves by now, or is tried beside that, may have
+    /// taken along what it gives back.
+    pub(super) fn settle_migrated(&self, session: &Session, serves: &Plugin) {
+        let settle = |later: &Policy, heir: &Worker| {
+            let policy = &self.configuration.policy;
+            let events = self.worker.with(|worker| {
+                session.settle_migrated((policy, worker), (later, heir), &self.store, || self.now())
+            });
+            events.iter().for_each(|events| self.metrics.events(events));
+        };
+        if !std::ptr::eq(self, serves) {
+            serves.worker.with(|heir| settle(&serves.configuration.policy, heir));
+        }
+        let trial = serves.candidate.with(|trial| trial.clone()).flatten();
+        trial.iter().for_each(|trial| trial.with(settle));
+    }
+
+    /// Holds a stream until the host's clock shows `until`, steps apart; it is returned if that cannot be.
+    pub(super) fn park(&self, id: u32, until: Time, parked: Parked) -> Result<(), Parked> {
+        let (now, steady) = (self.now(), self.monotonic());
+        let deadline = self.monotonic.with(|clocks| clocks.deadline(until, now, steady)).unwrap_or(steady);
+        let mut parked = Some(parked);
+        let park = |waiting: &mut TimerQueue| match parked.take() {
+            Some(parked) => waiting.park(id, deadline, parked, steady),
+            None => Ok(()),
+        };
+        match self.timer_queue.with(park) {
+            Some(done) => done,
+            None => parked.map_or(Ok(()), Err),
+        }
+    }
+
+    /// Whether this configuration has nothing left to send to stores.
+    pub(super) fn is_done(&self) -> bool {
+        self.worker.with(|worker| worker.is_done()) != Some(false)
+    }
+
+    /// The clock that those who wait go by; the host's own if there is none that never steps.
+    pub(super) fn monotonic(&self) -> Time {
+        calls::monotonic().unwrap_or_else(|| self.now())
+    }
+
+    /// The last reading of the host's clock.
+    pub(super) fn last_now(&self) -> Time {
+        self.last.get()
+    }
+
+    /// The host's clock; when it cannot be read, what it said last.
+    pub(super) fn now(&self) -> Time {
+        let now = calls::now().unwrap_or(self.last.get());
+        self.last.set(now);
+        now
+    }
+
+    /// A number that clients cannot foresee, for jitter.
+    pub(super) fn entropy(&self) -> u32 {
+        let mut state = self.random.get();
+        let number = prng::next(&mut state);
+        self.random.set(state);
+        number
+    }
+}
+
+/// A server may send any number of mistakes.
+pub(super) const MOST_TOLD: usize = 100;
+
+/// What is wrong with a configuration.
+pub(super) fn mistakes(errors: &[Error]) -> String {
+    let told = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
+    let told: Vec<String> = told.take(MOST_TOLD).collect();
+    format!("{}: {}", plural(errors.len(), "mistake"), told.join(" "))
+}

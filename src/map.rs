@@ -1,0 +1,132 @@
+//! What is found by its name or another key. One map, of bytes, for everything in the filter that is: the standard
+//! library's takes some two kilobytes for every type of key and value.
+//!
+//! It does not know: what the keys mean.
+
+mod numbers;
+
+pub use numbers::NumberMap;
+#[cfg(test)]
+pub(crate) use numbers::STEPS;
+
+use std::collections::HashMap;
+
+/// Keys, each of which has a place: 0, 1, 2, … in the order in which they came.
+#[derive(Debug, Default)]
+pub struct KeySet(HashMap<Box<[u8]>, usize>);
+
+impl KeySet {
+    /// Adds a key. Whether it is new.
+    pub fn add(&mut self, key: &[u8]) -> bool {
+        let is_new = !self.contains(key);
+        if is_new {
+            self.0.insert(key.into(), self.0.len());
+        }
+        is_new
+    }
+
+    /// The place of a key.
+    pub fn place(&self, key: &[u8]) -> Option<usize> {
+        self.0.get(key).copied()
+    }
+
+    /// All keys, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.keys().map(|key| &**key)
+    }
+
+    /// Whether the key was added.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.place(key).is_some()
+    }
+}
+
+/// Values, each with a key.
+#[derive(Debug)]
+pub struct KeyMap<V> {
+    index: KeySet,
+    values: Vec<V>,
+}
+
+impl<V> Default for KeyMap<V> {
+    fn default() -> KeyMap<V> {
+        KeyMap { index: KeySet::default(), values: Vec::new() }
+    }
+}
+
+impl<V> KeyMap<V> {
+    /// Gives the key a value, in place of the one it had. Whether it had none.
+    pub fn insert(&mut self, key: &[u8], value: V) -> bool {
+        let known = self.index.place(key).and_then(|place| self.values.get_mut(place));
+        let is_new = known.is_none();
+        match known {
+            Some(known) => *known = value,
+            None => {
+                self.index.add(key);
+                self.values.push(value);
+            }
+        }
+        is_new
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        self.values.get(self.index.place(key)?)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// All keys, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.index.keys()
+    }
+
+    /// All values, in the order in which their keys came.
+    pub fn values(&self) -> &[V] {
+        &self.values
+    }
+
+    /// The same, to be changed.
+    pub fn values_mut(&mut self) -> &mut [V] {
+        &mut self.values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_map_finds(entries: Vec<(u8, u8)>) {
+            let (mut map, mut by_key) = (HashMap::new(), KeyMap::default());
+            for (key, value) in &entries {
+                let is_new = map.insert(vec![*key], *value).is_none();
+                prop_assert_eq!(by_key.insert(&[*key], *value), is_new);
+            }
+            for key in 0..=u8::MAX {
+                prop_assert_eq!(by_key.get(&[key]), map.get(&[key][..]));
+            }
+            prop_assert_eq!(by_key.is_empty(), map.is_empty());
+            prop_assert_eq!(by_key.values().len(), map.len());
+            prop_assert!(by_key.keys().all(|key| map.contains_key(key)));
+            prop_assert_eq!(by_key.keys().count(), map.len());
+        }
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_the_keys() {
+        let mut index = KeySet::default();
+        for key in ["b", "a", "b", "", "a", "c"] {
+            index.add(key.as_bytes());
+        }
+        assert_eq!(
+            ["b", "a", "", "c", "d"].map(|key| index.place(key.as_bytes())),
+            [Some(0), Some(1), Some(2), Some(3), None]
+        );
+    }
+}

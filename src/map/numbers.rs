@@ -1,0 +1,170 @@
+//! Values by number; adding, finding and removing a value takes constant time. There is one map for all types of values,
+//! because each instance would add three kilobytes to the module.
+//!
+//! It does not know: what the numbers mean.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The host or a worker counts the numbers up, or they are keyed hashes: clients cannot choose numbers that collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    /// Fibonacci hashing (Knuth, volume 3, 6.4), folded so that high and low bits are both good.
+    fn write_u64(&mut self, number: u64) {
+        let spread = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+}
+
+/// Values, each with a number. The places are separate from the values, so that their code exists only once.
+#[derive(Debug)]
+pub struct NumberMap<V> {
+    places: Places,
+    kept: Vec<Option<V>>,
+}
+
+/// Where the values are, and which places are free.
+#[derive(Debug, Default)]
+struct Places {
+    of: HashMap<u64, usize, BuildHasherDefault<Spread>>,
+    free: Vec<usize>,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many entries all maps of this thread have looked up, added or removed.
+    pub(crate) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+fn step() {
+    #[cfg(test)]
+    STEPS.with(|steps| steps.set(steps.get() + 1));
+}
+
+impl Places {
+    #[inline(never)]
+    fn find(&self, id: u64) -> Option<usize> {
+        step();
+        self.of.get(&id).copied()
+    }
+
+    /// A place for one that has none; `end` if there is no other.
+    #[inline(never)]
+    fn add(&mut self, id: u64, end: usize) -> usize {
+        step();
+        let place = self.free.pop().unwrap_or(end);
+        self.of.insert(id, place);
+        place
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, id: u64) -> Option<usize> {
+        step();
+        let place = self.of.remove(&id)?;
+        self.free.push(place);
+        Some(place)
+    }
+}
+
+impl<V> Default for NumberMap<V> {
+    fn default() -> NumberMap<V> {
+        NumberMap { places: Places::default(), kept: Vec::new() }
+    }
+}
+
+impl<V> NumberMap<V> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.of.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a number.
+    pub fn get(&self, id: impl Into<u64>) -> Option<&V> {
+        self.kept.get(self.places.find(id.into())?)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, id: impl Into<u64>) -> Option<&mut V> {
+        self.kept.get_mut(self.places.find(id.into())?)?.as_mut()
+    }
+
+    /// Gives the number a value, in place of the one it had.
+    pub fn insert(&mut self, id: impl Into<u64>, value: V) {
+        let id = id.into();
+        let place = match self.places.find(id) {
+            Some(place) => place,
+            None => self.places.add(id, self.kept.len()),
+        };
+        match self.kept.get_mut(place) {
+            Some(kept) => *kept = Some(value),
+            None => self.kept.push(Some(value)),
+        }
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, id: impl Into<u64>) -> Option<V> {
+        self.kept.get_mut(self.places.remove(id.into())?)?.take()
+    }
+
+    /// Forgets those that are not to be kept.
+    pub fn retain(&mut self, keeps: impl Fn(&V) -> bool) {
+        let all = self.take().into_iter().filter(|(_, value)| keeps(value));
+        all.for_each(|(id, value)| self.insert(id, value));
+    }
+
+    /// All of them, in no order.
+    pub fn take(&mut self) -> Vec<(u64, V)> {
+        let NumberMap { places, kept } = std::mem::take(self);
+        let mut kept = kept;
+        let all = places.of.into_iter();
+        all.filter_map(|(id, place)| Some((id, kept.get_mut(place)?.take()?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_map_holds(entries: Vec<(u8, Option<u8>)>) {
+            let (mut expected, mut map) = (HashMap::new(), NumberMap::default());
+            for (number, value) in entries {
+                match value {
+                    Some(value) => {
+                        expected.insert(u64::from(number), value);
+                        map.insert(number, value);
+                    }
+                    None => prop_assert_eq!(map.remove(number), expected.remove(&number.into())),
+                }
+                prop_assert_eq!(map.len(), expected.len());
+                prop_assert!(map.kept.len() <= 256, "places are used again");
+            }
+            for number in 0..=u8::MAX {
+                prop_assert_eq!(map.get(number), expected.get(&number.into()));
+            }
+            let mut all = map.take();
+            all.sort_unstable();
+            let mut expected: Vec<(u64, u8)> = expected.into_iter().collect();
+            expected.sort_unstable();
+            prop_assert_eq!(all, expected);
+            prop_assert!(map.is_empty());
+        }
+    }
+}

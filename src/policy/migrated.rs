@@ -1,0 +1,175 @@
+//! A request outlives its configuration: what it gives back is given back as well where its actor has taken it along.
+//!
+//! It does not know: when requests end.
+//!
+//! ```text
+//!   charged in    the group then  ◄── since ──  the one after  ◄── since ──  the group now
+//!   given back    there, by `give_back`         and here                     and here
+//! ```
+//!
+//! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
+//! they would be out there until their time is up. Only what was charged before can have been copied.
+
+use super::decide::Context;
+use super::group::ActorRules;
+use super::migration::GroupMigration;
+use super::refund::{Charged, update};
+use super::{Counter, Events, Overridden, Policy, Rule};
+use crate::algorithm::Charge;
+use crate::store::Store;
+use crate::time::{Span, Time};
+use std::cell::OnceCell;
+
+/// What a request under an earlier policy has charged.
+pub(crate) struct MigratedCharges<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) overridden: &'a Overridden,
+    pub(crate) charged: &'a [Charged],
+    /// Whether the request leaves before its turn has come: then it gives back all.
+    pub(crate) is_all: bool,
+}
+
+impl MigratedCharges<'_> {
+    /// Gives it back to those groups of `policy`, and of those before it, that have taken it along.
+    pub(crate) fn settle<S: Store + ?Sized>(&self, policy: &Policy, context: &Context<S>) -> Events {
+        let mut events = Events::default();
+        if context.migration.is_empty() {
+            return events;
+        }
+        // Reading the clock is a host call, so it is read once, and only for a group that has a successor.
+        let read = OnceCell::new();
+        let clock = || *read.get_or_init(|| (context.clock)());
+        for charged in self.charged {
+            let Some(older) = self.policy.group(charged.place) else {
+                continue;
+            };
+            let key = self.overridden.key(older.id, charged.hash);
+            let from = older.for_actor(&self.policy.rules, key);
+            let successors =
+                context.migration.successors(&older.table).filter_map(|place| policy.group(place));
+            for group in successors {
+                if let Some(line) = context.migration.group(group.id) {
+                    let to = group.for_actor(&policy.rules, key);
+                    self.refund(charged, from, (line, to), &clock, context, &mut events);
+                }
+            }
+        }
+        events
+    }
+
+    fn refund<S: Store + ?Sized>(
+        &self,
+        charged: &Charged,
+        from: ActorRules,
+        (line, to): (&GroupMigration, ActorRules),
+        clock: &dyn Fn() -> Time,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Some((since, later)) = line.after(from.group, to, clock) else {
+            return;
+        };
+        for to in later {
+            let hash = if to.key.is_empty() { charged.hash } else { to.hash(context.hasher) };
+            if to.group.table.is(&from.group.table) && hash == charged.hash {
+                continue;
+            }
+            let until =
+                |copied: Option<Time>| copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
+            let back = |copied: &dyn Fn(&Counter) -> Option<Time>| -> Vec<Charge> {
+                let rules = to.rules();
+                rules.map(|to| self.refundable(charged, from, to, until(copied(to.1)))).collect()
+            };
+            if back(&|_| None).iter().any(|charge| charge.cost > 0) {
+                update(to.group, hash, context, events, &|cell, now| {
+                    let charges = back(&|count| count.algorithm.copied_at(count.state(cell)));
+                    to.refund(charges, cell, now);
+                });
+            }
+        }
+    }
+
+    /// What of a charge goes back to a rule that has taken along what was charged before `until`.
+    fn refundable(
+        &self,
+        charged: &Charged,
+        from: ActorRules,
+        (rule, count): (&Rule, &Counter),
+        until: Time,
+    ) -> Charge {
+        let own = from.rules().zip(&charged.charges).filter(|((_, own), _)| own.salt == count.salt);
+        let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
+        let ends = self.is_all || count.algorithm.ends_with_request();
+        charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::{Actors, Scope, ip};
+    use crate::algorithm::{KINDS, Quota};
+    use crate::document::{Errors, Node, parse};
+    use crate::map::KeyMap;
+    use crate::policy::{
+        Counters, Draft, LimitDraft, Lists, Migration, Missing, Previous, Replacement, RuleDraft,
+    };
+    use crate::request::Parts;
+
+    fn rule(name: String, rpu: u64) -> RuleDraft {
+        let quota = Quota { rpu, unit: Span::from_secs(1) };
+        let (value, errors) = (parse(b"{}").unwrap(), Errors::default());
+        let mut fields = Node::root(&value, &errors).fields().unwrap();
+        let algorithm = (KINDS[0].compile)(&mut fields, quota).unwrap();
+        RuleDraft {
+            name,
+            actors: Vec::new(),
+            missing: Missing::Share,
+            enforced: true,
+            reject_delay: Span::ZERO,
+            counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
+            global: None,
+        }
+    }
+
+    /// So many limits with two rules each, one of which has this quota.
+    fn policy(limits: usize, rpu: u64) -> Policy {
+        let mut globals = Parts::default();
+        let ip = ip::ClientIp::compile(None, &mut globals);
+        let address = Actors::ip(&mut Scope { parts: &mut globals, ip: &ip });
+        let limit = |n: usize| LimitDraft {
+            pattern: format!("/{n}").parse().unwrap(),
+            conditions: Vec::new(),
+            meaning: String::new(),
+            exclusive: false,
+            rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
+        };
+        let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
+        Draft {
+            parts: globals,
+            ip,
+            address,
+            limits,
+            lists,
+            enforced: true,
+            max_actors: 16,
+            store: None,
+            candidate: None,
+        }
+        .build()
+    }
+
+    /// Whatever the number of groups, the end of a request visits those that have taken its own along.
+    #[test]
+    fn a_group_has_its_own_heirs_and_no_others() {
+        for limits in [1, 40] {
+            let (before, after) = (policy(limits, 50), policy(limits, 60));
+            let past = Previous::new(&before, &Migration::default());
+            let migration = Migration::new(&after, &[past], Replacement::Certain, Time::ZERO);
+            for at in 0..limits {
+                let older = before.group((at, 0)).unwrap();
+                assert_eq!(migration.successors(&older.table).collect::<Vec<_>>(), [(at, 0)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Quota that is fetched ahead for one actor: asked for, put where all workers find it, accounted for.
+//!
+//! It does not know: when that is due, because half of a piece is gone or one has lapsed, or who makes the call.
+
+use super::check::GroupCheck;
+use super::decide::Context;
+use super::global_check::GlobalCheck;
+use super::group::Group;
+use super::refund::{GroupIndex, update, update_or_create};
+use super::{Events, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleQuery, RuleReply};
+use crate::algorithm::lease;
+use crate::store::Store;
+use crate::table::{Hasher, Set};
+use crate::time::Time;
+use std::cell::Cell;
+
+/// A fetch of more quota ahead that is due. Duties are found by number, so only tests can compare them.
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub(crate) struct LeaseRefill {
+    pub(super) place: GroupIndex,
+    pub(super) hash: u64,
+    pub(super) key: Vec<u8>,
+}
+
+/// The result of depositing a fetched piece.
+#[derive(Debug, Default)]
+pub(crate) struct Deposited {
+    /// Until when the piece may be spent, if the store needs an account of it afterwards.
+    pub(crate) until: Option<Time>,
+    /// What goes back to the store at once, and the store's shard.
+    pub(crate) returned: Option<(usize, GlobalQuery)>,
+}
+
+/// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose colliding actors.
+pub(super) fn number((limit, group): GroupIndex, hash: u64) -> u64 {
+    hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
+}
+
+impl LeaseRefill {
+    /// Of the actor of this key, in the first limit's first group that a store counts.
+    #[cfg(test)]
+    pub(crate) fn testing(key: &[u8]) -> LeaseRefill {
+        LeaseRefill { place: (0, 0), hash: Hasher::name(key), key: key.into() }
+    }
+
+    /// The actor's number, as [`number`] has it.
+    pub(crate) fn number(&self) -> u64 {
+        number(self.place, self.hash)
+    }
+
+    pub(super) fn of(check: &GroupCheck, globals: &[GlobalCheck], keys: &[u8]) -> Option<LeaseRefill> {
+        let global =
+            globals.iter().find(|global| global.place.0 == check.place.0 && global.key == check.key)?;
+        Some(LeaseRefill {
+            place: global.place,
+            hash: global.hash,
+            key: keys.get(global.key.clone())?.to_vec(),
+        })
+    }
+}
+
+impl LeaseRefill {
+    /// The group and the actor in whose cell it is kept.
+    fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
+        let ahead = policy.global_group(self.place)?.leased?;
+        let group = policy.group((self.place.0, ahead))?;
+        Some((group, group.hash(&policy.rules, hasher, &self.key)))
+    }
+
+    /// Claims to fetch more. Returns whether no other worker of the gateway is fetching: if each of them fetched a piece at
+    /// once, requests could be refused for want of quota that goes back a moment later.
+    pub(crate) fn claim<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> bool {
+        let Some((group, hash)) = self.cell(policy, context.hasher) else {
+            return false;
+        };
+        let counted = group.for_actor(&policy.rules, &self.key);
+        let is_claimed = |cell: &[u8], now| {
+            let mut rules = counted.rules();
+            rules.any(|(_, count)| lease::is_claimed(count.state(cell), now))
+        };
+        let entry = group.table.load(context.store, hash).ok().and_then(Set::find);
+        if entry.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
+            return false;
+        }
+        let claims = Cell::new(false);
+        let is_done = update_or_create(group, hash, counted, context, events, &|cell, now| {
+            claims.set(!is_claimed(cell, now));
+            if claims.get() {
+                counted.rules().for_each(|(_, count)| lease::claim(count.state_mut(cell), now));
+            }
+        });
+        is_done && claims.get()
+    }
+
+    /// Gives up the claim.
+    pub(crate) fn release<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Some((group, hash)) = self.cell(policy, context.hasher) else {
+            return;
+        };
+        let counted = group.for_actor(&policy.rules, &self.key);
+        update(group, hash, context, events, &|cell, _| {
+            counted.rules().for_each(|(_, count)| lease::release(count.state_mut(cell)));
+        });
+    }
+
+    /// Puts fetched quota into the shared data for all workers, as far as the rule's lease has room. A store lends the same
+    /// amount for every rule of a group, or nothing.
+    pub(crate) fn deposit<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        replies: &[RuleReply],
+        since: Time,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> Deposited {
+        let (Some((group, hash)), Some(global_group)) =
+            (self.cell(policy, context.hasher), policy.global_group(self.place))
+        else {
+            return Deposited::default();
+        };
+        if replies.iter().any(|reply| reply.grant.amount == 0) {
+            return Deposited::default();
+        }
+        let (counted, queries) = (
+            group.for_actor(&policy.rules, &self.key),
+            global_group.queries(policy, &self.key, Some(0), true),
+        );
+        let back = Cell::new(Vec::new());
+        let is_done = update_or_create(group, hash, counted, context, events, &|cell, now| {
+            let rules = counted.rules().zip(replies).zip(&queries);
+            let put = rules.map(|(((_, count), reply), query)| {
+                let LeaseGrant { amount, generation, lasts } = reply.grant;
+                let (piece, verdict) = (query.lease, reply.verdict);
+                let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
+                let [displaced, surplus] = lease::deposit(count.state_mut(cell), now, &deposit);
+                [if query.parameters.wants_account() { displaced } else { Default::default() }, surplus]
+            });
+            back.set(put.collect());
+        });
+        // If it is unknown whether the write succeeded, the quota may be in the cell.
+        let back = if is_done { back.take() } else { Vec::new() };
+        let wants_account = queries.iter().any(|query| query.parameters.wants_account());
+        let until =
+            replies.iter().map(|reply| since.after(reply.grant.lasts)).max().filter(|_| wants_account);
+        Deposited { until, returned: accounts(&queries, back).map(|back| (self.shard(policy), back)) }
+    }
+
+    /// The question that returns quota handed out ahead by the store, unused.
+    pub(crate) fn unused(&self, policy: &Policy, replies: &[RuleReply]) -> Option<(usize, GlobalQuery)> {
+        let queries = policy.global_group(self.place)?.queries(policy, &self.key, None, false);
+        let account = |(query, reply): (RuleQuery, &RuleReply)| {
+            let (generation, left) = (reply.grant.generation, reply.grant.amount);
+            let account =
+                LeaseUsage { key: query.key, parameters: query.parameters, generation, used: 0, left };
+            (left > 0).then_some(account)
+        };
+        let accounts: Vec<LeaseUsage> = queries.into_iter().zip(replies).filter_map(account).collect();
+        (!accounts.is_empty()).then(|| (self.shard(policy), GlobalQuery::ReturnLease(accounts)))
+    }
+
+    /// Which shard counts this actor.
+    pub(crate) fn shard(&self, policy: &Policy) -> usize {
+        policy.global_group(self.place).map_or(0, |global_group| global_group.shard(policy, &self.key))
+    }
+
+    /// The question that asks only for the missing part of a piece.
+    pub(crate) fn query<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        context: &Context<S>,
+    ) -> Option<GlobalQuery> {
+        let mut queries = policy.global_group(self.place)?.queries(policy, &self.key, Some(0), true);
+        let (group, hash) = self.cell(policy, context.hasher)?;
+        if let Some(entry) = group.table.load(context.store, hash).ok()?.find() {
+            let (now, counted) = ((context.clock)(), group.for_actor(&policy.rules, &self.key));
+            for (query, (_, count)) in queries.iter_mut().zip(counted.rules()) {
+                query.lease = lease::room(count.state(entry.cell()), now, query.lease);
+            }
+        }
+        queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))
+    }
+
+    /// Accounts for quota fetched before, if the store needs this. With `all`, quota that has not lapsed is returned
+    /// as well.
+    pub(crate) fn account<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        context: &Context<S>,
+        events: &mut Events,
+        all: bool,
+    ) -> Option<GlobalQuery> {
+        let global_group = policy.global_group(self.place)?;
+        let (group, hash) = self.cell(policy, context.hasher)?;
+        let queries = global_group.queries(policy, &self.key, Some(0), false);
+        if !queries.iter().any(|query| query.parameters.wants_account()) {
+            return None;
+        }
+        let counted = group.for_actor(&policy.rules, &self.key);
+        let spent = Cell::new(Vec::new());
+        let is_done = update(group, hash, context, events, &|cell, now| {
+            let rules = counted.rules();
+            spent.set(rules.map(|(_, count)| lease::account(count.state_mut(cell), now, all)).collect());
+        });
+        if !is_done {
+            // What is still in the cell would be told twice.
+            return None;
+        }
+        let spent = queries.iter().zip(spent.take());
+        let spent = spent
+            .map(|(query, spent)| if query.parameters.wants_account() { spent } else { Default::default() });
+        accounts(&queries, spent.collect())
+    }
+}
+
+/// The account of each rule's lease.
+fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Usage; 2]>) -> Option<GlobalQuery> {
+    let account = |(query, spent): (&RuleQuery, [lease::Usage; 2])| {
+        let (key, parameters) = (query.key, query.parameters);
+        spent.map(|lease::Usage { generation, used, left }| LeaseUsage {
+            key,
+            parameters,
+            generation,
+            used,
+            left,
+        })
+    };
+    let all = queries.iter().zip(spent).flat_map(account);
+    let accounts: Vec<_> = all.filter(|account| account.used > 0 || account.left > 0).collect();
+    (!accounts.is_empty()).then_some(GlobalQuery::ReturnLease(accounts))
+}
