@@ -15,6 +15,7 @@ mod build;
 mod candidate;
 mod canonical;
 mod check;
+mod context;
 mod decide;
 mod decision;
 mod global_check;
@@ -44,7 +45,8 @@ pub use query::{
     CountKey, GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
 };
 
-pub(crate) use decide::{Context, Progress, Scratch, WorkerCache, decide};
+pub(crate) use context::{Context, WorkerCache};
+pub(crate) use decide::{Progress, Scratch, decide};
 pub(crate) use migrated::MigratedCharges;
 pub(crate) use migration::Migration;
 pub(crate) use overridden::Overridden;

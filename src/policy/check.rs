@@ -9,7 +9,8 @@
 //!   Failed ── the store did not work: the group has no say
 //! ```
 
-use super::decide::{Context, MAX_LOST, WorkerCache};
+use super::context::{Context, WorkerCache};
+use super::decide::MAX_LOST;
 use super::group::{ActorRules, Group, actor_source};
 use super::migration::GroupMigration;
 use super::refund::{Charged, GroupIndex, update};

@@ -22,49 +22,23 @@
 //! refused that need not have been; never the other way round.
 
 use super::check::{Buffers, CheckContext, GroupCheck};
+use super::context::{Context, WorkerCache};
 use super::decision::refusal;
 use super::global_check::GlobalCheck;
 use super::group::Identity;
-use super::migration::Migration;
 use super::refund::{Charged, GroupIndex};
-use super::refusals::{GlobalRefusalCache, RefusalCache};
 use super::reservations::Reservations;
-use super::{
-    ActorSource, Decision, Events, Outcome, Overridden, Policy, Reason, Role, RuleId, RuleReport, RuleResult,
-};
+use super::{ActorSource, Decision, Events, Outcome, Policy, Reason, Role, RuleId, RuleReport, RuleResult};
 use super::{LeaseRefill, Pending};
 use crate::request::Request;
 use crate::sort;
 use crate::store::Store;
 use crate::table::Hasher;
-use crate::time::Time;
 use std::ops::Range;
 
 /// After so many lost swaps in a row a store is taken for broken. Each loss means that another worker has
 /// won; even if 64 of them did nothing else, one would lose so often in a row once in 10²⁷ times.
 pub(super) const MAX_LOST: u32 = 4_096;
-
-/// All that a decision depends on beside the policy and the request.
-pub(crate) struct Context<'a, S: ?Sized> {
-    pub(crate) store: &'a S,
-    pub(crate) hasher: &'a Hasher,
-    pub(crate) overridden: &'a Overridden,
-    pub(crate) migration: &'a Migration,
-    pub(crate) clock: &'a dyn Fn() -> Time,
-    /// Whether a shard of the store for all gateways may be asked.
-    pub(crate) is_available: &'a dyn Fn(usize) -> bool,
-}
-
-/// What a worker keeps between decisions, beside the desk.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerCache {
-    pub(crate) refusals: RefusalCache,
-    pub(crate) global_refusals: GlobalRefusalCache,
-    pub(crate) reservations: Reservations,
-    /// Whether another configuration has taken the place of the worker's: then nothing is reserved, and the store gets
-    /// back at once the quota that it hands out ahead.
-    pub(crate) is_retired: bool,
-}
 
 /// Where decisions are made: the last one, and room for the next, so that nothing is allocated for it.
 #[derive(Debug, Default)]

@@ -11,7 +11,8 @@
 //! If one store has to be asked, all of the request are: so none has to be asked when another has answered.
 
 use super::check::GroupCheck;
-use super::decide::{Context, Scratch};
+use super::context::Context;
+use super::decide::Scratch;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::actor_source;
 use super::refund::GroupIndex;

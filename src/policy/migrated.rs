@@ -10,7 +10,7 @@
 //! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
 //! they would be out there until their time is up. Only what was charged before can have been copied.
 
-use super::decide::Context;
+use super::context::Context;
 use super::group::ActorRules;
 use super::migration::GroupMigration;
 use super::refund::{Charged, update};

@@ -12,7 +12,7 @@
 //! what it was, an actor's cell may lack what was counted meanwhile; so all of its cells are looked at, and of each rule
 //! that state counts of which least is left.
 
-use super::decide::Context;
+use super::context::Context;
 use super::group::{ActorRules, Group};
 use super::refund::GroupIndex;
 use super::refusals::{SLOTS, index};

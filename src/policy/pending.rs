@@ -3,7 +3,8 @@
 //! It does not know: how a store is asked, or how long that may take.
 
 use super::check::GroupCheck;
-use super::decide::{Context, Scratch, WorkerCache};
+use super::context::{Context, WorkerCache};
+use super::decide::Scratch;
 use super::global_check::{GlobalCheck, GlobalState};
 use super::refill::number;
 use super::refund::{Charged, GroupIndex};

@@ -3,7 +3,7 @@
 //! It does not know: when that is due, because half of a piece is gone or one has lapsed, or who makes the call.
 
 use super::check::GroupCheck;
-use super::decide::Context;
+use super::context::Context;
 use super::global_check::GlobalCheck;
 use super::group::Group;
 use super::refund::{GroupIndex, update, update_or_create};

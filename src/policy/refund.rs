@@ -3,7 +3,8 @@
 //! It does not know: why. A charge whose cell is gone meanwhile is gone with it; a cell that
 //! was begun anew for the same actor is taken for the old one.
 
-use super::decide::{Context, MAX_LOST};
+use super::context::Context;
+use super::decide::MAX_LOST;
 use super::group::{ActorRules, Group};
 use super::{Counter, Events, Policy};
 use crate::algorithm::Charge;

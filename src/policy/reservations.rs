@@ -12,7 +12,7 @@
 //! [`KEPT`] or two after it was taken, others may be refused what lies idle in it. Whether an actor is busy is
 //! told by its last few requests in this worker: who comes seldom costs no more than without shares.
 
-use super::decide::Context;
+use super::context::Context;
 use super::group::ActorRules;
 use super::refund::{GroupIndex, update};
 use super::refusals::{SLOTS, index};
