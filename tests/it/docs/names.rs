@@ -51,6 +51,7 @@ fn documents() -> Vec<(String, String)> {
     let markdown = |name: &str| name.ends_with(".md").then(|| name.to_owned());
     add("docs", &markdown);
     add("docs/bench", &markdown);
+    add("docs/design", &markdown);
     add("examples", &|name| (!name.contains('.')).then(|| format!("{name}/README.md")));
     files.into_iter().map(|file| (file.clone(), text(&file))).collect()
 }
