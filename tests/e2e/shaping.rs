@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Between two turns of 50 a second, in milliseconds, as all that follows.
 const TURN: f64 = 20.0;
-/// How late Envoy's timer lets 99 of 100 requests go, as docs/configuration.md has measured it. libevent reads
+/// How late Envoy's timer lets 99 of 100 requests go, as docs/configuration/algorithms.md states. libevent reads
 /// `CLOCK_MONOTONIC_COARSE`, which a kernel at 250 Hz moves every 4 ms; ticks are set, and waited for, in whole
 /// milliseconds.
 const COARSE: f64 = 6.0;

@@ -50,21 +50,25 @@ fn compile(file: &str, document: &str) -> Policy {
 #[test]
 fn the_reference_and_the_readme_are_taken() {
     let mut count = 0;
-    for block in blocks("docs/configuration.md", "yaml") {
-        let document = yaml(&block);
-        let plugins = plugins(&document);
-        // As it is, or as it stands in Envoy's.
-        let documents = if plugins.is_empty() { vec![document] } else { plugins };
-        documents.iter().for_each(|document| check("docs/configuration.md", document));
-        count += documents.len();
-    }
-    for block in blocks("README.md", "yaml") {
-        for plugin in plugins(&yaml(&block)) {
-            check("README.md", &plugin);
-            count += 1;
+    for page in PAGES {
+        for block in blocks(page, "yaml") {
+            let document = yaml(&block);
+            let plugins = plugins(&document);
+            // As it is, or as it stands in Envoy's.
+            let documents = if plugins.is_empty() { vec![document] } else { plugins };
+            documents.iter().for_each(|document| check(page, document));
+            count += documents.len();
         }
     }
-    assert!(count >= 2, "the documentation has lost its configurations");
+    for file in ["README.md", "docs/guide.md"] {
+        for block in blocks(file, "yaml") {
+            for plugin in plugins(&yaml(&block)) {
+                check(file, &plugin);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 9, "the documentation has lost its configurations");
 }
 
 #[test]
@@ -154,13 +158,62 @@ fn text(file: &str) -> String {
     fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
+/// The pages of the reference.
+const PAGES: [&str; 8] = [
+    "docs/configuration/README.md",
+    "docs/configuration/limits.md",
+    "docs/configuration/actors.md",
+    "docs/configuration/algorithms.md",
+    "docs/configuration/responses.md",
+    "docs/configuration/global.md",
+    "docs/configuration/remote.md",
+    "docs/configuration/canary.md",
+];
+
+/// All pages of the reference, one behind the other.
+fn reference() -> String {
+    PAGES.map(text).concat()
+}
+
+/// The rows of the table below this header, without the rule between them.
+fn rows<'t>(text: &'t str, header: &str) -> Vec<&'t str> {
+    let (_, table) = text.split_once(&format!("\n{header}\n")).unwrap_or_else(|| panic!("{header}"));
+    table.lines().skip(1).take_while(|line| line.starts_with('|')).collect()
+}
+
+/// The tables of algorithms and of actors are those of the code, line by line.
+#[test]
+fn the_tables_of_kinds_are_those_of_the_code() {
+    let algorithm = |kind: &&diana::algorithm::Kind| {
+        let keys: Vec<String> = kind.keys.iter().map(|key| format!("`{key}`")).collect();
+        let row = format!("| `{}` | {} | {} | {} |", kind.short, kind.name, keys.join(", "), kind.bound);
+        row.replace("|  |", "| |")
+    };
+    let algorithms: Vec<String> = diana::algorithm::KINDS.iter().map(algorithm).collect();
+    let page = text("docs/configuration/algorithms.md");
+    assert_eq!(rows(&page, "| `algo` | name | keys | admits at most |"), algorithms);
+
+    let page = text("docs/configuration/actors.md");
+    let actors = rows(&page, "| source | example | value |");
+    let kinds = diana::actor::KINDS;
+    assert_eq!(actors.len(), kinds.len());
+    for (row, kind) in actors.iter().zip(kinds) {
+        assert!(row.starts_with(&format!("| `{}` | `", kind.key)), "{}: {row}", kind.key);
+        let example = row.split('`').nth(3).unwrap();
+        let (actors, none) = (format!("{{limits: [], actors: {{own: {example}}}}}"), [""; 0]);
+        let taken = diana::config::compile(yaml(&actors).to_string().as_bytes()).map(drop);
+        let mistakes = taken.err().into_iter().flatten().map(|error| error.to_string());
+        assert_eq!(mistakes.collect::<Vec<String>>(), none, "{example}");
+    }
+}
+
 #[test]
 fn every_key_of_the_demo_and_the_reference_is_described() {
-    let reference = text("docs/configuration.md");
+    let reference = reference();
     let described = |word: &str| assert!(reference.contains(word), "{word} is not described");
     for kind in diana::algorithm::KINDS {
         described(&format!("`{}` or `{}`", kind.short, kind.name));
-        described(&format!("**`{}`, {}.**", kind.short, kind.name));
+        described(&format!("\n### `{}`, {}\n", kind.short, kind.name));
         for key in kind.keys {
             described(&format!("| `{key}` | `"));
         }
@@ -185,11 +238,10 @@ fn expected(document: &str, place: &str) -> Vec<String> {
 /// A configuration tells which keys and values it knows.
 #[test]
 fn every_key_of_a_store_and_of_its_rules_is_described() {
-    let reference = text("docs/configuration.md");
-    let (before, store) = reference.split_once("## `store`").unwrap();
+    let (store, rules) = (text("docs/configuration/global.md"), text("docs/configuration/limits.md"));
     let row = |key: &str| {
         let found =
-            store.lines().chain(before.lines()).find(|line| line.starts_with(&format!("| `{key}` | ")));
+            store.lines().chain(rules.lines()).find(|line| line.starts_with(&format!("| `{key}` | ")));
         found.unwrap_or_else(|| panic!("{key} is not described"))
     };
     let kinds = expected(r#"{"limits": [], "store": {"zzzz": 1}}"#, "store");
@@ -200,9 +252,7 @@ fn every_key_of_a_store_and_of_its_rules_is_described() {
         assert!(keys.len() > 4, "{keys:?}");
         let is_either = |key: &String| ["secret", "timeout", "replicas", "in_flight"].contains(&&**key);
         let (either, own): (Vec<_>, Vec<_>) = keys.iter().partition(|key| is_either(key));
-        // Where documents come from has a `timeout` as well.
-        let of_either = |key: &String| reference.contains(&format!("\n| `{key}` | of either"));
-        assert!(either.iter().all(|key| of_either(key)), "{either:?}");
+        either.iter().for_each(|key| _ = row(key));
         own.iter().for_each(|key| _ = row(&format!("{kind}.{key}")));
     }
     let store = r#"{"limits": [], "store": {"redis": {"dialect": "zzzz"}}}"#;
@@ -221,13 +271,11 @@ fn every_key_of_a_store_and_of_its_rules_is_described() {
 
 #[test]
 fn every_key_of_a_server_of_documents_is_described() {
-    let reference = text("docs/configuration.md");
-    let (_, rest) = reference.split_once("## `remote`").unwrap();
-    let (section, _) = rest.split_once("\n## ").unwrap();
+    let section = ["remote", "canary"].map(|page| text(&format!("docs/configuration/{page}.md"))).concat();
     let is_described = |key: &str| section.lines().any(|line| line.starts_with(&format!("| `{key}` | ")));
     let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
     assert!(keys.len() > 9, "{keys:?}");
-    for key in keys.iter().filter(|key| *key != "canary") {
+    for key in &keys {
         assert!(is_described(key), "{key} is not described");
     }
     for key in expected(r#"{"limits": [], "remote": {"canary": {"zzzz": 1}}}"#, "remote.canary") {
@@ -239,8 +287,8 @@ fn every_key_of_a_server_of_documents_is_described() {
 }
 
 #[test]
-fn the_readme_and_the_reference_say_every_bound() {
-    for file in ["README.md", "docs/configuration.md"] {
+fn the_reference_and_the_page_on_accuracy_say_every_bound() {
+    for file in ["docs/accuracy.md", "docs/configuration/algorithms.md"] {
         let text = text(file);
         for kind in diana::algorithm::KINDS {
             let said = text

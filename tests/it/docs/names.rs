@@ -12,7 +12,7 @@ use std::fs;
 /// Files with the expressions that make labels of Envoy's statistics.
 const TAGGED: [&str; 6] = [
     "envoy.yaml",
-    "README.md",
+    "docs/observability.md",
     "gateway/src/bootstrap.rs",
     "examples/global-redis/envoy.yaml",
     "examples/rate-limit-service/envoy.yaml",
@@ -52,6 +52,7 @@ fn documents() -> Vec<(String, String)> {
     add("docs", &markdown);
     add("docs/bench", &markdown);
     add("docs/design", &markdown);
+    add("docs/configuration", &markdown);
     add("examples", &|name| (!name.contains('.')).then(|| format!("{name}/README.md")));
     files.into_iter().map(|file| (file.clone(), text(&file))).collect()
 }
@@ -150,13 +151,13 @@ fn every_metric_that_a_document_names_exists() {
 }
 
 #[test]
-fn every_metric_stands_in_the_readme() {
-    let readme = text("README.md");
+fn every_metric_stands_in_the_page_on_observability() {
+    let page = text("docs/observability.md");
     for metric in METRICS {
         let (name, labels) = metric.prometheus();
         let name = if labels.is_empty() { format!("`{name}`") } else { format!("`{name}{{") };
-        assert!(readme.contains(&name), "{name}");
-        assert!(labels.iter().all(|label| readme.contains(label)), "{name}: {labels:?}");
+        assert!(page.contains(&name), "{name}");
+        assert!(labels.iter().all(|label| page.contains(label)), "{name}: {labels:?}");
     }
 }
 
@@ -170,7 +171,7 @@ fn every_attribute_that_a_document_names_exists() {
             assert!(ATTRIBUTES.contains(&&*format!("diana.{name}")), "{file}: wasm.diana.{name}");
         }
     }
-    let reference = text("docs/configuration.md");
+    let reference = text("docs/observability.md");
     for attribute in ATTRIBUTES {
         assert!(reference.contains(&format!("| `wasm.{attribute}` | ")), "{attribute} is not described");
     }
@@ -204,11 +205,12 @@ fn every_command_that_a_document_names_exists() {
     assert!(count > 10, "{count}");
 }
 
-/// The keys in the first cells of the tables of a section whose header is `| key | | default |`: `a`, `b.c`.
+/// The keys in the first cells of the first table of a section whose header begins with `| key | `: `a`, `b.c`.
 fn keys(reference: &str, section: &str) -> Vec<String> {
     let (_, rest) = reference.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{section}"));
     let rest = rest.split("\n## ").next().unwrap();
-    let (_, table) = rest.split_once("| key | | default |\n").unwrap_or_else(|| panic!("{section}"));
+    let (_, table) = rest.split_once("\n| key | ").unwrap_or_else(|| panic!("{section}"));
+    let (_, table) = table.split_once('\n').unwrap();
     let mut keys: Vec<String> = Vec::new();
     for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
         let cell = row.split(" | ").next().unwrap();
@@ -226,7 +228,7 @@ fn keys(reference: &str, section: &str) -> Vec<String> {
 /// Each key of the reference is one that a configuration takes.
 #[test]
 fn every_key_of_the_reference_is_taken() {
-    let reference = text("docs/configuration.md");
+    let reference = super::reference();
     let top = super::expected(r#"{"limits": [], "zzzz": 1}"#, "");
     let limit = super::expected(r#"{"limits": [{"url": "/", "rules": [], "zzzz": 1}]}"#, "limits[0]");
     let of_rule = |kind: &&algorithm::Kind| {
@@ -258,12 +260,14 @@ fn every_key_of_the_reference_is_taken() {
     for (section, known) in [
         ("`limits`", &limit),
         ("`rules`", &rule),
+        ("Keys", &rule),
         ("`response`, `headers`", &answers),
         ("`remote`", &remote),
+        ("Canary keys", &remote),
         ("`store`", &store),
     ] {
         let keys = keys(&reference, section);
-        assert!(keys.len() > 3, "{section}: {keys:?}");
+        assert!(keys.len() > 2, "{section}: {keys:?}");
         for key in keys {
             assert!(known.contains(&key), "{section}: no configuration takes `{key}`, but {known:?}");
         }
@@ -283,6 +287,26 @@ fn every_report_of_a_measurement_names_its_commit() {
     }
     let json: serde_json::Value = serde_json::from_str(&text("docs/bench/speed.json")).unwrap();
     assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
+}
+
+/// "`tests/it/file.rs`: `test`, `test`".
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "_/".contains(letter);
+    let mut count = 0;
+    for (file, text) in documents() {
+        let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+        for (source, rest) in names(&text, "`tests/", is_letter) {
+            let mut list = rest.strip_prefix(".rs`: ");
+            while let Some((test, more)) = list.and_then(|list| list.strip_prefix('`')?.split_once('`')) {
+                let code = super::text(&format!("tests/{source}.rs"));
+                assert!(code.contains(&format!("fn {test}(")), "{file}: tests/{source}.rs has no `{test}`");
+                count += 1;
+                list = more.strip_prefix(", ");
+            }
+        }
+    }
+    assert!(count > 100, "{count}");
 }
 
 /// Each file that a document links to is there.

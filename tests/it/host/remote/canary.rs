@@ -86,7 +86,7 @@ fn strict(is_over: bool) -> Gateway {
     gateway
 }
 
-/// What docs/configuration.md tells who cannot wait: though the plugin of before is still there, as while it is drained.
+/// What docs/configuration/canary.md tells who cannot wait: though the plugin of before is still there, as while it is drained.
 #[test]
 fn what_is_tried_or_was_refused_serves_at_once_from_a_path_that_is_new() {
     for is_over in [false, true] {
