@@ -309,15 +309,37 @@ fn every_test_that_a_document_names_exists() {
     assert!(count > 100, "{count}");
 }
 
-/// Each file that a document links to is there.
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    let outside = text.split("```").step_by(2);
+    let headings = outside.flat_map(str::lines).filter(|line| line.starts_with('#'));
+    for heading in headings.map(|line| line.trim_start_matches('#').trim()) {
+        let is_kept = |letter: &char| letter.is_alphanumeric() || "_- ".contains(*letter);
+        let anchor: String = heading.to_lowercase().chars().filter(is_kept).collect();
+        let anchor = anchor.replace(' ', "-");
+        let numbered = (1..).map(|number| format!("{anchor}-{number}"));
+        let free = std::iter::once(anchor.clone()).chain(numbered).find(|anchor| !anchors.contains(anchor));
+        anchors.extend(free);
+    }
+    anchors
+}
+
+/// Each file and each heading that a document links to is there.
 #[test]
 fn every_link_leads_somewhere() {
     for (file, text) in documents() {
         let folder = file.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-        for (link, _) in names(&text, "](", |letter| !")#".contains(letter)) {
-            if !link.is_empty() && !link.contains("://") {
-                let path = format!("{}/{folder}{link}", env!("CARGO_MANIFEST_DIR"));
-                assert!(fs::exists(&path).unwrap(), "{file}: {link}");
+        for (link, rest) in names(&text, "](", |letter| !")#".contains(letter)) {
+            if link.contains("://") {
+                continue;
+            }
+            let target = if link.is_empty() { file.clone() } else { format!("{folder}{link}") };
+            let path = format!("{}/{target}", env!("CARGO_MANIFEST_DIR"));
+            assert!(fs::exists(&path).unwrap(), "{file}: {link}");
+            let anchor = rest.strip_prefix('#').and_then(|rest| rest.split(')').next());
+            if let Some(anchor) = anchor {
+                assert!(anchors(&super::text(&target)).contains(anchor), "{file}: {link}#{anchor}");
             }
         }
     }
