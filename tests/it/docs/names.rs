@@ -225,7 +225,7 @@ fn keys(reference: &str, section: &str) -> Vec<String> {
     keys
 }
 
-/// Each key of the reference is one that a configuration takes.
+/// Each key of the reference is one that a configuration takes, and the other way round.
 #[test]
 fn every_key_of_the_reference_is_taken() {
     let reference = super::reference();
@@ -257,6 +257,7 @@ fn every_key_of_the_reference_is_taken() {
     let both: Vec<String> =
         redis.iter().map(own).filter(|key| rls.iter().map(own).any(|other| other == *key)).collect();
     let store = [redis, rls, both].concat();
+    let mut described: Vec<String> = Vec::new();
     for (section, known) in [
         ("`limits`", &limit),
         ("`rules`", &rule),
@@ -268,13 +269,18 @@ fn every_key_of_the_reference_is_taken() {
     ] {
         let keys = keys(&reference, section);
         assert!(keys.len() > 2, "{section}: {keys:?}");
-        for key in keys {
-            assert!(known.contains(&key), "{section}: no configuration takes `{key}`, but {known:?}");
+        for key in &keys {
+            assert!(known.contains(key), "{section}: no configuration takes `{key}`, but {known:?}");
         }
+        described.extend(keys);
     }
     let headings = reference.lines().filter_map(|line| line.strip_prefix("## `"));
     for key in headings.flat_map(|line| line.split('`').step_by(2)).filter(|key| !key.is_empty()) {
         assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
+        described.push(key.to_owned());
+    }
+    for key in [&limit, &rule, &answers, &remote].into_iter().flatten() {
+        assert!(described.contains(key), "`{key}` is not described");
     }
 }
 
