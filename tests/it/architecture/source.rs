@@ -65,11 +65,6 @@ impl File {
         self.path.ends_with("/tests.rs")
     }
 
-    /// What stands at its top.
-    pub fn header(&self) -> String {
-        self.text.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join(" ")
-    }
-
     /// Its lines, numbered, without comments.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let uncommented = |line: &'_ str| line.find("//").unwrap_or(line.len());
