@@ -14,6 +14,7 @@
 mod build;
 mod candidate;
 mod canonical;
+mod cells;
 mod check;
 mod context;
 mod decide;
@@ -22,37 +23,32 @@ mod global_check;
 mod global_group;
 mod group;
 mod lists;
-mod migrated;
-mod migration;
 mod overridden;
 mod pending;
 mod query;
 mod refill;
 mod refund;
-mod refusals;
 mod rendezvous;
-mod reservations;
 mod verdict;
 
 pub use build::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use candidate::{CandidateOptions, Sample};
+pub use cells::{Previous, Replacement};
 pub use decision::{ALLOW, ActorSource, DENY, Decision, Events, Outcome, Reason, RuleReport, RuleResult};
 pub use global_group::OnError;
 pub use group::{Counter, Counters, Missing};
 pub use lists::{List, Lists, Member};
-pub use migration::{Previous, Replacement};
 pub use query::{
     CountKey, GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
 };
 
+pub(crate) use cells::{MigratedCharges, Migration};
 pub(crate) use context::{Context, WorkerCache};
-pub(crate) use decide::{Progress, Scratch, decide};
-pub(crate) use migrated::MigratedCharges;
-pub(crate) use migration::Migration;
+pub(crate) use decide::{Scratch, decide};
 pub(crate) use overridden::Overridden;
 pub(crate) use pending::{Conclusion, Fetched, Pending};
 pub(crate) use refill::LeaseRefill;
-pub(crate) use refund::{Charged, cancel, settle};
+pub(crate) use refund::{Charges, Refund};
 
 use crate::actor::{Named, ip};
 use crate::matcher::{Matcher, tree::Tree};
@@ -103,7 +99,7 @@ pub struct Rule {
 
 /// Which of a rule's ways to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+pub(crate) enum Role {
     Primary,
     Fallback,
     Leased,
@@ -144,7 +140,7 @@ impl Rule {
 }
 
 #[derive(Debug)]
-struct Limit {
+pub(crate) struct Limit {
     conditions: Vec<Box<dyn Matcher>>,
     exclusive: bool,
     /// Limits of one rank are equally specific.

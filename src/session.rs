@@ -1,11 +1,9 @@
-//! One request, from its headers to its end: what to do now, what is still owed when it is over.
-//!
-//! It does not know: the host. The host calls, and acts on the value it gets.
+//! One request, from its headers to its end. The host calls, and acts on the decision's outcome.
 //!
 //! ```text
-//!   start(request) ─┬─► Done(decision) ──────────────────────────► … the response … ─► settle()
-//!                   ├─► Wait(until) ─ the host holds the request ─► resume() ─┘
-//!                   └─► Ask ─ the host holds the request, and makes calls ─► answer() ─► Done or Wait
+//!   start(request) ─┬─► Pass, Allowed or Reject ──────────────────────────► … the response … ─► settle()
+//!                   ├─► Delay(until) ─ the host holds the request ─► resume() ─┘
+//!                   └─► Query ─ the host holds the request and makes calls ─► answer() ─► one of the above
 //! ```
 
 mod fetches;
@@ -13,43 +11,23 @@ mod worker;
 
 pub use worker::{TICK, Worker};
 
-use crate::policy::{
-    self, Charged, Conclusion, Decision, Events, GlobalCharge, GlobalQuery, Outcome, Pending, Policy,
-    Progress,
-};
+use crate::policy::{Charges, Decision, Events, Outcome, Pending, Policy, Refund};
 use crate::remote::{Completion, Waiter};
 use crate::request::Request;
 use crate::store::Store;
 use crate::time::Time;
-
-/// What the host has to do now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'w> {
-    /// Let the request pass, or answer it.
-    Done(&'w Decision),
-    /// Hold the request until that instant, then call [`Session::resume`] and let it pass.
-    Wait {
-        /// When its turn comes.
-        until: Time,
-        /// What was decided.
-        decision: &'w Decision,
-    },
-    /// Hold the request, make the worker's calls, and call [`Session::answer`] when there are news for this number; or
-    /// [`Session::give_up`] when that takes too long.
-    Query(u32),
-}
+use std::mem::take;
 
 /// One request.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Whether its turn has yet to come.
-    waiting: bool,
-    charged: Vec<Charged>,
-    /// The same of stores, by shard.
-    global_charged: Vec<(usize, GlobalCharge)>,
+    /// Whether the request is held until its turn.
+    is_waiting: bool,
+    charges: Charges,
     querying: Option<Box<Querying>>,
 }
 
+/// A request for which global stores are being asked.
 #[derive(Debug)]
 struct Querying {
     ticket: u32,
@@ -57,47 +35,39 @@ struct Querying {
 }
 
 impl Session {
-    /// Decides about a request whose headers have come. `clock` is asked when the store has answered, so that
-    /// no worker judges a cell by an instant before the one at which another has charged it.
+    /// Decides about a request whose headers have come. `clock` is read when the store has
+    /// answered, so that no worker checks a cell by an instant before the cell was charged.
+    #[must_use]
     pub fn start<'w, S: Store + ?Sized>(
         policy: &Policy,
         worker: &'w mut Worker,
         store: &S,
         request: &Request,
         clock: impl Fn() -> Time,
-    ) -> (Session, Step<'w>) {
+    ) -> (Session, &'w Decision) {
         let mut session = Session::default();
-        match worker.decide(policy, store, request, &clock) {
-            Progress::Decided(charged) => {
-                session.charged = charged;
-                worker.schedule_refills();
-                let step = session.step(worker);
-                (session, step)
-            }
-            Progress::Query(pending) => {
-                let (ticket, pending, is_answered) = worker.ask(policy, pending, store, &clock);
+        let decision = match worker.decide(policy, store, request, &clock) {
+            None => session.decided(worker),
+            Some(pending) => {
+                let (ticket, pending, is_answered) = worker.query(policy, pending, store, &clock);
                 session.querying = Some(Box::new(Querying { ticket, pending }));
-                let step = match is_answered {
+                match is_answered {
                     true => session.conclude(policy, worker, store, &clock),
-                    false => Step::Query(ticket),
-                };
-                (session, step)
+                    false => worker.decision(),
+                }
             }
-        }
+        };
+        (session, decision)
     }
 
-    fn step<'w>(&mut self, worker: &'w Worker) -> Step<'w> {
+    fn decided<'w>(&mut self, worker: &'w mut Worker) -> &'w Decision {
+        self.charges = worker.take_charges();
         let decision = worker.decision();
-        match decision.outcome {
-            Outcome::Delay(until) => {
-                self.waiting = true;
-                Step::Wait { until, decision }
-            }
-            _ => Step::Done(decision),
-        }
+        self.is_waiting = matches!(decision.outcome, Outcome::Delay(_));
+        decision
     }
 
-    /// A store has told something, or will not; `None` as long as others have yet to.
+    /// A global store has answered, or will not. `None` as long as others still have to.
     pub fn answer<'w, S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -105,24 +75,23 @@ impl Session {
         store: &S,
         completion: &Completion,
         clock: impl Fn() -> Time,
-    ) -> Option<Step<'w>> {
-        let asking = self.querying.as_mut()?;
-        let is_answered =
-            asking.pending.answer(policy, completion.shard, completion.replies.as_deref(), clock());
+    ) -> Option<&'w Decision> {
+        let pending = &mut self.querying.as_mut()?.pending;
+        let is_answered = pending.answer(policy, completion.shard, completion.replies.as_deref(), clock());
         is_answered.then(|| self.conclude(policy, worker, store, &clock))
     }
 
-    /// It has waited long enough for stores: what has not been told will not be.
+    /// The request has waited for `timeout`: global stores that have not answered count as down.
     pub fn give_up<'w, S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         worker: &'w mut Worker,
         store: &S,
         clock: impl Fn() -> Time,
-    ) -> Option<Step<'w>> {
-        let asking = self.querying.as_mut()?;
-        worker.cancel(Waiter::Request(asking.ticket));
-        asking.pending.give_up(policy);
+    ) -> Option<&'w Decision> {
+        let querying = self.querying.as_mut()?;
+        worker.cancel(Waiter::Request(querying.ticket));
+        querying.pending.give_up(policy);
         Some(self.conclude(policy, worker, store, &clock))
     }
 
@@ -132,51 +101,50 @@ impl Session {
         worker: &'w mut Worker,
         store: &S,
         clock: &dyn Fn() -> Time,
-    ) -> Step<'w> {
-        if let Some(asking) = self.querying.take() {
-            let Conclusion { charged, global_charged: owed, refunds: back, .. } =
-                worker.conclude(policy, asking.pending, store, clock);
-            (self.charged, self.global_charged) = (charged, owed);
-            worker.refund(back);
+    ) -> &'w Decision {
+        if let Some(querying) = self.querying.take() {
+            worker.conclude(policy, querying.pending, store, clock);
         }
-        self.step(worker)
+        self.decided(worker)
     }
 
-    /// The host cannot hold the request until its turn: it is refused, and everything that it was charged is given back.
+    /// The host cannot hold the request until its turn: the request is refused, and all of its
+    /// charges are refunded.
     pub fn refuse<'w, S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         worker: &'w mut Worker,
         store: &S,
         clock: impl Fn() -> Time,
-    ) -> Step<'w> {
+    ) -> &'w Decision {
         let events = self.settle(policy, worker, store, clock);
-        Step::Done(worker.refuse_to_hold(policy, &events))
+        worker.refuse_to_hold(policy, &events)
     }
 
     /// The wait is over: the request goes on.
     pub fn resume(&mut self) {
-        self.waiting = false;
-        self.global_charged.retain(|(_, charge)| charge.parameters.ends_with_request());
+        self.is_waiting = false;
+        self.charges.keep_ending();
     }
 
     /// Whether the request waits for its turn.
     pub fn is_waiting(&self) -> bool {
-        self.waiting
+        self.is_waiting
     }
 
-    /// Under which number the request waits for stores, if it does.
+    /// The number under which global stores are being asked, if they are.
     pub fn ticket(&self) -> Option<u32> {
-        self.querying.as_ref().map(|asking| asking.ticket)
+        self.querying.as_ref().map(|querying| querying.ticket)
     }
 
     /// Whether [`Session::settle`] has anything to do.
     pub fn has_charges(&self) -> bool {
-        !self.charged.is_empty() || !self.global_charged.is_empty() || self.querying.is_some()
+        !self.charges.is_empty() || self.querying.is_some()
     }
 
-    /// The request is over, in whatever way: what was held for its duration is given back, once. One that
-    /// leaves while it waits gives back all that it was charged, and its turn if nobody has one behind it.
+    /// The request is over, in whatever way. Charges that end with the request are refunded, once.
+    /// A request that leaves while it waits is refunded all of its charges, and its turn if no other
+    /// request has a later one.
     pub fn settle<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -184,24 +152,17 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
-        if let Some(asking) = self.querying.take() {
-            worker.cancel(Waiter::Request(asking.ticket));
-            return worker.abandon(policy, &asking.pending, store, &clock);
+        if let Some(querying) = self.querying.take() {
+            worker.cancel(Waiter::Request(querying.ticket));
+            return worker.abandon(policy, &querying.pending, store, &clock);
         }
-        worker.refund(std::mem::take(&mut self.global_charged));
-        let charged = std::mem::take(&mut self.charged);
-        let context = worker.context(store, &clock);
-        if self.waiting {
-            self.waiting = false;
-            return policy::cancel(policy, &charged, &context);
-        }
-        policy::settle(policy, &charged, &context)
+        let refund = self.refund();
+        self.is_waiting = false;
+        worker.refund(policy, take(&mut self.charges), refund, store, &clock)
     }
-}
 
-impl Session {
-    /// The request, about which `worker` has decided under `policy`, is about to be over, and another configuration has
-    /// taken the place of that one, or is tried beside it: what its actors have taken along is given back there, too.
+    /// Refunds the request's charges in cells to which they have migrated: another configuration
+    /// has replaced `policy`, under which `worker` decided, or is a candidate beside its successor.
     pub fn settle_migrated<S: Store + ?Sized>(
         &self,
         (policy, worker): (&Policy, &Worker),
@@ -209,19 +170,11 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
-        let estate = worker.migrated_charges(policy, &self.charged, self.waiting);
-        estate.settle(later, &successor.context(store, &clock))
+        let migrated = worker.migrated_charges(policy, &self.charges, self.refund());
+        migrated.refund_in(&successor.context(later, store, &clock))
     }
-}
 
-/// What is to be given back, as one question for each shard.
-fn by_shard(charges: Vec<(usize, GlobalCharge)>) -> Vec<(usize, GlobalQuery)> {
-    let mut shards: Vec<(usize, Vec<GlobalCharge>)> = Vec::new();
-    for (shard, charge) in charges {
-        match shards.iter_mut().find(|(known, _)| *known == shard) {
-            Some((_, charges)) => charges.push(charge),
-            None => shards.push((shard, vec![charge])),
-        }
+    fn refund(&self) -> Refund {
+        if self.is_waiting { Refund::All } else { Refund::Ended }
     }
-    shards.into_iter().map(|(shard, charges)| (shard, GlobalQuery::Refund(charges))).collect()
 }

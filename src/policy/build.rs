@@ -79,14 +79,14 @@ impl LimitDraft {
     }
 
     /// For which requests it is, in canonical text.
-    pub(super) fn meaning(&self) -> String {
+    pub(crate) fn meaning(&self) -> String {
         [&sized(&self.pattern.to_string()), &*self.meaning].concat()
     }
 }
 
 impl RuleDraft {
     /// Whom it counts in a limit of this meaning, in canonical text.
-    pub(super) fn actors_name(&self, limit: &str) -> String {
+    pub(crate) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
         format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
     }
@@ -356,7 +356,7 @@ struct GroupActors {
 
 impl GlobalDraft {
     /// Rules of one kind may stand in one group.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match (self.on_error, self.leased.is_some()) {
             (OnError::Local, false) => "local",
             (OnError::Allow, false) => "allow",

@@ -61,7 +61,7 @@ impl Policy {
     }
 
     /// Whether a client that a list names is not among those for whom the policy is tried.
-    pub(super) fn leaves_out_client(&self, request: &Request, hasher: &Hasher) -> bool {
+    pub(crate) fn leaves_out_client(&self, request: &Request, hasher: &Hasher) -> bool {
         let mut key = Vec::new();
         self.candidate_for.is_some()
             && self.address.actor().write(request, &mut key)
@@ -69,14 +69,14 @@ impl Policy {
     }
 }
 
-pub(super) fn sorted(mut meanings: Vec<u64>) -> Vec<u64> {
+pub(crate) fn sorted(mut meanings: Vec<u64>) -> Vec<u64> {
     sort::sort_by_key(&mut meanings, |meaning| *meaning);
     meanings
 }
 
 impl Group {
     /// Whether the actor of this key is not among those for whom the policy is tried. Everybody together are.
-    pub(super) fn is_left_out(&self, policy: &Policy, hasher: &Hasher, key: Option<&[u8]>) -> bool {
+    pub(crate) fn is_left_out(&self, policy: &Policy, hasher: &Hasher, key: Option<&[u8]>) -> bool {
         let is_somebody = policy.candidate_for.is_some() && !self.actors.is_empty();
         is_somebody && policy.leaves_out(hasher.hash(key.unwrap_or_default()))
     }

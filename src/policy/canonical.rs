@@ -9,7 +9,7 @@ use crate::sort;
 use crate::table::Hasher;
 
 /// Merges limits for the same requests, so that a rule counts the same whichever of these limits lists it.
-pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
+pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
     let (mut places, mut merged) = (KeyMap::<usize>::default(), Vec::<LimitDraft>::new());
     for limit in limits {
         let meaning = limit.meaning();
@@ -29,7 +29,7 @@ pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
 
 /// For each rule of a limit, how many shared rules before it have the same meaning. Rules with the same meaning are first
 /// ordered by their overrides, so that the order of the rules in the document does not change this number.
-pub(super) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
+pub(crate) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
     let mut alike = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
         if let Some(shared) = &rule.global {

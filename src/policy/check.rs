@@ -1,393 +1,290 @@
-//! One group's part in a decision: its cell as it was loaded or as this worker's share has it, what its rules
-//! say, and how it is charged.
-//!
-//! It does not know: the other groups of the request.
-//!
-//! ```text
-//!   Spending ── from a share: the store is not asked
-//!   Loaded ──► Judged ── commit: one swap; busy actors are charged ahead in it
-//!   Failed ── the store did not work: the group has no say
-//! ```
+//! The check of one group in one decision: its cell, what its rules say, and the charge.
 
+use super::cells::{Actor, Attempt, Change, OpenCell, Reservations, ReservedCell, Swapped, swap, update};
 use super::context::{Context, WorkerCache};
-use super::decide::MAX_LOST;
 use super::group::{ActorRules, Group, actor_source};
-use super::migration::GroupMigration;
-use super::refund::{Charged, GroupIndex, update};
-use super::reservations::{Reservations, ReservedCell, reserve};
+use super::refund::{Charged, GroupIndex};
 use super::verdict::GroupVerdict;
-use super::{Events, Policy, Role, RuleReport, RuleResult};
-use crate::algorithm::Reservation;
-use crate::store::{Fault, Store, Swap};
-use crate::table::{Entry, Eviction, Set};
+use super::{Events, Role, RuleReport, RuleResult};
+use crate::store::Store;
+use crate::table::Eviction;
 use crate::time::{Span, Time};
+use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(super) struct GroupCheck {
-    pub(super) group: Arc<Group>,
-    pub(super) place: GroupIndex,
-    pub(super) hash: u64,
-    /// Where the actor's key stands among those of the request.
-    pub(super) key: Range<usize>,
-    state: CellState,
-    at: Time,
-    pub(super) buffers: Buffers,
+pub(crate) struct GroupCheck {
+    pub(crate) group: Arc<Group>,
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    /// Where the actor's key stands among the keys of the request.
+    pub(crate) key: Range<usize>,
+    buffers: Buffers,
 }
 
-/// What verdicts are based on.
-#[derive(Debug)]
-enum CellState {
-    Failed,
-    Loaded(Set),
-    Spending,
-    Judged {
-        entry: Entry,
-        /// The actor whose cell is in the way, in a set where all refuse.
-        blocker: Option<u64>,
-    },
-}
-
-/// What bids need room for, kept for the next requests.
+/// The memory of a check, reused by later requests.
 #[derive(Debug, Default)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
+    cell: OpenCell,
     verdict: GroupVerdict,
-    /// A copy of the cell: without what is charged ahead.
-    cell: Vec<u8>,
-    reservations: Vec<Reservation>,
-}
-
-/// All that a bid is judged by.
-pub(super) struct CheckContext<'a, 't, S: ?Sized> {
-    pub(super) policy: &'a Policy,
-    /// The keys of all bids.
-    pub(super) keys: &'a [u8],
-    pub(super) context: &'a Context<'t, S>,
 }
 
 impl GroupCheck {
-    pub(super) fn new(
+    pub(crate) fn new(
         group: &Arc<Group>,
         place: GroupIndex,
         hash: u64,
         key: Range<usize>,
-        memory: Buffers,
+        buffers: Buffers,
     ) -> GroupCheck {
-        GroupCheck {
-            group: Arc::clone(group),
-            place,
-            hash,
-            key,
-            state: CellState::Failed,
-            at: Time::ZERO,
-            buffers: memory,
-        }
+        GroupCheck { group: Arc::clone(group), place, hash, key, buffers }
     }
 
-    fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
+    /// Ends the check; what it needed room for is returned.
+    pub(crate) fn into_buffers(mut self) -> Buffers {
+        self.buffers.cell.close();
+        self.buffers
+    }
+
+    fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
         keys.get(self.key.clone()).unwrap_or_default()
     }
 
-    /// The rules as they count the actor, or the one whose cell is in the way.
-    fn counted<'a, S: ?Sized>(
-        group: &'a Group,
-        key: &'a [u8],
-        crowd: Option<u64>,
-        ctx: &CheckContext<'a, '_, S>,
-    ) -> ActorRules<'a> {
-        let key = crowd.map_or(key, |by| ctx.context.overridden.key(group.id, by));
-        group.for_actor(&ctx.policy.rules, key)
+    fn actor<'k>(&'k self, keys: &'k [u8]) -> Actor<'k> {
+        Actor { group: &self.group, hash: self.hash, key: self.key(keys) }
     }
 
-    pub(super) fn load<S: Store + ?Sized>(&mut self, ctx: &CheckContext<S>, events: &mut Events) {
-        self.state = match self.group.table.load(ctx.context.store, self.hash) {
-            Ok(set) => {
-                events.foreign = events.foreign.saturating_add(set.foreign().into());
-                CellState::Loaded(set)
-            }
-            Err(Fault(_)) => {
-                events.faults = events.faults.saturating_add(1);
-                CellState::Failed
-            }
-        };
+    /// The rules that decide: those of the actor, or of another one whose cell blocks the set.
+    fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, keys: &'k [u8], context: &Context<'c, S>) -> ActorRules<'k> {
+        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker())
     }
 
-    /// Judges by a cell that this worker knows: whether it refuses.
-    pub(super) fn check_cached<S: ?Sized>(&mut self, cell: &[u8], now: Time, ctx: &CheckContext<S>) -> bool {
-        let counted = self.group.for_actor(&ctx.policy.rules, self.key(ctx.keys));
-        let Buffers { verdict, cell: copy, .. } = &mut self.buffers;
-        copy.clear();
-        copy.extend_from_slice(cell);
-        verdict.check(counted, copy, now);
-        verdict.refused
-    }
-
-    pub(super) fn report_cached<S: ?Sized>(&self, ctx: &CheckContext<S>, to: &mut Vec<RuleReport>) {
-        let key = self.key(ctx.keys);
-        self.buffers.verdict.report(self.group.for_actor(&ctx.policy.rules, key), actor_source(key), to);
-    }
-
-    /// Judges by this worker's share, and spends of it if all is well; else the store has to be asked.
-    pub(super) fn check_reserved<S: ?Sized>(
+    /// Checks a cell from the refusal cache. Returns whether the rules refuse still.
+    pub(crate) fn check_cached<S: ?Sized>(
         &mut self,
-        share: &ReservedCell,
+        cached: &[u8],
         now: Time,
-        ctx: &CheckContext<S>,
+        keys: &[u8],
+        context: &Context<S>,
     ) -> bool {
-        if !share.is_fresh(now) {
+        let Buffers { cell, verdict } = &mut self.buffers;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let rules = context.rules(&self.group, key, None);
+        verdict.check(rules, cell.open_copy(cached, rules, now), now);
+        verdict.is_refused()
+    }
+
+    /// Checks the cell of the worker's reservation, and spends of the reservation if every rule
+    /// admits at once. Else the cell has to be loaded.
+    pub(crate) fn check_reserved<S: ?Sized>(
+        &mut self,
+        reserved: &ReservedCell,
+        now: Time,
+        keys: &[u8],
+        context: &Context<S>,
+    ) -> bool {
+        if !reserved.is_fresh(now) {
             return false;
         }
-        let counted = self.group.for_actor(&ctx.policy.rules, self.key(ctx.keys));
-        let Buffers { verdict, cell, reservations, .. } = &mut self.buffers;
-        cell.clear();
-        cell.extend_from_slice(&share.cell);
-        reservations.clear();
-        reservations.extend_from_slice(&share.reservations);
-        verdict.check(counted, cell, now);
-        let suffices = !verdict.repaired && verdict.all_admit_now() && {
-            let mut rules = counted.rules().zip(reservations);
-            rules.all(|((rule, count), reservation)| {
-                count.algorithm.covers(reservation, now) && reservation.spend(rule.cost)
-            })
-        };
-        if suffices {
-            (self.state, self.at) = (CellState::Spending, now);
-        }
-        suffices
+        let Buffers { cell, verdict } = &mut self.buffers;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let rules = context.rules(&self.group, key, None);
+        verdict.check(rules, cell.open_copy(&reserved.cell, rules, now), now);
+        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, now)
     }
 
-    /// Judges by what was loaded, to which the rest of an older share is given back, and what is taken along from older
-    /// cells.
-    pub(super) fn check<S: Store + ?Sized>(
+    pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
+        self.buffers.cell.load(&self.group, self.hash, context, events);
+    }
+
+    /// Opens and checks the loaded cell.
+    pub(crate) fn check<S: Store + ?Sized>(
         &mut self,
-        mut now: Time,
-        shares: &Reservations,
-        ctx: &CheckContext<S>,
+        now: Time,
+        reservations: &Reservations,
+        keys: &[u8],
+        context: &Context<S>,
         events: &mut Events,
     ) {
-        let set = match std::mem::replace(&mut self.state, CellState::Failed) {
-            CellState::Loaded(set) => set,
-            other => {
-                self.state = other;
-                return;
-            }
-        };
-        let group = &*self.group;
-        let mut entry = set.claim(|hash, cell| {
-            group
-                .for_actor(&ctx.policy.rules, ctx.context.overridden.key(group.id, hash))
-                .eviction_rank(cell, now)
-        });
-        let crowd = match entry.eviction() {
-            Some(Eviction::SetFull { by }) => Some(by),
-            _ => None,
-        };
-        let counted = GroupCheck::counted(group, self.key(ctx.keys), crowd, ctx);
-        // Who gets no cell takes nothing along yet.
-        let line = ctx.context.migration.group(group.id).filter(|_| crowd.is_none());
-        let find =
-            |line: &GroupMigration| line.find(counted, (self.hash, entry.found()), now, ctx.context, events);
-        let previous_cells = line.map(find).unwrap_or_default();
-        if !previous_cells.is_empty() {
-            // They may have been stored since the clock was read.
-            now = (ctx.context.clock)();
+        let Buffers { cell, verdict } = &mut self.buffers;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let actor = Actor { group: &self.group, hash: self.hash, key };
+        if cell.open(actor, now, reservations, context, events) {
+            let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
+            verdict.check(rules, cell.bytes_mut(), at);
         }
-        let share = shares.find(group.id, self.hash).filter(|_| entry.found());
-        if let Some(share) = share {
-            counted.release(&share.reservations, entry.cell_mut(), now);
-        }
-        let mut inherits = false;
-        for previous_cell in previous_cells {
-            inherits |= line.is_some_and(|line| line.merge(previous_cell, counted, entry.cell_mut(), now));
-        }
-        let verdict = &mut self.buffers.verdict;
-        verdict.check(counted, entry.cell_mut(), now);
-        verdict.repaired |= share.is_some() || inherits;
-        (self.state, self.at) = (CellState::Judged { entry, blocker: crowd }, now);
     }
 
-    /// Whether an enforced rule refuses; of what was fetched ahead, whether that does not suffice for every rule.
-    pub(super) fn refuses(&self) -> bool {
-        let (failed, verdict) = (matches!(self.state, CellState::Failed), &self.buffers.verdict);
+    /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
+    /// every rule.
+    pub(crate) fn refuses(&self) -> bool {
+        let Buffers { cell, verdict } = &self.buffers;
         match self.is_leased() {
-            true => failed || !verdict.all_admit_now(),
-            false => !failed && verdict.refused,
+            true => cell.is_failed() || !verdict.all_admit_now(),
+            false => !cell.is_failed() && verdict.is_refused(),
         }
     }
 
-    /// Stores the charged cell; `false` when somebody was faster and there is not enough left. A busy actor
-    /// is charged ahead, where `lends` allows it.
-    pub(super) fn commit<S: Store + ?Sized>(
+    /// Stores the charged cell. Returns `false` if another worker was faster and too little is
+    /// left. For a busy actor the worker reserves a part of the rest, where `may_reserve` allows it.
+    pub(crate) fn commit<S: Store + ?Sized>(
         &mut self,
-        lends: bool,
-        shares: &mut Reservations,
-        ctx: &CheckContext<S>,
+        may_reserve: bool,
+        reservations: &mut Reservations,
+        keys: &[u8],
+        context: &Context<S>,
         events: &mut Events,
     ) -> bool {
-        let lends = lends && self.group.can_reserve && shares.is_busy(self.group.id, self.hash, self.at);
-        for _ in 0..MAX_LOST {
-            if self.refuses() {
-                return false;
+        let at = self.buffers.cell.at();
+        let reserves =
+            may_reserve && self.group.can_reserve && reservations.is_busy(self.group.id, self.hash, at);
+        let mut commit = Commit { check: self, reserves, reservations, keys, context, is_opened: true };
+        match swap(context.store, &mut commit, events) {
+            Swapped::Done => {
+                let place = self.place;
+                self.buffers.cell.stored(self.actor(keys), place, reservations, context);
+                true
             }
-            let CellState::Judged { entry, blocker: crowd } = &mut self.state else {
-                return true;
-            };
-            let Buffers { verdict, cell, reservations, .. } = &mut self.buffers;
-            if !verdict.changed(entry.cell()) {
-                return true;
+            Swapped::Nothing => !self.refuses(),
+            Swapped::Failed => {
+                // It is unknown whether the cell has the reservation back.
+                reservations.forget(self.group.id, self.hash);
+                self.buffers.cell.close();
+                !self.is_leased()
             }
-            let key = ctx.keys.get(self.key.clone()).unwrap_or_default();
-            let counted = GroupCheck::counted(&self.group, key, *crowd, ctx);
-            cell.clear();
-            cell.extend_from_slice(entry.cell());
-            reservations.clear();
-            if lends && verdict.all_admit_now() {
-                reserve(counted, verdict.remaining(), entry, reservations, self.at);
-                if reservations.is_empty() {
-                    entry.cell_mut().copy_from_slice(cell);
-                }
-            }
-            match entry.commit(ctx.context.store) {
-                Ok(Swap::Done) => {
-                    events.evicted(entry.eviction());
-                    ctx.context.migration.mark_migrated(self.group.id, self.hash);
-                    let actor = (self.group.id, self.hash);
-                    if reservations.is_empty() {
-                        shares.forget(actor.0, actor.1);
-                    } else {
-                        shares.put(actor, self.place, cell, reservations, self.at);
-                    }
-                    return true;
-                }
-                Ok(Swap::Lost) => {
-                    events.swaps_lost = events.swaps_lost.saturating_add(1);
-                    self.load(ctx, events);
-                    self.check((ctx.context.clock)(), shares, ctx, events);
-                }
-                Err(Fault(_)) => break,
-            }
-        }
-        // Whether the share was given back is not known: it is not given back again.
-        shares.forget(self.group.id, self.hash);
-        events.faults = events.faults.saturating_add(1);
-        self.state = CellState::Failed;
-        !self.is_leased()
-    }
-
-    /// Takes note of what was spent of a share; the store is not asked.
-    pub(super) fn record_spending(&self, shares: &mut Reservations) {
-        if let CellState::Spending = self.state {
-            let Buffers { cell, reservations, .. } = &self.buffers;
-            shares.spend(self.group.id, self.hash, cell, reservations, self.at);
         }
     }
 
-    /// Whether it spends what was fetched ahead.
-    pub(super) fn is_leased(&self) -> bool {
+    /// Keeps what is left of the reservation that the request spends of.
+    pub(crate) fn record_spending(&self, keys: &[u8], reservations: &mut Reservations) {
+        self.buffers.cell.record_spending(self.actor(keys), reservations);
+    }
+
+    /// Whether the group spends leased quota.
+    pub(crate) fn is_leased(&self) -> bool {
         self.group.role == Role::Leased
     }
 
-    /// Whether this request is the one that is to have more fetched ahead.
-    pub(super) fn wants_refill(&self) -> bool {
+    /// Whether this request is the one that has the lease refilled.
+    pub(crate) fn wants_refill(&self) -> bool {
         self.is_leased() && self.buffers.verdict.charges().any(|charge| charge.asks_for_more())
     }
 
-    /// Takes back a charge that is already stored.
-    pub(super) fn refund<S: Store + ?Sized>(&self, ctx: &CheckContext<S>, events: &mut Events) {
-        let CellState::Judged { blocker: crowd, .. } = &self.state else {
-            return;
-        };
-        let counted = GroupCheck::counted(&self.group, self.key(ctx.keys), *crowd, ctx);
-        update(&self.group, self.hash, ctx.context, events, &|cell, now| {
-            counted.refund(self.buffers.verdict.charges(), cell, now);
-        });
+    /// Refunds a charge that is already stored.
+    pub(crate) fn refund<S: Store + ?Sized>(&self, keys: &[u8], context: &Context<S>, events: &mut Events) {
+        if self.buffers.cell.is_stored() {
+            let rules = self.rules(keys, context);
+            update(&self.group, self.hash, context, events, &|cell, now| {
+                rules.refund(self.buffers.verdict.charges(), cell, now);
+            });
+        }
     }
 
-    /// The request is refused: leaves the cell uncharged, stores a repaired one, remembers a refusing one.
-    pub(super) fn withdraw<S: Store + ?Sized>(
+    /// The request is refused: removes the charge, which is not stored yet, stores a dirty cell,
+    /// and caches a refusal.
+    pub(crate) fn withdraw<S: Store + ?Sized>(
         &mut self,
         cache: &mut WorkerCache,
-        ctx: &CheckContext<S>,
+        keys: &[u8],
+        context: &Context<S>,
         events: &mut Events,
     ) {
-        let WorkerCache { refusals: known, reservations: shares, .. } = cache;
-        let (key, Buffers { verdict, cell, .. }) = (self.key(ctx.keys), &mut self.buffers);
-        let (entry, counted) = match &mut self.state {
-            CellState::Spending => {
-                return verdict.undo(self.group.for_actor(&ctx.policy.rules, key), cell, self.at);
-            }
-            CellState::Judged { entry, blocker: crowd } => {
-                (entry, GroupCheck::counted(&self.group, key, *crowd, ctx))
-            }
-            CellState::Failed | CellState::Loaded(_) => return,
-        };
-        if let Some(Eviction::SetFull { .. }) = entry.eviction() {
-            events.evicted(entry.eviction());
+        let Buffers { cell, verdict } = &mut self.buffers;
+        if cell.is_failed() {
             return;
         }
-        if verdict.refused && !self.group.ends_with_request {
-            // Permits come back at any time: their lack is not remembered.
-            known.insert(self.group.id, self.hash, self.at, verdict.before());
+        if let Some(by) = cell.blocker() {
+            // The cell is another actor's.
+            return events.evicted(Some(Eviction::SetFull { by }));
         }
-        if !verdict.refused {
-            verdict.undo(counted, entry.cell_mut(), self.at);
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let actor = Actor { group: &self.group, hash: self.hash, key };
+        let at = cell.at();
+        if cell.is_reserved() || !verdict.is_refused() {
+            verdict.undo(context.rules(&self.group, key, None), cell.bytes_mut(), at);
+        } else if !self.group.ends_with_request {
+            // Permits come back at any time: their lack is not cached.
+            cache.refusals.insert(self.group.id, self.hash, at, verdict.before());
         }
-        if verdict.repaired {
-            match entry.commit(ctx.context.store) {
-                // The next request repairs it.
-                Ok(Swap::Lost) => {}
-                Ok(Swap::Done) => {
-                    events.evicted(entry.eviction());
-                    ctx.context.migration.mark_migrated(self.group.id, self.hash);
-                    shares.forget(self.group.id, self.hash);
-                }
-                // What was written is not known.
-                Err(Fault(_)) => shares.forget(self.group.id, self.hash),
-            }
-        }
+        cell.store_repair(actor, &mut cache.reservations, context, events);
     }
 
-    pub(super) fn report<S: ?Sized>(&self, ctx: &CheckContext<S>, to: &mut Vec<RuleReport>) {
-        let crowd = match &self.state {
-            CellState::Judged { blocker: crowd, .. } => *crowd,
-            _ => None,
-        };
-        let found = actor_source(self.key(ctx.keys));
-        let counted = GroupCheck::counted(&self.group, self.key(ctx.keys), crowd, ctx);
-        if let CellState::Failed | CellState::Loaded(_) = self.state {
-            let rules = self.group.ids().zip(counted.rules());
-            let tally = RuleResult::Uncounted;
-            let degraded = self.group.role == Role::Fallback;
-            return to.extend(rules.map(|(rule, (_, count))| RuleReport {
-                rule,
-                quota: count.shown,
-                actor: found,
-                result: tally,
-                verdict: None,
-                degraded,
-            }));
+    /// Adds one report for each rule.
+    pub(crate) fn report<S: ?Sized>(&self, keys: &[u8], context: &Context<S>, to: &mut Vec<RuleReport>) {
+        let actor = actor_source(self.key(keys));
+        let rules = self.rules(keys, context);
+        if !self.buffers.cell.is_failed() {
+            return self.buffers.verdict.report(rules, actor, to);
         }
-        self.buffers.verdict.report(counted, found, to);
+        let (result, verdict) = (RuleResult::Uncounted, None);
+        let degraded = self.group.role == Role::Fallback;
+        to.extend(self.group.ids().zip(rules.counters()).map(|(rule, (_, counter))| RuleReport {
+            rule,
+            quota: counter.shown,
+            actor,
+            result,
+            verdict,
+            degraded,
+        }));
     }
 
-    /// When the request may go on, if it has to wait: a delay counts from the instant its group was judged at,
-    /// which is what they have booked: other groups may have been judged later.
-    pub(super) fn ready_at<S: ?Sized>(&self, ctx: &CheckContext<S>) -> Option<Time> {
-        let CellState::Judged { blocker: crowd, .. } = &self.state else {
+    /// Adds the reports of a cell from the refusal cache.
+    pub(crate) fn report_cached<S: ?Sized>(
+        &self,
+        keys: &[u8],
+        context: &Context<S>,
+        to: &mut Vec<RuleReport>,
+    ) {
+        let rules = self.rules(keys, context);
+        self.buffers.verdict.report(rules, actor_source(self.key(keys)), to);
+    }
+
+    /// When the request may go on, if a rule delays it. The delay counts from the instant at which
+    /// this group's cell was read; other groups may have been read later.
+    pub(crate) fn ready_at<S: ?Sized>(&self, keys: &[u8], context: &Context<S>) -> Option<Time> {
+        if !self.buffers.cell.is_stored() {
             return None;
-        };
-        let counted = GroupCheck::counted(&self.group, self.key(ctx.keys), *crowd, ctx);
-        let delay = self.buffers.verdict.delay(counted);
-        (delay > Span::ZERO).then(|| self.at.after(delay))
+        }
+        let delay = self.buffers.verdict.delay(self.rules(keys, context));
+        (delay > Span::ZERO).then(|| self.buffers.cell.at().after(delay))
     }
 
-    /// What was charged, to be given back; nothing when the store failed.
-    pub(super) fn charged(&self) -> Option<Charged> {
-        let CellState::Judged { .. } = &self.state else {
-            return None;
-        };
-        let charges = self.buffers.verdict.charges().collect();
-        Some(Charged { place: self.place, hash: self.hash, charges })
+    /// The stored charge; `None` if the store failed, or a reservation was spent.
+    pub(crate) fn charged(&self) -> Option<Charged> {
+        let charges = || self.buffers.verdict.charges().collect();
+        let is_stored = self.buffers.cell.is_stored();
+        is_stored.then(|| Charged { place: self.place, hash: self.hash, charges: charges() })
+    }
+}
+
+/// Stores a checked cell. After a lost swap the cell is loaded and checked again.
+struct Commit<'a, 'c, S: ?Sized> {
+    check: &'a mut GroupCheck,
+    reserves: bool,
+    reservations: &'a Reservations,
+    keys: &'a [u8],
+    context: &'a Context<'c, S>,
+    /// Whether the cell is open and checked.
+    is_opened: bool,
+}
+
+impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
+        let Commit { check, reserves, reservations, keys, context, is_opened } = self;
+        if !replace(is_opened, false) {
+            check.load(context, events);
+            check.check((context.clock)(), reservations, keys, context, events);
+        }
+        if check.refuses() {
+            return Attempt::Nothing;
+        }
+        let GroupCheck { group, key, buffers: Buffers { cell, verdict }, .. } = &mut **check;
+        let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker());
+        let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
+        match cell.entry_to_store(verdict.before(), rules, left) {
+            Some(entry) => Attempt::Store(entry),
+            None => Attempt::Nothing,
+        }
     }
 }

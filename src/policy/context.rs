@@ -1,30 +1,53 @@
-//! What every decision of a worker depends on beside the policy and the request.
+//! What every decision of a worker depends on beside the request.
 
-use super::Overridden;
-use super::migration::Migration;
-use super::refusals::{GlobalRefusalCache, RefusalCache};
-use super::reservations::Reservations;
+use super::Policy;
+use super::cells::{GlobalRefusalCache, Migration, RefusalCache, Reservations};
+use super::group::{ActorRules, Group};
+use super::overridden::Overridden;
 use crate::table::Hasher;
 use crate::time::Time;
 
-/// All that a decision depends on beside the policy and the request.
+/// What every decision of a worker depends on beside the request.
 pub(crate) struct Context<'a, S: ?Sized> {
+    pub(crate) policy: &'a Policy,
     pub(crate) store: &'a S,
     pub(crate) hasher: &'a Hasher,
     pub(crate) overridden: &'a Overridden,
     pub(crate) migration: &'a Migration,
+    /// Reads the host's clock, which is a host call.
     pub(crate) clock: &'a dyn Fn() -> Time,
-    /// Whether a shard of the store for all gateways may be asked.
+    /// Whether a shard of the global store may be asked.
     pub(crate) is_available: &'a dyn Fn(usize) -> bool,
 }
 
-/// What a worker keeps between decisions, beside the desk.
+impl<'a, S: ?Sized> Context<'a, S> {
+    /// A group's rules as they count the actor of this key; or the actor whose cell blocks its set.
+    pub(crate) fn rules<'k>(&self, group: &'k Group, key: &'k [u8], blocker: Option<u64>) -> ActorRules<'k>
+    where
+        'a: 'k,
+    {
+        match blocker {
+            Some(hash) => self.rules_of(group, hash),
+            None => group.for_actor(&self.policy.rules, key),
+        }
+    }
+
+    /// A group's rules as they count the actor with this hash.
+    pub(crate) fn rules_of<'k>(&self, group: &'k Group, hash: u64) -> ActorRules<'k>
+    where
+        'a: 'k,
+    {
+        group.for_actor(&self.policy.rules, self.overridden.key(group.id, hash))
+    }
+}
+
+/// What a worker keeps between decisions.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerCache {
     pub(crate) refusals: RefusalCache,
     pub(crate) global_refusals: GlobalRefusalCache,
     pub(crate) reservations: Reservations,
-    /// Whether another configuration has taken the place of the worker's: then nothing is reserved, and the store gets
-    /// back at once the quota that it hands out ahead.
+    /// Whether another configuration has replaced the worker's. If so, the worker reserves nothing
+    /// and returns leased quota to the global store at once.
     pub(crate) is_retired: bool,
 }

@@ -1,156 +1,153 @@
 //! Check all, then charge all: a refused request is charged nowhere.
 //!
-//! It does not know: what a verdict is made of, or how a table finds a cell.
-//!
 //! ```text
-//!   known to be refused? ──yes──────────────────────────────► refuse, nothing asked
-//!        │no
-//!   spend of this worker's shares, load the other groups
-//!        │
-//!   judge every group         ── one refuses ──────────────► refuse, nothing charged
-//!        │all admit           ── a store has to be asked ──► `Pending`: what is here is judged when it has answered
-//!   swap group 1, 2, … n ── swap lost: load, judge again ─┬─ admits: swap again
-//!        │all swapped                                     └─ refuses: give back 1 … k, refuse
+//!   deny list, allow list     ── on one ────────────────────► Reject, or Allowed
+//!   identify: which limits match, whom do their groups count
+//!   refusal cache             ── still refused ─────────────► Reject, no store is asked
+//!   open each group's cell, and check its rules
+//!        │                    ── one refuses ───────────────► Reject, nothing is charged
+//!        │all admit           ── a global store has to answer ► Query, see `Pending`
+//!   commit group 1, 2, … n    ── swap lost: open and check again ─┬─ admits: commit again
+//!        │all stored                                              └─ refuses: refund 1 … k, Reject
 //!        ▼
-//!      pass
+//!      Pass, or Delay
 //! ```
 //!
-//! The clock is read after the loads. Whoever stored a cell had read it before, so that a cell which seems to
-//! come from the future means that the clock stepped.
+//! The clock is read after the loads. The worker that stored a cell had read the clock before, so a
+//! cell that seems to come from the future means that the clock stepped back.
 //!
-//! Between its charge and its being given back a request counts as having passed, so that others may be
-//! refused that need not have been; never the other way round.
+//! Between its charge and its refund, a request counts as passed. Other requests may then be refused
+//! without need, but none is admitted without right.
 
-use super::check::{Buffers, CheckContext, GroupCheck};
+use super::cells::Reservations;
+use super::check::{Buffers, GroupCheck};
 use super::context::{Context, WorkerCache};
 use super::decision::refusal;
 use super::global_check::GlobalCheck;
 use super::group::Identity;
-use super::refund::{Charged, GroupIndex};
-use super::reservations::Reservations;
-use super::{ActorSource, Decision, Events, Outcome, Policy, Reason, Role, RuleId, RuleReport, RuleResult};
-use super::{LeaseRefill, Pending};
+use super::refund::{Charges, GroupIndex};
+use super::{
+    ActorSource, Decision, Events, LeaseRefill, Outcome, Pending, Reason, Role, RuleId, RuleReport,
+    RuleResult,
+};
 use crate::request::Request;
 use crate::sort;
 use crate::store::Store;
-use crate::table::Hasher;
 use std::ops::Range;
 
-/// After so many lost swaps in a row a store is taken for broken. Each loss means that another worker has
-/// won; even if 64 of them did nothing else, one would lose so often in a row once in 10²⁷ times.
-pub(super) const MAX_LOST: u32 = 4_096;
-
-/// Where decisions are made: the last one, and room for the next, so that nothing is allocated for it.
+/// The last decision of a worker, and the memory for the next one, so that a decision allocates
+/// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) decision: Decision,
-    /// Who has to have more fetched ahead.
+    /// What the last request was charged and may be refunded.
+    pub(crate) charges: Charges,
+    /// Leases that have to be refilled.
     pub(crate) refills: Vec<LeaseRefill>,
-    /// The keys of all bids and parts, one behind the other.
-    pub(super) keys: Vec<u8>,
-    pub(super) checks: Vec<GroupCheck>,
-    pub(super) globals: Vec<GlobalCheck>,
+    /// The keys of all checks, one after the other.
+    pub(crate) keys: Vec<u8>,
+    pub(crate) checks: Vec<GroupCheck>,
+    pub(crate) globals: Vec<GlobalCheck>,
     spare: Vec<Buffers>,
     limits: Vec<usize>,
     matches: Vec<usize>,
 }
 
-/// How far a decision has come.
-pub(crate) enum Progress {
-    /// It is made; what may be given back later.
-    Decided(Vec<Charged>),
-    /// A store for all gateways has to be asked.
-    Query(Pending),
-}
-
-impl Progress {
-    fn nothing_charged() -> Progress {
-        Progress::Decided(Vec::new())
-    }
-}
-
-/// Decides about `request` and charges the rules if it passes.
+/// Decides about `request`, and charges the rules if the request passes. The decision is in
+/// `scratch`, unless global stores have to answer first: then what is pending is returned.
 pub(crate) fn decide<S: Store + ?Sized>(
-    policy: &Policy,
     request: &Request,
     scratch: &mut Scratch,
     cache: &mut WorkerCache,
     context: &Context<S>,
-) -> Progress {
+) -> Option<Pending> {
     scratch.clear();
-    let address = |request: &Request| policy.ip.client(request);
-    let decision = &mut scratch.decision;
-    if policy.lists.deny.names(request, address) {
-        if policy.enforced {
-            decision.outcome = Outcome::Reject(Reason::Denied);
-            decision.left_out = policy.leaves_out_client(request, context.hasher).into();
-            return Progress::nothing_charged();
-        }
-        decision.events.denied_in_shadow = 1;
-    } else if policy.lists.allow.names(request, address) {
-        decision.outcome = Outcome::Allowed;
-        decision.left_out = policy.leaves_out_client(request, context.hasher).into();
-        return Progress::nothing_charged();
+    if let Some(outcome) = scratch.decide_by_lists(request, context) {
+        scratch.decision.outcome = outcome;
+        return None;
     }
-    if let Some(id) = scratch.identify(policy, request, context.hasher) {
-        scratch.decision.outcome = Outcome::Reject(Reason::NoActor(id));
-        return Progress::nothing_charged();
+    if let Some(rule) = scratch.identify(request, context) {
+        scratch.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+        return None;
     }
-    if scratch.refuse_from_cache(policy, cache, context) {
-        scratch.decision.events.cached = 1;
-        scratch.decision.outcome = refusal(&scratch.decision.reports);
-        return Progress::nothing_charged();
+    if scratch.refuse_from_cache(cache, context) {
+        return None;
     }
-    let reaches = scratch.use_local_groups(policy, context);
-    scratch.check(policy, &cache.reservations, context);
-    let refused = scratch.globals.iter().any(|global| global.refuses(policy))
+    let is_available = scratch.use_local_groups(context);
+    scratch.check(&cache.reservations, context);
+    let is_refused = scratch.globals.iter().any(|global| global.refuses(context.policy))
         || scratch.checks.iter().any(|check| !check.is_leased() && check.refuses());
-    let mut asks = reaches
-        && (scratch.checks.iter().any(GroupCheck::refuses)
-            || scratch.globals.iter().any(GlobalCheck::is_unanswered));
-    let mut charged = Ok(());
-    if !refused && !asks {
-        charged = scratch.charge(policy, &mut cache.reservations, context);
-        // What was fetched ahead has just been spent by another worker.
-        asks = charged.is_err_and(|ahead| ahead);
+    if is_refused {
+        scratch.finish(true, cache, context);
+        return None;
     }
-    if asks && !refused && scratch.refuse_leased_from_cache(policy, cache, context) {
-        scratch.decision.events.cached = 1;
-        scratch.decision.outcome = refusal(&scratch.decision.reports);
-        return Progress::nothing_charged();
+    let mut has_to_ask = is_available && scratch.is_unanswered();
+    let mut committed = Ok(());
+    if !has_to_ask {
+        committed = scratch.commit(&mut cache.reservations, context);
+        // Another worker has used up a lease just now: the global store has to decide.
+        has_to_ask = committed.is_err_and(|refused| refused.by_lease);
     }
-    if asks && !refused {
-        return Progress::Query(scratch.suspend(policy, context.is_available, (context.clock)()));
+    if has_to_ask {
+        let is_refused = scratch.refuse_leased_from_cache(cache, context);
+        return (!is_refused).then(|| scratch.suspend(context));
     }
-    Progress::Decided(scratch.finish(policy, refused || charged.is_err(), cache, context))
+    scratch.finish(committed.is_err(), cache, context);
+    None
+}
+
+/// A group lost its swap, and refuses by now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    /// Whether the group spends a lease: then the global store decides.
+    pub(crate) by_lease: bool,
 }
 
 impl Scratch {
-    pub(super) fn clear(&mut self) {
-        let Scratch { decision, keys, checks, spare, globals, refills, .. } = self;
+    pub(crate) fn clear(&mut self) {
+        let Scratch { decision, charges, keys, checks, spare, globals, refills, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.left_out = 0;
         decision.reports.clear();
+        charges.clear();
         keys.clear();
         globals.clear();
         refills.clear();
-        spare.extend(checks.drain(..).map(|check| check.buffers));
+        spare.extend(checks.drain(..).map(GroupCheck::into_buffers));
     }
 
-    /// Whom each group counts. An enforced rule that needs an actor the request lacks is returned; what
-    /// shadow rules of that kind have to say goes to the reports.
-    fn identify(&mut self, policy: &Policy, request: &Request, hasher: &Hasher) -> Option<RuleId> {
+    /// What the lists decide, if the client is on one that counts.
+    fn decide_by_lists<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<Outcome> {
+        let (policy, decision) = (context.policy, &mut self.decision);
+        let client = |request: &Request| policy.ip.client(request);
+        let outcome = if policy.lists.deny.names(request, client) {
+            if !policy.enforced {
+                decision.events.denied_in_shadow = 1;
+                return None;
+            }
+            Outcome::Reject(Reason::Denied)
+        } else if policy.lists.allow.names(request, client) {
+            Outcome::Allowed
+        } else {
+            return None;
+        };
+        decision.left_out = policy.leaves_out_client(request, context.hasher).into();
+        Some(outcome)
+    }
+
+    /// Adds a check for each group of each limit that matches. Returns an enforced rule that needs
+    /// an actor which the request lacks; such shadow rules only report.
+    fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
         let Scratch { decision, keys, checks, globals, spare, limits, matches, .. } = self;
-        let mut lacking = None;
+        let Context { policy, hasher, .. } = *context;
+        let mut missing = None;
         policy.applicable(request, matches, limits);
         for at in limits.iter().copied() {
-            let groups =
-                policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
-            let global_group =
-                policy.global_groups(at).iter().map(|global_group| &global_group.group).enumerate();
-            let all = groups.map(|one| (one, false)).chain(global_group.map(|one| (one, true)));
-            for ((index, group), is_elsewhere) in all {
+            let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
+            let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
+            let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
+            for ((index, group), is_global) in groups {
                 let start = keys.len();
                 match group.identify(policy, request, hasher, keys) {
                     Identity::NotApplicable => {}
@@ -158,230 +155,195 @@ impl Scratch {
                         keys.truncate(start);
                         decision.left_out = decision.left_out.saturating_add(1);
                     }
-                    Identity::Actor(hash) if is_elsewhere => {
+                    Identity::Actor(hash) if is_global => {
                         globals.push(GlobalCheck::new(policy, (at, index), hash, start..keys.len(), keys));
                     }
                     Identity::Actor(hash) => {
-                        let memory = spare.pop().unwrap_or_default();
-                        checks.push(GroupCheck::new(group, (at, index), hash, start..keys.len(), memory));
+                        let buffers = spare.pop().unwrap_or_default();
+                        checks.push(GroupCheck::new(group, (at, index), hash, start..keys.len(), buffers));
                     }
                     Identity::Missing => {
-                        for (id, rule) in group.ids().zip(group.rules(&policy.rules)) {
-                            let tally =
-                                if rule.enforced { RuleResult::Refused } else { RuleResult::Shadowed };
-                            lacking = lacking.or(rule.enforced.then_some(id));
-                            let quota = rule.primary.default.shown;
-                            let report = RuleReport {
-                                rule: id,
+                        for (rule, compiled) in group.ids().zip(group.rules(&policy.rules)) {
+                            missing = missing.or(compiled.enforced.then_some(rule));
+                            let (quota, actor) = (compiled.primary.default.shown, ActorSource::Missing);
+                            let result = RuleResult::of_refusal(compiled.enforced);
+                            let (verdict, degraded) = (None, false);
+                            decision.reports.push(RuleReport {
+                                rule,
                                 quota,
-                                actor: ActorSource::Missing,
-                                result: tally,
-                                verdict: None,
-                                degraded: false,
-                            };
-                            decision.reports.push(report);
+                                actor,
+                                result,
+                                verdict,
+                                degraded,
+                            });
                         }
                     }
                 }
             }
         }
-        lacking
+        missing
     }
 
-    /// Adds a bid of one of a limit's groups for the actor of this key.
-    pub(super) fn add_check(
+    /// Adds a check of one of a limit's groups for the actor of this key.
+    pub(crate) fn add_check<S: ?Sized>(
         &mut self,
-        policy: &Policy,
         place: GroupIndex,
         key: Range<usize>,
-        hasher: &Hasher,
+        context: &Context<S>,
     ) {
-        if let Some(group) = policy.group(place) {
-            let hash = group.hash(&policy.rules, hasher, self.keys.get(key.clone()).unwrap_or_default());
+        if let Some(group) = context.policy.group(place) {
+            let bytes = self.keys.get(key.clone()).unwrap_or_default();
+            let hash = group.hash(&context.policy.rules, context.hasher, bytes);
             self.checks.push(GroupCheck::new(group, place, hash, key, self.spare.pop().unwrap_or_default()));
         }
     }
 
-    /// Whether this worker can tell, without asking any store, that the request is refused. Every group that is
-    /// known to refuse reports, so that the longest wait among them is named.
-    fn refuse_from_cache<S: ?Sized>(
-        &mut self,
-        policy: &Policy,
-        cache: &WorkerCache,
-        context: &Context<S>,
-    ) -> bool {
+    /// Refuses the request if a cached refusal still holds. Each cached refusal reports, so that the
+    /// longest wait is named. A group with a lease is not looked up: see
+    /// [`Scratch::refuse_leased_from_cache`].
+    fn refuse_from_cache<S: ?Sized>(&mut self, cache: &WorkerCache, context: &Context<S>) -> bool {
         let Scratch { decision: Decision { reports, .. }, keys, checks, globals, .. } = self;
-        let WorkerCache { refusals: known, global_refusals, .. } = cache;
-        // Most are not: then the clock, a call of the host's, is not asked.
-        let is_known = checks.iter().any(|check| known.contains(check.group.id, check.hash))
-            || globals
-                .iter()
-                .any(|global| !global.is_leased(policy) && global.is_cached(policy, global_refusals));
-        if !is_known {
+        let WorkerCache { refusals, global_refusals, .. } = cache;
+        let policy = context.policy;
+        let unleased = || globals.iter().filter(|global| !global.is_leased(policy));
+        // Most requests have none. Then the clock, a host call, is not read.
+        let is_cached = checks.iter().any(|check| refusals.contains(check.group.id, check.hash))
+            || unleased().any(|global| global.is_cached(policy, global_refusals));
+        if !is_cached {
             return false;
         }
-        let (ctx, now, mut refused) = (CheckContext { policy, keys, context }, (context.clock)(), false);
+        let (now, mut is_refused) = ((context.clock)(), false);
         for check in checks {
-            if let Some(cell) = known.lookup(check.group.id, check.hash, now)
-                && check.check_cached(cell, now, &ctx)
+            if let Some(cell) = refusals.lookup(check.group.id, check.hash, now)
+                && check.check_cached(cell, now, keys, context)
             {
-                refused = true;
-                check.report_cached(&ctx, reports);
+                is_refused = true;
+                check.report_cached(keys, context, reports);
             }
         }
-        for global in globals.iter().filter(|global| !global.is_leased(policy)) {
-            refused |= global.report_cached(policy, global_refusals, now, reports);
+        for global in unleased() {
+            is_refused |= global.report_cached(policy, global_refusals, now, reports);
         }
-        refused
+        self.refuse_if(is_refused)
     }
 
-    /// The same for those that fetch ahead, once the gateway holds nothing that would do. Only now, because what another
-    /// worker has fetched since the refusal may be spent.
-    fn refuse_leased_from_cache<S: ?Sized>(
-        &mut self,
-        policy: &Policy,
-        cache: &WorkerCache,
-        context: &Context<S>,
-    ) -> bool {
+    /// Refuses the request if a leased group is short and the global store's refusal is cached.
+    /// This comes after the lease was checked: another worker may have refilled the lease since.
+    fn refuse_leased_from_cache<S: ?Sized>(&mut self, cache: &WorkerCache, context: &Context<S>) -> bool {
         let Scratch { decision: Decision { reports, .. }, checks, globals, .. } = self;
+        let (policy, refusals) = (context.policy, &cache.global_refusals);
         let is_short = |global: &&GlobalCheck| {
             global.is_leased(policy) && global.lease(checks).is_none_or(GroupCheck::refuses)
         };
-        let leased = || globals.iter().filter(is_short);
-        if !leased().any(|global| global.is_cached(policy, &cache.global_refusals)) {
+        let short = || globals.iter().filter(is_short);
+        if !short().any(|global| global.is_cached(policy, refusals)) {
             return false;
         }
+        let (now, mut is_refused) = ((context.clock)(), false);
+        for global in short() {
+            is_refused |= global.report_cached(policy, refusals, now, reports);
+        }
+        self.refuse_if(is_refused)
+    }
+
+    fn refuse_if(&mut self, is_refused: bool) -> bool {
+        if is_refused {
+            self.decision.events.cached = 1;
+            self.decision.outcome = refusal(&self.decision.reports);
+        }
+        is_refused
+    }
+
+    /// Whether a global store has to answer: a lease does not suffice, or there is none.
+    fn is_unanswered(&self) -> bool {
+        self.checks.iter().any(GroupCheck::refuses) || self.globals.iter().any(GlobalCheck::is_unanswered)
+    }
+
+    /// Opens and checks every group's cell: the worker's reservation, or the cell in the store. A
+    /// request that may wait spends of no reservation, because it may leave and be refunded.
+    pub(crate) fn check<S: Store + ?Sized>(&mut self, reservations: &Reservations, context: &Context<S>) {
+        let Scratch { decision: Decision { events, .. }, keys, checks, .. } = self;
+        if checks.is_empty() {
+            // The clock, a host call, is not read.
+            return;
+        }
+        let may_reserve = may_reserve(checks);
+        let reserved =
+            |check: &GroupCheck| reservations.find(check.group.id, check.hash).filter(|_| may_reserve);
+        for check in checks.iter_mut().filter(|check| reserved(check).is_none()) {
+            check.load(context, events);
+        }
         let now = (context.clock)();
-        let mut refused = false;
-        for global in leased() {
-            refused |= global.report_cached(policy, &cache.global_refusals, now, reports);
-        }
-        refused
-    }
-
-    pub(super) fn check<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        shares: &Reservations,
-        context: &Context<S>,
-    ) {
-        let Scratch { decision: Decision { events, .. }, keys, checks, .. } = self;
-        check(checks, shares, &CheckContext { policy, keys, context }, events);
-    }
-
-    /// Charges every bid or none. The error says whether the one that was lost spends what was fetched ahead.
-    pub(super) fn charge<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        shares: &mut Reservations,
-        context: &Context<S>,
-    ) -> Result<(), bool> {
-        let Scratch { decision: Decision { events, .. }, keys, checks, .. } = self;
-        charge(checks, shares, &CheckContext { policy, keys, context }, events)
-    }
-
-    /// Ends a decision about which no store has to be asked any more; what may be given back is returned.
-    pub(super) fn finish<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        refused: bool,
-        cache: &mut WorkerCache,
-        context: &Context<S>,
-    ) -> Vec<Charged> {
-        let Scratch {
-            decision: Decision { outcome, reports, events, .. },
-            keys,
-            checks,
-            globals,
-            refills,
-            ..
-        } = self;
-        let ctx = CheckContext { policy, keys, context };
-        if refused {
-            checks.iter_mut().for_each(|check| check.withdraw(cache, &ctx, events));
-        }
-        // That nothing is left of what was fetched ahead is no refusal.
-        let counted = |check: &&GroupCheck| !check.is_leased() || !check.refuses();
-        checks.iter().filter(counted).for_each(|check| check.report(&ctx, reports));
-        globals.iter().for_each(|global| global.report(policy, keys, reports));
-        if !globals.is_empty() {
-            // In the order of the configuration, wherever they were counted.
-            sort::sort_by_key(reports, |report| report.rule);
-        }
-        if refused {
-            *outcome = refusal(reports);
-            return Vec::new();
-        }
-        refills.extend(
-            checks
-                .iter()
-                .filter(|check| check.wants_refill())
-                .filter_map(|check| LeaseRefill::of(check, globals, keys)),
-        );
-        let replies = globals.iter().filter_map(|global| global.ready_at(policy));
-        let turns = checks.iter().filter_map(|check| check.ready_at(&ctx)).chain(replies);
-        *outcome = turns.max().map_or(Outcome::Pass, Outcome::Delay);
-        // Who waits may leave, and then gives all of it back.
-        let is_waiting = matches!(outcome, Outcome::Delay(_));
-        checks
-            .iter()
-            .filter(|check| is_waiting || check.group.ends_with_request)
-            .filter_map(GroupCheck::charged)
-            .collect()
-    }
-}
-
-/// Judges every group: by this worker's share of it, or by its cell. A request that may wait may leave and give
-/// all back, so it spends of no share.
-fn check<S: Store + ?Sized>(
-    checks: &mut [GroupCheck],
-    shares: &Reservations,
-    ctx: &CheckContext<S>,
-    events: &mut Events,
-) {
-    if checks.is_empty() {
-        // Nobody is counted: the clock, a call of the host's, is not asked.
-        return;
-    }
-    let may_spend = may_spend_reservations(checks);
-    let share = |check: &GroupCheck| shares.find(check.group.id, check.hash).filter(|_| may_spend);
-    for check in checks.iter_mut().filter(|check| share(check).is_none()) {
-        check.load(ctx, events);
-    }
-    let now = (ctx.context.clock)();
-    for check in checks {
-        match share(check) {
-            None => check.check(now, shares, ctx, events),
-            Some(share) if check.check_reserved(share, now, ctx) => {}
-            Some(_) => {
-                check.load(ctx, events);
-                check.check((ctx.context.clock)(), shares, ctx, events);
+        for check in checks {
+            match reserved(check) {
+                None => check.check(now, reservations, keys, context, events),
+                Some(reserved) if check.check_reserved(reserved, now, keys, context) => {}
+                Some(_) => {
+                    check.load(context, events);
+                    check.check((context.clock)(), reservations, keys, context, events);
+                }
             }
         }
     }
-}
 
-fn may_spend_reservations(checks: &[GroupCheck]) -> bool {
-    !checks.iter().any(|check| check.group.may_wait)
-}
-
-/// Swaps every group, or none; which was lost is told as [`Desk::charge`] does. What is spent of shares cannot fail.
-fn charge<S: Store + ?Sized>(
-    checks: &mut [GroupCheck],
-    shares: &mut Reservations,
-    ctx: &CheckContext<S>,
-    events: &mut Events,
-) -> Result<(), bool> {
-    let lends = may_spend_reservations(checks);
-    for index in 0..checks.len() {
-        let Some((done, [check, ..])) = checks.split_at_mut_checked(index) else {
-            break;
-        };
-        if !check.commit(lends, shares, ctx, events) {
-            done.iter().for_each(|earlier| earlier.refund(ctx, events));
-            return Err(check.is_leased());
+    /// Commits every group, or none. Spending a reservation cannot fail.
+    pub(crate) fn commit<S: Store + ?Sized>(
+        &mut self,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+    ) -> Result<(), Refused> {
+        let Scratch { decision: Decision { events, .. }, keys, checks, .. } = self;
+        let may_reserve = may_reserve(checks);
+        for index in 0..checks.len() {
+            let Some((done, [check, ..])) = checks.split_at_mut_checked(index) else {
+                break;
+            };
+            if !check.commit(may_reserve, reservations, keys, context, events) {
+                done.iter().for_each(|earlier| earlier.refund(keys, context, events));
+                return Err(Refused { by_lease: check.is_leased() });
+            }
         }
+        checks.iter().for_each(|check| check.record_spending(keys, reservations));
+        Ok(())
     }
-    checks.iter().for_each(|check| check.record_spending(shares));
-    Ok(())
+
+    /// Ends a decision for which no global store has to be asked any more.
+    pub(crate) fn finish<S: Store + ?Sized>(
+        &mut self,
+        is_refused: bool,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) {
+        let Scratch { decision, charges, keys, checks, globals, refills, .. } = self;
+        let Decision { outcome, reports, events, .. } = decision;
+        if is_refused {
+            checks.iter_mut().for_each(|check| check.withdraw(cache, keys, context, events));
+        }
+        // A lease that is used up is no refusal.
+        let reporting = checks.iter().filter(|check| !check.is_leased() || !check.refuses());
+        reporting.for_each(|check| check.report(keys, context, reports));
+        globals.iter().for_each(|global| global.report(context.policy, keys, reports));
+        if !globals.is_empty() {
+            // Rules report in the order of the configuration, wherever they are counted.
+            sort::sort_by_key(reports, |report| report.rule);
+        }
+        if is_refused {
+            *outcome = refusal(reports);
+            return;
+        }
+        let refill = |check: &GroupCheck| LeaseRefill::of(check, globals, keys);
+        refills.extend(checks.iter().filter(|check| check.wants_refill()).filter_map(refill));
+        let delayed = globals.iter().filter_map(|global| global.ready_at(context.policy));
+        let delayed = checks.iter().filter_map(|check| check.ready_at(keys, context)).chain(delayed);
+        *outcome = delayed.max().map_or(Outcome::Pass, Outcome::Delay);
+        // A request that waits may leave, and is then refunded all of its charges.
+        let is_waiting = matches!(outcome, Outcome::Delay(_));
+        let refundable = checks.iter().filter(|check| is_waiting || check.group.ends_with_request);
+        charges.local.extend(refundable.filter_map(GroupCheck::charged));
+    }
+}
+
+/// Whether the worker may spend of reservations and make some.
+fn may_reserve(checks: &[GroupCheck]) -> bool {
+    !checks.iter().any(|check| check.group.may_wait)
 }

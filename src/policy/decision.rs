@@ -27,6 +27,8 @@ pub enum Outcome {
     Delay(Time),
     /// It is refused and charged to no rule.
     Reject(Reason),
+    /// Global stores have to answer first; they were asked under this number.
+    Query(u32),
 }
 
 /// Why a request is refused.
@@ -57,6 +59,12 @@ pub enum RuleResult {
     Unattributed,
     /// The store failed: not counted, and not held against the request.
     Uncounted,
+}
+
+impl RuleResult {
+    pub(crate) fn of_refusal(is_enforced: bool) -> RuleResult {
+        if is_enforced { RuleResult::Refused } else { RuleResult::Shadowed }
+    }
 }
 
 /// How a rule found the actor that it counts.
@@ -124,7 +132,7 @@ pub struct Events {
 }
 
 impl Events {
-    pub(super) fn evicted(&mut self, eviction: Option<Eviction>) {
+    pub(crate) fn evicted(&mut self, eviction: Option<Eviction>) {
         let count = match eviction {
             Some(Eviction::Lossless) => &mut self.evicted_lossless,
             Some(Eviction::Lossy) => &mut self.evicted_lossy,
@@ -195,7 +203,7 @@ impl Decision {
                 return reports().find(|report| report.rule == id);
             }
             Outcome::Reject(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
-            Outcome::Pass | Outcome::Delay(_) => {}
+            Outcome::Pass | Outcome::Delay(_) | Outcome::Query(_) => {}
         }
         let is_shadow = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
         let tightness = |report: &&RuleReport| {
@@ -235,7 +243,7 @@ impl Decision {
 }
 
 /// The refusing rule whose wait is longest; one that never admits waits longest.
-pub(super) fn refusal(reports: &[RuleReport]) -> Outcome {
+pub(crate) fn refusal(reports: &[RuleReport]) -> Outcome {
     // A permit comes back when another request ends: that is sooner than its time is up.
     let is_permit = |report: &RuleReport| report.quota.unit == Span::ZERO;
     let wait = |report: &&RuleReport| match report.verdict.map(|verdict| verdict.admission) {

@@ -10,13 +10,13 @@
 //!
 //! If one store has to be asked, all of the request are: so none has to be asked when another has answered.
 
+use super::cells::GlobalRefusalCache;
 use super::check::GroupCheck;
 use super::context::Context;
 use super::decide::Scratch;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::actor_source;
 use super::refund::GroupIndex;
-use super::refusals::GlobalRefusalCache;
 use super::{
     Decision, GlobalCharge, LeaseRefill, Pending, Policy, RuleQuery, RuleReply, RuleReport, RuleResult,
 };
@@ -31,22 +31,22 @@ const LONGEST_LEASED_KEY: usize = 512;
 
 /// A group of shared rules in one decision.
 #[derive(Clone, Debug)]
-pub(super) struct GlobalCheck {
+pub(crate) struct GlobalCheck {
     /// Of the limit, and of the group among those that are counted elsewhere.
-    pub(super) place: GroupIndex,
+    pub(crate) place: GroupIndex,
     /// The actor's, in the group.
-    pub(super) hash: u64,
+    pub(crate) hash: u64,
     /// Where the actor's key is among the keys of all bids and parts.
-    pub(super) key: Range<usize>,
+    pub(crate) key: Range<usize>,
     /// Which store counts the actor.
-    pub(super) shard: usize,
-    pub(super) state: GlobalState,
+    pub(crate) shard: usize,
+    pub(crate) state: GlobalState,
     /// Whether more is fetched ahead when the store is asked: nothing else keeps what is there from being spent.
-    pub(super) fetches: bool,
+    pub(crate) fetches: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum GlobalState {
+pub(crate) enum GlobalState {
     /// The store has to be asked.
     Unanswered,
     /// A bid stands in for it.
@@ -58,7 +58,7 @@ pub(super) enum GlobalState {
 }
 
 impl GlobalCheck {
-    pub(super) fn new(
+    pub(crate) fn new(
         policy: &Policy,
         place: GroupIndex,
         hash: u64,
@@ -70,12 +70,12 @@ impl GlobalCheck {
         GlobalCheck { place, hash, key, shard, state: GlobalState::Unanswered, fetches: false }
     }
 
-    pub(super) fn is_unanswered(&self) -> bool {
+    pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self.state, GlobalState::Unanswered)
     }
 
     /// Whether its store is not to be had, and an enforced rule says that this refuses.
-    pub(super) fn refuses(&self, policy: &Policy) -> bool {
+    pub(crate) fn refuses(&self, policy: &Policy) -> bool {
         let is_enforced =
             |global_group: &GlobalGroup| global_group.group.rules(&policy.rules).any(|rule| rule.enforced);
         matches!(self.state, GlobalState::Unavailable(OnError::Deny))
@@ -83,25 +83,25 @@ impl GlobalCheck {
     }
 
     /// The bid that spends what was fetched ahead.
-    pub(super) fn lease<'b>(&self, checks: &'b [GroupCheck]) -> Option<&'b GroupCheck> {
+    pub(crate) fn lease<'b>(&self, checks: &'b [GroupCheck]) -> Option<&'b GroupCheck> {
         checks
             .iter()
             .find(|check| check.is_leased() && check.place.0 == self.place.0 && check.key == self.key)
     }
 
     /// Whether its rules fetch ahead: then what the gateway holds is looked at before a cached refusal.
-    pub(super) fn is_leased(&self, policy: &Policy) -> bool {
+    pub(crate) fn is_leased(&self, policy: &Policy) -> bool {
         policy.global_group(self.place).is_some_and(|global_group| global_group.leased.is_some())
     }
 
     /// Whether the store has refused, however long ago.
-    pub(super) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
+    pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
         group.is_some_and(|group| refusals.contains(group, self.hash))
     }
 
     /// Adds what the store said just now, if it refused.
-    pub(super) fn report_cached(
+    pub(crate) fn report_cached(
         &self,
         policy: &Policy,
         refusals: &GlobalRefusalCache,
@@ -113,7 +113,7 @@ impl GlobalCheck {
     }
 
     /// When the store lets the request go on, if that is later: enforced rules say so.
-    pub(super) fn ready_at(&self, policy: &Policy) -> Option<Time> {
+    pub(crate) fn ready_at(&self, policy: &Policy) -> Option<Time> {
         let (GlobalState::Answered(replies, came), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
         else {
@@ -128,12 +128,12 @@ impl GlobalCheck {
     }
 
     /// Adds what the store has told, or what its absence comes to; a bid that stands in reports by itself.
-    pub(super) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
+    pub(crate) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
         let Some(global_group) = policy.global_group(self.place) else {
             return;
         };
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = global_group.group.ids().zip(global_group.group.for_actor(&policy.rules, key).rules());
+        let rules = global_group.group.ids().zip(global_group.group.for_actor(&policy.rules, key).counters());
         let found = actor_source(key);
         let tally = |enforced| if enforced { RuleResult::Refused } else { RuleResult::Shadowed };
         match &self.state {
@@ -176,7 +176,7 @@ impl GlobalCheck {
     }
 
     /// Whether the store refuses.
-    pub(super) fn is_refused(&self, policy: &Policy) -> bool {
+    pub(crate) fn is_refused(&self, policy: &Policy) -> bool {
         let (GlobalState::Answered(replies, _), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
         else {
@@ -190,7 +190,7 @@ impl GlobalCheck {
     }
 
     /// What the store has charged.
-    pub(super) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
+    pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
         let (GlobalState::Answered(replies, _), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
         else {
@@ -209,10 +209,10 @@ impl GlobalCheck {
 
 impl Scratch {
     /// Has somebody stand in for every store where that can be; whether any store is to be had.
-    pub(super) fn use_local_groups<S: ?Sized>(&mut self, policy: &Policy, context: &Context<S>) -> bool {
+    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, context: &Context<S>) -> bool {
         let (mut reaches, mut leased) = (false, true);
         for global in &mut self.globals {
-            let global_group = policy.global_group(global.place);
+            let global_group = context.policy.global_group(global.place);
             if (context.is_available)(global.shard) {
                 reaches = true;
                 let is_short = global.key.len() <= LONGEST_LEASED_KEY;
@@ -221,56 +221,58 @@ impl Scratch {
                 global.state = GlobalState::Unavailable(global_group.on_error);
             }
         }
-        self.add_local_checks(policy, leased, context);
+        self.add_local_checks(leased, context);
         reaches
     }
 
     /// Adds the bids of those that are not to be had, and of those of which something was fetched `ahead`.
-    pub(super) fn add_local_checks<S: ?Sized>(&mut self, policy: &Policy, ahead: bool, context: &Context<S>) {
+    pub(crate) fn add_local_checks<S: ?Sized>(&mut self, ahead: bool, context: &Context<S>) {
         for at in 0..self.globals.len() {
             let Some(global) = self.globals.get_mut(at) else {
                 return;
             };
-            let index = policy.global_group(global.place).and_then(|global_group| match global.state {
-                GlobalState::Unavailable(OnError::Local) => global_group.fallback,
-                GlobalState::Unanswered if ahead => global_group.leased,
-                _ => None,
-            });
+            let index =
+                context.policy.global_group(global.place).and_then(|global_group| match global.state {
+                    GlobalState::Unavailable(OnError::Local) => global_group.fallback,
+                    GlobalState::Unanswered if ahead => global_group.leased,
+                    _ => None,
+                });
             if let Some(index) = index {
                 global.state = GlobalState::Local;
                 let (place, key) = ((global.place.0, index), global.key.clone());
-                self.add_check(policy, place, key, context.hasher);
+                self.add_check(place, key, context);
             }
         }
     }
 
     /// What has to be known when the stores have answered. Nothing that was fetched ahead is spent, and more is fetched only
     /// of what is used up: else a request that another rule has ask each time would fetch each time.
-    pub(super) fn suspend(&mut self, policy: &Policy, reaches: &dyn Fn(usize) -> bool, now: Time) -> Pending {
+    pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
+        let at = (context.clock)();
         let Scratch { decision: Decision { reports, events, .. }, keys, checks, globals, .. } = self;
         for global in &mut *globals {
-            if matches!(global.state, GlobalState::Local) && reaches(global.shard) {
+            if matches!(global.state, GlobalState::Local) && (context.is_available)(global.shard) {
                 global.state = GlobalState::Unanswered;
                 global.fetches = global.lease(checks).is_some_and(GroupCheck::refuses);
             }
         }
-        let stays = |check: &&GroupCheck| !check.is_leased() && policy.group(check.place).is_some();
+        let stays = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
         let checks = checks.iter().filter(stays).map(|check| (check.place, check.key.clone())).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
-        Pending { keys, checks, globals, reports, events: *events, at: now }
+        Pending { keys, checks, globals, reports, events: *events, at }
     }
 }
 
 impl GlobalCheck {
     /// The fetch that this request made, and the store's answer to it.
-    pub(super) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
+    pub(crate) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
         let GlobalState::Answered(replies, _) = &self.state else {
             return None;
         };
         Some((self.refill(keys)?, replies))
     }
 
-    pub(super) fn refill(&self, keys: &[u8]) -> Option<LeaseRefill> {
+    pub(crate) fn refill(&self, keys: &[u8]) -> Option<LeaseRefill> {
         Some(LeaseRefill { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() })
     }
 }

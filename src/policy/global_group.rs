@@ -24,29 +24,29 @@ pub enum OnError {
 
 /// Rules of one limit that count the same actor in the same store.
 #[derive(Debug)]
-pub(super) struct GlobalGroup {
+pub(crate) struct GlobalGroup {
     /// Whom they count.
-    pub(super) group: Arc<Group>,
-    pub(super) on_error: OnError,
+    pub(crate) group: Arc<Group>,
+    pub(crate) on_error: OnError,
     /// Which of the limit's groups counts in place of the store.
-    pub(super) fallback: Option<usize>,
+    pub(crate) fallback: Option<usize>,
     /// Which of them spends what was fetched ahead.
-    pub(super) leased: Option<usize>,
+    pub(crate) leased: Option<usize>,
     /// The same in every gateway and in every build.
-    pub(super) name: u64,
+    pub(crate) name: u64,
     /// For each rule, how many before it mean just the same.
-    pub(super) ordinals: Vec<u64>,
+    pub(crate) ordinals: Vec<u64>,
 }
 
 impl GlobalGroup {
     /// Which store counts the actor of this key.
-    pub(super) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
+    pub(crate) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
         policy.shards.of(self.name, key)
     }
 
     /// How long the store's buckets of a group that fetches ahead take to refill by a piece. Meanwhile the refill stays in
     /// the store, as long as the bucket has room, and is then fetched at once.
-    pub(super) fn refill_time(&self, policy: &Policy, key: &[u8]) -> Span {
+    pub(crate) fn refill_time(&self, policy: &Policy, key: &[u8]) -> Span {
         let of = |(_, count): (&Rule, &super::Counter)| {
             let (parameters, Quota { rpu, unit }) = (count.algorithm.parameters(), count.quota);
             let reservation = count.lease.min(parameters.burst()? / 2);
@@ -54,12 +54,12 @@ impl GlobalGroup {
             u64::try_from(ns).ok().map(Span::from_ns)
         };
         let leased = self.leased.is_some();
-        let rules = self.group.for_actor(&policy.rules, key).rules().filter(|_| leased);
+        let rules = self.group.for_actor(&policy.rules, key).counters().filter(|_| leased);
         rules.filter_map(of).max().unwrap_or_default()
     }
 
     /// What to ask about each rule; how much ahead is for the first of several that ask.
-    pub(super) fn queries(
+    pub(crate) fn queries(
         &self,
         policy: &Policy,
         key: &[u8],
@@ -67,7 +67,7 @@ impl GlobalGroup {
         ahead: bool,
     ) -> Vec<RuleQuery> {
         let rules =
-            self.group.ids().zip(self.group.for_actor(&policy.rules, key).rules()).zip(&self.ordinals);
+            self.group.ids().zip(self.group.for_actor(&policy.rules, key).counters()).zip(&self.ordinals);
         let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Counter)), &u64)| {
             let parameters = count.algorithm.parameters();
             // An actor's own quota is the rule's: another rule may give it the same.
@@ -88,7 +88,7 @@ impl GlobalGroup {
 
 /// The stores among which all counts are spread, and the secret that they are named by.
 #[derive(Debug)]
-pub(super) struct Shards {
+pub(crate) struct Shards {
     names: Vec<u64>,
     secret: SipHasher13,
 }
@@ -101,7 +101,7 @@ impl Default for Shards {
 
 impl Shards {
     /// The secret may be of any length: it is hashed to one of 128 bits.
-    pub(super) fn new(names: &[String], secret: &str) -> Shards {
+    pub(crate) fn new(names: &[String], secret: &str) -> Shards {
         let mut hasher = SipHasher13::new();
         hasher.write(secret.as_bytes());
         let secret = SipHasher13::new_with_key(&hasher.finish128().as_bytes());
@@ -109,7 +109,7 @@ impl Shards {
     }
 
     /// Tells secrets apart, one in 65,536 excepted, and tells nothing else of them.
-    pub(super) fn fingerprint(&self) -> u16 {
+    pub(crate) fn fingerprint(&self) -> u16 {
         let mut hasher = self.secret;
         hasher.write(b"fingerprint");
         let [first, second, ..] = hasher.finish128().as_bytes();

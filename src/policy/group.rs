@@ -20,15 +20,15 @@ pub struct Counter {
     /// What the rule says.
     pub quota: Quota,
     /// What clients are shown of it.
-    pub(super) shown: Quota,
+    pub(crate) shown: Quota,
     /// What decides.
     pub algorithm: Box<dyn Algorithm>,
     /// How much is fetched ahead, of a rule that a store for all gateways counts; 0 is nothing.
     pub lease: u64,
     /// Of the algorithm's meaning.
-    pub(super) salt: u64,
+    pub(crate) salt: u64,
     /// Where its state lies in the group's cell.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
 }
 
 impl Counter {
@@ -38,12 +38,12 @@ impl Counter {
         Counter { quota, shown: algorithm.shown(quota), algorithm, lease: 0, salt, offset: 0 }
     }
 
-    pub(super) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
+    pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
         let end = self.offset.saturating_add(self.algorithm.size());
         cell.get(self.offset..end).unwrap_or_default()
     }
 
-    pub(super) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
+    pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
         let end = self.offset.saturating_add(self.algorithm.size());
         cell.get_mut(self.offset..end).unwrap_or_default()
     }
@@ -59,21 +59,21 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn all(&self) -> impl Iterator<Item = &Counter> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Counter> {
         self.overrides.values().iter().chain([&self.default])
     }
 
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
         self.overrides.values_mut().iter_mut().chain([&mut self.default])
     }
 
     /// How the actor of this value is counted, if an override makes this differ from other actors.
-    pub(super) fn other(&self, value: &[u8]) -> Option<&Counter> {
+    pub(crate) fn other(&self, value: &[u8]) -> Option<&Counter> {
         self.overrides.get(value).filter(|count| count.salt != self.default.salt)
     }
 
     /// A number for all effective overrides, whatever their order; 0 if there are none.
-    pub(super) fn others(&self) -> u64 {
+    pub(crate) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {
             let name = |count: &Counter| Hasher::name(&[&count.salt.to_le_bytes(), value].concat());
             sum.wrapping_add(self.other(value).map_or(0, name))
@@ -82,17 +82,17 @@ impl Counters {
     }
 
     /// Bytes of a state of it.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.all().map(|count| count.algorithm.size()).max().unwrap_or(0)
     }
 
     /// Orders rules by how they count.
-    pub(super) fn order(&self) -> (usize, u64, u64) {
+    pub(crate) fn order(&self) -> (usize, u64, u64) {
         (self.size(), self.default.salt, self.others())
     }
 
     /// How the actor of this key is counted.
-    pub(super) fn of(&self, key: &[u8]) -> &Counter {
+    pub(crate) fn of(&self, key: &[u8]) -> &Counter {
         let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
         let own = if self.overrides.is_empty() { None } else { own() };
         own.unwrap_or(&self.default)
@@ -125,29 +125,29 @@ impl Missing {
 }
 
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Unique in the policy.
-    pub(super) id: usize,
+    pub(crate) id: usize,
     /// Whom it counts, in words that mean the same in every policy, hashed.
-    pub(super) name: u64,
+    pub(crate) name: u64,
     /// The same, however it counts.
-    pub(super) means: u64,
-    pub(super) actors: Vec<Named>,
-    pub(super) missing: Missing,
-    pub(super) rules: Range<usize>,
+    pub(crate) means: u64,
+    pub(crate) actors: Vec<Named>,
+    pub(crate) missing: Missing,
+    pub(crate) rules: Range<usize>,
     /// Which of its rules' ways to count is counted here.
-    pub(super) role: Role,
-    pub(super) table: Table,
+    pub(crate) role: Role,
+    pub(crate) table: Table,
     /// Whether a worker may be charged ahead by all its rules, and by all their overrides.
-    pub(super) can_reserve: bool,
+    pub(crate) can_reserve: bool,
     /// Whether a rule may make a request wait.
-    pub(super) may_wait: bool,
+    pub(crate) may_wait: bool,
     /// Whether a charge ends with the request.
-    pub(super) ends_with_request: bool,
+    pub(crate) ends_with_request: bool,
 }
 
 /// Whom a group counts in one request.
-pub(super) enum Identity {
+pub(crate) enum Identity {
     /// The actor with this hash, whose key was written.
     Actor(u64),
     /// Nobody: the rules do not apply.
@@ -162,7 +162,7 @@ const BY_ADDRESS: u8 = 1;
 const SHARED: u8 = 2;
 
 /// How the actor of this key was found.
-pub(super) fn actor_source(key: &[u8]) -> ActorSource {
+pub(crate) fn actor_source(key: &[u8]) -> ActorSource {
     match key.first() {
         Some(&BY_ADDRESS) => ActorSource::Address,
         Some(&SHARED) => ActorSource::Shared,
@@ -171,13 +171,13 @@ pub(super) fn actor_source(key: &[u8]) -> ActorSource {
 }
 
 /// The key of an actor's value.
-pub(super) fn by_value(value: &[u8]) -> Vec<u8> {
+pub(crate) fn by_value(value: &[u8]) -> Vec<u8> {
     [&[BY_VALUE], value].concat()
 }
 
 impl Group {
     /// Whom it counts; the actor's key is appended to `keys`.
-    pub(super) fn identify(
+    pub(crate) fn identify(
         &self,
         policy: &Policy,
         request: &Request,
@@ -205,49 +205,57 @@ impl Group {
     }
 
     /// The hash of the actor of this key.
-    pub(super) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
         self.for_actor(all, key).hash(hasher)
     }
 
     /// The rules of this group, among all of its policy.
-    pub(super) fn own<'p>(&self, all: &'p [Arc<Rule>]) -> &'p [Arc<Rule>] {
+    pub(crate) fn own<'p>(&self, all: &'p [Arc<Rule>]) -> &'p [Arc<Rule>] {
         all.get(self.rules.clone()).unwrap_or_default()
     }
 
     /// The same, one by one.
-    pub(super) fn rules<'p>(&self, all: &'p [Arc<Rule>]) -> impl Iterator<Item = &'p Rule> + use<'p> {
+    pub(crate) fn rules<'p>(&self, all: &'p [Arc<Rule>]) -> impl Iterator<Item = &'p Rule> + use<'p> {
         self.own(all).iter().map(|rule| &**rule)
     }
 
     /// Their names, in the same order.
-    pub(super) fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
         self.rules.clone().map(RuleId)
     }
 
     /// The group as it counts the actor of this key.
-    pub(super) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
+    pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
         ActorRules { own: self.own(all), group: self, key }
     }
 }
 
 /// The rules of a group as they count one actor.
 #[derive(Clone, Copy)]
-pub(super) struct ActorRules<'a> {
-    pub(super) own: &'a [Arc<Rule>],
-    pub(super) group: &'a Group,
-    pub(super) key: &'a [u8],
+pub(crate) struct ActorRules<'a> {
+    pub(crate) own: &'a [Arc<Rule>],
+    pub(crate) group: &'a Group,
+    pub(crate) key: &'a [u8],
 }
 
 impl<'a> ActorRules<'a> {
-    /// Each rule, and how it counts the actor.
-    pub(super) fn rules(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
+    /// Prepares the cell at `now`. Returns whether the cell has to be stored even if a rule refuses.
+    pub(crate) fn prepare(self, cell: &mut [u8], now: Time) -> bool {
+        let prepare = |changed: bool, (_, counter): (&Rule, &Counter)| {
+            counter.algorithm.prepare(counter.state_mut(cell), now) || changed
+        };
+        self.counters().fold(false, prepare)
+    }
+
+    /// Each rule, and the counter that counts the actor.
+    pub(crate) fn counters(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
         let (key, way) = (self.key, self.group.role);
         self.own.iter().map(move |rule| (&**rule, rule.counts(way).of(key)))
     }
 
     /// The actor's hash. One with a quota of its own counts in a cell of its own, as a rule does whose quota has
     /// changed.
-    pub(super) fn hash(self, hasher: &Hasher) -> u64 {
+    pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
         let mut hash = hasher.hash(self.key);
         if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
             for rule in self.own {
@@ -261,18 +269,18 @@ impl<'a> ActorRules<'a> {
 
     /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by
     /// a rule in shadow.
-    pub(super) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
+    pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let worth =
             |(rule, count): (&Rule, &Counter)| match count.algorithm.eviction_rank(count.state(cell), now) {
                 EvictionRank::Refusing(span) if !rule.enforced => EvictionRank::Used(span),
                 worth => worth,
             };
-        self.rules().map(worth).max().unwrap_or(EvictionRank::Nothing)
+        self.counters().map(worth).max().unwrap_or(EvictionRank::Nothing)
     }
 
     /// Takes charges back, one for each rule; those of cost 0 are none.
-    pub(super) fn refund(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
-        for ((_, count), charge) in self.rules().zip(charges) {
+    pub(crate) fn refund(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
+        for ((_, count), charge) in self.counters().zip(charges) {
             if charge.cost > 0 {
                 count.algorithm.refund(count.state_mut(cell), now, charge);
             }
@@ -280,8 +288,8 @@ impl<'a> ActorRules<'a> {
     }
 
     /// Takes pieces back, one for each rule.
-    pub(super) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
-        for ((_, count), reservation) in self.rules().zip(reservations) {
+    pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
+        for ((_, count), reservation) in self.counters().zip(reservations) {
             count.algorithm.release(count.state_mut(cell), now, reservation);
         }
     }

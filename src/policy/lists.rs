@@ -95,12 +95,12 @@ impl Policy {
 }
 
 impl List {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.networks.is_empty() && self.actors.is_empty()
     }
 
     /// Whether the request's client, or one of its actors, stands on the list.
-    pub(super) fn names(&self, request: &Request, client: impl Fn(&Request) -> Option<IpAddr>) -> bool {
+    pub(crate) fn names(&self, request: &Request, client: impl Fn(&Request) -> Option<IpAddr>) -> bool {
         let is_listed = |address: IpAddr| {
             let mut family = self.networks.iter().filter(|((v4, _), _)| *v4 == address.is_ipv4());
             family.any(|((_, prefix), firsts)| firsts.contains(&bytes(Network::of(address, *prefix).first())))

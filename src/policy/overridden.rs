@@ -32,7 +32,7 @@ impl Overridden {
     }
 
     /// The key of the actor with this hash in the group; empty, which is nobody's, when no override names it.
-    pub(super) fn key(&self, group: usize, hash: u64) -> &[u8] {
+    pub(crate) fn key(&self, group: usize, hash: u64) -> &[u8] {
         self.0.get(&of(group, hash)).map_or(&[], Vec::as_slice)
     }
 }

@@ -7,7 +7,7 @@ use super::context::{Context, WorkerCache};
 use super::decide::Scratch;
 use super::global_check::{GlobalCheck, GlobalState};
 use super::refill::number;
-use super::refund::{Charged, GroupIndex};
+use super::refund::GroupIndex;
 use super::{
     Events, GlobalCharge, GlobalQuery, LeaseRefill, Outcome, Policy, RuleQuery, RuleReply, RuleReport,
 };
@@ -19,29 +19,25 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// Of all bids and parts, one behind the other.
-    pub(super) keys: Vec<u8>,
+    pub(crate) keys: Vec<u8>,
     /// Who else has to admit, once the stores have: groups that are counted here, and whom they count.
-    pub(super) checks: Vec<(GroupIndex, Range<usize>)>,
-    pub(super) globals: Vec<GlobalCheck>,
+    pub(crate) checks: Vec<(GroupIndex, Range<usize>)>,
+    pub(crate) globals: Vec<GlobalCheck>,
     /// What was said, and what happened, before any store was asked.
-    pub(super) reports: Vec<RuleReport>,
-    pub(super) events: Events,
+    pub(crate) reports: Vec<RuleReport>,
+    pub(crate) events: Events,
     /// When it began to ask: what stores lend it lasts from then.
-    pub(super) at: Time,
+    pub(crate) at: Time,
 }
 
 /// What stores have charged, by shard.
 type GlobalCharges = Vec<(usize, GlobalCharge)>;
 
-/// What becomes of it.
+/// What follows from a decision, beside the charges in [`Scratch`].
 pub(crate) struct Conclusion {
-    /// What was charged here and may be given back.
-    pub(crate) charged: Vec<Charged>,
-    /// The same of stores, by shard.
-    pub(crate) global_charged: Vec<(usize, GlobalCharge)>,
-    /// What they are to be given back at once.
-    pub(crate) refunds: Vec<(usize, GlobalCharge)>,
-    /// What was fetched ahead.
+    /// Charges of global stores for a request that is refused, by shard.
+    pub(crate) refused: Vec<(usize, GlobalCharge)>,
+    /// The quota that was leased.
     pub(crate) fetched: Fetched,
 }
 
@@ -70,11 +66,11 @@ impl Pending {
     }
 
     /// Keeps a fetch only if no other worker fetches for the same actor.
-    pub(crate) fn claim<S: Store + ?Sized>(&mut self, policy: &Policy, context: &Context<S>) {
+    pub(crate) fn claim<S: Store + ?Sized>(&mut self, context: &Context<S>) {
         let Pending { keys, globals, events, .. } = self;
         for global in globals.iter_mut().filter(|global| global.fetches) {
             let refill = global.refill(keys);
-            global.fetches = refill.is_some_and(|refill| refill.claim(policy, context, events));
+            global.fetches = refill.is_some_and(|refill| refill.claim(context, events));
         }
     }
 
@@ -133,31 +129,27 @@ impl Pending {
     /// whatever happens to the request.
     pub(crate) fn collect<S: Store + ?Sized>(
         &self,
-        policy: &Policy,
         is_retired: bool,
         context: &Context<S>,
         events: &mut Events,
     ) -> (GlobalCharges, Fetched) {
         let (mut charges, mut fetched) = (Vec::new(), Fetched::default());
         for global in &self.globals {
-            charges.extend(global.charges(policy, &self.keys));
+            charges.extend(global.charges(context.policy, &self.keys));
             let replies = global.fetched(&self.keys);
             let comes = |(_, replies): &(LeaseRefill, &[RuleReply])| {
                 replies.iter().all(|reply| reply.grant.amount > 0)
             };
             if global.fetches && !replies.as_ref().is_some_and(comes) {
-                global
-                    .refill(&self.keys)
-                    .into_iter()
-                    .for_each(|refill| refill.release(policy, context, events));
+                global.refill(&self.keys).into_iter().for_each(|refill| refill.release(context, events));
             }
             let Some((refill, replies)) = replies else {
                 continue;
             };
             if is_retired {
-                fetched.returned.extend(refill.unused(policy, replies));
+                fetched.returned.extend(refill.unused(context.policy, replies));
             } else {
-                let deposited = refill.deposit(policy, replies, self.at, context, events);
+                let deposited = refill.deposit(replies, self.at, context, events);
                 fetched.kept.extend(deposited.until.map(|until| (refill, until)));
                 fetched.returned.extend(deposited.returned);
             }
@@ -165,39 +157,39 @@ impl Pending {
         (charges, fetched)
     }
 
-    /// Decides: every store that was asked has answered, or will not.
+    /// Decides: every global store that was asked has answered, or counts as down.
     pub(crate) fn conclude<S: Store + ?Sized>(
         self,
-        policy: &Policy,
         scratch: &mut Scratch,
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) -> Conclusion {
         scratch.clear();
-        let mut events = self.events;
-        let (charges, fetched) = self.collect(policy, cache.is_retired, context, &mut events);
+        let (policy, mut events) = (context.policy, self.events);
+        let (charges, fetched) = self.collect(cache.is_retired, context, &mut events);
         let Pending { keys, checks, globals, reports, .. } = self;
         (scratch.keys, scratch.globals) = (keys, globals);
         (scratch.decision.reports, scratch.decision.events) = (reports, events);
-        let mut refused = scratch.globals.iter().any(|global| global.is_refused(policy));
-        if refused {
+        let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy));
+        if is_refused {
             scratch.cache_refusals(policy, cache);
         } else {
-            checks.into_iter().for_each(|(place, key)| scratch.add_check(policy, place, key, context.hasher));
-            scratch.add_local_checks(policy, false, context);
-            scratch.check(policy, &cache.reservations, context);
-            refused = scratch.globals.iter().any(|global| global.refuses(policy))
-                || scratch.checks.iter().any(GroupCheck::refuses);
-            refused = refused || scratch.charge(policy, &mut cache.reservations, context).is_err();
+            checks.into_iter().for_each(|(place, key)| scratch.add_check(place, key, context));
+            scratch.add_local_checks(false, context);
+            scratch.check(&cache.reservations, context);
+            is_refused = scratch.globals.iter().any(|global| global.refuses(policy))
+                || scratch.checks.iter().any(GroupCheck::refuses)
+                || scratch.commit(&mut cache.reservations, context).is_err();
         }
-        let charged = scratch.finish(policy, refused, cache, context);
-        let ends = |(_, charge): &(usize, GlobalCharge)| charge.parameters.ends_with_request();
-        let is_waiting = matches!(scratch.decision.outcome, Outcome::Delay(_));
-        let (owed, back) = match refused {
-            true => (Vec::new(), charges),
-            false => (charges.into_iter().filter(|charge| is_waiting || ends(charge)).collect(), Vec::new()),
-        };
-        Conclusion { charged, global_charged: owed, refunds: back, fetched }
+        scratch.finish(is_refused, cache, context);
+        if is_refused {
+            return Conclusion { refused: charges, fetched };
+        }
+        scratch.charges.global = charges;
+        if !matches!(scratch.decision.outcome, Outcome::Delay(_)) {
+            scratch.charges.keep_ending();
+        }
+        Conclusion { refused: Vec::new(), fetched }
     }
 }
 

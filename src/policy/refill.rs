@@ -2,15 +2,16 @@
 //!
 //! It does not know: when that is due, because half of a piece is gone or one has lapsed, or who makes the call.
 
+use super::cells::{peek, update, update_or_create};
 use super::check::GroupCheck;
 use super::context::Context;
 use super::global_check::GlobalCheck;
 use super::group::Group;
-use super::refund::{GroupIndex, update, update_or_create};
+use super::refund::GroupIndex;
 use super::{Events, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleQuery, RuleReply};
 use crate::algorithm::lease;
 use crate::store::Store;
-use crate::table::{Hasher, Set};
+use crate::table::Hasher;
 use crate::time::Time;
 use std::cell::Cell;
 
@@ -18,9 +19,9 @@ use std::cell::Cell;
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) struct LeaseRefill {
-    pub(super) place: GroupIndex,
-    pub(super) hash: u64,
-    pub(super) key: Vec<u8>,
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    pub(crate) key: Vec<u8>,
 }
 
 /// The result of depositing a fetched piece.
@@ -33,7 +34,7 @@ pub(crate) struct Deposited {
 }
 
 /// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose colliding actors.
-pub(super) fn number((limit, group): GroupIndex, hash: u64) -> u64 {
+pub(crate) fn number((limit, group): GroupIndex, hash: u64) -> u64 {
     hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
 }
 
@@ -49,7 +50,7 @@ impl LeaseRefill {
         number(self.place, self.hash)
     }
 
-    pub(super) fn of(check: &GroupCheck, globals: &[GlobalCheck], keys: &[u8]) -> Option<LeaseRefill> {
+    pub(crate) fn of(check: &GroupCheck, globals: &[GlobalCheck], keys: &[u8]) -> Option<LeaseRefill> {
         let global =
             globals.iter().find(|global| global.place.0 == check.place.0 && global.key == check.key)?;
         Some(LeaseRefill {
@@ -70,47 +71,37 @@ impl LeaseRefill {
 
     /// Claims to fetch more. Returns whether no other worker of the gateway is fetching: if each of them fetched a piece at
     /// once, requests could be refused for want of quota that goes back a moment later.
-    pub(crate) fn claim<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        context: &Context<S>,
-        events: &mut Events,
-    ) -> bool {
-        let Some((group, hash)) = self.cell(policy, context.hasher) else {
+    pub(crate) fn claim<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) -> bool {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
-        let counted = group.for_actor(&policy.rules, &self.key);
+        let counted = group.for_actor(&context.policy.rules, &self.key);
         let is_claimed = |cell: &[u8], now| {
-            let mut rules = counted.rules();
+            let mut rules = counted.counters();
             rules.any(|(_, count)| lease::is_claimed(count.state(cell), now))
         };
-        let entry = group.table.load(context.store, hash).ok().and_then(Set::find);
-        if entry.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
+        let stored = peek(group, hash, context).ok().flatten();
+        if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
             return false;
         }
         let claims = Cell::new(false);
-        let is_done = update_or_create(group, hash, counted, context, events, &|cell, now| {
+        let is_done = update_or_create(counted, hash, context, events, &|cell, now| {
             claims.set(!is_claimed(cell, now));
             if claims.get() {
-                counted.rules().for_each(|(_, count)| lease::claim(count.state_mut(cell), now));
+                counted.counters().for_each(|(_, count)| lease::claim(count.state_mut(cell), now));
             }
         });
         is_done && claims.get()
     }
 
     /// Gives up the claim.
-    pub(crate) fn release<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        context: &Context<S>,
-        events: &mut Events,
-    ) {
-        let Some((group, hash)) = self.cell(policy, context.hasher) else {
+    pub(crate) fn release<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return;
         };
-        let counted = group.for_actor(&policy.rules, &self.key);
+        let counted = group.for_actor(&context.policy.rules, &self.key);
         update(group, hash, context, events, &|cell, _| {
-            counted.rules().for_each(|(_, count)| lease::release(count.state_mut(cell)));
+            counted.counters().for_each(|(_, count)| lease::release(count.state_mut(cell)));
         });
     }
 
@@ -118,14 +109,13 @@ impl LeaseRefill {
     /// amount for every rule of a group, or nothing.
     pub(crate) fn deposit<S: Store + ?Sized>(
         &self,
-        policy: &Policy,
         replies: &[RuleReply],
         since: Time,
         context: &Context<S>,
         events: &mut Events,
     ) -> Deposited {
         let (Some((group, hash)), Some(global_group)) =
-            (self.cell(policy, context.hasher), policy.global_group(self.place))
+            (self.cell(context.policy, context.hasher), context.policy.global_group(self.place))
         else {
             return Deposited::default();
         };
@@ -133,12 +123,12 @@ impl LeaseRefill {
             return Deposited::default();
         }
         let (counted, queries) = (
-            group.for_actor(&policy.rules, &self.key),
-            global_group.queries(policy, &self.key, Some(0), true),
+            group.for_actor(&context.policy.rules, &self.key),
+            global_group.queries(context.policy, &self.key, Some(0), true),
         );
         let back = Cell::new(Vec::new());
-        let is_done = update_or_create(group, hash, counted, context, events, &|cell, now| {
-            let rules = counted.rules().zip(replies).zip(&queries);
+        let is_done = update_or_create(counted, hash, context, events, &|cell, now| {
+            let rules = counted.counters().zip(replies).zip(&queries);
             let put = rules.map(|(((_, count), reply), query)| {
                 let LeaseGrant { amount, generation, lasts } = reply.grant;
                 let (piece, verdict) = (query.lease, reply.verdict);
@@ -153,7 +143,7 @@ impl LeaseRefill {
         let wants_account = queries.iter().any(|query| query.parameters.wants_account());
         let until =
             replies.iter().map(|reply| since.after(reply.grant.lasts)).max().filter(|_| wants_account);
-        Deposited { until, returned: accounts(&queries, back).map(|back| (self.shard(policy), back)) }
+        Deposited { until, returned: accounts(&queries, back).map(|back| (self.shard(context.policy), back)) }
     }
 
     /// The question that returns quota handed out ahead by the store, unused.
@@ -175,16 +165,13 @@ impl LeaseRefill {
     }
 
     /// The question that asks only for the missing part of a piece.
-    pub(crate) fn query<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        context: &Context<S>,
-    ) -> Option<GlobalQuery> {
-        let mut queries = policy.global_group(self.place)?.queries(policy, &self.key, Some(0), true);
-        let (group, hash) = self.cell(policy, context.hasher)?;
-        if let Some(entry) = group.table.load(context.store, hash).ok()?.find() {
-            let (now, counted) = ((context.clock)(), group.for_actor(&policy.rules, &self.key));
-            for (query, (_, count)) in queries.iter_mut().zip(counted.rules()) {
+    pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
+        let mut queries =
+            context.policy.global_group(self.place)?.queries(context.policy, &self.key, Some(0), true);
+        let (group, hash) = self.cell(context.policy, context.hasher)?;
+        if let Some(entry) = peek(group, hash, context).ok()? {
+            let (now, counted) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
+            for (query, (_, count)) in queries.iter_mut().zip(counted.counters()) {
                 query.lease = lease::room(count.state(entry.cell()), now, query.lease);
             }
         }
@@ -195,21 +182,20 @@ impl LeaseRefill {
     /// as well.
     pub(crate) fn account<S: Store + ?Sized>(
         &self,
-        policy: &Policy,
         context: &Context<S>,
         events: &mut Events,
         all: bool,
     ) -> Option<GlobalQuery> {
-        let global_group = policy.global_group(self.place)?;
-        let (group, hash) = self.cell(policy, context.hasher)?;
-        let queries = global_group.queries(policy, &self.key, Some(0), false);
+        let global_group = context.policy.global_group(self.place)?;
+        let (group, hash) = self.cell(context.policy, context.hasher)?;
+        let queries = global_group.queries(context.policy, &self.key, Some(0), false);
         if !queries.iter().any(|query| query.parameters.wants_account()) {
             return None;
         }
-        let counted = group.for_actor(&policy.rules, &self.key);
+        let counted = group.for_actor(&context.policy.rules, &self.key);
         let spent = Cell::new(Vec::new());
         let is_done = update(group, hash, context, events, &|cell, now| {
-            let rules = counted.rules();
+            let rules = counted.counters();
             spent.set(rules.map(|(_, count)| lease::account(count.state_mut(cell), now, all)).collect());
         });
         if !is_done {

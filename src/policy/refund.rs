@@ -1,121 +1,79 @@
-//! Takes charges back: of a request that is refused after all, that is over, or that leaves while it waits.
+//! Refunds what requests were charged, here and in global stores: the one undo.
 //!
-//! It does not know: why. A charge whose cell is gone meanwhile is gone with it; a cell that
-//! was begun anew for the same actor is taken for the old one.
+//! If a cell is evicted meanwhile, its charges are gone with it. A cell that was created anew for
+//! the same actor is taken for the old one.
 
+use super::cells::update;
 use super::context::Context;
-use super::decide::MAX_LOST;
-use super::group::{ActorRules, Group};
-use super::{Counter, Events, Policy};
+use super::{Events, GlobalCharge};
 use crate::algorithm::Charge;
-use crate::store::{Fault, Store, Swap};
-use crate::time::Time;
+use crate::store::Store;
 
-/// Of the limit in the policy, and of the group in the limit.
-pub(super) type GroupIndex = (usize, usize);
+/// The index of a limit in the policy, and of a group in the limit.
+pub(crate) type GroupIndex = (usize, usize);
 
-/// What one group has charged for a request that may give it back.
+/// What a request was charged and may be refunded.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Charges {
+    /// In cells of this gateway.
+    pub(crate) local: Vec<Charged>,
+    /// In global stores, by shard.
+    pub(crate) global: Vec<(usize, GlobalCharge)>,
+}
+
+/// What one group was charged.
 #[derive(Debug)]
 pub(crate) struct Charged {
-    pub(super) place: GroupIndex,
-    pub(super) hash: u64,
-    /// One a rule.
-    pub(super) charges: Vec<Charge>,
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    /// One for each rule.
+    pub(crate) charges: Vec<Charge>,
 }
 
-/// Changes the stored cell of an actor, if it is still there; whether that is known to be done.
-pub(super) fn update<S: Store + ?Sized>(
-    group: &Group,
-    hash: u64,
-    context: &Context<S>,
-    events: &mut Events,
-    how: &dyn Fn(&mut [u8], Time),
-) -> bool {
-    for _ in 0..MAX_LOST {
-        let Ok(set) = group.table.load(context.store, hash) else {
-            break;
-        };
-        // Evicted meanwhile, what it was charged is gone with it.
-        let Some(mut entry) = set.find() else {
-            return false;
-        };
-        how(entry.cell_mut(), (context.clock)());
-        match entry.commit(context.store) {
-            Ok(Swap::Done) => return true,
-            Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
-            Err(Fault(_)) => break,
-        }
+/// Which charges a refund concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refund {
+    /// Those that end with the request, as permits do.
+    Ended,
+    /// All: the request leaves before its turn.
+    All,
+}
+
+impl Charges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.local.is_empty() && self.global.is_empty()
     }
-    events.faults = events.faults.saturating_add(1);
-    false
-}
 
-/// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is known to be stored.
-pub(super) fn update_or_create<S: Store + ?Sized>(
-    group: &Group,
-    hash: u64,
-    counted: ActorRules,
-    context: &Context<S>,
-    events: &mut Events,
-    how: &dyn Fn(&mut [u8], Time),
-) -> bool {
-    for _ in 0..MAX_LOST {
-        let Ok(set) = group.table.load(context.store, hash) else {
-            break;
-        };
-        let now = (context.clock)();
-        let mut entry = set.claim(|_, cell| counted.eviction_rank(cell, now));
-        how(entry.cell_mut(), now);
-        match entry.commit(context.store) {
-            Ok(Swap::Done) => {
-                events.evicted(entry.eviction());
-                return true;
+    pub(crate) fn clear(&mut self) {
+        self.local.clear();
+        self.global.clear();
+    }
+
+    /// The request goes on: of global charges only those are kept that end with it.
+    pub(crate) fn keep_ending(&mut self) {
+        self.global.retain(|(_, charge)| charge.parameters.ends_with_request());
+    }
+
+    /// Refunds the local charges in their cells.
+    pub(crate) fn refund_local<S: Store + ?Sized>(&self, which: Refund, context: &Context<S>) -> Events {
+        let mut events = Events::default();
+        for Charged { place, hash, charges } in &self.local {
+            let Some(group) = context.policy.group(*place) else {
+                continue;
+            };
+            let rules = context.rules_of(group, *hash);
+            let refunded = || {
+                let charges = rules.counters().zip(charges);
+                charges.map(|((_, counter), charge)| match which {
+                    Refund::Ended if !counter.algorithm.ends_with_request() => Charge::default(),
+                    Refund::Ended | Refund::All => *charge,
+                })
+            };
+            if refunded().any(|charge| charge.cost > 0) {
+                update(group, *hash, context, &mut events, &|cell, now| rules.refund(refunded(), cell, now));
             }
-            Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
-            Err(Fault(_)) => break,
         }
+        events
     }
-    events.faults = events.faults.saturating_add(1);
-    false
-}
-
-/// Ends charges that end with their request.
-pub(crate) fn settle<S: Store + ?Sized>(
-    policy: &Policy,
-    charged: &[Charged],
-    context: &Context<S>,
-) -> Events {
-    end(policy, charged, context, |count| count.algorithm.ends_with_request())
-}
-
-/// Takes all charges back: the request is gone before its turn came.
-pub(crate) fn cancel<S: Store + ?Sized>(
-    policy: &Policy,
-    charged: &[Charged],
-    context: &Context<S>,
-) -> Events {
-    end(policy, charged, context, |_| true)
-}
-
-fn end<S: Store + ?Sized>(
-    policy: &Policy,
-    charged: &[Charged],
-    context: &Context<S>,
-    which: fn(&Counter) -> bool,
-) -> Events {
-    let mut events = Events::default();
-    for Charged { place, hash, charges } in charged {
-        let Some(group) = policy.group(*place) else {
-            continue;
-        };
-        let counted = group.for_actor(&policy.rules, context.overridden.key(group.id, *hash));
-        let ended = || {
-            let charges = counted.rules().zip(charges);
-            charges.map(|((_, count), charge)| if which(count) { *charge } else { Charge::default() })
-        };
-        if ended().any(|charge| charge.cost > 0) {
-            update(group, *hash, context, &mut events, &|cell, now| counted.refund(ended(), cell, now));
-        }
-    }
-    events
 }

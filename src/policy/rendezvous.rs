@@ -6,7 +6,7 @@
 use crate::prng::mix;
 
 /// The place of the store among `names`, which are hashes.
-pub(super) fn shard(names: &[u64], key: u64) -> usize {
+pub(crate) fn shard(names: &[u64], key: u64) -> usize {
     let weighed = names.iter().enumerate().map(|(place, name)| (mix(*name ^ mix(key)), place));
     weighed.max().map_or(0, |(_, place)| place)
 }

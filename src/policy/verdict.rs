@@ -1,78 +1,69 @@
-//! What the rules of one group say to one request, all of them together: admitted by all, or charged to none.
-//!
-//! It does not know: the store, or other groups.
+//! What the rules of one group say about one request: all admit, or none is charged.
 
 use super::group::ActorRules;
 use super::{ActorSource, Role, RuleReport, RuleResult};
 use crate::algorithm::{Admission, Charge, Verdict};
 use crate::time::{Span, Time};
 
-/// Made anew for each request in the same memory.
+/// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
 #[derive(Debug, Default)]
-pub(super) struct GroupVerdict {
-    /// The cell before anything was charged.
+pub(crate) struct GroupVerdict {
     before: Vec<u8>,
     verdicts: Vec<Verdict>,
-    /// Whether an enforced rule refuses.
-    pub(super) refused: bool,
-    /// Whether the cell has to be stored even if the request is refused.
-    pub(super) repaired: bool,
+    is_refused: bool,
 }
 
 impl GroupVerdict {
-    /// Judges and, if all enforced rules admit, charges `cell`.
-    pub(super) fn check(&mut self, counted: ActorRules, cell: &mut [u8], now: Time) {
-        self.repaired = false;
-        for (_, count) in counted.rules() {
-            self.repaired |= count.algorithm.prepare(count.state_mut(cell), now);
-        }
+    /// Checks a prepared cell, and charges the cell if all enforced rules admit.
+    pub(crate) fn check(&mut self, rules: ActorRules, cell: &mut [u8], now: Time) {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
-        self.refused = false;
-        for (rule, count) in counted.rules() {
-            let verdict = count.algorithm.step(count.state_mut(cell), now, rule.cost);
-            self.refused |= rule.enforced && !verdict.admits();
+        self.is_refused = false;
+        for (rule, counter) in rules.counters() {
+            let verdict = counter.algorithm.step(counter.state_mut(cell), now, rule.cost);
+            self.is_refused |= rule.enforced && !verdict.admits();
             self.verdicts.push(verdict);
         }
-        if self.refused {
-            self.undo(counted, cell, now);
+        if self.is_refused {
+            self.undo(rules, cell, now);
         }
     }
 
-    /// Uncharges `cell` and looks again at what is left: the request is refused elsewhere.
-    pub(super) fn undo(&mut self, counted: ActorRules, cell: &mut [u8], now: Time) {
+    /// Removes the charges from the cell: another rule refuses. Verdicts then tell what is left
+    /// without the request.
+    pub(crate) fn undo(&mut self, rules: ActorRules, cell: &mut [u8], now: Time) {
         cell.copy_from_slice(&self.before);
-        for ((_, count), verdict) in counted.rules().zip(&mut self.verdicts) {
+        for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {
             if verdict.admits() {
-                *verdict = count.algorithm.step(count.state_mut(cell), now, 0);
+                *verdict = counter.algorithm.step(counter.state_mut(cell), now, 0);
             }
         }
     }
 
-    /// Whether the cell has changed and has to be stored.
-    pub(super) fn changed(&self, cell: &[u8]) -> bool {
-        self.repaired || self.before != cell
+    /// Whether an enforced rule refuses.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
-    /// The cell before anything was charged.
-    pub(super) fn before(&self) -> &[u8] {
+    /// The cell before it was charged.
+    pub(crate) fn before(&self) -> &[u8] {
         &self.before
     }
 
-    /// Whether every rule admits at once, those in shadow too.
-    pub(super) fn all_admit_now(&self) -> bool {
+    /// Whether every rule admits at once, shadow rules included.
+    pub(crate) fn all_admit_now(&self) -> bool {
         self.verdicts.iter().all(|verdict| verdict.admission == Admission::Admit { delay: Span::ZERO })
     }
 
-    /// How much more every rule would admit.
-    pub(super) fn remaining(&self) -> u64 {
+    /// How many more units of cost every rule would admit.
+    pub(crate) fn remaining(&self) -> u64 {
         self.verdicts.iter().map(|verdict| verdict.remaining).min().unwrap_or(0)
     }
 
-    /// The longest that an enforced rule makes the request wait.
-    pub(super) fn delay(&self, counted: ActorRules) -> Span {
-        let enforced = counted.rules().zip(&self.verdicts).filter(|((rule, _), _)| rule.enforced);
+    /// The longest delay by an enforced rule.
+    pub(crate) fn delay(&self, rules: ActorRules) -> Span {
+        let enforced = rules.counters().zip(&self.verdicts).filter(|((rule, _), _)| rule.enforced);
         let delays = enforced.filter_map(|(_, verdict)| match verdict.admission {
             Admission::Admit { delay } => Some(delay),
             Admission::Refuse { .. } => None,
@@ -80,28 +71,22 @@ impl GroupVerdict {
         delays.max().unwrap_or(Span::ZERO)
     }
 
-    /// What each rule was charged.
-    pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
+    /// The charge of each rule.
+    pub(crate) fn charges(&self) -> impl Iterator<Item = Charge> {
         self.verdicts.iter().map(|verdict| verdict.charge)
     }
 
-    /// One report a rule.
-    pub(super) fn report(&self, counted: ActorRules, found: ActorSource, to: &mut Vec<RuleReport>) {
-        for ((id, (rule, count)), verdict) in counted.group.ids().zip(counted.rules()).zip(&self.verdicts) {
-            let tally = match (verdict.admits(), rule.enforced) {
+    /// Adds one report for each rule.
+    pub(crate) fn report(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
+        let degraded = rules.group.role == Role::Fallback;
+        for ((id, (rule, counter)), verdict) in rules.group.ids().zip(rules.counters()).zip(&self.verdicts) {
+            let result = match (verdict.admits(), rule.enforced) {
                 (true, _) => RuleResult::Admitted,
                 (false, true) => RuleResult::Refused,
                 (false, false) => RuleResult::Shadowed,
             };
-            let degraded = counted.group.role == Role::Fallback;
-            to.push(RuleReport {
-                rule: id,
-                quota: count.shown,
-                actor: found,
-                result: tally,
-                verdict: Some(*verdict),
-                degraded,
-            });
+            let verdict = Some(*verdict);
+            to.push(RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded });
         }
     }
 }

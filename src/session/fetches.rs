@@ -8,7 +8,7 @@
 //! ```
 
 use crate::map::NumberMap;
-use crate::policy::{Context, Events, GlobalQuery, LeaseRefill, Policy, RuleReply};
+use crate::policy::{Context, Events, GlobalQuery, LeaseRefill, RuleReply};
 use crate::remote::{StoreClient, Waiter};
 use crate::store::Store;
 use crate::time::{Span, Time};
@@ -114,7 +114,6 @@ impl Fetches {
     pub(super) fn fetched<S: Store + ?Sized>(
         &mut self,
         id: u32,
-        policy: &Policy,
         (replies, keeps): (Option<&[RuleReply]>, bool),
         context: &Context<S>,
         events: &mut Events,
@@ -123,9 +122,9 @@ impl Fetches {
         self.known.remove(refill.number());
         let replies = replies?;
         if !keeps {
-            return refill.unused(policy, replies);
+            return refill.unused(context.policy, replies);
         }
-        let deposited = refill.deposit(policy, replies, since, context, events);
+        let deposited = refill.deposit(replies, since, context, events);
         if let Some(until) = deposited.until {
             self.lapses(refill, until);
         }
@@ -136,7 +135,6 @@ impl Fetches {
     /// ends.
     pub(super) fn tick<S: Store + ?Sized>(
         &mut self,
-        policy: &Policy,
         client: &mut StoreClient,
         context: &Context<S>,
         events: &mut Events,
@@ -144,13 +142,13 @@ impl Fetches {
     ) {
         let now = (context.clock)();
         for refill in std::mem::take(&mut self.due) {
-            let (shard, number, id) = (refill.shard(policy), refill.number(), self.ids);
+            let (shard, number, id) = (refill.shard(context.policy), refill.number(), self.ids);
             if !all {
-                if let Some(account) = refill.account(policy, context, events, all) {
+                if let Some(account) = refill.account(context, events, all) {
                     client.refund(shard, account);
                 }
                 self.ids = id.wrapping_add(1);
-                if let Some(query) = refill.query(policy, context)
+                if let Some(query) = refill.query(context)
                     && client.ask(shard, Waiter::Fetch(id), query)
                 {
                     self.under_way.insert(id, (refill, now));
@@ -160,8 +158,8 @@ impl Fetches {
             self.known.remove(number);
         }
         while let Some(refill) = self.lapsed(now, all) {
-            if let Some(account) = refill.account(policy, context, events, all) {
-                client.refund(refill.shard(policy), account);
+            if let Some(account) = refill.account(context, events, all) {
+                client.refund(refill.shard(context.policy), account);
             }
         }
     }

@@ -2,29 +2,48 @@
 //!
 //! It does not know: requests. A [`Session`](super::Session) is one.
 
-use super::by_shard;
 use super::fetches::Fetches;
 use crate::policy::{
-    self, Charged, Conclusion, Context, Decision, Events, Fetched, GlobalCharge, MigratedCharges, Migration,
-    Overridden, Pending, Policy, Previous, Progress, Replacement, Scratch, WorkerCache,
+    self, Charges, Conclusion, Context, Decision, Events, Fetched, GlobalCharge, GlobalQuery,
+    MigratedCharges, Migration, Outcome, Overridden, Pending, Policy, Previous, Refund, Replacement, Scratch,
+    WorkerCache,
 };
 use crate::remote::{Call, CallResult, CallStats, Completion, GlobalStoreOptions, StoreClient, Waiter};
 use crate::request::Request;
 use crate::store::Store;
 use crate::table::{Hasher, Seed};
 use crate::time::{Span, Time};
+use std::mem::take;
 
 /// What one worker keeps between requests.
 #[derive(Debug)]
 pub struct Worker {
-    hasher: Hasher,
-    overridden: Overridden,
-    migration: Migration,
+    actors: Actors,
     cache: WorkerCache,
     scratch: Scratch,
     client: Option<StoreClient>,
     fetches: Fetches,
     tickets: u32,
+}
+
+/// How the worker finds actors' cells, and their cells under previous configurations.
+#[derive(Debug)]
+struct Actors {
+    hasher: Hasher,
+    overridden: Overridden,
+    migration: Migration,
+}
+
+impl Actors {
+    fn context<'a, S: ?Sized>(
+        &'a self,
+        policy: &'a Policy,
+        store: &'a S,
+        clock: &'a dyn Fn() -> Time,
+    ) -> Context<'a, S> {
+        let Actors { hasher, overridden, migration } = self;
+        Context { policy, store, hasher, overridden, migration, clock, is_available: &|_| false }
+    }
 }
 
 /// How often a worker that [`Worker::holds`] wants to be woken.
@@ -35,9 +54,11 @@ impl Worker {
     pub fn new(policy: &Policy, seed: &Seed) -> Worker {
         let hasher = Hasher::new(seed);
         Worker {
-            hasher,
-            overridden: Overridden::new(policy, &hasher),
-            migration: Migration::default(),
+            actors: Actors {
+                hasher,
+                overridden: Overridden::new(policy, &hasher),
+                migration: Migration::default(),
+            },
             cache: WorkerCache::default(),
             scratch: Scratch::default(),
             client: None,
@@ -48,8 +69,8 @@ impl Worker {
 
     /// Hashes actor values with another seed from now on. `policy` is the one that the worker was made for.
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
-        self.hasher = Hasher::new(seed);
-        self.overridden = Overridden::new(policy, &self.hasher);
+        self.actors.hasher = Hasher::new(seed);
+        self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
     }
 
     /// It asks these stores about shared rules; without, none of them is to be had.
@@ -59,13 +80,13 @@ impl Worker {
 
     /// What workers under a later configuration have to know of this one's, whose policy this is.
     pub fn previous(&self, policy: &Policy) -> Previous {
-        Previous::new(policy, &self.migration)
+        Previous::new(policy, &self.actors.migration)
     }
 
     /// Actors take along what was counted before, as far as it means something under `policy`: under the first of `pasts`
     /// that has anything of a group, which served until `now`.
     pub fn migrate_from(&mut self, policy: &Policy, pasts: &[Previous], replacement: Replacement, now: Time) {
-        self.migration = Migration::new(policy, pasts, replacement, now);
+        self.actors.migration = Migration::new(policy, pasts, replacement, now);
     }
 
     /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
@@ -95,25 +116,25 @@ impl Worker {
 
     pub(super) fn context<'a, S: ?Sized>(
         &'a self,
+        policy: &'a Policy,
         store: &'a S,
         clock: &'a dyn Fn() -> Time,
     ) -> Context<'a, S> {
-        let Worker { hasher, overridden, migration, .. } = self;
-        Context { store, hasher, overridden, migration, clock, is_available: &|_| false }
+        self.actors.context(policy, store, clock)
     }
 
     pub(super) fn migrated_charges<'a>(
         &'a self,
         policy: &'a Policy,
-        charged: &'a [Charged],
-        is_all: bool,
+        charges: &'a Charges,
+        refund: Refund,
     ) -> MigratedCharges<'a> {
-        MigratedCharges { policy, overridden: &self.overridden, charged, is_all }
+        MigratedCharges { policy, overridden: &self.actors.overridden, charges, refund }
     }
 
     /// Who is refused by the last decision, as far as that is an actor: the same number under any policy.
     pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
-        self.scratch.refused_actor(policy, &self.hasher)
+        self.scratch.refused_actor(policy, &self.actors.hasher)
     }
 
     /// The last decision.
@@ -131,26 +152,29 @@ impl Worker {
         decision
     }
 
+    /// Decides about a request. What is pending is returned if global stores have to answer first.
     pub(super) fn decide<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         store: &S,
         request: &Request,
         clock: &dyn Fn() -> Time,
-    ) -> Progress {
-        let Worker { hasher, overridden, migration, cache, scratch, client, .. } = self;
-        let reaches = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
-        let context = Context { store, hasher, overridden, migration, clock, is_available: &reaches };
-        policy::decide(policy, request, scratch, cache, &context)
+    ) -> Option<Pending> {
+        let Worker { actors, cache, scratch, client, .. } = self;
+        let is_available = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
+        let context = Context { is_available: &is_available, ..actors.context(policy, store, clock) };
+        policy::decide(request, scratch, cache, &context)
     }
 
-    /// Somebody who was decided about is to have more fetched ahead.
-    pub(super) fn schedule_refills(&mut self) {
+    /// The charges of the last decision. Its leases are scheduled to be refilled.
+    pub(super) fn take_charges(&mut self) -> Charges {
         self.fetches.due(self.scratch.refills.drain(..));
+        take(&mut self.scratch.charges)
     }
 
-    /// Puts a request's questions to their stores: under which number, and whether no store has to answer any more.
-    pub(super) fn ask<S: Store + ?Sized>(
+    /// Asks the global stores. Returns the number under which they are asked, and whether none of
+    /// them has to answer any more.
+    pub(super) fn query<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         mut pending: Pending,
@@ -159,40 +183,43 @@ impl Worker {
     ) -> (u32, Pending, bool) {
         let ticket = self.tickets;
         self.tickets = ticket.wrapping_add(1);
+        self.scratch.decision.outcome = Outcome::Query(ticket);
         if self.fetches.begin(ticket, pending.leases(policy)) {
-            pending.claim(policy, &self.context(store, clock));
+            pending.claim(&self.context(policy, store, clock));
         } else {
             pending.fetches_nothing();
         }
+        let waiter = Waiter::Request(ticket);
         let mut is_answered = false;
         for (shard, query) in pending.queries(policy) {
-            let asks =
-                self.client.as_mut().is_some_and(|client| client.ask(shard, Waiter::Request(ticket), query));
-            if !asks {
+            let is_asked = self.client.as_mut().is_some_and(|client| client.ask(shard, waiter, query));
+            if !is_asked {
                 is_answered = pending.answer(policy, shard, None, clock());
             }
         }
         if is_answered {
-            self.fetches.end(Waiter::Request(ticket));
+            self.fetches.end(waiter);
         }
         (ticket, pending, is_answered)
     }
 
+    /// Decides by the answers of the global stores.
     pub(super) fn conclude<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
         pending: Pending,
         store: &S,
         clock: &dyn Fn() -> Time,
-    ) -> Conclusion {
-        let Worker { hasher, overridden, migration, cache, scratch, .. } = self;
-        let context = Context { store, hasher, overridden, migration, clock, is_available: &|_| false };
-        let mut conclusion = pending.conclude(policy, scratch, cache, &context);
-        self.take_fetched(std::mem::take(&mut conclusion.fetched));
-        conclusion
+    ) {
+        let Worker { actors, cache, scratch, .. } = self;
+        let context = actors.context(policy, store, clock);
+        let Conclusion { refused, fetched } = pending.conclude(scratch, cache, &context);
+        self.take_fetched(fetched);
+        self.refund_global(refused);
     }
 
-    /// A request is gone before all stores have answered: those that have get back what they charged.
+    /// The request is gone before all global stores have answered. The charges of those that have
+    /// are refunded.
     pub(super) fn abandon<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -202,11 +229,45 @@ impl Worker {
     ) -> Events {
         let mut events = Events::default();
         let is_retired = self.cache.is_retired;
-        let (charges, fetched) =
-            pending.collect(policy, is_retired, &self.context(store, clock), &mut events);
+        let context = self.context(policy, store, clock);
+        let (charges, fetched) = pending.collect(is_retired, &context, &mut events);
         self.take_fetched(fetched);
-        self.refund(charges);
+        self.refund_global(charges);
         events
+    }
+
+    /// Refunds a request's charges: local ones in their cells, global ones now or when their store
+    /// is asked again.
+    pub(super) fn refund<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        mut charges: Charges,
+        refund: Refund,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Events {
+        self.refund_global(take(&mut charges.global));
+        charges.refund_local(refund, &self.context(policy, store, clock))
+    }
+
+    fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        let mut shards: Vec<(usize, Vec<GlobalCharge>)> = Vec::new();
+        for (shard, charge) in charges {
+            if charge.parameters.ends_with_request() {
+                client.release(shard, &charge);
+                continue;
+            }
+            match shards.iter_mut().find(|(known, _)| *known == shard) {
+                Some((_, charges)) => charges.push(charge),
+                None => shards.push((shard, vec![charge])),
+            }
+        }
+        for (shard, charges) in shards {
+            client.refund(shard, GlobalQuery::Refund(charges));
+        }
     }
 
     fn take_fetched(&mut self, fetched: Fetched) {
@@ -214,19 +275,6 @@ impl Worker {
         fetched.kept.into_iter().for_each(|(refill, until)| fetches.lapses(refill, until));
         for (shard, query) in fetched.returned {
             client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
-        }
-    }
-
-    /// Refunds the charges of stores: now, or when the store is asked again.
-    pub(super) fn refund(&mut self, charges: Vec<(usize, GlobalCharge)>) {
-        let Some(client) = &mut self.client else {
-            return;
-        };
-        let (permits, charges) =
-            charges.into_iter().partition::<Vec<_>, _>(|(_, charge)| charge.parameters.ends_with_request());
-        permits.iter().for_each(|(shard, charge)| client.release(*shard, charge));
-        for (shard, query) in by_shard(charges) {
-            client.refund(shard, query);
         }
     }
 
@@ -264,16 +312,15 @@ impl Worker {
         clock: impl Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let Worker { hasher, overridden, migration, fetches, client, cache, .. } = self;
-        let context =
-            Context { store, hasher, overridden, migration, clock: &clock, is_available: &|_| false };
+        let Worker { actors, fetches, client, cache, .. } = self;
+        let context = actors.context(policy, store, &clock);
         completions.retain(|completion| {
             fetches.end(completion.waiter);
             match completion.waiter {
                 Waiter::Request(_) => true,
                 Waiter::Fetch(id) => {
                     let replies = (completion.replies.as_deref(), !cache.is_retired);
-                    let back = fetches.fetched(id, policy, replies, &context, &mut events);
+                    let back = fetches.fetched(id, replies, &context, &mut events);
                     if let (Some(client), Some((shard, query))) = (client.as_mut(), back) {
                         client.refund(shard, query);
                     }
@@ -295,7 +342,7 @@ impl Worker {
         random: u64,
         now: Time,
     ) -> Option<usize> {
-        policy.used_cells(&self.overridden, store, table, random, now)
+        policy.used_cells(&self.actors.overridden, store, table, random, now)
     }
 
     /// What has happened to the calls to each store.
@@ -312,16 +359,15 @@ impl Worker {
         clock: impl Fn() -> Time,
         all: bool,
     ) -> Events {
-        let Worker { hasher, overridden, migration, cache, client, fetches, .. } = self;
-        let context =
-            Context { store, hasher, overridden, migration, clock: &clock, is_available: &|_| false };
-        let mut events = cache.reservations.return_idle(policy, &context, all);
+        let Worker { actors, cache, client, fetches, .. } = self;
+        let context = actors.context(policy, store, &clock);
+        let mut events = cache.reservations.return_idle(&context, all);
         if all {
             cache.is_retired = true;
             cache.reservations.stop();
         }
         if let Some(client) = client {
-            fetches.tick(policy, client, &context, &mut events, all);
+            fetches.tick(client, &context, &mut events, all);
         }
         events
     }

@@ -4,8 +4,9 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{Configuration, compile};
+use diana::policy::Outcome;
 use diana::remote::Message;
-use diana::session::{Session, Step, Worker};
+use diana::session::{Session, Worker};
 use diana::store::{Rules, Simulated};
 use diana::time::Time;
 
@@ -17,8 +18,9 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
     let host = Simulated::new(Rules::Lenient);
     let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
     let request = get("/", user);
-    let (_, step) = Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
-    assert!(matches!(step, Step::Query(_)), "{step:?}");
+    let (_, decision) =
+        Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
+    assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
     let call = worker.next_call(&policy, Time::ZERO).unwrap();
     let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
     let body = String::from_utf8(body).unwrap();

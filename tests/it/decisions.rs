@@ -187,6 +187,7 @@ impl Found {
             Outcome::Pass => vec!["pass".into()],
             Outcome::Allowed => vec!["allowed".into()],
             Outcome::Delay(until) => vec![format!("wait={}", until.since(now))],
+            Outcome::Query(_) => vec!["query".into()],
             Outcome::Reject(Reason::Denied) => vec!["denied".into()],
             Outcome::Reject(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
             Outcome::Reject(Reason::Unattributed) => vec!["unattributed".into()],

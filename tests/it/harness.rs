@@ -3,9 +3,9 @@
 //! It does not know: what is tested.
 
 use diana::config;
-use diana::policy::{Decision, Events, Policy, Previous, Replacement};
+use diana::policy::{Decision, Events, Outcome, Policy, Previous, Replacement};
 use diana::request::{Part, Values};
-use diana::session::{Session, Step, Worker};
+use diana::session::{Session, Worker};
 use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
 use diana::table::{Dated, Seed, shared_seed};
 use diana::time::{Span, Time};
@@ -70,14 +70,13 @@ fn start<S: Store>(
     request: &Values,
     clock: impl Fn() -> Time,
 ) -> (Session, Decision) {
-    match Session::start(policy, worker, store, &policy.request(request), clock) {
-        (session, Step::Done(decision)) => (session, decision.clone()),
-        (mut session, Step::Wait { decision, .. }) => {
-            session.resume();
-            (session, decision.clone())
-        }
-        (_, Step::Query(_)) => panic!("a worker that knows no store asks one"),
+    let (mut session, decision) = Session::start(policy, worker, store, &policy.request(request), clock);
+    match decision.outcome {
+        Outcome::Delay(_) => session.resume(),
+        Outcome::Query(_) => panic!("a worker that knows no store asks one"),
+        _ => {}
     }
+    (session, decision.clone())
 }
 
 /// Workers of one gateway over one store.

@@ -6,7 +6,7 @@ use crate::harness::{START, get, store};
 use diana::config::{self, Configuration};
 use diana::policy::{Decision, Outcome, Reason, RuleResult};
 use diana::remote::{CallResult, Message};
-use diana::session::{Session, Step, Worker};
+use diana::session::{Session, Worker};
 use diana::store::{Portable, Rules, Simulated};
 use diana::time::{Span, Time};
 
@@ -50,16 +50,16 @@ impl<'h> Asking<'h> {
         let now = START.after(Span::from_ms(ms));
         let (request, clock) = (get(path, user), || now);
         let request = policy.request(&request);
-        let (mut session, step) = Session::start(policy, worker, store, &request, clock);
-        if let Step::Done(decision) = step {
+        let (mut session, decision) = Session::start(policy, worker, store, &request, clock);
+        if !matches!(decision.outcome, Outcome::Query(_)) {
             return (decision.clone(), false);
         }
         let call = worker.next_call(policy, Time::ZERO).unwrap();
         assert!(matches!(call.message, Message::Grpc(_)));
         let news = worker.call_done(call.id, CallResult::Message(answer), Time::ZERO);
         match session.answer(policy, worker, store, &news[0], clock) {
-            Some(Step::Done(decision)) => (decision.clone(), true),
-            step => panic!("{step:?}"),
+            Some(decision) if !session.is_waiting() => (decision.clone(), true),
+            decision => panic!("{decision:?}"),
         }
     }
 

@@ -5,8 +5,8 @@
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Counting, Random, START, ask, at, get, policy, store, worker};
-use diana::policy::Policy;
-use diana::session::{Session, Step, TICK, Worker};
+use diana::policy::{Outcome, Policy};
+use diana::session::{Session, TICK, Worker};
 use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana::time::{Span, Time};
 use proptest::prelude::*;
@@ -33,9 +33,9 @@ impl<S: Store> Crew<S> {
     fn ask(&mut self, worker: usize, target: &str, user: &str) -> (bool, u64) {
         let (request, now) = (get(target, user), self.now);
         let request = self.policy.request(&request);
-        let (_, step) =
+        let (_, decision) =
             Session::start(&self.policy, &mut self.workers[worker], &self.store, &request, || now);
-        let (Step::Done(decision) | Step::Wait { decision, .. }) = step else { panic!("it asks a store") };
+        assert!(!matches!(decision.outcome, Outcome::Query(_)), "it asks a store");
         let passes = !decision.is_rejected();
         self.passed.extend(passes.then_some(now.as_ns()));
         let left =

@@ -4,9 +4,9 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{compile, compile_over};
-use diana::policy::{CandidateOptions, Decision, Policy, Sample};
+use diana::policy::{CandidateOptions, Decision, Outcome, Policy, Sample};
 use diana::request::Values;
-use diana::session::{Session, Step, Worker};
+use diana::session::{Session, Worker};
 use diana::store::{Portable, Rules, Simulated};
 
 const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
@@ -22,10 +22,9 @@ fn worker(policy: &Policy) -> Worker {
 
 fn decide(policy: &Policy, worker: &mut Worker, store: &Portable<&Simulated>, request: &Values) -> Decision {
     let request = policy.request(request);
-    match Session::start(policy, worker, store, &request, || START).1 {
-        Step::Done(decision) | Step::Wait { decision, .. } => decision.clone(),
-        Step::Query(_) => panic!("a trial has no store to ask"),
-    }
+    let decision = Session::start(policy, worker, store, &request, || START).1;
+    assert!(!matches!(decision.outcome, Outcome::Query(_)), "a candidate asks no store");
+    decision.clone()
 }
 
 /// Who is among those for whom a policy of so many percent is tried, of 10,000.

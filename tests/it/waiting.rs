@@ -4,8 +4,8 @@
 
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana::algorithm::Admission;
-use diana::policy::{Policy, RuleResult};
-use diana::session::{Session, Step, Worker};
+use diana::policy::{Decision, Outcome, Policy, RuleResult};
+use diana::session::{Session, Worker};
 use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana::time::{Span, Time};
 use std::cell::Cell;
@@ -29,7 +29,7 @@ impl<'h> One<'h> {
         One { policy, worker, store: store(host) }
     }
 
-    fn start(&mut self, user: &str, now: Time) -> (Session, Step<'_>) {
+    fn start(&mut self, user: &str, now: Time) -> (Session, &Decision) {
         let request = get("/", user);
         let request = self.policy.request(&request);
         Session::start(&self.policy, &mut self.worker, &self.store, &request, || now)
@@ -41,12 +41,20 @@ impl<'h> One<'h> {
 }
 
 /// How long after [`START`] a request goes on.
-fn turn(step: &Step) -> Option<Span> {
-    match step {
-        Step::Wait { until, .. } => Some(until.since(START)),
-        Step::Done(decision) => (!decision.is_rejected()).then_some(Span::ZERO),
-        Step::Query(_) => panic!("a worker that knows no store asks one"),
+fn turn(decision: &Decision) -> Option<Span> {
+    match decision.outcome {
+        Outcome::Delay(until) => Some(until.since(START)),
+        Outcome::Reject(_) => None,
+        Outcome::Pass | Outcome::Allowed => Some(Span::ZERO),
+        Outcome::Query(_) => panic!("a worker that knows no store asks one"),
     }
+}
+
+/// A decision about a request that does not wait.
+#[track_caller]
+fn at_once(decision: &Decision) -> &Decision {
+    assert!(!matches!(decision.outcome, Outcome::Delay(_) | Outcome::Query(_)), "it waits");
+    decision
 }
 
 const QUEUE: &str = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}"#;
@@ -55,10 +63,10 @@ const QUEUE: &str = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": 
 fn turns_are_given_out_in_order_and_the_queue_is_bounded() {
     let host = Simulated::new(Rules::Lenient);
     let mut one = One::new(QUEUE, &host, true);
-    let turns: Vec<Option<Span>> = (0..6).map(|_| turn(&one.start("ann", START).1)).collect();
+    let turns: Vec<Option<Span>> = (0..6).map(|_| turn(one.start("ann", START).1)).collect();
     let ms = |ms| Some(Span::from_ms(ms));
     assert_eq!(turns, [ms(0), ms(100), ms(200), ms(300), ms(400), None]);
-    let Step::Done(refused) = one.start("ann", START).1 else { panic!("it waits") };
+    let refused = at_once(one.start("ann", START).1);
     let outcome = refused.reports[0].verdict.unwrap().admission;
     assert_eq!(outcome, Admission::Refuse { retry_after: ms(100) }, "when the first of the queue has gone");
 }
@@ -68,13 +76,13 @@ fn whoever_leaves_in_whatever_order_leaves_no_queue_behind() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
         let host = Simulated::new(Rules::Strict);
         let mut one = One::new(QUEUE, &host, true);
-        assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+        assert_eq!(turn(one.start("ann", START).1), Some(Span::ZERO));
         let mut waiting: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
         for place in order {
             assert!(waiting[place].is_waiting());
             one.settle(&mut waiting[place], at(1));
         }
-        assert_eq!(turn(&one.start("ann", at(1)).1), Some(Span::from_ms(100)), "{order:?}");
+        assert_eq!(turn(one.start("ann", at(1)).1), Some(Span::from_ms(100)), "{order:?}");
     }
 }
 
@@ -85,10 +93,10 @@ fn a_turn_with_others_behind_it_stays_empty_until_they_are_gone() {
     let mut sessions: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
     one.settle(&mut sessions[1], START);
     let (newcomer, step) = one.start("ann", START);
-    assert_eq!(turn(&step), Some(Span::from_ms(400)), "nobody is moved");
+    assert_eq!(turn(step), Some(Span::from_ms(400)), "nobody is moved");
     sessions.push(newcomer);
     sessions.iter_mut().skip(2).for_each(|session| one.settle(session, START));
-    assert_eq!(turn(&one.start("ann", START).1), Some(Span::from_ms(100)), "nobody is left");
+    assert_eq!(turn(one.start("ann", START).1), Some(Span::from_ms(100)), "nobody is left");
 }
 
 #[test]
@@ -100,7 +108,7 @@ fn who_has_gone_on_keeps_what_he_took() {
         session.resume();
         one.settle(session, at(200));
     }
-    assert_eq!(turn(&one.start("ann", at(200)).1), Some(Span::from_ms(300)));
+    assert_eq!(turn(one.start("ann", at(200)).1), Some(Span::from_ms(300)));
 }
 
 #[test]
@@ -110,13 +118,13 @@ fn where_nobody_may_wait_what_would_is_refused_and_charged_nothing() {
         [QUEUE, r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "burst": 1, "max_wait": "1s"}]}"#]
     {
         let mut one = One::new(json, &host, false);
-        assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+        assert_eq!(turn(one.start("ann", START).1), Some(Span::ZERO));
         for _ in 0..3 {
-            let Step::Done(refused) = one.start("ann", START).1 else { panic!("it waits") };
+            let refused = at_once(one.start("ann", START).1);
             let retry_after = Some(Span::from_ms(100));
             assert_eq!(refused.reports[0].verdict.unwrap().admission, Admission::Refuse { retry_after });
         }
-        assert_eq!(turn(&one.start("ann", at(100)).1), Some(Span::ZERO));
+        assert_eq!(turn(one.start("ann", at(100)).1), Some(Span::ZERO));
     }
 }
 
@@ -130,10 +138,10 @@ fn where_nobody_may_wait_a_refusal_is_that_of_a_rule_without_waiting() {
         let json = format!(r#"{{"limits": [{limit}], "local": {{"max_actors": 1}}}}"#);
         let host = Simulated::new(Rules::Strict);
         let mut one = One::new(&json, &host, false);
-        assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+        assert_eq!(turn(one.start("ann", START).1), Some(Span::ZERO));
         for s in [0, 20, 40, 59] {
             let now = at(1_000 * s);
-            let Step::Done(refused) = one.start("ann", now).1 else { panic!("it waits") };
+            let refused = at_once(one.start("ann", now).1);
             let verdict = refused.reports[0].verdict.unwrap();
             let outcome = Admission::Refuse { retry_after: Some(Span::from_secs(60 - s)) };
             assert_eq!((verdict.admission, verdict.remaining), (outcome, 0), "{rule} at {s} s");
@@ -152,10 +160,7 @@ fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
     let mut one = One::new(json, &host, false);
     let tallies: Vec<RuleResult> = [0, 0, 50, 100, 100]
         .into_iter()
-        .map(|ms| match one.start("ann", at(ms)).1 {
-            Step::Done(decision) => decision.reports[0].result,
-            Step::Wait { .. } | Step::Query(_) => panic!("it waits"),
-        })
+        .map(|ms| at_once(one.start("ann", at(ms)).1).reports[0].result)
         .collect();
     let (yes, no) = (RuleResult::Admitted, RuleResult::Shadowed);
     assert_eq!(tallies, [yes, no, no, yes, no]);
@@ -169,15 +174,15 @@ fn a_permit_comes_back_once_however_its_request_ends() {
     let (mut first, _) = one.start("ann", START);
     let (mut second, _) = one.start("ann", START);
     assert!(first.has_charges() && second.has_charges());
-    assert_eq!(turn(&one.start("ann", START).1), None);
+    assert_eq!(turn(one.start("ann", START).1), None);
     for _ in 0..3 {
         one.settle(&mut first, START);
     }
     let (mut third, step) = one.start("ann", START);
-    assert_eq!((turn(&step), turn(&one.start("ann", START).1)), (Some(Span::ZERO), None));
+    assert_eq!((turn(step), turn(one.start("ann", START).1)), (Some(Span::ZERO), None));
     one.settle(&mut second, START);
     one.settle(&mut third, START);
-    let (_, Step::Done(decision)) = one.start("ann", START) else { panic!("it waits") };
+    let decision = at_once(one.start("ann", START).1);
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 1);
 }
 
@@ -194,7 +199,8 @@ fn who_leaves_gives_all_back_though_permits_have_come_back() {
     let mut waiting: Vec<Session> = (0..3).map(|_| one.start("ann", START).0).collect();
     one.settle(&mut first, at(50));
     waiting.iter_mut().rev().for_each(|session| one.settle(session, at(100)));
-    let (_, Step::Wait { until, decision }) = one.start("ann", at(100)) else { panic!("it does not wait") };
+    let (_, decision) = one.start("ann", at(100));
+    let Outcome::Delay(until) = decision.outcome else { panic!("it does not wait") };
     let remaining: Vec<u64> =
         decision.reports.iter().map(|report| report.verdict.unwrap().remaining).collect();
     assert_eq!((until, remaining), (at(1_000), vec![9, 8, 8]));
@@ -245,7 +251,7 @@ fn a_turn_is_the_one_that_was_booked_however_long_other_groups_take() {
         .map(|_| {
             let request = get("/", "ann");
             let clock = || at(store.ms.get());
-            turn(&Session::start(&policy, &mut worker, &store, &policy.request(&request), clock).1)
+            turn(Session::start(&policy, &mut worker, &store, &policy.request(&request), clock).1)
         })
         .collect();
     assert_eq!(
@@ -263,14 +269,12 @@ fn a_request_that_cannot_be_held_is_refused_for_as_long_as_it_would_have_waited(
         {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 4},
         {"name": "short", "algo": "LB", "rpu": 100, "unit": "second", "queue": 4}]}"#;
     let mut one = One::new(json, &host, true);
-    assert_eq!(turn(&one.start("ann", START).1), Some(Span::ZERO));
+    assert_eq!(turn(one.start("ann", START).1), Some(Span::ZERO));
     for _ in 0..5 {
         let (mut session, step) = one.start("ann", START);
-        assert_eq!(turn(&step), Some(Span::from_ms(100)));
+        assert_eq!(turn(step), Some(Span::from_ms(100)));
         let One { policy, worker, store } = &mut one;
-        let Step::Done(decision) = session.refuse(policy, worker, store, || START) else {
-            panic!("it waits");
-        };
+        let decision = at_once(session.refuse(policy, worker, store, || START));
         assert!(decision.is_rejected() && !session.has_charges());
         assert_eq!(decision.refused_by(policy).as_deref(), Some("queue"));
         let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().admission).collect();

@@ -4,8 +4,9 @@
 
 use diana::config::{Configuration, compile};
 use diana::document::{Value, parse, parse_json};
+use diana::policy::Outcome;
 use diana::request::{Part, Values};
-use diana::session::{Session, Step, Worker};
+use diana::session::{Session, Worker};
 use diana::store::{Portable, Rules, Simulated};
 use diana::time::{Span, Time};
 
@@ -61,15 +62,12 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
     for values in requests() {
         let request = policy.request(&values);
         for _ in 0..2 {
-            let (session, step) = Session::start(policy, &mut worker, &store, &request, || now);
-            let decision = match step {
-                Step::Done(decision) => decision,
-                Step::Wait { until, decision } => {
-                    assert!(until > now);
-                    decision
-                }
-                Step::Query(_) => panic!("a worker that knows no store asks one"),
-            };
+            let (session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
+            match decision.outcome {
+                Outcome::Delay(until) => assert!(until > now),
+                Outcome::Query(_) => panic!("a worker that knows no store asks one"),
+                _ => {}
+            }
             let refusal = response.refusal(policy, decision, policy.is_grpc(&request), 7);
             assert_eq!(refusal.is_some(), decision.is_rejected());
             if let Some(refusal) = &refusal {

@@ -17,7 +17,7 @@ use crate::config::Configuration;
 use crate::exclusive::Exclusive;
 use crate::policy::{Decision, Outcome, Policy, Previous, Reason, Replacement};
 use crate::remote::source::CanaryCounts;
-use crate::session::{Session, Step, Worker};
+use crate::session::{Session, Worker};
 use std::rc::Rc;
 
 /// A policy that is tried.
@@ -84,16 +84,15 @@ impl Candidate {
         let request = policy.request(&source);
         let judged = worker.with(|worker| {
             let start = Session::start(policy, worker, &gateway.store, &request, || gateway.now());
-            let (session, step) = start;
-            // It has no store to ask.
-            let is_made = !matches!(step, Step::Query(_));
-            let decision = worker.decision();
+            let (session, decision) = start;
+            // A candidate asks no global store.
+            let is_made = !matches!(decision.outcome, Outcome::Query(_));
             // Rules were left out that might have refused.
             let is_whole = is_made && decision.left_out == 0;
             if !self.is_before {
                 self.tell_access_log(decision);
             }
-            (session, is_whole.then(|| Verdict::of(decision, policy, worker, policy)))
+            (session, is_whole.then(|| Verdict::of(worker.decision(), policy, worker, policy)))
         });
         let (session, said) = judged.unwrap_or_default();
         CandidateDecision { candidate: Rc::clone(self), session, verdict: said }

@@ -4,9 +4,10 @@
 
 use super::calls::{self, Level};
 use super::plugin::{Handled, Plugin};
+use crate::policy::Outcome;
 use crate::remote::rls::Rls;
 use crate::remote::{CallResult, Completion, Message};
-use crate::session::{Session, Step, Worker};
+use crate::session::{Session, Worker};
 use crate::store::Fault;
 use crate::time::Time;
 
@@ -68,9 +69,9 @@ impl Plugin {
         let policy = &self.configuration.policy;
         let ticket = session.ticket();
         let judge = |worker: &mut _| {
-            let step = session.answer(policy, worker, &self.store, news, || self.now())?;
+            let decision = session.answer(policy, worker, &self.store, news, || self.now())?;
             self.forget(ticket);
-            Some(self.handle(step, || is_grpc))
+            Some(self.handle(decision, || is_grpc))
         };
         self.worker.with(judge).flatten()
     }
@@ -82,12 +83,12 @@ impl Plugin {
         self.forget(session.ticket());
         let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
         let judge = |worker: &mut Worker| {
-            let step = session.give_up(policy, worker, &self.store, || self.now())?;
-            let step = match step {
-                Step::Wait { .. } if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
-                step => step,
+            let decision = session.give_up(policy, worker, &self.store, || self.now())?;
+            let decision = match decision.outcome {
+                Outcome::Delay(_) if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
+                _ => worker.decision(),
             };
-            Some(self.handle(step, || is_grpc))
+            Some(self.handle(decision, || is_grpc))
         };
         self.worker.with(judge).flatten()
     }

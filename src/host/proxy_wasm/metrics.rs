@@ -175,6 +175,8 @@ impl Metrics {
             Outcome::Pass | Outcome::Delay(_) if is_unlimited(policy, decision) => 5,
             Outcome::Delay(_) => 1,
             Outcome::Pass => 0,
+            // The decision is counted once it is made.
+            Outcome::Query(_) => return,
         };
         self.add(Id::Decisions, 0, outcome, 1);
         match decision.outcome {

@@ -18,9 +18,9 @@ use crate::document::Error;
 use crate::exclusive::Exclusive;
 use crate::host::monotonic::Steady;
 use crate::host::nginx;
-use crate::policy::{Policy, Replacement};
+use crate::policy::{Decision, Outcome, Policy, Replacement};
 use crate::prng;
-use crate::session::{Session, Step, Worker};
+use crate::session::{Session, Worker};
 use crate::store::{Fault, Portable, Rules, Watched};
 use crate::table::{Dated, Seed, shared_seed};
 use crate::time::{Span, Time};
@@ -209,15 +209,16 @@ impl Plugin {
         let source = HostRequest::new(policy, self.zone.is_some());
         let request = policy.request(&source);
         let ((session, judged, is_grpc), must_wake) = self.worker.with(|worker| {
-            let (mut session, step) = Session::start(policy, worker, &self.store, &request, || self.now());
-            let step = match step {
-                Step::Wait { .. } if self.cannot_hold() => {
+            let (mut session, decision) =
+                Session::start(policy, worker, &self.store, &request, || self.now());
+            let decision = match decision.outcome {
+                Outcome::Delay(_) if self.cannot_hold() => {
                     session.refuse(policy, worker, &self.store, || self.now())
                 }
-                step => step,
+                _ => worker.decision(),
             };
-            let is_grpc = matches!(step, Step::Query(_)) && policy.is_grpc(&request);
-            let judged = self.handle(step, || policy.is_grpc(&request));
+            let is_grpc = matches!(decision.outcome, Outcome::Query(_)) && policy.is_grpc(&request);
+            let judged = self.handle(decision, || policy.is_grpc(&request));
             ((session, judged, is_grpc), self.must_wake(worker))
         })?;
         if !matches!(judged.next, NextAction::Query(_)) {
@@ -258,18 +259,20 @@ impl Plugin {
         self.timer_queue.with(|waiting| waiting.is_full()) == Some(true)
     }
 
-    /// What a step comes to; whether the client speaks gRPC is asked for a refusal only.
-    pub(super) fn handle(&self, step: Step, is_grpc: impl Fn() -> bool) -> Handled {
+    /// What the host does about a decision. `is_grpc` is read for a refusal only.
+    pub(super) fn handle(&self, decision: &Decision, is_grpc: impl Fn() -> bool) -> Handled {
         let Configuration { policy, response, .. } = &self.configuration;
-        let (decision, until) = match step {
-            Step::Done(decision) => (decision, None),
-            Step::Wait { until, decision } => (decision, Some(until)),
-            Step::Query(ticket) => return Handled { headers: Vec::new(), next: NextAction::Query(ticket) },
-        };
+        if let Outcome::Query(ticket) = decision.outcome {
+            return Handled { headers: Vec::new(), next: NextAction::Query(ticket) };
+        }
         self.metrics.decision(policy, decision);
         self.tell_access_log(decision);
-        if !decision.is_rejected() {
-            let next = until.map_or(NextAction::Pass, |until| NextAction::Hold(until, Parked::Request));
+        let next = match decision.outcome {
+            Outcome::Delay(until) => Some(NextAction::Hold(until, Parked::Request)),
+            Outcome::Reject(_) => None,
+            Outcome::Pass | Outcome::Allowed | Outcome::Query(_) => Some(NextAction::Pass),
+        };
+        if let Some(next) = next {
             return Handled { headers: response.headers(policy, decision), next };
         }
         let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());

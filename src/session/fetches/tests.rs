@@ -7,7 +7,7 @@ use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
 use crate::map::{KeyMap, STEPS};
 use crate::policy::{
     Counter, Counters, Draft, GlobalDraft, GlobalQuery, LimitDraft, Lists, Migration, Missing, OnError,
-    Overridden, RuleDraft, StoreDraft,
+    Overridden, Policy, RuleDraft, StoreDraft,
 };
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::{GlobalStoreOptions, Protocol};
@@ -100,28 +100,29 @@ fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
 }
 
 /// A worker's fetches, and what they are asked of.
-struct Desk {
+struct Bench {
     policy: Policy,
     client: StoreClient,
     store: Portable<Simulated>,
     fetches: Fetches,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Bench {
+    fn new() -> Bench {
         let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
-        Desk { policy: policy(), client: client(), store, fetches: Fetches::default() }
+        Bench { policy: policy(), client: client(), store, fetches: Fetches::default() }
     }
 
     fn with(
         &mut self,
         ms: u64,
-        work: impl FnOnce(&mut Fetches, &Policy, &mut StoreClient, &Context<Portable<Simulated>>),
+        work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<Portable<Simulated>>),
     ) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
         let (store, reaches, migration) = (&self.store, |_| true, Migration::default());
-        let terms = Context {
+        let context = Context {
+            policy: &self.policy,
             store,
             hasher: &hasher,
             overridden: &overridden,
@@ -129,13 +130,13 @@ impl Desk {
             clock: &clock,
             is_available: &reaches,
         };
-        work(&mut self.fetches, &self.policy, &mut self.client, &terms);
+        work(&mut self.fetches, &mut self.client, &context);
     }
 
     /// How many questions go out at a tick.
     fn tick(&mut self, ms: u64, all: bool) -> u32 {
-        self.with(ms, |fetches, policy, client, terms| {
-            fetches.tick(policy, client, terms, &mut Events::default(), all);
+        self.with(ms, |fetches, client, context| {
+            fetches.tick(client, context, &mut Events::default(), all);
         });
         while self.client.next(&self.policy, at(ms)).is_some() {}
         self.client.call_stats().map(|(_, tally)| tally.queries).sum()
@@ -143,8 +144,8 @@ impl Desk {
 
     /// What was asked under a number is told.
     fn fetched(&mut self, id: u32, ms: u64, replies: Option<&[RuleReply]>) {
-        self.with(ms, |fetches, policy, _, terms| {
-            fetches.fetched(id, policy, (replies, true), terms, &mut Events::default());
+        self.with(ms, |fetches, _, context| {
+            fetches.fetched(id, (replies, true), context, &mut Events::default());
         });
     }
 }
@@ -179,7 +180,7 @@ fn of_requests_for_one_actor_one_fetches_until_it_is_over() {
 
 #[test]
 fn an_actor_is_due_once_until_it_has_been_fetched() {
-    let mut scratch = Desk::new();
+    let mut scratch = Bench::new();
     assert_eq!((due(&mut scratch.fetches, 0..2), due(&mut scratch.fetches, 0..2)), (2, 2));
     assert!(scratch.fetches.is_due());
     assert_eq!(scratch.tick(0, false), 2);
@@ -193,7 +194,7 @@ fn an_actor_is_due_once_until_it_has_been_fetched() {
 #[test]
 fn what_has_come_is_accounted_for_when_it_has_lapsed() {
     for all in [false, true] {
-        let mut scratch = Desk::new();
+        let mut scratch = Bench::new();
         due(&mut scratch.fetches, 0..1);
         assert_eq!(scratch.tick(0, false), 1);
         scratch.fetched(0, 5, Some(&[grant(0)]));
@@ -212,7 +213,7 @@ fn what_has_come_is_accounted_for_when_it_has_lapsed() {
 /// What comes of it would be nobody's.
 #[test]
 fn a_worker_that_ends_fetches_nothing() {
-    let mut scratch = Desk::new();
+    let mut scratch = Bench::new();
     due(&mut scratch.fetches, 0..1);
     assert_eq!(
         (scratch.tick(0, true), scratch.fetches.is_due(), scratch.fetches.under_way.len()),
@@ -270,7 +271,7 @@ fn no_more_is_noted_than_there_is_room_for() {
 #[test]
 fn what_a_request_costs_does_not_depend_on_how_many_others_there_are() {
     let steps = |others: usize| {
-        let mut scratch = Desk::new();
+        let mut scratch = Bench::new();
         let _ = due(&mut scratch.fetches, 9..9 + others);
         scratch.tick(0, false);
         let fetches = &mut scratch.fetches;
@@ -293,10 +294,10 @@ fn what_a_request_costs_does_not_depend_on_how_many_others_there_are() {
 /// Nobody is told what a question was about, so that one for another would do.
 #[test]
 fn what_is_asked_is_a_decision_that_costs_nothing_and_brings_what_is_missing() {
-    let mut scratch = Desk::new();
-    let asks = |scratch: &mut Desk| {
+    let mut scratch = Bench::new();
+    let asks = |scratch: &mut Bench| {
         let mut query = None;
-        scratch.with(20, |_, policy, _, terms| query = refill(1).query(policy, terms));
+        scratch.with(20, |_, _, context| query = refill(1).query(context));
         let Some(GlobalQuery::Decide(groups)) = query else {
             return None;
         };

@@ -3,7 +3,8 @@
 use super::check;
 use crate::harness::{at, get, policy, store};
 use diana::algorithm;
-use diana::session::{Session, Step, Worker};
+use diana::policy::Outcome;
+use diana::session::{Session, Worker};
 use diana::store::{Rules, Simulated};
 use diana::time::Span;
 
@@ -124,11 +125,13 @@ fn where_no_host_holds_requests_who_would_wait_is_refused() {
     let mut worker = Worker::new(&policy, &seed);
     let mut ask = |ms| {
         let request = get("/", "ann");
-        match Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1 {
-            Step::Done(decision) => decision.reports[0].verdict.unwrap().admission,
-            Step::Wait { .. } | Step::Query(_) => {
+        let decision =
+            Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1;
+        match decision.outcome {
+            Outcome::Delay(_) | Outcome::Query(_) => {
                 panic!("a host is asked to hold a request that it cannot hold")
             }
+            _ => decision.reports[0].verdict.unwrap().admission,
         }
     };
     let refuse = |ms| algorithm::Admission::Refuse { retry_after: Some(Span::from_ms(ms)) };

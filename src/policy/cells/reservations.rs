@@ -12,18 +12,19 @@
 //! [`KEPT`] or two after it was taken, others may be refused what lies idle in it. Whether an actor is busy is
 //! told by its last few requests in this worker: who comes seldom costs no more than without shares.
 
-use super::context::Context;
-use super::group::ActorRules;
-use super::refund::{GroupIndex, update};
 use super::refusals::{SLOTS, index};
-use super::{Events, Policy};
+use super::swap::update;
 use crate::algorithm::{RESERVED_FOR, Reservation};
+use crate::policy::Events;
+use crate::policy::context::Context;
+use crate::policy::group::ActorRules;
+use crate::policy::refund::GroupIndex;
 use crate::store::Store;
 use crate::table::Entry;
 use crate::time::{Span, Time};
 
 /// A share is spent for so long, and then taken anew.
-pub(super) const VALID_FOR: Span = RESERVED_FOR;
+pub(crate) const VALID_FOR: Span = RESERVED_FOR;
 
 /// A share is this part of what is left, and there is none of fewer than two.
 const FRACTION: u64 = 64;
@@ -33,7 +34,7 @@ const BUSY: u32 = 4;
 const LULL: Span = Span::from_ms(200);
 
 /// How much to take of what is left, beside the request's own cost.
-pub(super) fn amount_of(left: u64) -> Option<u64> {
+pub(crate) fn amount_of(left: u64) -> Option<u64> {
     left.checked_div(FRACTION).filter(|global| *global >= 2)
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Reservations {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReservedCell {
+pub(crate) struct ReservedCell {
     place: GroupIndex,
     group: usize,
     hash: u64,
@@ -58,9 +59,9 @@ pub(super) struct ReservedCell {
     /// Whether the slot is listed in `charged`.
     is_listed: bool,
     /// The cell, charged for this worker's requests only.
-    pub(super) cell: Vec<u8>,
+    pub(crate) cell: Vec<u8>,
     /// One a rule; none when nothing is held.
-    pub(super) reservations: Vec<Reservation>,
+    pub(crate) reservations: Vec<Reservation>,
 }
 
 impl ReservedCell {
@@ -69,7 +70,7 @@ impl ReservedCell {
     }
 
     /// Whether it may be spent at `now`.
-    pub(super) fn is_fresh(&self, now: Time) -> bool {
+    pub(crate) fn is_fresh(&self, now: Time) -> bool {
         now >= self.reserved_at && now.since(self.reserved_at) < VALID_FOR
     }
 }
@@ -81,7 +82,7 @@ impl Reservations {
     }
 
     /// The share of this actor, fresh or not.
-    pub(super) fn find(&self, group: usize, hash: u64) -> Option<&ReservedCell> {
+    pub(crate) fn find(&self, group: usize, hash: u64) -> Option<&ReservedCell> {
         let slot = self.slots.get(index(group, hash))?;
         (slot.is_of(group, hash) && !slot.reservations.is_empty()).then_some(slot)
     }
@@ -92,7 +93,7 @@ impl Reservations {
     }
 
     /// A request of this actor was charged at `now`: whether the actor is busy, and its slot free for a share.
-    pub(super) fn is_busy(&mut self, group: usize, hash: u64, now: Time) -> bool {
+    pub(crate) fn is_busy(&mut self, group: usize, hash: u64, now: Time) -> bool {
         if self.is_off {
             return false;
         }
@@ -117,7 +118,7 @@ impl Reservations {
     }
 
     /// Keeps a share that was just charged: `cell` is without it.
-    pub(super) fn put(
+    pub(crate) fn put(
         &mut self,
         (group, hash): (usize, u64),
         place: GroupIndex,
@@ -138,7 +139,7 @@ impl Reservations {
     }
 
     /// Spends of a share: what it is afterwards.
-    pub(super) fn spend(
+    pub(crate) fn spend(
         &mut self,
         group: usize,
         hash: u64,
@@ -154,7 +155,7 @@ impl Reservations {
     }
 
     /// Forgets a share: it has been given back, or is gone with its cell.
-    pub(super) fn forget(&mut self, group: usize, hash: u64) {
+    pub(crate) fn forget(&mut self, group: usize, hash: u64) {
         if self.find(group, hash).is_some() {
             let at = index(group, hash);
             self.slots.get_mut(at).into_iter().for_each(|slot| slot.reservations.clear());
@@ -162,12 +163,7 @@ impl Reservations {
     }
 
     /// Gives back what lies idle since [`KEPT`] or longer, or `all`.
-    pub(crate) fn return_idle<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        context: &Context<S>,
-        all: bool,
-    ) -> Events {
+    pub(crate) fn return_idle<S: Store + ?Sized>(&mut self, context: &Context<S>, all: bool) -> Events {
         let mut events = Events::default();
         let now = (context.clock)();
         let Reservations { slots, listed: charged, .. } = self;
@@ -178,7 +174,7 @@ impl Reservations {
                 return true;
             };
             if !slot.reservations.is_empty() {
-                slot.return_all(policy, context, &mut events);
+                slot.return_all(context, &mut events);
             }
             slot.reservations.clear();
             slot.is_listed = false;
@@ -196,11 +192,11 @@ impl ReservedCell {
         self.reservations.extend_from_slice(reservations);
     }
 
-    fn return_all<S: Store + ?Sized>(&self, policy: &Policy, context: &Context<S>, events: &mut Events) {
-        let Some(group) = policy.group(self.place) else {
+    fn return_all<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+        let Some(group) = context.policy.group(self.place) else {
             return;
         };
-        let counted = group.for_actor(&policy.rules, context.overridden.key(group.id, self.hash));
+        let counted = group.for_actor(&context.policy.rules, context.overridden.key(group.id, self.hash));
         update(group, self.hash, context, events, &|cell, now| {
             counted.release(&self.reservations, cell, now)
         });
@@ -209,7 +205,7 @@ impl ReservedCell {
 
 /// Charges a part of what remains ahead, by every rule or none: `reservations` has one a rule, or is empty and the
 /// cell as good as lost.
-pub(super) fn reserve(
+pub(crate) fn reserve(
     counted: ActorRules,
     remaining: u64,
     entry: &mut Entry,
@@ -217,11 +213,11 @@ pub(super) fn reserve(
     now: Time,
 ) {
     let here =
-        counted.rules().map(|(_, count)| count.algorithm.reservable(count.state(entry.cell()), now)).min();
+        counted.counters().map(|(_, count)| count.algorithm.reservable(count.state(entry.cell()), now)).min();
     let Some(global) = amount_of(here.map_or(remaining, |here| remaining.min(here))) else {
         return;
     };
-    for (_, count) in counted.rules() {
+    for (_, count) in counted.counters() {
         match count.algorithm.reserve(count.state_mut(entry.cell_mut()), now, global) {
             Some(reservation) => reservations.push(reservation),
             None => return reservations.clear(),

@@ -4,18 +4,18 @@
 //! out again from them, so that an answer without the store is the answer the store would give, unless
 //! somebody gave something back or the policy changed, which is seen after [`TRUSTED`] at the latest.
 
-use super::RuleReport;
 use crate::algorithm::{Admission, Verdict};
+use crate::policy::RuleReport;
 use crate::time::{Span, Time};
 
 /// For how long a cell is believed without being read again.
 const CACHED_FOR: Span = Span::from_ms(100);
 
 /// How many actors a worker remembers; a power of two.
-pub(super) const SLOTS: usize = 1024;
+pub(crate) const SLOTS: usize = 1024;
 
 /// The slot of an actor, which it shares with others.
-pub(super) fn index(group: usize, hash: u64) -> usize {
+pub(crate) fn index(group: usize, hash: u64) -> usize {
     let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     usize::try_from(mixed & 0xffff).unwrap_or(0) & SLOTS.saturating_sub(1)
 }
@@ -42,19 +42,19 @@ impl RefusalCache {
     }
 
     /// Whether this actor is remembered, however long ago it was read.
-    pub(super) fn contains(&self, group: usize, hash: u64) -> bool {
+    pub(crate) fn contains(&self, group: usize, hash: u64) -> bool {
         self.slot(group, hash).is_some()
     }
 
     /// The cell of this actor if it refused and was read just before `now`.
-    pub(super) fn lookup(&self, group: usize, hash: u64, now: Time) -> Option<&[u8]> {
+    pub(crate) fn lookup(&self, group: usize, hash: u64, now: Time) -> Option<&[u8]> {
         let slot = self.slot(group, hash)?;
         let fresh = now >= slot.read_at && now.since(slot.read_at) < CACHED_FOR;
         fresh.then_some(&*slot.cell)
     }
 
     /// Remembers a cell that refused at `now`, in place of another actor's.
-    pub(super) fn insert(&mut self, group: usize, hash: u64, now: Time, cell: &[u8]) {
+    pub(crate) fn insert(&mut self, group: usize, hash: u64, now: Time, cell: &[u8]) {
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, CachedCell::default());
         }
@@ -88,12 +88,12 @@ impl GlobalRefusalCache {
     }
 
     /// Whether anything is remembered about this actor, however long ago it was said.
-    pub(super) fn contains(&self, group: usize, hash: u64) -> bool {
+    pub(crate) fn contains(&self, group: usize, hash: u64) -> bool {
         self.entry(group, hash).is_some_and(|said| !said.reports.is_empty())
     }
 
     /// What was said about this actor just before `now`, if it is still refused, as it would be said at `now`.
-    pub(super) fn lookup(&self, group: usize, hash: u64, now: Time, to: &mut Vec<RuleReport>) -> bool {
+    pub(crate) fn lookup(&self, group: usize, hash: u64, now: Time, to: &mut Vec<RuleReport>) -> bool {
         let Some(said) = self.entry(group, hash) else {
             return false;
         };
@@ -109,7 +109,7 @@ impl GlobalRefusalCache {
 
     /// Caches a refusal, which replaces another actor's. The refusal is repeated for at least `holds`, but not for longer
     /// than [`TRUSTED`]. Otherwise a bucket that refills within microseconds would need a question for each request.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         (group, hash): (usize, u64),
         at: Time,

@@ -10,28 +10,29 @@
 //! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
 //! they would be out there until their time is up. Only what was charged before can have been copied.
 
-use super::context::Context;
-use super::group::ActorRules;
 use super::migration::GroupMigration;
-use super::refund::{Charged, update};
-use super::{Counter, Events, Overridden, Policy, Rule};
+use super::swap::update;
 use crate::algorithm::Charge;
+use crate::policy::context::Context;
+use crate::policy::group::ActorRules;
+use crate::policy::refund::{Charged, Charges, Refund};
+use crate::policy::{Counter, Events, Overridden, Policy, Rule};
 use crate::store::Store;
 use crate::time::{Span, Time};
 use std::cell::OnceCell;
 
-/// What a request under an earlier policy has charged.
+/// The charges of a request under a previous policy.
 pub(crate) struct MigratedCharges<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) overridden: &'a Overridden,
-    pub(crate) charged: &'a [Charged],
-    /// Whether the request leaves before its turn has come: then it gives back all.
-    pub(crate) is_all: bool,
+    pub(crate) charges: &'a Charges,
+    pub(crate) refund: Refund,
 }
 
 impl MigratedCharges<'_> {
-    /// Gives it back to those groups of `policy`, and of those before it, that have taken it along.
-    pub(crate) fn settle<S: Store + ?Sized>(&self, policy: &Policy, context: &Context<S>) -> Events {
+    /// Refunds the charges in the cells to which they have migrated, of the present policy and of
+    /// those between.
+    pub(crate) fn refund_in<S: Store + ?Sized>(&self, context: &Context<S>) -> Events {
         let mut events = Events::default();
         if context.migration.is_empty() {
             return events;
@@ -39,17 +40,17 @@ impl MigratedCharges<'_> {
         // Reading the clock is a host call, so it is read once, and only for a group that has a successor.
         let read = OnceCell::new();
         let clock = || *read.get_or_init(|| (context.clock)());
-        for charged in self.charged {
+        for charged in &self.charges.local {
             let Some(older) = self.policy.group(charged.place) else {
                 continue;
             };
             let key = self.overridden.key(older.id, charged.hash);
             let from = older.for_actor(&self.policy.rules, key);
             let successors =
-                context.migration.successors(&older.table).filter_map(|place| policy.group(place));
+                context.migration.successors(&older.table).filter_map(|place| context.policy.group(place));
             for group in successors {
                 if let Some(line) = context.migration.group(group.id) {
-                    let to = group.for_actor(&policy.rules, key);
+                    let to = group.for_actor(&context.policy.rules, key);
                     self.refund(charged, from, (line, to), &clock, context, &mut events);
                 }
             }
@@ -77,7 +78,7 @@ impl MigratedCharges<'_> {
             let until =
                 |copied: Option<Time>| copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
             let back = |copied: &dyn Fn(&Counter) -> Option<Time>| -> Vec<Charge> {
-                let rules = to.rules();
+                let rules = to.counters();
                 rules.map(|to| self.refundable(charged, from, to, until(copied(to.1)))).collect()
             };
             if back(&|_| None).iter().any(|charge| charge.cost > 0) {
@@ -97,9 +98,9 @@ impl MigratedCharges<'_> {
         (rule, count): (&Rule, &Counter),
         until: Time,
     ) -> Charge {
-        let own = from.rules().zip(&charged.charges).filter(|((_, own), _)| own.salt == count.salt);
+        let own = from.counters().zip(&charged.charges).filter(|((_, own), _)| own.salt == count.salt);
         let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
-        let ends = self.is_all || count.algorithm.ends_with_request();
+        let ends = self.refund == Refund::All || count.algorithm.ends_with_request();
         charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
     }
 }

@@ -12,11 +12,11 @@
 //! what it was, an actor's cell may lack what was counted meanwhile; so all of its cells are looked at, and of each rule
 //! that state counts of which least is left.
 
-use super::context::Context;
-use super::group::{ActorRules, Group};
-use super::refund::GroupIndex;
 use super::refusals::{SLOTS, index};
-use super::{Counter, Events, Policy, Role, Rule};
+use crate::policy::context::Context;
+use crate::policy::group::{ActorRules, Group};
+use crate::policy::refund::GroupIndex;
+use crate::policy::{Counter, Events, Policy, Role, Rule};
 use crate::prng::mix;
 use crate::sort;
 use crate::store::{Fault, Store};
@@ -64,7 +64,7 @@ pub(crate) struct Migration {
 type GroupMigrations = Vec<Option<Arc<GroupMigration>>>;
 
 #[derive(Debug)]
-pub(super) struct GroupMigration {
+pub(crate) struct GroupMigration {
     /// The newest first.
     previous: Vec<Arc<PreviousGroup>>,
     /// From then on no older cell means anything.
@@ -82,7 +82,7 @@ struct PreviousGroup {
 }
 
 /// An older cell, and which of the ancestors' it is.
-pub(super) type PreviousCell = (usize, Vec<u8>);
+pub(crate) type PreviousCell = (usize, Vec<u8>);
 
 impl Previous {
     pub(crate) fn new(policy: &Policy, migration: &Migration) -> Previous {
@@ -138,7 +138,7 @@ impl Migration {
     }
 
     /// The groups that come after the one of this table.
-    pub(super) fn successors(&self, table: &Table) -> impl Iterator<Item = GroupIndex> + '_ {
+    pub(crate) fn successors(&self, table: &Table) -> impl Iterator<Item = GroupIndex> + '_ {
         let number = table.number();
         let from = self.successors.partition_point(|(known, _)| *known < number);
         let all = self.successors.iter().skip(from).take_while(move |(known, _)| *known == number);
@@ -146,12 +146,12 @@ impl Migration {
     }
 
     /// Whether there is nothing before any group.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.client.is_empty()
     }
 
     /// What is before this group, if anything is.
-    pub(super) fn group(&self, group: usize) -> Option<&GroupMigration> {
+    pub(crate) fn group(&self, group: usize) -> Option<&GroupMigration> {
         self.client.get(group)?.as_deref()
     }
 
@@ -161,7 +161,7 @@ impl Migration {
     }
 
     /// The actor's cell has all that is before it.
-    pub(super) fn mark_migrated(&self, group: usize, hash: u64) {
+    pub(crate) fn mark_migrated(&self, group: usize, hash: u64) {
         self.slot(group, hash).into_iter().for_each(|(slot, mark)| slot.set(mark));
     }
 
@@ -186,7 +186,7 @@ impl Previous {
         let (to, from) = (group.for_actor(&policy.rules, &[]), first.counted(&[]));
         let overrides = (to.overrides(), from.overrides());
         if overrides == (0, 0)
-            && !to.rules().any(|(rule, count)| first.source(rule, count, to, &[]).is_some())
+            && !to.counters().any(|(rule, count)| first.source(rule, count, to, &[]).is_some())
         {
             return None;
         }
@@ -221,7 +221,7 @@ impl PreviousGroup {
         key: &'a [u8],
     ) -> Option<(bool, &'a Counter)> {
         let (mut best, mut most) = (None, None);
-        for (older, other) in self.counted(key).rules() {
+        for (older, other) in self.counted(key).counters() {
             let same = other.salt == count.salt;
             let fits = Some((same, older.name == rule.name));
             // Most do not: then it is not looked whether the rule is still there.
@@ -229,7 +229,7 @@ impl PreviousGroup {
                 self.replacement == Replacement::Certain
                     && other.quota.unit == count.quota.unit
                     && other.algorithm.parameters().is_resized(&count.algorithm.parameters())
-                    && !to.rules().any(|(_, count)| count.salt == other.salt)
+                    && !to.counters().any(|(_, count)| count.salt == other.salt)
             };
             if fits > most && (same || is_resized()) {
                 (best, most) = (Some((same, other)), fits);
@@ -240,7 +240,7 @@ impl PreviousGroup {
 
     /// Hands the states of its cell `from` on to a cell of its successor's; what takes nothing along stays as it is.
     fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8], now: Time) {
-        for (rule, count) in to.rules() {
+        for (rule, count) in to.counters() {
             let state = count.state_mut(cell);
             let Some((same, older)) = self.source(rule, count, to, key) else {
                 continue;
@@ -294,7 +294,7 @@ impl ActorRules<'_> {
 
 impl GroupMigration {
     /// If this group is before that of `to`: before when it counted, and all that came after it, the newest first.
-    pub(super) fn after<'a>(
+    pub(crate) fn after<'a>(
         &'a self,
         group: &Group,
         to: ActorRules<'a>,
@@ -311,7 +311,7 @@ impl GroupMigration {
     }
 
     /// The older cells of an actor that takes them along: one with this hash, which has a cell or will have one.
-    pub(super) fn find<S: Store + ?Sized>(
+    pub(crate) fn find<S: Store + ?Sized>(
         &self,
         to: ActorRules,
         (hash, has_cell): (u64, bool),
@@ -344,7 +344,7 @@ impl GroupMigration {
     }
 
     /// Puts what the actor takes along into its cell; whether that changes it.
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &self,
         (at, mut older): PreviousCell,
         to: ActorRules,
@@ -360,7 +360,7 @@ impl GroupMigration {
             older = handed;
         }
         let mut changed = false;
-        for (_, count) in to.rules() {
+        for (_, count) in to.counters() {
             let (older, own) = (count.state_mut(&mut older), count.state_mut(cell));
             let left = |state: &[u8]| {
                 let mut state = state.to_vec();
