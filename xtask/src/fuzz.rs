@@ -3,14 +3,14 @@
 //! A sanitizer would need a nightly one. The fuzzer without it sees panics, overflows and inputs that take long, and all
 //! but the host calls is safe Rust.
 
-use crate::tool;
+use crate::tool::Tool;
 use anyhow::{Context, Result, bail};
 use gateway::{root, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const VERSION: &str = "0.13.2";
+const TOOL: Tool = Tool::new("cargo-fuzz", "0.13.2");
 
 /// An input that takes longer is a find; so are ones that allocate much.
 const LONGEST_SECONDS: u32 = 10;
@@ -27,7 +27,7 @@ const MORE_SEEDS: [(&str, &str); 3] = [
 
 /// Runs one target, or all.
 pub fn run(only: Option<&str>, seconds: u32) -> Result<()> {
-    let tool = tool::installed("cargo-fuzz", VERSION)?;
+    let tool = TOOL.installed()?;
     let targets = targets()?;
     if let Some(unknown) = only.filter(|only| !targets.iter().any(|target| target == only)) {
         bail!("there is no target `{unknown}`, expected one of {}", targets.join(", "));

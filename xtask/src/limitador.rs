@@ -8,7 +8,7 @@ use gateway::service::is_installed;
 /// Runs the tests that need the program, which `cargo xtask test` leaves out.
 pub fn run() -> Result<()> {
     ensure!(is_installed(PROGRAM), "`{PROGRAM}` is missing: install it in a folder of `$PATH`");
-    let mut step = e2e::step();
-    step.command.args.extend(["real_limitador", "--include-ignored"].map(str::to_owned));
-    step.run()
+    let mut line = e2e::line();
+    line.args.extend(["real_limitador", "--include-ignored"].map(str::to_owned));
+    e2e::step(line).run()
 }

@@ -4,14 +4,19 @@
 mod bench;
 mod build;
 mod demo;
+mod deny;
 mod e2e;
 mod fuzz;
 mod limitador;
+mod lint;
+mod msrv;
 mod mutants;
 mod programs;
 mod soak;
+mod step;
 mod test;
 mod tool;
+mod typos;
 mod versions;
 
 use anyhow::Result;
@@ -61,8 +66,24 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run all checks and tests
+    /// Run all checks and tests: `lint`, native tests, end-to-end tests
     Test,
+    /// Run all checks that need no test: formatting, clippy, documentation
+    Lint,
+    /// Compile with the oldest supported Rust, the `rust-version` of Cargo.toml
+    Msrv,
+    /// Check licences, sources and advisories of all dependencies
+    Deny {
+        /// Leave out the advisories, which need the network to github.com
+        #[arg(long)]
+        offline: bool,
+    },
+    /// List misspelt words in code and documents
+    Typos {
+        /// Correct the words that have one correction
+        #[arg(long)]
+        write: bool,
+    },
     /// Run the tests in a real Envoy
     E2e {
         /// Only tests whose names contain this
@@ -98,6 +119,10 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Test => test::run(),
+        Task::Lint => lint::run(),
+        Task::Msrv => msrv::run(),
+        Task::Deny { offline } => deny::run(offline),
+        Task::Typos { write } => typos::run(write),
         Task::E2e { filter } => e2e::run(filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Limitador => limitador::run(),

@@ -1,16 +1,16 @@
 //! `cargo xtask mutants [ARGUMENTS]`: plants mistakes in the library, one at a time, each of which a native test has to
 //! find. `.cargo/mutants.toml` says where and for which tests; the arguments are those of cargo-mutants.
 
-use crate::tool;
+use crate::tool::Tool;
 use anyhow::{Context, Result, bail};
 use gateway::{root, target};
 use std::process::Command;
 
-const VERSION: &str = "27.1.0";
+const TOOL: Tool = Tool::new("cargo-mutants", "27.1.0");
 
 /// Runs cargo-mutants with these arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let tool = tool::installed("cargo-mutants", VERSION)?;
+    let tool = TOOL.installed()?;
     let status = Command::new(tool)
         .args(["mutants", "--output"])
         .arg(target())

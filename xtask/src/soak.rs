@@ -3,11 +3,11 @@
 use crate::e2e;
 use anyhow::{Result, ensure};
 
-/// Runs it for so long.
+/// Runs the soak test for this many minutes.
 pub fn run(minutes: f64) -> Result<()> {
     ensure!((0.1..=1440.0).contains(&minutes), "`--minutes` is {minutes}, expected 0.1 to 1440");
-    let mut step = e2e::step();
-    step.command.args.push("soak::".to_owned());
-    step.command.env.push(("SOAK_SECONDS", (minutes * 60.0).round().to_string()));
-    step.run()
+    let mut line = e2e::line();
+    line.args.push("soak::".to_owned());
+    line.env.push(("SOAK_SECONDS", (minutes * 60.0).round().to_string()));
+    e2e::step(line).run()
 }

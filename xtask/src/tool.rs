@@ -4,17 +4,33 @@ use anyhow::{Context, Result, bail};
 use gateway::{filter, target};
 use std::path::PathBuf;
 
-/// The program of this name and version, a package of crates.io.
-pub fn installed(name: &str, version: &str) -> Result<PathBuf> {
-    let tools = target().join("tools");
-    let tool = tools.join("bin").join(name);
-    if !tool.exists() {
-        println!("installing {name} {version} under {}", tools.display());
-        let install = ["install", "--quiet", "--locked", name, "--version", version, "--root"];
-        let status = filter::cargo().args(install).arg(&tools).status().context("cannot run `cargo`")?;
-        if !status.success() {
-            bail!("{name} cannot be installed");
-        }
+/// A program that a package of crates.io installs.
+pub struct Tool {
+    pub package: &'static str,
+    pub program: &'static str,
+    pub version: &'static str,
+}
+
+impl Tool {
+    /// A package whose program has the same name.
+    pub const fn new(package: &'static str, version: &'static str) -> Self {
+        Self { package, program: package, version }
     }
-    Ok(tool)
+
+    /// The path of the program. The first call compiles the package, which takes minutes.
+    pub fn installed(&self) -> Result<PathBuf> {
+        let Self { package, program, version } = self;
+        // One folder for each version: a new version in this repository replaces no tool silently.
+        let folder = target().join("tools").join(format!("{package}-{version}"));
+        let tool = folder.join("bin").join(program);
+        if !tool.exists() {
+            println!("installing {package} {version} under {}", folder.display());
+            let install = ["install", "--quiet", "--locked", package, "--version", version, "--root"];
+            let status = filter::cargo().args(install).arg(&folder).status();
+            if !status.context("cannot run `cargo`")?.success() {
+                bail!("{package} {version} cannot be installed");
+            }
+        }
+        Ok(tool)
+    }
 }

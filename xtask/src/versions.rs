@@ -11,11 +11,11 @@ const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::"
 pub fn run() -> Result<()> {
     for version in envoy::versions().skip(1) {
         println!("Envoy {version}");
-        let mut step = e2e::step();
-        step.command.args.extend(SMOKE.map(str::to_owned));
+        let mut line = e2e::line();
+        line.args.extend(SMOKE.map(str::to_owned));
         // `$ENVOY` would come first.
-        step.command.env.extend([("ENVOY", String::new()), ("ENVOY_VERSION", version.to_owned())]);
-        step.run()?;
+        line.env.extend([("ENVOY", String::new()), ("ENVOY_VERSION", version.to_owned())]);
+        e2e::step(line).run()?;
     }
     Ok(())
 }
