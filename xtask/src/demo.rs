@@ -5,7 +5,8 @@ mod show;
 
 use crate::programs;
 use anyhow::{Context, Result, bail};
-use gateway::{Gateway, Redis, Response, Webdis, envoy, filter, root};
+use gateway::{Gateway, Redis, Webdis, envoy, filter, root};
+use show::Outcome;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -104,15 +105,6 @@ const GLOBAL: Demo = Demo {
     ],
     log: "the logs",
 };
-
-/// The answers to one burst.
-struct Outcome {
-    /// As it is shown.
-    request: String,
-    /// From one, where there are several.
-    gateway: Option<usize>,
-    answers: Vec<Response>,
-}
 
 /// Runs it; unless `once`, until Ctrl-C.
 pub fn run(global: bool, once: bool) -> Result<()> {

@@ -3,6 +3,7 @@
 
 mod bench;
 mod build;
+mod cycles;
 mod demo;
 mod deny;
 mod e2e;
@@ -70,6 +71,8 @@ enum Task {
     Test,
     /// Run all checks that need no test: formatting, clippy, documentation
     Lint,
+    /// Check that no file uses itself through other files
+    Cycles,
     /// Compile with the oldest supported Rust, the `rust-version` of Cargo.toml
     Msrv,
     /// Check licences, sources and advisories of all dependencies
@@ -120,6 +123,7 @@ fn run(task: Task) -> Result<()> {
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Test => test::run(),
         Task::Lint => lint::run(),
+        Task::Cycles => cycles::run(),
         Task::Msrv => msrv::run(),
         Task::Deny { offline } => deny::run(offline),
         Task::Typos { write } => typos::run(write),

@@ -16,6 +16,8 @@ pub struct Step {
 
 enum Work {
     Cargo(Line),
+    /// A check of this tool itself, and the command that repeats the check.
+    Check(fn() -> Result<()>, &'static str),
 }
 
 /// A cargo command that can be run and be shown.
@@ -60,6 +62,11 @@ impl Step {
         Self { name, work: Work::Cargo(command), shown: false }
     }
 
+    /// A step that runs a check of this tool, which `command` repeats.
+    pub fn check(name: &'static str, run: fn() -> Result<()>, command: &'static str) -> Self {
+        Self { name, work: Work::Check(run, command), shown: false }
+    }
+
     /// The same step, but the output is shown as it comes.
     pub fn shown(self) -> Self {
         Self { shown: true, ..self }
@@ -92,6 +99,13 @@ impl Step {
                     io::stdout().write_all(&output.stdout)?;
                     io::stderr().write_all(&output.stderr)?;
                     bail!("{} failed; repeat it with:\n  {}", self.name, line.shown());
+                }
+            }
+            Work::Check(run, command) => {
+                let result = run();
+                self.report(result.is_ok(), start);
+                if let Err(error) = result {
+                    bail!("{} failed; repeat it with:\n  {command}\n\n{error:#}", self.name);
                 }
             }
         }

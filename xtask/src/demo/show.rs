@@ -1,6 +1,5 @@
 //! The demo's words on the terminal.
 
-use super::Outcome;
 use gateway::Response;
 use std::collections::BTreeMap;
 use std::env;
@@ -10,6 +9,15 @@ const BOLD: u8 = 1;
 const DIM: u8 = 2;
 const RED: u8 = 31;
 const GREEN: u8 = 32;
+
+/// The answers to one burst.
+pub struct Outcome {
+    /// The request as the table shows it.
+    pub request: String,
+    /// The number of the gateway, if there are several.
+    pub gateway: Option<usize>,
+    pub answers: Vec<Response>,
+}
 
 /// A line for each burst: what passed, what was refused, and by which rule.
 pub fn table(outcomes: &[Outcome]) {
