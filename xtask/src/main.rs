@@ -19,9 +19,11 @@ mod test;
 mod tool;
 mod typos;
 mod versions;
+mod wrap;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The tools of the repository.
@@ -71,6 +73,14 @@ enum Task {
     Test,
     /// Run all checks that need no test: formatting, clippy, documentation
     Lint,
+    /// Wrap comments and Markdown prose at 100 columns
+    Wrap {
+        /// List the lines that are too long, and change nothing
+        #[arg(long)]
+        check: bool,
+        /// Only files at or below these paths
+        paths: Vec<PathBuf>,
+    },
     /// Check that no file uses itself through other files
     Cycles,
     /// Compile with the oldest supported Rust, the `rust-version` of Cargo.toml
@@ -123,6 +133,7 @@ fn run(task: Task) -> Result<()> {
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Test => test::run(),
         Task::Lint => lint::run(),
+        Task::Wrap { check, paths } => wrap::run(check, &paths),
         Task::Cycles => cycles::run(),
         Task::Msrv => msrv::run(),
         Task::Deny { offline } => deny::run(offline),
