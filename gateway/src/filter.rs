@@ -1,7 +1,9 @@
-//! The filter as a gateway loads it: built for `wasm32-wasip1`, and made into one file for each use.
+//! The filter as a gateway loads it: built for `wasm32-wasip1`, and made into one file for each
+//! use.
 //!
-//! Every callback that a module exports costs a gateway some half a microsecond for each request, even if it is empty.
-//! nginx' module calls all of them without looking whether they are there, so it gets them all.
+//! Every callback that a module exports costs a gateway some half a microsecond for each request,
+//! even if it is empty. nginx' module calls all of them without looking whether they are there, so
+//! it gets them all.
 
 pub mod module;
 mod trap;
@@ -18,7 +20,8 @@ pub use trap::TRAP_BYTES;
 /// The target the filter is built for.
 pub const TARGET: &str = "wasm32-wasip1";
 
-/// The filter the tests run, built once in this process. `$DIANA_WASM` names another one, such as a released file.
+/// The filter the tests run, built once in this process. `$DIANA_WASM` names another one, such as a
+/// released file.
 pub fn filter() -> Result<&'static Path> {
     static FILTER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = FILTER.get_or_init(|| match env::var_os("DIANA_WASM").filter(|path| !path.is_empty()) {
@@ -29,8 +32,8 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// The filter the tests run, in a copy, `target/mortal.wasm`, that [`TRAP_BYTES`] of an answer kill: as code that fails
-/// would, for tests of what then becomes of requests, counts and memory.
+/// The filter the tests run, in a copy, `target/mortal.wasm`, that [`TRAP_BYTES`] of an answer
+/// kill: as code that fails would, for tests of what then becomes of requests, counts and memory.
 pub fn mortal() -> Result<PathBuf> {
     let module = trap::add(&fs::read(filter()?)?)?;
     place("mortal.wasm", &module)
@@ -77,19 +80,21 @@ pub const ARTEFACTS: [Artefact; 3] = [
     Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
 ];
 
-/// Builds the filter as it ships and returns where it lies: `target/diana.wasm`, and beside it the other
-/// [`ARTEFACTS`].
+/// Builds the filter as it ships and returns where it lies: `target/diana.wasm`, and beside it the
+/// other [`ARTEFACTS`].
 pub fn build() -> Result<PathBuf> {
     add_target()?;
     let command =
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
     let compressed = "link-arg=--compress-relocations";
-    // What is marked `#[inline]`, as much of the standard library is, is inlined if it is cheaper than this, in place of 325:
-    // 0.6 % of the module. At 150, 1.2 %, answers with `headers: ietf` take 3 % longer.
+    // What is marked `#[inline]`, as much of the standard library is, is inlined if it is cheaper
+    // than this, in place of 325: 0.6 % of the module. At 150, 1.2 %, answers with `headers: ietf`
+    // take 3 % longer.
     let sparing = "llvm-args=-inlinehint-threshold=200";
     let link = ["--crate-type", "cdylib", "--", "-C", compressed, "-C", sparing];
-    // Where this machine keeps the sources of other crates is nobody's business, and longer than what they are called there.
+    // Where this machine keeps the sources of other crates is nobody's business, and longer than
+    // what they are called there.
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     let sources = home.unwrap_or_default().join("registry/src");
     let flags = format!("target.{TARGET}.rustflags=['--remap-path-prefix={}=']", sources.display());

@@ -61,9 +61,10 @@ impl Gateway {
         Ok(Self { process, address, generated: Some((config, filter)) })
     }
 
-    /// Starts one from a file such as `envoy.yaml`, whose relative paths begin at the workspace's root. Each
-    /// `port_value` in it is given to `port`, which says what to put in its place: itself, or [`free_port`].
-    /// The file has an admin interface and a listener `gateway`, which is the one to talk to.
+    /// Starts one from a file such as `envoy.yaml`, whose relative paths begin at the workspace's
+    /// root. Each `port_value` in it is given to `port`, which says what to put in its place:
+    /// itself, or [`free_port`]. The file has an admin interface and a listener `gateway`, which is
+    /// the one to talk to.
     pub fn from_file(file: &Path, port: impl FnMut(u16) -> u16) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
         Self::from_text(&text, port).with_context(|| format!("of `{}`", file.display()))
@@ -121,7 +122,8 @@ impl Gateway {
         self.connect()?.request(method, path, headers, body)
     }
 
-    /// Sends bytes as they are and reads what comes back; `None` if the gateway closes without an answer.
+    /// Sends bytes as they are and reads what comes back; `None` if the gateway closes without an
+    /// answer.
     pub fn raw(&self, bytes: &[u8]) -> Result<Option<Response>> {
         http::raw(self.address, bytes)
     }
@@ -141,20 +143,20 @@ impl Gateway {
         load::run(self.address, load, shot, seen)
     }
 
-    /// Puts another configuration of the filter in place and waits until Envoy has refused it, or taken it and let go
-    /// of the old one.
+    /// Puts another configuration of the filter in place and waits until Envoy has refused it, or
+    /// taken it and let go of the old one.
     pub fn update(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
         self.reconfigure(|config| config.plugin = plugin.into())
     }
 
-    /// The same, and does not wait until the old configuration is gone: it serves its connections until they end, or
-    /// `Config::drain` is over.
+    /// The same, and does not wait until the old configuration is gone: it serves its connections
+    /// until they end, or `Config::drain` is over.
     pub fn update_beside(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
         self.change(|config| config.plugin = plugin.into(), false)
     }
 
-    /// Changes anything about the listener. What concerns the process (workers, clusters, upstream, environment)
-    /// stays as it was at the start.
+    /// Changes anything about the listener. What concerns the process (workers, clusters, upstream,
+    /// environment) stays as it was at the start.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) -> Result<Update> {
         self.change(change, true)
     }
@@ -177,7 +179,8 @@ impl Gateway {
                 return Some(false);
             }
             let taken = count("lds.update_success").ok()? > before.0;
-            // A connection that a worker has yet to accept for a listener that goes is reset: it has to be gone.
+            // A connection that a worker has yet to accept for a listener that goes is reset: it
+            // has to be gone.
             let warming = count("total_listeners_warming").ok()?;
             // Envoy replaces what differs: the filter chains, or else the listener.
             let draining = if drained {
@@ -210,7 +213,8 @@ impl Gateway {
         self.logs().contains(text)
     }
 
-    /// The access log so far, for a gateway with [`Config::access_log`]. Lines come a moment after their requests.
+    /// The access log so far, for a gateway with [`Config::access_log`]. Lines come a moment after
+    /// their requests.
     pub fn access_log(&self) -> Vec<String> {
         let bytes = fs::read(self.process.folder.path().join(ACCESS_LOG)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
@@ -223,7 +227,8 @@ impl Gateway {
         })
     }
 
-    /// The file that Envoy writes its log to, and whatever it prints. It goes when the gateway does.
+    /// The file that Envoy writes its log to, and whatever it prints. It goes when the gateway
+    /// does.
     pub fn log_file(&self) -> PathBuf {
         self.process.log_file()
     }

@@ -212,7 +212,8 @@ pub(crate) fn read_line(stream: &mut impl BufRead, line: &mut Vec<u8>) -> io::Re
     Ok(())
 }
 
-/// Sends raw bytes and returns all that comes back until the server closes, or until one answer is complete.
+/// Sends raw bytes and returns all that comes back until the server closes, or until one answer is
+/// complete.
 pub(crate) fn raw(address: SocketAddr, bytes: &[u8]) -> Result<Option<Response>> {
     let mut connection = Connection::open(address)?;
     // A server that refuses early closes while we still write; its answer counts all the same.

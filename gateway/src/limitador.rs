@@ -37,7 +37,8 @@ impl Program for Server {
 pub type Limitador = Service<Server>;
 
 impl Limitador {
-    /// Starts a server with this `limits.yaml` on a free port, and waits until the server accepts connections.
+    /// Starts a server with this `limits.yaml` on a free port, and waits until the server accepts
+    /// connections.
     pub fn start(limits: &str) -> Result<Self> {
         let limitador = Self::run(Server { limits: limits.to_owned() })?;
         let connects = || TcpStream::connect(limitador.address()).ok().map(drop);

@@ -1,8 +1,9 @@
 //! A load generator: many requests over a few connections that are kept open.
 //!
-//! Each connection is a thread that writes a request, reads the answer, and goes on to the next index. Requests are
-//! not pipelined: Envoy closes an HTTP/1.1 connection on which more than two answers of its own (and a refusal is one)
-//! are queued, and for requests that pass it is no faster.
+//! Each connection is a thread that writes a request, reads the answer, and goes on to the next
+//! index. Requests are not pipelined: Envoy closes an HTTP/1.1 connection on which more than two
+//! answers of its own (and a refusal is one) are queued, and for requests that pass it is no
+//! faster.
 
 use crate::http::{Connection, read_response, write_request};
 use anyhow::Result;
@@ -118,7 +119,8 @@ impl Report {
     }
 }
 
-/// Sends the load to `address`; `shot` makes the request of an index, `seen` is told of each answer.
+/// Sends the load to `address`; `shot` makes the request of an index, `seen` is told of each
+/// answer.
 pub(crate) fn run(
     address: SocketAddr,
     load: Load,
@@ -177,7 +179,8 @@ impl<S: Fn(u64) -> Shot, F: Fn(Answer)> Worker<'_, S, F> {
             if first {
                 (report.first_send, first) = (sent, false);
             }
-            // An error of writing shows again in reading, unless an early answer lies there already.
+            // An error of writing shows again in reading, unless an early answer lies there
+            // already.
             let wrote = connection.send(&out).is_ok();
             let answer = read_response(connection.stream(), false, &mut body, &mut line, &mut |_, _| {});
             let received = Instant::now();

@@ -15,7 +15,8 @@ const START: Duration = Duration::from_secs(60);
 const LOG: &str = "envoy.log";
 const ADMIN: &str = "admin.address";
 
-/// A folder below `target/gateway/`, removed in the end unless a test failed and someone may want to look.
+/// A folder below `target/gateway/`, removed in the end unless a test failed and someone may want
+/// to look.
 pub struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,5 @@
-//! A real Redis and a real webdis, its HTTP front, for tests and the demo. Redis keeps nothing on disk.
+//! A real Redis and a real webdis, its HTTP front, for tests and the demo. Redis keeps nothing on
+//! disk.
 //!
 //! What they do not know: what is stored, or who asks.
 
@@ -79,8 +80,8 @@ impl Program for Front {
     }
 }
 
-/// A running webdis; it ends when this is dropped. It goes on while its Redis is not there, and answers 503. One that was
-/// started anew may have yet to connect: see [`Webdis::wait_connected`].
+/// A running webdis; it ends when this is dropped. It goes on while its Redis is not there, and
+/// answers 503. One that was started anew may have yet to connect: see [`Webdis::wait_connected`].
 pub type Webdis = Service<Front>;
 
 impl Webdis {
@@ -96,7 +97,8 @@ impl Webdis {
         Ok(webdis)
     }
 
-    /// Until it answers anything but 503: each of its threads in turn, as each connects to Redis by itself.
+    /// Until it answers anything but 503: each of its threads in turn, as each connects to Redis by
+    /// itself.
     pub fn wait_connected(&self) -> Result<()> {
         let is_connected = || {
             let answer = Connection::open(self.address())?.request("GET", "/PING", &[], b"")?;

@@ -1,7 +1,7 @@
 //! One program that serves on a loopback port, with a folder of its own.
 //!
-//! What it does not know: what it serves. It is told how to start the program and which line of its log says that it
-//! listens: asking the port would not tell whether another program has it.
+//! What it does not know: what it serves. It is told how to start the program and which line of its
+//! log says that it listens: asking the port would not tell whether another program has it.
 
 use crate::process::Folder;
 use crate::{free_port, wait_until};
@@ -59,7 +59,8 @@ impl<P: Program> Service<P> {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Ends it at once, with all that it holds, and waits until it is gone: connections to it are refused.
+    /// Ends it at once, with all that it holds, and waits until it is gone: connections to it are
+    /// refused.
     pub fn kill(&mut self) {
         // Both fail only if it has ended by itself.
         let _ = self.child.kill();
@@ -73,7 +74,8 @@ impl<P: Program> Service<P> {
         Ok(())
     }
 
-    /// From now on it says nothing: connections are taken, as the system does that for it, and nobody reads from them.
+    /// From now on it says nothing: connections are taken, as the system does that for it, and
+    /// nobody reads from them.
     pub fn stop_answering(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }

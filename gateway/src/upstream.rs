@@ -1,5 +1,6 @@
-//! A server of the test's own, to stand behind the gateway or beside it: an upstream whose answers carry costs, a
-//! store that is slow, a server of configurations. HTTP/1.1, a thread a connection; the handler may block.
+//! A server of the test's own, to stand behind the gateway or beside it: an upstream whose answers
+//! carry costs, a store that is slow, a server of configurations. HTTP/1.1, a thread a connection;
+//! the handler may block.
 
 use crate::http::{read_chunks, read_exactly, read_headers, read_line};
 use anyhow::Result;

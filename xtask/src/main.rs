@@ -1,5 +1,5 @@
-//! `cargo xtask COMMAND`: all tools of the repository. This file only dispatches; a command is a file with a `run`
-//! and a line here.
+//! `cargo xtask COMMAND`: all tools of the repository. This file only dispatches; a command is a
+//! file with a `run` and a line here.
 
 mod bench;
 mod build;
@@ -62,7 +62,8 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },
-    /// Plant mistakes in the library, one at a time, and see whether a test finds each; `--help` tells its options
+    /// Plant mistakes in the library, one at a time, and see whether a test finds each; `--help`
+    /// tells its options
     #[command(disable_help_flag = true)]
     Mutants {
         /// Of cargo-mutants

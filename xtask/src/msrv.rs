@@ -16,7 +16,8 @@ pub fn run() -> Result<()> {
         ..cargo(&[&["check", "--quiet", "--target-dir", "target/msrv"], arguments].concat())
     };
     step::run_all(&[
-        // Test servers depend on Limitador, whose dependencies need a newer Rust. Nothing ships them.
+        // Test servers depend on Limitador, whose dependencies need a newer Rust. Nothing ships
+        // them.
         Step::new("library and tools", check(&["--workspace", "--exclude", "servers"])),
         Step::new("filter", check(&["--lib", "--target", filter::TARGET])),
     ])

@@ -1,6 +1,8 @@
-//! Programs of the system that tests run, Redis and webdis: installed by apt-get where that can be done unasked.
+//! Programs of the system that tests run, Redis and webdis: installed by apt-get where that can be
+//! done unasked.
 //!
-//! As what is installed may be started as a service: nothing here needs it, and tests start their own.
+//! As what is installed may be started as a service: nothing here needs it, and tests start their
+//! own.
 
 use anyhow::{Context, Result, bail};
 use gateway::{redis, service};

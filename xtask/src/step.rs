@@ -72,8 +72,8 @@ impl Step {
         Self { shown: true, ..self }
     }
 
-    /// Runs the step. Output that is not shown appears only if the step fails; the error says how to
-    /// repeat the step.
+    /// Runs the step. Output that is not shown appears only if the step fails; the error says how
+    /// to repeat the step.
     pub fn run(&self) -> Result<()> {
         // A terminal shows what is under way; a log gets one line, when the step is over.
         if self.shown {

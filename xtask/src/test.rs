@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that must hold, cheapest first: `lint`, native tests, end-to-end tests.
+//! `cargo xtask test`: everything that must hold, cheapest first: `lint`, native tests, end-to-end
+//! tests.
 
 use crate::step::{self, Step, cargo};
 use crate::{e2e, lint, programs};

@@ -4,7 +4,8 @@ use crate::e2e;
 use anyhow::Result;
 use gateway::envoy;
 
-/// What depends on the host: headers, metrics and logs; shared data; when streams end; timers; how it is configured.
+/// What depends on the host: headers, metrics and logs; shared data; when streams end; timers; how
+/// it is configured.
 const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::", "waiting::"];
 
 /// Runs them in all but the newest Envoy, which is the one that `cargo xtask test` takes.

@@ -10,8 +10,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// A process without work has ended its last one long before so many.
 const LOOKS: u32 = 1000;
 
-/// Nanoseconds on a processor, user and system, of all threads of a process, once it has come to rest: of a thread that
-/// runs, the kernel has not accounted for the last milliseconds yet.
+/// Nanoseconds on a processor, user and system, of all threads of a process, once it has come to
+/// rest: of a thread that runs, the kernel has not accounted for the last milliseconds yet.
 pub fn used_when_idle_ns(process: u32) -> Result<u64> {
     let mut last = used_ns(process)?;
     for _ in 0..LOOKS {
@@ -24,8 +24,8 @@ pub fn used_when_idle_ns(process: u32) -> Result<u64> {
     bail!("Envoy does not come to rest when nobody asks it anything")
 }
 
-/// `/proc/PID/stat` counts in hundredths of a second, and in many kernels samples them; the scheduler's own account is
-/// exact.
+/// `/proc/PID/stat` counts in hundredths of a second, and in many kernels samples them; the
+/// scheduler's own account is exact.
 fn used_ns(process: u32) -> Result<u64> {
     let folder = format!("/proc/{process}/task");
     let mut sum = 0;

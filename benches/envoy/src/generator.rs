@@ -1,4 +1,5 @@
-//! What sends the requests: `wrk` or `oha` where they are installed, else our own. One core; the other is Envoy's.
+//! What sends the requests: `wrk` or `oha` where they are installed, else our own. One core; the
+//! other is Envoy's.
 //!
 //! It does not know: what is measured.
 
@@ -104,7 +105,8 @@ impl Generator {
     }
 }
 
-/// A generator and its target. Those that are programs know one path, and open their connections at each run.
+/// A generator and its target. Those that are programs know one path, and open their connections at
+/// each run.
 pub enum Load {
     Wrk(PathBuf, Target),
     Oha(PathBuf, Target),
@@ -149,8 +151,9 @@ fn wrk(mut command: Command, target: &Target, each: Duration) -> Result<Answers>
     from_wrk(&output(command)?)
 }
 
-/// `  N requests in 2.00s, …`, and where there are any `Non-2xx or 3xx responses: N` and `Socket errors: …`. It tells
-/// no single status: what is not 2xx or 3xx counts as the 429 that it should be.
+/// `  N requests in 2.00s, …`, and where there are any `Non-2xx or 3xx responses: N` and
+/// `Socket errors: …`. It tells no single status: what is not 2xx or 3xx counts as the 429 that it
+/// should be.
 fn from_wrk(text: &str) -> Result<Answers> {
     if let Some(errors) = text.lines().find(|line| line.contains("Socket errors")) {
         bail!("wrk: {}", errors.trim());

@@ -1,10 +1,11 @@
-//! `cargo xtask bench`: what the filter costs in a real Envoy, beside no filter, Envoy's own limiter and an empty filter.
+//! `cargo xtask bench`: what the filter costs in a real Envoy, beside no filter, Envoy's own
+//! limiter and an empty filter.
 //!
 //! ```text
-//!   line::LINES ─► one Envoy each ─► rounds: every line once, in an order of its own ─► statistics ─► report
-//!                                     └─ generator ─► requests; cpu ─► what the process used meanwhile
+//!   line::LINES ─► one Envoy each ─► rounds: every line once, shuffled ─► statistics ─► report
+//!                                     └─ generator ─► requests; cpu ─► CPU time of the process
 //!   workers: two workers on one key and on two         memory: bytes an actor
-//!   global: two gateways that count in one Redis ─► paced, what sends the requests ─► a table of its own
+//!   global: two gateways that count in one Redis ─► paced sends the requests ─► global.md
 //! ```
 //!
 //! It does not know: how the filter works. To add a line, add it to the list in `line.rs`.
@@ -42,7 +43,8 @@ struct Arguments {
     /// How long each line is measured in each round
     #[arg(long, default_value = "2", value_parser = seconds)]
     seconds: Duration,
-    /// Only these lines, and the two that all are compared with; or `workers`, `memory`. Writes no files
+    /// Only these lines, and the two that all are compared with; or `workers`, `memory`. Writes no
+    /// files
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// What sends the requests: wrk, oha or own; by default the first of them that is there

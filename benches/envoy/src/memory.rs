@@ -1,4 +1,5 @@
-//! What an actor takes: by the policy's own reckoning, and by how Envoy grows when as many as there is room for come.
+//! What an actor takes: by the policy's own reckoning, and by how Envoy grows when as many as there
+//! is room for come.
 
 use crate::line::{Filter, Filters};
 use anyhow::{Context, Result, bail};
@@ -79,13 +80,15 @@ fn one(title: String, rules: &[Value], filters: &Filters) -> Result<Memory> {
         }
         own_bytes(&gateway)
     };
-    // The first limit's actors take what Envoy needs for such a load, and what its heap had to spare.
+    // The first limit's actors take what Envoy needs for such a load, and what its heap had to
+    // spare.
     let before = come("/first")?;
     let after = come("/second")?;
     Ok(Memory { title, keys, bytes, grown: after.saturating_sub(before) })
 }
 
-/// The memory that the process has written to. Pages of its program, which count as resident too, come and go.
+/// The memory that the process has written to. Pages of its program, which count as resident too,
+/// come and go.
 fn own_bytes(gateway: &Gateway) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", gateway.process_id()))?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no line `RssAnon`")?;

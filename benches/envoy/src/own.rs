@@ -1,5 +1,5 @@
-//! The load generator for where there is no other: a few kept connections in one thread, a request after the other on
-//! each, HTTP/1.1 by `hyper`.
+//! The load generator for where there is no other: a few kept connections in one thread, a request
+//! after the other on each, HTTP/1.1 by `hyper`.
 
 use crate::generator::{Answers, CONNECTIONS, HEADERS, Target};
 use anyhow::Result;
@@ -28,7 +28,8 @@ impl Connections {
             let mut clients = Vec::new();
             for path in target.paths.iter().cycle().take(CONNECTIONS) {
                 let mut client = Client::open(target, path).await?;
-                // The next connection is opened when this one is served, so that workers take them in turn.
+                // The next connection is opened when this one is served, so that workers take them
+                // in turn.
                 client.ask().await?;
                 clients.push(client);
             }

@@ -1,5 +1,6 @@
-//! An open-loop load: so many requests a second, whether answers come or not. What a gateway is slow with others then
-//! wait for, as they would in life; a load that waits for each answer would ask less of a slow gateway.
+//! An open-loop load: so many requests a second, whether answers come or not. What a gateway is
+//! slow with others then wait for, as they would in life; a load that waits for each answer would
+//! ask less of a slow gateway.
 //!
 //! It does not know: what is measured.
 
@@ -28,8 +29,8 @@ pub struct Paced {
 /// What came back.
 #[derive(Debug, Default)]
 pub struct Answered {
-    /// Of each request, in nanoseconds: from when it was sent, or would have been if a connection had been free, until its
-    /// answer had been read.
+    /// Of each request, in nanoseconds: from when it was sent, or would have been if a connection
+    /// had been free, until its answer had been read.
     pub latencies: Vec<u64>,
     /// Answers by status.
     pub by_status: BTreeMap<u16, u64>,
@@ -141,7 +142,8 @@ mod tests {
             let answered = paced.run(100, Duration::from_millis(100)).unwrap();
             assert_eq!(answered.by_status, BTreeMap::from([(200, 10)]));
             assert_eq!(answered.latencies.len(), 10);
-            // One connection, of 50 a second: of ten that were due within 100 ms the last is answered after 200 ms.
+            // One connection, of 50 a second: of ten that were due within 100 ms the last is
+            // answered after 200 ms.
             let longest = *answered.latencies.iter().max().unwrap();
             assert!(longest >= 80_000_000, "{longest} ns");
         }

@@ -74,7 +74,8 @@ impl Report {
         self.speed.iter().map(|measured| Row::of(measured, none, empty)).collect()
     }
 
-    /// The pairs that were measured: two titles, how many times the empty filter or the other line, and the goal.
+    /// The pairs that were measured: two titles, how many times the empty filter or the other line,
+    /// and the goal.
     fn pairs(&self) -> Vec<Compared> {
         let [Some(none), Some(empty)] = COMPARED_WITH.map(|name| self.line(name)) else { return Vec::new() };
         let compare = |pair: &Pair| {

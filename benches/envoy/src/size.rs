@@ -21,7 +21,8 @@ impl Size {
     }
 }
 
-/// A module is eight bytes and then sections: an id, the length of the content in LEB128, the content; id 0 is custom.
+/// A module is eight bytes and then sections: an id, the length of the content in LEB128, the
+/// content; id 0 is custom.
 fn stripped(module: &[u8]) -> Option<usize> {
     let mut at = 8;
     let mut custom = 0;

@@ -1,11 +1,13 @@
 //! Lines → rounds → what each line costs.
 //!
-//! All Envoys are started first and live through all rounds. An idle one costs next to nothing, while one that is started
-//! anew compiles its filter, and V8 optimises it while it runs: a round would have to be much longer.
+//! All Envoys are started first and live through all rounds. An idle one costs next to nothing,
+//! while one that is started anew compiles its filter, and V8 optimises it while it runs: a round
+//! would have to be much longer.
 //!
-//! A round measures every line in short slices, all lines in turn, in an order that changes from turn to turn. What else
-//! a machine does only ever adds to what a request takes, on a shared one as much again: of each line the slice of the
-//! round counts in which a request took least. Differences and ratios are taken within a round.
+//! A round measures every line in short slices, all lines in turn, in an order that changes from
+//! turn to turn. What else a machine does only ever adds to what a request takes, on a shared one
+//! as much again: of each line the slice of the round counts in which a request took least.
+//! Differences and ratios are taken within a round.
 
 use crate::cpu;
 use crate::generator::{Generator, Load, Target};
@@ -15,7 +17,8 @@ use anyhow::{Context, Result};
 use gateway::Gateway;
 use std::time::Duration;
 
-/// Short, so that some go undisturbed; and long beside what it takes to warm the processor's caches.
+/// Short, so that some go undisturbed; and long beside what it takes to warm the processor's
+/// caches.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// How to measure.
@@ -96,7 +99,8 @@ pub fn measure(lines: Vec<Line>, filters: &Filters, plan: &Plan) -> Result<Vec<M
         .collect())
 }
 
-/// Runs all rounds, and one before them that warms everything up and is not counted; returns those of each meter.
+/// Runs all rounds, and one before them that warms everything up and is not counted; returns those
+/// of each meter.
 pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<Round>>> {
     let mut rounds = vec![Vec::new(); meters.len()];
     let slice = plan.each.min(SLICE).max(plan.generator.least());
@@ -182,7 +186,8 @@ impl Round {
     }
 }
 
-/// The numbers below `count` in an order that depends on the turn only (Fisher and Yates, with SplitMix64).
+/// The numbers below `count` in an order that depends on the turn only (Fisher and Yates, with
+/// SplitMix64).
 pub fn order(count: usize, turn: u32) -> Vec<usize> {
     let mut state = u64::from(turn);
     let mut random = || {

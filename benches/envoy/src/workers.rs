@@ -1,7 +1,9 @@
-//! Two workers that count the same actor, and two that each count one of their own: what they cost each other.
+//! Two workers that count the same actor, and two that each count one of their own: what they cost
+//! each other.
 //!
-//! The connections are dealt out to the workers in turn, and every other one asks for the other path, which is the actor:
-//! with two keys each worker has its own. Only our own generator can do that. Both are measured on the same process.
+//! The connections are dealt out to the workers in turn, and every other one asks for the other
+//! path, which is the actor: with two keys each worker has its own. Only our own generator can do
+//! that. Both are measured on the same process.
 
 use crate::generator::Generator;
 use crate::line::{Filter, Filters, one_at_a_time};
@@ -49,7 +51,8 @@ fn by_path(rule: &Value) -> Filter {
     }))
 }
 
-/// Measures no filter, for how much is chance; a high quota; and one whose every request has to be swapped.
+/// Measures no filter, for how much is chance; a high quota; and one whose every request has to be
+/// swapped.
 pub fn measure(filters: &Filters, plan: &Plan) -> Result<Vec<Workers>> {
     let high = json!({"name": "high", "actor": "key", "rpu": 1_000_000_000, "unit": "second"});
     let kinds = [

@@ -1,9 +1,12 @@
-//! A linked WebAssembly module → one that ships: without the callbacks that its host can do without, and told so.
+//! A linked WebAssembly module → one that ships: without the callbacks that its host can do
+//! without, and told so.
 //!
-//! It does not know: which callbacks those are. Source of the layout: the WebAssembly core specification, §5.5.
+//! It does not know: which callbacks those are. Source of the layout: the WebAssembly core
+//! specification, §5.5.
 //!
 //! ```text
-//!   \0asm 1 │ section: id u8, size u32, … │ …      export section (7): count u32, (name, kind u8, index u32)*
+//!   \0asm 1 │ section: id u8, size u32, … │ …
+//!   export section (7): count u32, (name, kind u8, index u32)*
 //! ```
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,11 +14,12 @@ use anyhow::{Context, Result, bail, ensure};
 const CUSTOM: u8 = 0;
 const EXPORTS: u8 = 7;
 
-/// Stands once in the data of the linked module, in front of the letter that tells what it was made into;
-/// `src/host/proxy_wasm/callbacks.rs` has it.
+/// Stands once in the data of the linked module, in front of the letter that tells what it was made
+/// into; `src/host/proxy_wasm/callbacks.rs` has it.
 const MARK: &[u8] = b"\0diana's callbacks: ";
 
-/// The module without these exports and without custom sections (names, producers), marked by a letter.
+/// The module without these exports and without custom sections (names, producers), marked by a
+/// letter.
 pub fn make(module: &[u8], without: &[&str], letter: u8) -> Result<Vec<u8>> {
     let (header, mut rest) = module.split_at_checked(8).context("no module")?;
     ensure!(header == b"\0asm\x01\0\0\0", "no WebAssembly module of version 1");

@@ -1,8 +1,8 @@
-//! A module that ships → the same one with a callback that traps when a piece of an answer's body has one size: a way to
-//! kill a VM that the filter itself does not offer.
+//! A module that ships → the same one with a callback that traps when a piece of an answer's body
+//! has one size: a way to kill a VM that the filter itself does not offer.
 //!
-//! It does not know: what the module does. The functions that it has keep their numbers. Source of the layout and of the
-//! instructions: the WebAssembly core specification, §5.4 and §5.5.
+//! It does not know: what the module does. The functions that it has keep their numbers. Source of
+//! the layout and of the instructions: the WebAssembly core specification, §5.4 and §5.5.
 
 use super::module::{bytes, number, push, read};
 use anyhow::{Context, Result, ensure};
@@ -20,7 +20,8 @@ const CODE: u8 = 10;
 const CALLBACK: &[u8] = b"proxy_on_response_body";
 /// Three numbers (the stream, the size, whether it ends) to one.
 const TYPE: &[u8] = &[0x60, 3, 0x7f, 0x7f, 0x7f, 1, 0x7f];
-/// No locals; `local.get 1`, `i32.const 4242`, `i32.eq`, `if`, `unreachable`, `end`, `i32.const 0`, `end`.
+/// No locals; `local.get 1`, `i32.const 4242`, `i32.eq`, `if`, `unreachable`, `end`, `i32.const 0`,
+/// `end`.
 const BODY: &[u8] = &[0, 0x20, 1, 0x41, 0x92, 0x21, 0x46, 0x04, 0x40, 0x00, 0x0b, 0x41, 0, 0x0b];
 
 /// The module with the callback.

@@ -1,4 +1,5 @@
-//! Reads the modules of a crate: the names they define and the paths they mention. Tests are skipped.
+//! Reads the modules of a crate: the names they define and the paths they mention. Tests are
+//! skipped.
 
 use super::tree::{Mention, Module, Tree};
 use anyhow::{Context, Result};
