@@ -1,11 +1,10 @@
-//! `cargo xtask bench`: what the filter costs in a real Envoy. The measuring is a program of its
-//! own, `benches/envoy`, because its load generator has to be built for speed, and this tool has
-//! not.
+//! `cargo xtask bench`: measures what the filter costs in a real Envoy. `benches/envoy` measures,
+//! as a program of its own: the load generator has to be built for speed.
 
 use anyhow::{Context, Result, bail};
 use gateway::filter;
 
-/// Runs it with these arguments.
+/// Runs the measuring program with these arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
     let status = filter::cargo()
         .args(["run", "--quiet", "--profile", "tool", "--package", "bench", "--"])

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 use gateway::filter::{self, ARTEFACTS};
 
-/// Bytes that a file may have: every worker of a gateway compiles it anew when it starts or
-/// reloads, and it goes over the network where files are distributed.
+/// The largest file, in bytes. Every worker of a gateway compiles the file at each start and
+/// reload, and some operators distribute the file over the network.
 const LARGEST: u64 = 640_000;
 
-/// Builds it and says what lies where and how large it is.
+/// Builds the files, and prints the place and the size of each.
 pub fn run() -> Result<()> {
     filter::build()?;
     for artefact in &ARTEFACTS {

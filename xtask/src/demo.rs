@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: the repository's `envoy.yaml` in a real Envoy, some requests, and what
-//! became of them; with `--global` two Envoys of `examples/global-redis`, with the Redis in which
-//! they count together.
+//! `cargo xtask demo`: runs the repository's `envoy.yaml` in a real Envoy, sends requests and shows
+//! the decisions. `--global` runs two Envoys of `examples/global-redis`, which count together in a
+//! Redis.
 
 mod show;
 
@@ -15,18 +15,18 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// What is run, and what is sent to it.
+/// The gateways of a demo, and the requests.
 struct Demo {
-    /// What each gateway is started from.
+    /// The configuration of each gateway.
     file: &'static str,
-    /// For each gateway, the ports of the file that it has others for.
+    /// For each gateway, ports of the file and the ports that replace them.
     gateways: &'static [&'static [(u16, u16)]],
-    /// The port at which the file has Webdis, if it has one.
+    /// The port of Webdis in the file, if there is one.
     store: Option<u16>,
     bursts: &'static [Burst],
-    /// Whether a burst is to find what the one before it has used up, as far as may be waited for.
+    /// Whether the demo waits between two bursts until quota has recovered.
     rests: bool,
-    /// What to try while it stays up.
+    /// Commands to try while the demo stays up.
     invitation: &'static [(&'static str, &'static str)],
     /// What is in the logs.
     log: &'static str,
@@ -35,7 +35,7 @@ struct Demo {
 /// Equal requests, sent one after the other.
 struct Burst {
     count: usize,
-    /// Which one.
+    /// The number of the gateway.
     gateway: usize,
     method: &'static str,
     path: &'static str,
@@ -80,7 +80,7 @@ const LOCAL: Demo = Demo {
     log: "the log, and the access log with the rule that refused",
 };
 
-/// What one gateway lets pass, the other counts.
+/// Each gateway counts the requests that the other one admits.
 const GLOBAL: Demo = Demo {
     file: "examples/global-redis/envoy.yaml",
     gateways: &[&[], &[(10000, 20000), (9901, 9902)]],
@@ -107,7 +107,7 @@ const GLOBAL: Demo = Demo {
     log: "the logs",
 };
 
-/// Runs it; unless `once`, until Ctrl-C.
+/// Runs the demo, until Ctrl-C unless `once`.
 pub fn run(global: bool, once: bool) -> Result<()> {
     let demo = if global { &GLOBAL } else { &LOCAL };
     let file = root().join(demo.file);
@@ -118,7 +118,7 @@ pub fn run(global: bool, once: bool) -> Result<()> {
     }
     eprintln!("building the filter …");
     filter::build()?;
-    // Before anything starts, so that there is no moment at which Ctrl-C would leave it behind.
+    // Comes before the first start, so that Ctrl-C never leaves a process behind.
     let interrupted = interruption()?;
     let store = demo.store.map(|_| start_store()).transpose()?;
     let port_of_store = demo.store.zip(store.as_ref().map(|(_, webdis)| webdis.address().port()));
@@ -164,7 +164,7 @@ fn interruption() -> Result<Receiver<()>> {
     Ok(interrupted)
 }
 
-/// Until it is interrupted, or a gateway ends.
+/// Waits for Ctrl-C, or for the end of a gateway.
 fn stay(gateways: &mut [Gateway], interrupted: &Receiver<()>) -> Result<()> {
     while let Err(RecvTimeoutError::Timeout) = interrupted.recv_timeout(Duration::from_millis(200)) {
         for gateway in &mut *gateways {
@@ -193,15 +193,15 @@ fn send(gateways: &[Gateway], burst: &Burst) -> Result<Outcome> {
     Ok(Outcome { request: format!("{} {}{user}", burst.method, burst.path), gateway, answers })
 }
 
-/// How long a client should wait after a burst, so that the next one does not meet rules that this
-/// one used up. A rule that takes longer than a demo may is met all the same.
+/// How long to wait after a burst until its rules admit requests again. A demo waits two seconds at
+/// most, so the next burst may still meet a slow rule.
 fn recovery(outcome: &Outcome) -> Duration {
     let seconds =
         outcome.answers.iter().filter_map(|answer| answer.header("retry-after")?.parse().ok()).max();
     Duration::from_secs(seconds.unwrap_or(0).min(2))
 }
 
-/// Envoy's own complaint about a port that is taken is long, and easily missed.
+/// Envoy's own message about a port in use is long and easily missed.
 fn check_ports(demo: &Demo, yaml: &str) -> Result<()> {
     for port in ports(demo, yaml) {
         match TcpListener::bind(("127.0.0.1", port)) {

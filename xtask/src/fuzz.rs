@@ -1,8 +1,7 @@
-//! `cargo xtask fuzz [TARGET] [--seconds 60]`: the targets in `fuzz/`, each for a while, on the
-//! toolchain that is there.
+//! `cargo xtask fuzz [TARGET] [--seconds 60]`: runs each target in `fuzz/` for a while.
 //!
-//! A sanitizer would need a nightly one. The fuzzer without it sees panics, overflows and inputs
-//! that take long, and all but the host calls is safe Rust.
+//! A sanitizer would need a nightly toolchain. Without a sanitizer the fuzzer sees panics,
+//! overflows and slow inputs. All code but the host calls is safe Rust.
 
 use crate::tool::Tool;
 use anyhow::{Context, Result, bail};
@@ -13,13 +12,13 @@ use std::process::Command;
 
 const TOOL: Tool = Tool::new("cargo-fuzz", "0.13.2");
 
-/// An input that takes longer is a find; so are ones that allocate much.
+/// An input that takes longer fails; so does an input that allocates much.
 const LONGEST_SECONDS: u32 = 10;
 
 /// Longer inputs find no more.
 const MOST_BYTES: u32 = 4096;
 
-/// Inputs beside a target's own in `fuzz/corpus`.
+/// Folders of further inputs, beside the target's own folder in `fuzz/corpus`.
 const MORE_SEEDS: [(&str, &str); 3] = [
     ("configuration", "tests/corpus/accept"),
     ("configuration", "tests/corpus/refuse"),
@@ -39,7 +38,7 @@ pub fn run(only: Option<&str>, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// The targets by their names.
+/// The names of all targets.
 fn targets() -> Result<Vec<String>> {
     let files = fs::read_dir(root().join("fuzz/fuzz_targets"))?.collect::<Result<Vec<_>, _>>()?;
     let stem = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -48,7 +47,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What is found new is kept under `target/fuzz/`, what fails there as well.
+/// Runs one target. New inputs and failing inputs go to `target/fuzz/`.
 fn fuzz(tool: &Path, name: &str, seconds: u32) -> Result<()> {
     let work = target().join("fuzz");
     let (finds, failed) = (work.join("corpus").join(name), work.join("failed").join(name));

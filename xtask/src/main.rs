@@ -38,35 +38,34 @@ struct Arguments {
 enum Task {
     /// Build the filter as it ships, to target/diana.wasm and its siblings
     Build,
-    /// Run a gateway with the filter, send it requests and show what becomes of them
+    /// Run a gateway with the filter, send requests and show the decisions
     Demo {
-        /// Two gateways that count together in Redis
+        /// Run two gateways that count together in Redis
         #[arg(long)]
         global: bool,
-        /// End after the requests
+        /// End after the requests, without waiting for Ctrl-C
         #[arg(long)]
         once: bool,
     },
-    /// Measure speed and memory in a real Envoy, beside others; `--help` tells its options
+    /// Measure speed and memory in a real Envoy, beside other filters; `--help` lists the options
     #[command(disable_help_flag = true)]
     Bench {
-        /// Of the program that measures
+        /// Arguments of the measuring program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Bring the targets in fuzz/ bytes that nobody thought of
+    /// Fuzz the targets in fuzz/
     Fuzz {
-        /// Only this one
+        /// Only this target
         target: Option<String>,
-        /// For so long each
+        /// Seconds for each target
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },
-    /// Plant mistakes in the library, one at a time, and see whether a test finds each; `--help`
-    /// tells its options
+    /// Plant mistakes in the library and list those that no test finds; `--help` lists the options
     #[command(disable_help_flag = true)]
     Mutants {
-        /// Of cargo-mutants
+        /// Arguments of cargo-mutants
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -103,15 +102,15 @@ enum Task {
         /// Only tests whose names contain this
         filter: Option<String>,
     },
-    /// Let a real Envoy run under everything at once, and check all the while that it holds
+    /// Keep a real Envoy under load, reloads and kills, and check the bounds all the while
     Soak {
-        /// How long
+        /// Length of the test
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
     },
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
-    /// Run some of the tests in older Envoys
+    /// Run some end-to-end tests in older Envoys
     Versions,
 }
 

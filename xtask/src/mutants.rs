@@ -1,6 +1,6 @@
-//! `cargo xtask mutants [ARGUMENTS]`: plants mistakes in the library, one at a time, each of which
-//! a native test has to find. `.cargo/mutants.toml` says where and for which tests; the arguments
-//! are those of cargo-mutants.
+//! `cargo xtask mutants [ARGUMENTS]`: plants mistakes in the library, one at a time. A native test
+//! has to find each. `.cargo/mutants.toml` selects files and tests; the arguments are those of
+//! cargo-mutants.
 
 use crate::tool::Tool;
 use anyhow::{Context, Result, bail};
@@ -16,10 +16,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .args(["mutants", "--output"])
         .arg(target())
         .args(arguments)
-        // Of its copies of the repository, so that what the library depends on is built but once.
-        // Not ours: Cargo would take what is built of a copy for what is built of the repository.
+        // The copies of the repository share one folder, so that dependencies are built once. The
+        // repository's own folder must be another: Cargo would confuse a copy with the repository.
         .env("CARGO_TARGET_DIR", target().join("mutants"))
-        // What makes one mistake fail is not tried on the next, and need not be small.
+        // The input that finds one mistake says nothing about the next, so it is neither kept nor
+        // made small.
         .envs([("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true"), ("PROPTEST_MAX_SHRINK_ITERS", "0")])
         .current_dir(root())
         .status()

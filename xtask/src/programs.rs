@@ -1,8 +1,6 @@
-//! Programs of the system that tests run, Redis and webdis: installed by apt-get where that can be
-//! done unasked.
+//! Installs Redis and webdis, which tests run, by apt-get if apt-get needs no password.
 //!
-//! As what is installed may be started as a service: nothing here needs it, and tests start their
-//! own.
+//! A package may start its service. Tests do not use such a service: each test starts its own.
 
 use anyhow::{Context, Result, bail};
 use gateway::{redis, service};
@@ -10,7 +8,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::process::{Command, Stdio};
 
-/// Sees to it that all of them are there, or says what to install.
+/// Installs the missing programs, or says what to install.
 pub fn install() -> Result<()> {
     let Some(wanted) = wanted() else { return Ok(()) };
     let packages = wanted.join(" ");
@@ -18,7 +16,7 @@ pub fn install() -> Result<()> {
         bail!("missing: {packages}, not to be installed without a password; {}", service::INSTALL);
     };
     println!("installing {packages} by apt-get");
-    // What a machine knows of packages may be nothing, or out of date.
+    // The list of packages may be empty or out of date.
     let installed = apt.install(&wanted).or_else(|_| {
         apt.run(&["update"])?;
         apt.install(&wanted)
@@ -37,12 +35,12 @@ fn wanted() -> Option<Vec<&'static str>> {
 
 /// How apt-get is run.
 struct Apt {
-    /// Before it, if it needs that.
+    /// Whether sudo is necessary.
     sudo: bool,
 }
 
 impl Apt {
-    /// If there is one and it may be run without asking anybody.
+    /// The way to run apt-get without a password, if there is one.
     fn found() -> Option<Self> {
         let says = |program, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
@@ -76,7 +74,7 @@ impl Apt {
     }
 }
 
-/// dpkg runs programs of the administrator's, which are not in everybody's path.
+/// dpkg runs administrators' programs, which are not in every user's path.
 fn with_sbin(path: &OsStr) -> OsString {
     let mut path = path.to_owned();
     path.push(":/usr/local/sbin:/usr/sbin:/sbin");

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: `tests/e2e/soak.rs`, for longer than as one of the tests.
+//! `cargo xtask soak`: runs `tests/e2e/soak.rs` for longer than `cargo xtask test` does.
 
 use crate::e2e;
 use anyhow::{Result, ensure};

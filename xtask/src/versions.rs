@@ -1,20 +1,20 @@
-//! `cargo xtask versions`: some of the tests in older Envoys, of each version that is supported.
+//! `cargo xtask versions`: runs some end-to-end tests in each older Envoy that is supported.
 
 use crate::e2e;
 use anyhow::Result;
 use gateway::envoy;
 
-/// What depends on the host: headers, metrics and logs; shared data; when streams end; timers; how
-/// it is configured.
+/// Tests of what depends on the host: headers, metrics, logs, shared data, ends of streams, timers,
+/// and configuration.
 const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::", "waiting::"];
 
-/// Runs them in all but the newest Envoy, which is the one that `cargo xtask test` takes.
+/// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them.
 pub fn run() -> Result<()> {
     for version in envoy::versions().skip(1) {
         println!("Envoy {version}");
         let mut line = e2e::line();
         line.args.extend(SMOKE.map(str::to_owned));
-        // `$ENVOY` would come first.
+        // `$ENVOY` would take precedence.
         line.env.extend([("ENVOY", String::new()), ("ENVOY_VERSION", version.to_owned())]);
         e2e::step(line).run()?;
     }

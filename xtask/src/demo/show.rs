@@ -1,4 +1,4 @@
-//! The demo's words on the terminal.
+//! The demo's output on the terminal.
 
 use gateway::Response;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub answers: Vec<Response>,
 }
 
-/// A line for each burst: what passed, what was refused, and by which rule.
+/// Prints a line for each burst: how many requests passed, how many were refused, by which rule.
 pub fn table(outcomes: &[Outcome]) {
     let wide = |text: &str, width: usize| format!("{text:>width$}");
     println!();
@@ -42,7 +42,7 @@ pub fn table(outcomes: &[Outcome]) {
     }
 }
 
-/// A line for each request that went to several gateways: what passed of all of them.
+/// Prints a line for each request that went to several gateways: how many passed in all.
 pub fn together(outcomes: &[Outcome]) {
     for line in sums(outcomes) {
         println!("\n  {}", paint(BOLD, &line));
@@ -66,7 +66,7 @@ fn sums(outcomes: &[Outcome]) -> Vec<String> {
     sums.into_iter().filter_map(told).collect()
 }
 
-/// One answer that passed and one that did not, as the client sees them.
+/// Prints one admitted and one refused response as the client sees them.
 pub fn examples(outcomes: &[Outcome]) {
     let find = |wanted: bool| {
         outcomes.iter().find_map(|outcome| {
@@ -88,7 +88,7 @@ pub fn examples(outcomes: &[Outcome]) {
     }
 }
 
-/// What to do next.
+/// Prints what to try next.
 pub fn invitation(lines: &[(&str, &str)], log: (&str, &str)) {
     println!("\n  {}", paint(BOLD, "The gateway stays up until Ctrl-C. To try:"));
     for (what, command) in lines.iter().chain([&log]) {
