@@ -1,7 +1,7 @@
 //! Markdown files: prose is wrapped; tables, code and lines of one link may be wider.
 
 use super::paragraph::{self, Kind, columns};
-use super::{TooLong, WIDTH};
+use super::width::{TooLong, WIDTH};
 
 /// The text with all paragraphs wrapped.
 pub fn wrapped(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! Comments of Rust files. Only lines that hold a comment and nothing else are wrapped.
 
 use super::paragraph::{self, columns};
-use super::{TooLong, WIDTH};
+use super::width::{TooLong, WIDTH};
 use anyhow::{Result, ensure};
 use proc_macro2::{Span, TokenStream, TokenTree};
 

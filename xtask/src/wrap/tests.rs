@@ -1,6 +1,7 @@
 //! What is wrapped, and what stays.
 
-use super::{WIDTH, markdown, paragraph, rust};
+use super::width::WIDTH;
+use super::{markdown, paragraph, rust};
 
 /// Wraps text at 30 columns, and checks that a second time changes nothing.
 #[track_caller]
