@@ -1,5 +1,10 @@
-//! What is found by its name or another key. One map, of bytes, for everything in the filter that is: the standard
-//! library's takes some two kilobytes for every type of key and value.
+//! What is found by its name or another key. One map, of bytes, for everything in the filter
+//! that is.
+//!
+//! `HashMap` and `HashSet` for each type of value add 7,200 bytes to the filter, the crate
+//! `indexmap` 9,200 bytes, `BTreeMap` 11,300 bytes (measured 2026-11, `cargo xtask build`).
+//! `BTreeMap` inside `Index` saves 1,400 bytes, but a lookup among 10,000 keys takes 217 ns instead
+//! of 54 ns in V8.
 //!
 //! It does not know: what the keys mean.
 

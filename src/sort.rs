@@ -1,4 +1,8 @@
-//! Sorting, in little code: the standard library's sorts take some eight kilobytes for every type they sort.
+//! Sorting with one instance of the code for all types.
+//!
+//! The standard library's `sort_unstable_by_key` in its place adds 70,100 bytes to the filter, and
+//! `sort_by_key` adds 84,600 bytes (measured 2026-11, `cargo xtask build`). Heapsort is slower: 52
+//! ns instead of 13 ns in V8 for eight unsorted numbers. Sorted lists take the same time.
 //!
 //! It does not know: what is sorted. Lists here are short, or sorted once.
 

@@ -1,6 +1,10 @@
 //! The wire form of `google.protobuf.Struct`: what Envoy hands over when a configuration is written as YAML
 //! in its own file. (Its documentation promises JSON; release 1.40 passes the message as it is.)
 //!
+//! Messages derived with `prost` in its place add 3,400 bytes to the filter, and the functions of
+//! `prost::encoding` add 960 bytes (measured 2026-11, `cargo xtask build`). Derived messages also
+//! accept unknown fields, and objects nest only half as deep.
+//!
 //! It does not know: any other message. Field numbers are those of `google/protobuf/struct.proto`, the
 //! encoding that of protobuf.dev/programming-guides/encoding.
 //!

