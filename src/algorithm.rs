@@ -77,7 +77,7 @@ pub struct Verdict {
     pub more_in: Span,
     /// How long until the cell is as good as new: `remaining` can grow no further, and nobody would wait.
     pub full_in: Span,
-    /// What to hand to [`Algorithm::give_back`] when the request is to be uncounted.
+    /// What to hand to [`Algorithm::refund`] when the request is to be uncounted.
     pub charge: Charge,
 }
 
@@ -127,11 +127,11 @@ impl Reservation {
     /// Spends `cost` of it, if there is so much.
     pub fn spend(&mut self, cost: u64) -> bool {
         let spent = self.spent.saturating_add(cost);
-        let is_left = spent <= self.charge.cost;
-        if is_left {
+        let fits = spent <= self.charge.cost;
+        if fits {
             self.spent = spent;
         }
-        is_left
+        fits
     }
 }
 
@@ -181,7 +181,7 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// Whether a worker may hold a [`Piece`] that it then spends by itself. Whoever spends so, and whatever is taken
+    /// Whether a worker may hold a [`Reservation`] that it then spends by itself. Whoever spends so, and whatever is taken
     /// back, no more pass in any span than the bound says.
     fn can_reserve(&self) -> bool {
         false
@@ -193,22 +193,22 @@ pub trait Algorithm: Send + Sync {
     }
 
     /// Hands out a piece of so much, if so much is left at once.
-    fn reserve(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Reservation> {
-        let verdict = self.step(cell, now, part);
+    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        let verdict = self.step(cell, now, amount);
         let at_once = verdict.admission == Admission::Admit { delay: Span::ZERO };
         at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
     }
 
-    /// Whether a piece stands for requests at `now`, within [`LENT_FOR`] of when it was handed out.
-    fn covers(&self, _piece: &Reservation, _now: Time) -> bool {
+    /// Whether a piece stands for requests at `now`, within [`RESERVED_FOR`] of when it was handed out.
+    fn covers(&self, _reservation: &Reservation, _now: Time) -> bool {
         true
     }
 
     /// Takes a piece back, spent or not, that is not spent from now on.
-    fn release(&self, cell: &mut [u8], now: Time, piece: &Reservation) {
-        let cost = piece.charge.cost.saturating_sub(piece.spent);
+    fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
+        let cost = reservation.charge.cost.saturating_sub(reservation.spent);
         if cost > 0 {
-            self.refund(cell, now, Charge { cost, ..piece.charge });
+            self.refund(cell, now, Charge { cost, ..reservation.charge });
         }
     }
 
@@ -227,7 +227,7 @@ pub trait Algorithm: Send + Sync {
     }
 
     /// Begins a cell that lacks in proportion what one of another quota lacked: never less, and no debt is paid sooner.
-    fn begin_with(&self, _cell: &mut [u8], _lack: Deficit) {}
+    fn begin_with(&self, _cell: &mut [u8], _deficit: Deficit) {}
 
     /// What is lost if the cell is dropped at `now`.
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank;
@@ -268,13 +268,13 @@ pub static KINDS: &[&Kind] = &[
 
 /// By how much the clocks of two workers may differ, caches and pauses included: a cell that is no further in
 /// the future is left as it is.
-const LAG: Span = Span::from_secs(1);
+const MAX_SKEW: Span = Span::from_secs(1);
 
 /// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
 
 /// How much of `span` a use of `used` out of `limit` stands for.
-fn share(used: u64, limit: u64, span_ns: u64) -> Span {
+fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
     let all = u128::from(used).saturating_mul(span_ns.into());
     Span::from_ns(u64::try_from(all.checked_div(limit.into()).unwrap_or(0)).unwrap_or(u64::MAX))
 }

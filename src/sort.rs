@@ -7,7 +7,7 @@
 //! It does not know: what is sorted. Lists here are short, or sorted once.
 
 /// Something whose elements have places.
-trait Places {
+trait Sequence {
     fn len(&self) -> usize;
     fn in_order(&self, first: usize, second: usize) -> bool;
     fn swap(&mut self, first: usize, second: usize);
@@ -15,7 +15,7 @@ trait Places {
 
 struct By<'a, T, F>(&'a mut [T], F);
 
-impl<T, F: Fn(&T, &T) -> bool> Places for By<'_, T, F> {
+impl<T, F: Fn(&T, &T) -> bool> Sequence for By<'_, T, F> {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -46,7 +46,7 @@ pub fn sort_by_key<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
 
 /// Heapsort (Williams 1964), once for all types.
 #[inline(never)]
-fn heapsort(list: &mut dyn Places) {
+fn heapsort(list: &mut dyn Sequence) {
     let len = list.len();
     for root in (0..len / 2).rev() {
         sift(list, root, len);
@@ -58,7 +58,7 @@ fn heapsort(list: &mut dyn Places) {
 }
 
 /// Restores the heap below `root` in what stands before `end`.
-fn sift(list: &mut dyn Places, mut root: usize, end: usize) {
+fn sift(list: &mut dyn Sequence, mut root: usize, end: usize) {
     loop {
         let left = root.saturating_mul(2).saturating_add(1);
         let right = left.saturating_add(1);

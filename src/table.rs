@@ -191,20 +191,20 @@ impl Set {
 
     /// The actor's cell. If it has none, it gets a free one, or that of the actor whose is worth least: see
     /// [`Eviction`]. `worth` is handed an actor's hash and its cell.
-    pub fn claim(self, worth: impl Fn(u64, &[u8]) -> EvictionRank) -> Entry {
+    pub fn claim(self, rank: impl Fn(u64, &[u8]) -> EvictionRank) -> Entry {
         match self.layout.find(&self.value, self.hash) {
             Lookup::Way(way) => Entry { set: self, way, found: true, eviction: None },
             Lookup::Free(way) => self.take(way, None),
             Lookup::Full => {
-                let worth_of = |way: usize| worth(self.actor(way), self.layout.cell(&self.value, way));
-                let least = (0..self.layout.ways()).map(|way| (worth_of(way), way)).min();
-                let (worth, way) = least.unwrap_or((EvictionRank::Nothing, 0));
-                match worth {
+                let rank_of = |way: usize| rank(self.actor(way), self.layout.cell(&self.value, way));
+                let least = (0..self.layout.ways()).map(|way| (rank_of(way), way)).min();
+                let (least_rank, way) = least.unwrap_or((EvictionRank::Nothing, 0));
+                match least_rank {
                     EvictionRank::Nothing => self.take(way, Some(Eviction::Lossless)),
                     EvictionRank::Used(_) => self.take(way, Some(Eviction::Lossy)),
                     EvictionRank::Refusing(_) => {
-                        let crowded = Eviction::SetFull { by: self.actor(way) };
-                        Entry { set: self, way, found: false, eviction: Some(crowded) }
+                        let set_full = Eviction::SetFull { by: self.actor(way) };
+                        Entry { set: self, way, found: false, eviction: Some(set_full) }
                     }
                 }
             }

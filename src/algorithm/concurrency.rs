@@ -73,7 +73,7 @@ impl Algorithm for Concurrency {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.mend(self.permits(cell), self.ring.moment(now))
+        self.ring.repair(self.permits(cell), self.ring.moment(now))
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -90,9 +90,9 @@ impl Algorithm for Concurrency {
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let cell = self.permits(cell);
-        self.ring.mend(cell, self.ring.moment(now));
-        if let Some(charge) = self.ring.follow(cell, charge) {
-            self.ring.take(cell, charge);
+        self.ring.repair(cell, self.ring.moment(now));
+        if let Some(charge) = self.ring.relocate(cell, charge) {
+            self.ring.refund(cell, charge);
         }
     }
 
@@ -106,6 +106,6 @@ impl Algorithm for Concurrency {
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let permits = cell.get(..self.ring.size()).unwrap_or(cell);
-        sliding_window::worth(self.ring, self.rpu, permits, now)
+        sliding_window::eviction_rank(self.ring, self.rpu, permits, now)
     }
 }

@@ -14,13 +14,13 @@
 //! **Bound.** In any span `t` at most `1 + t · rpu / unit` go on, none closer to another than `unit / rpu`. That
 //! is exact; who waits is woken at the whole nanosecond after its turn.
 //!
-//! **Clocks.** Turns are kept, and with them the lock-out, when a clock steps back by no more than [`LAG`];
+//! **Clocks.** Turns are kept, and with them the lock-out, when a clock steps back by no more than [`MAX_SKEW`];
 //! beyond, the next is cut to the last that could have been given out.
 
 use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Admission, Algorithm, Charge, Kind, LAG, Parameters, Quota, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
 use crate::document::Fields;
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
@@ -39,9 +39,9 @@ pub static KIND: Kind = Kind {
 /// for each of the last turns, bit 0 for the one before the next, set when it was given back.
 const BITS: usize = 16;
 /// So many turns can be given back at the most while others wait behind them.
-const MOST_BITS: u64 = 1_024;
-const PART: usize = 8;
-const CUT: usize = 12;
+const MAX_TURN_BITS: u64 = 1_024;
+const FRACTION: usize = 8;
+const CLAMPS: usize = 12;
 
 /// The longest wait if neither `queue` nor `max_wait` is given: longer ones outlast clients and fill the gateway.
 const DEFAULT_WAIT: Span = Span::from_secs(10);
@@ -80,53 +80,53 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         ));
         return None;
     }
-    let turns = rate.tokens_in(longest).min(MOST_BITS);
+    let turns = rate.tokens_in(longest).min(MAX_TURN_BITS);
     let bits = usize::try_from(turns.div_ceil(8)).unwrap_or(0);
     Some(Box::new(LeakyBucket { rate, longest, size: bits.saturating_add(BITS) }))
 }
 
 impl LeakyBucket {
     fn next(&self, cell: &[u8]) -> Exact {
-        let part = u32_at(cell, PART).min(self.rate.per.saturating_sub(1));
-        Exact { ns: u64_at(cell, 0), part }
+        let fraction = u32_at(cell, FRACTION).min(self.rate.per.saturating_sub(1));
+        Exact { ns: u64_at(cell, 0), fraction }
     }
 
     fn store(&self, cell: &mut [u8], next: Exact) {
         write(cell, 0, next.ns.to_le_bytes());
-        write(cell, PART, next.part.to_le_bytes());
+        write(cell, FRACTION, next.fraction.to_le_bytes());
     }
 
     /// The latest turn that an asker at `now` is given.
-    fn last(&self, now: Time) -> Exact {
+    fn latest_turn(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.longest)
     }
 
     /// The latest turn that may be next at `now`: the one behind the latest that was given out, and as much
     /// later as clocks may differ.
-    fn furthest(&self, now: Time) -> Exact {
-        let behind = self.rate.add(self.last(now), self.rate.span_of(1));
-        self.rate.add(behind, Exact::whole(LAG.as_ns()))
+    fn latest_next(&self, now: Time) -> Exact {
+        let behind = self.rate.add(self.latest_turn(now), self.rate.span_of(1));
+        self.rate.add(behind, Exact::whole(MAX_SKEW.as_ns()))
     }
 
-    /// How many units have their turns from `turn` to `last`.
-    fn places(&self, turn: Exact, last: Exact) -> u64 {
-        if turn > last {
+    /// How many units have their turns from `turn` to `latest_turn`.
+    fn places(&self, turn: Exact, latest_turn: Exact) -> u64 {
+        if turn > latest_turn {
             return 0;
         }
-        self.rate.tokens_in(self.rate.sub(last, turn)).saturating_add(1)
+        self.rate.tokens_in(self.rate.sub(latest_turn, turn)).saturating_add(1)
     }
 }
 
 /// The bits of turns that were given back.
-fn given_back(cell: &mut [u8]) -> &mut [u8] {
+fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
     cell.get_mut(BITS..).unwrap_or_default()
 }
 
 impl Algorithm for LeakyBucket {
     fn meaning(&self) -> String {
         // One with a shorter queue cuts that of another.
-        let Exact { ns, part } = self.longest;
-        format!("LB {} in {} ns, {ns} ns and {part} long", self.rate.per, self.rate.ns)
+        let Exact { ns, fraction } = self.longest;
+        format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
     }
 
     fn size(&self) -> usize {
@@ -145,30 +145,35 @@ impl Algorithm for LeakyBucket {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let furthest = self.furthest(now);
-        let is_far = self.next(cell) > furthest;
-        if is_far {
-            self.store(cell, furthest);
-            given_back(cell).fill(0);
-            add_one(cell, CUT);
+        let latest_next = self.latest_next(now);
+        let is_too_far_ahead = self.next(cell) > latest_next;
+        if is_too_far_ahead {
+            self.store(cell, latest_next);
+            refunded_turns(cell).fill(0);
+            add_one(cell, CLAMPS);
         }
-        is_far
+        is_too_far_ahead
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
-        let (instant, last) = (Exact::whole(now.as_ns()), self.last(now));
-        let turn = self.next(cell).min(self.furthest(now)).max(instant);
-        let places = self.places(turn, last);
-        let capacity = self.places(instant, last);
+        let (instant, latest_turn) = (Exact::whole(now.as_ns()), self.latest_turn(now));
+        let turn = self.next(cell).min(self.latest_next(now)).max(instant);
+        let places = self.places(turn, latest_turn);
+        let capacity = self.places(instant, latest_turn);
         let (outcome, charged) = if cost == 0 {
             (Admission::Admit { delay: Span::ZERO }, 0)
         } else if cost > capacity {
             (Admission::Refuse { retry_after: None }, 0)
         } else if cost > places {
             // The turn of its last unit has to come within reach.
-            let last_turn = rate.add(turn, rate.span_of(cost.saturating_sub(1)));
-            (Admission::Refuse { retry_after: Some(Span::from_ns(rate.sub(last_turn, last).ceil())) }, 0)
+            let last_unit_turn = rate.add(turn, rate.span_of(cost.saturating_sub(1)));
+            (
+                Admission::Refuse {
+                    retry_after: Some(Span::from_ns(rate.sub(last_unit_turn, latest_turn).ceil())),
+                },
+                0,
+            )
         } else {
             (Admission::Admit { delay: Span::from_ns(rate.sub(turn, instant).ceil()) }, cost)
         };
@@ -176,25 +181,25 @@ impl Algorithm for LeakyBucket {
         if charged > 0 {
             // Turns stand close together until the queue is empty; then a new row begins.
             if self.next(cell) < turn {
-                given_back(cell).fill(0)
+                refunded_turns(cell).fill(0)
             } else {
-                bits::shift_up(given_back(cell), charged)
+                bits::shift_up(refunded_turns(cell), charged)
             }
             self.store(cell, next);
         }
-        let remaining = self.places(next, last);
+        let remaining = self.places(next, latest_turn);
         let one_more = rate.add(next, rate.span_of(remaining));
         let full = remaining == capacity;
         Verdict {
             admission: outcome,
             remaining,
-            more_in: if full { Span::ZERO } else { Span::from_ns(rate.sub(one_more, last).ceil()) },
+            more_in: if full { Span::ZERO } else { Span::from_ns(rate.sub(one_more, latest_turn).ceil()) },
             full_in: Span::from_ns(rate.sub(next, instant).ceil()),
             charge: Charge {
                 cost: charged,
                 at: now,
                 booked_at: Time::from_ns(turn.ns),
-                stamp: (turn.part, u32_at(cell, CUT)),
+                stamp: (turn.fraction, u32_at(cell, CLAMPS)),
             },
         }
     }
@@ -204,36 +209,41 @@ impl Algorithm for LeakyBucket {
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let rate = self.rate;
-        let (next, turn) = (self.next(cell), Exact { ns: charge.booked_at.as_ns(), part: charge.stamp.0 });
+        let (next, turn) =
+            (self.next(cell), Exact { ns: charge.booked_at.as_ns(), fraction: charge.stamp.0 });
         let behind = rate.add(turn, rate.span_of(charge.cost));
         let between = rate.tokens_in(rate.sub(next, behind));
-        if charge.stamp.1 != u32_at(cell, CUT) || rate.add(behind, rate.span_of(between)) != next {
+        if charge.stamp.1 != u32_at(cell, CLAMPS) || rate.add(behind, rate.span_of(between)) != next {
             return;
         }
-        let row = given_back(cell);
-        let last = if between == 0 { charge.cost } else { 0 };
-        if last > 0 {
-            bits::shift_down(row, last);
+        let row = refunded_turns(cell);
+        let freed = if between == 0 { charge.cost } else { 0 };
+        if freed > 0 {
+            bits::shift_down(row, freed);
         } else {
             bits::set(row, between, charge.cost);
         }
-        let before = bits::leading(row);
-        bits::shift_down(row, before);
-        let turns = last.saturating_add(before);
+        let refunded_before = bits::leading(row);
+        bits::shift_down(row, refunded_before);
+        let turns = freed.saturating_add(refunded_before);
         self.store(cell, rate.sub(next, rate.span_of(turns)));
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters::leaky_bucket(self.rate, self.longest, self.rate.tokens_in(self.longest).min(MOST_BITS))
+        Parameters::leaky_bucket(
+            self.rate,
+            self.longest,
+            self.rate.tokens_in(self.longest).min(MAX_TURN_BITS),
+        )
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let instant = Exact::whole(now.as_ns());
-        let turn = self.next(cell).min(self.furthest(now));
+        let turn = self.next(cell).min(self.latest_next(now));
         let free_in = Span::from_ns(self.rate.sub(turn, instant).ceil());
         if turn <= instant {
             EvictionRank::Nothing
-        } else if turn > self.last(now) {
+        } else if turn > self.latest_turn(now) {
             EvictionRank::Refusing(free_in)
         } else {
             EvictionRank::Used(free_in)

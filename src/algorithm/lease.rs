@@ -41,7 +41,7 @@ const SIZE: usize = 100;
 const FETCH_FOR: Span = Span::from_ms(100);
 
 /// By so much workers' clocks may differ, which are caches of the same one.
-const SKEW: Span = Span::from_ms(20);
+const WORKER_SKEW: Span = Span::from_ms(20);
 
 /// Quota that is spent here, in pieces.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Lease {
 
     fn is_live(&self, cell: &[u8], slot: usize, now: Time) -> bool {
         let (since, until) = (at(cell, slot, SINCE), at(cell, slot, UNTIL));
-        since.since(now) <= SKEW && now < until && until.since(since) <= self.longest
+        since.since(now) <= WORKER_SKEW && now < until && until.since(since) <= self.longest
     }
 
     fn left(&self, cell: &[u8], now: Time) -> u64 {
@@ -109,7 +109,7 @@ impl Lease {
     fn draw(&self, cell: &mut [u8], now: Time, cost: u64) -> Option<Charge> {
         let has = |slot: &usize| self.is_live(cell, *slot, now) && number(cell, *slot, LEFT) >= cost;
         let slot = SLOTS.into_iter().filter(has).min_by_key(|slot| u64_at(cell, *slot))?;
-        shift(cell, slot, LEFT, USED, cost);
+        transfer(cell, slot, LEFT, USED, cost);
         let booked_at = Time::from_ns(u64_at(cell, slot));
         Some(Charge { cost, at: at(cell, slot, UNTIL), booked_at, stamp: (0, 0) })
     }
@@ -128,7 +128,7 @@ fn put(cell: &mut [u8], at: usize, number: u64) {
 }
 
 /// Moves so much from one field to another.
-fn shift(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
+fn transfer(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
     let (less, more) =
         (number(cell, slot, from).saturating_sub(by), number(cell, slot, to).saturating_add(by));
     put(cell, slot.saturating_add(from), less);
@@ -137,7 +137,7 @@ fn shift(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
 
 /// Whether a request fetches a piece, and may still be at it.
 pub fn is_claimed(cell: &[u8], now: Time) -> bool {
-    is_near(at(cell, 0, CLAIMED), now)
+    is_pending(at(cell, 0, CLAIMED), now)
 }
 
 /// A request is to fetch a piece.
@@ -151,7 +151,7 @@ pub fn release(cell: &mut [u8]) {
 }
 
 /// Whether that is still to come, and no further away than a clock that steps back would make it.
-fn is_near(until: Time, now: Time) -> bool {
+fn is_pending(until: Time, now: Time) -> bool {
     now < until && until.since(now) <= FETCH_FOR
 }
 
@@ -168,11 +168,11 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
     let amount = deposit.amount.min(room(cell, now, piece));
     let surplus = Usage { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
     let mut displaced = Usage::default();
-    let known = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
+    let existing = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
     let oldest = || SLOTS.into_iter().min_by_key(|slot| at(cell, *slot, UNTIL)).unwrap_or(0);
-    let slot = known.unwrap_or_else(oldest);
-    if known.is_none() {
-        displaced = spent(cell, slot, true);
+    let slot = existing.unwrap_or_else(oldest);
+    if existing.is_none() {
+        displaced = take_usage(cell, slot, true);
         cell.iter_mut().skip(slot).take(SLOT).for_each(|byte| *byte = 0);
         write(cell, slot, generation.to_le_bytes());
     }
@@ -196,19 +196,19 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
 pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
-        spent(cell, slot, has_lapsed)
+        take_usage(cell, slot, has_lapsed)
     })
 }
 
 /// Removes from one generation what was used, and what is left if the generation `has_lapsed`.
-fn spent(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
+fn take_usage(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
     let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
-    let spent = Usage { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
+    let usage = Usage { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
     put(cell, slot.saturating_add(USED), 0);
     if has_lapsed {
         put(cell, slot.saturating_add(LEFT), 0);
     }
-    spent
+    usage
 }
 
 impl Charge {
@@ -242,8 +242,8 @@ impl Algorithm for Lease {
             None => Admission::Refuse { retry_after: None },
         };
         let (left, mut charge) = (self.left(cell, now), drawn.unwrap_or_default());
-        let tells = left < self.piece.div_ceil(2) && !is_near(at(cell, 0, FETCH), now);
-        if charge.cost > 0 && tells && !is_claimed(cell, now) {
+        let prompts = left < self.piece.div_ceil(2) && !is_pending(at(cell, 0, FETCH), now);
+        if charge.cost > 0 && prompts && !is_claimed(cell, now) {
             write(cell, FETCH, now.after(FETCH_FOR).as_ns().to_le_bytes());
             charge.stamp.0 = 1;
         }
@@ -259,11 +259,11 @@ impl Algorithm for Lease {
 
     /// To the generation that it was drawn from, and to no other.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        let is_its =
+        let is_same =
             |slot: &usize| u64_at(cell, *slot) == charge.booked_at.as_ns() && self.is_live(cell, *slot, now);
-        if let Some(slot) = SLOTS.into_iter().find(is_its) {
+        if let Some(slot) = SLOTS.into_iter().find(is_same) {
             let cost = charge.cost.min(number(cell, slot, USED));
-            shift(cell, slot, USED, LEFT, cost);
+            transfer(cell, slot, USED, LEFT, cost);
         }
     }
 
@@ -276,12 +276,12 @@ impl Algorithm for Lease {
         self.left(cell, now)
     }
 
-    fn reserve(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Reservation> {
-        Some(Reservation { charge: self.draw(cell, now, part)?, spent: 0 })
+    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        Some(Reservation { charge: self.draw(cell, now, amount)?, spent: 0 })
     }
 
-    fn covers(&self, piece: &Reservation, now: Time) -> bool {
-        now < piece.charge.at
+    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
+        now < reservation.charge.at
     }
 
     fn parameters(&self) -> Parameters {

@@ -186,7 +186,7 @@ impl Parameters {
         };
         Parameters {
             kind: LEAKY_BUCKET,
-            numbers: [in_us.ns, in_us.per.into(), longest.ns, longest.part.into(), turns, 0],
+            numbers: [in_us.ns, in_us.per.into(), longest.ns, longest.fraction.into(), turns, 0],
         }
     }
 

@@ -9,16 +9,16 @@ use super::Quota;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Exact {
     pub(super) ns: u64,
-    pub(super) part: u32,
+    pub(super) fraction: u32,
 }
 
 impl Exact {
     pub(super) fn whole(ns: u64) -> Exact {
-        Exact { ns, part: 0 }
+        Exact { ns, fraction: 0 }
     }
 
     pub(super) fn ceil(self) -> u64 {
-        self.ns.saturating_add(u64::from(self.part > 0))
+        self.ns.saturating_add(u64::from(self.fraction > 0))
     }
 }
 
@@ -54,35 +54,38 @@ impl Rate {
     pub(super) fn span_of(self, tokens: u64) -> Exact {
         let per = u64::from(self.per);
         if let Some(all) = tokens.checked_mul(self.ns) {
-            let (ns, part) = (all.checked_div(per), all.checked_rem(per));
-            return Exact { ns: ns.unwrap_or(0), part: u32::try_from(part.unwrap_or(0)).unwrap_or(0) };
+            let (ns, fraction) = (all.checked_div(per), all.checked_rem(per));
+            return Exact {
+                ns: ns.unwrap_or(0),
+                fraction: u32::try_from(fraction.unwrap_or(0)).unwrap_or(0),
+            };
         }
         let all = u128::from(tokens).saturating_mul(u128::from(self.ns));
-        let (ns, part) = (all.checked_div(per.into()), all.checked_rem(per.into()));
+        let (ns, fraction) = (all.checked_div(per.into()), all.checked_rem(per.into()));
         Exact {
             ns: u64::try_from(ns.unwrap_or(0)).unwrap_or(u64::MAX),
-            part: u32::try_from(part.unwrap_or(0)).unwrap_or(0),
+            fraction: u32::try_from(fraction.unwrap_or(0)).unwrap_or(0),
         }
     }
 
     /// How many whole tokens come in `span`.
     pub(super) fn tokens_in(self, span: Exact) -> u64 {
-        let (per, part) = (u64::from(self.per), u64::from(span.part));
-        if let Some(all) = span.ns.checked_mul(per).and_then(|all| all.checked_add(part)) {
+        let (per, fraction) = (u64::from(self.per), u64::from(span.fraction));
+        if let Some(all) = span.ns.checked_mul(per).and_then(|all| all.checked_add(fraction)) {
             return all.checked_div(self.ns).unwrap_or(0);
         }
-        let all = u128::from(span.ns).saturating_mul(per.into()).saturating_add(part.into());
+        let all = u128::from(span.ns).saturating_mul(per.into()).saturating_add(fraction.into());
         u64::try_from(all.checked_div(self.ns.into()).unwrap_or(0)).unwrap_or(u64::MAX)
     }
 
     pub(super) fn add(self, a: Exact, b: Exact) -> Exact {
-        let part = u64::from(a.part).saturating_add(b.part.into());
+        let fraction = u64::from(a.fraction).saturating_add(b.fraction.into());
         let ns = a.ns.saturating_add(b.ns);
-        match part.checked_sub(self.per.into()) {
+        match fraction.checked_sub(self.per.into()) {
             Some(carried) => {
-                Exact { ns: ns.saturating_add(1), part: u32::try_from(carried).unwrap_or(u32::MAX) }
+                Exact { ns: ns.saturating_add(1), fraction: u32::try_from(carried).unwrap_or(u32::MAX) }
             }
-            None => Exact { ns, part: u32::try_from(part).unwrap_or(u32::MAX) },
+            None => Exact { ns, fraction: u32::try_from(fraction).unwrap_or(u32::MAX) },
         }
     }
 
@@ -91,11 +94,11 @@ impl Rate {
         if a <= b {
             return Exact::default();
         }
-        match a.part.checked_sub(b.part) {
-            Some(part) => Exact { ns: a.ns.saturating_sub(b.ns), part },
+        match a.fraction.checked_sub(b.fraction) {
+            Some(fraction) => Exact { ns: a.ns.saturating_sub(b.ns), fraction },
             None => Exact {
                 ns: a.ns.saturating_sub(b.ns).saturating_sub(1),
-                part: a.part.saturating_add(self.per.saturating_sub(b.part)),
+                fraction: a.fraction.saturating_add(self.per.saturating_sub(b.fraction)),
             },
         }
     }

@@ -10,18 +10,18 @@
 //! ```
 //!
 //! The sum is that of all counts, so that who asks takes off it what has left since, mostly nothing or one slice.
-//! [`Ring::mend`] sees to it that bytes that are not ours cannot contradict themselves.
+//! [`Ring::repair`] sees to it that bytes that are not ours cannot contradict themselves.
 //!
 //! A cell only changes when something is counted or taken out, or when it is cut: that time goes on is seen by
 //! whoever reads it. A newest slice that is about to begin counts already: a worker whose clock is ahead has
 //! opened it.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Charge, LAG};
+use super::{Charge, MAX_SKEW};
 use crate::time::{Span, Time};
 
 /// By how many slices the cell has been moved in all, each time that it was cut; wraps.
-const MOVED: usize = 8;
+const MOVED_SLICES: usize = 8;
 const SUM: usize = 12;
 const COUNTS: usize = 20;
 
@@ -63,7 +63,7 @@ impl Ring {
     }
 
     /// How long until `slice` leaves the ring.
-    fn leaves(self, slice: u64, now: Time) -> Span {
+    fn expires(self, slice: u64, now: Time) -> Span {
         self.begins(slice.saturating_add(self.len)).since(now)
     }
 
@@ -107,22 +107,22 @@ impl Ring {
         counts.iter().fold(0, |sum: u64, count| sum.saturating_add(u32::from_le_bytes(*count).into()))
     }
 
-    /// Makes the sum that of the counts, and [`Ring::cut`]s: whether the cell changed.
-    pub(super) fn mend(self, cell: &mut [u8], moment: Moment) -> bool {
+    /// Makes the sum that of the counts, and [`Ring::clamp`]s: whether the cell changed.
+    pub(super) fn repair(self, cell: &mut [u8], moment: Moment) -> bool {
         let total = self.total(cell);
         let is_wrong = total != u64_at(cell, SUM);
         if is_wrong {
             write(cell, SUM, total.to_le_bytes());
         }
-        self.cut(cell, moment) || is_wrong
+        self.clamp(cell, moment) || is_wrong
     }
 
     /// Moves a cell from further in the future than clocks may differ to `now`, its counts as old as they
     /// are: whether it did.
-    fn cut(self, cell: &mut [u8], moment: Moment) -> bool {
+    fn clamp(self, cell: &mut [u8], moment: Moment) -> bool {
         let (stored, current) = (u64_at(cell, 0), moment.slice);
-        let is_far = stored > current && self.begins(stored).since(moment.now) > LAG;
-        if is_far {
+        let is_too_far_ahead = stored > current && self.begins(stored).since(moment.now) > MAX_SKEW;
+        if is_too_far_ahead {
             let counts: Vec<(u64, u32)> = self.counts(cell, stored).collect();
             cell.iter_mut().skip(COUNTS).for_each(|byte| *byte = 0);
             for (slice, count) in counts {
@@ -134,9 +134,9 @@ impl Ring {
             let total = self.total(cell);
             write(cell, SUM, total.to_le_bytes());
             let moved = u32::try_from(stored.saturating_sub(current) & u64::from(u32::MAX)).unwrap_or(0);
-            write(cell, MOVED, u32_at(cell, MOVED).wrapping_add(moved).to_le_bytes());
+            write(cell, MOVED_SLICES, u32_at(cell, MOVED_SLICES).wrapping_add(moved).to_le_bytes());
         }
-        is_far
+        is_too_far_ahead
     }
 
     /// What the slices hold together, of a cell that is whole.
@@ -153,7 +153,7 @@ impl Ring {
     /// Whether what comes at `now` is counted in the slice that begins at `begin`, if a cell has it as its newest.
     pub(super) fn is_newest(self, begin: Time, now: Time) -> bool {
         let (slice, current) = (self.slice(begin), self.slice(now));
-        slice == current || slice > current && self.begins(slice).since(now) <= LAG
+        slice == current || slice > current && self.begins(slice).since(now) <= MAX_SKEW
     }
 
     /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
@@ -176,24 +176,24 @@ impl Ring {
         write(cell, 0, newest.to_le_bytes());
     }
 
-    /// What [`Ring::take`] needs to know of a charge of `cost`.
+    /// What [`Ring::refund`] needs to know of a charge of `cost`.
     pub(super) fn charge(self, cell: &[u8], moment: Moment, cost: u64) -> Charge {
         let booked_at = self.begins(self.newest(cell, moment));
-        Charge { cost, at: moment.now, booked_at, stamp: (0, u32_at(cell, MOVED)) }
+        Charge { cost, at: moment.now, booked_at, stamp: (0, u32_at(cell, MOVED_SLICES)) }
     }
 
     /// The charge where it lies in a cell that has been cut since it was made; `None` before the epoch.
-    pub(super) fn follow(self, cell: &[u8], charge: Charge) -> Option<Charge> {
-        let moved = u32_at(cell, MOVED);
+    pub(super) fn relocate(self, cell: &[u8], charge: Charge) -> Option<Charge> {
+        let moved = u32_at(cell, MOVED_SLICES);
         let slice = self.slice(charge.booked_at).checked_sub(moved.wrapping_sub(charge.stamp.1).into())?;
         Some(Charge { booked_at: self.begins(slice), stamp: (0, moved), ..charge })
     }
 
     /// Takes a charge out of its slice, if that is still in the ring and the cell was not cut since.
-    pub(super) fn take(self, cell: &mut [u8], charge: Charge) {
+    pub(super) fn refund(self, cell: &mut [u8], charge: Charge) {
         let (stored, slice) = (u64_at(cell, 0), self.slice(charge.booked_at));
         let is_live = slice <= stored && stored.saturating_sub(slice) < self.len;
-        if is_live && charge.stamp.1 == u32_at(cell, MOVED) {
+        if is_live && charge.stamp.1 == u32_at(cell, MOVED_SLICES) {
             let at = self.at(slice);
             let count = u32_at(cell, at);
             let cost = count.min(u32::try_from(charge.cost).unwrap_or(u32::MAX));
@@ -203,13 +203,13 @@ impl Ring {
     }
 
     /// How long until at least `cost` has left, or all that is there.
-    pub(super) fn leaves_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
+    pub(super) fn expires_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
         let mut left = 0u64;
         let last = self.counts(cell, self.newest(cell, moment)).find(|(_, count)| {
             left = left.saturating_add((*count).into());
             left >= cost
         });
-        last.map_or(self.empty_in(cell, moment), |(slice, _)| self.leaves(slice, moment.now))
+        last.map_or(self.empty_in(cell, moment), |(slice, _)| self.expires(slice, moment.now))
     }
 
     /// How long until all has left.
@@ -217,7 +217,7 @@ impl Ring {
         let mut newest_first = self.counts(cell, self.newest(cell, moment)).rev();
         newest_first
             .find(|(_, count)| *count > 0)
-            .map_or(Span::ZERO, |(slice, _)| self.leaves(slice, moment.now))
+            .map_or(Span::ZERO, |(slice, _)| self.expires(slice, moment.now))
     }
 }
 

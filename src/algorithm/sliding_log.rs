@@ -13,7 +13,7 @@
 //! less than a second just when a charge is given back may let another `rpu` pass.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Kind, LAG, Parameters, Quota, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
 use crate::document::Fields;
 use crate::sort;
 use crate::table::EvictionRank;
@@ -30,15 +30,15 @@ pub static KIND: Kind = Kind {
 };
 
 /// A log is copied whole at each request, sixteen of them to a key: that many make 16 KB.
-const MOST: usize = 128;
+const MAX_UNITS: usize = 128;
 
-const CUT: usize = 8;
+const CLAMPS: usize = 8;
 const COUNT: usize = 12;
 const AGES: usize = 16;
 
 /// How long ago each live request came, in order; on the stack, for nothing to be allocated.
 struct Ages {
-    all: [u64; MOST],
+    all: [u64; MAX_UNITS],
     len: usize,
 }
 
@@ -55,17 +55,17 @@ impl Ages {
     }
 
     /// Puts so many new ones in front.
-    fn begin(&mut self, new: usize) {
+    fn prepend(&mut self, new: usize) {
         (0..new).for_each(|_| self.push(0));
         self.all.get_mut(..self.len).unwrap_or_default().rotate_right(new.min(self.len));
     }
 
     /// Strikes out as many of this age: whether there was any.
-    fn strike(&mut self, struck: u64, most: u64) -> bool {
+    fn remove(&mut self, removed: u64, most: u64) -> bool {
         let (before, mut left) = (std::mem::take(&mut self.len), most);
         for place in 0..before {
             match self.all.get(place) {
-                Some(age) if left > 0 && *age == struck => left = left.saturating_sub(1),
+                Some(age) if left > 0 && *age == removed => left = left.saturating_sub(1),
                 age => self.push(age.copied().unwrap_or(0)),
             }
         }
@@ -82,9 +82,9 @@ struct SlidingLog {
 }
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-    if quota.rpu > MOST as u64 {
+    if quota.rpu > MAX_UNITS as u64 {
         fields.fail(format!(
-            "a sliding log remembers each of the last `rpu` requests, at most {MOST}: use SW, or TB"
+            "a sliding log remembers each of the last `rpu` requests, at most {MAX_UNITS}: use SW, or TB"
         ));
         return None;
     }
@@ -101,7 +101,7 @@ impl SlidingLog {
         let passed = now.since(newest).as_ns();
         let count = usize::try_from(u32_at(cell, COUNT)).unwrap_or(0).min(self.rpu);
         let mut rest = cell.get(AGES..).unwrap_or_default();
-        let mut ages = Ages { all: [0; MOST], len: 0 };
+        let mut ages = Ages { all: [0; MAX_UNITS], len: 0 };
         for _ in 0..count {
             let Some((bytes, behind)) = rest.split_at_checked(self.width) else { break };
             // Eight bytes at once where there are so many.
@@ -142,12 +142,12 @@ impl SlidingLog {
     }
 
     /// How long from `now` until the instant of this age has left.
-    fn leaves_in(&self, age: u64, from: Time, now: Time) -> Span {
+    fn expires_in(&self, age: u64, from: Time, now: Time) -> Span {
         from.after(self.unit.minus(Span::from_ns(age))).since(now)
     }
 
-    fn is_far(&self, cell: &[u8], now: Time) -> bool {
-        Time::from_ns(u64_at(cell, 0)).since(now) > LAG
+    fn is_too_far_ahead(&self, cell: &[u8], now: Time) -> bool {
+        Time::from_ns(u64_at(cell, 0)).since(now) > MAX_SKEW
     }
 }
 
@@ -161,12 +161,12 @@ impl Algorithm for SlidingLog {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let is_far = self.is_far(cell, now);
-        if is_far {
+        let is_too_far_ahead = self.is_too_far_ahead(cell, now);
+        if is_too_far_ahead {
             write(cell, 0, now.as_ns().to_le_bytes());
-            add_one(cell, CUT);
+            add_one(cell, CLAMPS);
         }
-        is_far
+        is_too_far_ahead
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -178,26 +178,26 @@ impl Algorithm for SlidingLog {
         } else if cost > 0 && over > 0 {
             // As many as are over have to leave, the oldest first.
             let last = ages.list().len().checked_sub(over).and_then(|index| ages.list().get(index));
-            let retry_after = last.map(|age| self.leaves_in(*age, from, now));
+            let retry_after = last.map(|age| self.expires_in(*age, from, now));
             (Admission::Refuse { retry_after: retry_after.or(Some(self.unit)) }, 0)
         } else {
             (Admission::Admit { delay: Span::ZERO }, cost_of)
         };
         if charged > 0 {
-            ages.begin(charged);
+            ages.prepend(charged);
             self.keep(cell, from, ages.list());
         }
-        let leaves_in = |age: Option<&u64>| age.map_or(Span::ZERO, |age| self.leaves_in(*age, from, now));
+        let expires_in = |age: Option<&u64>| age.map_or(Span::ZERO, |age| self.expires_in(*age, from, now));
         Verdict {
             admission: outcome,
             remaining: u64::try_from(self.rpu.saturating_sub(ages.list().len())).unwrap_or(0),
-            more_in: leaves_in(ages.list().last()),
-            full_in: leaves_in(ages.list().first()),
+            more_in: expires_in(ages.list().last()),
+            full_in: expires_in(ages.list().first()),
             charge: Charge {
                 cost: u64::try_from(charged).unwrap_or(0),
                 at: now,
                 booked_at: from,
-                stamp: (0, u32_at(cell, CUT)),
+                stamp: (0, u32_at(cell, CLAMPS)),
             },
         }
     }
@@ -205,11 +205,11 @@ impl Algorithm for SlidingLog {
     /// Strikes as many instants out as were charged, unless the cell has been cut since.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
-        if charge.stamp.1 != u32_at(cell, CUT) {
+        if charge.stamp.1 != u32_at(cell, CLAMPS) {
             return;
         }
         let (from, mut ages) = self.live(cell, now);
-        if ages.strike(from.since(charge.booked_at).as_ns(), charge.cost) {
+        if ages.remove(from.since(charge.booked_at).as_ns(), charge.cost) {
             self.keep(cell, from, ages.list());
         }
     }

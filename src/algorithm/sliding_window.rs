@@ -48,7 +48,7 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
     let (outcome, charged) = if cost > limit {
         (Admission::Refuse { retry_after: None }, 0)
     } else if cost > 0 && over > 0 {
-        (Admission::Refuse { retry_after: Some(ring.leaves_in(cell, moment, over)) }, 0)
+        (Admission::Refuse { retry_after: Some(ring.expires_in(cell, moment, over)) }, 0)
     } else {
         (Admission::Admit { delay: Span::ZERO }, cost)
     };
@@ -61,20 +61,20 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
     Verdict {
         admission: outcome,
         remaining: limit.saturating_sub(sum),
-        more_in: if sum > 0 { ring.leaves_in(cell, moment, more) } else { Span::ZERO },
+        more_in: if sum > 0 { ring.expires_in(cell, moment, more) } else { Span::ZERO },
         full_in: ring.empty_in(cell, moment),
         charge: ring.charge(cell, moment, charged),
     }
 }
 
 /// What a ring that may hold `limit` is worth.
-pub(super) fn worth(ring: Ring, limit: u64, cell: &[u8], now: Time) -> EvictionRank {
+pub(super) fn eviction_rank(ring: Ring, limit: u64, cell: &[u8], now: Time) -> EvictionRank {
     let (mut cell, moment) = (cell.to_vec(), ring.moment(now));
-    ring.mend(&mut cell, moment);
+    ring.repair(&mut cell, moment);
     match ring.sum(&cell, moment) {
         0 if !ring.is_ahead(&cell, moment) => EvictionRank::Nothing,
         sum if sum >= limit => EvictionRank::Refusing(ring.empty_in(&cell, moment)),
-        sum => EvictionRank::Used(super::share(sum, limit, ring.span_ns)),
+        sum => EvictionRank::Used(super::proportional_span(sum, limit, ring.span_ns)),
     }
 }
 
@@ -89,7 +89,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.mend(cell, self.ring.moment(now))
+        self.ring.repair(cell, self.ring.moment(now))
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -97,8 +97,8 @@ impl Algorithm for SlidingWindow {
     }
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.ring.mend(cell, self.ring.moment(now));
-        self.ring.take(cell, charge);
+        self.ring.repair(cell, self.ring.moment(now));
+        self.ring.refund(cell, charge);
     }
 
     fn can_reserve(&self) -> bool {
@@ -106,8 +106,8 @@ impl Algorithm for SlidingWindow {
     }
 
     /// In the slice that was charged, and in no other.
-    fn covers(&self, piece: &Reservation, now: Time) -> bool {
-        self.ring.is_newest(piece.charge.booked_at, now)
+    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
+        self.ring.is_newest(reservation.charge.booked_at, now)
     }
 
     fn parameters(&self) -> Parameters {
@@ -115,6 +115,6 @@ impl Algorithm for SlidingWindow {
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        worth(self.ring, self.rpu, cell, now)
+        eviction_rank(self.ring, self.rpu, cell, now)
     }
 }

@@ -23,22 +23,22 @@
 //! it. A piece is taken back as a charge of what was spent of it. So the bucket lacks, at any instant, at least what
 //! has passed and not come back: `full_at` is the instant at which only what is lent is missing.
 //!
-//! Nobody spends a piece for longer than [`LENT_FOR`]. When the bucket has not been charged for that long and [`LAG`],
+//! Nobody spends a piece for longer than [`RESERVED_FOR`]. When the bucket has not been charged for that long and [`MAX_SKEW`],
 //! whoever holds what is lent still is gone, or too late: all of it counts as spent.
 //!
 //! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass; where requests may wait and one costs
 //! more than `burst`, its cost takes the place of `burst`.
 //!
 //! **Clocks.** A bucket that seems to be further from full than an empty one was charged by a worker whose
-//! clock is ahead, or the clock stepped back. By up to [`LAG`] it is left as it is, in debt: to cut it would
+//! clock is ahead, or the clock stepped back. By up to [`MAX_SKEW`] it is left as it is, in debt: to cut it would
 //! give away the time between two workers' clocks at each request. Beyond, and where waiting for a token
 //! would take longer than the unit, it is cut to that.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
-    Admission, Algorithm, Charge, Deficit, Kind, LAG, MAX_WAIT, Parameters, Quota, RESERVED_FOR, Reservation,
-    Verdict,
+    Admission, Algorithm, Charge, Deficit, Kind, MAX_SKEW, MAX_WAIT, Parameters, Quota, RESERVED_FOR,
+    Reservation, Verdict,
 };
 use crate::document::Fields;
 use crate::table::EvictionRank;
@@ -82,11 +82,11 @@ struct TokenBucket {
 /// given back, and how often the bucket has been cut, each `u32` and wrapping; then the latest instant of a
 /// charge, `u64`; then how much is lent, `u32`. Little-endian.
 const SIZE: usize = 32;
-const PART: usize = 8;
-const GIVEN_BACK: usize = 12;
-const CUT: usize = 16;
+const FRACTION: usize = 8;
+const REFUNDS: usize = 12;
+const CLAMPS: usize = 16;
 const LATEST: usize = 20;
-const LENT: usize = 28;
+const RESERVED: usize = 28;
 
 /// A bucket that takes longer to fill is a mistake, and would not fit the arithmetic.
 const LONGEST_FILL_YEARS: u128 = 100;
@@ -125,7 +125,7 @@ impl TokenBucket {
         let rate = Rate::of(quota);
         // With that much slack, a token that takes the rest of the unit comes after a unit at the latest.
         let slack =
-            rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(LAG.as_ns()));
+            rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
         let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
         TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, start }
@@ -133,53 +133,60 @@ impl TokenBucket {
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction.
     fn full_at(&self, cell: &[u8]) -> Exact {
-        Exact { ns: u64_at(cell, 0), part: u32_at(cell, PART).min(self.rate.per.saturating_sub(1)) }
+        Exact { ns: u64_at(cell, 0), fraction: u32_at(cell, FRACTION).min(self.rate.per.saturating_sub(1)) }
     }
 
     fn store(&self, cell: &mut [u8], full_at: Exact) {
         write(cell, 0, full_at.ns.to_le_bytes());
-        write(cell, PART, full_at.part.to_le_bytes());
+        write(cell, FRACTION, full_at.fraction.to_le_bytes());
     }
 
     /// The instant at which a bucket that is empty at `now` is full.
-    fn full_from(&self, now: Time) -> Exact {
+    fn full_at_if_empty(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.fill)
     }
 
     /// The last instant at which a bucket is full that is possible at `now`.
-    fn last_full_from(&self, now: Time) -> Exact {
-        self.rate.add(self.latest(now), self.slack)
+    fn latest_possible(&self, now: Time) -> Exact {
+        self.rate.add(self.latest_full_at(now), self.slack)
     }
 
     /// How much is lent: never all, so that bytes that are not ours keep nobody waiting for it.
-    fn lent(&self, cell: &[u8]) -> u64 {
-        if self.can_reserve() { u64::from(u32_at(cell, LENT)).min(self.burst.saturating_sub(1)) } else { 0 }
+    fn reserved(&self, cell: &[u8]) -> u64 {
+        if self.can_reserve() {
+            u64::from(u32_at(cell, RESERVED)).min(self.burst.saturating_sub(1))
+        } else {
+            0
+        }
     }
 
-    fn lend_in_all(&self, cell: &mut [u8], lent: u64) {
-        write(cell, LENT, u32::try_from(lent).unwrap_or(u32::MAX).to_le_bytes());
+    fn store_reserved(&self, cell: &mut [u8], reserved: u64) {
+        write(cell, RESERVED, u32::try_from(reserved).unwrap_or(u32::MAX).to_le_bytes());
     }
 
     /// When the bucket is full but for what is lent, and how much that is: nothing, and all of it spent, when it can
     /// no longer be. An instant from further ahead than clocks differ says nothing.
-    fn due(&self, cell: &[u8], now: Time) -> (Exact, u64) {
-        let (full_at, lent, latest) =
-            (self.full_at(cell), self.lent(cell), Time::from_ns(u64_at(cell, LATEST)));
-        let due = if latest.since(now) > LAG { now } else { latest.after(RESERVED_FOR).after(LAG) };
-        match lent > 0 && due <= now {
-            true => (self.rate.add(full_at.max(Exact::whole(due.as_ns())), self.rate.span_of(lent)), 0),
-            false => (full_at, lent),
+    fn without_expired(&self, cell: &[u8], now: Time) -> (Exact, u64) {
+        let (full_at, reserved, latest) =
+            (self.full_at(cell), self.reserved(cell), Time::from_ns(u64_at(cell, LATEST)));
+        let expires_at =
+            if latest.since(now) > MAX_SKEW { now } else { latest.after(RESERVED_FOR).after(MAX_SKEW) };
+        match reserved > 0 && expires_at <= now {
+            true => {
+                (self.rate.add(full_at.max(Exact::whole(expires_at.as_ns())), self.rate.span_of(reserved)), 0)
+            }
+            false => (full_at, reserved),
         }
     }
 
     /// What the bucket lacks beside what is lent, with so much more.
-    fn lacking(&self, cell: &[u8], now: Time, more: u64) -> Exact {
+    fn full_at_after(&self, cell: &[u8], now: Time, more: u64) -> Exact {
         let full_at = self.full_at(cell).max(Exact::whole(now.as_ns()));
         self.rate.add(full_at, self.rate.span_of(more))
     }
 
     /// The last instant at which a bucket is full that has admitted a request at `now`.
-    fn latest(&self, now: Time) -> Exact {
+    fn latest_full_at(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.reach)
     }
 }
@@ -191,8 +198,8 @@ impl Algorithm for TokenBucket {
             Start::Empty => "empty",
         };
         // One that lends less cuts what another has lent.
-        let lent = self.rate.sub(self.reach, self.fill).ns;
-        format!("TB {} in {} ns, {} from {start}, {lent} ns lent", self.rate.per, self.rate.ns, self.burst)
+        let wait = self.rate.sub(self.reach, self.fill).ns;
+        format!("TB {} in {} ns, {} from {start}, {wait} ns lent", self.rate.per, self.rate.ns, self.burst)
     }
 
     fn size(&self) -> usize {
@@ -209,30 +216,31 @@ impl Algorithm for TokenBucket {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let ((full_at, lent), last) = (self.due(cell, now), self.last_full_from(now));
-        let is_far = self.rate.add(full_at, self.rate.span_of(lent)) > last;
-        if is_far || lent < self.lent(cell) {
-            self.store(cell, if is_far { last } else { full_at });
-            self.lend_in_all(cell, 0);
-            add_one(cell, CUT);
-            if is_far {
+        let ((full_at, reserved), last) = (self.without_expired(cell, now), self.latest_possible(now));
+        let is_too_far_ahead = self.rate.add(full_at, self.rate.span_of(reserved)) > last;
+        if is_too_far_ahead || reserved < self.reserved(cell) {
+            self.store(cell, if is_too_far_ahead { last } else { full_at });
+            self.store_reserved(cell, 0);
+            add_one(cell, CLAMPS);
+            if is_too_far_ahead {
                 write(cell, LATEST, now.as_ns().to_le_bytes());
             }
             return true;
         }
         let new = self.start == Start::Empty && full_at == Exact::default();
         if new {
-            self.store(cell, self.full_from(now));
+            self.store(cell, self.full_at_if_empty(now));
         }
         new
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
-        let (instant, is_lent) = (Exact::whole(now.as_ns()), self.lent(cell));
-        let lent = rate.span_of(is_lent);
-        let (emptiest, latest) = (rate.sub(self.full_from(now), lent), rate.sub(self.latest(now), lent));
-        let before = self.full_at(cell).max(instant).min(self.last_full_from(now));
+        let (instant, reserved_units) = (Exact::whole(now.as_ns()), self.reserved(cell));
+        let reserved = rate.span_of(reserved_units);
+        let (empty_full_at, latest) =
+            (rate.sub(self.full_at_if_empty(now), reserved), rate.sub(self.latest_full_at(now), reserved));
+        let before = self.full_at(cell).max(instant).min(self.latest_possible(now));
         let after = rate.add(before, rate.span_of(cost.min(self.capacity)));
         let (outcome, full_at) = if cost > self.capacity {
             (Admission::Refuse { retry_after: None }, before)
@@ -240,7 +248,7 @@ impl Algorithm for TokenBucket {
             (Admission::Admit { delay: Span::ZERO }, before)
         } else if after <= latest {
             // Until what it took has come.
-            (Admission::Admit { delay: Span::from_ns(rate.sub(after, emptiest).ceil()) }, after)
+            (Admission::Admit { delay: Span::from_ns(rate.sub(after, empty_full_at).ceil()) }, after)
         } else {
             let short_of = Span::from_ns(rate.sub(after, latest).ceil());
             (Admission::Refuse { retry_after: Some(short_of) }, before)
@@ -251,7 +259,7 @@ impl Algorithm for TokenBucket {
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
         let remaining = rate.tokens_in(rate.sub(latest, full_at));
-        let most = self.capacity.saturating_sub(is_lent);
+        let most = self.capacity.saturating_sub(reserved_units);
         let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(most)));
         Verdict {
             admission: outcome,
@@ -262,7 +270,7 @@ impl Algorithm for TokenBucket {
                 cost: if charged { cost } else { 0 },
                 at: now,
                 booked_at: Time::from_ns(before.ns),
-                stamp: (u32_at(cell, GIVEN_BACK), u32_at(cell, CUT)),
+                stamp: (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS)),
             },
         }
     }
@@ -276,19 +284,19 @@ impl Algorithm for TokenBucket {
     /// later, who has been told when to go as if the charge had stayed.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
-        let (given_back, cut) = charge.stamp;
-        if cut != u32_at(cell, CUT) {
+        let (refunds, clamps) = charge.stamp;
+        if clamps != u32_at(cell, CLAMPS) {
             return;
         }
         let full_at = self.full_at(cell);
-        let none_given_back = given_back == u32_at(cell, GIVEN_BACK);
+        let none_refunded = refunds == u32_at(cell, REFUNDS);
         let charged = self.rate.span_of(charge.cost.min(self.capacity));
         let is_last = self.rate.sub(full_at, charged).ns == charge.booked_at.as_ns();
-        let somebody_waits = self.reach > self.fill && full_at > self.full_from(now);
-        if somebody_waits && !is_last {
+        let others_wait = self.reach > self.fill && full_at > self.full_at_if_empty(now);
+        if others_wait && !is_last {
             return;
         }
-        let full_without = if none_given_back { charge.booked_at } else { charge.at };
+        let full_without = if none_refunded { charge.booked_at } else { charge.at };
         // A clock that has stepped back since somebody else was charged says too little.
         let now = now.max(Time::from_ns(u64_at(cell, LATEST)));
         let gained = Exact::whole(now.since(full_without).as_ns());
@@ -296,9 +304,9 @@ impl Algorithm for TokenBucket {
         self.store(cell, self.rate.sub(full_at, back));
         // The bucket is as it was before the charge, and so is all that is known of earlier ones: of those that
         // wait, the last can leave, and then the one before it.
-        let never_came = none_given_back && is_last && gained == Exact::default();
-        if !never_came {
-            add_one(cell, GIVEN_BACK);
+        let restores_state = none_refunded && is_last && gained == Exact::default();
+        if !restores_state {
+            add_one(cell, REFUNDS);
         }
     }
 
@@ -306,28 +314,29 @@ impl Algorithm for TokenBucket {
         self.reach == self.fill
     }
 
-    fn reserve(&self, cell: &mut [u8], now: Time, part: u64) -> Option<Reservation> {
-        let lent = self.lent(cell).saturating_add(part);
-        let is_left = lent < self.burst && self.lacking(cell, now, lent) <= self.full_from(now);
-        if is_left {
-            self.lend_in_all(cell, lent);
-            if Time::from_ns(u64_at(cell, LATEST)).since(now) > LAG {
+    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        let reserved = self.reserved(cell).saturating_add(amount);
+        let fits =
+            reserved < self.burst && self.full_at_after(cell, now, reserved) <= self.full_at_if_empty(now);
+        if fits {
+            self.store_reserved(cell, reserved);
+            if Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW {
                 // The clock has stepped back: what was charged before is not given back any more.
                 write(cell, LATEST, now.as_ns().to_le_bytes());
-                add_one(cell, CUT);
+                add_one(cell, CLAMPS);
             }
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
-        let charge = Charge { cost: part, at: now, booked_at: now, stamp: (0, u32_at(cell, CUT)) };
-        is_left.then_some(Reservation { charge, spent: 0 })
+        let charge = Charge { cost: amount, at: now, booked_at: now, stamp: (0, u32_at(cell, CLAMPS)) };
+        fits.then_some(Reservation { charge, spent: 0 })
     }
 
     /// If the bucket has been cut since, or the piece was overdue, it is no longer among what is lent.
-    fn release(&self, cell: &mut [u8], now: Time, piece: &Reservation) {
+    fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
         self.prepare(cell, now);
-        if piece.charge.stamp.1 == u32_at(cell, CUT) {
-            self.lend_in_all(cell, self.lent(cell).saturating_sub(piece.charge.cost));
-            self.store(cell, self.lacking(cell, now, piece.spent));
+        if reservation.charge.stamp.1 == u32_at(cell, CLAMPS) {
+            self.store_reserved(cell, self.reserved(cell).saturating_sub(reservation.charge.cost));
+            self.store(cell, self.full_at_after(cell, now, reservation.spent));
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
     }
@@ -341,22 +350,22 @@ impl Algorithm for TokenBucket {
     fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
         let rate = self.rate;
         let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
-        let (full_at, lent) = self.due(cell, at);
-        let full_at = rate.add(full_at, rate.span_of(lent)).min(self.last_full_from(at));
+        let (full_at, reserved) = self.without_expired(cell, at);
+        let full_at = rate.add(full_at, rate.span_of(reserved)).min(self.latest_possible(at));
         Some(Deficit { at, ns: rate.sub(full_at, Exact::whole(at.as_ns())).ceil(), of_ns: self.fill.ns })
     }
 
     fn begin_with(&self, cell: &mut [u8], Deficit { at, ns, of_ns }: Deficit) {
-        let part = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
-        let part = u64::try_from(part.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
-        let full_at = at.as_ns().saturating_add(part).saturating_add(ns.saturating_sub(of_ns));
+        let lacking_ns = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
+        let lacking_ns = u64::try_from(lacking_ns.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
+        let full_at = at.as_ns().saturating_add(lacking_ns).saturating_add(ns.saturating_sub(of_ns));
         self.store(cell, Exact::whole(full_at));
         write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let (full_at, lent) = self.due(cell, now);
-        let full_at = self.rate.add(full_at, self.rate.span_of(lent)).min(self.last_full_from(now));
+        let (full_at, reserved) = self.without_expired(cell, now);
+        let full_at = self.rate.add(full_at, self.rate.span_of(reserved)).min(self.latest_possible(now));
         let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
         let saved = self.rate.sub(self.reach, to_full);
         match self.start {

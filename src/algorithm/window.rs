@@ -11,11 +11,11 @@
 //! **Bound.** `rpu` in each window, so that up to `2 · rpu` pass around a boundary: in any span `t` at most
 //! `(⌈t / unit⌉ + 1) · rpu`.
 //!
-//! **Clocks.** A window that begins no later than [`LAG`] from now counts already. One further ahead is from
+//! **Clocks.** A window that begins no later than [`MAX_SKEW`] from now counts already. One further ahead is from
 //! before the clock stepped back: what was used of it counts as used of the current one.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Kind, LAG, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Reservation, Verdict};
 use crate::document::Fields;
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
@@ -33,7 +33,7 @@ pub static KIND: Kind = Kind {
 /// Which window, `u64`; how much of it is used, and how often the cell was cut, each `u32`. Little-endian.
 const SIZE: usize = 16;
 const USED: usize = 8;
-const CUT: usize = 12;
+const CLAMPS: usize = 12;
 
 #[derive(Debug)]
 struct Window {
@@ -61,7 +61,7 @@ impl Window {
         let used = u64::from(u32_at(cell, USED)).min(self.rpu);
         if stored < current {
             (current, 0)
-        } else if self.is_far(stored, now) {
+        } else if self.is_too_far_ahead(stored, now) {
             (current, used)
         } else {
             (stored, used)
@@ -69,8 +69,8 @@ impl Window {
     }
 
     /// Whether a window is further ahead than clocks may differ.
-    fn is_far(&self, window: u64, now: Time) -> bool {
-        window > self.at(now) && self.begins(window).since(now) > LAG
+    fn is_too_far_ahead(&self, window: u64, now: Time) -> bool {
+        window > self.at(now) && self.begins(window).since(now) > MAX_SKEW
     }
 
     fn ends_in(&self, window: u64, now: Time) -> Span {
@@ -88,12 +88,12 @@ impl Algorithm for Window {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let is_far = self.is_far(u64_at(cell, 0), now);
-        if is_far {
+        let is_too_far_ahead = self.is_too_far_ahead(u64_at(cell, 0), now);
+        if is_too_far_ahead {
             write(cell, 0, self.at(now).to_le_bytes());
-            add_one(cell, CUT);
+            add_one(cell, CLAMPS);
         }
-        is_far
+        is_too_far_ahead
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
@@ -122,7 +122,7 @@ impl Algorithm for Window {
                 cost: charged,
                 at: now,
                 booked_at: self.begins(window),
-                stamp: (0, u32_at(cell, CUT)),
+                stamp: (0, u32_at(cell, CLAMPS)),
             },
         }
     }
@@ -131,7 +131,7 @@ impl Algorithm for Window {
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (window, used) = (u64_at(cell, 0), u64::from(u32_at(cell, USED)).min(self.rpu));
-        if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CUT) {
+        if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CLAMPS) {
             let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
             write(cell, USED, used.to_le_bytes());
         }
@@ -142,9 +142,9 @@ impl Algorithm for Window {
     }
 
     /// In the window that was charged, and in no other.
-    fn covers(&self, piece: &Reservation, now: Time) -> bool {
-        let window = self.at(piece.charge.booked_at);
-        window >= self.at(now) && !self.is_far(window, now)
+    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
+        let window = self.at(reservation.charge.booked_at);
+        window >= self.at(now) && !self.is_too_far_ahead(window, now)
     }
 
     fn parameters(&self) -> Parameters {
@@ -157,7 +157,7 @@ impl Algorithm for Window {
             // One that a worker opened whose clock is ahead still counts what comes until it ends.
             0 if window == self.at(now) => EvictionRank::Nothing,
             used if used >= self.rpu => EvictionRank::Refusing(self.ends_in(window, now)),
-            used => EvictionRank::Used(super::share(used, self.rpu, self.unit_ns)),
+            used => EvictionRank::Used(super::proportional_span(used, self.rpu, self.unit_ns)),
         }
     }
 }

@@ -33,14 +33,14 @@ impl Hasher for Spread {
 /// Values, each with a number. The places are separate from the values, so that their code exists only once.
 #[derive(Debug)]
 pub struct NumberMap<V> {
-    places: Places,
-    kept: Vec<Option<V>>,
+    places: Slots,
+    values: Vec<Option<V>>,
 }
 
 /// Where the values are, and which places are free.
 #[derive(Debug, Default)]
-struct Places {
-    of: HashMap<u64, usize, BuildHasherDefault<Spread>>,
+struct Slots {
+    by_id: HashMap<u64, usize, BuildHasherDefault<Spread>>,
     free: Vec<usize>,
 }
 
@@ -55,11 +55,11 @@ fn step() {
     STEPS.with(|steps| steps.set(steps.get() + 1));
 }
 
-impl Places {
+impl Slots {
     #[inline(never)]
     fn find(&self, id: u64) -> Option<usize> {
         step();
-        self.of.get(&id).copied()
+        self.by_id.get(&id).copied()
     }
 
     /// A place for one that has none; `end` if there is no other.
@@ -67,14 +67,14 @@ impl Places {
     fn add(&mut self, id: u64, end: usize) -> usize {
         step();
         let place = self.free.pop().unwrap_or(end);
-        self.of.insert(id, place);
+        self.by_id.insert(id, place);
         place
     }
 
     #[inline(never)]
     fn remove(&mut self, id: u64) -> Option<usize> {
         step();
-        let place = self.of.remove(&id)?;
+        let place = self.by_id.remove(&id)?;
         self.free.push(place);
         Some(place)
     }
@@ -82,14 +82,14 @@ impl Places {
 
 impl<V> Default for NumberMap<V> {
     fn default() -> NumberMap<V> {
-        NumberMap { places: Places::default(), kept: Vec::new() }
+        NumberMap { places: Slots::default(), values: Vec::new() }
     }
 }
 
 impl<V> NumberMap<V> {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.places.of.len()
+        self.places.by_id.len()
     }
 
     /// Whether there are none.
@@ -99,12 +99,12 @@ impl<V> NumberMap<V> {
 
     /// The value of a number.
     pub fn get(&self, id: impl Into<u64>) -> Option<&V> {
-        self.kept.get(self.places.find(id.into())?)?.as_ref()
+        self.values.get(self.places.find(id.into())?)?.as_ref()
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, id: impl Into<u64>) -> Option<&mut V> {
-        self.kept.get_mut(self.places.find(id.into())?)?.as_mut()
+        self.values.get_mut(self.places.find(id.into())?)?.as_mut()
     }
 
     /// Gives the number a value, in place of the one it had.
@@ -112,17 +112,17 @@ impl<V> NumberMap<V> {
         let id = id.into();
         let place = match self.places.find(id) {
             Some(place) => place,
-            None => self.places.add(id, self.kept.len()),
+            None => self.places.add(id, self.values.len()),
         };
-        match self.kept.get_mut(place) {
-            Some(kept) => *kept = Some(value),
-            None => self.kept.push(Some(value)),
+        match self.values.get_mut(place) {
+            Some(slot) => *slot = Some(value),
+            None => self.values.push(Some(value)),
         }
     }
 
     /// Takes a value out.
     pub fn remove(&mut self, id: impl Into<u64>) -> Option<V> {
-        self.kept.get_mut(self.places.remove(id.into())?)?.take()
+        self.values.get_mut(self.places.remove(id.into())?)?.take()
     }
 
     /// Forgets those that are not to be kept.
@@ -133,10 +133,10 @@ impl<V> NumberMap<V> {
 
     /// All of them, in no order.
     pub fn take(&mut self) -> Vec<(u64, V)> {
-        let NumberMap { places, kept } = std::mem::take(self);
-        let mut kept = kept;
-        let all = places.of.into_iter();
-        all.filter_map(|(id, place)| Some((id, kept.get_mut(place)?.take()?))).collect()
+        let NumberMap { places, values } = std::mem::take(self);
+        let mut values = values;
+        let all = places.by_id.into_iter();
+        all.filter_map(|(id, place)| Some((id, values.get_mut(place)?.take()?))).collect()
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
                     None => prop_assert_eq!(map.remove(number), expected.remove(&number.into())),
                 }
                 prop_assert_eq!(map.len(), expected.len());
-                prop_assert!(map.kept.len() <= 256, "places are used again");
+                prop_assert!(map.values.len() <= 256, "places are used again");
             }
             for number in 0..=u8::MAX {
                 prop_assert_eq!(map.get(number), expected.get(&number.into()));

@@ -10,7 +10,7 @@ fn store(rules: Rules) -> Portable<Simulated> {
 }
 
 /// Cells of one `u64`: worth what they hold, refusing from 100.
-fn worth(_: u64, cell: &[u8]) -> EvictionRank {
+fn eviction_rank(_: u64, cell: &[u8]) -> EvictionRank {
     match u64::from_le_bytes(cell.try_into().unwrap()) {
         0 => EvictionRank::Nothing,
         number @ 1..100 => EvictionRank::Used(Span::from_ns(number)),
@@ -19,7 +19,7 @@ fn worth(_: u64, cell: &[u8]) -> EvictionRank {
 }
 
 fn put(table: &Table, store: &Portable<Simulated>, hash: u64, number: u64) -> Option<Eviction> {
-    let mut entry = table.load(store, hash).unwrap().claim(worth);
+    let mut entry = table.load(store, hash).unwrap().claim(eviction_rank);
     entry.cell_mut().copy_from_slice(&number.to_le_bytes());
     assert_eq!(entry.commit(store), Ok(Swap::Done));
     entry.eviction()
@@ -65,10 +65,10 @@ fn who_is_refused_is_never_dropped() {
     }
     put(&table, &store, 16, 99);
     assert_eq!(put(&table, &store, 17, 200), Some(Eviction::Lossy), "the only one that does not refuse");
-    let entry = table.load(&store, 18).unwrap().claim(worth);
+    let entry = table.load(&store, 18).unwrap().claim(eviction_rank);
     assert_eq!(entry.eviction(), Some(Eviction::SetFull { by: 1 }));
     assert_eq!(
-        worth(18, entry.cell()),
+        eviction_rank(18, entry.cell()),
         EvictionRank::Refusing(Span::from_ns(101)),
         "it is refused with that one"
     );
@@ -93,7 +93,7 @@ fn foreign_and_damaged_values_count_as_never_written() {
         store.swap(key.as_bytes(), bytes, Some(version)).unwrap();
         let set = table.load(&store, 1).unwrap();
         assert_eq!(set.foreign(), !bytes.is_empty());
-        let mut entry = set.claim(worth);
+        let mut entry = set.claim(eviction_rank);
         assert!(!entry.found());
         assert_eq!(entry.commit(&store), Ok(Swap::Done), "and is replaced");
     }
@@ -152,7 +152,7 @@ fn a_torn_read_is_read_again() {
     let host = Simulated::new(Rules::Strict);
     let table = one_set();
     let store = Portable::probe(Torn(host, std::cell::Cell::new(0))).unwrap();
-    let mut entry = table.load(&store, 1).unwrap().claim(worth);
+    let mut entry = table.load(&store, 1).unwrap().claim(eviction_rank);
     entry.cell_mut().copy_from_slice(&5u64.to_le_bytes());
     entry.commit(&store).unwrap();
     for _ in 0..4 {
@@ -170,7 +170,8 @@ fn memory_is_fixed_by_configuration() {
     for round in 0..4 {
         for _ in 0..10_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let mut entry = table.load(&store, Hasher::name(&random.to_le_bytes())).unwrap().claim(worth);
+            let mut entry =
+                table.load(&store, Hasher::name(&random.to_le_bytes())).unwrap().claim(eviction_rank);
             entry.cell_mut().copy_from_slice(&(round + 1u64).to_le_bytes());
             entry.commit(&store).unwrap();
         }
