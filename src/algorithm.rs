@@ -1,15 +1,14 @@
-//! How a rule counts: old state in, verdict and new state out; each kind a file.
-//!
-//! It does not know: where the state is kept, whose it is, what time it is, or that there are other rules.
+//! The algorithms of rules, one file each. An algorithm maps a cell, an instant and a cost to a
+//! verdict and a new cell. It is pure: the caller passes the time and stores the cell.
 //!
 //! ```text
-//!   cell ─► prepare(now) ─► step(now, cost) ─► Verdict ──► admitted: the cell as changed is stored
-//!                                                     └──► refused: the cell is as it was
-//!   later:  cell ─► give_back(now, charge) ─► as if the request had not been
+//!   cell ─► prepare(now) ─► step(now, cost) ─► Verdict ──► admitted: store the changed cell
+//!                                                     └──► refused: the cell is unchanged
+//!   later:  cell ─► refund(now, charge) ─► as if the request had never come
 //! ```
 //!
-//! To add a kind: a file in `algorithm/` with a `KIND`, its `mod` line and its line in [`KINDS`]. The laws
-//! in the tests, and the configuration's error messages, walk that list.
+//! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
+//! [`KINDS`]. The property tests and the error messages of the configuration walk that list.
 
 mod bits;
 mod bytes;
@@ -33,12 +32,12 @@ use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 use std::fmt;
 
-/// So many units of cost per unit of time.
+/// An amount of cost per unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Requests per unit, or units of cost where requests weigh more than one: 0 to 10⁹.
+    /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
     pub rpu: u64,
-    /// The unit of time, from 1 ms to 7 days; zero where `rpu` is a number of requests in flight.
+    /// The unit of time, from 1 ms to 7 days. Zero if `rpu` is a number of requests in flight.
     pub unit: Span,
 }
 
@@ -51,33 +50,35 @@ impl Quota {
     pub const MAX_UNIT: Span = Span::from_secs(7 * 86_400);
 }
 
-/// Whether a request may pass, as far as one rule is concerned.
+/// The answer of one rule to one request: admit or refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may, `delay` from now; zero is at once.
+    /// The request passes after `delay`; zero means at once.
     Admit {
-        /// How long the request has to wait for its turn.
+        /// How long the request waits for its turn: 0 to 1 h.
         delay: Span,
     },
-    /// It may not.
+    /// The request does not pass.
     Refuse {
-        /// After just so long the same request would be admitted, if nobody else came; `None`: never.
+        /// The same request would be admitted exactly this much later if no other request came.
+        /// `None`: never.
         retry_after: Option<Span>,
     },
 }
 
-/// What one algorithm says to one request.
+/// The answer of one algorithm to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the request may pass.
     pub admission: Admission,
-    /// How many units of cost would still be admitted at this instant, this request already counted.
+    /// How many more units of cost would be admitted at this instant, after this request.
     pub remaining: u64,
-    /// How long until `remaining` grows, if nobody comes; zero when it cannot grow.
+    /// The time until `remaining` grows if no other request comes; zero if it cannot grow.
     pub more_in: Span,
-    /// How long until the cell is as good as new: `remaining` can grow no further, and nobody would wait.
+    /// The time until the cell is like a new one: `remaining` is at its maximum and no request
+    /// would wait.
     pub full_in: Span,
-    /// What to hand to [`Algorithm::refund`] when the request is to be uncounted.
+    /// The charge to pass to [`Algorithm::refund`] if the request must not count after all.
     pub charge: Charge,
 }
 
@@ -88,43 +89,47 @@ impl Verdict {
     }
 }
 
-/// What a cell was charged for one request.
+/// What one request took from a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// Units of cost; 0 when nothing was charged.
+    /// Units of cost; 0 if nothing was charged.
     pub cost: u64,
-    /// When.
+    /// The time of the request.
     pub at: Time,
-    /// The instant it was booked at, in the algorithm's own sense.
+    /// The instant at which the algorithm booked the charge. Its meaning depends on the algorithm,
+    /// for example the start of a window.
     pub booked_at: Time,
-    /// What the algorithm needs to know of the cell as it was.
+    /// Counters of the cell at the time of the charge. A refund compares them with those of the
+    /// cell.
     pub stamp: (u32, u32),
 }
 
-/// What a cell lacked at an instant.
+/// How much of its quota a cell lacked at an instant. [`Algorithm::begin_with`] takes the deficit
+/// over into the cell of another quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deficit {
-    /// When.
+    /// The instant of the measurement.
     at: Time,
-    /// How long what it lacked takes to come, and all that it can hold, in nanoseconds.
+    /// The time in which the missing quota would come back, and the time in which an empty cell
+    /// would fill, both in nanoseconds.
     ns: u64,
     of_ns: u64,
 }
 
-/// For how long a worker may spend a piece.
+/// The lifetime of a reservation: a worker spends it for at most 100 ms.
 pub const RESERVED_FOR: Span = Span::from_ms(100);
 
-/// What a worker holds ahead for requests that have yet to come.
+/// Quota that a worker holds in memory for future requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
-    /// The whole of it, as if it were one request.
+    /// The charge for the whole reservation, as if it were one request.
     pub charge: Charge,
-    /// How much of it is spent.
+    /// How many units of the reservation are spent.
     pub spent: u64,
 }
 
 impl Reservation {
-    /// Spends `cost` of it, if there is so much.
+    /// Spends `cost` units if that many are left. Returns whether they were.
     pub fn spend(&mut self, cost: u64) -> bool {
         let spent = self.spent.saturating_add(cost);
         let fits = spent <= self.charge.cost;
@@ -135,76 +140,84 @@ impl Reservation {
     }
 }
 
-/// A way of counting. A cell is `size()` bytes; all zero is a cell nobody has used.
+/// One algorithm with its parameters. A cell has `size()` bytes; an unused cell is all zero.
 ///
-/// Laws, tested for every kind: a refused step leaves the cell as it is; a step of cost 0 is a look and
-/// changes nothing; `retry_after` is exact to the nanosecond; any bytes are a valid cell; a clock that
-/// steps back frees no more than what the kind's instants are coarse by (a window, a slice, else nothing), and
-/// locks nobody out for longer than the kind would without it and the second by which clocks may differ.
+/// Property tests check these laws for every algorithm:
+/// - A refused step leaves the cell unchanged.
+/// - A step of cost 0 only reads: it changes nothing.
+/// - `retry_after` is exact to the nanosecond.
+/// - Any bytes are a valid cell.
+/// - A clock that steps back frees at most the resolution of the algorithm's instants: a window, a
+///   slice, or nothing.
+/// - A clock that steps back makes no refusal last longer than without the step, plus one second:
+///   the largest difference between clocks.
 pub trait Algorithm: Send + Sync {
-    /// How it counts, in words that are the same in every build: rules of one meaning read each other's
-    /// cells, others have cells of their own.
+    /// The canonical text of the algorithm and its parameters. Rules with equal texts share cells;
+    /// other rules have their own. The text is part of the store's layout and is the same in every
+    /// build.
     fn meaning(&self) -> String;
 
-    /// Bytes of a cell.
+    /// The size of a cell in bytes.
     fn size(&self) -> usize;
 
-    /// What clients are shown of `quota`: the most that [`Verdict::remaining`] can be, and how long that much takes to come.
-    /// These are `q` and `w` of draft-ietf-httpapi-ratelimit-headers-10 §3.
+    /// The quota that response headers show for `quota`: the maximum of [`Verdict::remaining`], and
+    /// the time in which that much comes back. These are `q` and `w` of
+    /// draft-ietf-httpapi-ratelimit-headers-10 §3.
     fn shown(&self, quota: Quota) -> Quota {
         quota
     }
 
-    /// Brings a cell to a state that is possible at `now`: a new one starts, one from the future (the clock
-    /// stepped back, or the bytes are not ours) is cut to the worst that could be. Returns whether the cell
-    /// changed and has to be stored even if the request is refused.
+    /// Makes the cell valid at `now`. A new cell is initialised. A cell from the future is clamped
+    /// to the worst possible state; the clock stepped back, or the bytes are foreign. Returns
+    /// whether the cell changed, because it must then be stored even if the request is refused.
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool;
 
-    /// Judges a request of `cost` units and, if it is admitted, charges the cell for it.
+    /// Checks a request of `cost` units and charges the cell if the request is admitted.
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict;
 
-    /// Takes a charge back: afterwards no more is admitted than if the request had never come, whoever came
-    /// and whatever was given back meanwhile. The cell need not be prepared.
+    /// Refunds a charge. Afterwards the cell admits no more than if the request had never come,
+    /// whatever other charges and refunds happened in between. The cell need not be prepared.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge);
 
-    /// The cell is a copy of another one from now on.
+    /// Records that the cell is a copy of another cell, made at `now`.
     fn copied(&self, _cell: &mut [u8], _now: Time) {}
 
-    /// When the cell was copied; `None` if the algorithm can do without knowing that.
+    /// When the cell was copied; zero if it was not. `None` if the algorithm does not need to know.
     fn copied_at(&self, _cell: &[u8]) -> Option<Time> {
         None
     }
 
-    /// The same for a host that cannot hold requests, over the same cells: what would have to wait is refused.
-    /// `None`: it makes nobody wait.
+    /// The same algorithm over the same cells for a host that cannot hold requests: it refuses
+    /// requests that would have to wait. `None` if the algorithm never makes requests wait.
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         None
     }
 
-    /// Whether a worker may hold a [`Reservation`] that it then spends by itself. Whoever spends so, and whatever is taken
-    /// back, no more pass in any span than the bound says.
+    /// Whether workers may hold [`Reservation`]s. The algorithm's bound holds however workers spend
+    /// and release them.
     fn can_reserve(&self) -> bool {
         false
     }
 
-    /// The most that pieces are a part of: of what remains, as far as the cell has it.
+    /// The most that workers may reserve, in units of cost. The caller also limits it to
+    /// [`Verdict::remaining`].
     fn reservable(&self, _cell: &[u8], _now: Time) -> u64 {
         u64::MAX
     }
 
-    /// Hands out a piece of so much, if so much is left at once.
+    /// Reserves `amount` units if the cell has that many at once.
     fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
         let verdict = self.step(cell, now, amount);
         let at_once = verdict.admission == Admission::Admit { delay: Span::ZERO };
         at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
     }
 
-    /// Whether a piece stands for requests at `now`, within [`RESERVED_FOR`] of when it was handed out.
+    /// Whether `reservation` may pay for requests at `now`. The caller checks [`RESERVED_FOR`].
     fn covers(&self, _reservation: &Reservation, _now: Time) -> bool {
         true
     }
 
-    /// Takes a piece back, spent or not, that is not spent from now on.
+    /// Returns a reservation that the worker stops spending, with any unspent rest.
     fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
         let cost = reservation.charge.cost.saturating_sub(reservation.spent);
         if cost > 0 {
@@ -217,19 +230,20 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// How it counts, for a store that counts for all gateways.
+    /// The parameters of the algorithm for a global store.
     fn parameters(&self) -> Parameters;
 
-    /// What the cell lacked when another quota took the place of this one, at `since`, or when it was charged last, if
-    /// that was later. `None`: it means nothing to another quota.
+    /// What the cell lacked when another quota replaced this one at `since`, or at its last charge
+    /// if that was later. `None` if the cell means nothing to another quota.
     fn deficit(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Deficit> {
         None
     }
 
-    /// Begins a cell that lacks in proportion what one of another quota lacked: never less, and no debt is paid sooner.
+    /// Initialises a cell of this quota so that it lacks the same proportion as `deficit`. It
+    /// rounds up, and debt beyond an empty cell keeps its duration.
     fn begin_with(&self, _cell: &mut [u8], _deficit: Deficit) {}
 
-    /// What is lost if the cell is dropped at `now`.
+    /// What is lost if the cell is evicted at `now`.
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank;
 }
 
@@ -239,24 +253,24 @@ impl fmt::Debug for dyn Algorithm {
     }
 }
 
-/// A kind of algorithm: its names and its compiler.
+/// A kind of algorithm: its names and its constructor.
 pub struct Kind {
-    /// The long name, `token bucket`.
+    /// The long name, for example `token bucket`.
     pub name: &'static str,
-    /// The abbreviation, `TB`.
+    /// The abbreviation, for example `TB`.
     pub short: &'static str,
-    /// The keys of a rule that are the kind's own.
+    /// The configuration keys of a rule that only this kind reads.
     pub keys: &'static [&'static str],
-    /// Whether its quota is per unit of time; else `rpu` is a number of requests in flight.
+    /// Whether the quota is per unit of time. Otherwise `rpu` is a number of requests in flight.
     pub per_unit: bool,
-    /// How many requests can pass in any span of time, as the reference says it.
+    /// The most requests that pass in any span of time, as the reference documentation prints it.
     pub bound: &'static str,
-    /// Takes the kind's own keys of a rule; mistakes are reported at their place and give `None`.
-    /// `rpu` is at least 1.
+    /// Builds the algorithm from the kind's own keys of a rule. A mistake is reported at its place
+    /// in the document and yields `None`. `rpu` is at least 1.
     pub compile: fn(&mut Fields, Quota) -> Option<Box<dyn Algorithm>>,
 }
 
-/// Every kind of algorithm; the first is the default.
+/// All kinds of algorithms. The first one is the default.
 pub static KINDS: &[&Kind] = &[
     &token_bucket::KIND,
     &window::KIND,
@@ -266,14 +280,14 @@ pub static KINDS: &[&Kind] = &[
     &concurrency::KIND,
 ];
 
-/// By how much the clocks of two workers may differ, caches and pauses included: a cell that is no further in
-/// the future is left as it is.
+/// The largest difference between the clocks of two workers, including cached clocks and pauses. A
+/// cell is not clamped if it is at most this far in the future.
 const MAX_SKEW: Span = Span::from_secs(1);
 
-/// The longest a request may be made to wait: while it does, it holds memory of the gateway and a connection.
+/// The longest wait of a request. A waiting request holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
 
-/// How much of `span` a use of `used` out of `limit` stands for.
+/// The part of `span_ns` that corresponds to `used` of `limit`.
 fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
     let all = u128::from(used).saturating_mul(span_ns.into());
     Span::from_ns(u64::try_from(all.checked_div(limit.into()).unwrap_or(0)).unwrap_or(u64::MAX))

@@ -1,19 +1,20 @@
 //! Diana, a rate limiter that runs inside an HTTP gateway.
 //!
 //! ```text
-//!   configuration ──► config ──► Policy                    once, or refused with every mistake in its place
+//!   configuration ──► config ──► Policy            once; a wrong document yields all its mistakes
 //!                                   │
 //!   request ──► host ──► session ──►│ which rules apply?    matcher
-//!                 ▲                 │ whom do they count?   actor
-//!                 │                 │ is there enough left? algorithm, on cells in a table over a store
-//!                 └──── Decision ◄──┘ check all, charge all
+//!                 ▲                 │ which actor counts?   actor
+//!                 │                 │ is enough left?       algorithm, on cells of a table
+//!                 └──── Decision ◄──┘ check all rules, then charge all
 //!                 │        │
 //!                 │        └──► response: status, headers, body
-//!                 └──► remote: the bytes of calls to a store that counts for all gateways, and of its answers
+//!                 └──► remote: requests to a global store and its replies, as bytes
 //! ```
 //!
-//! Everything but `host` is a function of values: it knows no host, no clock and no network. The modules
-//! stand here from the outside in; each uses only those below it, which a test enforces.
+//! Only `host` has a clock and does I/O. Every other module is a function of its arguments. The
+//! modules are listed from the outside in. Each module uses only modules below it; a test enforces
+//! the order.
 #![cfg_attr(
     not(test),
     deny(

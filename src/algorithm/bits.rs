@@ -1,9 +1,7 @@
-//! A row of bits in a cell. Bit 0 is the lowest of the first byte; what lies outside reads as not set and is
-//! not written.
-//!
-//! It does not know: what a bit stands for.
+//! A row of bits in a cell. Bit 0 is the lowest bit of the first byte. Bits outside the row read as
+//! zero, and writes to them are ignored.
 
-/// Sets bits `from` to `from + count`.
+/// Sets the bits `from..from + count`.
 pub(super) fn set(bits: &mut [u8], from: u64, count: u64) {
     for bit in from..from.saturating_add(count).min(len(bits)) {
         if let Some(byte) = byte_of(bit).and_then(|byte| bits.get_mut(byte)) {
@@ -12,14 +10,14 @@ pub(super) fn set(bits: &mut [u8], from: u64, count: u64) {
     }
 }
 
-/// How many bits are set from bit 0 on.
+/// The number of consecutive set bits from bit 0.
 pub(super) fn leading(bits: &[u8]) -> u64 {
     let is_set =
         |bit: &u64| byte_of(*bit).and_then(|byte| bits.get(byte)).is_some_and(|byte| byte & mask(*bit) != 0);
     u64::try_from((0..len(bits)).take_while(is_set).count()).unwrap_or(0)
 }
 
-/// Moves each bit `by` places up; the lowest are not set, the highest are lost.
+/// Shifts all bits up by `by` places. The lowest bits become zero, the highest are lost.
 pub(super) fn shift_up(bits: &mut [u8], by: u64) {
     let (bytes, rest) = split(by);
     let from = |at: usize| at.checked_sub(bytes).and_then(|at| bits.get(at)).copied().unwrap_or(0);
@@ -31,7 +29,7 @@ pub(super) fn shift_up(bits: &mut [u8], by: u64) {
     bits.copy_from_slice(&moved);
 }
 
-/// Moves each bit `by` places down; the lowest are lost, the highest are not set.
+/// Shifts all bits down by `by` places. The lowest bits are lost, the highest become zero.
 pub(super) fn shift_down(bits: &mut [u8], by: u64) {
     let (bytes, rest) = split(by);
     let from = |at: usize| bits.get(at.saturating_add(bytes)).copied().unwrap_or(0);
@@ -55,7 +53,7 @@ fn mask(bit: u64) -> u8 {
     1u8.checked_shl(u32::try_from(bit & 7).unwrap_or(0)).unwrap_or(0)
 }
 
-/// Whole bytes, and the bits that are left.
+/// Splits a number of bits into whole bytes and remaining bits.
 fn split(by: u64) -> (usize, u32) {
     (usize::try_from(by >> 3).unwrap_or(usize::MAX), u32::try_from(by & 7).unwrap_or(0))
 }
@@ -71,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_row_of_bits_is_a_number(bytes in prop::collection::vec(any::<u8>(), 0..9), by in 0u64..90, from in 0u64..90) {
+        fn bit_operations_match_integer_operations(bytes in prop::collection::vec(any::<u8>(), 0..9), by in 0u64..90, from in 0u64..90) {
             let (whole, all) = (number(&bytes), 8 * bytes.len() as u32);
             let kept = (1u128 << all) - 1;
             let (mut up, mut down, mut filled) = (bytes.clone(), bytes.clone(), bytes.clone());

@@ -1,21 +1,19 @@
-//! `C`, concurrency: so many requests in flight at once. A permit is taken on arrival and given back when the
-//! stream ends, however it ends.
-//!
-//! It does not know: whether a stream is still there. What has not come back within `max_hold` counts as
-//! returned, so that a worker that died does not lock a limit for ever.
+//! `C`, concurrency: limits the number of requests in flight. A request takes a permit on arrival
+//! and returns it when its stream ends, however it ends. Permits expire after `max_hold`, so that a
+//! worker that died does not lock a limit forever.
 //!
 //! ```text
 //!   taken in    │ 2 │ 0 │ 3 │ 1 │ 0 │ 0 │ 1 │ 2 │ 1 │      eighths of max_hold, and one more
-//!               └─ leave the ring, if they have not been given back before
+//!               └─ expire unless they were returned before
 //! ```
 //!
-//! **Clocks.** When the clock steps back, a permit is as old as it was, and comes back when its stream ends.
+//! **Clocks.** If the clock steps back, permits keep their age. They return when their streams end.
 //!
-//! **Copies.** A cell may be begun as a copy of another one, with all permits that are out. It keeps when that was: one that
-//! was taken there later is not among them.
+//! **Copies.** A cell may start as a copy of another cell with all its permits. The cell stores the
+//! time of the copy: permits that were taken from the original later are not part of the copy.
 //!
-//! **Bound.** `rpu` at any instant, but for requests that last longer than `max_hold`: those stop counting
-//! after `max_hold` at the earliest and 9/8 of it at the latest.
+//! **Bound.** `rpu` at any instant, of requests that last at most `max_hold`. Longer requests stop
+//! counting between `max_hold` and 9/8 of it.
 
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
@@ -36,7 +34,8 @@ pub static KIND: Kind = Kind {
 
 const PARTS: u64 = 8;
 
-/// Behind the permits: when the cell was copied, zero if it was not; a `u64`, little-endian.
+/// The bytes after the permits: the time of the copy, zero if the cell is not a copy. A
+/// little-endian `u64`.
 const COPIED: usize = 8;
 
 #[derive(Debug)]

@@ -1,21 +1,23 @@
-//! `LB`, the leaky bucket as a queue: lets requests go one by one, `unit / rpu` apart. The excess waits for
-//! its turn; what would wait too long, or behind too many, is refused.
-//!
-//! It does not know: who waits. It gives turns out in the order in which it is asked.
+//! `LB`, the leaky bucket as a queue: passes requests one by one, `unit / rpu` apart. Requests
+//! above the rate wait for their turn, in the order of arrival. A request that would wait too long,
+//! or behind too many others, is refused.
 //!
 //! ```text
-//!   asked    x xx x                                    turn = max(next, now)
-//!   goes     │    │    │    │                          admitted  ⇔  turn − now ≤ min(queue · unit / rpu, max_wait)
-//!            └─ unit / rpu ─┘                          and then  next := turn + unit / rpu
+//!   arrives  x xx x                 turn = max(next, now)
+//!   passes   │    │    │    │       admitted  ⇔  turn − now ≤ min(queue · unit / rpu, max_wait)
+//!            └─ unit / rpu ─┘       and then  next := turn + unit / rpu
 //! ```
 //!
-//! One that costs more goes at the first of as many turns, the last of which has to be that near.
+//! A request of cost `n` takes `n` consecutive turns and passes at the first one. The last one must
+//! be within the limit.
 //!
-//! **Bound.** In any span `t` at most `1 + t · rpu / unit` go on, none closer to another than `unit / rpu`. That
-//! is exact; who waits is woken at the whole nanosecond after its turn.
+//! **Bound.** In any span `t` at most `1 + t · rpu / unit` requests pass, never closer together
+//! than `unit / rpu`. The arithmetic is exact; a waiting request is woken at the next whole
+//! nanosecond after its turn.
 //!
-//! **Clocks.** Turns are kept, and with them the lock-out, when a clock steps back by no more than [`MAX_SKEW`];
-//! beyond, the next is cut to the last that could have been given out.
+//! **Clocks.** If a clock steps back by at most [`MAX_SKEW`], all turns are kept, and requests are
+//! refused for as long. If the clock steps back further, the next turn is clamped to the latest
+//! possible one.
 
 use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
@@ -35,23 +37,25 @@ pub static KIND: Kind = Kind {
     compile,
 };
 
-/// The next turn, nanoseconds as `u64` and the fraction as `u32`; how often the cell was cut, `u32`; then a bit
-/// for each of the last turns, bit 0 for the one before the next, set when it was given back.
+/// The layout of a cell, little-endian. The next turn: nanoseconds `u64`, fraction `u32`. The
+/// number of clamps `u32`. Then one bit for each of the last turns, set if the turn was refunded.
+/// Bit 0 is the turn before the next one.
 const BITS: usize = 16;
-/// So many turns can be given back at the most while others wait behind them.
+/// The most turns that can be refunded while later requests wait.
 const MAX_TURN_BITS: u64 = 1_024;
 const FRACTION: usize = 8;
 const CLAMPS: usize = 12;
 
-/// The longest wait if neither `queue` nor `max_wait` is given: longer ones outlast clients and fill the gateway.
+/// The longest wait if neither `queue` nor `max_wait` is given. Longer waits outlast client
+/// timeouts and fill the gateway with waiting requests.
 const DEFAULT_WAIT: Span = Span::from_secs(10);
 
 #[derive(Debug)]
 struct LeakyBucket {
     rate: Rate,
-    /// The longest that a turn may be off.
+    /// The longest distance of a turn from now.
     longest: Exact,
-    /// Bytes of a cell.
+    /// The size of a cell in bytes.
     size: usize,
 }
 
@@ -96,19 +100,19 @@ impl LeakyBucket {
         write(cell, FRACTION, next.fraction.to_le_bytes());
     }
 
-    /// The latest turn that an asker at `now` is given.
+    /// The latest turn that a request at `now` may take.
     fn latest_turn(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.longest)
     }
 
-    /// The latest turn that may be next at `now`: the one behind the latest that was given out, and as much
-    /// later as clocks may differ.
+    /// The latest value of the next turn that is possible at `now`: one turn after the latest turn,
+    /// plus [`MAX_SKEW`].
     fn latest_next(&self, now: Time) -> Exact {
         let behind = self.rate.add(self.latest_turn(now), self.rate.span_of(1));
         self.rate.add(behind, Exact::whole(MAX_SKEW.as_ns()))
     }
 
-    /// How many units have their turns from `turn` to `latest_turn`.
+    /// How many units fit into the turns from `turn` to `latest_turn`.
     fn places(&self, turn: Exact, latest_turn: Exact) -> u64 {
         if turn > latest_turn {
             return 0;
@@ -117,14 +121,15 @@ impl LeakyBucket {
     }
 }
 
-/// The bits of turns that were given back.
+/// The bits of refunded turns.
 fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
     cell.get_mut(BITS..).unwrap_or_default()
 }
 
 impl Algorithm for LeakyBucket {
     fn meaning(&self) -> String {
-        // One with a shorter queue cuts that of another.
+        // The wait is part of the text, because a shorter queue would clamp the turns of a longer
+        // one.
         let Exact { ns, fraction } = self.longest;
         format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
     }
@@ -133,7 +138,7 @@ impl Algorithm for LeakyBucket {
         self.size
     }
 
-    /// One goes at once, and the others wait.
+    /// One request passes at once; the queue holds the rest.
     fn shown(&self, _: Quota) -> Quota {
         let places = self.rate.tokens_in(self.longest).saturating_add(1);
         Quota { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
@@ -166,7 +171,7 @@ impl Algorithm for LeakyBucket {
         } else if cost > capacity {
             (Admission::Refuse { retry_after: None }, 0)
         } else if cost > places {
-            // The turn of its last unit has to come within reach.
+            // The turn of the last unit has to come within the limit.
             let last_unit_turn = rate.add(turn, rate.span_of(cost.saturating_sub(1)));
             (
                 Admission::Refuse {
@@ -179,7 +184,7 @@ impl Algorithm for LeakyBucket {
         };
         let next = rate.add(turn, rate.span_of(charged));
         if charged > 0 {
-            // Turns stand close together until the queue is empty; then a new row begins.
+            // Turns are contiguous while the queue is not empty. A gap starts a new row of bits.
             if self.next(cell) < turn {
                 refunded_turns(cell).fill(0)
             } else {
@@ -204,8 +209,8 @@ impl Algorithm for LeakyBucket {
         }
     }
 
-    /// The last turn given out is the next one again. One with others behind it, who have been told when to
-    /// go, stays empty, and is given back with the last of them.
+    /// Makes the last turn the next one again. If later requests wait, they keep their turns: the
+    /// bit of the turn is set, and the turn is reused once all later turns are refunded.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let rate = self.rate;

@@ -1,29 +1,29 @@
-//! What was fetched ahead from a store that counts for all gateways: the workers of this one spend it by themselves.
-//!
-//! It does not know: how that store counts, or who fetches. When nothing is left, it refuses: then the store has to be
-//! asked.
+//! A lease: quota that this gateway fetched ahead from the global store. The workers spend it like
+//! any other cell. An empty lease refuses, and the worker asks the store instead.
 //!
 //! ```text
-//!   deposit ─► generation n      left ███░░░░░░░ used        spent oldest first, each until it lapses
+//!   deposit ─► generation n      left ███░░░░░░░ used        oldest first, each until it expires
 //!              generation n + 1  left ███████░░░
-//!   the first draw that leaves less than half a piece fetches the missing half
+//!   the first draw that leaves less than half a piece starts a refill
 //! ```
 //!
-//! Generations are the store's: a window, a slice, a second. Two of them can be live at once.
+//! The store defines the generations: a window, a slice or a second. Up to two of them are live at
+//! once.
 //!
-//! **Bound.** The cell holds one piece at most: what exceeds it when it is deposited goes back to the store. One worker fetches
-//! at a time. None is spent when it has lapsed, by this gateway's clock from before it was asked
-//! for, so that nothing is spent later than the store thinks.
+//! **Bound.** The cell holds at most one piece; the surplus of a deposit returns to the store. One
+//! worker fetches at a time. Quota expires by this gateway's clock, counted from before the
+//! question was sent. So no quota is spent later than the store assumes.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Verdict};
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
-/// One generation: its number `u64`, from when and until when it may be spent `u64` each, how much is left and how much
-/// was used since the last account `u32` each. Two of them; then what more the store has, `u32`; when somebody may be
-/// told again to fetch, when the store has more, when it is as good as new, and until when a request claims to fetch,
-/// `u64` each. Little-endian.
+/// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
+/// and until `u64` each, units left and units used since the last account `u32` each. Then: the
+/// units that remain in the store `u32`, and four instants, `u64` each. These are the next time to
+/// prompt a refill, when the store has more, when the store is full, and the end of the current
+/// claim to fetch.
 const SLOT: usize = 32;
 const SINCE: usize = 8;
 const UNTIL: usize = 16;
@@ -37,60 +37,61 @@ const FULL_AT: usize = 84;
 const CLAIMED: usize = 92;
 const SIZE: usize = 100;
 
-/// Somebody who was told to fetch has done so after this, or somebody else is told.
+/// If a refill has not arrived after this time, another worker may start one.
 const FETCH_FOR: Span = Span::from_ms(100);
 
-/// By so much workers' clocks may differ, which are caches of the same one.
+/// The largest difference between the clocks of workers of one gateway, which cache the same clock.
 const WORKER_SKEW: Span = Span::from_ms(20);
 
-/// Quota that is spent here, in pieces.
+/// The algorithm of a leased rule: quota that is spent in this gateway.
 #[derive(Debug)]
 pub struct Lease {
-    /// Of the rule that is leased.
+    /// The meaning of the leased rule's algorithm.
     meaning: String,
     piece: u64,
-    /// The longest that a piece may be spent.
+    /// The longest lifetime of a deposit.
     longest: Span,
-    /// Of the rule that is leased.
+    /// The quota that response headers show for the leased rule.
     shown: Quota,
 }
 
-/// What was fetched.
+/// Quota that the global store granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Deposit {
-    /// How much.
+    /// The granted units.
     pub amount: u64,
-    /// The amount that was asked for.
+    /// The most units that the cell may hold, and the amount that was asked for.
     pub piece: u64,
-    /// Of which generation.
+    /// The generation of the quota, as the store numbers it.
     pub generation: u64,
-    /// When it was asked for.
+    /// When the question was sent, by this gateway's clock.
     pub since: Time,
-    /// How long from then it may be spent.
+    /// The lifetime of the quota, counted from `since`.
     pub lasts: Span,
-    /// What the store said beside that.
+    /// The rest of the store's reply.
     pub verdict: Verdict,
 }
 
-/// What became of one generation.
+/// What happened to the quota of one generation since the last account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Which.
+    /// The generation, as the store numbers it.
     pub generation: u64,
-    /// How much was used since the last account.
+    /// Units that were used since the last account.
     pub used: u64,
-    /// The unused amount, if it cannot be used any more.
+    /// Units that were not used and can no longer be, because the quota expired or had to make
+    /// room.
     pub left: u64,
 }
 
 impl Lease {
-    /// Of a rule that counts as `leased`, in pieces of so much.
+    /// A lease for a rule with the algorithm `leased`, of at most `piece` units.
     pub fn new(leased: &dyn Algorithm, piece: u64, quota: Quota) -> Lease {
         let longest = quota.unit.max(Span::from_secs(2));
         Lease { meaning: leased.meaning(), piece, longest, shown: leased.shown(quota) }
     }
 
-    /// The rest of the lease, and the rest that the store reported.
+    /// The units in the lease plus the units that remain in the store.
     fn remaining(&self, cell: &[u8], left: u64) -> u64 {
         left.saturating_add(u32_at(cell, REST).into())
     }
@@ -105,7 +106,7 @@ impl Lease {
         live.fold(0, |left, slot| left.saturating_add(number(cell, slot, LEFT)))
     }
 
-    /// Takes `cost` from the oldest generation that has it.
+    /// Takes `cost` units from the oldest live generation that has that many.
     fn draw(&self, cell: &mut [u8], now: Time, cost: u64) -> Option<Charge> {
         let has = |slot: &usize| self.is_live(cell, *slot, now) && number(cell, *slot, LEFT) >= cost;
         let slot = SLOTS.into_iter().filter(has).min_by_key(|slot| u64_at(cell, *slot))?;
@@ -127,7 +128,7 @@ fn put(cell: &mut [u8], at: usize, number: u64) {
     write(cell, at, u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Moves so much from one field to another.
+/// Moves `by` units from one field of a generation to another.
 fn transfer(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
     let (less, more) =
         (number(cell, slot, from).saturating_sub(by), number(cell, slot, to).saturating_add(by));
@@ -135,34 +136,35 @@ fn transfer(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
     put(cell, slot.saturating_add(to), more);
 }
 
-/// Whether a request fetches a piece, and may still be at it.
+/// Whether a request is fetching quota now.
 pub fn is_claimed(cell: &[u8], now: Time) -> bool {
     is_pending(at(cell, 0, CLAIMED), now)
 }
 
-/// A request is to fetch a piece.
+/// Records that a request fetches quota from `now` on.
 pub fn claim(cell: &mut [u8], now: Time) {
     write(cell, CLAIMED, now.after(FETCH_FOR).as_ns().to_le_bytes());
 }
 
-/// The request has fetched what it could.
+/// Records that the request is done fetching.
 pub fn release(cell: &mut [u8]) {
     write(cell, CLAIMED, 0u64.to_le_bytes());
 }
 
-/// Whether that is still to come, and no further away than a clock that steps back would make it.
+/// Whether `until` is in the future, but at most [`FETCH_FOR`] away. After a clock step back
+/// `until` may lie further ahead, and then it does not count.
 fn is_pending(until: Time, now: Time) -> bool {
     now < until && until.since(now) <= FETCH_FOR
 }
 
-/// How much a lease's cell can take until it holds `piece`.
+/// How many units a lease's cell can take until it holds `piece` units.
 pub fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
     let live = SLOTS.into_iter().filter(|slot| now < at(cell, *slot, UNTIL));
     live.fold(piece, |room, slot| room.saturating_sub(number(cell, slot, LEFT)))
 }
 
-/// Adds a fetched piece to a lease's cell, as far as there is room. Returns what to report to the store: the rest of this
-/// piece, and an older generation that had to make room.
+/// Adds fetched quota to a lease's cell as far as there is room. Returns what to report to the
+/// store: the usage of an older generation that had to make room, and the surplus of this deposit.
 pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
     let Deposit { piece, generation, since, lasts, verdict, .. } = *deposit;
     let amount = deposit.amount.min(room(cell, now, piece));
@@ -182,7 +184,8 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
     write(cell, slot.saturating_add(SINCE), since.as_ns().to_le_bytes());
     write(cell, slot.saturating_add(UNTIL), until.to_le_bytes());
     put(cell, REST, verdict.remaining);
-    // A store that has little has no more a moment later, so the fetching worker pauses before the next fetch.
+    // A store that returned little will not have more a moment later, so the next refill waits for
+    // its pause.
     if left >= piece.div_ceil(2) {
         write(cell, FETCH, 0u64.to_le_bytes());
     }
@@ -192,7 +195,8 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
     [displaced, surplus]
 }
 
-/// Removes from a lease's cell what to report to the store: what was used and what has lapsed, or `all` that is left.
+/// Takes the usage of both generations out of a lease's cell, to report it to the store. Unused
+/// units are included if they expired, or always if `all` is set.
 pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
@@ -200,7 +204,7 @@ pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
     })
 }
 
-/// Removes from one generation what was used, and what is left if the generation `has_lapsed`.
+/// Takes the usage of one generation out of the cell, with the unused units if `has_lapsed` is set.
 fn take_usage(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
     let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
     let usage = Usage { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
@@ -212,7 +216,7 @@ fn take_usage(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
 }
 
 impl Charge {
-    /// Whether whoever drew this from a [`Lease`] is to have more fetched.
+    /// Whether the request that made this charge on a [`Lease`] should start a refill.
     pub fn asks_for_more(&self) -> bool {
         self.stamp.0 > 0
     }
@@ -249,7 +253,7 @@ impl Algorithm for Lease {
         }
         Verdict {
             admission: outcome,
-            // A store may report any number.
+            // The store may report any number.
             remaining: self.remaining(cell, left).min(self.shown.rpu),
             more_in: Time::from_ns(u64_at(cell, MORE_AT)).since(now),
             full_in: Time::from_ns(u64_at(cell, FULL_AT)).since(now),
@@ -257,7 +261,7 @@ impl Algorithm for Lease {
         }
     }
 
-    /// To the generation that it was drawn from, and to no other.
+    /// Refunds only into the generation that was charged.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let is_same =
             |slot: &usize| u64_at(cell, *slot) == charge.booked_at.as_ns() && self.is_live(cell, *slot, now);
@@ -271,7 +275,8 @@ impl Algorithm for Lease {
         true
     }
 
-    /// What remains includes the store's rest, which cannot be spent here.
+    /// Excludes the units that remain in the store: `remaining` includes them, but workers cannot
+    /// spend them.
     fn reservable(&self, cell: &[u8], now: Time) -> u64 {
         self.left(cell, now)
     }

@@ -1,18 +1,17 @@
-//! What a kind is in numbers, for a program in another language that counts as it does: in microseconds, as a store
-//! that tells time in them can have them, and each below 2⁵³, as a language may have that knows only doubles.
-//!
-//! It does not know: that program, `remote/redis/script.lua`.
+//! The parameters of an algorithm as numbers, for the Lua script of the Redis store
+//! (`remote/redis/script.lua`). Spans are in microseconds, the resolution of Redis. Every number is
+//! below 2⁵³, because Lua's numbers are doubles.
 
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
 use crate::time::Span;
 
-/// A kind by its number, and up to six numbers that it counts by.
+/// The number of an algorithm kind, and up to six parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// Which kind; 0 refuses all.
+    /// The kind; 0 refuses every request.
     pub kind: u8,
-    /// What they mean is the kind's; unused ones are 0.
+    /// The parameters; their meaning depends on the kind. Unused ones are 0.
     pub numbers: [u64; 6],
 }
 
@@ -22,51 +21,52 @@ const WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const SLIDING_LOG: u8 = 4;
 const LEAKY_BUCKET: u8 = 5;
-/// 6 was a ring of permits by age, which workers returned one by one.
+/// Number 6 is taken: a retired layout, a ring of permits by age that workers returned one by one.
 const CONCURRENCY: u8 = 7;
 
 const NS_PER_US: u64 = 1_000;
 
-/// How far another gateway's or the store's clock may have been ahead, plus what rounding up adds.
+/// The largest lead of another gateway's or the store's clock in µs, plus the error of rounding up.
 const SLACK_US: u128 = 1_000_002;
 
-/// Spans are whole milliseconds in a configuration; what is not a whole microsecond is rounded up.
+/// Converts to µs, rounded up. Spans in a configuration are whole milliseconds.
 fn us(span: Span) -> u64 {
     span.as_ns().div_ceil(NS_PER_US)
 }
 
 impl Parameters {
-    /// Whether what it charges ends with the request, as a permit does.
+    /// Whether a charge ends with the request, as a permit does.
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
     }
 
-    /// How long a permit counts.
+    /// The longest time that a permit counts.
     pub fn max_hold(&self) -> Span {
         let [_, us, ..] = self.numbers;
         Span::from_ns(us.saturating_mul(NS_PER_US))
     }
 
-    /// The same for a call in which the worker `holder` reports its `level` of permits. Later calls have higher numbers
-    /// (`call`), and the report counts for `expire`.
+    /// The parameters of a call in which the worker `holder` reports that it holds `level` permits.
+    /// `call` increases from call to call. The report counts for `expire`.
     pub fn reporting(&self, holder: u64, call: u64, level: u64, expire: Span) -> Parameters {
         let [rpu, max_hold, ..] = self.numbers;
         Parameters { numbers: [rpu, max_hold, holder, call, level, us(expire)], ..*self }
     }
 
-    /// Distinguishes the key of a count from that of an earlier layout: during a rolling upgrade, gateways of the two
-    /// versions must not overwrite each other's values.
+    /// A number in the Redis key that separates stored layouts: during a rolling upgrade, gateways
+    /// of two versions must not overwrite each other's values.
     pub fn layout(&self) -> u64 {
         if self.ends_with_request() { 1 << 32 } else { 0 }
     }
 
-    /// Whether it has to be told what became of what it has handed out ahead; else that is charged already.
+    /// Whether the store must learn how leased quota was used. The other kinds charge a lease when
+    /// they grant it.
     pub fn wants_account(&self) -> bool {
         self.kind == TOKEN_BUCKET
     }
 
-    /// The longest spans that such a count can report, in µs: the wait of an admitted request, and all other spans, such as
-    /// the `Retry-After` of a refused request.
+    /// The longest spans that the store may report, in µs: first the wait of an admitted request,
+    /// then any other span, such as the `Retry-After` of a refused request.
     pub fn longest_us(&self) -> (u64, u64) {
         let [a, b, c, d, ..] = self.numbers.map(u128::from);
         let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
@@ -76,7 +76,7 @@ impl Parameters {
                 let longest = c.saturating_add(u128::from(d > 0));
                 (longest, longest.saturating_add(span_of(1)))
             }
-            // It is unknown when a permit comes back: the store reports one second.
+            // The store cannot know when a permit returns, so it reports one second.
             CONCURRENCY => (0, 1_000_000),
             REFUSE_ALL => (0, 0),
             _ => (0, b),
@@ -86,32 +86,34 @@ impl Parameters {
             .into()
     }
 
-    /// The burst of a token bucket.
+    /// The burst of a token bucket, in units of cost.
     pub fn burst(&self) -> Option<u64> {
         let [_, _, burst, ..] = self.numbers;
         (self.kind == TOKEN_BUCKET).then_some(burst)
     }
 
-    /// Whether both are of a token bucket that differs in `rpu` and `burst` alone; whoever asks knows its unit.
+    /// Whether both are token buckets that differ only in `rpu` and `burst`. The caller compares
+    /// the units.
     pub fn is_resized(&self, other: &Parameters) -> bool {
         let Parameters { kind, numbers: [.., max_wait, start, _] } = *self;
         let Parameters { numbers: [.., others_wait, others_start, _], .. } = *other;
         kind == TOKEN_BUCKET && other.kind == kind && (max_wait, start) == (others_wait, others_start)
     }
 
-    /// Whether a rule with the other terms can never refuse. Condition: a rule with these terms counts the same requests,
-    /// and a request passes only if both rules admit it.
+    /// Whether a rule with the parameters `other` can never refuse. Condition: a rule with these
+    /// parameters counts the same requests, and a request passes only if both rules admit it. In
+    /// the table, "as" means "at least as".
     ///
     /// | these | other | if |
     /// | --- | --- | --- |
-    /// | `TB` | `TB` | neither waits; the other starts full, fills at least as fast and holds at least as much |
-    /// | `TB` | `W`, `SW`, `SL` | this one does not wait; `burst` and the refill in the other's unit are within its `rpu` |
-    /// | `W` | `W` | the other's unit is a multiple of this one, and that multiple of `rpu` is within the other's |
-    /// | `W` | `SW`, `SL` | `rpu` of all windows that a unit of the other can touch is within the other's |
-    /// | `SW` | `SW` | unit and slices are the same, and `rpu` is within the other's |
-    /// | `SL` | `W`, `SW`, `SL` | `rpu` of all units that fit into one of the other, rounded up, is within the other's |
-    /// | `LB` | `LB` | the other's turns are at least as close, and its queue is at least as long |
-    /// | `C` | `C` | `max_hold` is the same, and `rpu` is within the other's |
+    /// | `TB` | `TB` | neither waits; the other starts full, refills as fast and holds as much |
+    /// | `TB` | `W`, `SW`, `SL` | no wait; `burst` plus refill in the other's unit ≤ its `rpu` |
+    /// | `W` | `W` | the other's unit is `n` units of this one; `n · rpu` ≤ its `rpu` |
+    /// | `W` | `SW`, `SL` | the other's unit touches up to `n` windows; `n · rpu` ≤ its `rpu` |
+    /// | `SW` | `SW` | same unit and slices; `rpu` ≤ the other's |
+    /// | `SL` | `W`, `SW`, `SL` | `n` units cover one of the other; `n · rpu` ≤ its `rpu` |
+    /// | `LB` | `LB` | the other's turns are as close, and its queue is as long |
+    /// | `C` | `C` | same `max_hold`; `rpu` ≤ the other's |
     pub fn covers(&self, other: &Parameters) -> bool {
         let product = |a: u64, b: u64| u128::from(a).saturating_mul(b.into());
         let ([a, b, c, d, ..], [oa, ob, oc, od, oe, _]) = (self.numbers, other.numbers);
@@ -140,8 +142,9 @@ impl Parameters {
         }
     }
 
-    /// `TB`: a token takes `a / b` µs, in lowest terms; `c` is the burst, `d` the longest wait in µs, `e` is 1 for one
-    /// that starts empty, `f` is the unit in µs, or as much of it as matters.
+    /// `TB`: a token takes `a / b` µs, in lowest terms. `c` is the burst, `d` the longest wait in
+    /// µs, and `e` is 1 if the bucket starts empty. `f` is one token plus the slack in µs: the
+    /// unit, as far as it matters.
     pub(super) fn token_bucket(
         rate: Rate,
         burst: u64,
@@ -157,12 +160,12 @@ impl Parameters {
         }
     }
 
-    /// `W`: at most `a` in a window of `b` µs.
+    /// `W`: at most `a` units in each window of `b` µs.
     pub(super) fn window(rpu: u64, unit: Span) -> Parameters {
         Parameters { kind: WINDOW, numbers: [rpu, us(unit), 0, 0, 0, 0] }
     }
 
-    /// `SW`: at most `a` in `b` µs, cut into `c` slices.
+    /// `SW`: at most `a` units in `b` µs, divided into `c` slices.
     pub(super) fn sliding_window(rpu: u64, ring: Ring) -> Parameters {
         Parameters {
             kind: SLIDING_WINDOW,
@@ -170,16 +173,16 @@ impl Parameters {
         }
     }
 
-    /// `SL`: at most `a` in any `b` µs.
+    /// `SL`: at most `a` units in any span of `b` µs.
     pub(super) fn sliding_log(rpu: u64, unit: Span) -> Parameters {
         Parameters { kind: SLIDING_LOG, numbers: [rpu, us(unit), 0, 0, 0, 0] }
     }
 
-    /// `LB`: a turn takes `a / b` µs, in lowest terms; the last may be `c + d / b` µs off; `e` turns can be given back
-    /// while others wait behind them.
+    /// `LB`: a turn takes `a / b` µs, in lowest terms. The last turn is at most `c + d / b` µs
+    /// away. `e` turns can be refunded while later requests wait.
     pub(super) fn leaky_bucket(rate: Rate, longest: Exact, turns: u64) -> Parameters {
         let (in_us, queued) = (rate.in_us(), rate.tokens_in(longest));
-        // It is so many turns, or a span that a rule names.
+        // The limit is either a number of turns, or a span that the rule gives.
         let longest = match rate.span_of(queued) == longest {
             true => in_us.span_of(queued),
             false => Exact::whole(us(Span::from_ns(longest.ns))),
@@ -190,8 +193,8 @@ impl Parameters {
         }
     }
 
-    /// `C`: at most `a` in flight, each for at most `b` µs and an eighth more, which the worker sees to. See
-    /// [`Terms::reporting`] for `c` to `f`.
+    /// `C`: at most `a` requests in flight, each for at most `b` µs; the worker adds an eighth. See
+    /// [`Parameters::reporting`] for `c` to `f`.
     pub(super) fn concurrency(rpu: u64, max_hold: Span) -> Parameters {
         Parameters { kind: CONCURRENCY, numbers: [rpu, us(max_hold), 0, 0, 0, 0] }
     }

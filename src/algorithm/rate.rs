@@ -1,11 +1,10 @@
-//! Rates and instants as exact rationals: nothing is ever rounded, so no rate drifts.
-//!
-//! It does not know: what comes at a rate. `unit / rpu` is seldom a whole number of nanoseconds; instants are
-//! kept as nanoseconds and a fraction over `rpu / gcd(rpu, unit)`, which makes every sum of them exact.
+//! Rates and instants as exact rationals, so that nothing is rounded and no rate drifts. `unit /
+//! rpu` is rarely a whole number of nanoseconds. An instant therefore has a fraction over `rpu /
+//! gcd(rpu, unit)`, which makes all sums exact.
 
 use super::Quota;
 
-/// An instant or a span, in nanoseconds and a fraction of one over the `per` of its [`Rate`].
+/// An instant or a span: nanoseconds, and a fraction of one over the `per` of its [`Rate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Exact {
     pub(super) ns: u64,
@@ -24,7 +23,7 @@ impl Exact {
 
 const NS_PER_US: u64 = 1_000;
 
-/// How long tokens take: `ns / per` each, in lowest terms.
+/// The time per token: `ns / per` nanoseconds, in lowest terms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) ns: u64,
@@ -39,7 +38,7 @@ impl Rate {
         Rate { ns: lowest(unit), per: u32::try_from(lowest(rpu)).unwrap_or(u32::MAX) }
     }
 
-    /// The same in microseconds in place of nanoseconds, for units that are whole in them.
+    /// The same rate in microseconds, for units that are whole microseconds.
     pub(super) fn in_us(self) -> Rate {
         let common = gcd(self.ns, NS_PER_US);
         let rest = NS_PER_US.checked_div(common).unwrap_or(1);
@@ -50,7 +49,7 @@ impl Rate {
         }
     }
 
-    /// How long `tokens` take. Saturates where no rule is allowed to reach.
+    /// How long `tokens` take. Saturates beyond the limits of the configuration.
     pub(super) fn span_of(self, tokens: u64) -> Exact {
         let per = u64::from(self.per);
         if let Some(all) = tokens.checked_mul(self.ns) {
@@ -89,7 +88,7 @@ impl Rate {
         }
     }
 
-    /// `a − b`, at least zero.
+    /// `a − b`, saturating at zero.
     pub(super) fn sub(self, a: Exact, b: Exact) -> Exact {
         if a <= b {
             return Exact::default();

@@ -1,12 +1,10 @@
-//! `rpu: 0`: nobody passes, whatever the algorithm.
-//!
-//! It does not know: any state.
+//! `rpu: 0`: refuses every request, whatever the algorithm.
 
 use super::{Admission, Algorithm, Charge, Parameters, Verdict};
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
-/// Refuses every request, for ever.
+/// Refuses every request.
 #[derive(Clone, Copy, Debug)]
 pub struct RefuseAll;
 
@@ -32,7 +30,8 @@ impl Algorithm for RefuseAll {
         Verdict { admission: outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
     }
 
-    /// Nothing, so that it keeps no other actor of its group from being lent to.
+    /// A reservation takes nothing here. Returning `false` would stop reservations for the other
+    /// rules of the group.
     fn can_reserve(&self) -> bool {
         true
     }

@@ -1,31 +1,29 @@
-//! A ring of slices of time, each with a count: what the sliding window and the permits of a concurrency limit
-//! are kept in.
-//!
-//! It does not know: what is counted, or how much is too much.
+//! A ring of time slices with one count each, for the sliding window and for the permits of a
+//! concurrency limit.
 //!
 //! ```text
-//!   slice(now) = ⌊now · per / span⌋          kept at: slice mod len
+//!   slice(now) = ⌊now · per / span⌋          stored at: slice mod len
 //!
 //!   cell:  newest slice u64 │ moved u32 │ sum u64 │ count u32 × len        little-endian
 //! ```
 //!
-//! The sum is that of all counts, so that who asks takes off it what has left since, mostly nothing or one slice.
-//! [`Ring::repair`] sees to it that bytes that are not ours cannot contradict themselves.
+//! `sum` is the sum of all stored counts. A reader subtracts the slices that have expired since,
+//! usually none or one. [`Ring::repair`] makes foreign bytes consistent.
 //!
-//! A cell only changes when something is counted or taken out, or when it is cut: that time goes on is seen by
-//! whoever reads it. A newest slice that is about to begin counts already: a worker whose clock is ahead has
-//! opened it.
+//! A cell changes only if something is charged, refunded or clamped; readers derive the passing of
+//! time. A newest slice that has not begun yet counts already: a worker whose clock is ahead opened
+//! it.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Charge, MAX_SKEW};
 use crate::time::{Span, Time};
 
-/// By how many slices the cell has been moved in all, each time that it was cut; wraps.
+/// By how many slices all clamps together have moved the cell; wraps.
 const MOVED_SLICES: usize = 8;
 const SUM: usize = 12;
 const COUNTS: usize = 20;
 
-/// How time is cut: `per` slices to `span_ns`, of which the last `len` count.
+/// The geometry of a ring: `per` slices in `span_ns`, of which the last `len` count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) span_ns: u64,
@@ -33,15 +31,16 @@ pub(super) struct Ring {
     pub(super) len: u64,
 }
 
-/// An instant, and the slice that it is in.
+/// An instant and its slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     now: Time,
     slice: u64,
 }
 
-/// `number · to / from`, rounded down or up: what is whole of `from` by itself, so that for units and numbers of
-/// slices as rules may have them nothing passes 64 bits, and no division of 128 is needed.
+/// `number · to / from`, rounded up if `up`, else down. The whole multiples of `from` are computed
+/// separately. So nothing exceeds 64 bits for any configured unit and number of slices, and no
+/// 128-bit division is needed.
 fn rescale(number: u64, from: u64, to: u64, up: bool) -> u64 {
     let (whole, rest) = (number.checked_div(from).unwrap_or(0), number.checked_rem(from).unwrap_or(0));
     let rest = rest.saturating_mul(to);
@@ -62,7 +61,7 @@ impl Ring {
         Time::from_ns(rescale(slice, self.per, self.span_ns, true))
     }
 
-    /// How long until `slice` leaves the ring.
+    /// The time until `slice` expires.
     fn expires(self, slice: u64, now: Time) -> Span {
         self.begins(slice.saturating_add(self.len)).since(now)
     }
@@ -72,21 +71,21 @@ impl Ring {
         place.saturating_mul(4).saturating_add(COUNTS)
     }
 
-    /// Found once for all that is asked about an instant: it takes divisions.
+    /// Computes the slice of an instant once for all calls, because it takes divisions.
     pub(super) fn moment(self, now: Time) -> Moment {
         Moment { now, slice: self.slice(now) }
     }
 
-    /// The newest slice.
+    /// The newest slice: the current one, or a later one in the cell.
     fn newest(self, cell: &[u8], moment: Moment) -> u64 {
         moment.slice.max(u64_at(cell, 0))
     }
 
-    /// The slices that count when `newest` is the newest, oldest first, and what they hold.
+    /// The slices that count if `newest` is the newest one, oldest first, with their counts.
     fn counts(self, cell: &[u8], newest: u64) -> impl DoubleEndedIterator<Item = (u64, u32)> {
         let stored = u64_at(cell, 0);
         let oldest = newest.saturating_sub(self.len.saturating_sub(1));
-        // Next to each other, so that one division finds them all.
+        // The slices are contiguous, so one division finds them all.
         let (first, end) = (self.at(oldest), self.size());
         (oldest..=newest).map(move |slice| {
             let behind = usize::try_from(slice.saturating_sub(oldest)).unwrap_or(0).saturating_mul(4);
@@ -96,18 +95,18 @@ impl Ring {
         })
     }
 
-    /// All counts, added up one by one.
+    /// The sum of all counts, recomputed.
     fn total(self, cell: &[u8]) -> u64 {
         let stored = u64_at(cell, 0);
         if stored < self.len {
-            // Some places stand for slices before the epoch, of which there are none.
+            // Some places stand for slices before the epoch, which do not exist.
             return self.counts(cell, stored).fold(0, |sum, (_, count)| sum.saturating_add(count.into()));
         }
         let (counts, _) = cell.get(COUNTS..self.size()).unwrap_or_default().as_chunks::<4>();
         counts.iter().fold(0, |sum: u64, count| sum.saturating_add(u32::from_le_bytes(*count).into()))
     }
 
-    /// Makes the sum that of the counts, and [`Ring::clamp`]s: whether the cell changed.
+    /// Corrects the sum and clamps the cell ([`Ring::clamp`]). Returns whether the cell changed.
     pub(super) fn repair(self, cell: &mut [u8], moment: Moment) -> bool {
         let total = self.total(cell);
         let is_wrong = total != u64_at(cell, SUM);
@@ -117,8 +116,8 @@ impl Ring {
         self.clamp(cell, moment) || is_wrong
     }
 
-    /// Moves a cell from further in the future than clocks may differ to `now`, its counts as old as they
-    /// are: whether it did.
+    /// If the cell is further in the future than [`MAX_SKEW`], moves its newest slice to `now`; the
+    /// counts keep their ages. Returns whether the cell was moved.
     fn clamp(self, cell: &mut [u8], moment: Moment) -> bool {
         let (stored, current) = (u64_at(cell, 0), moment.slice);
         let is_too_far_ahead = stored > current && self.begins(stored).since(moment.now) > MAX_SKEW;
@@ -126,7 +125,7 @@ impl Ring {
             let counts: Vec<(u64, u32)> = self.counts(cell, stored).collect();
             cell.iter_mut().skip(COUNTS).for_each(|byte| *byte = 0);
             for (slice, count) in counts {
-                // No slice is before the epoch.
+                // Slices before the epoch do not exist.
                 let at = self.at(current.saturating_sub(stored.saturating_sub(slice)));
                 write(cell, at, u32_at(cell, at).saturating_add(count).to_le_bytes());
             }
@@ -139,7 +138,7 @@ impl Ring {
         is_too_far_ahead
     }
 
-    /// What the slices hold together, of a cell that is whole.
+    /// The sum of the slices that count at `moment`, of a repaired cell.
     pub(super) fn sum(self, cell: &[u8], moment: Moment) -> u64 {
         let (stored, newest) = (u64_at(cell, 0), self.newest(cell, moment));
         if newest == stored {
@@ -150,7 +149,8 @@ impl Ring {
         left.fold(u64_at(cell, SUM), |sum, (_, count)| sum.saturating_sub(count.into()))
     }
 
-    /// Whether what comes at `now` is counted in the slice that begins at `begin`, if a cell has it as its newest.
+    /// Whether a request at `now` counts in the slice that starts at `begin`, if that is the newest
+    /// slice of a cell.
     pub(super) fn is_newest(self, begin: Time, now: Time) -> bool {
         let (slice, current) = (self.slice(begin), self.slice(now));
         slice == current || slice > current && self.begins(slice).since(now) <= MAX_SKEW
@@ -161,7 +161,7 @@ impl Ring {
         u64_at(cell, 0) > moment.slice
     }
 
-    /// Counts `cost` in the newest slice.
+    /// Adds `cost` to the newest slice.
     pub(super) fn add(self, cell: &mut [u8], moment: Moment, cost: u64) {
         let (stored, newest) = (u64_at(cell, 0), self.newest(cell, moment));
         let sum = self.sum(cell, moment).saturating_add(cost);
@@ -176,20 +176,22 @@ impl Ring {
         write(cell, 0, newest.to_le_bytes());
     }
 
-    /// What [`Ring::refund`] needs to know of a charge of `cost`.
+    /// The charge of `cost` units at `moment`, for [`Ring::refund`].
     pub(super) fn charge(self, cell: &[u8], moment: Moment, cost: u64) -> Charge {
         let booked_at = self.begins(self.newest(cell, moment));
         Charge { cost, at: moment.now, booked_at, stamp: (0, u32_at(cell, MOVED_SLICES)) }
     }
 
-    /// The charge where it lies in a cell that has been cut since it was made; `None` before the epoch.
+    /// Moves a charge along with a cell that was clamped since. `None` if it would lie before the
+    /// epoch.
     pub(super) fn relocate(self, cell: &[u8], charge: Charge) -> Option<Charge> {
         let moved = u32_at(cell, MOVED_SLICES);
         let slice = self.slice(charge.booked_at).checked_sub(moved.wrapping_sub(charge.stamp.1).into())?;
         Some(Charge { booked_at: self.begins(slice), stamp: (0, moved), ..charge })
     }
 
-    /// Takes a charge out of its slice, if that is still in the ring and the cell was not cut since.
+    /// Removes a charge from its slice if the slice still counts and the cell was not clamped
+    /// since.
     pub(super) fn refund(self, cell: &mut [u8], charge: Charge) {
         let (stored, slice) = (u64_at(cell, 0), self.slice(charge.booked_at));
         let is_live = slice <= stored && stored.saturating_sub(slice) < self.len;
@@ -202,7 +204,7 @@ impl Ring {
         }
     }
 
-    /// How long until at least `cost` has left, or all that is there.
+    /// The time until at least `cost` units have expired, or all units if there are fewer.
     pub(super) fn expires_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
         let mut left = 0u64;
         let last = self.counts(cell, self.newest(cell, moment)).find(|(_, count)| {
@@ -212,7 +214,7 @@ impl Ring {
         last.map_or(self.empty_in(cell, moment), |(slice, _)| self.expires(slice, moment.now))
     }
 
-    /// How long until all has left.
+    /// The time until all units have expired.
     pub(super) fn empty_in(self, cell: &[u8], moment: Moment) -> Span {
         let mut newest_first = self.counts(cell, self.newest(cell, moment)).rev();
         newest_first
@@ -228,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_slice_is_where_128_bits_have_it(ns: u64, unit_ns in 1..=604_800_000_000_000u64, per in 1..=60u64) {
+        fn slices_match_128_bit_arithmetic(ns: u64, unit_ns in 1..=604_800_000_000_000u64, per in 1..=60u64) {
             let ring = Ring { span_ns: unit_ns, per, len: per };
             let slice = u128::from(ns) * u128::from(per) / u128::from(unit_ns);
             prop_assert_eq!(u128::from(ring.slice(Time::from_ns(ns))), slice.min(u64::MAX.into()));

@@ -1,16 +1,17 @@
-//! `SL`, the sliding log: remembers when each of the last `rpu` units was admitted. Exact, and dear.
-//!
-//! It does not know: anything older than a unit.
+//! `SL`, the sliding log: stores the instant of each of the last `rpu` admitted units. It is exact,
+//! and the most expensive algorithm in memory and time.
 //!
 //! ```text
 //!   ──┼───x──x─────x──xx──┼──►       admitted  ⇔  instants in (now − unit, now] + cost ≤ rpu
-//!     now − unit         now         the oldest leaves a unit after it came
+//!     now − unit         now         an instant expires one unit after it was admitted
 //!
-//!   cell:  newest instant u64 │ cuts u32 │ count u32 │ age of each, newest first, in as few bytes as a unit takes
+//!   cell:  newest instant u64 │ clamps u32 │ count u32 │ age of each, newest first
 //! ```
 //!
-//! **Bound.** `rpu` in any span of a unit. What is older than a unit is forgotten: a clock that steps back by
-//! less than a second just when a charge is given back may let another `rpu` pass.
+//! An age takes as many bytes as a unit needs.
+//!
+//! **Bound.** `rpu` in any span of a unit. Instants older than a unit are dropped. If the clock
+//! steps back by less than a second just when a charge is refunded, another `rpu` may pass.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
@@ -29,14 +30,15 @@ pub static KIND: Kind = Kind {
     compile,
 };
 
-/// A log is copied whole at each request, sixteen of them to a key: that many make 16 KB.
+/// Each request copies all sixteen logs of a key: with 128 units each, that is 16 KB.
 const MAX_UNITS: usize = 128;
 
 const CLAMPS: usize = 8;
 const COUNT: usize = 12;
 const AGES: usize = 16;
 
-/// How long ago each live request came, in order; on the stack, for nothing to be allocated.
+/// The ages of the live instants in ns, in ascending order. They are on the stack to avoid an
+/// allocation.
 struct Ages {
     all: [u64; MAX_UNITS],
     len: usize,
@@ -54,13 +56,13 @@ impl Ages {
         }
     }
 
-    /// Puts so many new ones in front.
+    /// Inserts `new` ages of zero at the front.
     fn prepend(&mut self, new: usize) {
         (0..new).for_each(|_| self.push(0));
         self.all.get_mut(..self.len).unwrap_or_default().rotate_right(new.min(self.len));
     }
 
-    /// Strikes out as many of this age: whether there was any.
+    /// Removes up to `most` entries of the age `removed`. Returns whether there was one.
     fn remove(&mut self, removed: u64, most: u64) -> bool {
         let (before, mut left) = (std::mem::take(&mut self.len), most);
         for place in 0..before {
@@ -77,7 +79,7 @@ impl Ages {
 struct SlidingLog {
     rpu: usize,
     unit: Span,
-    /// Bytes of an age.
+    /// The size of an age in bytes.
     width: usize,
 }
 
@@ -94,8 +96,9 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
 }
 
 impl SlidingLog {
-    /// When time is counted from, and the ages of what is live then, newest first. It is `now`, or the newest
-    /// instant if that lies ahead: by no more than clocks differ, or the cell has yet to be cut.
+    /// The instant from which ages count, and the ages of the live instants, newest first. The
+    /// instant is `now`, or the newest instant if that lies ahead: by at most [`MAX_SKEW`] in a
+    /// prepared cell.
     fn live(&self, cell: &[u8], now: Time) -> (Time, Ages) {
         let newest = Time::from_ns(u64_at(cell, 0));
         let passed = now.since(newest).as_ns();
@@ -104,7 +107,7 @@ impl SlidingLog {
         let mut ages = Ages { all: [0; MAX_UNITS], len: 0 };
         for _ in 0..count {
             let Some((bytes, behind)) = rest.split_at_checked(self.width) else { break };
-            // Eight bytes at once where there are so many.
+            // Reads eight bytes at once if that many are left.
             let age = match rest.first_chunk() {
                 Some(bytes) => u64::from_le_bytes(*bytes) & self.mask(),
                 None => bytes.iter().rev().fold(0, |age, byte| (age << 8) | u64::from(*byte)),
@@ -115,12 +118,12 @@ impl SlidingLog {
             }
             rest = behind;
         }
-        // They are in order, but for bytes that are not ours.
+        // Ages are sorted already, except in foreign bytes.
         sort::sort_by_key(ages.all.get_mut(..ages.len).unwrap_or_default(), |age| *age);
         (if ages.len == 0 { now } else { now.max(newest) }, ages)
     }
 
-    /// The bits of an age.
+    /// The bit mask of an age.
     fn mask(&self) -> u64 {
         let above = 8usize.saturating_sub(self.width).saturating_mul(8);
         u64::MAX.checked_shr(u32::try_from(above).unwrap_or(0)).unwrap_or(u64::MAX)
@@ -133,7 +136,8 @@ impl SlidingLog {
         rest.fill(0);
         for age in ages {
             match rest.first_chunk_mut() {
-                // Eight bytes at once: those above the width are zero, and the next age is written over them.
+                // Writes eight bytes at once: the bytes above the width are zero, and the next age
+                // overwrites them.
                 Some(bytes) => *bytes = age.to_le_bytes(),
                 None => rest.iter_mut().zip(age.to_le_bytes()).for_each(|(to, from)| *to = from),
             }
@@ -141,7 +145,7 @@ impl SlidingLog {
         }
     }
 
-    /// How long from `now` until the instant of this age has left.
+    /// The time from `now` until the instant with this age expires.
     fn expires_in(&self, age: u64, from: Time, now: Time) -> Span {
         from.after(self.unit.minus(Span::from_ns(age))).since(now)
     }
@@ -176,7 +180,7 @@ impl Algorithm for SlidingLog {
         let (outcome, charged) = if cost_of > self.rpu {
             (Admission::Refuse { retry_after: None }, 0)
         } else if cost > 0 && over > 0 {
-            // As many as are over have to leave, the oldest first.
+            // The `over` oldest instants have to expire.
             let last = ages.list().len().checked_sub(over).and_then(|index| ages.list().get(index));
             let retry_after = last.map(|age| self.expires_in(*age, from, now));
             (Admission::Refuse { retry_after: retry_after.or(Some(self.unit)) }, 0)
@@ -202,7 +206,7 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    /// Strikes as many instants out as were charged, unless the cell has been cut since.
+    /// Removes as many instants as were charged, unless the cell was clamped since.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         if charge.stamp.1 != u32_at(cell, CLAMPS) {

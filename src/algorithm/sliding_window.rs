@@ -1,14 +1,13 @@
-//! `SW`, the sliding window: the unit is cut into slices, and what the last `slices` of them took is limited.
-//!
-//! It does not know: where within a slice a request came.
+//! `SW`, the sliding window: divides the unit into slices and limits the sum over the last `slices`
+//! of them. Where in a slice a request came is not stored.
 //!
 //! ```text
 //!   ···│ 2 │ 0 │ 3 │ 1 │ 0 │···►      admitted  ⇔  sum of the ring + cost ≤ rpu
-//!      └──── one unit ─────┘          as time goes on, the oldest slice leaves
+//!      └──── one unit ─────┘          the oldest slice expires when a new one begins
 //!                        now
 //! ```
 //!
-//! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit, `2 · rpu` at the worst.
+//! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
 use super::ring::Ring;
 use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Verdict};
@@ -41,7 +40,8 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     Some(Box::new(SlidingWindow { rpu: quota.rpu, ring }))
 }
 
-/// What a ring that may hold `limit` says to `cost` more, which it holds afterwards if they are admitted.
+/// Checks `cost` against a ring that may hold `limit` units, and charges the ring if they are
+/// admitted.
 pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
     let moment = ring.moment(now);
     let over = ring.sum(cell, moment).saturating_add(cost).saturating_sub(limit);
@@ -56,7 +56,8 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
         ring.add(cell, moment, charged);
     }
     let sum = ring.sum(cell, moment);
-    // What is over the limit, in bytes that are not ours, has to leave before anything comes back.
+    // Foreign bytes may hold more than the limit; the excess has to expire before anything comes
+    // back.
     let more = sum.saturating_sub(limit).saturating_add(1);
     Verdict {
         admission: outcome,
@@ -67,7 +68,7 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
     }
 }
 
-/// What a ring that may hold `limit` is worth.
+/// What is lost if a ring that may hold `limit` units is evicted.
 pub(super) fn eviction_rank(ring: Ring, limit: u64, cell: &[u8], now: Time) -> EvictionRank {
     let (mut cell, moment) = (cell.to_vec(), ring.moment(now));
     ring.repair(&mut cell, moment);
@@ -105,7 +106,7 @@ impl Algorithm for SlidingWindow {
         true
     }
 
-    /// In the slice that was charged, and in no other.
+    /// A reservation is valid only in the slice that was charged.
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {
         self.ring.is_newest(reservation.charge.booked_at, now)
     }

@@ -1,38 +1,39 @@
-//! `TB`, the token bucket: filled at `rpu` per `unit` up to `burst`, each request takes its cost.
-//!
-//! It does not know: who refills it. The level is never stored; the one instant at which the bucket will be
-//! full is (a "theoretical arrival time" in the words of ITU-T I.371's generic cell rate algorithm, of
-//! which this is the continuous-state form), and the level follows from it:
+//! `TB`, the token bucket: refills at `rpu` per `unit` up to `burst`; each request takes its cost.
+//! The cell stores one instant instead of a level: `full_at`, at which the bucket will be full.
+//! This is the continuous-state form of the generic cell rate algorithm (ITU-T I.371, "theoretical
+//! arrival time").
 //!
 //! ```text
-//!   level                         a token takes  unit / rpu
-//!   burst ┤          ╭─────────   fill =         burst · unit / rpu
-//!         │     ╱╲  ╱             level(now) =   burst − (full_at − now) · rpu / unit,  at most burst
-//!         │    ╱  ╲╱              admitted  ⇔   max(full_at, now) + cost · unit / rpu ≤ now + fill
-//!       0 ┼───────────┼────►      and then full_at := the left-hand side
+//!   level                        a token takes unit / rpu
+//!   burst ┤          ╭─────────  fill =        burst · unit / rpu
+//!         │     ╱╲  ╱            level(now) =  burst − (full_at − now) · rpu / unit, at most burst
+//!         │    ╱  ╲╱             admitted  ⇔  max(full_at, now) + cost · unit / rpu ≤ now + fill
+//!       0 ┼───────────┼────►     and then full_at := the left-hand side
 //!                     full_at
 //! ```
 //!
 //! **Exact.** Instants are rationals ([`super::rate`]): nothing is rounded and no rate drifts.
 //!
-//! **Waiting.** With `max_wait` a request may take what has yet to come, and waits until it has: the bucket is
-//! lent so much in advance, `reach` in place of `fill`.
+//! **Waiting.** With `max_wait` a request may take tokens that have not come yet, and waits for
+//! them. The check then uses `reach`, which is `fill` plus `max_wait`, in place of `fill`.
 //!
-//! **Ahead.** What workers hold ahead is neither in the bucket nor missing from it: it is lent, and the cell keeps how
-//! much that is. A bucket is full when what is in it and what is lent make `burst`, and it lends and admits what is in
-//! it. A piece is taken back as a charge of what was spent of it. So the bucket lacks, at any instant, at least what
-//! has passed and not come back: `full_at` is the instant at which only what is lent is missing.
+//! **Reservations.** The cell counts units that workers have reserved. They are neither in the
+//! bucket nor missing from it. The bucket is full if its level plus the reserved units make
+//! `burst`. It admits and reserves only from its level. Releasing a reservation charges the units
+//! that were spent. So the bucket always lacks at least the units that passed and have not come
+//! back. `full_at` is the instant at which only reserved units are missing.
 //!
-//! Nobody spends a piece for longer than [`RESERVED_FOR`]. When the bucket has not been charged for that long and [`MAX_SKEW`],
-//! whoever holds what is lent still is gone, or too late: all of it counts as spent.
+//! A worker spends a reservation for at most [`RESERVED_FOR`]. If nobody charges the bucket for
+//! that long plus [`MAX_SKEW`], all reserved units count as spent: their holders are gone or too
+//! late.
 //!
-//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass; where requests may wait and one costs
-//! more than `burst`, its cost takes the place of `burst`.
+//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass. If requests may wait and
+//! one costs more than `burst`, its cost takes the place of `burst`.
 //!
-//! **Clocks.** A bucket that seems to be further from full than an empty one was charged by a worker whose
-//! clock is ahead, or the clock stepped back. By up to [`MAX_SKEW`] it is left as it is, in debt: to cut it would
-//! give away the time between two workers' clocks at each request. Beyond, and where waiting for a token
-//! would take longer than the unit, it is cut to that.
+//! **Clocks.** A bucket may seem further from full than an empty one: a worker whose clock is ahead
+//! charged it, or the clock stepped back. Such debt up to [`MAX_SKEW`] stays. Clamping it would
+//! give away the difference between two workers' clocks at each request. Larger debt is clamped.
+//! Debt is also clamped if the next token would take longer than the unit.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
@@ -54,12 +55,12 @@ pub static KIND: Kind = Kind {
     compile,
 };
 
-/// How a bucket begins.
+/// The level of a new bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// With all of `burst`: the burst is lent in advance.
+    /// A new bucket holds `burst` tokens.
     Full,
-    /// With nothing: the burst is what was saved up by not asking.
+    /// A new bucket is empty; the actor saves tokens from its first request on.
     Empty,
 }
 
@@ -67,20 +68,20 @@ enum Start {
 struct TokenBucket {
     rate: Rate,
     burst: u64,
-    /// How long an empty bucket takes to be full.
+    /// How long an empty bucket takes to fill.
     fill: Exact,
-    /// The same for one that lends as much in advance as comes while a request may wait.
+    /// `fill` plus `max_wait`: how far ahead of now `full_at` may be after a request.
     reach: Exact,
-    /// What comes in `reach`: the most that one request may cost.
+    /// The tokens that come in `reach`: the most that one request may cost.
     capacity: u64,
-    /// By how much a bucket may seem to be less than empty.
+    /// The largest debt below an empty bucket that is not clamped.
     slack: Exact,
     start: Start,
 }
 
-/// When the bucket is full, nanoseconds as `u64` and the fraction as `u32`; then how often a charge has been
-/// given back, and how often the bucket has been cut, each `u32` and wrapping; then the latest instant of a
-/// charge, `u64`; then how much is lent, `u32`. Little-endian.
+/// The layout of a cell, little-endian. `full_at`: nanoseconds `u64`, fraction `u32`. The number of
+/// refunds `u32` and of clamps `u32`; both wrap. The latest instant of a charge `u64`. The number
+/// of reserved units `u32`.
 const SIZE: usize = 32;
 const FRACTION: usize = 8;
 const REFUNDS: usize = 12;
@@ -88,7 +89,7 @@ const CLAMPS: usize = 16;
 const LATEST: usize = 20;
 const RESERVED: usize = 28;
 
-/// A bucket that takes longer to fill is a mistake, and would not fit the arithmetic.
+/// A longer fill time is surely a mistake, and would overflow the arithmetic.
 const LONGEST_FILL_YEARS: u128 = 100;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
@@ -113,7 +114,8 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
             "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
             quota.rpu, quota.unit
         );
-        // Of the three keys any may come from the rule that an override changes: the place is that of both.
+        // Any of the three keys may come from the rule that an override changes, so the error
+        // points at both together.
         fields.fail(why);
         return None;
     }
@@ -123,7 +125,7 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
 impl TokenBucket {
     fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         let rate = Rate::of(quota);
-        // With that much slack, a token that takes the rest of the unit comes after a unit at the latest.
+        // With this slack, the next token comes within one unit even from the deepest debt.
         let slack =
             rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
@@ -131,7 +133,8 @@ impl TokenBucket {
         TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, start }
     }
 
-    /// The instant at which the bucket is full. Foreign bytes may hold any fraction.
+    /// The instant at which the bucket is full. Foreign bytes may hold any fraction, so it is
+    /// limited.
     fn full_at(&self, cell: &[u8]) -> Exact {
         Exact { ns: u64_at(cell, 0), fraction: u32_at(cell, FRACTION).min(self.rate.per.saturating_sub(1)) }
     }
@@ -141,17 +144,18 @@ impl TokenBucket {
         write(cell, FRACTION, full_at.fraction.to_le_bytes());
     }
 
-    /// The instant at which a bucket that is empty at `now` is full.
+    /// The instant at which a bucket that is empty at `now` will be full.
     fn full_at_if_empty(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.fill)
     }
 
-    /// The last instant at which a bucket is full that is possible at `now`.
+    /// The latest `full_at` that is possible at `now`.
     fn latest_possible(&self, now: Time) -> Exact {
         self.rate.add(self.latest_full_at(now), self.slack)
     }
 
-    /// How much is lent: never all, so that bytes that are not ours keep nobody waiting for it.
+    /// The number of reserved units. It is always below `burst`, so that foreign bytes block no
+    /// bucket.
     fn reserved(&self, cell: &[u8]) -> u64 {
         if self.can_reserve() {
             u64::from(u32_at(cell, RESERVED)).min(self.burst.saturating_sub(1))
@@ -164,8 +168,10 @@ impl TokenBucket {
         write(cell, RESERVED, u32::try_from(reserved).unwrap_or(u32::MAX).to_le_bytes());
     }
 
-    /// When the bucket is full but for what is lent, and how much that is: nothing, and all of it spent, when it can
-    /// no longer be. An instant from further ahead than clocks differ says nothing.
+    /// The instant at which the bucket is full except for reserved units, and the number of
+    /// reserved units. If all reservations must have expired, their units count as spent, and the
+    /// number is 0. They also count as expired if the latest charge is further ahead than
+    /// [`MAX_SKEW`].
     fn without_expired(&self, cell: &[u8], now: Time) -> (Exact, u64) {
         let (full_at, reserved, latest) =
             (self.full_at(cell), self.reserved(cell), Time::from_ns(u64_at(cell, LATEST)));
@@ -179,13 +185,14 @@ impl TokenBucket {
         }
     }
 
-    /// What the bucket lacks beside what is lent, with so much more.
+    /// The instant at which the bucket is full except for reserved units, after taking `more`
+    /// units.
     fn full_at_after(&self, cell: &[u8], now: Time, more: u64) -> Exact {
         let full_at = self.full_at(cell).max(Exact::whole(now.as_ns()));
         self.rate.add(full_at, self.rate.span_of(more))
     }
 
-    /// The last instant at which a bucket is full that has admitted a request at `now`.
+    /// The latest `full_at` that a request admitted at `now` may leave.
     fn latest_full_at(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.reach)
     }
@@ -197,7 +204,8 @@ impl Algorithm for TokenBucket {
             Start::Full => "full",
             Start::Empty => "empty",
         };
-        // One that lends less cuts what another has lent.
+        // The wait is part of the text, because a bucket with a shorter wait would clamp the debt
+        // of one with a longer wait. The word "lent" is part of the stored layout.
         let wait = self.rate.sub(self.reach, self.fill).ns;
         format!("TB {} in {} ns, {} from {start}, {wait} ns lent", self.rate.per, self.rate.ns, self.burst)
     }
@@ -247,7 +255,7 @@ impl Algorithm for TokenBucket {
         } else if cost == 0 {
             (Admission::Admit { delay: Span::ZERO }, before)
         } else if after <= latest {
-            // Until what it took has come.
+            // The request waits until its tokens have come.
             (Admission::Admit { delay: Span::from_ns(rate.sub(after, empty_full_at).ceil()) }, after)
         } else {
             let short_of = Span::from_ns(rate.sub(after, latest).ceil());
@@ -275,13 +283,14 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    /// From the instant on at which the bucket would have been full without the charge it would have gained
-    /// nothing, but with the charge it did: that much is kept from what is given back.
+    /// Without the charge the bucket would have been full earlier, and would have gained nothing
+    /// from then on. With the charge it kept gaining. The refund is reduced by this gain.
     ///
-    /// That instant is the one it was booked at. But if another charge has been given back since, it may have
-    /// been earlier, at the earliest when the charge was made. If the bucket has been cut since, the charge
-    /// may have been cut off with the rest, and nothing is given back; nor is it while somebody waits who came
-    /// later, who has been told when to go as if the charge had stayed.
+    /// Without the charge the bucket would have been full at `booked_at`. If another charge was
+    /// refunded since, that instant may be earlier, at the earliest the time of the charge. If the
+    /// bucket was clamped since, the charge may be gone already, and nothing is refunded. Nothing
+    /// is refunded either while later requests wait, because their turns were computed with the
+    /// charge.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (refunds, clamps) = charge.stamp;
@@ -297,13 +306,13 @@ impl Algorithm for TokenBucket {
             return;
         }
         let full_without = if none_refunded { charge.booked_at } else { charge.at };
-        // A clock that has stepped back since somebody else was charged says too little.
+        // If the clock stepped back since a later charge, `now` is too early to measure the gain.
         let now = now.max(Time::from_ns(u64_at(cell, LATEST)));
         let gained = Exact::whole(now.since(full_without).as_ns());
         let back = self.rate.sub(charged, gained);
         self.store(cell, self.rate.sub(full_at, back));
-        // The bucket is as it was before the charge, and so is all that is known of earlier ones: of those that
-        // wait, the last can leave, and then the one before it.
+        // The bucket is exactly as before the charge, so the stamps of earlier charges stay valid.
+        // Of several waiting requests, the last can leave, and then the one before it.
         let restores_state = none_refunded && is_last && gained == Exact::default();
         if !restores_state {
             add_one(cell, REFUNDS);
@@ -321,7 +330,7 @@ impl Algorithm for TokenBucket {
         if fits {
             self.store_reserved(cell, reserved);
             if Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW {
-                // The clock has stepped back: what was charged before is not given back any more.
+                // The clock stepped back: earlier charges are no longer refunded.
                 write(cell, LATEST, now.as_ns().to_le_bytes());
                 add_one(cell, CLAMPS);
             }
@@ -331,7 +340,8 @@ impl Algorithm for TokenBucket {
         fits.then_some(Reservation { charge, spent: 0 })
     }
 
-    /// If the bucket has been cut since, or the piece was overdue, it is no longer among what is lent.
+    /// Does nothing if the bucket was clamped since, or if the reservation expired: its units count
+    /// as spent already.
     fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
         self.prepare(cell, now);
         if reservation.charge.stamp.1 == u32_at(cell, CLAMPS) {
@@ -346,7 +356,7 @@ impl Algorithm for TokenBucket {
         Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
     }
 
-    /// What is lent may be spent.
+    /// Reserved units count as missing, because workers may still spend them.
     fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
         let rate = self.rate;
         let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
@@ -369,14 +379,14 @@ impl Algorithm for TokenBucket {
         let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
         let saved = self.rate.sub(self.reach, to_full);
         match self.start {
-            // What a new cell would be given at once is what this one lacks.
+            // A new cell would start full. So eviction loses what this cell lacks.
             Start::Full if to_full == Exact::default() => EvictionRank::Nothing,
             Start::Full if saved < self.rate.span_of(1) => {
                 EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
             }
             Start::Full => EvictionRank::Used(Span::from_ns(to_full.ceil())),
-            // A new cell would begin with nothing, and not before it is asked again: what this one has saved
-            // is lost, and what it would have saved until then.
+            // A new cell would start empty, at the actor's next request. Eviction loses what this
+            // cell has saved, and what it would save until that request.
             Start::Empty if full_at == Exact::default() => EvictionRank::Nothing,
             Start::Empty if saved < self.rate.span_of(1) && self.capacity > self.burst => {
                 EvictionRank::Refusing(Span::from_ns(to_full.ceil()))

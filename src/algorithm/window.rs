@@ -1,6 +1,5 @@
-//! `W`, the fixed window: a counter for each unit of time, aligned to the Unix epoch in UTC.
-//!
-//! It does not know: calendars. A day is 86,400 s and begins at midnight UTC, a week of `7d` on a Thursday.
+//! `W`, the fixed window: one counter per unit of time, aligned to the Unix epoch in UTC. A day is
+//! 86,400 s and begins at midnight UTC; a week (`7d`) begins on a Thursday.
 //!
 //! ```text
 //!   used  rpu ┤      ╭──│        ╭─│          window(now) = ⌊now / unit⌋
@@ -8,11 +7,11 @@
 //!           0 ┼───╯─────│─────╯────│──►       a new window begins with nothing used
 //! ```
 //!
-//! **Bound.** `rpu` in each window, so that up to `2 · rpu` pass around a boundary: in any span `t` at most
+//! **Bound.** `rpu` in each window, so up to `2 · rpu` around a boundary: in any span `t` at most
 //! `(⌈t / unit⌉ + 1) · rpu`.
 //!
-//! **Clocks.** A window that begins no later than [`MAX_SKEW`] from now counts already. One further ahead is from
-//! before the clock stepped back: what was used of it counts as used of the current one.
+//! **Clocks.** A window that begins at most [`MAX_SKEW`] from now counts already. If a window is
+//! further ahead, the clock stepped back, and its usage counts for the current window.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Reservation, Verdict};
@@ -30,7 +29,8 @@ pub static KIND: Kind = Kind {
     compile,
 };
 
-/// Which window, `u64`; how much of it is used, and how often the cell was cut, each `u32`. Little-endian.
+/// The layout of a cell, little-endian: the window `u64`, its used units `u32`, the number of
+/// clamps `u32`.
 const SIZE: usize = 16;
 const USED: usize = 8;
 const CLAMPS: usize = 12;
@@ -54,8 +54,8 @@ impl Window {
         Time::from_ns(window.saturating_mul(self.unit_ns))
     }
 
-    /// The window that counts at `now` and how much of it is used. A window that is about to begin counts
-    /// already: a worker whose clock is ahead has opened it.
+    /// The window that counts at `now`, and its used units. A window that has not begun yet counts
+    /// if a worker whose clock is ahead opened it.
     fn counting(&self, cell: &[u8], now: Time) -> (u64, u64) {
         let (current, stored) = (self.at(now), u64_at(cell, 0));
         let used = u64::from(u32_at(cell, USED)).min(self.rpu);
@@ -127,7 +127,7 @@ impl Algorithm for Window {
         }
     }
 
-    /// Only to the window that was charged, and not if the cell has been cut since.
+    /// Refunds only into the window that was charged, and only if the cell was not clamped since.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (window, used) = (u64_at(cell, 0), u64::from(u32_at(cell, USED)).min(self.rpu));
@@ -141,7 +141,7 @@ impl Algorithm for Window {
         true
     }
 
-    /// In the window that was charged, and in no other.
+    /// A reservation is valid only in the window that was charged.
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {
         let window = self.at(reservation.charge.booked_at);
         window >= self.at(now) && !self.is_too_far_ahead(window, now)
@@ -154,7 +154,7 @@ impl Algorithm for Window {
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let (window, used) = self.counting(cell, now);
         match used {
-            // One that a worker opened whose clock is ahead still counts what comes until it ends.
+            // A window that a worker with a clock ahead opened still counts requests until it ends.
             0 if window == self.at(now) => EvictionRank::Nothing,
             used if used >= self.rpu => EvictionRank::Refusing(self.ends_in(window, now)),
             used => EvictionRank::Used(super::proportional_span(used, self.rpu, self.unit_ns)),

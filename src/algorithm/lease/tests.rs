@@ -1,12 +1,10 @@
-//! What is spent of pieces, and what is told of them.
-//!
-//! It does not know: a store, or who fetches.
+//! Tests of a lease's cell: spending, refills and accounts.
 
 use super::*;
 use crate::algorithm::{RefuseAll, token_bucket};
 use crate::document::{Errors, Node, parse};
 
-/// More than any piece here.
+/// More than any piece in these tests.
 const PIECE: u64 = 1_000;
 
 fn at(ms: u64) -> Time {
@@ -17,7 +15,7 @@ fn lease(piece: u64) -> Lease {
     Lease::new(&RefuseAll, piece, Quota { rpu: 100, unit: Span::from_secs(60) })
 }
 
-/// Into a cell that has room for it; what that gives back to the store.
+/// Deposits into a cell that has enough room. Returns what goes back to the store.
 fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) -> [Usage; 2] {
     let piece = amount + (PIECE - room(cell, at(since), PIECE));
     put(cell, generation, (amount, piece), since, lasts)
@@ -36,7 +34,7 @@ fn admits(lease: &Lease, cell: &mut [u8], ms: u64) -> bool {
 }
 
 #[test]
-fn what_was_fetched_is_spent_until_it_lapses_and_no_more() {
+fn a_deposit_is_spent_until_it_expires() {
     let (lease, mut cell) = (lease(3), [0; SIZE]);
     assert!(!admits(&lease, &mut cell, 1_000), "nothing");
     put_in(&mut cell, 5, 3, 1_000, 400);
@@ -50,16 +48,16 @@ fn what_was_fetched_is_spent_until_it_lapses_and_no_more() {
     assert!(admits(&lease, &mut cell, 1_399) && !admits(&lease, &mut cell, 1_399), "all is spent");
 }
 
-/// A clock that steps back does not make a piece last longer.
+/// A clock that steps back must not extend the lifetime of quota.
 #[test]
-fn a_piece_from_the_future_is_not_spent() {
+fn quota_from_the_future_is_not_spent() {
     let (lease, mut cell) = (lease(9), [0; SIZE]);
     put_in(&mut cell, 5, 9, 1_000, 400);
     assert!(admits(&lease, &mut cell, 980) && !admits(&lease, &mut cell, 979));
 }
 
 #[test]
-fn the_older_of_two_is_spent_first_and_each_is_accounted_for() {
+fn the_older_generation_is_spent_first_and_both_are_accounted_for() {
     let (lease, mut cell) = (lease(2), [0; SIZE]);
     put_in(&mut cell, 6, 2, 1_000, 900);
     put_in(&mut cell, 5, 2, 1_000, 400);
@@ -75,16 +73,16 @@ fn the_older_of_two_is_spent_first_and_each_is_accounted_for() {
     lease.refund(&mut cell, at(1_002), charge);
     assert_eq!(of(&mut cell, 1_003), [(5, 1, 0), (6, 1, 0)]);
     lease.refund(&mut cell, at(1_004), charge);
-    assert_eq!(of(&mut cell, 1_400), [(5, 0, 1), (6, 0, 0)], "it was accounted for as used, and so it stays");
+    assert_eq!(of(&mut cell, 1_400), [(5, 0, 1), (6, 0, 0)], "a reported use stays used");
     assert_eq!(of(&mut cell, 2_000), [(5, 0, 0), (6, 0, 1)], "each once");
-    // A third takes the place of the one that lapsed first.
+    // A third generation replaces the one that expired first.
     put_in(&mut cell, 7, 4, 2_000, 900);
     assert_eq!(of(&mut cell, 2_001), [(6, 0, 0), (7, 0, 0)]);
 }
 
-/// Two workers that fetch at once, or a piece that comes while much is left.
+/// Two workers may fetch at once, or a deposit may arrive while much is left.
 #[test]
-fn no_more_than_a_piece_is_held_and_the_rest_goes_back() {
+fn a_lease_holds_at_most_one_piece_and_returns_the_surplus() {
     let (lease, mut cell) = (lease(10), [0; SIZE]);
     let back = |all: [Usage; 2]| all.map(|Usage { generation, used, left }| (generation, used, left));
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_000, 400)), [(0, 0, 0), (5, 0, 0)]);
@@ -93,27 +91,28 @@ fn no_more_than_a_piece_is_held_and_the_rest_goes_back() {
     assert_eq!((lease.left(&cell, at(1_002)), room(&cell, at(1_002), 10)), (7, 3));
     assert_eq!(back(put(&mut cell, 6, (10, 10), 1_300, 900)), [(0, 0, 0), (6, 0, 7)]);
     assert_eq!((lease.left(&cell, at(1_301)), room(&cell, at(1_301), 10)), (10, 0));
-    // A lapsed generation takes no room. Making room for another one does not lose its account.
+    // An expired generation takes no room. Its account survives when another generation needs the
+    // slot.
     assert_eq!(room(&cell, at(1_401), 10), 7);
     assert_eq!(back(put(&mut cell, 8, (9, 10), 1_500, 900)), [(5, 3, 7), (8, 0, 2)]);
     assert_eq!(back(account(&mut cell, at(1_501), true)), [(8, 0, 7), (6, 0, 3)]);
 }
 
 #[test]
-fn one_is_told_to_fetch_when_less_than_half_is_left_and_then_nobody_for_a_while() {
+fn a_refill_starts_below_half_a_piece_and_then_pauses() {
     let (lease, mut cell) = (lease(5), [0; SIZE]);
     put_in(&mut cell, 5, 5, 1_000, 9_000);
     let tells = |cell: &mut [u8], ms: u64| lease.step(cell, at(ms), 1).charge.asks_for_more();
     assert!(!tells(&mut cell, 1_000) && !tells(&mut cell, 1_000));
     assert!(tells(&mut cell, 1_000) && !tells(&mut cell, 1_099));
-    assert!(tells(&mut cell, 1_100), "who was told has not");
+    assert!(tells(&mut cell, 1_100), "no refill has arrived");
     put_in(&mut cell, 5, 3, 1_110, 9_000);
     assert!(tells(&mut cell, 1_111), "again at once");
 }
 
-/// The lease of a rule, and the rule's own cell at the store, which judges as the algorithm does here.
+/// The test runs a lease beside its rule's own cell in the store, which uses the same algorithm.
 #[test]
-fn what_is_left_here_and_at_the_store_is_never_more_than_clients_are_shown() {
+fn lease_and_store_together_stay_within_the_shown_quota() {
     let (unit, shown) = (Span::from_secs(60), Quota { rpu: 40, unit: Span::from_secs(240) });
     let quota = Quota { rpu: 10, unit };
     let (value, errors) = (parse(br#"{"burst": 40}"#).unwrap(), Errors::default());
@@ -131,7 +130,7 @@ fn what_is_left_here_and_at_the_store_is_never_more_than_clients_are_shown() {
         }
         if lease.left(&cell, now) == 0 {
             bucket.prepare(&mut store, now);
-            // What is handed out is charged: clients have it here from now on.
+            // The store charges a grant at once; clients see it in the lease from then on.
             let handed_out = bucket.step(&mut store, now, 8);
             if handed_out.admits() {
                 let (generation, lasts) = (turn, Span::from_secs(2));
@@ -146,7 +145,7 @@ fn what_is_left_here_and_at_the_store_is_never_more_than_clients_are_shown() {
 }
 
 #[test]
-fn no_store_makes_more_remain_than_clients_are_shown() {
+fn a_store_cannot_raise_remaining_above_the_shown_quota() {
     let (lease, mut cell) = (lease(3), [0xff; SIZE]);
     assert_eq!(lease.step(&mut cell, at(1_000), 0).remaining, 100);
 }
