@@ -1,22 +1,21 @@
-//! A bounded table of cells over a [`Store`]: so many keys, so many cells, whatever clients invent.
-//!
-//! It does not know: what a cell means. It is told what would be lost with one ([`Worth`]) and drops the one
-//! that is worth least.
+//! A bounded table of cells over a [`Store`]. The configuration fixes the numbers of keys and
+//! cells, however many actors clients invent.
 //!
 //! ```text
-//!   actor ─ keyed hash (64 bits) ─┬─ high bits ─► which key: "diana/" + table + index
-//!                                 └─ all bits ──► which way of its value
+//!   actor ─ keyed hash (64 bits) ─┬─ high bits ─► the key: "diana/" + table + index
+//!                                 └─ all bits ──► the way in the key's value
 //!
 //!   value:  format u32 │ checksum u32 │ way 0: fingerprint u64, cell │ way 1 │ … │ way 15
 //! ```
 //!
-//! A value always has the same size, so neither host's memory grows once every key has been written. The
-//! checksum covers the key as well: nginx compares only the CRC-32 of keys, and copies values out without
-//! a lock, so that a read may be another key's value, or torn.
+//! All values of a table have the same size. So neither host's memory grows once every key has been
+//! written. The checksum covers the key as well: nginx compares only the CRC-32 of keys, and copies
+//! values out without a lock. So a read may return another key's value, or a torn one.
 //!
-//! A new actor takes a free way, else that of the cell which is worth least. If every way is refusing, none
-//! is dropped and it is refused with the one that is worth least ([`Eviction::Crowded`]): nobody gets rid of
-//! a refusal by inventing actors, not even with a burst of one.
+//! A new actor takes a free way. If the set has none, the cell with the least [`EvictionRank`] is
+//! evicted. If every cell refuses, none is evicted, and the new actor is refused with the cell of
+//! the least rank ([`Eviction::SetFull`]). So inventing actors never removes a refusal, not even
+//! with a burst of one.
 
 mod layout;
 mod seed;
@@ -27,43 +26,44 @@ use crate::store::{Fault, Store, Swap, Version};
 use crate::time::Span;
 use layout::{Key, Layout, Lookup};
 
-/// What would be lost if a cell were dropped, least first.
+/// What is lost if a cell is evicted, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvictionRank {
-    /// Nothing: a new cell would be the same.
+    /// Nothing: a new cell would behave the same.
     Nothing,
-    /// So much time until the cell is worth nothing, or that it took to become worth this.
+    /// The cell is used. The span is the time until nothing would be lost, or the time it took to
+    /// save up what would be lost.
     Used(Span),
-    /// The same, of a cell that refuses what a new one would admit.
+    /// The cell refuses requests that a new cell would admit. The span is as for `Used`.
     Refusing(Span),
 }
 
-/// What becomes of the cell that has to make room.
+/// What happens to the cell that has to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// Nothing is lost.
     Lossless,
-    /// Its actor starts anew.
+    /// The evicted actor loses its count.
     Lossy,
-    /// Every cell of the set refuses: it stays, and the newcomer is refused with it.
+    /// Every cell of the set refuses. None is evicted; the new actor is refused with one of them.
     SetFull {
-        /// The hash of the actor whose cell it is.
+        /// The hash of the actor with that cell.
         by: u64,
     },
 }
 
-/// A set has room for this many actors: half of its ways, see [`Table::new`] for the reason.
+/// The number of actors that a set has room for: half of its ways. [`Table::new`] gives the reason.
 pub const ACTORS_OF_A_SET: u64 = 8;
 
-/// The table of one cell group.
+/// The table of one group.
 #[derive(Debug)]
 pub struct Table {
     layout: Layout,
-    /// Keeps apart what means something else, in the same keys.
+    /// Separates cells with different meanings in the same keys.
     salt: u64,
 }
 
-/// The cells of one key, loaded.
+/// The cells of one key, as loaded.
 #[derive(Debug)]
 pub struct Set {
     layout: Layout,
@@ -75,7 +75,7 @@ pub struct Set {
     foreign: bool,
 }
 
-/// The cell of one actor, and all that is needed to swap it.
+/// The cell of one actor, with what is needed to commit it.
 #[derive(Debug)]
 pub struct Entry {
     set: Set,
@@ -85,15 +85,17 @@ pub struct Entry {
 }
 
 impl Table {
-    /// A table for about `actors` actors of `cell` bytes each.
+    /// A table for about `actors` actors, with `cell` bytes for each.
     ///
-    /// `name` tells whom it counts, `meaning` how: tables of one name share their keys, but an actor has a
-    /// cell of its own for each meaning. So two configurations that differ in a quota may be used at once, as
-    /// while the older one is drained, and memory does not grow with every change of one.
+    /// `name` identifies the group, `meaning` how it counts. Tables of one name share their keys,
+    /// but an actor has one cell per meaning. So two configurations that differ in a quota can run
+    /// at the same time, for example while the older one drains. Memory does not grow with each
+    /// change of a quota.
     ///
-    /// For one actor there is one way, in a key of its own. Otherwise there are twice as many ways as actors,
-    /// 16 to a key: with `actors` of them spread at random, about one in 1,300 finds its 16 ways taken (the
-    /// expected excess over 16 of a Poisson distribution of mean 8, by 8).
+    /// For one actor there is one way, in its own key. Otherwise there are twice as many ways as
+    /// actors, 16 to a key. If `actors` actors are spread at random, about one in 1,300 finds its
+    /// 16 ways taken: the expected excess over 16 of a Poisson distribution of mean 8, divided by
+    /// 8.
     pub fn new(name: &str, meaning: &str, cell: usize, actors: u64) -> Table {
         let salt = Hasher::name(meaning.as_bytes());
         let name = match actors {
@@ -103,12 +105,12 @@ impl Table {
         Table { layout: Layout::new(Hasher::name(name.as_bytes()), cell, actors), salt }
     }
 
-    /// The number of keys this table can ever use.
+    /// The number of keys that this table can ever use.
     pub fn keys(&self) -> u64 {
         self.layout.sets().into()
     }
 
-    /// Bytes of each key's value.
+    /// The size of each value in bytes.
     pub fn value_size(&self) -> usize {
         self.layout.value_size()
     }
@@ -118,22 +120,24 @@ impl Table {
         (self.layout.ways() > 1).then(|| self.keys())
     }
 
-    /// Bytes of a cell.
+    /// The size of a cell in bytes.
     pub fn cell_size(&self) -> usize {
         self.layout.cell_size()
     }
 
-    /// A number that tables have in common if each [is](Table::is) the other, and hardly any others.
+    /// A hash of the table. Tables for which [`Table::is`] holds have the same hash; others rarely
+    /// do.
     pub fn number(&self) -> u64 {
         self.layout.number() ^ self.salt.rotate_left(32)
     }
 
-    /// Whether both keep an actor of one hash in one cell.
+    /// Whether both tables keep the actor of a given hash in the same cell.
     pub fn is(&self, other: &Table) -> bool {
         (self.layout, self.salt) == (other.layout, other.salt)
     }
 
-    /// Loads the set of cells in which the actor with hash `hash` has its place, one load.
+    /// Loads the set for the actor with this hash. Takes one load, or up to three if reads are
+    /// torn.
     pub fn load<S: Store + ?Sized>(&self, store: &S, hash: u64) -> Result<Set, Fault> {
         let Table { layout, salt } = self;
         let hash = hash ^ salt;
@@ -142,8 +146,8 @@ impl Table {
         Ok(Set { layout: *layout, key, version, value, hash, salt: *salt, foreign })
     }
 
-    /// What is at `key`: the value if it is ours and whole, else an empty one in its place. A torn read
-    /// mends itself when it is repeated.
+    /// Reads the value at `key`. A missing or foreign value becomes an empty one. A torn read is
+    /// repeated.
     fn read<S: Store + ?Sized>(&self, store: &S, key: &Key) -> Result<ReadValue, Fault> {
         const READS: u32 = 3;
         let mut read = ReadValue { value: Vec::new(), version: None, foreign: false };
@@ -176,12 +180,12 @@ struct ReadValue {
 }
 
 impl Set {
-    /// Whether the key held a value that was not ours.
+    /// Whether the key held a foreign or torn value.
     pub fn foreign(&self) -> bool {
         self.foreign
     }
 
-    /// The actor's cell if it has one.
+    /// The actor's cell, if it has one.
     pub fn find(self) -> Option<Entry> {
         match self.layout.find(&self.value, self.hash) {
             Lookup::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
@@ -189,8 +193,8 @@ impl Set {
         }
     }
 
-    /// The actor's cell. If it has none, it gets a free one, or that of the actor whose is worth least: see
-    /// [`Eviction`]. `worth` is handed an actor's hash and its cell.
+    /// The actor's cell. An actor without one takes a free way or evicts the cell of the least
+    /// `rank`; see [`Eviction`]. `rank` gets an actor's hash and its cell.
     pub fn claim(self, rank: impl Fn(u64, &[u8]) -> EvictionRank) -> Entry {
         match self.layout.find(&self.value, self.hash) {
             Lookup::Way(way) => Entry { set: self, way, found: true, eviction: None },
@@ -211,7 +215,7 @@ impl Set {
         }
     }
 
-    /// The cells that actors have in it, each with its actor's hash.
+    /// All cells in use, each with its actor's hash.
     pub fn cells(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let is_taken = |way: &usize| self.layout.fingerprint(&self.value, *way) != 0;
         let ways = (0..self.layout.ways()).filter(is_taken);
@@ -236,7 +240,7 @@ impl Entry {
         self.found
     }
 
-    /// What will have been evicted once this entry is committed.
+    /// What the commit of this entry evicts.
     pub fn eviction(&self) -> Option<Eviction> {
         self.eviction
     }
@@ -246,13 +250,14 @@ impl Entry {
         self.set.layout.cell(&self.set.value, self.way)
     }
 
-    /// The actor's cell, to be changed and then committed.
+    /// The actor's cell, to change before a commit.
     pub fn cell_mut(&mut self) -> &mut [u8] {
         self.set.layout.cell_mut(&mut self.set.value, self.way)
     }
 
-    /// Swaps the whole value. [`Swap::Lost`]: somebody else has changed a cell of this key, load it again. Not for a
-    /// crowded entry: its cell is another's.
+    /// Swaps the whole value. After [`Swap::Lost`], load the set again: another worker changed one
+    /// of its cells. Never commit an entry with [`Eviction::SetFull`]: its cell belongs to another
+    /// actor.
     pub fn commit<S: Store + ?Sized>(&mut self, store: &S) -> Result<Swap, Fault> {
         let Set { layout, key, version, value, .. } = &mut self.set;
         layout.seal(key, value);

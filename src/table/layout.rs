@@ -1,21 +1,21 @@
-//! The bytes of a table: its keys' names, and how cells lie in a value.
-//!
-//! It does not know: what is in a cell, or a store.
+//! The layout of a table: the names of its keys, and the positions of cells in a value.
 
-/// Ways in a value. More would need fewer spare ones, but cost more to copy and to fight over.
+/// Ways in a value. With more ways fewer spare ones would do, but a value would cost more to copy,
+/// and more swaps would be lost.
 const WAYS: usize = 16;
 
-/// The format and the checksum.
+/// The size of the format number and the checksum.
 const HEADER: usize = 8;
-/// Tells this form of a value from later ones.
+/// Distinguishes this layout of a value from later ones.
 const FORMAT: u32 = 1;
 const FINGERPRINT: usize = 8;
 
-/// `diana/`, eleven characters for the table, four for the index.
+/// The size of a key: `diana/`, eleven characters for the table, four for the index.
 const KEY_SIZE: usize = 21;
 
-/// The name of one key: `diana/` lets nginx put it in a zone of that name. Within a table keys differ only
-/// in the last four bytes, and a CRC-32 of equally long keys that differ only there never collides.
+/// The name of one key. The prefix `diana/` lets nginx put the key into the zone of that name.
+/// Within a table, keys differ only in the last four bytes. The CRC-32 of equally long keys that
+/// differ only there never collides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key([u8; KEY_SIZE]);
 
@@ -41,7 +41,7 @@ pub(super) struct Layout {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Writes `number` into `to`, six bits a byte.
+/// Writes `number` into `to`, six bits per byte.
 fn write_digits(number: u64, to: &mut [u8]) {
     let mut rest = number;
     for byte in to {
@@ -52,14 +52,14 @@ fn write_digits(number: u64, to: &mut [u8]) {
 }
 
 impl Layout {
-    /// A number for its keys.
+    /// A hash of the keys' prefix.
     pub(super) fn number(&self) -> u64 {
         super::Hasher::name(&self.prefix)
     }
 
     pub(super) fn new(name: u64, cell: usize, actors: u64) -> Layout {
         let ways = if actors <= 1 { 1 } else { WAYS };
-        // Twice the room: 16 ways for every 8 actors. Four digits name 2²⁴ sets.
+        // Twice the room: 16 ways for every 8 actors. Four digits can name 2²⁴ sets.
         let sets = if actors <= 1 { 1 } else { actors.div_ceil(8).clamp(1, 1 << 24) };
         let mut prefix = [b'A'; KEY_SIZE];
         prefix.iter_mut().zip(b"diana/").for_each(|(to, from)| *to = *from);
@@ -89,9 +89,9 @@ impl Layout {
         self.cell.saturating_add(FINGERPRINT)
     }
 
-    /// The key whose value holds the cell of `hash`. The high bits choose: multiplied by the number of sets
-    /// and divided by 2⁶⁴ they are spread evenly without a division (Lemire 2019, "Fast random integer
-    /// generation in an interval").
+    /// The key whose value holds the cell of `hash`. The high bits choose the set: the hash times
+    /// the number of sets, divided by 2⁶⁴, is evenly spread and needs no division (Lemire 2019,
+    /// "Fast random integer generation in an interval").
     pub(super) fn key(&self, hash: u64) -> Key {
         let index = u128::from(hash).saturating_mul(self.sets.into()) >> 64;
         let mut key = self.prefix;
@@ -105,12 +105,12 @@ impl Layout {
         vec![0; self.value_size()]
     }
 
-    /// What a way is marked with; zero marks a free one.
+    /// The fingerprint of a hash; zero marks a free way.
     fn mark_of(hash: u64) -> u64 {
         hash.max(1)
     }
 
-    /// The hash of the actor that a way is marked with.
+    /// The fingerprint of a way: the hash of its actor, or zero.
     pub(super) fn fingerprint(&self, value: &[u8], way: usize) -> u64 {
         let bytes = value.get(self.way_start(way)..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |fingerprint| u64::from_le_bytes(*fingerprint))
@@ -163,9 +163,10 @@ impl Layout {
             && word(4) == Some(self.checksum(key, value))
     }
 
-    /// Of the key and of all that follows the header. It finds accidents, not forgeries: who can write
-    /// shared data can write a checksum. The mix is that of FxHash (Firefox), eight bytes a step, in four sums
-    /// that a processor works on at once: each step of one waits for the step before.
+    /// The checksum of the key and of all bytes after the header. It detects accidents, not
+    /// forgeries: a writer of shared data can also write a checksum. The mixing step is that of
+    /// FxHash (Firefox), eight bytes at a time. Four independent sums let the processor work on
+    /// four steps at once.
     fn checksum(&self, key: &Key, value: &[u8]) -> u32 {
         const K: u64 = 0x517c_c1b7_2722_0a95;
         let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(K);

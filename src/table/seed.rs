@@ -1,10 +1,10 @@
-//! The secret that actor values are hashed with, the same for all workers of a gateway.
+//! The secret seed of the actors' hashes, the same for all workers of a gateway. Without the seed
+//! nobody can find actor values that fall into one set or have equal hashes (SipHash, Aumasson and
+//! Bernstein 2012). The host supplies the randomness.
 //!
-//! It does not know: where randomness comes from; the host hands it in. Without the secret nobody can find
-//! values that fall into one set, or that hash alike (SipHash, Aumasson and Bernstein 2012).
-//!
-//! A host that evicts keys may evict the seed; a worker that starts then draws another one. So workers in such a host keep
-//! loading the seed. They agree on the oldest seed, under which refused actors have their cells.
+//! A host that evicts keys may evict the seed, and a worker that starts afterwards draws another
+//! one. So workers in such a host keep loading the seed. They agree on the oldest seed, because the
+//! cells of refused actors are stored under it.
 
 use crate::store::{Fault, Store, Swap};
 use crate::time::Time;
@@ -16,7 +16,7 @@ pub type Seed = [u8; 16];
 
 const SEED_KEY: &[u8] = b"diana/seed";
 
-/// A seed, and when it was drawn.
+/// A seed, and the time at which it was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dated {
     /// The time by the clock of the worker that drew the seed.
@@ -35,26 +35,29 @@ impl Dated {
         [&self.since.as_ns().to_le_bytes()[..], &self.seed].concat()
     }
 
-    /// Workers that have drawn seeds at the same instant agree as well.
+    /// Compares the bytes as well, so that seeds drawn at the same instant have one order.
     fn is_before(&self, other: &Dated) -> bool {
         (self.since, self.seed) < (other.since, other.seed)
     }
 }
 
-/// The seed in the store; if there is none yet, `fresh` becomes it, for everybody.
+/// The seed in the store. If there is none, `fresh` is written for all workers.
 pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, Fault> {
     agree(store, fresh, true)
 }
 
-/// The seed that a worker with the seed `own` has to use from now on: the seed in the store if that is older, else `own`,
-/// which is written back if it is missing. Loading the seed keeps it from being the least recently used key.
+/// The seed that a worker with the seed `own` has to use from now on. This is the seed in the store
+/// if it is older. Otherwise it is `own`, which is written back if necessary. Loading the seed
+/// keeps it from being the least recently used key.
 pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
     agree(store, own, false)
 }
 
-/// The seed in the store, unless `own` is older and `takes_any` is false; else `own`, once it is written there.
+/// The seed in the store, unless `own` is older and `takes_any` is false. Otherwise `own`, once
+/// written.
 fn agree<S: Store + ?Sized>(store: &S, own: Dated, takes_any: bool) -> Result<Dated, Fault> {
-    // Each round that does not return lost to another worker, whose seed the next round reads.
+    // Each round that does not return lost to another worker. The next round reads that worker's
+    // seed.
     const ROUNDS: u32 = 8;
     for _ in 0..ROUNDS {
         let found = store.load(SEED_KEY)?;
@@ -66,11 +69,11 @@ fn agree<S: Store + ?Sized>(store: &S, own: Dated, takes_any: bool) -> Result<Da
             return Ok(own);
         }
     }
-    // A store that always loses is broken; it is treated like one that fails.
+    // A store that always loses a swap is broken and treated like a failing one.
     Err(Fault(0))
 }
 
-/// Hashes actor values under a seed.
+/// A hash function for actor values, keyed with a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Hasher(SipHasher13);
 
@@ -87,7 +90,7 @@ impl Hasher {
         hasher.finish()
     }
 
-    /// A hash without a secret, for names: the same on every worker and in every build.
+    /// A hash without a secret, for names: equal on every worker and in every build.
     pub fn name(bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new();
         hasher.write(bytes);
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(shared_seed(&store, young), Ok(young));
         // A worker that starts takes the stored seed, whatever its own clock says.
         assert_eq!(shared_seed(&store, old), Ok(young));
-        // A worker that has counted under an older seed writes this seed back, and the others follow.
+        // A worker that has counted under an older seed writes it back, and the others follow.
         assert_eq!(keep_seed(&store, old), Ok(old));
         assert_eq!(keep_seed(&store, young), Ok(old));
         assert_eq!(keep_seed(&store, old), Ok(old));

@@ -1,4 +1,4 @@
-//! The table over a simulated store of either kind.
+//! Tests of the table over a simulated store with either host's rules.
 
 use super::*;
 use crate::store::{Portable, Rules, SharedData, Simulated};
@@ -9,7 +9,7 @@ fn store(rules: Rules) -> Portable<Simulated> {
     Portable::probe(Simulated::new(rules)).unwrap()
 }
 
-/// Cells of one `u64`: worth what they hold, refusing from 100.
+/// Cells of one `u64`: the number is the rank, and cells from 100 on refuse.
 fn eviction_rank(_: u64, cell: &[u8]) -> EvictionRank {
     match u64::from_le_bytes(cell.try_into().unwrap()) {
         0 => EvictionRank::Nothing,
@@ -34,13 +34,13 @@ fn key(table: &Table, hash: u64) -> Key {
     table.layout.key(hash ^ table.salt)
 }
 
-/// Sixteen ways, one set.
+/// A table of one set with sixteen ways.
 fn one_set() -> Table {
     Table::new("7", "1", 8, 8)
 }
 
 #[test]
-fn the_cell_that_is_worth_least_makes_room() {
+fn the_cell_of_the_least_rank_is_evicted() {
     for rules in [Rules::Lenient, Rules::Strict] {
         let (store, table) = (store(rules), one_set());
         assert_eq!(table.keys(), 1);
@@ -51,26 +51,26 @@ fn the_cell_that_is_worth_least_makes_room() {
         assert_eq!(put(&table, &store, 17, 50), Some(Eviction::Lossless));
         assert_eq!(look(&table, &store, 5), None);
         assert_eq!(put(&table, &store, 18, 50), Some(Eviction::Lossy));
-        assert_eq!(look(&table, &store, 1), None, "11 was least");
+        assert_eq!(look(&table, &store, 1), None, "11 was the least rank");
         assert_eq!(look(&table, &store, 2), Some(12));
         assert_eq!(look(&table, &store, 18), Some(50));
     }
 }
 
 #[test]
-fn who_is_refused_is_never_dropped() {
+fn a_refusing_cell_is_never_evicted() {
     let (store, table) = (store(Rules::Lenient), one_set());
     for hash in 1..=15 {
         put(&table, &store, hash, 100 + hash);
     }
     put(&table, &store, 16, 99);
-    assert_eq!(put(&table, &store, 17, 200), Some(Eviction::Lossy), "the only one that does not refuse");
+    assert_eq!(put(&table, &store, 17, 200), Some(Eviction::Lossy), "the only cell that does not refuse");
     let entry = table.load(&store, 18).unwrap().claim(eviction_rank);
     assert_eq!(entry.eviction(), Some(Eviction::SetFull { by: 1 }));
     assert_eq!(
         eviction_rank(18, entry.cell()),
         EvictionRank::Refusing(Span::from_ns(101)),
-        "it is refused with that one"
+        "the new actor is refused with that cell"
     );
 }
 
@@ -127,7 +127,7 @@ fn cells_of_another_size_or_of_one_actor_are_in_keys_of_their_own() {
     };
     assert_eq!(key("a", 8, 8), key("b", 8, 8));
     assert_ne!(key("a", 8, 8), key("a", 12, 8));
-    assert_ne!(key("a", 8, 1), key("b", 8, 1), "there is room for one of them");
+    assert_ne!(key("a", 8, 1), key("b", 8, 1), "a key with one way has room for one meaning");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn one_actor_needs_one_way() {
 }
 
 proptest! {
-    /// As long as there is room, a table is a map.
+    /// While there is room, a table is a map.
     #[test]
     fn with_room_a_table_is_a_map(puts in prop::collection::vec((1u64..12, 0u64..200), 0..60), strict: bool) {
         let store = store(if strict { Rules::Strict } else { Rules::Lenient });
