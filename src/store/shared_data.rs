@@ -1,50 +1,51 @@
-//! One store over proxy-wasm's shared data, whose compare-and-swap means opposite things on two hosts.
-//!
-//! It does not know: which host it runs on, until it has tried.
+//! A [`Store`] over the shared data of proxy-wasm. The compare-and-swap of two hosts means opposite
+//! things, so a probe at the start finds out which one this is.
 //!
 //! ```text
-//!                              set(k, v, none or 0)      set(k, v, n) and k is absent
-//!   Envoy, ATS (cpp-host)      writes, whatever is there   creates it
-//!   ngx_wasm_module            creates; else mismatch      mismatch
+//!                              set(k, v, none or 0)       set(k, v, n) and k is absent
+//!   Envoy, ATS (cpp-host)      writes in any case         creates it
+//!   ngx_wasm_module            creates; else mismatch     mismatch
 //! ```
-//! Sources: proxy-wasm-cpp-host `src/shared_data.cc`, ngx_wasm_module `ngx_wa_shm_kv.c`. The ABI's text
-//! settles neither case.
+//!
+//! Sources: proxy-wasm-cpp-host `src/shared_data.cc`, ngx_wasm_module `ngx_wa_shm_kv.c`. The text
+//! of the ABI settles neither case.
 
 use super::{Fault, Loaded, Store, Swap, Version};
 
-/// The host's two calls, as they are.
+/// The two calls of the host, unchanged.
 pub trait SharedData {
-    /// Value and version: `(None, Some(version))` is a key with an empty value, `(None, None)` no key.
+    /// Value and version. `(None, Some(version))` is a key with an empty value, `(None, None)` no
+    /// key.
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault>;
 
     /// Writes under the host's own rules.
     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault>;
 }
 
-/// What the host says to a write.
+/// The host's answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is written.
+    /// The value is written.
     Ok,
-    /// The version did not fit; nothing is written.
+    /// The version did not match. Nothing is written.
     CasMismatch,
 }
 
-/// How a host reads the version of a write.
+/// How a host interprets the version of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// Envoy: a version is compared only with that of a key that is there.
+    /// Envoy: compares versions only if the key exists.
     Lenient,
     /// nginx: no version means "must be absent", and an absent key has no version.
     Strict,
 }
 
-/// Where the first worker writes down which rules it found. Where somebody else has written something, the
-/// next one serves.
+/// The keys where the first worker records the rules that it found. If a key holds a foreign value,
+/// the next key is used.
 const RULES_KEYS: [&[u8]; 3] = [b"diana/rules", b"diana/rules2", b"diana/rules3"];
 
-/// A version that no key has: Envoy counts up from 1 over the life of the process, so that this one would
-/// have to be reached, and be that of the very key, to let a second creation through.
+/// A version that no key has. Envoy counts versions up from 1 over the life of the process. A
+/// second creation could pass only if the count reached this number at exactly this key.
 const NO_VERSION: u32 = 0xffff_fff0;
 
 /// A [`Store`] over any host's shared data.
@@ -55,7 +56,7 @@ pub struct Portable<D> {
 }
 
 impl<D: SharedData> Portable<D> {
-    /// Finds out which rules hold: creating a key *with* a version works on a lenient host only.
+    /// Finds out the host's rules: only a lenient host lets a write with a version create a key.
     pub fn probe(data: D) -> Result<Portable<D>, Fault> {
         for key in RULES_KEYS {
             if let Some(rules) = probe(&data, key)? {
@@ -71,7 +72,8 @@ impl<D: SharedData> Portable<D> {
     }
 }
 
-/// The rules, by what is at `key` or by writing there; `None` when somebody else has.
+/// Finds out the rules by reading `key` or by writing to it. `None` if the key holds a foreign
+/// value.
 fn probe<D: SharedData>(data: &D, key: &[u8]) -> Result<Option<Rules>, Fault> {
     let (written, version) = data.get(key)?;
     if version.is_some() {
@@ -80,7 +82,8 @@ fn probe<D: SharedData>(data: &D, key: &[u8]) -> Result<Option<Rules>, Fault> {
     if data.set(key, b"lenient", Some(NO_VERSION))? == Written::Ok {
         return Ok(Some(Rules::Lenient));
     }
-    // Another worker may have been faster; what it wrote tells. If nobody wrote, it is strict.
+    // Another worker may have been faster, and then its record decides. If there is none, the host
+    // is strict.
     let (written, version) = data.get(key)?;
     if version.is_none() {
         data.set(key, b"strict", None)?;
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_loses_the_race_of_the_probe_believes_the_winner() {
-        /// A lenient host on which another worker's probe comes between ours.
+        /// A lenient host on which another worker's probe runs between ours.
         struct Raced(Simulated, std::cell::Cell<bool>);
         impl SharedData for Raced {
             fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {

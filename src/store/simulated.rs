@@ -1,19 +1,19 @@
-//! Shared data in memory, under either host's rules, for tests and native tools.
-//!
-//! It does not know: threads. Several workers are simulated by interleaving their calls.
+//! Shared data in memory, under either host's rules, for tests and native tools. Single-threaded:
+//! tests simulate several workers by interleaving their calls.
 
 use super::{Fault, Rules, SharedData, Written};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// Value and version by key.
+/// Value and version of each key.
 type Entries = HashMap<Vec<u8>, (Vec<u8>, u32)>;
 
-/// A host's shared data.
+/// The shared data of a simulated host.
 #[derive(Debug)]
 pub struct Simulated {
     rules: Rules,
-    /// Envoy numbers versions over all keys, nginx for each key: here over all, from 1.
+    /// The version of the last write. Versions count over all keys, as in Envoy; nginx counts per
+    /// key.
     last_version: Cell<u32>,
     entries: RefCell<Entries>,
 }
@@ -24,7 +24,7 @@ impl Simulated {
         Simulated { rules, last_version: Cell::new(0), entries: RefCell::default() }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries.borrow().len()
     }
@@ -34,12 +34,12 @@ impl Simulated {
         self.len() == 0
     }
 
-    /// All keys, in no order.
+    /// All keys, in no particular order.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.entries.borrow().keys().cloned().collect()
     }
 
-    /// Bytes of all keys and values.
+    /// The size of all keys and values in bytes.
     pub fn bytes(&self) -> usize {
         self.entries.borrow().iter().map(|(key, (value, _))| key.len().saturating_add(value.len())).sum()
     }

@@ -1,41 +1,39 @@
-//! A store that notices when the host has dropped a key that it wrote.
+//! A store that notices if the host has dropped keys that this worker wrote.
 //!
-//! It does not know: why a key is gone, or what a value means.
-//!
-//! The store watches the first keys that are written, at most 1,024. A table's keys are fixed and used repeatedly, so some
-//! of the watched keys are loaded sooner or later, however many other keys there are.
+//! It watches the first keys that are written, at most 1,024. A table uses its fixed keys again and
+//! again. So some watched keys are loaded sooner or later, however many other keys there are.
 
 use super::{Fault, Loaded, Portable, Rules, SharedData, Store, Swap, Version};
 use std::cell::Cell;
 
-/// How many keys are watched: a power of two.
+/// The number of watched keys: a power of two.
 const WATCHED: usize = 1 << 10;
-/// The bits of a hash that give its slot.
+/// The bits of a hash that select its slot.
 const MASK: u64 = (1 << 10) - 1;
 
-/// A store, and the hashes of keys that were written there.
+/// A store, and the hashes of keys that were written to it.
 #[derive(Debug)]
 pub struct Watched<S> {
     store: S,
-    /// The hashes by slot; zero is an empty slot. The list is empty if nothing is watched.
+    /// The hashes by slot; zero marks an empty slot. Empty if no keys are watched.
     keys: Box<[Cell<u64>]>,
     lost: Cell<u32>,
     failed: Cell<u32>,
 }
 
 impl<S> Watched<S> {
-    /// If `watches` is false, no key is watched, and none is ever counted as lost.
+    /// Watches keys if `watches` is set. Otherwise no key ever counts as lost.
     pub fn new(store: S, watches: bool) -> Watched<S> {
         let keys = if watches { vec![Cell::new(0); WATCHED].into() } else { Box::default() };
         Watched { store, keys, lost: Cell::new(0), failed: Cell::new(0) }
     }
 
-    /// How many watched keys were found missing since the last call.
+    /// The number of watched keys that were found missing since the last call.
     pub fn take_lost(&self) -> u32 {
         self.lost.take()
     }
 
-    /// How many writes failed since the last call.
+    /// The number of writes that failed since the last call.
     pub fn take_failed(&self) -> u32 {
         self.failed.take()
     }
@@ -52,7 +50,7 @@ impl<D: SharedData> Watched<Portable<D>> {
     }
 }
 
-/// FNV-1a (Fowler, Noll, Vo), never zero.
+/// FNV-1a (Fowler, Noll, Vo), but never zero.
 fn hash(key: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     key.iter().fold(0xcbf2_9ce4_8422_2325, mix).max(1)
@@ -97,7 +95,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::HashMap;
 
-    /// A store whose keys a test drops, and that fails if it is told to.
+    /// A store whose keys a test removes, and that fails on demand.
     #[derive(Default)]
     struct Memory(RefCell<HashMap<Vec<u8>, Vec<u8>>>, Cell<bool>);
 
@@ -134,7 +132,7 @@ mod tests {
         assert_eq!(store.take_lost(), 2, "a key that is written again is watched again");
     }
 
-    /// The host drops the keys that were used longest ago, so those are to be watched.
+    /// A host drops the least recently used keys, so the watched keys must include some of those.
     #[test]
     fn some_of_many_lost_keys_are_noticed() {
         let memory = Memory::default();
