@@ -1,29 +1,29 @@
-//! A value for one caller at a time. A second caller gets `None` instead of a panic.
-//!
-//! It does not know: the value. No other file of the library borrows from a `RefCell`; a test checks that.
+//! A value for one caller at a time. A second caller gets `None` instead of a panic. Only this file
+//! borrows from a `RefCell`; a test checks that.
 
 use std::cell::RefCell;
 
 /// A value for one caller at a time.
 ///
-/// INVARIANT: in the host, no caller holds such a value during a host call that may call back. These calls are
-/// `proxy_send_local_response` and `proxy_continue_stream`, which may end a stream before they return. During all other
-/// calls a host at most asks for memory.
+/// INVARIANT: in the host, no caller holds such a value during a host call that may call back.
+/// These calls are `proxy_send_local_response` and `proxy_continue_stream`, which may end a stream
+/// before they return. During all other calls a host at most asks for memory.
 #[derive(Debug, Default)]
 pub struct Exclusive<T>(RefCell<T>);
 
 impl<T> Exclusive<T> {
-    /// Holds a value.
+    /// Wraps a value.
     pub fn new(value: T) -> Exclusive<T> {
         Exclusive(RefCell::new(value))
     }
 
-    /// The result of `work`; `None` if another caller already holds the value, because a host calls back when it must not.
+    /// The result of `work`. `None` if another caller holds the value, because a host called back
+    /// when it must not.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.try_borrow_mut().ok().map(|mut value| work(&mut value))
     }
 
-    /// The value itself.
+    /// Unwraps the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }

@@ -1,12 +1,9 @@
-//! What is found by its name or another key. One map, of bytes, for everything in the filter
-//! that is.
+//! A map with byte keys, shared by all modules of the filter.
 //!
 //! `HashMap` and `HashSet` for each type of value add 7,200 bytes to the filter, the crate
 //! `indexmap` 9,200 bytes, `BTreeMap` 11,300 bytes (measured 2026-11, `cargo xtask build`).
-//! `BTreeMap` inside `Index` saves 1,400 bytes, but a lookup among 10,000 keys takes 217 ns instead
+//! `BTreeMap` inside `KeySet` saves 1,400 bytes, but a lookup among 10,000 keys takes 217 ns instead
 //! of 54 ns in V8.
-//!
-//! It does not know: what the keys mean.
 
 mod numbers;
 
@@ -16,12 +13,12 @@ pub(crate) use numbers::STEPS;
 
 use std::collections::HashMap;
 
-/// Keys, each of which has a place: 0, 1, 2, … in the order in which they came.
+/// Keys, numbered 0, 1, 2, … in the order of insertion.
 #[derive(Debug, Default)]
 pub struct KeySet(HashMap<Box<[u8]>, usize>);
 
 impl KeySet {
-    /// Adds a key. Whether it is new.
+    /// Adds a key. Returns whether it is new.
     pub fn add(&mut self, key: &[u8]) -> bool {
         let is_new = !self.contains(key);
         if is_new {
@@ -30,12 +27,12 @@ impl KeySet {
         is_new
     }
 
-    /// The place of a key.
+    /// The number of a key.
     pub fn place(&self, key: &[u8]) -> Option<usize> {
         self.0.get(key).copied()
     }
 
-    /// All keys, in no order.
+    /// All keys, in no particular order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.0.keys().map(|key| &**key)
     }
@@ -46,7 +43,7 @@ impl KeySet {
     }
 }
 
-/// Values, each with a key.
+/// Values by byte key.
 #[derive(Debug)]
 pub struct KeyMap<V> {
     index: KeySet,
@@ -60,7 +57,7 @@ impl<V> Default for KeyMap<V> {
 }
 
 impl<V> KeyMap<V> {
-    /// Gives the key a value, in place of the one it had. Whether it had none.
+    /// Inserts or replaces the value of a key. Returns whether the key is new.
     pub fn insert(&mut self, key: &[u8], value: V) -> bool {
         let known = self.index.place(key).and_then(|place| self.values.get_mut(place));
         let is_new = known.is_none();
@@ -79,22 +76,22 @@ impl<V> KeyMap<V> {
         self.values.get(self.index.place(key)?)
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// All keys, in no order.
+    /// All keys, in no particular order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.index.keys()
     }
 
-    /// All values, in the order in which their keys came.
+    /// All values, in the order in which their keys were inserted.
     pub fn values(&self) -> &[V] {
         &self.values
     }
 
-    /// The same, to be changed.
+    /// All values, mutable, in the same order.
     pub fn values_mut(&mut self) -> &mut [V] {
         &mut self.values
     }

@@ -1,19 +1,18 @@
-//! SplitMix64 (Steele, Lea and Flood 2014): numbers that look like chance.
+//! SplitMix64 (Steele, Lea and Flood 2014), a pseudorandom generator. It is not a secret source:
+//! the seed determines all numbers.
 //!
 //! The crate `rand_xoshiro` in its place brings two crates, adds 9 bytes to the filter and takes
 //! the same time (measured 2026-11, `cargo xtask build`). The crate has the generator, but not
 //! `mix`.
-//!
-//! It does not know: where a seed comes from. Who knows the seed knows all that follows.
 
-/// The finaliser: each bit of what it makes depends on every bit of `number`.
+/// The finaliser: each bit of the result depends on every bit of `number`.
 pub fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
 }
 
-/// The upper half of the next number after `state`, which moves on.
+/// Advances `state` and returns the upper half of the next number.
 pub fn next(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     u32::try_from(mix(*state) >> 32).unwrap_or(0)
@@ -23,7 +22,8 @@ pub fn next(state: &mut u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// The first numbers of the reference implementation (<https://prng.di.unimi.it/splitmix64.c>) from the seed 1234567.
+    /// The first numbers of the reference implementation (<https://prng.di.unimi.it/splitmix64.c>)
+    /// from the seed 1234567.
     #[test]
     fn it_is_splitmix64() {
         let mut state = 1_234_567;

@@ -1,9 +1,6 @@
-//! Instants and spans in nanoseconds, as plain numbers that are handed in.
-//!
-//! It does not know: what time it is. The host reads its clock and passes the instant down; nothing in
-//! the core asks for it, so that a test can let a week pass without waiting.
-//!
-//! All arithmetic saturates. At nanoseconds a `u64` reaches the year 2554.
+//! Instants and spans in nanoseconds. Only the host reads a clock and passes the time down, so
+//! tests can let a week pass without waiting. All arithmetic saturates; a `u64` of nanoseconds
+//! reaches the year 2554.
 
 use std::fmt;
 
@@ -11,12 +8,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A length of time in nanoseconds.
+/// A length of time in nanoseconds, from 0 to 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
 impl Time {
-    /// The Unix epoch, before any instant a host reports.
+    /// The Unix epoch, before any instant that a host reports.
     pub const ZERO: Time = Time(0);
 
     /// The instant `ns` nanoseconds after the Unix epoch.
@@ -29,19 +26,19 @@ impl Time {
         self.0
     }
 
-    /// The instant `span` later, at most the last that can be told.
+    /// The instant `span` later; saturates.
     pub const fn after(self, span: Span) -> Time {
         Time(self.0.saturating_add(span.0))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// The time from `earlier` to this instant; zero if `earlier` is later.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// A span of 0 ns.
     pub const ZERO: Span = Span(0);
 
     /// A span of `ns` nanoseconds.
@@ -64,18 +61,20 @@ impl Span {
         self.0
     }
 
-    /// The span in whole seconds, rounded up: a client that waits so long has waited long enough.
+    /// The span in whole seconds, rounded up, so that a client that waits this long waits long
+    /// enough.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
 
-    /// What is left of this span when `other` is taken away; at least zero.
+    /// This span minus `other`; saturates at zero.
     pub const fn minus(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
 }
 
-/// The largest of `d`, `h`, `m`, `s`, `ms`, `us`, `ns` that divides the span: `90s`, `2m`, `500ms`.
+/// Prints the span in the largest of `d`, `h`, `m`, `s`, `ms`, `us`, `ns` that divides it: `90s`,
+/// `2m`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 7] = [
