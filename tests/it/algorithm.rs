@@ -1,6 +1,7 @@
-//! Every kind of algorithm: laws that hold for all of them, and a slow model of each.
+//! Property tests of every kind of algorithm, and a slow reference model of each.
 //!
-//! To cover a new kind: its row in `subject::SUBJECTS`, a generator of its keys and a model of it in `models`.
+//! To cover a new kind, add its row in `subject::SUBJECTS`, a generator of its keys and its model
+//! in `models`.
 
 mod concurrency;
 mod giving_back;

@@ -1,11 +1,10 @@
-//! Several workers at once: the order of their calls to the store is chosen by a seed, call by call.
-//!
-//! It does not know: real concurrency. Each worker is a thread with a policy of its own, as in a gateway,
-//! but only one runs at a time: before every load and every swap it hands a baton on.
+//! Several workers at once: a seed chooses the order of their calls to the store, call by call.
+//! Each worker is a thread with its own policy, as in a gateway. Only one thread runs at a time:
+//! before every load and every swap it passes a baton on.
 //!
 //! ```text
 //!   worker 0   load ······ swap ··············· load ··· swap ·····
-//!   worker 1   ····· load ······ swap (lost) ······· load ···· …      the seed decides who is next
+//!   worker 1   ····· load ······ swap (lost) ······· load ···· …    the seed picks the next one
 //! ```
 
 mod baton;
@@ -21,7 +20,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Up to three groups of up to two rules, on two urls that contain one another.
+/// Up to three groups of up to two rules, for two urls of which one contains the other.
 fn specs() -> impl Strategy<Value = Vec<Spec>> {
     let rule = (1u64..6, prop::bool::weighted(0.2));
     let group = (any::<bool>(), 0usize..3, prop::collection::vec(rule, 1..=2));
@@ -37,7 +36,7 @@ fn client() -> impl Strategy<Value = Client> {
     (0usize..2, 0usize..2, any::<bool>()).prop_map(|(user, ip, api)| Client { user, ip, api })
 }
 
-/// What each of two to four workers is asked.
+/// The requests of each of two to four workers.
 fn plans() -> impl Strategy<Value = Vec<Vec<Client>>> {
     prop::collection::vec(prop::collection::vec(client(), 1..9), 2..=4)
 }
@@ -46,7 +45,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     prop_oneof![Just(Rules::Lenient), Just(Rules::Strict)]
 }
 
-/// Counts what `asked` was charged, and checks that no rule admitted one too many.
+/// Adds the charges of `asked` to the model, and checks that no rule admitted too many.
 fn tally(model: &mut Model, asked: &[Asked]) {
     for Asked { client, decision, .. } in asked {
         let passed = match decision.outcome {
@@ -67,13 +66,14 @@ fn tally(model: &mut Model, asked: &[Asked]) {
     model.assert_within_burst();
 }
 
-/// Whether it was refused after it may have been charged: its loads had admitted it, a swap was lost.
+/// Whether a request was refused after a lost swap: its loads had admitted it, so it may have been
+/// charged.
 fn is_late(asked: &&Asked) -> bool {
     asked.decision.is_rejected() && asked.decision.events.swaps_lost > 0
 }
 
-/// When all is quiet, each cell holds just what its admitted requests took: nothing was charged for refused
-/// ones, nothing was lost, and what is left can be had to the last unit.
+/// At the end each cell holds exactly the charges of its admitted requests. Refused requests cost
+/// nothing, and the rest of the quota is available to the last unit.
 fn assert_exact(crew: &Crew, model: &mut Model) {
     for client in Client::all() {
         for _ in 0..7 {
@@ -109,7 +109,8 @@ proptest! {
         assert_exact(&crew, &mut model);
     }
 
-    /// Rounds of requests, each at an instant of its own: in no span do more pass than were left and came.
+    /// Rounds of requests at different instants: in any span no more pass than the initial rest
+    /// plus refill.
     #[test]
     fn over_time_every_rule_keeps_its_bound(
         specs in specs(),
@@ -137,8 +138,8 @@ proptest! {
         }
     }
 
-    /// A clock that goes on each time it is read, between the calls of one request too: a worker that was
-    /// held up has read an earlier time than the one which charged in between.
+    /// A clock that advances at each reading, also between the calls of one request. A delayed
+    /// worker has read an earlier time than the worker that charged in between.
     #[test]
     fn while_time_passes_every_rule_keeps_its_bound(
         specs in specs(), plans in plans(), rules in rules(), tick_ms in 0u64..400, seed: u64,
@@ -162,7 +163,7 @@ proptest! {
     }
 }
 
-/// `burst`, and as many a second.
+/// Checks the bound: `burst`, plus `burst` per second.
 fn assert_within_bound(admitted: &[Time], burst: u64) {
     for (first, start) in admitted.iter().enumerate() {
         for (last, end) in admitted.iter().enumerate().skip(first) {
@@ -174,7 +175,7 @@ fn assert_within_bound(admitted: &[Time], burst: u64) {
     }
 }
 
-/// The properties above are worth nothing if workers never meet. These seeds are always the same.
+/// The properties above prove nothing if workers never meet. These seeds are always the same.
 #[test]
 fn workers_do_lose_swaps_and_give_back() {
     let spec = |actor, burst| Spec { api: false, actor, burst, shadow: false };
@@ -182,7 +183,7 @@ fn workers_do_lose_swaps_and_give_back() {
     for seed in 0..100 {
         let mut model = Model::new(vec![spec(0, 7), spec(1, 5), spec(2, 2)]);
         let mut crew = Crew::new(model.json("hour"), Rules::Strict, 3);
-        // The first groups have enough for everybody, the last one has not.
+        // The first groups have enough for all requests, the last one has not.
         let plan = |user: usize| vec![Client { user, ip: 0, api: false }; 2];
         let asked = crew.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
         tally(&mut model, &asked);

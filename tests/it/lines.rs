@@ -1,6 +1,4 @@
-//! What a worker asks a store: which questions go out together, and what is asked again.
-//!
-//! It does not know: what a question is about.
+//! Tests of a worker's client of the global store: batching, retries, late replies and the breaker.
 
 mod permits;
 
@@ -14,7 +12,7 @@ use diana::remote::{
 use diana::time::{Span, Time};
 
 const NOT_KNOWN: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
-/// Admitted, nine left, and a receipt.
+/// A reply: admitted, nine left, and a charge.
 const ADMITTED: &str = "0,0,9,0,0,1,7,7,0,0,0,0,0";
 
 fn policy() -> Policy {
@@ -60,14 +58,14 @@ fn http(body: &[u8]) -> CallResult<'_> {
     CallResult::Http { status: 200, body }
 }
 
-/// The number that a call carries behind its keys.
+/// The number of a call, which follows its keys.
 fn number(call: &Call) -> u64 {
     let mut parts = body(call).split('/').skip(2);
     let keys: usize = parts.next().unwrap().parse().unwrap();
     parts.nth(keys).unwrap().parse().unwrap()
 }
 
-/// The reply to a call that tells these numbers.
+/// The reply to a call with these numbers.
 fn reply(call: &Call, numbers: &str) -> Vec<u8> {
     let number = number(call).to_string();
     let all = [&*number, numbers].into_iter().filter(|part| !part.is_empty());
@@ -84,7 +82,8 @@ fn answered(lines: &mut StoreClient, id: u32, answer: CallResult, ms: u64) -> Ve
     news
 }
 
-/// A front may look at the host, which is the cluster's name; `Authorization` and the like are the configuration's.
+/// A proxy may check the host, which is the cluster's name. `Authorization` and similar headers
+/// come from the configuration.
 #[test]
 fn a_call_names_its_cluster_and_brings_its_own_headers() {
     let token = ("authorization".to_owned(), "Bearer x".to_owned());
@@ -95,7 +94,7 @@ fn a_call_names_its_cluster_and_brings_its_own_headers() {
     let Message::Http { headers, .. } = lines.next(&policy(), at(0)).unwrap().message else {
         panic!("an HTTP call")
     };
-    // How many, the length of each, and each with a zero behind it.
+    // The number of headers, then the length of each, then each with a zero byte after it.
     let texts = headers.split_at(4 + 5 * 8).1.split(|byte| *byte == 0);
     let texts: Vec<&str> = texts.map(|text| std::str::from_utf8(text).unwrap()).collect();
     let pairs = [
@@ -141,7 +140,7 @@ fn calls_that_were_under_way_when_the_script_was_lost_are_made_once_more() {
     let again = lines.next(&policy, at(2)).unwrap();
     let told = answered(&mut lines, again.id, http(&reply(&again, ADMITTED)), 3);
     assert_eq!((told.len(), told[0].waiter, told[0].replies.is_some()), (1, Waiter::Request(2), true));
-    // Who does not have it though it was brought does not work.
+    // A store that misses the script although the call brought it is broken.
     ask(&mut lines, 3);
     let call = lines.next(&policy, at(4)).unwrap();
     assert_eq!(answered(&mut lines, call.id, http(NOT_KNOWN), 4), []);
@@ -209,7 +208,7 @@ fn while_a_store_is_not_asked_nobody_waits_for_it() {
     assert_eq!(changes, [true]);
 }
 
-/// Tells its key, and so its place in a call, by a number.
+/// A refund with a key that contains a number, to recognise it in a call.
 fn refund(number: u32) -> GlobalQuery {
     let terms = Parameters { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] };
     let mut key = [0; 16];
@@ -217,7 +216,7 @@ fn refund(number: u32) -> GlobalQuery {
     GlobalQuery::Refund(vec![GlobalCharge { key, parameters: terms, numbers: [1, 7, 7, 0, 0] }])
 }
 
-/// The numbers of the refunds that a call brings, in order.
+/// The numbers of the refunds in a call, in order.
 fn refunds(call: &Call) -> Vec<u32> {
     let keys = body(call).split("diana:{0}:").skip(1).filter(|key| !key.starts_with("probe"));
     let number = |key: &str| u32::from_str_radix(&key[..8], 16).unwrap();
@@ -232,7 +231,8 @@ fn open_breaker(lines: &mut StoreClient) {
     }
 }
 
-/// Answers the probe that is due, and each call after it, until there is none: which refunds they brought.
+/// Answers the probe that is due and each call after it. Returns the numbers of the refunds in the
+/// calls.
 fn recover(lines: &mut StoreClient) -> Vec<u32> {
     let probe = lines.next(&policy(), at(1_000)).unwrap();
     assert!(body(&probe).contains(":probe/"), "{}", body(&probe));
@@ -275,7 +275,7 @@ fn refunds_that_meet_an_open_breaker_are_sent_after_recovery() {
     assert_eq!(lines.call_stats().map(|(_, tally)| tally.dropped_refunds).sum::<u32>(), 0);
 }
 
-/// A bucket would count what is left of a lease as spent.
+/// A bucket would count the rest of a lease as spent.
 #[test]
 fn what_is_left_of_a_lease_is_queued_as_a_refund_is() {
     let (policy, mut lines) = (policy(), lines(1));
@@ -333,7 +333,7 @@ fn the_oldest_of_too_many_refunds_are_dropped_and_counted() {
     assert_eq!(recover(&mut lines), (6..1_030).collect::<Vec<u32>>());
 }
 
-/// Requests go first after an outage, and do not keep the refunds waiting for ever.
+/// After an outage requests go first, but do not delay the refunds forever.
 #[test]
 fn requests_and_refunds_share_the_calls_after_an_outage() {
     let mut lines = lines(1);
@@ -352,7 +352,7 @@ fn strays(lines: &mut StoreClient) -> (u32, u32, Option<(bool, String)>) {
     (tally.stray, tally.failed, tally.changed)
 }
 
-/// The front's replies have shifted by one: each call gets the reply to the call before.
+/// The proxy's replies have shifted by one: each call gets the reply to the call before.
 #[test]
 fn a_reply_to_another_call_tells_nobody_anything_and_opens_the_breaker_at_once() {
     let (policy, mut lines) = (policy(), lines(2));
@@ -366,13 +366,13 @@ fn a_reply_to_another_call_tells_nobody_anything_and_opens_the_breaker_at_once()
         assert!(told.iter().all(|news| news.replies.is_none()), "{told:?}");
         told.into_iter().map(|news| news.waiter).collect::<Vec<_>>()
     };
-    // All of the call, and whoever waits for the next one.
+    // All requests of the call fail, and the one that waits for the next call.
     let told = refused(answered(&mut lines, one.id, http(&reply(&two, &[ADMITTED; 3].join(","))), 1));
     assert_eq!(told, [1, 2, 3, 5].map(Waiter::Request));
     assert!(!lines.is_available(0));
     let opened = Some((false, "a reply to another call".to_owned()));
     assert_eq!(strays(&mut lines), (1, 1, opened));
-    // A call that was under way is told its own reply, and nothing else.
+    // A call in flight still gets its own reply, and nothing else.
     assert_eq!(answered(&mut lines, two.id, http(&reply(&two, ADMITTED)), 2).len(), 1);
     assert!(lines.next(&policy, at(180)).is_none(), "the connection gets a pause");
     let probe = lines.next(&policy, at(260)).unwrap();
@@ -387,7 +387,7 @@ fn a_reply_to_another_call_tells_nobody_anything_and_opens_the_breaker_at_once()
     assert!(lines.is_available(0));
 }
 
-/// It tells nothing about what the call charged, and shows all the same that replies have shifted.
+/// The reply says nothing about the charges of the call, but shows that replies have shifted.
 #[test]
 fn a_late_reply_to_another_call_gives_nothing_back() {
     let (policy, mut lines) = (policy(), lines(1));
@@ -410,7 +410,7 @@ fn a_late_reply_to_another_call_gives_nothing_back() {
     assert!(body(&probe).contains(":probe/"), "nothing was given back: {}", body(&probe));
 }
 
-/// An error carries no number: a question that met it comes once more, with the script, and not again.
+/// An error carries no number: its questions are retried once, with the script.
 #[test]
 fn a_stray_word_that_the_script_is_missing_does_not_loop() {
     let (policy, mut lines) = (policy(), lines(2));
@@ -422,7 +422,8 @@ fn a_stray_word_that_the_script_is_missing_does_not_loop() {
     let whole = lines.next(&policy, at(1)).unwrap();
     assert!(body(&whole).starts_with("EVAL/"));
     assert_eq!(answered(&mut lines, two.id, http(NOT_KNOWN), 1), []);
-    // The script is there, as far as is known; the other question brings it all the same.
+    // The client knows that the script is there. The retry of the other question brings it all the
+    // same.
     assert_eq!(answered(&mut lines, whole.id, http(&reply(&whole, ADMITTED)), 2).len(), 1);
     let again = lines.next(&policy, at(2)).unwrap();
     assert!(body(&again).starts_with("EVAL/"), "{}", body(&again));

@@ -1,7 +1,7 @@
-//! The script that decides in Redis, by itself, in a real Redis: it says what the algorithms say that it is written after.
+//! Tests of the Lua script in a real Redis: it answers exactly like the algorithms.
 //!
-//! It does not know: who asks it, or over what. Redis' clock is real: where the shipped text asks for `TIME`, the text that
-//! is tested here takes the instant from its last argument. Nothing else of it is changed.
+//! The clock of Redis is real. Where the shipped script calls `TIME`, the tested script takes the
+//! instant from its last argument. Nothing else differs.
 
 mod cells;
 mod leases;

@@ -1,7 +1,6 @@
-//! What a worker is charged ahead: the store is seldom asked while much is left, no more ever pass, and nothing is
-//! lost of what was not used.
-//!
-//! It does not know: how large a share is, but that there is none of a quota of which fewer than 128 are left.
+//! Tests of reservations: with enough quota left, a busy actor costs few store calls. No more
+//! requests pass, and unused quota is refunded. Nothing is reserved if fewer than 128 units are
+//! left.
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Counting, Random, START, ask, at, get, policy, store, worker};
@@ -18,7 +17,7 @@ struct Crew<S> {
     store: S,
     workers: Vec<Worker>,
     now: Time,
-    /// When a request passed.
+    /// The instants at which requests passed.
     passed: Vec<u64>,
 }
 
@@ -29,7 +28,7 @@ impl<S: Store> Crew<S> {
         Crew { policy, store, workers, now: START, passed: Vec::new() }
     }
 
-    /// Whether a request passes, and how much is left by the tightest rule as this worker knows it.
+    /// Whether a request passes, and how much the tightest rule has left as this worker knows it.
     fn ask(&mut self, worker: usize, target: &str, user: &str) -> (bool, u64) {
         let (request, now) = (get(target, user), self.now);
         let request = self.policy.request(&request);
@@ -95,7 +94,7 @@ fn nothing_is_taken_of_little_or_for_few() {
     }
 }
 
-/// Who comes every 200 ms is busy, who comes less often is not.
+/// Requests every 200 ms make an actor busy, fewer do not.
 #[test]
 fn what_comes_seldom_is_not_charged_ahead() {
     for (ms, is_busy) in [(200, true), (201, false), (5_000, false)] {
@@ -124,7 +123,7 @@ fn permits_turns_and_logs_are_not_charged_ahead() {
         r#""rpu": 1000, "unit": "second", "max_wait": "1s""#,
     ] {
         let host = Simulated::new(Rules::Lenient);
-        // The bucket beside it is of the same group, or of a request that may wait.
+        // The bucket is in the same group, or belongs to a request that may wait.
         let json = format!(r#"{{"url": "/", "rules": [{{{rule}}}, {{"rpu": 1000000, "unit": "day"}}]}}"#);
         let mut crew = Crew::new(&json, 1, store(&host));
         for _ in 0..50 {
@@ -134,7 +133,8 @@ fn permits_turns_and_logs_are_not_charged_ahead() {
     }
 }
 
-/// At one instant, by any worker: what is not used by one is used by another, to the last.
+/// At one instant, by any worker: quota that one worker does not use is used by another, to the
+/// last unit.
 #[test]
 fn at_the_end_every_request_counts() {
     for (algo, workers) in [("TB", 1), ("TB", 4), ("W", 3), ("SW", 3)] {
@@ -146,14 +146,15 @@ fn at_the_end_every_request_counts() {
         for worker in 0..workers {
             crew.tick(worker, true);
         }
-        // What a worker knows to be refused it believes for a while.
+        // A worker trusts a cached refusal for a while.
         crew.pass(Span::from_ms(100));
         (0..workers).for_each(|worker| (0..500).for_each(|_| _ = crew.ask(worker, "/", "ann")));
         assert_eq!(crew.passed.len(), 5_000, "{algo} {workers}");
     }
 }
 
-/// Of two groups the second refuses: the first is charged for nothing, though it is spent from a share.
+/// The second of two groups refuses. The first group is not charged, although its charge came from
+/// a reservation.
 #[test]
 fn what_another_group_refuses_is_not_spent() {
     let host = Simulated::new(Rules::Lenient);
@@ -170,7 +171,7 @@ fn what_another_group_refuses_is_not_spent() {
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 10_000 - 61);
 }
 
-/// The rest of a share that is too old is given back by whoever asks next, once.
+/// The next request refunds the rest of an expired reservation, once.
 #[test]
 fn a_share_that_is_too_old_is_given_back_once() {
     let host = Simulated::new(Rules::Lenient);
@@ -186,7 +187,7 @@ fn a_share_that_is_too_old_is_given_back_once() {
     assert_eq!(crew.ask(0, "/", "ann").1, 1_000_000 - 14);
 }
 
-/// Who comes seldom again gives back what was charged ahead, and only its own.
+/// An actor that is no longer busy refunds its own reservation only.
 #[test]
 fn an_actor_that_is_busy_no_more_gives_nothing_of_another_away() {
     let host = Simulated::new(Rules::Lenient);
@@ -205,7 +206,7 @@ fn an_actor_that_is_busy_no_more_gives_nothing_of_another_away() {
     assert_eq!(crew.ask(0, "/", "bob").1, 10_000 - 11);
 }
 
-/// By a request that another group refuses, too.
+/// A request that another group refuses refunds the reservation, too.
 #[test]
 fn a_refused_request_gives_it_back_once() {
     let host = Simulated::new(Rules::Lenient);
@@ -232,7 +233,8 @@ fn a_window_is_not_paid_for_by_the_one_before() {
     assert_eq!((0..1_100).filter(|_| crew.ask(0, "/", "ann").0).count(), 1_000);
 }
 
-/// It may leave and give all back, which was charged to nobody but its worker's share.
+/// A waiting request may leave and refund its charge, which would be in the worker's reservation
+/// only.
 #[test]
 fn a_request_that_may_wait_spends_of_no_share() {
     let host = Simulated::new(Rules::Lenient);
@@ -275,7 +277,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..150)
 }
 
-/// The most that may pass in a span of so many nanoseconds.
+/// The most requests that may pass in a span of `span_ns`.
 fn most(algo: &str, rpu: u64, unit_ns: u64, span_ns: u64) -> u64 {
     let (rpu, unit, span) = (u128::from(rpu), u128::from(unit_ns), u128::from(span_ns));
     let most = match algo {
@@ -297,7 +299,7 @@ fn bounded(algo: &str, rpu: u64, unit_ms: u64, events: &[Event]) -> Result<(), T
             Event::Tick(worker) => crew.tick(*worker, false),
         }
     }
-    // Of those that passed at one instant, the first begins a span and the last ends one.
+    // Of the requests at one instant, the first begins a span and the last ends one.
     let mut count = 0;
     let mut instants: Vec<(u64, u64, u64)> = Vec::new();
     for same in crew.passed.chunk_by(|a, b| a == b) {
@@ -311,7 +313,7 @@ fn bounded(algo: &str, rpu: u64, unit_ms: u64, events: &[Event]) -> Result<(), T
             prop_assert!(count <= most(algo, rpu, unit_ms * 1_000_000, span), "{count} in {span} ns");
         }
     }
-    // Nothing is lost: by and by all of it comes back.
+    // Nothing is lost: after a while all quota comes back.
     (0..3).for_each(|worker| crew.tick(worker, true));
     crew.pass(Span::from_ms(2 * unit_ms + 1_000));
     crew.passed.clear();
@@ -323,8 +325,8 @@ fn bounded(algo: &str, rpu: u64, unit_ms: u64, events: &[Event]) -> Result<(), T
 proptest! {
     #![proptest_config(cases(60))]
 
-    /// Whoever spends what was charged ahead when, and gives back the rest, no more pass in any span than the
-    /// algorithm says.
+    /// However workers spend and refund reservations, no more requests pass in any span than the
+    /// bound of the algorithm.
     #[test]
     fn no_more_pass_than_without_shares(
         algo in prop::sample::select(vec!["TB", "W", "SW"]), rpu in 150..1_500_u64,
@@ -334,10 +336,10 @@ proptest! {
     }
 }
 
-/// A bucket fills while shares of it lie idle, up to what is lent.
+/// A bucket fills while reservations of it are unused, up to `burst` less the reserved units.
 #[test]
 fn what_is_lent_and_what_is_in_the_bucket_make_its_burst() {
-    // 1,000 a second: 15 of the 1,000 are lent.
+    // At 1,000 per second, 15 of the 1,000 are reserved.
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 1_000, "second"), 2, store(&host));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
@@ -363,7 +365,7 @@ fn what_a_worker_did_not_spend_is_given_back_in_full() {
         crew.tick(worker, false);
         assert!(!crew.workers[worker].holds_reservations());
     }
-    // Of the 9 requests, one of them this one, all others have come back.
+    // Of the 9 requests, all but this one have come back.
     assert_eq!(crew.ask(0, "/", "ann").1, 9_999);
 }
 
@@ -380,11 +382,12 @@ fn a_clock_that_has_stepped_back_costs_no_share() {
         crew.pass(TICK);
         crew.tick(0, false);
     }
-    // The hour stands for 417 that have yet to come; nothing else is missing.
+    // The hour accounts for 417 tokens that are yet to come; nothing else is missing.
     assert_eq!(crew.ask(0, "/", "ann").1, 10_000 - 82 - 417);
 }
 
-/// Its share counts as spent when nobody has charged the bucket for longer than a worker may be late.
+/// The reservation counts as spent if nobody has charged the bucket for longer than a worker may be
+/// late.
 #[test]
 fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
     let host = Simulated::new(Rules::Lenient);
@@ -397,15 +400,15 @@ fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
     assert_eq!(crew.ask(1, "/", "ann").1, left - 1);
     crew.pass(Span::from_ms(1_100));
     assert_eq!(crew.ask(1, "/", "ann").1, left - 2);
-    // What is lent comes back no more, and what is spent does: 15 in 54 seconds.
+    // Reserved units no longer come back; spent units do: 15 in 54 seconds.
     crew.pass(Span::from_secs(80));
     assert_eq!(crew.ask(1, "/", "ann").1, 999);
-    // It was not gone, but it is late.
+    // The worker was not dead, but its refund is too late.
     crew.tick(0, true);
     assert_eq!(crew.ask(1, "/", "ann").1, 998);
 }
 
-/// Who comes steadily gets all of the quota before the first refusal, and what has come back meanwhile.
+/// Steady traffic gets the whole quota before the first refusal, and the refill of that time.
 #[test]
 fn nothing_is_lost_of_what_comes_steadily() {
     for (algo, gap_ms) in [("TB", 25), ("TB", 50), ("TB", 90), ("TB", 150), ("W", 50), ("SW", 50)] {
@@ -421,13 +424,13 @@ fn nothing_is_lost_of_what_comes_steadily() {
         }
         let came_back = if algo == "TB" { crew.now.since(START).as_ns() / 3_600_000_000 } else { 0 };
         let most = 1_000 + came_back;
-        // Of a bucket that is full nothing comes back: at most what one share was spent of before it was settled.
+        // A full bucket does not refill: at most the unsettled spending of one reservation is lost.
         let passed = crew.passed.len() as u64;
         assert!((most - 15..=most).contains(&passed), "{algo} every {gap_ms} ms: {passed} of {most}");
     }
 }
 
-/// Far below its rate, a client keeps its burst, but for what is lent.
+/// Far below the rate, a client keeps its burst except for reserved units.
 #[test]
 fn a_burst_after_steady_traffic_is_there() {
     for (workers, rps, rpu) in
@@ -447,13 +450,13 @@ fn a_burst_after_steady_traffic_is_there() {
         let before = crew.passed.len();
         (0..3 * rpu).for_each(|_| _ = crew.ask(random.below(workers), "/", "ann"));
         let passed = (crew.passed.len() - before) as u64;
-        // Each worker may have spent of a share what is not settled yet.
+        // Each worker may have spent units of a reservation that are not settled yet.
         let least = rpu - rpu / 64 * workers as u64 - rps / 100;
         assert!((least..=rpu).contains(&passed), "{workers} workers, {rps}/s: {passed} of {rpu}");
     }
 }
 
-/// Another actor's override of `rpu: 0` changes nothing for the others.
+/// Another actor's override of `rpu: 0` changes nothing for the other actors.
 #[test]
 fn who_may_never_pass_keeps_nobody_from_being_charged_ahead() {
     let host = Simulated::new(Rules::Lenient);
@@ -466,7 +469,7 @@ fn who_may_never_pass_keeps_nobody_from_being_charged_ahead() {
     (0..100).for_each(|_| assert!(!crew.ask(0, "/", "bot").0));
 }
 
-/// A store whose swaps are done though it says that they failed, when it is told to.
+/// A store whose swaps take effect although they report a failure, on demand.
 struct Lies<S>(S, Cell<bool>);
 
 impl<S: Store> Store for Lies<S> {
@@ -480,7 +483,7 @@ impl<S: Store> Store for Lies<S> {
     }
 }
 
-/// Another group refuses, and what is written then is the share, given back.
+/// Another group refuses, and the failing swap is the refund of the reservation.
 #[test]
 fn a_share_is_given_back_once_though_the_store_fails_at_a_refusal() {
     let host = Simulated::new(Rules::Lenient);

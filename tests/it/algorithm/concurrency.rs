@@ -1,4 +1,4 @@
-//! `C` alone: permits, and that none comes back twice.
+//! Tests of `C` alone: permits, and that none returns twice.
 
 use super::schedule::{Event, Run, within};
 use super::subject::{compile, concurrency};
@@ -45,7 +45,7 @@ fn a_permit_that_comes_back_at_once_was_never_taken() {
     }
 }
 
-/// Taken in the first instant of an eighth it is held for nine of them, in the last for eight.
+/// A permit taken in the first instant of an eighth counts for nine eighths, in the last for eight.
 #[test]
 fn a_permit_that_does_not_come_back_expires_and_does_not_come_back_then() {
     for (later, held) in [(0, 9 * SEC), (SEC - 1, 8 * SEC + 1)] {
@@ -57,13 +57,13 @@ fn a_permit_that_does_not_come_back_expires_and_does_not_come_back_then() {
         assert_eq!(run.ask(2).verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ns(1)) });
         run.move_to(run.now + 1);
         assert_eq!(run.ask(2).verdict.remaining, 0);
-        // Its place in the ring has been taken by the two.
+        // The two new permits occupy its slice of the ring.
         run.give_back(&lost);
         assert_eq!(run.look().remaining, 0);
     }
 }
 
-/// However often the clock has stepped back since, and once only.
+/// The clock may step back any number of times; the permit returns exactly once.
 #[test]
 fn a_permit_comes_back_though_the_clock_has_stepped() {
     for steps in [&[20][..], &[20, 3, 90], &[100_000_000]] {
@@ -77,7 +77,7 @@ fn a_permit_comes_back_though_the_clock_has_stepped() {
         assert_eq!(run.look().full_in, Span::from_secs(9));
         run.give_back(&permits[0]);
         assert_eq!(run.look().remaining, 2, "{steps:?}");
-        // Another one taken since stays taken, in its own eighth or in that of the first.
+        // A permit taken since stays taken, in its own eighth or in that of the first.
         run.move_to(run.now + 2 * SEC);
         let later = run.ask(1);
         run.give_back(&permits[1]);
@@ -87,7 +87,7 @@ fn a_permit_comes_back_though_the_clock_has_stepped() {
     }
 }
 
-/// What had expired before the clock stepped does not come back after it.
+/// A permit that expired before the clock step does not return after it.
 #[test]
 fn a_permit_that_has_expired_does_not_come_back_after_a_step() {
     let mut run = eight(2);
@@ -99,7 +99,7 @@ fn a_permit_that_has_expired_does_not_come_back_after_a_step() {
     assert_eq!(run.look().remaining, 1);
 }
 
-/// A worker whose clock is behind gives back what one that is ahead has taken.
+/// A worker whose clock is behind returns a permit that a worker with a clock ahead took.
 #[test]
 fn a_permit_comes_back_by_a_clock_that_is_behind() {
     let mut run = eight(2);
@@ -117,7 +117,7 @@ fn a_mistake_is_told_with_what_is_allowed() {
     }
 }
 
-/// A request: after how long it comes, what it costs, and how long it is there.
+/// A request: the time after the previous one in ms, its cost, and its duration in ms.
 type Stream = (u64, u64, u64);
 
 fn streams() -> impl Strategy<Value = Vec<Stream>> {
@@ -127,7 +127,8 @@ fn streams() -> impl Strategy<Value = Vec<Stream>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// By the definition: in flight is what has come, has not gone and is not older than its ninth eighth.
+    /// By the definition, the requests in flight are those that came, have not ended and are
+    /// younger than nine eighths.
     #[test]
     fn what_is_in_flight_is_what_a_list_of_streams_says(streams in streams(), limit in 1..9_u64) {
         let mut run = eight(limit);

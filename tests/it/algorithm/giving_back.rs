@@ -1,15 +1,15 @@
-//! What is given back: afterwards no more is admitted than if the request had never come.
+//! Tests of refunds: afterwards no more is admitted than if the request had never come.
 
 use super::schedule::{Arrival, Event, Run, astray, begins, onward, said, within};
 use super::subject::{cases, log, rules};
 use proptest::prelude::*;
 
-/// For each arrival, after how many further ones it is given back, if at all.
+/// For each arrival, the number of further arrivals before its refund, or `None`.
 fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
     prop::collection::vec(prop_oneof![1 => Just(None), 2 => (0..6_usize).prop_map(Some)], 24)
 }
 
-/// Goes through `arrivals` and gives some back: the events, with their instants and whether they were kept.
+/// Plays `arrivals` and refunds some. Returns the instant of each event and whether it was kept.
 fn go(run: &mut Run, arrivals: &[Arrival], returns: &[Option<usize>]) -> Vec<(u64, bool, Event)> {
     let mut events: Vec<(u64, bool, Event)> = Vec::new();
     for (index, arrival) in arrivals.iter().enumerate() {
@@ -43,7 +43,7 @@ proptest! {
         }
     }
 
-    /// The instant in a charge is a whole nanosecond, so that much may be missing for as long.
+    /// The instant in a charge is a whole nanosecond, so the refund may come one nanosecond late.
     #[test]
     fn given_back_before_anybody_else_comes_it_never_came_but_for_a_nanosecond(
         rule in rules(), begin in begins(), before in onward(), cost in log(1_000_000_000),
@@ -59,7 +59,7 @@ proptest! {
         prop_assert!(with.probe(1, 0).remaining >= without.probe(later, 0).remaining);
     }
 
-    /// All that passed and was kept would have passed if the rest had never come, and no more is left.
+    /// Every kept request would also have passed without the refunded ones, and no more is left.
     #[test]
     fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come(
         rule in rules(), begin in begins(), arrivals in onward(), returns in returns(),
@@ -68,7 +68,7 @@ proptest! {
         let mut without = with.clone();
         for (now, kept, event) in go(&mut with, &arrivals, &returns) {
             without.move_to(now);
-            // One that is not counted looks: a bucket may begin when it is first seen.
+            // A refunded event only looks, because a bucket may start when it is first seen.
             let cost = if kept { event.charged() } else { 0 };
             prop_assert!(without.ask(cost).verdict.admits());
         }
@@ -77,7 +77,7 @@ proptest! {
         prop_assert!(with.probe(rule.longest_lockout_ns, 1).admits());
     }
 
-    /// A cell that has to be repaired is stored again even for a request that is refused.
+    /// A cell that needs a repair would be stored again even for a refused request.
     #[test]
     fn what_is_given_back_leaves_a_cell_that_is_whole(
         rule in rules(), begin in begins(), arrivals in onward(), returns in returns(),

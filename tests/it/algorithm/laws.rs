@@ -1,4 +1,4 @@
-//! What holds for every kind of algorithm.
+//! The laws of every kind of algorithm.
 
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, said, within};
 use super::subject::{Rule, SUBJECTS, cases, power, rules};
@@ -14,7 +14,7 @@ fn every_kind_is_a_subject_of_these_laws() {
     assert_eq!(kinds, subjects, "a kind has its row in `SUBJECTS`, in the order of `KINDS`");
 }
 
-/// Bytes that are not ours: `noise` in place of the cell, or the cell with one byte changed.
+/// Foreign bytes: `noise` in place of the cell, or the cell with one byte changed.
 #[derive(Clone, Debug)]
 enum Foreign {
     Noise(Vec<u8>),
@@ -41,7 +41,7 @@ impl Foreign {
     }
 }
 
-/// What a look promises of times to come holds to the nanosecond.
+/// The times that a look announces are exact to the nanosecond.
 fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
     let look = run.look();
     let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
@@ -53,7 +53,7 @@ fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
         prop_assert_eq!(run.probe(more - 1, 0).remaining, look.remaining);
         prop_assert!(run.probe(more, 0).remaining > look.remaining);
     }
-    // Who would be admitted might still have to wait.
+    // A request that would be admitted might still have to wait.
     if full > 0 && run.probe(full - 1, 0).remaining == most {
         let delay = |later| match run.probe(later, rule.capacity).admission {
             Admission::Admit { delay } => Some(delay),
@@ -74,8 +74,8 @@ fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// `r` in `RateLimit` is never more than `q` in `RateLimit-Policy`, is as much when nobody asks, and comes back within
-    /// `w`.
+    /// `r` in `RateLimit` never exceeds `q` in `RateLimit-Policy`. Without requests it reaches `q`
+    /// within `w`.
     #[test]
     fn clients_are_shown_the_most_that_can_remain(
         rule in rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
@@ -188,7 +188,7 @@ proptest! {
         within(&*rule.reference, &events)?;
     }
 
-    /// What a clock steps back counts as no time at all, and nobody is locked out by it.
+    /// A clock step back counts as no time, and locks out no actor.
     #[test]
     fn a_clock_that_steps_frees_nothing_and_locks_nobody_out(
         rule in rules(), begin in begins(), arrivals in astray(),
@@ -214,7 +214,7 @@ proptest! {
             prop_assert_eq!(run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)), worth);
         }
         if run.algorithm.can_reserve() {
-            // The bytes may say that some is lent to workers; that counts as spent when nobody can be spending of it.
+            // The bytes may hold reserved units, which count as spent once they must have expired.
             let mut settled = run.clone();
             settled.move_to(run.now + 3_000_000_000);
             settled.prepare();
@@ -230,7 +230,7 @@ proptest! {
         within(&*rule.reference, &events)?;
     }
 
-    /// A cell is stored when it has been cut, or is charged: who only reads it may leave it as it was.
+    /// A cell changes only if it is clamped or charged, so a reader need not store it.
     #[test]
     fn time_that_goes_on_changes_no_cell(rule in rules(), begin in begins(), arrivals in astray()) {
         let mut run = Run::new(&rule, begin);
@@ -265,7 +265,7 @@ proptest! {
         }
     }
 
-    /// A cell is worth nothing exactly when a new one in its place would go unnoticed.
+    /// A cell has no rank exactly if a new cell in its place would go unnoticed.
     #[test]
     fn worth_is_what_a_new_cell_would_lack(
         rule in rules(), begin in begins(), arrivals in astray(), later in onward(), used in any::<bool>(),
@@ -289,7 +289,7 @@ proptest! {
             worth => {
                 prop_assert_eq!(refuses, matches!(worth, EvictionRank::Refusing(_)));
                 let (scale, full) = (rule.scale_ns, new.look().full_in.as_ns());
-                // That a window is open which has yet to begin is only noticed by who is counted in it.
+                // Only a request that is counted in a window notices that it was opened early.
                 let differs = |later, cost| said(run.probe(later, cost)) != said(new.probe(later, cost));
                 let noticed = |later| differs(later, 0) || differs(later, 1);
                 prop_assert!([0, 1, scale, full].into_iter().any(noticed));
@@ -298,7 +298,7 @@ proptest! {
     }
 }
 
-/// `rpu: 0` is no kind, but it keeps the laws that make sense without a quota.
+/// `rpu: 0` is no kind, but keeps the laws that make sense without a quota.
 #[test]
 fn who_refuses_all_admits_a_look_and_says_never() {
     let (algorithm, mut cell) = (RefuseAll, Vec::new());

@@ -1,4 +1,4 @@
-//! The slow models, and that each kind says exactly what its model says.
+//! Slow reference models. Each kind must answer exactly like its model.
 
 mod bucket;
 mod log;
@@ -17,19 +17,19 @@ use diana::time::{Span, Time};
 use proptest::prelude::*;
 use std::fmt::Debug;
 
-/// By how much the clocks of two workers may differ.
+/// The largest difference between the clocks of two workers, in ns.
 const LAG_NS: i128 = 1_000_000_000;
 
 /// A slow model of one cell, written from the definition of the kind and not from its code.
 pub trait Reference: Debug {
-    /// The verdict of a cell that is prepared and then asked. Its charge is not looked at.
+    /// The verdict of a prepared cell. The test ignores its charge.
     fn step(&mut self, now: Time, cost: u64) -> Verdict;
 
-    /// How many units may go in a span of so many nanoseconds, both ends included, when no request asks for
+    /// How many units may pass in a span of `elapsed_ns`, both ends included, if no request costs
     /// more than `largest`.
     fn most(&self, elapsed_ns: u128, largest: u64) -> u128;
 
-    /// How much time is lost to the rule when a clock steps back: as coarse as its instants are.
+    /// The time that a clock step back may free, in ns: the resolution of the kind's instants.
     fn coarse_ns(&self) -> u128 {
         0
     }

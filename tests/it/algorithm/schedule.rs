@@ -1,4 +1,4 @@
-//! Who comes when: arrivals told relative to the state they meet, so that they hit its edges.
+//! Generated arrivals. They are relative to the state that they meet, so that they hit its edges.
 
 use super::models::Reference;
 use super::subject::{Rule, power};
@@ -7,33 +7,33 @@ use diana::time::{Span, Time};
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// How the clock moves before a request comes.
+/// How the clock moves before a request.
 #[derive(Clone, Debug)]
 pub enum Gap {
     Still,
-    /// On, by up to a few units of time, on a logarithmic scale.
+    /// Forward by up to a few units of time, on a logarithmic scale.
     On(f64),
-    /// To the instant the last verdict promised, and by so much more or less.
+    /// To the instant that the last verdict announced, plus this many nanoseconds.
     Retry(i64),
     MoreIn(i64),
     FullIn(i64),
-    /// Back, by up to a little more than clocks may differ.
+    /// Back by up to a little more than clocks may differ.
     Lag(f64),
-    /// Back, by up to many units of time, on a logarithmic scale.
+    /// Back by up to many units of time, on a logarithmic scale.
     Back(f64),
     /// Far ahead, by up to a thousand years.
     Ahead(f64),
 }
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Clone, Debug)]
 pub enum Cost {
     Of(u64),
     /// Up to the capacity, on a logarithmic scale.
     Some(f64),
-    /// What remains, and so much more.
+    /// What remains, plus this much.
     Rest(u64),
-    /// All that can ever be had, and so much more.
+    /// The capacity, plus this much.
     All(u64),
 }
 
@@ -43,12 +43,12 @@ pub struct Arrival {
     pub cost: Cost,
 }
 
-/// The clock goes on.
+/// Arrivals with a clock that only moves forward.
 pub fn onward() -> impl Strategy<Value = Vec<Arrival>> {
     arrivals(on().boxed())
 }
 
-/// The clock steps back and far ahead as well.
+/// Arrivals with a clock that also steps back and far ahead.
 pub fn astray() -> impl Strategy<Value = Vec<Arrival>> {
     let astray = prop_oneof![
         4 => on(),
@@ -80,20 +80,21 @@ fn arrivals(gaps: BoxedStrategy<Gap>) -> impl Strategy<Value = Vec<Arrival>> {
     prop::collection::vec((gaps, cost).prop_map(|(gap, cost)| Arrival { gap, cost }), 0..24)
 }
 
-/// Instants to begin at: today, and the ends of what a clock can tell without reaching the end of time.
+/// Instants to begin at: today, and both ends of the range that leaves room for the tests.
 pub fn begins() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(1_753_000_000_123_456_789), 1 => 1..1_000_000_000_u64, 1 => 1..LATEST]
 }
 
-/// As late as this (the year 2349) the longest fill fits twice into what is left of a `u64`.
+/// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
+/// `u64`.
 const LATEST: u64 = u64::MAX - 205 * 365 * 86_400 * 1_000_000_000;
 
-/// One request as it went.
+/// One request and its verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// Nanoseconds the clock had gone on by then; what it stepped back is not taken off.
+    /// The nanoseconds by which the clock has moved forward; steps back do not count.
     pub elapsed: u128,
-    /// How often the clock had stepped back by then.
+    /// The number of clock steps back so far.
     pub steps: u128,
     pub cost: u64,
     pub verdict: Verdict,
@@ -104,7 +105,7 @@ impl Event {
         if self.verdict.admits() { self.cost } else { 0 }
     }
 
-    /// How long it has to wait for its turn.
+    /// The wait of the request.
     pub fn delay(&self) -> Span {
         match self.verdict.admission {
             Admission::Admit { delay } => delay,
@@ -112,7 +113,7 @@ impl Event {
         }
     }
 
-    /// When it goes, as [`Event::elapsed`].
+    /// The instant at which the request passes, like [`Event::elapsed`].
     fn goes(&self) -> u128 {
         self.elapsed + u128::from(self.delay().as_ns())
     }
@@ -139,7 +140,7 @@ impl Run {
         Run { algorithm, cell, now, scale, capacity, elapsed: 0, steps: 0, last: None }
     }
 
-    /// A run that all of `arrivals` have been through.
+    /// A run after all `arrivals`.
     pub fn after(rule: &Rule, now: u64, arrivals: &[Arrival]) -> Run {
         let mut run = Run::new(rule, now);
         arrivals.iter().for_each(|arrival| _ = run.arrive(arrival));
@@ -152,7 +153,7 @@ impl Run {
         self.arrive_now(arrival)
     }
 
-    /// The same, of a clock that has been moved.
+    /// Like [`Run::arrive`], with a clock that is already moved.
     pub fn arrive_now(&mut self, arrival: &Arrival) -> Event {
         let rest = || self.look().remaining;
         let cost = match arrival.cost {
@@ -203,7 +204,7 @@ impl Run {
         self.algorithm.refund(&mut self.cell, Time::from_ns(self.now), event.verdict.charge);
     }
 
-    /// What a request would be told `later` nanoseconds from now, if nobody else came.
+    /// The verdict for a request `later` nanoseconds from now, if no other request comes.
     pub fn probe(&self, later: u64, cost: u64) -> Verdict {
         let mut copy = self.clone();
         copy.now += later;
@@ -222,12 +223,12 @@ pub fn retry_after(verdict: &Verdict) -> Span {
     }
 }
 
-/// All of a verdict that is said to the client.
+/// The part of a verdict that a client can see.
 pub fn said(verdict: Verdict) -> (Admission, u64, Span, Span) {
     (verdict.admission, verdict.remaining, verdict.more_in, verdict.full_in)
 }
 
-/// In every window from one request that goes to another no more went than may.
+/// Checks that between any two passing requests no more units pass than the model allows.
 pub fn within(reference: &dyn Reference, events: &[Event]) -> Result<(), TestCaseError> {
     let mut events: Vec<Event> = events.iter().filter(|event| event.charged() > 0).copied().collect();
     events.sort_by_key(Event::goes);
@@ -237,7 +238,7 @@ pub fn within(reference: &dyn Reference, events: &[Event]) -> Result<(), TestCas
             went += u128::from(event.charged());
             largest = largest.max(event.charged());
             let lost = event.steps.abs_diff(from.steps) * reference.coarse_ns();
-            // Who waits goes at the whole nanosecond after its turn.
+            // A waiting request passes at the next whole nanosecond after its turn.
             let rounded = u128::from(from.delay() > Span::ZERO);
             let most = reference.most(event.goes() - from.goes() + lost + rounded, largest);
             prop_assert!(went <= most, "{went} went from {first} to {last}, at most {most} may");

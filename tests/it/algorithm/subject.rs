@@ -1,4 +1,4 @@
-//! What the laws are about: for each kind a generator of rules and the slow model that says what is right.
+//! For each kind, a generator of rules with their reference models.
 
 use super::models::{Bucket, Log, Queue, Reference, Slices};
 use diana::algorithm::{Algorithm, KINDS, Kind, MAX_WAIT, Quota};
@@ -10,13 +10,13 @@ use proptest::strategy::Union;
 use proptest::test_runner::RngSeed;
 use std::rc::Rc;
 
-/// A kind and how its rules are made up.
+/// A kind and its generator of rules.
 pub struct Subject {
     pub short: &'static str,
     pub rules: fn() -> BoxedStrategy<Rule>,
 }
 
-/// One row a kind.
+/// One row per kind.
 pub const SUBJECTS: &[Subject] = &[
     Subject { short: "TB", rules: token_buckets },
     Subject { short: "W", rules: windows },
@@ -26,7 +26,7 @@ pub const SUBJECTS: &[Subject] = &[
     Subject { short: "C", rules: concurrencies },
 ];
 
-/// A rule and what is to be expected of it.
+/// A rule and what the tests expect of it.
 #[derive(Debug)]
 pub struct Rule {
     pub kind: &'static str,
@@ -34,9 +34,9 @@ pub struct Rule {
     pub json: String,
     /// The largest cost that is ever admitted.
     pub capacity: u64,
-    /// The span of time on whose scale things happen.
+    /// The time scale of the rule.
     pub scale_ns: u64,
-    /// After so long a request of cost 1 is admitted, whatever was before, if nobody comes meanwhile.
+    /// After this time without requests a request of cost 1 is admitted, whatever came before.
     pub longest_lockout_ns: u64,
     pub reference: Box<dyn Reference>,
 }
@@ -63,12 +63,12 @@ fn kind(short: &str) -> &'static Kind {
     KINDS.iter().find(|kind| kind.short == short).unwrap()
 }
 
-/// Rules of all kinds alike.
+/// Rules of all kinds with equal probability.
 pub fn rules() -> impl Strategy<Value = Rule> {
     rules_of(|_| true)
 }
 
-/// Rules of the kinds whose short names `is_meant` accepts, all alike.
+/// Rules of the kinds whose short names `is_meant` accepts, with equal probability.
 pub fn rules_of(is_meant: fn(&str) -> bool) -> impl Strategy<Value = Rule> {
     Union::new(KINDS.iter().filter(|kind| is_meant(kind.short)).map(|kind| {
         let subject = SUBJECTS.iter().find(|subject| subject.short == kind.short);
@@ -76,7 +76,7 @@ pub fn rules_of(is_meant: fn(&str) -> bool) -> impl Strategy<Value = Rule> {
     }))
 }
 
-/// So many cases for each kind, always the same; `$PROPTEST_RNG_SEED` tries others.
+/// This many cases per kind, always the same ones; `$PROPTEST_RNG_SEED` selects others.
 pub fn cases(each: u32) -> ProptestConfig {
     let config = ProptestConfig { cases: each * KINDS.len() as u32, ..ProptestConfig::default() };
     match config.rng_seed {
@@ -85,12 +85,12 @@ pub fn cases(each: u32) -> ProptestConfig {
     }
 }
 
-/// From 1 to `most`, each order of magnitude as often as the other.
+/// Numbers from 1 to `most` on a logarithmic scale.
 pub fn log(most: u64) -> impl Strategy<Value = u64> {
     (0.0..=1.0).prop_map(move |x| power(most, x))
 }
 
-/// The `x`-th part of the way from 1 to `most`, on a logarithmic scale.
+/// The point at `x` (0 to 1) of the way from 1 to `most`, on a logarithmic scale.
 pub fn power(most: u64, x: f64) -> u64 {
     ((most as f64).powf(x) as u64).clamp(1, most.max(1))
 }
@@ -111,10 +111,10 @@ pub fn quotas() -> impl Strategy<Value = Quota> {
     (rpu, unit).prop_map(|(rpu, ns)| Quota { rpu, unit: Span::from_ns(ns) })
 }
 
-/// A bucket that takes longer to fill is refused.
+/// The configuration refuses buckets that take longer to fill.
 pub const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
-/// By how much the clocks of two workers may differ.
+/// The largest difference between the clocks of two workers, in ns.
 const LAG_NS: u64 = 1_000_000_000;
 
 fn token_buckets() -> BoxedStrategy<Rule> {
@@ -134,7 +134,7 @@ fn waits(quota: Quota) -> impl Strategy<Value = Option<Span>> {
     .prop_map(|wait| wait.map(|ms| Span::from_ms(ms).min(MAX_WAIT)))
 }
 
-/// `None`: as much as `rpu`.
+/// `None`: the default, `rpu`.
 fn bursts(quota: Quota) -> impl Strategy<Value = Option<u64>> {
     let most = LONGEST_FILL_NS * u128::from(quota.rpu) / u128::from(quota.unit.as_ns());
     let most = u64::try_from(most).unwrap_or(u64::MAX).min(Quota::MAX_RPU);
@@ -183,7 +183,7 @@ pub fn window(quota: Quota) -> Rule {
     per_unit("W", quota, "{}".into(), reference)
 }
 
-/// A rule of a kind that admits `rpu` at most, and is done with them after a unit.
+/// A rule that admits `rpu` at most and forgets them after a unit.
 fn per_unit(kind: &'static str, quota: Quota, json: String, reference: Box<dyn Reference>) -> Rule {
     let scale_ns = quota.unit.as_ns();
     Rule {
@@ -231,8 +231,8 @@ fn leaky_buckets() -> BoxedStrategy<Rule> {
     parts.prop_map(|(quota, queue, wait)| leaky_bucket(quota, queue, wait)).boxed()
 }
 
-/// If the last in the queue waited longer than is allowed, `max_wait` is that. With neither of both, requests wait for ten
-/// seconds at most.
+/// If the queue would be longer than the longest wait, `max_wait` limits it. Without `queue` and
+/// `max_wait`, requests wait for ten seconds at most.
 pub fn leaky_bucket(quota: Quota, queue: Option<u64>, max_wait: Option<Span>) -> Rule {
     let longest =
         u128::from(queue.unwrap_or(quota.rpu)) * u128::from(quota.unit.as_ns()) / u128::from(quota.rpu);

@@ -1,4 +1,4 @@
-//! `TB` alone: that it does not drift, what went wrong once, and the mistakes in configuring it.
+//! Tests of `TB` alone: drift, regressions, and mistakes in the configuration.
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, token_bucket};
@@ -56,7 +56,7 @@ fn nothing_drifts_when_a_nanosecond_brings_many() {
     }
 }
 
-/// Never all of it is lent: bytes that say so are not ours, and would keep everybody waiting.
+/// A cell never holds `burst` reserved units: such bytes are foreign, and would block the bucket.
 #[test]
 fn all_but_one_can_be_lent() {
     for (part, left) in [(9, Some(1)), (10, None)] {
@@ -79,7 +79,7 @@ fn a_bucket_starts_with_its_burst_or_with_nothing() {
     assert_eq!(default.step(&mut cell, Time::from_ns(BEGIN), 0).remaining, 9);
 }
 
-/// Once: when the first of two was given back, the second was still taken to come after it.
+/// Regression: after the first refund, the second charge was still assumed to come after the first.
 #[test]
 fn two_that_overlap_give_back_no_more_than_they_took() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
@@ -91,7 +91,7 @@ fn two_that_overlap_give_back_no_more_than_they_took() {
     assert_eq!(run.look().remaining, 1);
 }
 
-/// Once: what the clock had stepped back was not counted as time in which the bucket fills.
+/// Regression: a clock step back did not count as time in which the bucket fills.
 #[test]
 fn a_clock_that_steps_back_before_a_charge_is_given_back_frees_nothing() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
@@ -104,8 +104,8 @@ fn a_clock_that_steps_back_before_a_charge_is_given_back_frees_nothing() {
     assert_eq!(run.look().remaining, 0);
 }
 
-/// The clock may have stepped back, and nobody have come since, when a charge is given back.
-/// Nobody can tell how much of it was this charge.
+/// After a clock step back and before any other request, the size of this charge in the cell is
+/// unknown.
 #[test]
 fn what_was_cut_with_a_clock_that_stepped_back_is_not_given_back() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
@@ -116,7 +116,7 @@ fn what_was_cut_with_a_clock_that_stepped_back_is_not_given_back() {
     assert!(!run.prepare(), "giving back has prepared the cell");
 }
 
-/// All bytes set: full at the end of time, and by a fraction no bucket has.
+/// All bytes set: full at the end of time, with an impossible fraction.
 #[test]
 fn foreign_bytes_are_the_emptiest_bucket_even_if_nobody_prepares_it() {
     let run = Run::new(&rule(7, 1_001 * MS, 5, true), BEGIN);
@@ -125,7 +125,7 @@ fn foreign_bytes_are_the_emptiest_bucket_even_if_nobody_prepares_it() {
     assert_eq!((verdict.remaining, verdict.full_in), (0, Span::from_ms(1_001 + 4 * 143)));
 }
 
-/// The fraction of a nanosecond in a cell is less than a whole one, whatever the bytes say.
+/// The fraction of a nanosecond in a cell is below one, whatever the bytes say.
 #[test]
 fn a_foreign_fraction_is_less_than_a_nanosecond() {
     let mut run = Run::new(&rule(3, 10 * MS, 5, true), BEGIN);
@@ -138,7 +138,8 @@ fn a_foreign_fraction_is_less_than_a_nanosecond() {
     assert_eq!(run.look().more_in, Span::from_ns(1));
 }
 
-/// Once: a bucket that had saved nothing yet was said to be worth nothing, and never came to save anything.
+/// Regression: the rank of a bucket without savings was `Nothing`, so it never came to save
+/// anything.
 #[test]
 fn a_bucket_that_starts_empty_is_worth_something_once_it_is_seen() {
     let mut run = Run::new(&rule(1, MS, 5, false), BEGIN);
@@ -204,7 +205,8 @@ fn a_mistake_is_told_with_what_is_allowed() {
     }
 }
 
-/// Once: to cut a bucket to the clock of each worker that lags gave away what lies between the clocks.
+/// Regression: clamping the bucket to each lagging clock gave away the difference between the
+/// clocks.
 #[test]
 fn workers_whose_clocks_differ_free_nothing() {
     let mut run = Run::new(&rule(10, 10 * MS, 5, true), BEGIN);
@@ -245,7 +247,7 @@ fn a_clock_that_steps_back_far_locks_out_for_a_second_and_a_token_at_most() {
     assert_eq!(run.ask(1).verdict.admission, Admission::Refuse { retry_after });
 }
 
-/// Once: what a bucket had gained before a clock stepped back was given back a second time.
+/// Regression: what a bucket gained before a clock step back was refunded twice.
 #[test]
 fn a_clock_that_steps_back_between_two_charges_that_are_given_back_frees_nothing() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);

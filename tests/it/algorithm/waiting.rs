@@ -1,4 +1,4 @@
-//! `LB`, and `TB` with `max_wait`: who has to wait is told when to go, and nobody else is told the same.
+//! Tests of `LB`, and of `TB` with `max_wait`: each waiting request gets a turn of its own.
 
 use super::schedule::{Event, Run, said};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
@@ -15,7 +15,7 @@ fn per(rpu: u64, unit_ns: u64) -> Quota {
     Quota { rpu, unit: Span::from_ns(unit_ns) }
 }
 
-/// The instant at which the request goes, in nanoseconds after the beginning.
+/// The instant at which the request passes, in nanoseconds after the beginning.
 fn goes(run: &Run, event: &Event) -> u64 {
     run.now - BEGIN + event.delay().as_ns()
 }
@@ -24,7 +24,7 @@ fn refused_for(ns: u64) -> Admission {
     Admission::Refuse { retry_after: Some(Span::from_ns(ns)) }
 }
 
-/// The `n`-th turn is the first whole nanosecond after `n · unit / rpu`: nothing drifts, however uneven.
+/// Turn `n` is the first whole nanosecond after `n · unit / rpu`: nothing drifts at any rate.
 #[test]
 fn turns_are_a_tokens_time_apart_and_do_not_drift() {
     for (rpu, unit_ns) in [(7, 1_001 * MS), (3, MS), (333, SEC), (999_999_937, SEC), (Quota::MAX_RPU, MS)] {
@@ -44,7 +44,7 @@ fn turns_are_a_tokens_time_apart_and_do_not_drift() {
     }
 }
 
-/// The turn itself, as it is booked: nanoseconds and the fraction, times `per`.
+/// The turn as it is booked: nanoseconds and fraction, times `per`.
 fn booked(event: &Event, per: u64) -> u128 {
     let charge = event.verdict.charge;
     u128::from(charge.booked_at.as_ns()) * u128::from(per) + u128::from(charge.stamp.0)
@@ -53,7 +53,8 @@ fn booked(event: &Event, per: u64) -> u128 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Clocks of two workers, some given back, one after another: as rationals, never closer.
+    /// Two workers' clocks and some refunds: as rationals, turns are never closer than a token's
+    /// time.
     #[test]
     fn no_two_turns_are_closer_than_a_tokens_time(
         rpu in 1..1_000_u64, arrivals in prop::collection::vec((0..40_u64, 0..500_u64, any::<u8>()), 1_000),
@@ -115,8 +116,8 @@ fn a_turn_comes_back_with_the_last_one_behind_it() {
     assert_eq!((run.look().remaining, run.look().full_in), (10, Span::ZERO));
 }
 
-/// The turns of those that wait stay theirs when the clock of another worker steps far, and what was cut is
-/// nobody's to give back.
+/// Waiting requests keep their turns if another worker's clock steps far back. Clamped turns are
+/// not refunded.
 #[test]
 fn a_queue_that_was_cut_gives_nothing_back() {
     let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
@@ -151,7 +152,8 @@ fn a_bucket_lends_what_comes_in_time() {
     assert_eq!(run.look().full_in, Span::from_ms(500));
 }
 
-/// Once: what was given back before another's turn was had by a third at that same instant.
+/// Regression: a refund before another request's turn let a third request pass at that same
+/// instant.
 #[test]
 fn a_bucket_takes_nothing_back_while_somebody_waits_behind() {
     let wait = Some(Span::from_secs(1));
@@ -183,7 +185,7 @@ fn a_bucket_that_may_lend_takes_back_in_any_order_while_nobody_waits() {
     }
 }
 
-/// Once: of those that had waited for a while only the last got back what it had taken.
+/// Regression: after a while, only the last waiting request got its charge back.
 #[test]
 fn a_bucket_takes_all_back_from_the_last_to_the_first() {
     for burst in [1, 3] {
@@ -194,12 +196,13 @@ fn a_bucket_takes_all_back_from_the_last_to_the_first() {
         for event in events.iter().rev().filter(|event| event.delay() > Span::from_ms(250)) {
             run.give_back(event);
         }
-        // The others have gone.
+        // The others have passed already.
         assert_eq!(goes(&run, &run.clone().ask(1)), 300 * MS, "a burst of {burst}");
     }
 }
 
-/// What looks like the last charge may be another's in the place of one that was given back.
+/// A charge that looks like the last one may belong to another request that replaced a refunded
+/// one.
 #[test]
 fn a_charge_in_the_place_of_another_is_not_the_last() {
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(5), true, None), BEGIN);
@@ -211,11 +214,11 @@ fn a_charge_in_the_place_of_another_is_not_the_last() {
     run.ask(1);
     run.move_to(BEGIN + 60 * MS);
     run.give_back(&third);
-    // Had only the last come, it would be full 90 ms from here.
+    // If only the last request had come, the bucket would be full 90 ms from here.
     assert!(run.look().full_in >= Span::from_ms(90));
 }
 
-/// As if it said `max_wait: 0s`.
+/// The rule behaves as with `max_wait: 0s`.
 #[test]
 fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
     let (quota, wait) = (per(10, SEC), Some(Span::from_secs(3)));
@@ -238,7 +241,7 @@ fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
     }
 }
 
-/// Once: such a bucket never came to be one that refuses, and was the first to go.
+/// Regression: such a bucket never ranked as refusing, and was the first to be evicted.
 #[test]
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
     let wait = Some(Span::from_ms(250));

@@ -1,4 +1,5 @@
-//! `W`, `SW` and `SL`: what each lets pass around the boundary of a window, and what is special to each.
+//! Tests of `W`, `SW` and `SL`: what passes around the boundary of a window, and properties of
+//! each.
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
@@ -21,7 +22,7 @@ fn refused_for(ns: u64) -> Admission {
     Admission::Refuse { retry_after: Some(Span::from_ns(ns)) }
 }
 
-/// How many of those that try at each of `instants` pass.
+/// How many of the requests at `instants` pass.
 fn passed(rule: &Rule, instants: impl Iterator<Item = u64>) -> u64 {
     let mut run = Run::new(rule, MIDNIGHT);
     let asks = instants.map(|now| {
@@ -31,7 +32,7 @@ fn passed(rule: &Rule, instants: impl Iterator<Item = u64>) -> u64 {
     asks.sum()
 }
 
-/// All in the last moment of one window, and all again in the first of the next.
+/// All requests in the last moment of one window, and again in the first moment of the next.
 #[test]
 fn the_boundary_attack_passes_a_window_and_no_sliding_one() {
     let minute = per(100, 60 * SEC);
@@ -45,7 +46,8 @@ fn the_boundary_attack_passes_a_window_and_no_sliding_one() {
     assert_eq!(passed(&sliding_log(minute), attack()), 100);
 }
 
-/// Two bursts a unit less a slice apart: what the slices of `SW` are too coarse to see, and `SL` is not.
+/// Two bursts a unit less a slice apart: the slices of `SW` are too coarse to see them, `SL` is
+/// not.
 #[test]
 fn two_bursts_within_a_unit_pass_slices_that_are_too_coarse_and_no_log() {
     let minute = per(100, 60 * SEC);
@@ -58,7 +60,7 @@ fn two_bursts_within_a_unit_pass_slices_that_are_too_coarse_and_no_log() {
 
 #[test]
 fn a_window_is_aligned_to_the_epoch_in_utc() {
-    // The epoch was a Thursday, this Monday is four days after another.
+    // The epoch was a Thursday; this Monday is four days after a Thursday.
     for (unit, since) in [(SEC, 0), (60 * SEC, 0), (3_600 * SEC, 0), (DAY, 0), (7 * DAY, 4 * DAY)] {
         let mut run = Run::new(&window(per(3, unit)), MIDNIGHT - since - 1);
         assert_eq!(run.ask(3).verdict.full_in, Span::from_ns(1), "{unit}");
@@ -83,13 +85,14 @@ fn a_window_that_a_worker_with_a_clock_ahead_has_opened_counts_for_all() {
     assert!(ahead.verdict.admits());
     run.give_back(&ahead);
     assert_eq!(run.look().remaining, 1);
-    // A nanosecond more than clocks may differ: the window is over, what it took is not.
+    // A nanosecond more than clocks may differ: the window is over, but its usage still counts.
     run.move_to(MIDNIGHT - SEC - 1);
     assert!(run.prepare());
     assert_eq!(run.ask(2).verdict.admission, refused_for(SEC + 1));
 }
 
-/// Given back while the window has yet to begin, it stays open: what was used before is not used again.
+/// A refund before the window begins leaves the window open. The quota of the window before it must
+/// not come back.
 #[test]
 fn a_window_that_is_open_early_and_unused_is_worth_something() {
     for rule in [window(per(3, 60 * SEC)), sliding_window(per(3, 60 * SEC), None)] {
@@ -104,7 +107,7 @@ fn a_window_that_is_open_early_and_unused_is_worth_something() {
     }
 }
 
-/// Once: a request that was charged nothing was given back to the window before its own, which was then empty.
+/// Regression: an uncharged request was refunded to the window before its own, which emptied it.
 #[test]
 fn a_window_that_is_over_is_not_emptied_by_what_came_later() {
     let mut run = Run::new(&window(per(3, 60 * SEC)), MIDNIGHT - MS);
@@ -116,7 +119,7 @@ fn a_window_that_is_over_is_not_emptied_by_what_came_later() {
     assert_eq!(run.look().remaining, 0);
 }
 
-/// Slices of 6 s, each with its number of requests, seen by every clock.
+/// Slices of 6 s with different counts, seen by every clock.
 #[test]
 fn a_ring_keeps_its_order_when_the_clock_steps_far() {
     for far in [-DAY.cast_signed(), -3 * 60 * SEC.cast_signed(), -7 * SEC.cast_signed()] {
@@ -125,7 +128,7 @@ fn a_ring_keeps_its_order_when_the_clock_steps_far() {
             run.move_to(MIDNIGHT + slice * 6 * SEC);
             assert!(run.ask(slice + 1).verdict.admits());
         }
-        // A second into its slice: the newest slice, with 10 in it, is this one.
+        // One second into its slice: the newest slice, with 10 units, is the current one.
         let now = (MIDNIGHT + 60 * SEC).checked_add_signed(far).unwrap() / (6 * SEC) * 6 * SEC + SEC;
         run.move_to(now);
         assert!(run.prepare(), "{far}");
@@ -174,7 +177,7 @@ fn what_was_cut_is_not_given_back() {
         let event = run.ask(5);
         run.move_to(MIDNIGHT - 30 * SEC);
         assert!(run.prepare());
-        // In the place of the charge there is now another.
+        // Another charge now has the place of the refunded one.
         run.move_to(MIDNIGHT);
         let before = run.ask(3).verdict.remaining;
         run.give_back(&event);
@@ -195,7 +198,7 @@ fn a_log_lets_each_go_when_it_is_a_unit_old() {
     assert_eq!(run.look().full_in, Span::from_secs(60));
 }
 
-/// Two came at once: striking one out leaves the other.
+/// Two units came at one instant; removing one leaves the other.
 #[test]
 fn a_log_strikes_out_what_is_given_back_and_no_more() {
     let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
@@ -207,7 +210,7 @@ fn a_log_strikes_out_what_is_given_back_and_no_more() {
     assert_eq!(run.ask(3).verdict.admission, refused_for(59 * SEC));
 }
 
-/// Nothing is struck out, so the newest instant stays the one it was, also for a clock that lags.
+/// Nothing is removed, so the newest instant stays, also for a clock that lags.
 #[test]
 fn what_has_left_a_log_is_not_given_back() {
     let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
@@ -221,7 +224,7 @@ fn what_has_left_a_log_is_not_given_back() {
     assert_eq!(run.look().full_in, Span::from_secs(31));
 }
 
-/// Ages that are out of order, in bytes that are not ours, leave in order.
+/// Unordered ages in foreign bytes expire in order.
 #[test]
 fn a_foreign_log_is_read_in_order() {
     let mut run = Run::new(&sliding_log(per(3, 60 * SEC)), MIDNIGHT);
@@ -238,7 +241,8 @@ fn a_foreign_log_is_read_in_order() {
     }
 }
 
-/// Such a slice counts already for all whose clocks differ by a second at most; so does what was charged ahead in it.
+/// A slice that has not begun counts for workers within a second. So does a reservation in that
+/// slice.
 #[test]
 fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
     let quota = per(100, 60 * SEC);
@@ -255,7 +259,8 @@ fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
     }
 }
 
-/// Clocks may differ by a second: then the newest instant is the present. Beyond, the clock has stepped.
+/// Clocks may differ by a second: then the newest instant is the present. Beyond, the clock
+/// stepped.
 #[test]
 fn a_log_or_a_ring_from_a_second_ahead_is_left_as_it_is() {
     for rule in [sliding_window(per(3, 60 * SEC), None), sliding_log(per(3, 60 * SEC))] {

@@ -1,6 +1,4 @@
-//! Workers as threads of which only one runs, and the baton that says which.
-//!
-//! It does not know: what the workers are asked, or what is true of their answers.
+//! Workers as threads of which only one runs at a time, and the baton that selects the thread.
 
 use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
@@ -14,10 +12,10 @@ use std::sync::{Condvar, Mutex};
 
 const SEED: Seed = *b"workers' one key";
 
-/// A request and what was decided.
+/// A request and its decision.
 pub struct Asked {
     pub client: Client,
-    /// What the clock said last.
+    /// The last reading of the clock.
     pub now: Time,
     pub decision: Decision,
 }
@@ -38,7 +36,7 @@ impl Crew {
         Crew { json, policy, host, workers }
     }
 
-    /// Asks each worker its plan, in an order of calls that `random` chooses.
+    /// Each worker handles the requests of its plan, in an order of calls that `random` chooses.
     pub fn run(
         &mut self,
         plans: &[Vec<Client>],
@@ -52,12 +50,12 @@ impl Crew {
             for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
                 threads.push(scope.spawn(move || {
                     let seat = Seat { baton, me, store };
-                    // Its own, as in a gateway: policies are not shared between threads.
+                    // Each thread has its own policy, as in a gateway.
                     let policy = policy(json);
                     baton.wait(me);
                     let one = |client: &Client| {
                         let now = Cell::new(Time::ZERO);
-                        // Between reading the clock and going on others may have their turn, too.
+                        // Other threads may run between the reading of the clock and the next step.
                         let tell = || {
                             now.set(clock());
                             baton.pass(me);
@@ -73,14 +71,14 @@ impl Crew {
         })
     }
 
-    /// What a worker decides that remembers nothing, while all others are quiet.
+    /// The decision of a new worker without caches, while all other workers are idle.
     pub fn ask_anew(&self, client: Client, now: Time) -> Decision {
         let store = Portable::probe(Locked(&self.host)).unwrap();
         ask(&self.policy, &mut worker(&self.policy, &SEED), &store, &client.request(), || now)
     }
 }
 
-/// Shared data that several threads may use.
+/// Shared data for several threads.
 struct Locked<'a>(&'a Mutex<Simulated>);
 
 impl SharedData for Locked<'_> {
@@ -93,7 +91,7 @@ impl SharedData for Locked<'_> {
     }
 }
 
-/// Says who runs.
+/// Selects the thread that runs.
 struct Baton {
     state: Mutex<State>,
     passed: Condvar,
@@ -133,7 +131,7 @@ impl Baton {
     }
 }
 
-/// The store as one worker sees it: before each call others may have their turn.
+/// The store as one worker sees it: before each call other workers may run.
 struct Seat<'a> {
     baton: &'a Baton,
     me: usize,
@@ -152,7 +150,7 @@ impl Store for Seat<'_> {
     }
 }
 
-/// A worker that is done, or has panicked, leaves the others running.
+/// A worker that is done or has panicked leaves the others running.
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut state = self.baton.state.lock().unwrap();

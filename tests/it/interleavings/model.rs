@@ -1,6 +1,4 @@
-//! What is true of a handful of rules at one instant, counted the slow way.
-//!
-//! It does not know: algorithms, cells, or workers.
+//! A slow model of a few rules at one instant, without algorithms, cells or workers.
 
 use diana::policy::RuleResult;
 use diana::request::{Part, Values};
@@ -9,15 +7,15 @@ use std::collections::BTreeMap;
 /// One rule: `burst` per unit.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Whether it is a rule of `/api`; else it is one of `/`.
+    /// Whether the rule belongs to `/api`, otherwise to `/`.
     pub api: bool,
-    /// 0 all, 1 the user, 2 the address.
+    /// The actor: 0 all requests, 1 the user, 2 the address.
     pub actor: usize,
     pub burst: u64,
     pub shadow: bool,
 }
 
-/// Who asks for what.
+/// The user, address and path of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     pub user: usize,
@@ -26,7 +24,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Every one there is.
+    /// All possible clients.
     pub fn all() -> impl Iterator<Item = Client> {
         (0..8).map(|bits| Client { user: bits & 1, ip: bits >> 1 & 1, api: bits >> 2 & 1 == 1 })
     }
@@ -44,18 +42,18 @@ impl Spec {
         client.api || !self.api
     }
 
-    /// Whom it counts in this client's requests.
+    /// The actor of this client's requests.
     pub fn key(&self, client: Client) -> usize {
         [0, client.user, client.ip][self.actor]
     }
 
-    /// Whether it counts both clients, and as one.
+    /// Whether the rule counts both clients as the same actor.
     pub fn counts_alike(&self, a: Client, b: Client) -> bool {
         self.applies(a) && self.applies(b) && self.key(a) == self.key(b)
     }
 }
 
-/// Rules, and what each of them has been charged.
+/// Rules, and the charges of each.
 pub struct Model {
     /// In the order of the policy.
     pub specs: Vec<Spec>,
@@ -63,7 +61,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Sorts the rules as a policy does: by url, then by the order of the first of each group.
+    /// Sorts the rules like a policy: by url, then by the first rule of each group.
     pub fn new(mut specs: Vec<Spec>) -> Model {
         let order: Vec<(bool, usize)> = specs.iter().map(|spec| (spec.api, spec.actor)).collect();
         let first = |spec: &Spec| order.iter().position(|known| *known == (spec.api, spec.actor));
@@ -104,7 +102,7 @@ impl Model {
         }
     }
 
-    /// Whether a lone request is refused, and what each rule reports.
+    /// Whether a single request is refused, and the report of each rule.
     pub fn decide(&mut self, client: Client) -> (bool, Vec<(usize, RuleResult, u64)>) {
         let rules: Vec<usize> =
             (0..self.specs.len()).filter(|rule| self.specs[*rule].applies(client)).collect();

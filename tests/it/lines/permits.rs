@@ -1,4 +1,4 @@
-//! Permits of one worker: which levels it reports, and when.
+//! Tests of one worker's permits: which levels it reports, and when.
 
 use super::*;
 use crate::host::store::Store;
@@ -9,7 +9,7 @@ struct Pair {
     store: Store,
     ms: u64,
     away: bool,
-    /// How often it was woken.
+    /// How often the worker was woken.
     wakes: usize,
     /// The commands of all calls.
     sent: Vec<String>,
@@ -48,7 +48,7 @@ impl Pair {
         all
     }
 
-    /// Takes permits of these actors in one call: what gives them back.
+    /// Takes permits of these actors in one call. Returns the charges to release.
     fn take(&mut self, actors: &[u32]) -> Vec<GlobalCharge> {
         for (number, actor) in actors.iter().enumerate() {
             assert!(self.lines.ask(0, Waiter::Request(number as u32), permit(*actor)));
@@ -62,7 +62,8 @@ impl Pair {
         news.into_iter().zip(actors).map(receipt).collect()
     }
 
-    /// Takes and releases a permit of another actor, so that the store has the script and this worker's number.
+    /// Takes and releases a permit of another actor, so that the store has the script and this
+    /// worker's number.
     fn warm_up(&mut self) {
         let receipts = self.take(&[9]);
         self.lines.release(0, &receipts[0]);
@@ -70,7 +71,7 @@ impl Pair {
         self.sent.clear();
     }
 
-    /// Lets time pass; whenever it wants to be woken, the worker is.
+    /// Lets time pass, and wakes the worker whenever it asks for that.
     fn pass(&mut self, ms: u64) {
         let end = self.ms + ms;
         while let Some(wake) = self.lines.wake().map(|at| at.as_ns().div_ceil(1_000_000))
@@ -115,7 +116,7 @@ fn a_permit_older_than_max_hold_is_not_reported_any_more() {
     assert_eq!(pair.taken(), 1);
     pair.pass(MAX_HOLD_S * 1_000 / 8 + 4_000);
     assert_eq!(pair.taken(), 0);
-    // It comes back when another one is held.
+    // The late release of the old permit does not release the newer one.
     let later = pair.take(&[1]);
     pair.lines.release(0, &receipts[0]);
     pair.serve();
@@ -151,7 +152,7 @@ fn a_lost_answer_is_corrected_by_the_next_call() {
     assert_eq!((pair.taken(), pair.reports()), (1, 1));
 }
 
-/// What ended during the outage is not reported, what began before it is.
+/// Permits that ended during the outage are not reported; permits from before the outage are.
 #[test]
 fn after_an_outage_all_levels_are_reported() {
     let mut pair = Pair::new();
@@ -182,7 +183,7 @@ fn permits_of_more_than_16384_actors_are_not_asked_for() {
     assert!(pair.lines.ask(0, Waiter::Request(2), question()));
 }
 
-/// Nine eighths of `max_hold` later, another permit has the place of the first one in the ring.
+/// After nine eighths of `max_hold`, another permit occupies the first one's place in the ring.
 #[test]
 fn a_permit_that_is_released_too_late_releases_no_newer_one() {
     let mut pair = Pair::new();
@@ -195,7 +196,7 @@ fn a_permit_that_is_released_too_late_releases_no_newer_one() {
     assert_eq!(pair.taken(), 1);
 }
 
-/// The worker reports the lower level. It does not send a refund, as it does for other quota.
+/// The worker reports the lower level instead of a refund, which it sends for other quota.
 #[test]
 fn the_permit_of_a_request_that_has_left_is_reported_as_free() {
     let mut pair = Pair::new();
@@ -211,7 +212,7 @@ fn the_permit_of_a_request_that_has_left_is_reported_as_free() {
     assert!(pair.lines.is_done());
 }
 
-/// The store carries out a call that the worker has given up, after the report that corrected its level.
+/// The store runs a call that the worker has given up, after the report that corrected its level.
 #[test]
 fn a_late_answer_that_grants_a_permit_leads_to_a_report() {
     let mut pair = Pair::new();
@@ -222,7 +223,7 @@ fn a_late_answer_that_grants_a_permit_leads_to_a_report() {
     pair.lines.tick(at(100), &mut Vec::new());
     pair.serve();
     assert!(pair.lines.is_done(), "the level is zero here and in the store");
-    // Only now the call arrives at the store.
+    // The call arrives at the store only now.
     let reply = pair.store.answer(1_753_000_000_200_000, body(&call).as_bytes());
     pair.ms = 200;
     answered(&mut pair.lines, call.id, http(reply.as_bytes()), 200);
@@ -246,7 +247,7 @@ fn a_call_carries_no_more_than_64_reports_and_64_questions() {
     assert_eq!(commands.matches("/1+1+1+2+").count(), 63);
 }
 
-/// What goes out again after a store has lost the script brings levels that are true then.
+/// A retry after the store has lost the script carries the levels of that moment.
 #[test]
 fn a_report_that_met_a_store_without_the_script_is_made_anew() {
     let mut pair = Pair::new();
@@ -262,7 +263,7 @@ fn a_report_that_met_a_store_without_the_script_is_made_anew() {
     assert!(pair.taken() == 0 && pair.lines.is_done());
 }
 
-/// An actor that asks all the time has its level in its questions, so that no report is needed.
+/// The queries of a busy actor carry its level, so no report is needed.
 #[test]
 fn a_level_that_a_question_has_just_reported_is_not_reported_again() {
     let mut pair = Pair::new();
@@ -274,11 +275,11 @@ fn a_level_that_a_question_has_just_reported_is_not_reported_again() {
         pair.lines.release(0, &again[0]);
         pair.serve();
     }
-    // One for each release.
+    // One report for each release.
     assert_eq!((pair.taken(), pair.reports()), (1, 12), "{:?}", pair.sent);
 }
 
-/// Permits that come and go leave no looks behind, each of which would wake the worker for ever.
+/// Short-lived permits leave no scheduled checks behind, each of which would wake the worker again.
 #[test]
 fn a_permit_that_is_taken_again_is_reported_no_more_often() {
     let mut pair = Pair::new();
@@ -297,7 +298,7 @@ fn a_permit_that_is_taken_again_is_reported_no_more_often() {
     assert_eq!((pair.taken(), reported, pair.wakes), (2, 8, 8), "{:?}", pair.sent);
 }
 
-/// Two calls side by side may have run in any order, so the store may count either level.
+/// Two calls in flight together may run in any order, so the store may have either level.
 #[test]
 fn of_two_calls_side_by_side_the_level_is_reported_again() {
     let mut pair = Pair { lines: lines(2), ..Pair::new() };
@@ -308,7 +309,7 @@ fn of_two_calls_side_by_side_the_level_is_reported_again() {
     pair.lines.release(0, &receipts[1]);
     assert!(pair.lines.ask(0, Waiter::Request(2), permit(1)));
     let second = pair.lines.next(&policy(), at(0)).unwrap();
-    // The store carries out the second one first.
+    // The store runs the second call first.
     for (call, ms) in [(second, 1), (first, 2)] {
         let reply = pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
         answered(&mut pair.lines, call.id, http(reply.as_bytes()), ms);

@@ -1,4 +1,4 @@
-//! Keys: how long they live, and what is in them that is not ours.
+//! Tests of keys: their time to live, and foreign values.
 
 use super::store::{Asked, Store, Told, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
@@ -13,7 +13,7 @@ fn pttl(store: &Store, key: &str) -> i64 {
     store.query(cmd("PTTL").arg(key))
 }
 
-/// A key lives until it means nothing, and five seconds more, of which the test may take some.
+/// A key lives until its value means nothing, plus five seconds, some of which the test may take.
 #[test]
 fn a_key_lives_as_long_as_it_means_anything() {
     check(60, (whole_rules(), begins(), onward()), |store, (rule, begin, arrivals)| {
@@ -54,7 +54,7 @@ fn a_refusal_and_a_look_write_nothing() {
     }
 }
 
-/// One that starts empty begins when it is first asked, which has to be remembered.
+/// The start of a bucket that starts empty must be stored at the first query.
 #[test]
 fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
     let store = Store::start();
@@ -64,7 +64,7 @@ fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
     assert_eq!(store.ask(NOW + 300_000, Asked::of(&key, terms, 1)).remaining, 2);
 }
 
-/// What is given back to nobody is nobody's still.
+/// A refund after the value expired stores nothing.
 #[test]
 fn nothing_is_kept_of_what_is_given_back_too_late() {
     let store = Store::start();
@@ -79,7 +79,7 @@ fn nothing_is_kept_of_what_is_given_back_too_late() {
 
 #[derive(Clone, Debug)]
 enum Foreign {
-    /// No numbers, or not below 2⁵³.
+    /// No numbers, or numbers of 2⁵³ and above.
     Text(Vec<u8>),
     List,
     Hash,
@@ -146,8 +146,8 @@ fn numbers_that_are_too_large_are_nobodys() {
     }
 }
 
-/// Numbers in the right form that nobody has written: nobody is locked out for longer than by clocks that differ, and for
-/// as long as what is lent lasts.
+/// Foreign numbers in the right form: they lock out for no longer than a difference between clocks,
+/// and for as long as a lease lasts.
 #[test]
 fn any_numbers_are_a_value() {
     let number = || {
@@ -172,7 +172,7 @@ fn any_numbers_are_a_value() {
                 (told.remaining, told.more_in, told.full_in)
             );
         }
-        // The first question cuts the value or begins a new one: the lockout is counted from it.
+        // The first query clamps the value or starts a new one: the lockout counts from it.
         store.ask(us(&run), Asked::of(&key, terms, 0));
         let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
         store.ask(free - 1, Asked::of(&key, terms, 0));
@@ -181,12 +181,12 @@ fn any_numbers_are_a_value() {
     });
 }
 
-/// The first token comes a unit after the first question, however long the value has been there.
+/// The first token comes one unit after the first query, however old the value is.
 #[test]
 fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
     let store = Store::start();
     let unit = 1_000;
-    // Too large a number, which is nobody's value, and an instant in the far future, which is cut.
+    // Too large a number, which is foreign, and an instant in the far future, which is clamped.
     for (starts_empty, full_at) in [(1, 1_u64 << 53), (1, 8_000_000_000_000_000), (0, 8_000_000_000_000_000)]
     {
         let (key, terms) =
@@ -199,7 +199,7 @@ fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
     }
 }
 
-/// A number that a gateway does not take makes an answer to many questions worth nothing.
+/// A single number that gateways do not accept would invalidate the replies of a whole call.
 #[test]
 fn whatever_a_key_holds_the_answer_is_one_that_gateways_take() {
     let number = || {

@@ -1,4 +1,4 @@
-//! What is lent: whoever spends it when, no more passes than the bound says, and what is left over is there again.
+//! Tests of leases: however gateways spend them, the bound holds, and unused quota returns.
 
 use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Event, Run, onward, within};
@@ -21,7 +21,7 @@ pub fn ahead(key: &str, terms: Parameters, cost: u64, ahead: u64) -> Asked {
     Asked { ahead, ..Asked::of(key, terms, cost) }
 }
 
-/// A rule that has been asked, and that lends all that it may.
+/// A rule that was asked once, and that leased all that it may.
 struct Lending {
     run: Run,
     key: String,
@@ -30,7 +30,7 @@ struct Lending {
 }
 
 impl Lending {
-    /// After `arrivals` and a request of cost 1 that is admitted.
+    /// The state after `arrivals` and an admitted request of cost 1.
     fn new(store: &Store, rule: &Rule, run: Run, part: f64) -> Option<Lending> {
         let (mut run, key, terms) = (run, store.key(), rule.compile().parameters());
         let event = run.ask(1);
@@ -48,7 +48,8 @@ impl Lending {
         store.ask(us(&self.run), Asked::of(&self.key, self.terms, 0))
     }
 
-    /// As if so much had been asked for by itself, of a bucket now, of others when it was lent.
+    /// What the rule would answer if the units had been asked for one by one: of a bucket now, of
+    /// other kinds at the time of the lease.
     fn spent(&mut self, lent_at: u64, cost: u64) -> Told {
         let now = self.run.now;
         if self.terms.kind != 1 {
@@ -70,7 +71,7 @@ fn what_is_left_is_there_again_and_what_was_used_is_gone() {
             return Ok(());
         };
         let (at, Told { lent, lasts, .. }) = (lending.run.now, lending.told);
-        // What is told is without it.
+        // The reply does not include the leased units.
         let look = lending.look(store);
         prop_assert_eq!(look.said(), lending.told.said());
         let used = (used * (lent + 1) as f64) as u64;
@@ -88,7 +89,7 @@ fn what_is_left_is_there_again_and_what_was_used_is_gone() {
     });
 }
 
-/// As much as was lent counts as used at the most, and as nothing when it is accounted for too late.
+/// At most the leased quota counts as used. An account that comes too late changes nothing.
 #[test]
 fn an_account_changes_no_more_than_what_was_lent() {
     check(60, (lending_rules(), 0.0..=1.0), |store, (rule, part)| {
@@ -111,7 +112,7 @@ fn an_account_changes_no_more_than_what_was_lent() {
         } else {
             lending.spent(at, told.lent);
         }
-        // A second beyond when it is over; a slice gives back what is left of it for as long as it counts.
+        // A second after its end. A slice takes back unused quota for as long as it counts.
         let counts = if terms.kind == 3 { terms.numbers[1] } else { SECOND };
         lending.run.move_to(at + 1_000 * (told.lasts + counts));
         let before = lending.look(store);
@@ -122,8 +123,8 @@ fn an_account_changes_no_more_than_what_was_lent() {
     });
 }
 
-/// A gateway that is gone has spent what it was lent: in a window or slice when it was lent, in a bucket two seconds after
-/// the second began in which that was.
+/// A gateway that died has spent its lease. In a window or slice it counts from the time of the
+/// lease. In a bucket it counts from two seconds after the start of the second of the lease.
 #[test]
 fn what_nobody_accounts_for_counts_as_spent() {
     check(100, (lending_rules(), begins(), 0.0..=1.0), |store, (rule, begin, part)| {
@@ -151,21 +152,21 @@ fn what_nobody_accounts_for_counts_as_spent() {
     });
 }
 
-/// One thing that happens to a rule of which several gateways hold a part.
+/// One event in the life of a rule that several gateways lease.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Time passes, on the scale of what happens or of seconds.
+    /// Time passes, on the scale of the rule or in seconds.
     On(f64),
     Seconds(f64),
-    /// A request, and so much ahead.
+    /// A request, with a lease of this size.
     Ask(f64, f64),
-    /// A gateway spends of what it holds.
+    /// A gateway spends from its lease.
     Spend(usize, f64),
-    /// It accounts for what it has spent, and gives back the rest if it says so.
+    /// The gateway accounts for its usage, and returns the rest if the flag is set.
     Account(usize, bool),
-    /// It is gone.
+    /// The gateway dies.
     Die(usize),
-    /// Somebody's last charge is given back: it never came.
+    /// The last charge of a request is refunded.
     GiveBack,
 }
 
@@ -183,7 +184,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..40)
 }
 
-/// What one gateway holds.
+/// The lease of one gateway.
 struct Held {
     told: Told,
     until: u64,
@@ -202,7 +203,7 @@ fn passed(elapsed_us: u64, cost: u64) -> Event {
     Event { elapsed: 1_000 * u128::from(elapsed_us), steps: 0, cost, verdict }
 }
 
-/// Quotas at which seconds, in which a bucket lends, and what comes in them, matter.
+/// Quotas at which the seconds of a bucket's leases matter.
 fn busy_rules() -> impl Strategy<Value = Rule> {
     let quota = (1..=300_u64, prop::sample::select(vec![100_u64, 1_000, 1_700, 5_000, 60_000]));
     let quota = quota.prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
@@ -265,7 +266,7 @@ fn no_more_passes_than_the_bound_says_whoever_spends_it() {
             }
         }
         within(&*rule.reference, &events)?;
-        // In the end all of it is there again.
+        // In the end all quota returns.
         let look = store.ask(now + 3 * SECOND, Asked::of(&key, terms, 0));
         let full = store.ask(now + 3 * SECOND + look.full_in, Asked::of(&key, terms, 0));
         prop_assert_eq!((full.remaining, full.full_in), (rule.capacity, 0));
@@ -273,7 +274,7 @@ fn no_more_passes_than_the_bound_says_whoever_spends_it() {
     });
 }
 
-/// What is left after a piece was lent, and given back, is not more than a bucket that lends nothing would have.
+/// After a lease and its return, no more is left than in a bucket without leases.
 #[test]
 fn history_does_not_matter_to_what_is_lent() {
     check(60, (lending_rules(), begins(), onward(), 0.0..=1.0), |store, (rule, begin, arrivals, part)| {

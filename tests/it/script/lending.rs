@@ -1,4 +1,4 @@
-//! What is lent, case by case: to whom, in which second, and what becomes of it when the clock steps back.
+//! Tests of single leases: their groups, their seconds, and clock steps back.
 
 use super::leases::{NOW, SECOND, ahead};
 use super::store::{Asked, Call, Store};
@@ -47,7 +47,8 @@ fn nothing_is_lent_while_a_rule_refuses_or_lets_wait() {
     assert_eq!(store.ask(NOW, ahead(&store.key(), waiting, 1, 5)).lent, 0);
 }
 
-/// A bucket never lends its whole burst, so that the next request is not refused for want of what is only lent.
+/// A bucket never leases its whole burst, so that the next request is not refused because of
+/// leases.
 #[test]
 fn a_bucket_lends_all_but_one() {
     let store = Store::start();
@@ -58,7 +59,7 @@ fn a_bucket_lends_all_but_one() {
     assert_eq!(store.ask(NOW + SECOND, ahead(&key, BUCKET, 0, 100)).lent, 0);
 }
 
-/// Parts of two seconds are kept apart, each for as long as it lasts.
+/// The leases of two seconds are separate, and each has its own lifetime.
 #[test]
 fn each_second_is_accounted_for_by_itself() {
     let store = Store::start();
@@ -69,7 +70,7 @@ fn each_second_is_accounted_for_by_itself() {
     let second = lend(begin + 1_000_000);
     assert_eq!((first.lasts, second.lasts), (350_000, 1_250_000));
     assert_ne!(first.generation, second.generation);
-    // Still lent, the last µs of the first; then it counts as spent, and comes back 10 ms a token.
+    // The last µs of the first lease. Then it counts as spent, and comes back at 10 ms a token.
     assert_eq!([1_999_999, 2_000_000, 2_030_000].map(|later| left(begin + later)), [80, 80, 83]);
     store.account(begin + 2_030_000, &key, BUCKET, &first, (0, 10));
     assert_eq!(left(begin + 2_030_000), 83);
@@ -77,7 +78,7 @@ fn each_second_is_accounted_for_by_itself() {
     assert_eq!(left(begin + 2_030_000), 89);
 }
 
-/// A clock that steps back: all that is lent counts as spent then, and what it was lent as does not come again.
+/// After a clock step back all leases count as spent, and their generations are not used again.
 #[test]
 fn what_was_lent_before_a_clock_stepped_back_is_spent_and_not_accounted_for() {
     let store = Store::start();
@@ -88,12 +89,12 @@ fn what_was_lent_before_a_clock_stepped_back_is_spent_and_not_accounted_for() {
         assert_eq!((told.lent, left(begin - back)), (60, 40), "{terms:?}");
         store.account(begin - back, &key, terms, &told, (0, 60));
         assert_eq!(left(begin - back), 40, "{terms:?}");
-        // It lends by the clock that it has.
+        // The script leases by its present clock.
         let anew = store.ask(begin - back, ahead(&key, terms, 0, 30));
         assert_eq!((anew.lent, left(begin - back)), (30, 10), "{terms:?}");
         store.account(begin - back, &key, terms, &anew, (0, 30));
         assert_eq!(left(begin - back), 40, "{terms:?}");
-        // Who is lent to at the same number again is not mixed up with who was before.
+        // A new lease of the same number is not mixed up with the old one.
         let free = begin + if terms.kind == 1 { 0 } else { 10 };
         store.ask(begin - back + 500_000, Asked::of(&key, terms, 0));
         let again = store.ask(free, ahead(&key, terms, 0, 20));
@@ -106,7 +107,7 @@ fn what_was_lent_before_a_clock_stepped_back_is_spent_and_not_accounted_for() {
     }
 }
 
-/// Also when nothing is lent until the clock has come to that second again.
+/// The same holds if nothing is leased until the clock reaches that second again.
 #[test]
 fn a_second_that_comes_again_after_a_clock_stepped_back_is_another() {
     let store = Store::start();
@@ -121,7 +122,7 @@ fn a_second_that_comes_again_after_a_clock_stepped_back_is_another() {
     assert_eq!(left(), 80);
 }
 
-/// A charge that the bucket has got over is not given back because the clock stepped back since an account.
+/// An old charge is not refunded because the clock stepped back since an account.
 #[test]
 fn an_account_is_remembered_as_a_charge_is_when_a_clock_steps_back() {
     let store = Store::start();
@@ -134,7 +135,7 @@ fn an_account_is_remembered_as_a_charge_is_when_a_clock_steps_back() {
     assert_eq!(full_in(), 980_000);
 }
 
-/// By less than clocks may differ it changes nothing.
+/// A step of less than the largest difference between clocks changes nothing.
 #[test]
 fn what_was_lent_lasts_when_a_clock_steps_back_a_little() {
     let store = Store::start();
@@ -151,7 +152,7 @@ fn what_was_lent_lasts_when_a_clock_steps_back_a_little() {
     }
 }
 
-/// The key of a bucket outlives what is lent of it.
+/// The key of a bucket outlives its leases.
 #[test]
 fn a_key_lives_as_long_as_what_is_lent() {
     let store = Store::start();

@@ -1,4 +1,5 @@
-//! One rule: what is told of it is what its algorithm and its model say, whatever the clock does and is given back.
+//! Tests of one rule: the script answers like the algorithm and its model, for any clock and
+//! refunds.
 
 use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
@@ -71,8 +72,8 @@ fn the_wait_for_100_years_is_exact() {
     }
 }
 
-/// Rules whose charges are booked at whole µs, or come with the part of one that is missing: then what is given back is the
-/// same to the last digit.
+/// Rules whose charges are booked at whole µs, or with the missing fraction of one. Their refunds
+/// are exact.
 fn whole_charges() -> impl Strategy<Value = Rule> {
     let rpu = select(vec![1, 2, 5, 8, 10, 100, 125, 1_000, 10_000, 1_000_000]);
     let wait = prop_oneof![Just(None), log(5_000).prop_map(Some)];
@@ -85,7 +86,7 @@ fn whole_charges() -> impl Strategy<Value = Rule> {
     prop_oneof![1 => buckets, 2 => others]
 }
 
-/// For each arrival, after how many further ones it is given back, if at all.
+/// For each arrival, the number of further arrivals before its refund, or `None`.
 fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
     prop::collection::vec(prop_oneof![1 => Just(None), 2 => (0..6_usize).prop_map(Some)], 24)
 }
@@ -119,12 +120,12 @@ fn what_is_given_back_is_what_the_algorithm_takes_back() {
     );
 }
 
-/// Of rates at which a token takes part of a µs, too.
+/// Includes rates at which a token takes a fraction of a µs.
 #[test]
 fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come() {
     check(80, (whole_rules(), begins(), onward(), returns()), |store, (rule, begin, arrivals, returns)| {
         let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
-        // The run goes along, only to say what comes when; the other gets what is kept.
+        // The run only determines the arrivals; the other rule gets the kept ones.
         let without = store.key();
         let mut charged: Vec<(u64, bool, [u64; 5])> = Vec::new();
         for (index, arrival) in arrivals.iter().enumerate() {
@@ -161,7 +162,7 @@ fn who_refuses_all_refuses_for_ever_and_has_no_key() {
     assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
 }
 
-/// As it is shipped, by Redis' own clock.
+/// The shipped script, with the clock of Redis.
 #[test]
 fn the_script_is_known_by_its_sum_and_asks_redis_what_time_it_is() {
     let redis = Redis::start().unwrap();

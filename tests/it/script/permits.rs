@@ -1,4 +1,4 @@
-//! Permits in the script: what workers report is what a plain model of holders says, in whatever order calls run.
+//! Tests of permits in the script against a plain model of holders, for any order of calls.
 
 use super::store::{Asked, Call, Store, check};
 use crate::host::counts::{Count, Kind};
@@ -15,7 +15,8 @@ fn terms(rpu: u64, holder: u64, call: u64, level: u64) -> Parameters {
     Parameters { kind: 7, numbers: [rpu, 60 * SECOND, holder, call, level, EXPIRE] }
 }
 
-/// One worker's word: after how many ms, of which worker, in which of its calls, its level, and what it asks for, if anything.
+/// A report: after how many ms, of which worker, in which of its calls, the level, and the cost of
+/// a query if there is one.
 type Word = (i64, u64, u64, u64, Option<u64>);
 
 fn words() -> impl Strategy<Value = Vec<Word>> {
@@ -39,7 +40,7 @@ fn levels_are_what_a_model_of_holders_says() {
             };
             let told = store.ask(now, Asked::of(&key, terms, cost));
             let [outcome, _, remaining, .., charged, _, _, _, _, _, _, _] = model.step(kind, now, cost);
-            // What costs more than there is is refused for ever.
+            // A request that costs more than the limit is refused forever.
             let outcome = if cost > rpu { 2 } else { outcome };
             prop_assert_eq!((told.outcome, told.remaining, told.receipt[0]), (outcome, remaining, charged));
         }
@@ -47,7 +48,7 @@ fn levels_are_what_a_model_of_holders_says() {
     });
 }
 
-/// All questions of a call carry the same level: only the first sets it.
+/// All queries of a call carry the same level: only the first one sets it.
 #[test]
 fn several_questions_of_a_call_do_not_undo_one_another() {
     let store = Store::start();
@@ -56,14 +57,14 @@ fn several_questions_of_a_call_do_not_undo_one_another() {
     let call = (0..5).fold(Call::default(), |call, _| call.decide(&[vec![ask()]]));
     let outcomes: Vec<u64> = store.call(NOW, call).iter().map(|told| told[0].outcome).collect();
     assert_eq!(outcomes, [0, 0, 0, 1, 1]);
-    // The same call once more adds nothing, as there is no room; the next report says what is true.
+    // The repeated call adds nothing, because there is no room. The next report corrects the level.
     store.call(NOW, Call::default().decide(&[vec![ask()]]));
     let look = |level| store.ask(NOW, Asked::of(&key, terms(5, 1, 8 + level, level), 0)).remaining;
     assert_eq!((look(5), look(3)), (0, 0), "an earlier call is not believed");
     assert_eq!(store.ask(NOW, Asked::of(&key, terms(5, 1, 20, 3), 0)).remaining, 2);
 }
 
-/// What a worker reports stays, though the request of the same command is refused by another rule.
+/// A report takes effect even if another rule of the command refuses the request.
 #[test]
 fn a_report_stays_though_the_request_is_refused() {
     let store = Store::start();
@@ -86,7 +87,7 @@ fn a_holder_that_is_silent_is_forgotten_and_the_key_expires() {
     assert!((EXPIRE / 1_000..EXPIRE / 1_000 + 5_001).contains(&lives), "{lives}");
 }
 
-/// A report from the future lasts no longer than any other: Redis' clock has stepped back.
+/// A report from the future expires like any other: the clock of Redis stepped back.
 #[test]
 fn a_clock_that_steps_back_locks_nobody_out() {
     let store = Store::start();
@@ -96,7 +97,7 @@ fn a_clock_that_steps_back_locks_nobody_out() {
     assert_eq!((left(0), left(EXPIRE)), (0, 4));
 }
 
-/// Beyond 900 holders of one key a newcomer is refused; none that is there is lost.
+/// From 900 holders of one key on, a new holder is refused; the existing ones stay.
 #[test]
 fn a_key_keeps_900_holders() {
     let store = Store::start();
@@ -109,7 +110,7 @@ fn a_key_keeps_900_holders() {
         outcomes.extend(store.call(NOW, call).iter().map(|told| told[0].outcome));
     }
     assert_eq!(outcomes, [vec![0; 900], vec![1; 100]].concat());
-    // Nor is one that reports what it holds.
+    // The report of a new holder is ignored, too.
     store.call(NOW, Call::default().report(&key, terms(2_000, holder(950), 9_999_999_999, 5)));
     let told = store.ask(NOW, ask(899));
     assert_eq!((told.outcome, told.remaining), (0, 1_099));

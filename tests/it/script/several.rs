@@ -1,4 +1,5 @@
-//! Several rules to a command, several commands to a call: all of a command or nothing, one after the other.
+//! Tests of several rules in a command and several commands in a call: each command is all or
+//! nothing.
 
 use super::store::{Asked, Call, Said, Store, begins, check, said, us, whole_rules};
 use crate::algorithm::schedule::Run;
@@ -7,10 +8,10 @@ use diana::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
 use diana::time::Time;
 use proptest::prelude::*;
 
-/// One rule of a command: which of those there are, whether it refuses, and how much of what it has is asked of it.
+/// One rule of a command: its index, whether it is enforced, and the part of the rest to ask for.
 type One = (usize, bool, f64);
 
-/// How the clock moves, and what comes then in one call.
+/// How the clock moves, and which commands one call then brings.
 type Step = (f64, Vec<Vec<Vec<One>>>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -19,7 +20,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
 }
 
-/// As `policy/judgement.rs` has it: prepare all, step all; if one refuses, none is charged and all are looked at again.
+/// The rules of `policy::check`: prepare and step all. If one refuses, charge none and look at all.
 fn judge(runs: &mut [Run], asked: &[(usize, bool, u64)]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);
     asked.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
@@ -52,7 +53,8 @@ fn all_rules_of_a_command_are_charged_or_none() {
             let now = runs[0].now + power(span.max(1_000), gap) / 1_000 * 1_000;
             runs.iter_mut().for_each(|run| run.move_to(now.min(4_500_000_000_000_000_000)));
             for command in commands {
-                // What is asked depends on what is left before the call: some is too much for what comes later in it.
+                // Costs depend on what is left before the call, so later commands may ask for too
+                // much.
                 let cost =
                     |index: usize, part: f64| (runs[index].probe(0, 0).remaining as f64 * part).ceil() as u64;
                 let groups: Vec<Vec<(usize, bool, u64)>> = command
@@ -120,7 +122,7 @@ fn who_refuses_all_keeps_others_from_being_charged() {
     assert_eq!((told[0][0].remaining, told[0][1].outcome), (4, 2));
 }
 
-/// A batch as full as it comes, of all kinds, with commands of all verbs between.
+/// The largest batch: all kinds, with commands of all verbs.
 #[test]
 fn a_call_of_64_commands_is_answered_in_order() {
     let store = Store::start();
@@ -147,27 +149,27 @@ fn a_call_of_64_commands_is_answered_in_order() {
     assert_eq!((told[62].len(), told[63][0].remaining), (0, 30));
 }
 
-/// Of the ends of what an argument may be.
+/// Both ends of the ranges of arguments.
 #[test]
 fn the_largest_numbers_are_exact() {
     let store = Store::start();
     let ask =
         |kind, numbers, cost| store.ask(NOW, Asked::of(&store.key(), Parameters { kind, numbers }, cost));
-    // 10⁹ a week: a token takes 604 µs and four fifths; all but one of them are gone.
+    // 10⁹ per week: a token takes 604.8 µs; all but one token are used.
     let told = ask(1, [3_024, 5, 1_000_000_000, 0, 0, 1_000_605], 999_999_999);
     assert_eq!(told.said(), (0, 0, 1, 605, 604_799_999_396));
-    // 999,999,937 a week has no common divisor: each product passes 2⁵³.
+    // 999,999,937 per week has no common divisor: each product exceeds 2⁵³.
     let (week, prime) = (604_800_000_000_u64, 999_999_937_u64);
     let told = ask(1, [week, prime, prime, 0, 0, 1_000_605], prime - 1);
     let all = (u128::from(week) * u128::from(prime - 1)).div_ceil(prime.into()) as u64;
     assert_eq!(told.said(), (0, 0, 1, week.div_ceil(prime), all));
-    // As much of a cost as can be said.
+    // The largest cost that a query can carry.
     let most = (1 << 53) - 1;
     for kind in (1..=5).chain([7]) {
         let told = ask(kind, [1_000_000, 3, 10, 0, 0, 1_000_000], most);
         assert_eq!((told.outcome, told.receipt[0]), (2, 0));
     }
-    // An hour's wait at 10¹² a second.
+    // A wait of one hour at 10¹² per second.
     let told = ask(1, [1, 1_000_000, 1, 3_600_000_000, 0, 1], 3_600_000_000_000_001);
     assert_eq!(told.said(), (0, 3_600_000_000, 0, 1, 3_600_000_001));
 }

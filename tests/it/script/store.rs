@@ -1,4 +1,4 @@
-//! A Redis with the script in it, and what is asked of it and told by it.
+//! A Redis with the script, and the calls and replies of the tests.
 
 use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, rules_of};
@@ -18,7 +18,7 @@ pub struct Store {
     _redis: Redis,
 }
 
-/// What is told of one rule.
+/// The reply about one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     pub outcome: u64,
@@ -32,7 +32,7 @@ pub struct Told {
     pub lasts: u64,
 }
 
-/// A rule as it is asked.
+/// The query about one rule.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub key: String,
@@ -48,7 +48,7 @@ impl Asked {
     }
 }
 
-/// Commands of one call.
+/// The commands of one call.
 #[derive(Default)]
 pub struct Call {
     pub keys: Vec<String>,
@@ -119,7 +119,7 @@ impl Store {
         cmd.query(&mut *self.connection.borrow_mut()).unwrap()
     }
 
-    /// The numbers of the answer to a call, at an instant in µs.
+    /// The numbers of the reply to a call, at an instant in µs.
     pub fn numbers(&self, now: u64, call: &Call) -> Vec<u64> {
         let mut evalsha = cmd("EVALSHA");
         let number = (1 << 53) - 1 - now % 1_000;
@@ -129,7 +129,7 @@ impl Store {
         numbers
     }
 
-    /// The answers to all commands of a call, at an instant in µs.
+    /// The replies to all commands of a call, at an instant in µs.
     pub fn call(&self, now: u64, call: Call) -> Vec<Vec<Told>> {
         let numbers = self.numbers(now, &call);
         let mut rest = &numbers[1..];
@@ -138,7 +138,7 @@ impl Store {
         answers
     }
 
-    /// What one rule says, which is within what such a rule can say.
+    /// The reply about one rule. Its spans must be possible for the rule.
     pub fn ask(&self, now: u64, asked: Asked) -> Told {
         let (longest_wait, longest) = asked.terms.longest_us();
         let told = self.call(now, Call::default().decide(&[vec![asked]]))[0][0];
@@ -157,7 +157,7 @@ impl Store {
     }
 }
 
-/// Takes the answer to a command from the list of all: of one that decides 13 numbers a rule, of others 0.
+/// Takes the reply to one command off the list: 13 numbers per rule for a decision, else 0.
 fn told(command: &str, rest: &mut &[u64]) -> Vec<Told> {
     let mut words = command.split(' ').map(|word| word.parse::<usize>().unwrap());
     let rules: usize = match (words.next().unwrap(), words.next().unwrap()) {
@@ -205,7 +205,8 @@ fn told(command: &str, rest: &mut &[u64]) -> Vec<Told> {
     rules.iter().map(told).collect()
 }
 
-/// What a client is told: outcome, wait, remaining, `more_in` and `full_in`, in µs.
+/// The part of a reply that a client can see: outcome, wait, remaining, `more_in` and `full_in`, in
+/// µs.
 pub type Said = (u64, u64, u64, u64, u64);
 
 impl Told {
@@ -214,7 +215,7 @@ impl Told {
     }
 }
 
-/// The same of a verdict whose instant was a whole µs.
+/// The same part of a verdict at a whole µs.
 pub fn said(verdict: &Verdict) -> Said {
     let us = |span: diana::time::Span| span.as_ns().div_ceil(1_000);
     let (outcome, wait) = match verdict.admission {
@@ -225,7 +226,7 @@ pub fn said(verdict: &Verdict) -> Said {
     (outcome, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in))
 }
 
-/// Runs `test` with one Redis for all of its cases, so many for each kind.
+/// Runs `test` with one Redis for all of its cases, `each` for each kind.
 #[track_caller]
 pub fn check<S: Strategy>(
     each: u32,
@@ -237,14 +238,14 @@ pub fn check<S: Strategy>(
     TestRunner::new(config).run(&cases_of, |case| test(&store, case)).unwrap_or_else(|why| panic!("{why}"));
 }
 
-/// Rules as configurations have them, in whole milliseconds. No algorithm counts permits as Redis
-/// does, so there are no rules of kind `C` here: see `permits.rs`.
+/// Rules with whole milliseconds, as in configurations. There are none of kind `C`, because no
+/// algorithm counts permits as Redis does: see `permits.rs`.
 pub fn whole_rules() -> impl Strategy<Value = Rule> {
     let whole = |rule: &Rule| rule.quota.unit.as_ns().is_multiple_of(Quota::MIN_UNIT.as_ns());
     rules_of(|kind| kind != "C").prop_filter("whole milliseconds", whole)
 }
 
-/// No later than this is everything below 2⁵³ µs, with a hundred years to fill.
+/// Until this instant everything stays below 2⁵³ µs, with a hundred years to fill.
 const LATEST_NS: u64 = 4_500_000_000_000_000_000;
 
 /// Instants of whole µs to begin at.
@@ -253,7 +254,7 @@ pub fn begins() -> impl Strategy<Value = u64> {
     us.prop_map(|us| us * 1_000)
 }
 
-/// Moves the clock of a run as it says, by whole µs.
+/// Moves the clock of a run by the arrival's gap, in whole µs.
 pub fn advance(run: &mut Run, arrival: &Arrival) {
     let gap = match arrival.gap.clone() {
         Gap::Retry(more) => Gap::Retry(1_000 * more),

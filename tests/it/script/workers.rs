@@ -1,7 +1,8 @@
-//! Several workers that share permits through the real script, while replies are lost and calls run late, twice or in another
-//! order: no more requests are in flight than permitted, and lost replies starve nobody.
+//! Simulation of several workers that share permits through the real script. Replies are lost, and
+//! calls run late, twice or in another order. No more requests are in flight than permitted, and
+//! lost replies starve no worker.
 //!
-//! Time is simulated. The workers' clients and the script are those that are shipped.
+//! Time is simulated. The workers' clients and the script are the shipped ones.
 
 use super::store::{Call, Store};
 use crate::host::store::decoded;
@@ -20,19 +21,19 @@ const START: u64 = 1_753_000_000 * SECOND;
 const TIMEOUT: u64 = 50 * MS;
 const KEY: [u8; 16] = [7; 16];
 
-/// What happens to calls, in 1/10,000, and to workers.
+/// The faults of calls, in 1/10,000, and of workers.
 #[derive(Clone, Copy)]
 struct Faults {
     lost: u64,
-    /// Run once more within three seconds.
+    /// The call runs once more within three seconds.
     twice: u64,
-    /// Run up to three seconds late, when the worker has given up.
+    /// The call runs up to three seconds late, after the worker has given up.
     late: u64,
     no_script: u64,
-    /// The longest way to Redis.
+    /// The longest delay to Redis in µs.
     longest_us: u64,
     in_flight: usize,
-    /// A worker dies so often.
+    /// The time between deaths of workers.
     dies_every: Option<u64>,
 }
 
@@ -66,7 +67,7 @@ enum Event {
     },
     Tick(usize),
     Dies,
-    /// Redis is away until then.
+    /// Redis stops until this instant.
     Stops(u64),
 }
 
@@ -85,7 +86,7 @@ struct Sums {
     came: u64,
     admitted: u64,
     refused: u64,
-    /// Without the store.
+    /// Decided without the store.
     alone: u64,
     most: usize,
     /// Permits in flight times µs.
@@ -101,7 +102,7 @@ impl Sums {
 struct Sim<'s> {
     store: &'s Store,
     policy: Policy,
-    /// All that ever were.
+    /// All workers that ever lived.
     workers: Vec<Worker>,
     alive: Vec<usize>,
     faults: Faults,
@@ -286,7 +287,7 @@ impl<'s> Sim<'s> {
             }
             Event::Runs { worker, call, number, keys, commands, is_first } => {
                 if self.now < self.away_until {
-                    // It stands still, and goes on with all that has come.
+                    // The worker stands still and then handles everything that has come.
                     let later = self.away_until - self.now;
                     return self.at(later, Event::Runs { worker, call, number, keys, commands, is_first });
                 }
@@ -334,7 +335,7 @@ impl<'s> Sim<'s> {
         }
     }
 
-    /// Lets so many requests come in each second for a while.
+    /// Lets `per_second` requests come in each second for a while.
     fn run(&mut self, per_second: u64, seconds: u64) {
         let end = self.now + seconds * SECOND;
         let mut next = self.now;
@@ -376,7 +377,8 @@ fn question(rpu: u64) -> GlobalQuery {
     GlobalQuery::Decide(vec![vec![asked]])
 }
 
-/// With half of the permits in use. The ring of permits that came before refused 70 % after 40 s of 0.2 % lost.
+/// Half of the permits are in use. A former design, a ring of permits, refused 70 % after 40 s with
+/// 0.2 % of the replies lost.
 #[test]
 fn lost_replies_starve_nobody() {
     let store = Store::start();
@@ -405,7 +407,7 @@ fn lost_replies_starve_nobody() {
     }
 }
 
-/// With twice as many requests as there are permits for, most of the permits are in use.
+/// With twice as many requests as permits, most of the permits are in use.
 #[test]
 fn permits_are_used_under_overload() {
     let store = Store::start();
@@ -423,7 +425,7 @@ fn permits_are_used_under_overload() {
     }
 }
 
-/// What dies with a worker is free after the expiry, and is not handed out twice before.
+/// The permits of a dead worker are free after they expire, and are not granted twice before.
 #[test]
 fn workers_that_die_take_permits_with_them_for_seconds_only() {
     let store = Store::start();
@@ -434,7 +436,7 @@ fn workers_that_die_take_permits_with_them_for_seconds_only() {
     assert!(sim.sums.refused_percent() < 5.0);
 }
 
-/// Redis stands still for 1.5 s under permits that last, and goes on with what has come meanwhile.
+/// Redis stops for 1.5 s while permits last, and then handles everything that has come.
 #[test]
 fn after_a_stop_requests_pass_within_seconds() {
     let store = Store::start();
@@ -450,7 +452,7 @@ fn after_a_stop_requests_pass_within_seconds() {
     assert_eq!((sim.sums.refused, sim.sums.alone), (0, 0));
 }
 
-/// Seeds, sizes and faults of all kinds: never more in flight than permitted.
+/// Seeds, sizes and faults of all kinds: never more requests in flight than permitted.
 #[test]
 fn no_more_are_in_flight_than_permitted_whatever_befalls_calls() {
     let store = Store::start();

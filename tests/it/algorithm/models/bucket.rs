@@ -1,25 +1,28 @@
-//! The token bucket.
+//! The model of the token bucket.
 
 use super::{LAG_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
-/// The token bucket by its definition: a level that grows by `rpu` each unit, up to `burst`, and may be taken
-/// below zero by what comes in `max_wait`; who takes that waits until the level is back at zero.
+/// The token bucket by its definition: a level that grows by `rpu` per unit, up to `burst`. A
+/// request may take the level below zero by what comes in `max_wait`, and waits until the level is
+/// zero again.
 ///
-/// Levels are kept in tokens times `unit`, which makes them whole numbers: a nanosecond adds `rpu` of them.
+/// Levels are in tokens times `unit`, so that they are whole numbers: one nanosecond adds `rpu`.
 ///
-/// The level follows the clock both ways. When the clock goes back, what has come in since is taken away,
-/// even what is not there, but never more than comes in a second, or in the unit less one token.
+/// The level follows the clock both ways. If the clock steps back, the tokens since that instant
+/// are removed, even below zero. But it never falls below the debt of one second, or of the unit
+/// less one token.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     rpu: i128,
     unit: i128,
     burst: i128,
     full: bool,
-    /// By how much the level may be taken below zero.
+    /// How far the level may fall below zero.
     lent: i128,
-    /// The level at the last charge, and when that was. `None`: nobody has come yet.
+    /// The level at the last charge, and the instant of that charge. `None`: no request has come
+    /// yet.
     state: Option<(i128, i128)>,
 }
 
@@ -30,13 +33,13 @@ impl Bucket {
         Bucket { rpu, unit, burst: i128::from(burst) * unit, full, lent, state: None }
     }
 
-    /// The most that one request may ask for.
+    /// The most that one request may cost.
     pub fn capacity(&self) -> u64 {
         u64::try_from((self.burst + self.lent) / self.unit).unwrap()
     }
 
     fn level(&mut self, now: i128) -> i128 {
-        // Which is full has always been.
+        // A bucket that starts full has always been full.
         let first = if self.full { (self.burst, 0) } else { (0, now) };
         let (level, at) = *self.state.get_or_insert(first);
         let level = level + (now - at) * self.rpu;
@@ -47,7 +50,7 @@ impl Bucket {
         level.clamp(least, self.burst)
     }
 
-    /// How long until `level` has become `wanted`.
+    /// The time until `level` reaches `wanted`.
     fn wait(&self, level: i128, wanted: i128) -> Span {
         span(((wanted - level).max(0) + self.rpu - 1) / self.rpu)
     }
@@ -79,7 +82,7 @@ impl Reference for Bucket {
         }
     }
 
-    /// One that asks for more than the burst goes at once when all of it has come.
+    /// A request that costs more than the burst passes at once when all its tokens have come.
     fn most(&self, elapsed_ns: u128, largest: u64) -> u128 {
         let came = i128::try_from(elapsed_ns).unwrap() * self.rpu / self.unit;
         u128::try_from((self.burst / self.unit).max(largest.into()) + came).unwrap()

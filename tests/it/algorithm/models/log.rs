@@ -1,13 +1,14 @@
-//! The sliding log.
+//! The model of the sliding log.
 
 use super::{LAG_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
-/// The instant of each unit that was admitted; those of less than a unit ago are limited.
+/// The instant of each admitted unit. Only instants of the last unit count.
 ///
-/// When the clock goes back by no more than [`LAG_NS`] the newest instant stays the present until it is
-/// reached again. By more: every instant is as much before the present as it was before the newest.
+/// If the clock steps back by at most [`LAG_NS`], the newest instant stays the present until the
+/// clock reaches it again. If it steps back further, every instant keeps its distance from the
+/// newest one.
 #[derive(Clone, Debug)]
 pub struct Log {
     rpu: usize,
@@ -22,7 +23,7 @@ impl Log {
         Log { rpu, unit: quota.unit.as_ns().into(), instants: Vec::new() }
     }
 
-    /// Brings the log to `now`: the present.
+    /// Moves the log to `now` and returns the present.
     fn present(&mut self, now: i128) -> i128 {
         let Some(newest) = self.instants.last().copied() else {
             return now;
@@ -72,7 +73,7 @@ impl Reference for Log {
         (elapsed_ns / self.unit.unsigned_abs() + 1) * u128::try_from(self.rpu).unwrap()
     }
 
-    /// What was struck out because it was too old is young again when the clock steps back.
+    /// An expired instant counts again if the clock steps back.
     fn coarse_ns(&self) -> u128 {
         self.unit.unsigned_abs()
     }

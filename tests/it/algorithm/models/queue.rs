@@ -1,22 +1,22 @@
-//! The leaky bucket.
+//! The model of the leaky bucket.
 
 use super::{LAG_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
-/// Turns that are a token's time apart. Who asks is given the first that is free, and as many more as it costs
-/// over one; if the last of them were more than `longest` away, it is refused.
+/// Turns that are one token's time apart. A request takes the first free turns, as many as it
+/// costs. It is refused if the last of them were more than `longest` away.
 ///
-/// Instants are kept in nanoseconds times `rpu`, which makes them whole numbers: a token takes `unit` of them.
+/// Instants are in nanoseconds times `rpu`, so that they are whole numbers: a token takes `unit`.
 ///
-/// When the clock goes back, the turns stay, unless the last is further away than any that could have been
-/// given out by a clock that is [`LAG_NS`] ahead: then it counts as just so far away.
+/// If the clock steps back, the turns stay. But the last turn is clamped to the latest one that a
+/// clock [`LAG_NS`] ahead could have given.
 #[derive(Clone, Debug)]
 pub struct Queue {
     rpu: i128,
     unit: i128,
     longest: i128,
-    /// The last turn that was given out.
+    /// The last turn in use.
     last: Option<i128>,
 }
 
@@ -28,17 +28,17 @@ impl Queue {
         Queue { rpu, unit, longest, last: None }
     }
 
-    /// The most that one request may ask for.
+    /// The most that one request may cost.
     pub fn capacity(&self) -> u64 {
         u64::try_from(self.longest / self.unit + 1).unwrap()
     }
 
-    /// Whole nanoseconds, rounded up.
+    /// In whole nanoseconds, rounded up.
     fn span(&self, instants: i128) -> Span {
         span((instants.max(0) + self.rpu - 1) / self.rpu)
     }
 
-    /// The `count`-th turn from `now` on that is free.
+    /// The `count`-th free turn from `now` on.
     fn turn(&self, now: i128, count: u64) -> i128 {
         let first = self.last.map_or(now, |last| now.max(last + self.unit));
         first + i128::from(count - 1) * self.unit
@@ -74,7 +74,7 @@ impl Reference for Queue {
         }
     }
 
-    /// One goes with all that it costs; the next when as much time has passed.
+    /// One request passes with its whole cost; the next one passes after as much time.
     fn most(&self, elapsed_ns: u128, largest: u64) -> u128 {
         let came = i128::try_from(elapsed_ns).unwrap() * self.rpu / self.unit;
         u128::from(largest.max(1)) + u128::try_from(came).unwrap()

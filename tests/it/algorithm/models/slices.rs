@@ -1,15 +1,15 @@
-//! The fixed window, the sliding window and the permits of a concurrency limit: what came in the last few
-//! slices of time.
+//! The model of the fixed window, the sliding window and the permits of a concurrency limit: the
+//! sum over the last few slices of time.
 
 use super::{LAG_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Verdict};
 use diana::time::{Span, Time};
 
-/// Every charge with the number of the slice it came in. A span of `span` is `per` slices, counted from the
-/// epoch on; what came in the last `len` of them, this one included, is limited.
+/// Every charge with the number of its slice. A span of `span` has `per` slices, counted from the
+/// epoch. The limit applies to the last `len` slices, including the current one.
 ///
-/// When the clock goes back by no more than [`LAG_NS`] the last slice that was charged stays the current one
-/// until it is over. By more: what was charged is as many slices old as it was.
+/// If the clock steps back by at most [`LAG_NS`], the newest charged slice stays current until it
+/// ends. If the clock steps back further, every charge keeps its age in slices.
 #[derive(Clone, Debug)]
 pub struct Slices {
     span: i128,
@@ -30,7 +30,7 @@ impl Slices {
         (slice * self.span + self.per - 1).div_euclid(self.per)
     }
 
-    /// The current slice, of a log that is brought to `now`.
+    /// Moves the log to `now` and returns the current slice.
     fn slice(&mut self, now: i128) -> i128 {
         let current = now * self.per / self.span;
         let Some(last) = self.charges.iter().map(|(slice, _)| *slice).max().filter(|last| *last > current)
@@ -40,7 +40,7 @@ impl Slices {
         if self.begins(last) - now <= LAG_NS {
             return last;
         }
-        // What has left stays away; the rest is not from before the epoch.
+        // Expired charges stay expired; the others cannot lie before the epoch.
         let len = self.len;
         self.charges.retain(|(slice, _)| *slice > last - len);
         self.charges.iter_mut().for_each(|(slice, _)| *slice = (*slice - (last - current)).max(0));
@@ -51,7 +51,7 @@ impl Slices {
         self.charges.iter().filter(|(slice, _)| *slice > current - self.len).map(|(_, cost)| cost).sum()
     }
 
-    /// How long until no more than `rest` are live.
+    /// The time until at most `rest` units are live.
     fn wait(&self, current: i128, now: i128, rest: u64) -> Span {
         let then = (current..).find(|slice| self.live(*slice) <= rest).unwrap();
         if then == current { Span::ZERO } else { span(self.begins(then) - now) }
@@ -80,7 +80,7 @@ impl Reference for Slices {
         }
     }
 
-    /// As many rings as it takes to cover all slices that the span can touch.
+    /// As many rings as cover all slices that the span can touch.
     fn most(&self, elapsed_ns: u128, _: u64) -> u128 {
         let (span, per) = (self.span.unsigned_abs(), self.per.unsigned_abs());
         let touched = (elapsed_ns * per).div_ceil(span) + 1;
