@@ -1,7 +1,6 @@
-//! What a limit asks of a request besides its url: methods, hosts, headers; each kind a file.
+//! The conditions of a limit besides its URL: methods, hosts, headers. One file per kind.
 //!
-//! It does not know: rules, actors, or what happens to a request that matches. Which urls match is found
-//! for all limits at once, in [`tree`].
+//! [`tree`] matches the URLs of all limits at once.
 //!
 //! To add a kind: a file in `matcher/` with a `KIND`, its `mod` line and its line in [`KINDS`].
 
@@ -17,17 +16,17 @@ use std::fmt;
 
 /// One condition of a limit.
 pub trait Matcher: Send + Sync {
-    /// Whether the request fulfils it. A part that the request lacks fulfils nothing, unless its absence is
-    /// what is asked for. Of a part in several lines, one is enough: a client could add lines in front of the
-    /// one that counts, and slip past a limit.
+    /// Whether the request matches. An absent part matches only a condition that asks for its
+    /// absence. If a part has several lines, one matching line is enough; otherwise a client could
+    /// bypass a limit by adding lines before the one that counts.
     fn matches(&self, request: &Request) -> bool;
 
-    /// The condition in canonical text made of compiled values. Two conditions with the same text match the same
-    /// requests, however they are spelt.
+    /// The condition in canonical text, made of compiled values. Two conditions with the same text
+    /// match the same requests, however they are spelt.
     fn meaning(&self, parts: &Parts) -> String;
 
-    /// Whether the request fulfils it whichever line of a part counts: what frees a request from other
-    /// limits must not be a line that a client has added.
+    /// Whether the request matches whichever line of a part counts. A line that a client added must
+    /// not exempt the request from other limits.
     fn is_certain(&self, request: &Request) -> bool {
         self.matches(request)
     }
@@ -39,20 +38,20 @@ impl fmt::Debug for dyn Matcher {
     }
 }
 
-/// A kind of condition: the key that configures it in a limit, and its compiler.
+/// A kind of condition: the key that configures the kind in a limit, and its compiler.
 pub struct Kind {
     /// The key in a limit.
     pub key: &'static str,
-    /// Reads the value at that key; mistakes are reported at their place and give `None`.
+    /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.
     pub compile: fn(Node, &mut Parts) -> Option<Box<dyn Matcher>>,
 }
 
-/// Every kind of condition.
+/// All kinds of condition.
 pub static KINDS: &[&Kind] = &[&methods::KIND, &hosts::KIND, &headers::KIND];
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Conditions compiled from JSON and tried on requests made of values.
+    //! Compiles conditions from JSON and evaluates them on requests made of values.
 
     use super::*;
     use crate::document::{self, Error, Errors};
@@ -65,7 +64,7 @@ pub(crate) mod testing {
         (matcher, parts, errors.into_vec().iter().map(Error::to_string).collect())
     }
 
-    /// A condition without a mistake.
+    /// Compiles a condition that has no mistake.
     pub fn compiled(kind: &Kind, json: &str) -> (Box<dyn Matcher>, Parts) {
         let (matcher, parts, mistakes) = compile(kind, json);
         assert!(mistakes.is_empty(), "{mistakes:?}");
@@ -85,7 +84,7 @@ pub(crate) mod testing {
         requests.iter().filter(|(_, parts_of)| is_matched(parts_of)).map(|(name, _)| *name).collect()
     }
 
-    /// What is wrong with a configuration that is refused.
+    /// The mistakes in a configuration that is refused.
     pub fn mistakes(kind: &Kind, json: &str) -> Vec<String> {
         let (matcher, _, mistakes) = compile(kind, json);
         assert!(matcher.is_none() && !mistakes.is_empty(), "{json} is accepted");

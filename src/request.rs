@@ -1,16 +1,16 @@
-//! The parts of a request that a policy may look at, read from the host one by one and only when asked.
+//! The parts of a request that a policy may read: the engine asks the host for each part on demand.
 //!
-//! It does not know: who reads a part (that is [`Source`]), nor what a rule makes of it. A part is bytes:
-//! clients send what they like.
+//! A part is bytes that the client chose.
 //!
 //! ```text
 //!   compile time    Parts::intern(Part::Header("x-user-id"))  ─►  PartId
-//!   request time    Request::lines(PartId)  ─►  Source::lines  ─►  lines, none of them if it is absent
+//!   request time    Request::lines(PartId)  ─►  Source::lines  ─►  lines, possibly none
 //! ```
 //!
-//! A header may stand in a request several times, and anybody on the way can add a line in front or behind.
-//! So there are three ways to ask: each line, the one value that every line agrees on, or the elements of a list that
-//! goes on over all lines. A host may hand over all lines joined into one value; see [`Joined`].
+//! A header may have several lines, and every hop can add a line before or after the others. A
+//! caller therefore asks for one of three things: each line, the one value that all lines share, or
+//! the elements of a list that spans all lines. A host may join all lines into one value; see
+//! [`Joined`].
 
 pub mod escape;
 pub mod host;
@@ -31,42 +31,42 @@ pub enum Part {
     Path,
     /// The method: `:method`.
     Method,
-    /// The host asked for, possibly with a port: `:authority`, or `host`.
+    /// The requested host, possibly with a port: `:authority`, or `host`.
     Host,
-    /// The address the host reports for the client, possibly with a port.
+    /// The client address that the host reports, possibly with a port.
     Address,
-    /// The header of this name, which may stand in several lines.
+    /// The header of this name; it may have several lines.
     Header(Box<str>),
-    /// An attribute of the host's own, by its path: `["xds", "route_name"]`.
+    /// A host attribute, by its path: `["xds", "route_name"]`.
     Property(Vec<Box<str>>),
 }
 
-/// Who can read the parts of one request: the host, or a test.
+/// Reads the parts of one request: the host, or a test.
 pub trait Source {
-    /// All lines of `part`, in the order they were sent: none when the request has no such part, and at most
-    /// one for what cannot stand twice, as the path, the method, the host, the address and a property. A host that joins
-    /// the lines of a header gives [`Lines::Joined`].
+    /// All lines of `part`, in the order they were sent. Absent parts have none. The path, the
+    /// method, the host, the address and a property have at most one. A host that joins the lines
+    /// of a header returns [`HeaderLines::Joined`].
     ///
-    /// A part may be asked for often; whoever finds it dear to read keeps it. `id` tells the parts of a policy
-    /// apart.
+    /// The engine may ask for the same part several times, so an implementation for which reading
+    /// is expensive caches the part. `id` distinguishes the parts of one policy.
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s>;
 }
 
-/// The lines of one part, borrowed from whoever keeps them.
+/// The lines of one part, borrowed from the source.
 #[derive(Clone, Debug)]
 pub enum HeaderLines<'a> {
-    /// At most one.
+    /// At most one line.
     One(Option<&'a [u8]>),
-    /// Those of all headers that have this name.
+    /// The lines of all headers that have this name.
     Named(Pairs<'a>, &'a [u8]),
-    /// Joined by the host: each run of pieces, which may be a line.
+    /// A value that the host joined. Each run of pieces may be a line.
     Joined(Joined<'a>),
-    /// Those of a request made of values.
+    /// The lines of a request made of [`Values`].
     Values(std::slice::Iter<'a, (Part, Vec<u8>)>, &'a Part),
 }
 
 impl HeaderLines<'_> {
-    /// Whether there are more lines than may be looked at. Whoever asks takes the side on which limits apply.
+    /// Whether there are too many lines to examine. The caller then assumes that limits apply.
     pub fn are_too_many(&self) -> bool {
         matches!(self, HeaderLines::Joined(runs) if runs.has_too_many_runs())
     }
@@ -89,12 +89,12 @@ impl<'a> Iterator for HeaderLines<'a> {
     }
 }
 
-/// Names a part that some policy uses.
+/// Identifies a part that some policy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartId(usize);
 
 impl PartId {
-    /// A number from 0 up to the number of parts.
+    /// The index: 0 up to the number of parts, exclusive.
     pub fn index(self) -> usize {
         self.0
     }
@@ -105,7 +105,7 @@ impl PartId {
 pub struct Parts(Vec<Part>);
 
 impl Part {
-    /// The part in canonical text: equal parts, and no others, have the same text.
+    /// The part in canonical text. Two parts have the same text only if they are equal.
     fn meaning(&self) -> String {
         match self {
             Part::Path => "path".into(),
@@ -127,7 +127,7 @@ impl Parts {
         self.0.get(id.0).map(Part::meaning).unwrap_or_default()
     }
 
-    /// The name of `part`, which is added if it is new.
+    /// The identifier of `part`. A new part is added.
     pub fn intern(&mut self, part: Part) -> PartId {
         if let Some(known) = self.0.iter().position(|known| *known == part) {
             return PartId(known);
@@ -136,49 +136,51 @@ impl Parts {
         PartId(self.0.len().saturating_sub(1))
     }
 
-    /// The part of this name.
+    /// The part with this identifier.
     pub fn get(&self, id: PartId) -> Option<&Part> {
         self.0.get(id.0)
     }
 
-    /// All of them, in the order of their indices.
+    /// All parts in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = &Part> {
         self.0.iter()
     }
 }
 
-/// How much work the expressions of a policy do for one request: bytes of values times bytes of the compiled expression.
-pub const MOST_WORK: u64 = 1 << 26;
+/// The work limit for the regular expressions of a policy, per request. One unit is one byte of a
+/// value times one byte of the compiled expression.
+pub const MAX_WORK: u64 = 1 << 26;
 
 /// One request.
 pub struct Request<'a> {
     source: &'a dyn Source,
     parts: &'a Parts,
-    /// The work that is left.
+    /// The remaining work.
     work: Cell<u64>,
 }
 
 impl<'a> Request<'a> {
     /// A request of which nothing has been read yet.
     pub fn new(source: &'a dyn Source, parts: &'a Parts) -> Request<'a> {
-        Request { source, parts, work: Cell::new(MOST_WORK) }
+        Request { source, parts, work: Cell::new(MAX_WORK) }
     }
 
-    /// Takes so much of the work that is left, if there is so much: else it must not be done. A client decides how much
-    /// there is to do.
-    pub fn takes_work(&self, work: u64) -> bool {
+    /// Subtracts `work` from the remaining work and returns whether enough remained. If not, the
+    /// caller must skip the work, because the client controls how much there is.
+    pub fn try_spend_work(&self, work: u64) -> bool {
         let left = self.work.get().checked_sub(work);
         left.into_iter().for_each(|left| self.work.set(left));
         left.is_some()
     }
 
-    /// All lines of a part, in order; none when the request lacks it. If the host has joined the lines, all that may
-    /// be one: more than were sent.
+    /// All lines of a part, in order; none if the part is absent. If the host joined the lines,
+    /// every run of pieces that may be a line: more lines than the client sent.
     pub fn lines(&self, id: PartId) -> HeaderLines<'a> {
         self.parts.0.get(id.0).map_or(HeaderLines::One(None), |part| self.source.lines(id, part))
     }
 
-    /// The lines of a part that is one list over all of them, such as `cookie`: joined lines are the same list.
+    /// The lines of a part that is one list across all of its lines, such as `cookie`. Joined lines
+    /// are the same list.
     pub fn list(&self, id: PartId) -> HeaderLines<'a> {
         match self.lines(id) {
             HeaderLines::Joined(joined) => HeaderLines::One(Some(joined.value())),
@@ -186,9 +188,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The value of a part that has one: all its lines are the same bytes. `None` when the request lacks the
-    /// part, and when lines differ: one backend takes the first of them, another the last, a third joins
-    /// them. Whichever was taken here, a client could add a line of its own that is counted and not believed.
+    /// The value of a part if all of its lines are the same bytes. `None` if the part is absent or
+    /// if its lines differ.
+    ///
+    /// Backends disagree about differing lines: some take the first, some the last, some join them.
+    /// If one line were chosen here, a client could add a line that is counted and that the backend
+    /// ignores.
     pub fn get(&self, id: PartId) -> Option<&'a [u8]> {
         let mut lines = match self.lines(id) {
             HeaderLines::Joined(joined) => return joined.only(),
@@ -204,7 +209,7 @@ impl<'a> Request<'a> {
 pub struct Values(Vec<(Part, Vec<u8>)>);
 
 impl Values {
-    /// The same request with one more line of `part`, behind those it has.
+    /// The same request with one more line of `part` after its existing lines.
     pub fn with(mut self, part: Part, line: impl Into<Vec<u8>>) -> Values {
         self.0.push((part, line.into()));
         self

@@ -1,18 +1,18 @@
 //! Warnings about rules that can never refuse, because another rule always refuses first.
 //!
-//! There is a warning only if the case is certain. Both rules are enforced, have no overrides and no lease, and count the
-//! same actor in the same scope. The other rule applies whenever this one does: its limit is the same, or a less
-//! specific limit whose pattern contains this one's and that has no other conditions. No `exclusive` limit can switch off
-//! the other rule alone. [`Terms::covers`] compares how much each of the two rules lets pass.
-//!
-//! It does not know: how an algorithm counts.
+//! There is a warning only if the case is certain. Both rules are enforced, have no overrides and
+//! no lease, and count the same actor in the same scope. The other rule applies whenever this one
+//! does: its limit is the same, or a less specific limit whose pattern contains this one's and that
+//! has no other conditions. No `exclusive` limit can switch off the other rule alone.
+//! `Parameters::covers` compares how much each of the two rules admits.
 
 use crate::algorithm::{Parameters, Quota};
 use crate::document::{Error, Node, quoted};
 use crate::policy::{LimitDraft, RuleDraft};
 
-/// Each rule is compared with every other rule, which would take too long for more rules than this.
-const MOST_RULES: usize = 1_000;
+/// The number of rules above which there are no warnings, because each rule is compared with every
+/// other one.
+const MAX_RULES: usize = 1_000;
 
 struct ComparedRule<'a> {
     limit: &'a LimitDraft,
@@ -22,27 +22,27 @@ struct ComparedRule<'a> {
     parameters: Parameters,
 }
 
-/// One warning for each rule that can never refuse; `nodes` are where the limits stand.
+/// One warning for each rule that can never refuse; `nodes` are the places of the limits.
 pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     let mut candidates = Vec::new();
     for (node, limit) in nodes.iter().zip(limits) {
         for (index, rule) in limit.rules.iter().enumerate() {
-            let leases = rule.global.as_ref().is_some_and(|shared| shared.leased.is_some());
+            let leases = rule.global.as_ref().is_some_and(|global| global.leased.is_some());
             if rule.enforced && rule.counters.overrides.is_empty() && !leases {
-                let terms = rule.counters.default.algorithm.parameters();
-                candidates.push(ComparedRule { limit, node, index, rule, parameters: terms });
+                let parameters = rule.counters.default.algorithm.parameters();
+                candidates.push(ComparedRule { limit, node, index, rule, parameters });
             }
         }
     }
-    if candidates.len() > MOST_RULES {
+    if candidates.len() > MAX_RULES {
         return Vec::new();
     }
     let warning = |(at, idle): (usize, &ComparedRule)| {
         // If two rules are the same, the later one is idle.
-        let is_first = |place: usize, other: &ComparedRule| place < at || !idle.covers(other, limits);
-        let mut others = candidates.iter().enumerate().filter(|(place, _)| *place != at);
+        let is_first = |index: usize, other: &ComparedRule| index < at || !idle.covers(other, limits);
+        let mut others = candidates.iter().enumerate().filter(|(index, _)| *index != at);
         let (_, other) =
-            others.find(|(place, other)| other.covers(idle, limits) && is_first(*place, other))?;
+            others.find(|(index, other)| other.covers(idle, limits) && is_first(*index, other))?;
         Some(idle.warning(other))
     };
     candidates.iter().enumerate().filter_map(warning).collect()
@@ -51,7 +51,7 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
 impl ComparedRule<'_> {
     /// Whether this rule refuses whatever the other one would.
     fn covers(&self, other: &ComparedRule, limits: &[LimitDraft]) -> bool {
-        let scope = |rule: &RuleDraft| rule.global.as_ref().map(|shared| shared.on_error);
+        let scope = |rule: &RuleDraft| rule.global.as_ref().map(|global| global.on_error);
         self.parameters.covers(&other.parameters)
             && self.rule.missing == other.rule.missing
             && scope(self.rule) == scope(other.rule)
@@ -69,7 +69,7 @@ impl ComparedRule<'_> {
         let switches_off = |limit: &LimitDraft| {
             let specificity = limit.specificity();
             let is_between = own < specificity && specificity <= others;
-            limit.exclusive && is_between && limit.pattern.meets(&other.pattern)
+            limit.exclusive && is_between && limit.pattern.overlaps(&other.pattern)
         };
         !limits.iter().any(switches_off)
     }
@@ -98,7 +98,7 @@ impl ComparedRule<'_> {
 }
 
 fn is_larger(quota: Quota, other: Quota) -> bool {
-    // Permits have no unit.
+    // A quota of requests in flight has no unit.
     let per = |quota: Quota| u128::from(quota.unit.as_ns().max(1));
     u128::from(quota.rpu).saturating_mul(per(other)) > u128::from(other.rpu).saturating_mul(per(quota))
 }

@@ -1,23 +1,25 @@
-//! `headers`: what a limit asks of headers, all of which must hold.
+//! `headers`: a limit's conditions on headers. All of them must hold.
 //!
-//! It does not know: which headers there are. Values are the client's bytes and need not be text.
+//! Values are the client's bytes and need not be text.
 //!
-//! | written | holds when the header |
+//! | written | holds if the header |
 //! | --- | --- |
 //! | `{x-plan: free}` | has this value, byte for byte |
-//! | `{x-plan: {prefix: fr}}` | has a value that begins so |
-//! | `{x-plan: {regex: "free\|trial"}}` | has a value that all of the expression matches, not a part of it |
-//! | `{x-plan: {present: true}}` | is there, with any value |
-//! | `{x-plan: {present: false}}` | is not there |
+//! | `{x-plan: {prefix: fr}}` | has a value that starts with the prefix |
+//! | `{x-plan: {regex: "free\|trial"}}` | has a value that the expression matches as a whole |
+//! | `{x-plan: {present: true}}` | is present, with any value |
+//! | `{x-plan: {present: false}}` | is absent |
 //!
-//! A header may stand in several lines: then one that holds is enough, for nobody knows which of them the
-//! backend believes; `{present: false}` holds when there is no line at all. Where a host joins lines, a condition holds
-//! if any run of pieces that may be a line fulfils it, and is certain if all of them do. A value with too many runs
-//! fulfils every condition on it and is certain of none.
+//! If a header has several lines, one matching line is enough, because the gateway cannot tell
+//! which line the backend uses. `{present: false}` holds if there is no line at all. If the host
+//! joins lines, a condition holds if any run of pieces that may be a line matches; the condition is
+//! certain if all runs match. A value with too many runs matches every condition and is certain of
+//! none.
 //!
-//! An expression has the syntax of `regex-lite` and takes time linear in the value. It sees text: each
-//! part of a value that is not UTF-8 is U+FFFD to it. Clients decide how long values are, so an expression does not read a
-//! value that is too long, or for which the request has too little work left: the condition holds then, and is not certain.
+//! An expression has the syntax of `regex-lite` and takes time linear in the value. Each part of a
+//! value that is not UTF-8 is replaced by U+FFFD first. Clients decide how long values are. The
+//! expression is therefore skipped if the value is too long or the request's remaining work is too
+//! small. The condition then holds and is not certain.
 
 use super::{Kind, Matcher};
 use crate::document::{Node, Value, quoted};
@@ -30,14 +32,15 @@ use regex_lite::{Regex, RegexBuilder};
 /// The kind behind the key `headers`.
 pub static KIND: Kind = Kind { key: "headers", compile };
 
-/// The largest compiled expression, in bytes: matching costs up to its size for each byte of a value.
-const REGEX_SIZE: usize = 64 << 10;
+/// The size limit of a compiled expression, in bytes. Matching costs up to this many steps per byte
+/// of a value.
+const MAX_REGEX_BYTES: usize = 64 << 10;
 
-/// Compiled expressions are at least so large, as far as their work is concerned.
-const LEAST_SIZE: usize = 256;
+/// The smallest size, in bytes, that is assumed for the work of a compiled expression.
+const MIN_REGEX_BYTES: usize = 256;
 
 /// The longest value that an expression reads, in bytes.
-const LONGEST: usize = 4_096;
+const MAX_VALUE_BYTES: usize = 4_096;
 
 #[derive(Debug)]
 struct Headers(Vec<(PartId, Condition)>);
@@ -53,15 +56,15 @@ enum Condition {
 #[derive(Debug)]
 struct Expression {
     regex: Regex,
-    /// The compiled expression has no more bytes.
+    /// An upper bound for the size of the compiled expression, in bytes.
     size: u64,
 }
 
 impl Expression {
-    /// Whether it matches a value; `None` if that would be too much work.
+    /// Whether the expression matches a value; `None` if that would be too much work.
     fn matches(&self, request: &Request, value: &[u8]) -> Option<bool> {
         let work = u64::try_from(value.len()).ok()?.checked_mul(self.size)?;
-        let is_read = value.len() <= LONGEST && request.takes_work(work);
+        let is_read = value.len() <= MAX_VALUE_BYTES && request.try_spend_work(work);
         is_read.then(|| self.regex.is_match(&String::from_utf8_lossy(value)))
     }
 }
@@ -96,7 +99,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds of every line.
+    /// Whether the condition holds for every line.
     fn is_certain(&self, request: &Request, mut lines: HeaderLines) -> bool {
         match self {
             Condition::Present(_) => self.holds(request, lines),
@@ -112,7 +115,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds of one line at least.
+    /// Whether the condition holds for at least one line.
     fn holds(&self, request: &Request, mut lines: HeaderLines) -> bool {
         match self {
             Condition::Present(expected) => lines.next().is_some() == *expected,
@@ -134,8 +137,8 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     let listed = entries.len();
     let mut conditions: Vec<(PartId, Condition)> = Vec::new();
     for (key, node) in entries {
-        // Both are read before either is given up, so that each reports its mistakes.
-        let (name, condition) = (header_name(key, &node, taken), condition(&node));
+        // Read both before returning, so that the mistakes in each are reported.
+        let (name, condition) = (header_name(key, &node, reserved), condition(&node));
         let (Some(name), Some(condition)) = (name, condition) else { continue };
         let part = parts.intern(Part::Header(name));
         if conditions.iter().any(|(known, _)| *known == part) {
@@ -148,7 +151,7 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     complete.then(|| Box::new(Headers(conditions)) as Box<dyn Matcher>)
 }
 
-fn taken(name: &str) -> Option<&'static str> {
+fn reserved(name: &str) -> Option<&'static str> {
     match name {
         ":method" => Some("`methods` matches it"),
         ":authority" | "host" => Some("`hosts` matches it"),
@@ -166,7 +169,7 @@ fn condition(node: &Node) -> Option<Condition> {
     fields.finish();
     let given = [&prefix, &regex, &present].into_iter().flatten().count();
     if given == 0 && *node.value() != Value::Object(Vec::new()) {
-        // Only keys that are unknown, each of which has been told.
+        // All keys are unknown, and each has been reported.
         return None;
     }
     match (prefix, regex, present) {
@@ -191,13 +194,14 @@ fn prefix_of(node: &Node) -> Option<Condition> {
 
 fn regex_of(node: &Node) -> Option<Expression> {
     let text = node.scalar()?;
-    // First on its own: `a)(b` is no expression, though it is one between the parentheses of the second.
+    // Build the expression alone first: `a)(b` is invalid, but the parentheses of the pattern below
+    // would make it valid.
     let build = |text: &str, size: usize| RegexBuilder::new(text).size_limit(size).build();
     let pattern = format!(r"\A(?:{text})\z");
-    let mut whole = build(&text, REGEX_SIZE).and_then(|_| build(&pattern, REGEX_SIZE));
-    let mut size = REGEX_SIZE;
-    // The library does not tell how large an expression is, only that it is too large.
-    while size > LEAST_SIZE
+    let mut whole = build(&text, MAX_REGEX_BYTES).and_then(|_| build(&pattern, MAX_REGEX_BYTES));
+    let mut size = MAX_REGEX_BYTES;
+    // The library reports only that an expression is too large, not its size.
+    while size > MIN_REGEX_BYTES
         && whole.is_ok()
         && let Ok(smaller) = build(&pattern, size / 2)
     {
@@ -213,9 +217,9 @@ fn regex_of(node: &Node) -> Option<Expression> {
 mod tests {
     use super::*;
     use crate::matcher::testing::{compiled, matching, mistakes};
-    use crate::request::{MOST_WORK, Values};
+    use crate::request::{MAX_WORK, Values};
 
-    /// The values of `x-plan`, among those a client may send, that fulfil a condition.
+    /// Checks which values of `x-plan` fulfil a condition.
     fn check(condition: &str, expected: &[&str]) {
         let values = ["free", "Free", "freedom", "a free", "42", "true", "", "fr\ne"];
         let header = |value| (Part::Header("x-plan".into()), value);
@@ -273,8 +277,9 @@ mod tests {
         }
     }
 
-    /// Whether a condition holds of a request with these lines, and whether that is certain.
-    fn judged(condition: &str, lines: &[Vec<u8>]) -> (bool, bool) {
+    /// Whether a condition holds for a request with these lines, and whether the condition is
+    /// certain.
+    fn holds_and_certain(condition: &str, lines: &[Vec<u8>]) -> (bool, bool) {
         let (matcher, parts) = compiled(&KIND, &format!(r#"{{"x-plan": {condition}}}"#));
         let add = |values: Values, line: &Vec<u8>| values.with(Part::Header("x-plan".into()), &**line);
         let values = lines.iter().fold(Values::default(), add);
@@ -286,29 +291,37 @@ mod tests {
     fn of_a_value_that_is_too_long_to_be_read_a_condition_holds_and_is_not_certain() {
         let long = |byte: u8, length: usize| vec![byte; length];
         for byte in [b'a', b'b'] {
-            let (is_its, over) = (byte == b'a', long(byte, LONGEST + 1));
+            let (is_its, over) = (byte == b'a', long(byte, MAX_VALUE_BYTES + 1));
             let expression = r#"{"regex": "a*"}"#;
-            assert_eq!(judged(expression, &[long(byte, LONGEST)]), (is_its, is_its), "the longest");
-            assert_eq!(judged(expression, std::slice::from_ref(&over)), (true, false));
-            assert_eq!(judged(expression, &[b"b".to_vec(), over.clone()]), (true, false));
-            assert_eq!(judged(expression, &[b"a".to_vec(), over.clone()]), (true, false));
-            assert_eq!(judged(expression, &[]), (false, false), "the header is not there");
-            // Others cost no more than to compare bytes.
-            assert_eq!(judged(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)), (is_its, is_its));
-            assert_eq!(judged(r#"{"present": false}"#, &[over]), (false, false));
+            assert_eq!(
+                holds_and_certain(expression, &[long(byte, MAX_VALUE_BYTES)]),
+                (is_its, is_its),
+                "the longest"
+            );
+            assert_eq!(holds_and_certain(expression, std::slice::from_ref(&over)), (true, false));
+            assert_eq!(holds_and_certain(expression, &[b"b".to_vec(), over.clone()]), (true, false));
+            assert_eq!(holds_and_certain(expression, &[b"a".to_vec(), over.clone()]), (true, false));
+            assert_eq!(holds_and_certain(expression, &[]), (false, false), "the header is not there");
+            // Other conditions only compare bytes.
+            assert_eq!(
+                holds_and_certain(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)),
+                (is_its, is_its)
+            );
+            assert_eq!(holds_and_certain(r#"{"present": false}"#, &[over]), (false, false));
         }
     }
 
-    /// Many lines, each short enough, or an expression that is large: both are bounded by the work of a request.
+    /// Many short lines and large expressions are both bounded by the work limit of a request.
     #[test]
     fn the_work_of_all_expressions_is_bounded_for_each_request() {
-        let lines = |count: usize| vec![vec![b'b'; LONGEST]; count];
+        let lines = |count: usize| vec![vec![b'b'; MAX_VALUE_BYTES]; count];
         let read = |regex: &str| {
             let condition = format!(r#"{{"regex": "{regex}"}}"#);
-            (1..1_000).find(|count| judged(&condition, &lines(*count)) == (true, false)).unwrap() - 1
+            (1..1_000).find(|count| holds_and_certain(&condition, &lines(*count)) == (true, false)).unwrap()
+                - 1
         };
-        let most = usize::try_from(MOST_WORK).unwrap();
-        assert_eq!(read("a*"), most / (LEAST_SIZE * LONGEST));
+        let most = usize::try_from(MAX_WORK).unwrap();
+        assert_eq!(read("a*"), most / (MIN_REGEX_BYTES * MAX_VALUE_BYTES));
         let (middle, large) = (read(".{8}(bot|spider|curl|wget)+"), read("(a?){200}a{200}"));
         assert!((1..64).contains(&middle) && large == 0, "{middle} and {large} values");
     }
@@ -316,12 +329,12 @@ mod tests {
     #[test]
     fn conditions_of_all_limits_share_the_work_of_a_request() {
         let (matcher, parts) = compiled(&KIND, r#"{"x-plan": {"regex": "a*"}}"#);
-        let values = Values::default().with(Part::Header("x-plan".into()), vec![b'b'; LONGEST]);
+        let values = Values::default().with(Part::Header("x-plan".into()), vec![b'b'; MAX_VALUE_BYTES]);
         let request = Request::new(&values, &parts);
         let matched = (0..100).filter(|_| !matcher.matches(&request)).count();
         assert_eq!(matched, 64);
         assert!(!matcher.is_certain(&request));
-        assert!(!Request::new(&values, &parts).takes_work(MOST_WORK + 1));
+        assert!(!Request::new(&values, &parts).try_spend_work(MAX_WORK + 1));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! `hosts`: the hosts that a limit is about, as `["api.example.com", "*.example.org"]` or a single one.
+//! `hosts`: the hosts to which a limit applies: `["api.example.com", "*.example.org"]` or a single
+//! one.
 //!
-//! It does not know: which hosts the gateway serves, nor on which port: a port is left out of the comparison,
-//! and so are case and the dot at the end of a fully qualified name.
+//! The comparison ignores the port, case and the trailing dot of a fully qualified name.
 //!
-//! `*.example.org` is every name below `example.org`, however deep, and not `example.org` itself. An IPv6
-//! address is compared as an address: `[::1]` is `[0:0::1]`.
+//! `*.example.org` matches every name below `example.org`, at any depth, but not `example.org`
+//! itself. An IPv6 address is compared as an address: `[::1]` is `[0:0::1]`.
 
 use super::{Kind, Matcher};
 use crate::document::{Node, quoted};
@@ -17,17 +17,17 @@ pub static KIND: Kind = Kind { key: "hosts", compile };
 #[derive(Debug)]
 struct Hosts {
     part: PartId,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     allowed: Vec<Host>,
 }
 
-/// Spelt as [`host::name`] spells what was asked for.
+/// In the spelling of [`host::name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Host {
     /// This name or address.
     Name(Box<str>),
-    /// All names that end so; it begins with a dot.
-    Below(Box<str>),
+    /// All names with this suffix, which starts with a dot.
+    Subdomains(Box<str>),
 }
 
 impl Matcher for Hosts {
@@ -36,7 +36,7 @@ impl Matcher for Hosts {
         for host in &self.allowed {
             let (mark, host) = match host {
                 Host::Name(name) => (" ", name),
-                Host::Below(end) => (" *", end),
+                Host::Subdomains(end) => (" *", end),
             };
             meaning.extend([mark, host]);
         }
@@ -53,7 +53,7 @@ impl Host {
     fn is(&self, name: &[u8]) -> bool {
         match self {
             Host::Name(allowed) => allowed.as_bytes() == name,
-            Host::Below(end) => name.len() > end.len() && name.ends_with(end.as_bytes()),
+            Host::Subdomains(end) => name.len() > end.len() && name.ends_with(end.as_bytes()),
         }
     }
 }
@@ -115,7 +115,7 @@ fn parse(text: &str) -> Result<Host, String> {
             quoted(text)
         ));
     }
-    Ok(if below { Host::Below(format!(".{labels}").into()) } else { Host::Name(labels.into()) })
+    Ok(if below { Host::Subdomains(format!(".{labels}").into()) } else { Host::Name(labels.into()) })
 }
 
 #[cfg(test)]

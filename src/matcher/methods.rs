@@ -1,11 +1,12 @@
-//! `methods`: the methods that a limit is about, as `[GET, POST]` or a single `GET`.
+//! `methods`: the methods to which a limit applies: `[GET, POST]` or a single `GET`.
 //!
-//! It does not know: which methods there are; any token may be one (RFC 9110 §9.1). Methods are told apart
-//! by case, and all registered ones are upper case, so a configured one is taken as upper case; the
-//! request's is taken as it is.
+//! Any token may be a method (RFC 9110 §9.1). Methods are case-sensitive and all registered ones
+//! are upper case, so a configured method is turned to upper case. The request's method is compared
+//! as sent.
 //!
-//! `GET` includes `HEAD`, which is the same request but for the body of its answer (RFC 9110 §9.3.2): a
-//! backend does the same work, and a client would slip past a limit on `GET` with it. `HEAD` is itself alone.
+//! `GET` includes `HEAD`, which is the same request without the body of the response (RFC 9110
+//! §9.3.2). The backend does the same work, so a client could otherwise bypass a limit on `GET`
+//! with `HEAD`. `HEAD` does not include `GET`.
 
 use super::{Kind, Matcher};
 use crate::document::{Node, quoted};
@@ -19,7 +20,7 @@ pub static KIND: Kind = Kind { key: "methods", compile };
 #[derive(Debug)]
 struct Methods {
     part: PartId,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     allowed: Vec<Box<[u8]>>,
 }
 

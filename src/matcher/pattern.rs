@@ -1,27 +1,26 @@
-//! Patterns on a path: `url` of a limit.
-//!
-//! It does not know: how many patterns there are; [`super::tree`] matches all of them at once.
+//! Path patterns: `url` of a limit. [`super::tree`] matches all patterns of a policy at once.
 //!
 //! | pattern | matches |
 //! | --- | --- |
-//! | `/api` | `/api` and all below it: `/api/x`, not `/apiary` |
-//! | `/api/**` | the same, in so many words |
+//! | `/api` | `/api` and all paths below it: `/api/x`, not `/apiary` |
+//! | `/api/**` | the same, written explicitly |
 //! | `=/api` | `/api` alone |
 //! | `/users/*/orders` | any one segment in place of `*` |
 //! | `/` | every request |
 //! | `=/` | the root alone |
 //!
-//! A pattern is normalised as a request's path is, so it does not matter how either of them is spelt; an
-//! escaped `%2A` is the character, never the wildcard. `{name}` and `:name`, which other routers take for any segment,
-//! are refused; escaped as `%7Bname%7D` and `%3Aname` they are literal.
+//! A pattern is normalised like a request's path, so the spelling of either makes no difference. An
+//! escaped `%2A` is the character, never the wildcard. Other routers treat `{name}` and `:name` as
+//! any segment, so a pattern with one is refused; escaped as `%7Bname%7D` and `%3Aname` they are
+//! literal.
 
 use crate::document::{Node, quoted};
 use crate::request::path;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most segments a pattern may have: matching goes one call deeper with each.
-const MOST_SEGMENTS: usize = 64;
+/// The most segments that a pattern may have: matching recurses once per segment.
+const MAX_SEGMENTS: usize = 64;
 
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,19 +29,19 @@ pub struct Pattern {
     exact: bool,
 }
 
-/// What a pattern asks of one segment.
+/// What a pattern requires of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// `*`: there is one.
+    /// `*`: any one segment.
     Any,
-    /// It is these bytes, in normal form.
+    /// Exactly these bytes, in normal form.
     Literal(Box<[u8]>),
 }
 
-/// How much a pattern asks of a path; the less specific one is less.
+/// How specific a pattern is; the less specific pattern compares as less.
 ///
-/// More segments are more specific; among as many, the first one that differs decides, and a literal is more
-/// specific than `*`; last, `=` is more specific than none.
+/// More segments are more specific. With equally many, the first segment that differs decides: a
+/// literal is more specific than `*`. If all segments agree, `=` is more specific than no `=`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     segments: usize,
@@ -51,22 +50,22 @@ pub struct Specificity {
 }
 
 impl Pattern {
-    /// Reads a pattern; a mistake is reported at its place.
+    /// Reads a pattern. A mistake is reported at its place.
     pub fn parse(node: Node) -> Option<Pattern> {
         node.text()?.parse().map_err(|why: String| node.fail(why)).ok()
     }
 
-    /// What it asks of each segment, in order.
+    /// The requirements on each segment, in order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Whether a path must end where the pattern does.
+    /// Whether the path must end where the pattern ends.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// Whether every path that `other` matches is matched by this pattern as well.
+    /// Whether this pattern matches every path that `other` matches.
     pub fn contains(&self, other: &Pattern) -> bool {
         let (own, others) = (&self.segments, &other.segments);
         let fits = match self.exact {
@@ -76,8 +75,8 @@ impl Pattern {
         fits && own.iter().zip(others).all(|(own, other)| *own == Segment::Any || own == other)
     }
 
-    /// Whether some path is matched by both patterns.
-    pub fn meets(&self, other: &Pattern) -> bool {
+    /// Whether some path matches both patterns.
+    pub fn overlaps(&self, other: &Pattern) -> bool {
         let (own, others) = (&self.segments, &other.segments);
         let is_long_enough =
             (!self.exact || others.len() <= own.len()) && (!other.exact || own.len() <= others.len());
@@ -87,7 +86,7 @@ impl Pattern {
         is_long_enough && own.iter().zip(others).all(is_one_segment)
     }
 
-    /// How specific it is.
+    /// How specific the pattern is.
     pub fn specificity(&self) -> Specificity {
         Specificity {
             segments: self.segments.len(),
@@ -98,7 +97,7 @@ impl Pattern {
 }
 
 impl FromStr for Pattern {
-    /// What is wrong, and what is allowed.
+    /// The mistake, and what is allowed.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Pattern, String> {
@@ -125,14 +124,14 @@ impl FromStr for Pattern {
         for word in rest.split('/') {
             segments.extend(segment(word)?);
         }
-        if segments.len() > MOST_SEGMENTS {
-            return Err(format!("a pattern has at most {MOST_SEGMENTS} segments"));
+        if segments.len() > MAX_SEGMENTS {
+            return Err(format!("a pattern has at most {MAX_SEGMENTS} segments"));
         }
         Ok(Pattern { segments, exact })
     }
 }
 
-/// One segment of a pattern; `Ok(None)` for those that mean nothing: empty or `.`.
+/// One segment of a pattern; `Ok(None)` for an empty segment and `.`, which are dropped.
 fn segment(word: &str) -> Result<Option<Segment>, String> {
     match word {
         "*" => return Ok(Some(Segment::Any)),
@@ -160,7 +159,7 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
     }
 }
 
-/// Whether other routers would take the word for a segment with a name: `{name}` or `:name`.
+/// Whether other routers would treat the word as a named segment: `{name}` or `:name`.
 fn is_named(word: &str) -> bool {
     let is_braced = word.starts_with('{') && word.ends_with('}');
     is_braced || word.strip_prefix(':').is_some_and(|name| !name.is_empty())
@@ -199,7 +198,7 @@ fn exact_and_below(text: &str) -> String {
     )
 }
 
-/// The pattern as it would be written; reading it gives the same pattern.
+/// The pattern in configuration syntax; parsing the text gives an equal pattern.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.exact { "=" } else { "" })?;
@@ -346,10 +345,10 @@ mod tests {
 
     #[test]
     fn patterns_meet_if_some_path_is_matched_by_both() {
-        let meets = |own: &str, other: &str| {
+        let overlaps = |own: &str, other: &str| {
             let [own, other] = [own, other].map(|text| text.parse::<Pattern>().unwrap());
-            assert_eq!(own.meets(&other), other.meets(&own));
-            own.meets(&other)
+            assert_eq!(own.overlaps(&other), other.overlaps(&own));
+            own.overlaps(&other)
         };
         for (own, other) in [
             ("/", "/api"),
@@ -360,7 +359,7 @@ mod tests {
             ("=/*", "=/api"),
             ("=/", "/"),
         ] {
-            assert!(meets(own, other), "{own} {other}");
+            assert!(overlaps(own, other), "{own} {other}");
         }
         for (own, other) in [
             ("/api", "/health"),
@@ -370,7 +369,7 @@ mod tests {
             ("=/", "/api"),
             ("=/*", "=/api/x"),
         ] {
-            assert!(!meets(own, other), "{own} {other}");
+            assert!(!overlaps(own, other), "{own} {other}");
         }
     }
 }

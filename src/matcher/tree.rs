@@ -1,7 +1,7 @@
-//! All patterns of a policy in one tree, so that a request pays for the length of its path and not for the
+//! All patterns of a policy in one tree. Matching takes time in the length of the path, not in the
 //! number of limits.
 //!
-//! It does not know: limits; a pattern stands for the index it was inserted with.
+//! The index with which a pattern was inserted stands for the pattern.
 //!
 //! ```text
 //!   0  /             root ── below [0]
@@ -15,20 +15,21 @@ use crate::request::path::Path;
 use crate::sort;
 use std::collections::BTreeMap;
 
-/// Patterns by their segments. The default has none.
+/// Patterns by their segments. The default has no pattern.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// Ordered, not hashed: hashing safely takes a key, which a gateway does not give before it runs.
+    /// Ordered, not hashed: a safe hash needs a random key, which a gateway does not provide at
+    /// startup.
     literals: BTreeMap<Box<[u8]>, Tree>,
     any: Option<Box<Tree>>,
     /// Patterns that match a path that ends at this node.
     here: Vec<usize>,
-    /// Patterns that match every path that comes through this node.
+    /// Patterns that match every path through this node.
     below: Vec<usize>,
 }
 
 impl Tree {
-    /// Adds a pattern, named by `index`.
+    /// Adds a pattern under `index`.
     pub fn insert(&mut self, pattern: &Pattern, index: usize) {
         let mut node = self;
         for segment in pattern.segments() {
@@ -57,7 +58,7 @@ impl Tree {
         sort::sort_by_key(out, |index| *index);
     }
 
-    /// Goes as deep as the longest pattern, however long the path is.
+    /// Recurses at most as deep as the longest pattern, however long the path is.
     fn collect<'p>(&self, mut segments: impl Iterator<Item = &'p [u8]> + Clone, out: &mut Vec<usize>) {
         out.extend(&self.below);
         match segments.next() {
@@ -121,7 +122,7 @@ mod tests {
         check(&["/a/*", "=/a/*"], &[(&long, &[0])]);
     }
 
-    /// What the page on patterns says, word by word.
+    /// A reference model: the rules of the documentation, one by one.
     fn model(pattern: &Pattern, path: &Path) -> bool {
         let path: Vec<&[u8]> = path.segments().collect();
         let ends = if pattern.is_exact() {
@@ -135,7 +136,7 @@ mod tests {
         })
     }
 
-    /// Few words, so that a path often matches several patterns.
+    /// Draws from few words, so that a path often matches several patterns.
     fn words(words: &'static [&'static str]) -> impl Strategy<Value = String> {
         prop::collection::vec(prop::sample::select(words), 0..5)
             .prop_map(|words| format!("/{}", words.join("/")))

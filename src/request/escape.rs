@@ -1,12 +1,10 @@
-//! Percent-encoding: the escapes of a url (RFC 3986 §2.1).
-//!
-//! It does not know: what may be escaped where, nor what an escaped byte means.
+//! Percent-encoding: the escapes of a URL (RFC 3986 §2.1).
 
-/// How long an escape is.
+/// The length of an escape in bytes.
 pub const LENGTH: usize = 3;
 
-/// The byte that the escape at the beginning of `text` stands for; `None` when there is no escape: a `%` that
-/// no two hexadecimal digits follow is none.
+/// The byte that the escape at the start of `text` encodes, or `None` if `text` does not start with
+/// an escape. A `%` without two hexadecimal digits after it is no escape.
 pub fn leading(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else { return None };
     Some(digit(*high)? << 4 | digit(*low)?)

@@ -1,12 +1,10 @@
-//! The host asked for, in the one spelling under which it is compared and counted.
-//!
-//! It does not know: which hosts the gateway serves; a client can ask for any.
+//! The requested host in canonical form, for comparing and counting.
 
 use std::net::Ipv6Addr;
 
-/// The host's name in an authority (RFC 3986 §3.2): lower case, without the port and without the dot of the
-/// DNS root, so that `API.example.com.:443` is `api.example.com`. An IPv6 address keeps its brackets and is
-/// written as RFC 5952 has it. What is no host is kept as it is, but for its case.
+/// The host name in an authority (RFC 3986 §3.2): lower case, without the port and without the dot
+/// of the DNS root. `API.example.com.:443` becomes `api.example.com`. An IPv6 address keeps its
+/// brackets and is written as in RFC 5952. Text that is no host is only lower-cased.
 pub fn name(authority: &[u8]) -> Vec<u8> {
     let host = without_port(authority.trim_ascii());
     let host = host.strip_suffix(b".").unwrap_or(host);
@@ -16,7 +14,7 @@ pub fn name(authority: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The name of an IPv6 address.
+/// The host name of an IPv6 address.
 pub fn of_address(address: Ipv6Addr) -> String {
     format!("[{address}]")
 }
@@ -26,7 +24,7 @@ fn bracketed(host: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(inner).ok()?.parse().ok()
 }
 
-/// Colons within brackets, or several without, belong to an address.
+/// Colons within brackets belong to an address, as do several colons without brackets.
 fn without_port(authority: &[u8]) -> &[u8] {
     let mut sides = authority.rsplitn(2, |byte| *byte == b':');
     match (sides.next(), sides.next()) {

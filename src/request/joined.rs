@@ -1,67 +1,68 @@
 //! A header whose lines the host has joined into one value.
 //!
-//! It does not know: which host joins lines, or what a value means.
-//!
-//! A line may itself contain a separator, so the value does not show where a line ends. Each line that the client sent is a
-//! run of consecutive pieces between separators.
+//! A line may itself contain a separator, so the value does not show where a line ends. Each line
+//! that the client sent is a run of consecutive pieces between separators.
 //!
 //! ```text
-//!   x-plan: free              value    free, gold, trial
-//!   x-plan: gold, trial       pieces   free │ gold │ trial
-//!                             runs     free │ free, gold │ free, gold, trial │ gold │ gold, trial │ trial
+//!   x-plan: free           value    free, gold, trial
+//!   x-plan: gold, trial    pieces   free │ gold │ trial
+//!                          runs     free │ free, gold │ free, gold, trial
+//!                                   gold │ gold, trial
+//!                                   trial
 //! ```
 
 use std::iter;
 
 /// Values with more pieces are not split: they would have more than 36 runs.
-const MOST_PIECES: usize = 8;
+const MAX_PIECES: usize = 8;
 
 /// A joined value, and an iterator over all its runs.
 #[derive(Clone, Debug)]
 pub struct Joined<'a> {
     value: &'a [u8],
     separator: [u8; 2],
-    /// The next runs begin here.
+    /// The next runs start here.
     from: Option<&'a [u8]>,
-    /// The next run ends at the first separator behind this many bytes of `from`.
-    behind: usize,
+    /// The next run ends at the first separator at or after this byte offset in `from`.
+    search_from: usize,
 }
 
 impl<'a> Joined<'a> {
     /// The value of a header whose lines a host has joined with `separator`.
     pub fn new(value: &'a [u8], separator: [u8; 2]) -> Joined<'a> {
-        Joined { value, separator, from: Some(value), behind: 0 }
+        Joined { value, separator, from: Some(value), search_from: 0 }
     }
 
-    /// The whole value.
+    /// The joined value with all its separators.
     pub fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// The value of every line if all lines have the same one; `None` if lines may differ. A single line whose pieces
-    /// differ cannot be told from several lines, so such a value is `None` too.
+    /// The value of every line if all lines have the same one; `None` if lines may differ. A single
+    /// line whose pieces differ looks the same as several lines, so the result is `None` for that
+    /// line too.
     pub fn only(&self) -> Option<&'a [u8]> {
         let mut pieces = self.pieces();
         let first = pieces.next()?;
         pieces.all(|piece| piece == first).then_some(first)
     }
 
-    /// Whether there are too many runs to check them all. The client decides how many there are.
+    /// Whether there are too many runs to check them all. The client controls their number.
     pub fn has_too_many_runs(&self) -> bool {
-        self.pieces().nth(MOST_PIECES).is_some()
+        self.pieces().nth(MAX_PIECES).is_some()
     }
 
     fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
         let (mut rest, separator) = (Some(self.value), self.separator);
         iter::from_fn(move || {
-            let (piece, behind) = split(rest?, separator);
-            rest = behind;
+            let (piece, tail) = split(rest?, separator);
+            rest = tail;
             Some(piece)
         })
     }
 }
 
-/// The bytes before the first separator, and the bytes behind it if there is one.
+/// The bytes before the first separator, and the bytes after the separator if there is one.
 fn split(bytes: &[u8], separator: [u8; 2]) -> (&[u8], Option<&[u8]>) {
     let at = bytes.windows(separator.len()).position(|window| window == separator);
     let parts = at.and_then(|at| bytes.split_at_checked(at));
@@ -73,13 +74,13 @@ impl<'a> Iterator for Joined<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let from = self.from?;
-        let (added, rest) = split(from.get(self.behind..)?, self.separator);
-        let end = self.behind.saturating_add(added.len());
+        let (added, rest) = split(from.get(self.search_from..)?, self.separator);
+        let end = self.search_from.saturating_add(added.len());
         match rest {
-            Some(_) => self.behind = end.saturating_add(self.separator.len()),
+            Some(_) => self.search_from = end.saturating_add(self.separator.len()),
             None => {
                 self.from = split(from, self.separator).1;
-                self.behind = 0;
+                self.search_from = 0;
             }
         }
         from.get(..end)
@@ -135,7 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever lines were joined, each of them is a run, and lines with two different pieces are no value.
+        /// Every joined line is found as a run, and a value with two different pieces has no single
+        /// value.
         #[test]
         fn no_line_is_missed(lines in prop::collection::vec("[a,; ]{0,5}", 1..5)) {
             let value = lines.join(", ");

@@ -1,6 +1,4 @@
-//! Header maps as hosts hand them over whole: the proxy-wasm ABI's serialised pairs, read in place.
-//!
-//! It does not know: what a header means.
+//! Header maps in the proxy-wasm ABI's serialised form, read in place.
 //!
 //! ```text
 //!   count u32 │ size of name u32, size of value u32 │ … │ name 0 value 0 │ …        little-endian
@@ -30,7 +28,8 @@ pub fn encode(headers: &[(&str, Cow<str>)]) -> Vec<u8> {
     bytes
 }
 
-/// The names and values of a serialised map, in their order. What is malformed ends it.
+/// The names and values of a serialised map, in order. The iterator ends at the first malformed
+/// pair.
 #[derive(Clone, Debug)]
 pub struct Pairs<'b> {
     sizes: &'b [u8],
@@ -38,7 +37,7 @@ pub struct Pairs<'b> {
 }
 
 impl<'b> Pairs<'b> {
-    /// Those of `bytes`.
+    /// The pairs in `bytes`.
     pub fn of(bytes: &'b [u8]) -> Pairs<'b> {
         let count = bytes.first_chunk().map_or(0, |count| u32::from_le_bytes(*count));
         let count = usize::try_from(count).unwrap_or(0);
@@ -48,13 +47,13 @@ impl<'b> Pairs<'b> {
     }
 
     fn pair(&mut self) -> Option<(&'b [u8], &'b [u8])> {
-        let (sizes, behind) = self.sizes.split_first_chunk::<SIZES>()?;
-        self.sizes = behind;
+        let (sizes, tail) = self.sizes.split_first_chunk::<SIZES>()?;
+        self.sizes = tail;
         let (name, value) = (sizes.first_chunk()?, sizes.last_chunk()?);
         Some((self.take(*name)?, self.take(*value)?))
     }
 
-    /// So many bytes from the front, and the zero byte behind them.
+    /// Takes `size` bytes from the front and skips the zero byte after them.
     fn take(&mut self, size: [u8; 4]) -> Option<&'b [u8]> {
         let size = usize::try_from(u32::from_le_bytes(size)).ok()?;
         let (taken, rest) = self.rest.split_at_checked(size)?;

@@ -1,20 +1,19 @@
-//! A request's path in its normal form, in every way a backend may read it.
+//! A request's path in normal form, under every interpretation that backends use.
 //!
-//! It does not know: patterns, limits, or what the backend behind this gateway really does.
+//! Two spellings of one path have one normal form: `/`, then segments with single slashes between
+//! them. No segment is empty, `.` or `..`, so a path never climbs above `/`. A trailing slash is
+//! dropped; otherwise `/api/` would bypass a limit on `=/api`. Case is kept.
 //!
-//! Two spellings of one path have one normal form: `/`, then segments with single slashes between them.
-//! No segment is empty, `.` or `..`, so a path never climbs above `/`; a slash at the end makes no
-//! difference, or `=/api` could be slipped past with `/api/`. Case is kept.
-//!
-//! Within a segment, a character that may stand there as it is (`pchar`, RFC 3986 §3.3) does so, and any
-//! other is an escape in upper case (§6.2.2.1). This decodes more than the unreserved characters of
-//! §6.2.2.2: backends take `%3A` and `:` for the same, and a client that could choose between the two would
-//! have two quotas. Escapes are decoded once: `%252e` is no dot. A `%` that begins no escape is text, `%25`.
+//! Within a segment, each `pchar` character (RFC 3986 §3.3) is written literally. Every other byte
+//! is an upper-case escape (§6.2.2.1). This decodes more than the unreserved characters of
+//! §6.2.2.2: backends treat `%3A` and `:` alike, so a client that could choose between the two
+//! would have two quotas. Escapes are decoded once: `%252e` is no dot. A `%` that starts no escape
+//! is text, `%25`.
 //!
 //! ```text
 //!   //a/./b%7e/../c%3ad/?q=1   ─►   /a/c:d
-//!   /x/..;/admin               ─►   /x/..;/admin   and, as servlet containers read it,   /admin
-//!   //x/admin                  ─►   /x/admin       and, as parsers of urls read it,      /admin
+//!   /x/..;/admin               ─►   /x/..;/admin   and, for servlet containers,   /admin
+//!   //x/admin                  ─►   /x/admin       and, for URL parsers,          /admin
 //! ```
 
 mod readings;
@@ -35,7 +34,7 @@ impl<'a> Path<'a> {
         self.0.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
     }
 
-    /// The whole path, beginning with `/`.
+    /// The whole path; it starts with `/`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -46,18 +45,19 @@ impl<'a> Path<'a> {
         Path::read(path_of(target), STRICT)
     }
 
-    /// A path as a backend of this way reads it. Nothing is copied when RFC 3986 has it so already.
-    fn read(path: &'a [u8], way: Reading) -> Path<'a> {
+    /// A path as a backend with these `flags` reads it. A path that is already normal under RFC
+    /// 3986 is borrowed.
+    fn read(path: &'a [u8], flags: Reading) -> Path<'a> {
         match path {
             b"" => Path(Cow::Borrowed(b"/")),
-            _ if way == STRICT && is_normal(path) => Path(Cow::Borrowed(path)),
-            _ => Path(Cow::Owned(normalise(path, way))),
+            _ if flags == STRICT && is_normal(path) => Path(Cow::Borrowed(path)),
+            _ => Path(Cow::Owned(normalise(path, flags))),
         }
     }
 }
 
-/// One segment in the form it has in a normal path, or `None` when no path has such a segment: it is empty
-/// or a dot segment, or goes beyond a segment with `/`, `?` or `#`.
+/// The normal form of one segment. `None` if no path has the segment: it is empty, a dot segment,
+/// or contains `/`, `?` or `#`.
 pub fn segment(text: &[u8]) -> Option<Vec<u8>> {
     if text.iter().any(|byte| b"/?#".contains(byte)) {
         return None;
@@ -66,12 +66,13 @@ pub fn segment(text: &[u8]) -> Option<Vec<u8>> {
     path.segments().next().map(<[u8]>::to_vec)
 }
 
-/// Whether one segment, however it is spelt, is `..`.
+/// Whether one segment is `..` in any spelling.
 pub fn is_parent(text: &[u8]) -> bool {
     units(text).map(|unit| unit.byte).eq(*b"..")
 }
 
-/// The path of a request target: without its query, and without the scheme and authority of an absolute one.
+/// The path of a request target, without the query and without the scheme and authority of an
+/// absolute target.
 fn path_of(target: &[u8]) -> &[u8] {
     let path = target.split(|byte| b"?#".contains(byte)).next().unwrap_or_default();
     absolute(path).unwrap_or(path)
@@ -97,16 +98,16 @@ fn is_normal(path: &[u8]) -> bool {
     }
 }
 
-fn normalise(path: &[u8], way: Reading) -> Vec<u8> {
-    // The segments that are done, each with a slash on both sides, then the one that is being written.
+fn normalise(path: &[u8], flags: Reading) -> Vec<u8> {
+    // Finished segments, each with a slash on both sides, then the current segment.
     let mut out = Vec::with_capacity(path.len().saturating_add(2));
     out.push(b'/');
     let mut dropping = false;
-    for unit in behind_host(path, way) {
-        if unit.separates(way) {
+    for unit in after_host(path, flags) {
+        if unit.separates(flags) {
             end_segment(&mut out);
             dropping = false;
-        } else if dropping || unit.cuts(way) {
+        } else if dropping || unit.cuts(flags) {
             dropping = true;
         } else {
             unit.write(&mut out);
@@ -119,20 +120,21 @@ fn normalise(path: &[u8], way: Reading) -> Vec<u8> {
     out
 }
 
-/// The characters of a path behind its leading separators, and behind the host that follows two or more of
-/// them for a backend of this way.
-fn behind_host(path: &[u8], way: Reading) -> impl Iterator<Item = Unit<'_>> {
+/// The characters of a path after its leading separators. If `flags` include [`AUTHORITY`], a host
+/// after two or more leading separators is skipped too.
+fn after_host(path: &[u8], flags: Reading) -> impl Iterator<Item = Unit<'_>> {
     let mut units = units(path).peekable();
-    let leading = std::iter::from_fn(|| units.next_if(|unit| unit.separates(way))).count();
-    if leading > 1 && way & AUTHORITY != 0 {
-        while units.next_if(|unit| !unit.separates(way)).is_some() {}
+    let leading = std::iter::from_fn(|| units.next_if(|unit| unit.separates(flags))).count();
+    if leading > 1 && flags & AUTHORITY != 0 {
+        while units.next_if(|unit| !unit.separates(flags)).is_some() {}
     }
     units
 }
 
-/// Ends the last segment of `out`: resolves it if it is a dot segment, else puts a slash after it.
+/// Ends the last segment of `out`: resolves a dot segment; adds a slash after any other segment.
 ///
-/// Every byte that is looked at is then behind a slash or gone, so a path is looked at twice at most.
+/// Linear: after the call, every examined byte is either removed or before a slash, so each byte is
+/// examined at most twice.
 fn end_segment(out: &mut Vec<u8>) {
     let parent = last_segment(out);
     match out.get(parent..).unwrap_or_default() {
@@ -150,7 +152,7 @@ fn end_segment(out: &mut Vec<u8>) {
     }
 }
 
-/// Where the last segment begins: behind the last slash.
+/// The offset of the last segment: after the last slash.
 fn last_segment(out: &[u8]) -> usize {
     out.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash.saturating_add(1))
 }

@@ -1,24 +1,23 @@
-//! Tokens: what a method or the name of a header is made of (RFC 9110 §5.6.2).
-//!
-//! It does not know: which methods and headers there are, nor which of them may be named where.
+//! Tokens: the syntax of methods and header names (RFC 9110 §5.6.2).
 
 use crate::document::{Node, quoted};
 
-/// Whether `bytes` are a token: letters, digits and some marks, at least one of them.
+/// Whether `bytes` are a token: one or more letters, digits and some marks.
 pub fn is_token(bytes: &[u8]) -> bool {
     let is_mark = |byte: &u8| b"!#$%&'*+-.^_`|~".contains(byte);
     !bytes.is_empty() && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
 }
 
-/// Reads `text` as the name of a header (RFC 9110 §5.1) and turns it to lower case. `taken` tells, by the name
-/// in lower case, why one is not for this place and what is. Mistakes are reported at `node`.
+/// Reads `text` as a header name (RFC 9110 §5.1) and turns the name to lower case. For a
+/// lower-case name that is not allowed here, `reserved` returns the reason. Mistakes are reported
+/// at `node`.
 pub fn header_name(
     text: &str,
     node: &Node,
-    taken: impl Fn(&str) -> Option<&'static str>,
+    reserved: impl Fn(&str) -> Option<&'static str>,
 ) -> Option<Box<str>> {
     let name = text.to_ascii_lowercase();
-    if let Some(why) = taken(&name) {
+    if let Some(why) = reserved(&name) {
         node.fail(format!("{} cannot be given here: {why}", quoted(&name)));
     } else if !is_token(name.as_bytes()) {
         let allowed = "letters, digits and marks such as `-` and `_`";
@@ -57,8 +56,8 @@ mod tests {
             ("", Err("`` is no name of a header, expected letters, digits and marks such as `-` and `_`")),
         ] {
             let errors = Errors::default();
-            let taken = |name: &str| matches!(name, "host" | ":path").then_some("name it elsewhere");
-            let name = header_name(text, &Node::root(&Value::Null, &errors), taken);
+            let reserved = |name: &str| matches!(name, "host" | ":path").then_some("name it elsewhere");
+            let name = header_name(text, &Node::root(&Value::Null, &errors), reserved);
             let mistakes: Vec<String> = errors.into_vec().iter().map(Error::to_string).collect();
             assert_eq!(name.as_deref(), expected.ok(), "{text}");
             assert_eq!(mistakes, expected.err().into_iter().collect::<Vec<_>>());

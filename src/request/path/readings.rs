@@ -1,6 +1,4 @@
-//! All readings of one path, where backends read it differently.
-//!
-//! It does not know: how a reading is made (that is [`Path`]), nor what is matched against it.
+//! All readings of one path that backends read differently.
 
 use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, Reading, STRICT, Unit, is_plain, units};
 use super::{Path, path_of};
@@ -8,21 +6,23 @@ use std::borrow::Cow;
 
 /// All readings of one path.
 ///
-/// Backends disagree on four questions, and this side cannot tell how the one behind it answers them. So a
-/// path that raises them is read once for every combination of answers, at most sixteen times, and a limit
-/// applies when its pattern matches any of the readings: the client gains nothing by a spelling. To read only
-/// the strictest and the most lenient way would not do: in `/x/..;\y/admin` a servlet container, which
-/// drops the parameter but takes `\` for a character, sees `/admin`, and neither of those two does.
+/// Backends answer four questions about paths differently, and the gateway cannot tell how its own
+/// backend answers them. A path that raises a question is therefore read once per combination of
+/// answers, at most sixteen times. A limit applies if its pattern matches any reading, so no
+/// spelling helps a client. The strictest and the most lenient reading alone are not enough. In
+/// `/x/..;\y/admin`, a servlet container drops the parameter but treats `\` as a character, so it
+/// sees `/admin`; neither extreme does.
 ///
-/// | a backend may… | raised by | so does |
+/// | a backend may… | raised by | examples |
 /// | --- | --- | --- |
 /// | decode escapes before it looks for separators | `%2f` `%5c` `%3b` | nginx |
-/// | take `\` for `/` | `\` `%5c` | IIS, browsers |
+/// | treat `\` as `/` | `\` `%5c` | IIS, browsers |
 /// | drop `;parameters` from a segment | `;` `%3b` | Tomcat, Jetty, Spring |
-/// | take the name in `//name/path` for a host | two separators at the beginning | `new URL(…, base)`, Python's `urlsplit` |
+/// | treat the name in `//name/path` as a host | two leading separators | `new URL`, `urlsplit` |
 ///
-/// A name behind three separators is a host to `new URL` and a segment to `urlsplit`. The second needs no
-/// reading of its own: it is the one of a backend that knows no host in a path.
+/// After three separators, JavaScript's `new URL` reads a host and Python's `urlsplit` a segment.
+/// The `urlsplit` result needs no reading of its own: a backend that expects no host in a path
+/// reads the same.
 #[derive(Clone, Debug)]
 pub struct Readings<'a> {
     strict: Path<'a>,
@@ -30,12 +30,13 @@ pub struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// The readings of a request target's path. Linear in its length.
+    /// The readings of a request target's path. Takes time linear in the length of `target`.
     ///
-    /// The query is left out; of a target in absolute form (RFC 9112 §3.2.2), the scheme and the authority
-    /// too. What lacks its leading slash gets one: the empty target is `/`, and `*` is `/*`.
+    /// The query is dropped. A target in absolute form (RFC 9112 §3.2.2) also loses its scheme and
+    /// authority. A target without a leading slash gets one: the empty target is `/`, and `*` is
+    /// `/*`.
     pub fn of(target: &'a [u8]) -> Readings<'a> {
-        match undisputed(target) {
+        match single_reading(target) {
             Some(path) => Readings { strict: Path(Cow::Borrowed(path)), others: Vec::new() },
             None => Readings::any(target),
         }
@@ -46,8 +47,8 @@ impl<'a> Readings<'a> {
         let mut readings = Readings { strict: Path::read(path, STRICT), others: Vec::new() };
         let raised = questions(path);
         let most = DECODES | BACKSLASH | PARAMETERS | AUTHORITY;
-        for way in (1..=most).filter(|way| way & !raised == 0) {
-            let reading = Path::read(path, way);
+        for flags in (1..=most).filter(|flags| flags & !raised == 0) {
+            let reading = Path::read(path, flags);
             if readings.iter().all(|known| *known != reading) {
                 readings.others.push(reading);
             }
@@ -61,15 +62,16 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// The path of a target that has one reading and is normal as it is, found in one go; most are such.
-fn undisputed(target: &[u8]) -> Option<&[u8]> {
+/// The path of a target that is already normal and has a single reading, found in one pass. Most
+/// targets are of this kind.
+fn single_reading(target: &[u8]) -> Option<&[u8]> {
     let (mut before, mut length) = (0, 0usize);
     for byte in target.iter().copied() {
         match byte {
             b'?' => break,
             b'/' if before == b'/' => return None,
             b'/' => {}
-            // A segment that begins with a dot may be one that is resolved.
+            // A segment that starts with a dot may be a dot segment.
             b'.' if before == b'/' => return None,
             b';' => return None,
             _ if before == 0 || !is_plain(byte) => return None,
@@ -82,7 +84,7 @@ fn undisputed(target: &[u8]) -> Option<&[u8]> {
     target.get(..length).filter(|path| is_whole && !path.is_empty())
 }
 
-/// The questions that a path raises.
+/// The questions that a path raises, as flags.
 fn questions(path: &[u8]) -> Reading {
     let begins_with_two = units(path).take(2).filter(Unit::may_separate).count() == 2;
     units(path).fold(if begins_with_two { AUTHORITY } else { STRICT }, |raised, unit| {
@@ -148,7 +150,7 @@ mod tests {
         ]);
     }
 
-    /// Paths made of what normalisation looks at, so that most of them need it.
+    /// Paths made of characters that normalisation treats specially, so that most paths need it.
     fn hostile() -> impl Strategy<Value = String> {
         const PIECES: [&str; 22] = [
             "/", "/", "/", "..", ".", "%2e", "%2E", "a", "B", "%61", "%2f", "%2F", "%5c", "\\", ";", "%3b",
@@ -159,9 +161,9 @@ mod tests {
         (start, pieces).prop_map(|(start, pieces)| start.to_string() + &pieces.concat())
     }
 
-    /// The same, slowly: replaces the characters that a backend of this way takes for others, and then
-    /// keeps a stack of segments.
-    fn model(path: &str, way: Reading) -> String {
+    /// A slow reference model: replaces the characters that a backend with these `flags` treats as
+    /// others, then keeps a stack of segments.
+    fn model(path: &str, flags: Reading) -> String {
         let mut plain = String::new();
         let mut rest = path;
         while let Some(first) = rest.chars().next() {
@@ -169,25 +171,25 @@ mod tests {
             let escaped = escape.and_then(|text| u8::from_str_radix(&text[1..], 16).ok());
             match (escaped.map(char::from), first) {
                 (Some(mark @ ('.' | 'a' | '*' | '+')), _) => plain.push(mark),
-                (Some('/'), _) if way & DECODES != 0 => plain.push('/'),
-                (Some('\\'), _) if way & DECODES != 0 && way & BACKSLASH != 0 => plain.push('/'),
-                // Stands for a `;` that begins no parameters.
-                (Some(';'), _) => plain.push(if way & DECODES != 0 { ';' } else { '\0' }),
+                (Some('/'), _) if flags & DECODES != 0 => plain.push('/'),
+                (Some('\\'), _) if flags & DECODES != 0 && flags & BACKSLASH != 0 => plain.push('/'),
+                // NUL stands for a `;` that starts no parameters.
+                (Some(';'), _) => plain.push(if flags & DECODES != 0 { ';' } else { '\0' }),
                 (Some(_), _) => plain.push_str(&rest[..3].to_uppercase()),
-                (None, '\\') => plain.push_str(if way & BACKSLASH != 0 { "/" } else { "%5C" }),
+                (None, '\\') => plain.push_str(if flags & BACKSLASH != 0 { "/" } else { "%5C" }),
                 (None, '%') => plain.push_str("%25"),
                 (None, 'é') => plain.push_str("%C3%A9"),
                 (None, other) => plain.push(other),
             }
             rest = &rest[escaped.map_or(first.len_utf8(), |_| 3)..];
         }
-        let unled = plain.trim_start_matches('/');
-        if way & AUTHORITY != 0 && plain.len() > unled.len() + 1 {
-            plain = unled.split_once('/').map_or("", |(_host, path)| path).to_string();
+        let trimmed = plain.trim_start_matches('/');
+        if flags & AUTHORITY != 0 && plain.len() > trimmed.len() + 1 {
+            plain = trimmed.split_once('/').map_or("", |(_host, path)| path).to_string();
         }
         let mut stack: Vec<String> = Vec::new();
         for segment in plain.split('/') {
-            let kept = if way & PARAMETERS != 0 { segment.split(';').next().unwrap() } else { segment };
+            let kept = if flags & PARAMETERS != 0 { segment.split(';').next().unwrap() } else { segment };
             match kept {
                 "" | "." => {}
                 ".." => drop(stack.pop()),
@@ -199,13 +201,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_backend_finds_its_reading(path in hostile()) {
+        fn every_combination_of_answers_has_its_reading(path in hostile()) {
             let readings = Readings::of(path.as_bytes());
             let found: Vec<String> = readings.iter().map(text).collect();
             prop_assert_eq!(&found[0], &model(&path, STRICT));
-            let mut expected: Vec<String> = (0..16).map(|way| model(&path, way)).collect();
-            for way in &expected {
-                prop_assert!(found.contains(way), "{:?} lacks {}", found, way);
+            let mut expected: Vec<String> = (0..16).map(|flags| model(&path, flags)).collect();
+            for flags in &expected {
+                prop_assert!(found.contains(flags), "{:?} lacks {}", found, flags);
             }
             expected.sort();
             expected.dedup();
@@ -213,18 +215,18 @@ mod tests {
         }
 
         #[test]
-        fn the_short_way_reads_the_same(path in hostile(), tail in "[?/.;a%]{0,3}") {
+        fn the_single_reading_is_the_only_one(path in hostile(), tail in "[?/.;a%]{0,3}") {
             let target = path + &tail;
-            if let Some(path) = undisputed(target.as_bytes()) {
+            if let Some(path) = single_reading(target.as_bytes()) {
                 let readings = Readings::any(target.as_bytes());
                 prop_assert_eq!(readings.iter().collect::<Vec<_>>(), [&Path(Cow::Borrowed(path))]);
             }
         }
 
         #[test]
-        fn what_is_plain_takes_the_short_way(path in "(/[a-zA-Z0-9_~:@!$&'()*+,=-][a-zA-Z0-9._-]{0,5}){1,4}", query in "[?].{0,5}|") {
+        fn a_plain_target_has_a_single_reading(path in "(/[a-zA-Z0-9_~:@!$&'()*+,=-][a-zA-Z0-9._-]{0,5}){1,4}", query in "[?].{0,5}|") {
             let target = path.clone() + &query;
-            prop_assert_eq!(undisputed(target.as_bytes()), Some(path.as_bytes()));
+            prop_assert_eq!(single_reading(target.as_bytes()), Some(path.as_bytes()));
         }
 
         #[test]

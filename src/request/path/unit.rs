@@ -1,55 +1,54 @@
-//! The characters of a path: how each is spelt, and what it means to which backend.
-//!
-//! It does not know: segments, or which paths there are.
+//! The characters of a path: their spelling, and their meaning to each kind of backend.
 
 use crate::request::escape;
 
-/// How a backend answers the four questions: a set of the flags below.
+/// How a backend answers the four questions of [`Readings`](super::Readings): a set of the flags
+/// below.
 pub type Reading = u8;
-/// As RFC 3986 reads a path: no to all four.
+/// As RFC 3986 reads a path: no flag is set.
 pub const STRICT: Reading = 0;
-/// Escapes are decoded before the path is taken apart, so that `%2f` separates as `/` does.
+/// The backend decodes escapes before it splits the path, so `%2f` separates as `/` does.
 pub const DECODES: Reading = 1;
 /// `\` separates as `/` does.
 pub const BACKSLASH: Reading = 2;
-/// What follows `;` in a segment is dropped, before dot segments are resolved.
+/// The backend drops `;` and the text after it from a segment before it resolves dot segments.
 pub const PARAMETERS: Reading = 4;
-/// What follows two or more separators at the beginning, up to the next one, is a host and no segment.
+/// After two or more leading separators, the text up to the next separator is a host.
 pub const AUTHORITY: Reading = 8;
 
-/// One character of a path and how it is spelt: as it is, or as an escape.
+/// One character of a path, spelt literally or as an escape.
 pub struct Unit<'a> {
-    /// The byte that is meant.
+    /// The decoded byte.
     pub byte: u8,
     text: &'a [u8],
 }
 
 impl Unit<'_> {
-    /// Whether it is written `%xx`.
+    /// Whether the character is written `%xx`.
     pub fn is_escape(&self) -> bool {
         self.text.len() > 1
     }
 
-    /// Whether it ends a segment for a backend of this way.
-    pub fn separates(&self, way: Reading) -> bool {
-        self.is_seen(way) && (self.byte == b'/' || self.byte == b'\\' && way & BACKSLASH != 0)
+    /// Whether the character ends a segment for a backend with these `flags`.
+    pub fn separates(&self, flags: Reading) -> bool {
+        self.counts_for(flags) && (self.byte == b'/' || self.byte == b'\\' && flags & BACKSLASH != 0)
     }
 
-    /// Whether it ends a segment for a backend of any way.
+    /// Whether the character ends a segment for some backend.
     pub fn may_separate(&self) -> bool {
         matches!(self.byte, b'/' | b'\\')
     }
 
-    /// Whether it begins parameters for a backend of this way.
-    pub fn cuts(&self, way: Reading) -> bool {
-        self.is_seen(way) && self.byte == b';' && way & PARAMETERS != 0
+    /// Whether the character starts parameters for a backend with these `flags`.
+    pub fn cuts(&self, flags: Reading) -> bool {
+        self.counts_for(flags) && self.byte == b';' && flags & PARAMETERS != 0
     }
 
-    fn is_seen(&self, way: Reading) -> bool {
-        !self.is_escape() || way & DECODES != 0
+    fn counts_for(&self, flags: Reading) -> bool {
+        !self.is_escape() || flags & DECODES != 0
     }
 
-    /// Whether it is spelt as in a normal path.
+    /// Whether the character is spelt as in a normal path.
     pub fn is_normal(&self) -> bool {
         match self.byte {
             byte if is_plain(byte) => !self.is_escape(),
@@ -58,7 +57,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Appends it as it is spelt in a normal path.
+    /// Appends the character as it is spelt in a normal path.
     pub fn write(&self, out: &mut Vec<u8>) {
         const HEX: [u8; 16] = *b"0123456789ABCDEF";
         let hex = |digit: u8| HEX.get(usize::from(digit)).copied().unwrap_or(b'0');
@@ -83,7 +82,7 @@ pub fn units(mut path: &[u8]) -> impl Iterator<Item = Unit<'_>> {
     })
 }
 
-/// Whether a byte may stand in a segment as it is: `pchar` of RFC 3986 §3.3, escapes aside.
+/// Whether a byte may stand literally in a segment: `pchar` of RFC 3986 §3.3 without escapes.
 pub fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
