@@ -1,14 +1,14 @@
-//! Whom a rule counts: where the value comes from that tells one client from another; each kind a file.
+//! Whom a rule counts: each kind of actor reads a value from the request. One file per kind.
 //!
-//! It does not know: rules or quotas, nor how the value is stored (only as a keyed hash). Values come from
-//! clients and are hostile bytes: any length, any byte, read in linear time.
+//! Values come from clients and are hostile: any length, any byte. Every kind reads them in linear
+//! time. Values are stored as keyed hashes only.
 //!
 //! ```text
-//!   actors: {tenant: {jwt: sub}}  ─ compile ─►  dyn Actor ─┐
-//!   actor: [tenant, ip]           ─ Actors::select ─►  [Named, Named]  ─ key(request) ─►  bytes, or missing
+//!   actors: {tenant: {jwt: sub}} ─ compile ─► dyn Actor ─┐
+//!   actor: [tenant, ip]          ─ Actors::select ─► [Named, Named] ─ key(request) ─► bytes
 //! ```
 //!
-//! An empty value counts as missing in every kind: it tells nobody from anybody.
+//! An empty value counts as missing in every kind, because it identifies nobody.
 //!
 //! To add a kind: a file in `actor/` with a `KIND`, its `mod` line and its line in [`KINDS`].
 
@@ -34,21 +34,21 @@ use std::fmt;
 
 /// A source of actor values.
 pub trait Actor: Send + Sync {
-    /// Appends the actor's value in this request to `key`, or returns `false` and appends nothing when
-    /// the request has none. Two spellings of one value append the same bytes.
+    /// Appends the actor's value in this request to `key`. If the request has no value, returns
+    /// `false` and appends nothing. Two spellings of one value append the same bytes.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool;
 
-    /// Where the value comes from, in canonical text made of compiled values. Two sources with the same text give
+    /// The source in canonical text, made of compiled values. Two sources with the same text give
     /// every request the same value, however their definitions are spelt.
     fn meaning(&self, parts: &Parts) -> String;
 
-    /// The bytes that [`Actor::write`] appends for a value written in a configuration, or why there is no
-    /// such value.
+    /// The bytes that [`Actor::write`] appends for a value written in a configuration. The error
+    /// says why no request has the value.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
         text(value.as_bytes())
     }
 
-    /// The header of which the value is the actor's, if it is that of a header.
+    /// The header whose value is the actor's value, if the source is a header.
     fn header(&self) -> Option<PartId> {
         None
     }
@@ -60,29 +60,29 @@ impl fmt::Debug for dyn Actor {
     }
 }
 
-/// What compiling an actor may need beside its own configuration.
+/// The context in which an actor is compiled.
 pub struct Scope<'a> {
-    /// The request parts of the policy.
+    /// The request parts that the policy uses; compiling an actor adds its own.
     pub parts: &'a mut Parts,
     /// The policy's `ip` options.
     pub ip: &'a ip::ClientIp,
 }
 
-/// A kind of source: the key that configures it in `actors: {name: {key: …}}`, and its compiler.
+/// A kind of source: the key that configures the kind in `actors: {name: {key: …}}`, and its
+/// compiler.
 pub struct Kind {
     /// The key in an actor's object.
     pub key: &'static str,
-    /// Reads the value at that key; mistakes are reported at their place and give `None`.
+    /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.
     pub compile: fn(Node, &mut Scope) -> Option<Box<dyn Actor>>,
-    /// The source when it is named and nothing more, `actors: {name: key}`; `None` for a kind that has to
-    /// be told what to read.
+    /// Compiles the short form `actors: {name: key}`. `None` for a kind that needs options.
     pub bare: Option<Bare>,
 }
 
-/// Makes a source that has nothing to set.
+/// Makes a source without options.
 pub type Bare = fn(&mut Scope) -> Box<dyn Actor>;
 
-/// Every kind of source.
+/// All kinds of source.
 pub static KINDS: &[&Kind] = &[
     &header::KIND,
     &cookie::KIND,
@@ -95,8 +95,8 @@ pub static KINDS: &[&Kind] = &[
     &host::KIND,
 ];
 
-/// Compiles one definition: an object with the key of one kind, or the plain name of a kind that needs
-/// nothing more. Mistakes are reported at their place and give `None`.
+/// Compiles one definition: an object with the key of one kind, or the name of a kind without
+/// options. Reports each mistake at its place and then returns `None`.
 pub fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     match node.value() {
         Value::Text(text) => plain(text, &node, scope),
@@ -138,7 +138,7 @@ fn object(node: &Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
         fields.fail(format!("expected one source, found {}", found.join(" and ")));
     }
     fields.finish();
-    // All are compiled, so that a mistake in any of them is reported too.
+    // Compile all sources, so that the mistakes in each are reported.
     let compiled: Vec<_> = given.into_iter().map(|(kind, node)| (kind.compile)(node, scope)).collect();
     let [only] = <[_; 1]>::try_from(compiled).ok()?;
     only
@@ -148,7 +148,7 @@ fn keys() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.key).collect()
 }
 
-/// Reads the value of a kind that has nothing to set: `{}` or `true`.
+/// Reads the value of a kind without options: `{}` or `true`.
 fn nothing_to_set(node: &Node) -> Option<()> {
     match node.value() {
         Value::Bool(true) => Some(()),
@@ -157,7 +157,7 @@ fn nothing_to_set(node: &Node) -> Option<()> {
     }
 }
 
-/// Appends a value, unless it is empty.
+/// Appends a value. Returns `false` for an empty one.
 fn append(value: &[u8], key: &mut Vec<u8>) -> bool {
     key.extend(value);
     !value.is_empty()
@@ -168,7 +168,7 @@ fn text(value: &[u8]) -> Result<Vec<u8>, String> {
     if value.is_empty() { Err("an empty value is never counted".into()) } else { Ok(value.to_vec()) }
 }
 
-/// The value, if there is one and all are the same.
+/// The value, if there is at least one and all are equal.
 fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
@@ -176,13 +176,14 @@ fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Definitions in, values or mistakes out.
+    //! Compiles definitions and returns values or mistakes.
 
     use super::*;
     use crate::document::{self, Error, Errors};
     use crate::request::Values;
 
-    /// Hands `json` and a scope with default options to `read`; gives what it gave, and the mistakes.
+    /// Calls `read` with `json` and a scope with default options. Returns its result and the
+    /// mistakes.
     pub fn with_scope<T>(json: &str, read: impl FnOnce(Node, &mut Scope) -> T) -> (T, Parts, Vec<String>) {
         let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
@@ -197,7 +198,7 @@ pub(crate) mod testing {
         (actor.unwrap(), parts)
     }
 
-    /// What the actor of a definition writes in a request.
+    /// The value that the actor of a definition writes for a request.
     pub fn value(definition: &str, request: Values) -> Option<Vec<u8>> {
         let (actor, parts) = compiled(definition);
         let mut key = b"before".to_vec();
@@ -207,7 +208,7 @@ pub(crate) mod testing {
         found.then_some(value)
     }
 
-    /// What the actor of a definition makes of a configured value.
+    /// The parsed form of a configured value.
     pub fn parse(definition: &str, value: &str) -> Result<Vec<u8>, String> {
         compiled(definition).0.parse(value)
     }

@@ -1,23 +1,23 @@
-//! IP addresses as hosts and proxies write them, and networks as configurations do.
+//! IP addresses as hosts and proxies write them, and networks as configurations write them.
 //!
-//! It does not know: where an address comes from, nor whether it can be believed (that is [`super::ip`]).
+//! [`super::ip`] decides which address to trust.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads an address: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]:443`, each also in double
-/// quotes (RFC 7239, section 6) and between spaces.
+/// Reads an address: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]:443`. Each form may
+/// be in double quotes (RFC 7239, section 6) and between spaces.
 ///
-/// The port and an IPv6 zone (`fe80::1%eth0`, RFC 4007) are dropped, and an IPv4-mapped IPv6 address is the
-/// IPv4 address it maps (RFC 4291, section 2.5.5.2), so that one client has one address.
+/// The port and an IPv6 zone (`fe80::1%eth0`, RFC 4007) are dropped. An IPv4-mapped IPv6 address
+/// becomes the IPv4 address (RFC 4291, section 2.5.5.2), so that one client has one address.
 pub fn parse(bytes: &[u8]) -> Option<IpAddr> {
     match plain_v4(bytes) {
         Some(address) => Some(IpAddr::V4(address)),
-        None => dressed(bytes),
+        None => any_form(bytes),
     }
 }
 
-/// Reads `192.0.2.7` and `192.0.2.7:80`, which is what most hosts write, in one go.
+/// Reads `192.0.2.7` and `192.0.2.7:80` in one pass. Most hosts write these forms.
 fn plain_v4(bytes: &[u8]) -> Option<Ipv4Addr> {
     let (mut octets, mut rest) = ([0; 4], bytes);
     for (place, octet) in octets.iter_mut().enumerate() {
@@ -36,12 +36,12 @@ fn plain_v4(bytes: &[u8]) -> Option<Ipv4Addr> {
     rest.is_empty().then(|| octets.into())
 }
 
-/// The number at the beginning, written without zeros in front, and what follows it.
+/// The leading number, written without leading zeros, and the bytes after it.
 fn leading_number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (mut number, mut rest) = (0u32, bytes);
-    while let [digit @ b'0'..=b'9', behind @ ..] = rest {
+    while let [digit @ b'0'..=b'9', tail @ ..] = rest {
         number = number.checked_mul(10)?.checked_add(u32::from(digit & 15))?;
-        rest = behind;
+        rest = tail;
         if number == 0 {
             break;
         }
@@ -50,7 +50,7 @@ fn leading_number(bytes: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// Reads all other forms.
-fn dressed(bytes: &[u8]) -> Option<IpAddr> {
+fn any_form(bytes: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(bytes).ok()?.trim_ascii();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     let address = if let Some(bracketed) = text.strip_prefix('[') {
@@ -77,8 +77,8 @@ fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
-/// The network of `address`: all bits beyond the prefix of its family are zero. A prefix that is longer
-/// than an address leaves it whole.
+/// The network of `address`: all bits beyond the prefix of its family are zero. A prefix longer
+/// than the address keeps the whole address.
 pub fn mask(address: IpAddr, v4_prefix: u8, v6_prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -94,7 +94,7 @@ pub fn mask(address: IpAddr, v4_prefix: u8, v6_prefix: u8) -> IpAddr {
     }
 }
 
-/// A block of addresses with a common prefix (CIDR, RFC 4632 and RFC 4291, section 2.3). It prints as
+/// A block of addresses with a common prefix (CIDR, RFC 4632 and RFC 4291, section 2.3). Printed as
 /// `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
@@ -104,8 +104,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8` or a single address. A network written with bits beyond its prefix is a mistake:
-    /// one of the two was meant differently. The error is a sentence for whoever wrote the text.
+    /// Reads `10.0.0.0/8` or a single address. A network with bits set beyond its prefix is a
+    /// mistake, because either the address or the prefix is wrong. The error is a message for the
+    /// author of the configuration.
     pub fn parse(text: &str) -> Result<Network, String> {
         let word = crate::document::quoted(text);
         let (address, prefix) = match text.trim().split_once('/') {
@@ -129,20 +130,20 @@ impl Network {
             let right = Network { address: first, prefix };
             return Err(format!("{word} has bits set beyond its prefix, did you mean `{right}`?"));
         }
-        // Requests come with canonical addresses. A mapped address has bits set up to the 96th, so that a
-        // network that begins with one lies in the mapped range as a whole.
+        // Requests come with canonical addresses. A mapped address has bits set up to the 96th, so
+        // a network that starts with one lies entirely in the mapped range.
         let address = written.to_canonical();
         let mapped_bits = longest.abs_diff(longest_prefix(address));
         Ok(Network { address, prefix: prefix.saturating_sub(mapped_bits) })
     }
 
-    /// The network of `address` with a prefix of so many bits.
+    /// The network of `address` with a prefix of `prefix` bits.
     pub fn of(address: IpAddr, prefix: u8) -> Network {
         Network { address: mask(address, prefix, prefix), prefix }
     }
 
-    /// Whether `address`, as [`parse`] gives it, lies in the network. No IPv4 address lies in an IPv6
-    /// network, nor the other way round.
+    /// Whether the network contains `address`, which [`parse`] returned. IPv4 and IPv6 never match
+    /// each other.
     pub fn contains(&self, address: IpAddr) -> bool {
         mask(address, self.prefix, self.prefix) == self.address
     }
@@ -152,12 +153,12 @@ impl Network {
         self.address
     }
 
-    /// How many bits all its addresses share; for a single address all 32 or 128.
+    /// The length of the prefix in bits; 32 or 128 for a single address.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }
 
-    /// Whether it is one address only.
+    /// Whether the network is a single address.
     pub fn is_single(&self) -> bool {
         self.prefix == longest_prefix(self.address)
     }
@@ -173,7 +174,7 @@ fn longest_prefix(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Digits only: `+8` is a number to the standard library, but to nobody else.
+/// Digits only: `u8::from_str` would accept `+8`.
 fn decimal(text: &str) -> Option<u8> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -313,14 +314,14 @@ mod tests {
         }
 
         #[test]
-        fn the_short_way_says_the_same(shaped in "[0-9.:]{0,22}|([0-9]{1,3}\\.){3}[0-9]{1,3}(:[0-9]{0,6})?") {
+        fn both_parsers_agree(shaped in "[0-9.:]{0,22}|([0-9]{1,3}\\.){3}[0-9]{1,3}(:[0-9]{0,6})?") {
             if let Some(address) = plain_v4(shaped.as_bytes()) {
-                prop_assert_eq!(dressed(shaped.as_bytes()), Some(IpAddr::V4(address)));
+                prop_assert_eq!(any_form(shaped.as_bytes()), Some(IpAddr::V4(address)));
             }
         }
 
         #[test]
-        fn a_plain_address_takes_the_short_way(bits: u32, port: u16) {
+        fn a_plain_address_is_read_in_one_pass(bits: u32, port: u16) {
             let address = Ipv4Addr::from_bits(bits);
             prop_assert_eq!(plain_v4(address.to_string().as_bytes()), Some(address));
             prop_assert_eq!(plain_v4(format!("{address}:{port}").as_bytes()), Some(address));

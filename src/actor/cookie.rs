@@ -1,23 +1,21 @@
 //! The actor is the value of a cookie: `{cookie: session}`.
 //!
-//! It does not know: whether the session exists; that is for whoever issued the cookie.
-//!
-//! Cookies may come in several lines, as HTTP/2 allows (RFC 9113 §8.2.3); all of them are one list. A cookie
-//! given twice with different values counts as missing: backends disagree whether the first or the last one
-//! counts, and a client must not get a fresh quota by sending a second one that its backend ignores.
+//! Cookies may come in several lines, as HTTP/2 allows (RFC 9113 §8.2.3); all lines are one list. A
+//! cookie with two different values counts as missing, because backends disagree whether the first
+//! or the last one counts. Otherwise a client could get a fresh quota with a second cookie that its
+//! backend ignores.
 
 use super::{Actor, Kind, Scope, append, only};
 use crate::document::{Node, quoted};
 use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request};
 
-/// The kind `cookie`.
 pub static KIND: Kind = Kind { key: "cookie", compile, bare: None };
 
 #[derive(Debug)]
 struct Cookie {
     header: PartId,
-    /// Case counts in a cookie's name.
+    /// Case-sensitive.
     name: Box<str>,
 }
 
@@ -45,7 +43,7 @@ fn values<'a>(header: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]
     })
 }
 
-/// The quotes that may stand around a cookie's value are not part of it to most backends.
+/// Most backends do not count the quotes around a cookie's value as part of the value.
 fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }

@@ -1,15 +1,13 @@
 //! The actor is the value of a request header: `{header: x-user-id}`.
 //!
-//! It does not know: who set the header. A client can send any, so a rule that must hold counts a header
-//! that something in front of the filter sets or verifies. A header in several lines that differ counts as
-//! missing (see [`Request::get`]).
+//! A client can send any header. A rule that must hold needs a header that a proxy or filter before
+//! this one sets or verifies. A header whose lines differ counts as missing (see [`Request::get`]).
 
 use super::{Actor, Kind, Scope, append};
 use crate::document::Node;
 use crate::request::token::header_name;
 use crate::request::{Part, PartId, Parts, Request};
 
-/// The kind `header`.
 pub static KIND: Kind = Kind { key: "header", compile, bare: None };
 
 #[derive(Debug)]
@@ -20,7 +18,7 @@ impl Actor for Header {
         parts.meaning(self.0)
     }
 
-    /// White space around the value is not part of it (RFC 9110, section 5.5).
+    /// White space around the value is not part of the value (RFC 9110, section 5.5).
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value.trim_ascii(), key))
     }
@@ -39,10 +37,11 @@ pub(super) fn named(name: Box<str>, scope: &mut Scope) -> Box<dyn Actor> {
     Box::new(Header(scope.parts.intern(Part::Header(name))))
 }
 
-/// Reads the name of a header that no other kind of source reads; it is given in lower case.
+/// Reads a header name and returns it in lower case. Headers that another kind of source reads are
+/// mistakes.
 pub(super) fn name(node: &Node) -> Option<Box<str>> {
     header_name(node.text()?, node, |name| match name {
-        // As a header it would keep its port and its case, and one host would be many actors.
+        // The raw header keeps its port and its case, so one host would be many actors.
         ":authority" | "host" => Some("the actor `host` reads the host"),
         ":method" => Some("the actor `method` reads the method"),
         ":path" => Some("the actors `path` and `query` read the url"),

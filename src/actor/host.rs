@@ -1,13 +1,11 @@
-//! The actor is the host asked for: `{host: {}}`, or plainly `host`.
+//! The actor is the requested host: `{host: {}}`, or `host` for short.
 //!
-//! It does not know: which hosts the gateway serves; a client can ask for any. How a host is spelt makes no
-//! difference (see [`host::name`]).
+//! A client can request any host. All spellings of a host are one actor (see [`host::name`]).
 
 use super::{Actor, Kind, Scope, append, nothing_to_set};
 use crate::document::Node;
 use crate::request::{Part, PartId, Parts, Request, host};
 
-/// The kind `host`.
 pub static KIND: Kind = Kind { key: "host", compile, bare: Some(bare) };
 
 #[derive(Debug)]

@@ -1,15 +1,16 @@
-//! Whose address a request comes from, and the actor that counts by address.
+//! Finds the client address of a request, and the actor `ip` that counts by address.
 //!
-//! It does not know: whether the proxies in front are honest; `trusted_hops` says how many are believed.
+//! `trusted_hops` says how many proxies before the gateway are trusted.
 //!
 //! ```text
 //!   x-forwarded-for: 203.0.113.9, 192.0.2.7, 10.0.0.5      trusted_hops: 2
-//!                    └ client's word  └─ 2 ──┘ └─ 1 ─┘      the client is 192.0.2.7
+//!                    └ untrusted  └── 2 ──┘  └─ 1 ──┘      the client is 192.0.2.7
 //! ```
 //!
-//! Each proxy appends the address it was called from. So the entries at the right are those of the nearest
-//! proxies, and whatever the client wrote itself is at the left: counting from the right, no client chooses
-//! its own entry. A proxy may also append a line of its own: all lines in order are one list (RFC 9110 §5.2).
+//! Each proxy appends the address of its peer. The rightmost entries therefore come from the
+//! nearest proxies, and the entries that the client wrote are on the left. Because entries are
+//! counted from the right, no client chooses its own entry. A proxy may also append a line of its
+//! own: all lines in order are one list (RFC 9110 §5.2).
 
 use super::address::{self, Network};
 use super::{Actor, Kind, Scope, header};
@@ -20,26 +21,26 @@ use std::net::IpAddr;
 /// The kind `ip`.
 pub static KIND: Kind = Kind { key: "ip", compile, bare: Some(by_client) };
 
-/// How a policy finds a client's address, and how much of it tells two clients apart.
+/// How a policy finds a client's address, and how many of its bits distinguish clients.
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     host_reports: PartId,
-    /// `None`: what the host reports is the client.
+    /// `None`: the client is the address that the host reports.
     forwarded: Option<Forwarded>,
     prefixes: Prefixes,
     meaning: String,
 }
 
-/// The entry of a list header that is believed.
+/// The trusted entry of a list header.
 #[derive(Clone, Debug)]
 struct Forwarded {
     header: PartId,
-    /// How many entries to skip, from the right.
+    /// The number of entries to skip, from the right.
     skip: usize,
 }
 
-/// The bits of an address that count: an IPv6 client usually owns a whole /64 (RFC 6177) and may use a
-/// fresh address for each request.
+/// The number of address bits that count. An IPv6 client usually owns a whole /64 (RFC 6177) and
+/// may use a fresh address for each request.
 #[derive(Clone, Copy, Debug)]
 struct Prefixes {
     v4: u8,
@@ -47,7 +48,8 @@ struct Prefixes {
 }
 
 impl ClientIp {
-    /// Reads the policy's `ip` object; absent, it is the address the host reports, v4 whole and v6 by /64.
+    /// Compiles the policy's `ip` object. By default, the client is the address that the host
+    /// reports: v4 whole, v6 by /64.
     pub fn compile(node: Option<Node>, parts: &mut Parts) -> ClientIp {
         let host_reports = parts.intern(Part::Address);
         let prefixes = Prefixes { v4: 32, v6: 64 };
@@ -66,7 +68,7 @@ impl ClientIp {
                 "no header is read without `trusted_hops`: say how many of its entries, from the right, \
                  proxies of your own have written, or leave `header` out",
             ),
-            // There is nothing to read, or the number has been reported.
+            // No header is configured, or the wrong number has been reported.
             (None, _) => {}
         }
         options.prefixes.take(&mut fields);
@@ -78,13 +80,14 @@ impl ClientIp {
         options
     }
 
-    /// How it is found, in words that mean the same in every policy.
+    /// The options in canonical text, the same in every policy.
     pub fn meaning(&self) -> &str {
         &self.meaning
     }
 
-    /// The client's address: the trusted entry of the header, or what the host reports when the header is
-    /// absent or too short, or when that entry is no address. `None` when the host reports none either.
+    /// The client's address: the trusted entry of the header. If the header is absent or too short,
+    /// or the entry is no address, the address that the host reports. `None` if the host reports no
+    /// address.
     pub fn client(&self, request: &Request) -> Option<IpAddr> {
         let forwarded = self.forwarded.as_ref().and_then(|forwarded| {
             let lines = request.list(forwarded.header);
@@ -97,7 +100,7 @@ impl ClientIp {
 }
 
 impl Prefixes {
-    /// Takes `v4_prefix` and `v6_prefix`, each of which may be absent.
+    /// Takes the optional keys `v4_prefix` and `v6_prefix`.
     fn take(&mut self, fields: &mut Fields) {
         let v4 = fields.take("v4_prefix").and_then(|node| node.whole(0..=32));
         let v6 = fields.take("v6_prefix").and_then(|node| node.whole(0..=128));
@@ -109,8 +112,8 @@ impl Prefixes {
         if address.is_ipv4() { self.v4 } else { self.v6 }
     }
 
-    /// The masked address behind its family and the length of its prefix, a byte each, so that no two networks
-    /// are the same bytes.
+    /// Appends the family and the prefix length, one byte each, then the masked address. Two
+    /// networks never have the same bytes.
     fn write(self, address: IpAddr, key: &mut Vec<u8>) {
         match address::mask(address, self.v4, self.v6) {
             IpAddr::V4(network) => {
@@ -130,7 +133,8 @@ impl Prefixes {
 struct Ip(ClientIp);
 
 impl Actor for Ip {
-    /// How the address is found makes no difference: gateways behind different proxies count one client together.
+    /// How the policy finds the address is left out, so gateways behind different proxies count one
+    /// client together.
     fn meaning(&self, _: &Parts) -> String {
         let Prefixes { v4, v6 } = self.0.prefixes;
         format!("ip {v4} {v6}")
@@ -141,7 +145,8 @@ impl Actor for Ip {
         client.inspect(|address| self.0.prefixes.write(*address, key)).is_some()
     }
 
-    /// An address stands for the network it is counted in; a network must be one that is counted as a whole.
+    /// An address stands for the network that counts it. A network must have the prefix by which
+    /// the actor counts.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
         let network = Network::parse(value)?;
         let counted = self.0.prefixes.of(network.first());
@@ -184,7 +189,7 @@ mod tests {
         (options, errors.into_vec().iter().map(Error::to_string).collect())
     }
 
-    /// The address for these lines of `x-forwarded-for`.
+    /// The client address for these lines of `x-forwarded-for`.
     fn client(json: &str, reported: &str, lines: &[&str]) -> Option<IpAddr> {
         let mut parts = Parts::default();
         let (options, mistakes) = options(json, &mut parts);

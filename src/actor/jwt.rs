@@ -1,16 +1,16 @@
 //! The actor is a claim of the bearer token: `{jwt: sub}`, `{jwt: realm.tenant}`.
 //!
-//! It does not know: whether the token is genuine. **The signature is not verified**, nor are expiry or
-//! issuer: a client could write any claim. This kind belongs behind something that verifies the token and
-//! refuses the request otherwise, such as Envoy's `jwt_authn` filter placed before this one.
+//! **The signature is not verified**, nor are expiry or issuer: a client could write any claim. Use
+//! this kind only after a filter that verifies the token and refuses invalid ones, such as Envoy's
+//! `jwt_authn`.
 //!
 //! ```text
 //!   authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl
 //!                         └──── header ──────┘ └ {"sub":"alice"} ─┘ └ signature
 //! ```
 //!
-//! A token that cannot be read has no claims; the actor is missing then. So it is when an object on the way
-//! to the claim has the key twice: parsers disagree which one counts (RFC 7519, section 4).
+//! If the token is malformed, the actor is missing. The actor is also missing if an object along
+//! the path has the key twice, because parsers disagree which one counts (RFC 7519, section 4).
 
 use super::{Actor, Kind, Scope, append};
 use crate::document::{self, Node, Value};
@@ -20,22 +20,21 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The kind `jwt`.
 pub static KIND: Kind = Kind { key: "jwt", compile, bare: None };
 
-/// RFC 7515, section 2 has no padding; some issuers write it nevertheless.
+/// RFC 7515, section 2 forbids padding, but some issuers write it.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Bounds the work for one token: the path is tried in as many ways as it has dots.
-const LONGEST_PATH: usize = 256;
+/// In bytes. Bounds the work for one token: each dot of the path adds one way to split it.
+const MAX_PATH_BYTES: usize = 256;
 
 #[derive(Debug)]
 struct Jwt {
     authorization: PartId,
-    /// The claim's place, dotted.
+    /// The dotted path of the claim.
     path: Box<str>,
 }
 
@@ -44,7 +43,7 @@ impl Actor for Jwt {
         ["jwt ", &sized(&self.path)].concat()
     }
 
-    /// Text, or a whole number or flag as it would be written; any other claim counts as missing.
+    /// Text, a whole number or a flag. Any other claim counts as missing.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(payload) = request.get(self.authorization).and_then(payload) else { return false };
         match claim(&payload, &self.path) {
@@ -71,8 +70,9 @@ fn payload(authorization: &[u8]) -> Option<Value> {
     document::parse_json(&BASE64URL.decode(payload).ok()?)
 }
 
-/// The value at `path`. At each level the longest key that the path begins with is followed, the whole path
-/// first: so `https://example.com/plan` is found, and `https://example.com/claims.tenant` too.
+/// The value at `path`. Each level follows the longest key that is a prefix of the path; the whole
+/// path is tried first. So `https://example.com/plan` and `https://example.com/claims.tenant` are
+/// both found.
 fn claim<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     let Value::Object(entries) = value else { return None };
     for (key, rest) in splits(path) {
@@ -86,7 +86,7 @@ fn claim<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     None
 }
 
-/// `a.b.c` as `a.b.c`, as `a.b` and `c`, and as `a` and `b.c`.
+/// Splits `a.b.c` into `a.b.c`, `a.b` + `c`, and `a` + `b.c`, in this order.
 fn splits(path: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let at_dots = path.rmatch_indices('.').filter_map(|(dot, _)| {
         let (key, rest) = path.split_at_checked(dot)?;
@@ -97,8 +97,8 @@ fn splits(path: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let path = node.text()?;
-    if path.is_empty() || path.len() > LONGEST_PATH {
-        return node.expected(&format!("a claim's dotted path of 1 to {LONGEST_PATH} bytes"));
+    if path.is_empty() || path.len() > MAX_PATH_BYTES {
+        return node.expected(&format!("a claim's dotted path of 1 to {MAX_PATH_BYTES} bytes"));
     }
     let authorization = scope.parts.intern(Part::Header("authorization".into()));
     Some(Box::new(Jwt { authorization, path: path.into() }))
@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn only_a_readable_bearer_token_has_claims() {
-        // Not a multiple of three bytes, and with a letter that only this alphabet has.
+        // The length is not a multiple of three bytes, and the encoding has a letter of the
+        // URL-safe alphabet.
         let json = r#"{"sub":"??>>~~é!"}"#;
         let (bare, padded) = (BARE.encode(json), PADDED.encode(json));
         assert!(padded.ends_with('=') && bare.contains(['-', '_']), "{padded}");
@@ -186,7 +187,7 @@ mod tests {
             );
         }
         assert_eq!(testing::value(r#"{"jwt": "sub"}"#, Values::default()), None);
-        // `{"sub": "alice"}` as a `google.protobuf.Struct`, in which a configuration may come.
+        // `{"sub": "alice"}` as a `google.protobuf.Struct`, a form that configurations may have.
         let message = b"\x0a\x0e\x0a\x03sub\x12\x07\x1a\x05alice";
         assert!(document::parse(message).is_ok());
         let token = format!("Bearer a.{}.c", BARE.encode(message));

@@ -1,8 +1,8 @@
-//! The key of a rule's actors: the values of all of them in one run of bytes, in the order of [`Named::meaning`].
+//! The key of a rule's actors: all their values in one byte string, in the order of
+//! [`Named::meaning`].
 //!
-//! It does not know: what the key is hashed with, nor which rule it is for. Keys of one list of actors
-//! differ whenever the values do; keys of different lists may be the same bytes, so whoever stores them
-//! keeps the lists apart.
+//! For one list of actors, different values have different keys. Different lists may produce the
+//! same key, so the store must separate the lists.
 //!
 //! ```text
 //!   actor: [tenant, user]     x-tenant: a, x-user-id: bc
@@ -13,21 +13,23 @@ use super::Named;
 use crate::request::Request;
 use crate::sort;
 
-/// Appends the key of `actors` in this request to `out`, or returns `false` and appends nothing when the
-/// request lacks one of them. For `all`, which is no actor, nothing is all there is to append.
+/// Appends the key of `actors` in this request to `out`. If the request lacks one of the actors,
+/// returns `false` and appends nothing. The key of `all`, an empty list, is empty.
 pub fn key(actors: &[Named], request: &Request, out: &mut Vec<u8>) -> bool {
     let before = out.len();
-    let whole = actors.iter().all(|named| component(out, |out| named.actor().write(request, out)));
-    if !whole {
+    let complete = actors.iter().all(|named| component(out, |out| named.actor().write(request, out)));
+    if !complete {
         out.truncate(before);
     }
-    whole
+    complete
 }
 
-/// The key of `actors` for a value written in a configuration, or why there is no such key.
+/// The key of `actors` for a value written in a configuration. The error says why no request has
+/// the value.
 ///
-/// The value for several actors is their values with `,` between them, in the order in which the rule lists the
-/// actors; spaces around each are dropped. Such a value cannot hold a comma itself, that for a single actor can.
+/// For several actors, `value` lists one value each, separated by `,`, in the order in which the
+/// rule lists the actors. Spaces around each are dropped. Only the value of a single actor may
+/// contain a comma.
 pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
     let values: Vec<&str> = match actors {
         [] => return Err("`all` is nobody in particular: it has no values".into()),
@@ -52,13 +54,13 @@ pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-/// Appends what `write` appends, with its length before it: four bytes, the least significant first.
+/// Appends the output of `write` after its length: four bytes, little-endian.
 fn component(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let start = out.len();
     out.extend([0; 4]);
     let value_start = out.len();
     let found = write(out);
-    // A wasm host's memory is 4 GiB at most: every length fits.
+    // A wasm host has at most 4 GiB of memory, so every length fits.
     let length = u32::try_from(out.len().saturating_sub(value_start)).unwrap_or(u32::MAX);
     if let Some(slot) = out.get_mut(start..).and_then(|tail| tail.first_chunk_mut()) {
         *slot = length.to_le_bytes();

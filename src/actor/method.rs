@@ -1,12 +1,11 @@
-//! The actor is the request's method: `{method: {}}`, or plainly `method`.
+//! The actor is the request's method: `{method: {}}`, or `method` for short.
 //!
-//! It does not know: which methods there are. Case counts in a method (RFC 9110, section 9.1).
+//! Methods are case-sensitive (RFC 9110, section 9.1).
 
 use super::{Actor, Kind, Scope, append, nothing_to_set};
 use crate::document::Node;
 use crate::request::{Part, PartId, Parts, Request};
 
-/// The kind `method`.
 pub static KIND: Kind = Kind { key: "method", compile, bare: Some(bare) };
 
 #[derive(Debug)]

@@ -1,31 +1,31 @@
-//! The actors of a policy by name: those that are always there, and those its configuration defines.
+//! The actors of a policy by name: the predefined ones, and those that the configuration defines.
 //!
-//! It does not know: which rules use them. Two rules count the same clients if the lists of [`Named`] that
-//! [`Actors::select`] gave them are equal.
+//! Two rules count the same clients if their lists of [`Named`] from [`Actors::select`] are equal.
 
 use super::{Actor, Scope, compile, header, ip};
 use crate::document::{Node, Value, nearest, one_of, quoted};
 use crate::sort;
 use std::sync::Arc;
 
-/// Counts nobody in particular: all requests together.
+/// Counts all requests together.
 const ALL: &str = "all";
-/// The client's address. It is configured by the policy's `ip` object, so no definition may replace it.
+/// The client's address. The policy's `ip` object configures this actor, so no definition may
+/// replace it.
 const IP: &str = "ip";
-/// Names that are known without a definition, and the header that gives their value.
+/// Predefined names, each with the header that provides its value.
 const DEFAULTS: [(&str, &str); 2] = [("user", "x-user-id"), ("device", "x-device-id")];
-/// Another name, and the one it stands for.
+/// An alias and its target.
 const ALIAS: (&str, &str) = ("account", "user");
-const LONGEST_NAME: usize = 64;
-const LONGEST_TUPLE: usize = 8;
+const MAX_NAME_BYTES: usize = 64;
+const MAX_TUPLE_LEN: usize = 8;
 
-/// An actor under its own name. Two of them are equal when they have the same source, whatever they are called.
+/// An actor with its name. Two are equal if they have the same source, whatever their names.
 #[derive(Clone, Debug)]
 pub struct Named {
     name: Arc<str>,
     meaning: Arc<str>,
     actor: Arc<dyn Actor>,
-    /// Its place in the list that a rule gives.
+    /// The position in the rule's list.
     place: usize,
 }
 
@@ -35,22 +35,22 @@ impl Named {
         Named { name: name.into(), meaning, actor, place: 0 }
     }
 
-    /// The name, that of `user` for `account`.
+    /// The name; `user` for the alias `account`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The canonical text of its source, without its name: see [`Actor::meaning`].
+    /// The canonical text of the source, without the name: see [`Actor::meaning`].
     pub fn meaning(&self) -> &str {
         &self.meaning
     }
 
-    /// Its place in the list of actors that a rule gives.
+    /// The position in the rule's list of actors, from 0.
     pub fn place(&self) -> usize {
         self.place
     }
 
-    /// The source of its value.
+    /// The source of the value.
     pub fn actor(&self) -> &dyn Actor {
         &*self.actor
     }
@@ -71,12 +71,13 @@ pub struct Actors(Vec<Definition>);
 #[derive(Debug)]
 struct Definition {
     name: Arc<str>,
-    /// `None` when it could not be compiled: rules may name it, and its mistake is told once.
+    /// `None` if the definition is wrong. Rules may still name the actor, so that the mistake is
+    /// reported once.
     actor: Option<Arc<dyn Actor>>,
 }
 
 impl Actors {
-    /// Compiles the policy's `actors` object, if there is one.
+    /// Compiles the policy's optional `actors` object.
     pub fn compile(node: Option<Node>, scope: &mut Scope) -> Actors {
         let entries = node.and_then(|node| node.entries()).unwrap_or_default();
         let define = |(name, node): (&str, Node)| {
@@ -86,20 +87,20 @@ impl Actors {
         Actors(entries.into_iter().map(define).collect())
     }
 
-    /// The actors of a rule: a name, or a list of names whose values count together (a tuple), in an order that does
-    /// not depend on the order of the list. `all` is the empty list. Mistakes are reported at their place and give
-    /// `None`.
+    /// The actors of a rule: a name, or a list of names whose values count together (a tuple). The
+    /// order of the result does not depend on the order of the list. `all` is the empty list.
+    /// Reports each mistake at its place and then returns `None`.
     pub fn select(&self, node: Node, scope: &mut Scope) -> Option<Vec<Named>> {
         if matches!(node.value(), Value::Null | Value::Object(_)) {
             return node
                 .expected("the name of an actor, such as one defined in `actors`, or a list of names");
         }
         let items = node.one_or_many();
-        if items.is_empty() || items.len() > LONGEST_TUPLE {
-            node.fail(format!("expected 1 to {LONGEST_TUPLE} actors, found {}", items.len()));
+        if items.is_empty() || items.len() > MAX_TUPLE_LEN {
+            node.fail(format!("expected 1 to {MAX_TUPLE_LEN} actors, found {}", items.len()));
             return None;
         }
-        // A number may be a name that YAML took for one.
+        // YAML may have parsed a name as a number.
         if let [only] = items.as_slice()
             && only.scalar()? == ALL
         {
@@ -121,7 +122,7 @@ impl Actors {
         Some(found)
     }
 
-    /// The actor that is called `name` at `place`, where an unknown name is reported.
+    /// The actor called `name`. An unknown name is reported at `place`.
     pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<Named> {
         let name = if name == ALIAS.0 { ALIAS.1 } else { name };
         if let Some(definition) = self.0.iter().find(|definition| *definition.name == *name) {
@@ -151,7 +152,7 @@ impl Actors {
         None
     }
 
-    /// The actor `ip`: the client's address as the policy's `ip` options have it.
+    /// The actor `ip`: the client's address under the policy's `ip` options.
     pub fn ip(scope: &mut Scope) -> Named {
         let actor = ip::by_client(scope).into();
         Named::new(IP, actor, scope)
@@ -160,7 +161,7 @@ impl Actors {
 
 fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
-    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 fn check_name(name: &str, node: &Node) {
@@ -171,7 +172,7 @@ fn check_name(name: &str, node: &Node) {
     } else if name == IP {
         node.fail("`ip` is the client's address, set by `ip` at the top: define another name, such as `net`");
     } else if !is_name(name) {
-        let why = format!("1 to {LONGEST_NAME} of a to z, 0 to 9, `_` and `-`");
+        let why = format!("1 to {MAX_NAME_BYTES} of a to z, 0 to 9, `_` and `-`");
         node.fail(format!("{} is not an actor's name: {why}", quoted(name)));
     }
 }
@@ -183,7 +184,8 @@ mod tests {
     use crate::document;
     use crate::request::{Part, Request, Values};
 
-    /// Selects `actor` in a document `{"actors": …, "actor": …}`; the names, or the mistakes.
+    /// Selects `actor` in a document `{"actors": …, "actor": …}`. Returns the names, or the
+    /// mistakes.
     fn select(json: &str) -> Result<Vec<String>, Vec<String>> {
         let (selected, _, mistakes) = with_scope(json, |node, scope| {
             let mut fields = node.fields().unwrap();
@@ -247,7 +249,7 @@ mod tests {
             ],
         );
         refused("[[]]", &["actor[0]: expected text, found a list"]);
-        // What is wrong with a definition is told once, where it stands.
+        // The mistake in a definition is reported once, at the definition.
         refused(r#""bad""#, &[]);
         refused(r#"["bad", "ip"]"#, &[]);
     }
@@ -313,7 +315,8 @@ mod tests {
         assert_ne!(a, d);
     }
 
-    /// The canonical text of the actor `x` with this definition, in a policy with these `ip` options.
+    /// The canonical text of the actor `x` with this definition, in a policy with these `ip`
+    /// options.
     fn meaning(definition: &str) -> String {
         let json = format!(r#"{{"x": {definition}}}"#);
         let (named, _, mistakes) = with_scope(&json, |node, scope| {

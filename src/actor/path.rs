@@ -1,25 +1,26 @@
-//! `{path: 2}`: the client is told by a segment of the path, as in `/tenants/NAME/…`.
+//! The actor is a segment of the path, as in `/tenants/NAME/…`: `{path: 2}`.
 //!
-//! It does not know: patterns. Segments are those of the path's normal form, counted from 1, so one name has
-//! one value however it is spelt. A path with fewer segments has no such actor.
+//! Segments are those of the path's normal form, counted from 1, so all spellings of a name are one
+//! value. If the path has fewer segments, the actor is missing.
 //!
-//! Nor has a path whose readings disagree on this segment: in `/users/42;a=1` it is `42` to one backend and
-//! `42;a=1` to another, and a client must not get a fresh quota by parameters that its backend ignores.
+//! The actor is also missing if the readings of the path disagree on the segment. In
+//! `/users/42;a=1`, one backend sees `42` and another `42;a=1`. A client must not get a fresh quota
+//! by parameters that its backend ignores.
 
 use super::{Actor, Kind, Scope, only};
 use crate::document::{Node, quoted};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
 
-/// The kind behind the key `path`.
+/// The kind `path`.
 pub static KIND: Kind = Kind { key: "path", compile, bare: None };
 
-const LAST: u64 = 32;
+const MAX_SEGMENT: u64 = 32;
 
 #[derive(Debug)]
 struct PathSegment {
     part: PartId,
-    /// How many segments come before it.
+    /// The number of segments before this one.
     before: usize,
 }
 
@@ -54,7 +55,7 @@ fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
 }
 
 fn read(node: &Node, parts: &mut Parts) -> Option<PathSegment> {
-    let number = node.whole(1..=LAST)?;
+    let number = node.whole(1..=MAX_SEGMENT)?;
     let before = usize::try_from(number.saturating_sub(1)).ok()?;
     Some(PathSegment { part: parts.intern(Part::Path), before })
 }

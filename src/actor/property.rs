@@ -1,13 +1,12 @@
-//! The actor is an attribute that the host knows: `{property: [xds, route_name]}`.
+//! The actor is a host attribute: `{property: [xds, route_name]}`.
 //!
-//! It does not know: which attributes a host has, nor how it writes them. Text comes as it is; Envoy gives
-//! numbers as eight bytes. They are bytes to compare, nothing is stripped.
+//! The host decides on the attributes and their encoding. For example, Envoy encodes numbers as
+//! eight bytes. The raw bytes are the value; nothing is stripped.
 
 use super::{Actor, Kind, Scope, append};
 use crate::document::{Node, Value};
 use crate::request::{Part, PartId, Parts, Request};
 
-/// The kind `property`.
 pub static KIND: Kind = Kind { key: "property", compile, bare: None };
 
 #[derive(Debug)]
@@ -29,13 +28,13 @@ fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
         node.fail(format!("expected a list of 1 to 16 texts, found {}", steps.len()));
         return None;
     }
-    // All of them are read before the first mistake ends it, so that each is reported.
+    // Read all steps before returning, so that each mistake is reported.
     let steps: Vec<Option<Box<str>>> = steps.iter().map(step).collect();
     let path = steps.into_iter().collect::<Option<Vec<Box<str>>>>()?;
     Some(Box::new(Property(scope.parts.intern(Part::Property(path)))))
 }
 
-/// Hosts take a path as one text with a NUL between its steps.
+/// A step must not contain NUL: hosts take a path as one text with a NUL between its steps.
 fn step(node: &Node) -> Option<Box<str>> {
     match node.value() {
         Value::Text(step) if !step.is_empty() && !step.contains('\0') => Some(step.as_str().into()),

@@ -1,19 +1,18 @@
-//! The actor is a parameter of the query: `{query: api_key}`.
+//! The actor is a query parameter: `{query: api_key}`.
 //!
-//! It does not know: whether the key exists; that is for whoever issued it.
+//! Names and values are decoded like the `application/x-www-form-urlencoded` parser of the WHATWG
+//! URL standard (section 5.1), so `k=a+b` and `%6B=a%20b` are one actor. The decoded value may be
+//! any bytes.
 //!
-//! Names and values are decoded as by the `application/x-www-form-urlencoded` parser of the WHATWG URL
-//! standard (section 5.1), so that `k=a+b` and `%6B=a%20b` are one actor. The outcome stays bytes.
-//!
-//! A parameter given twice with different values counts as missing: backends disagree whether the first or
-//! the last one counts, and a client must not get a fresh quota by adding one that its backend ignores.
+//! A parameter with two different values counts as missing, because backends disagree whether the
+//! first or the last one counts. Otherwise a client could get a fresh quota with a second parameter
+//! that its backend ignores.
 
 use super::{Actor, Kind, Scope, append, only};
 use crate::document::Node;
 use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request, escape};
 
-/// The kind `query`.
 pub static KIND: Kind = Kind { key: "query", compile, bare: None };
 
 #[derive(Debug)]
@@ -45,7 +44,8 @@ fn values(target: &[u8], name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// `+` is a space and `%41` is `A`; a `%` that no two hexadecimal digits follow stands for itself.
+/// `+` is a space and `%41` is `A`. A `%` without two hexadecimal digits after it stands for
+/// itself.
 fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {
