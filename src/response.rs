@@ -1,14 +1,13 @@
-//! What the client is told: a refusal's status, headers and body, and on any answer how much is left.
-//!
-//! It does not know: how a decision came about, or how a host sends an answer.
+//! What the client receives: the status, headers and body of a refusal, and the quota headers of
+//! any response.
 //!
 //! ```text
 //!   Decision ─┬─ passed ──► headers() ─► ratelimit-policy, ratelimit, x-ratelimit-…
-//!             └─ refused ─► refusal() ─► the same, retry-after, the configured ones, status, body, details
+//!             └─ refused ─► refusal() ─► the same, retry-after, own headers, status, body, details
 //! ```
 //!
-//! INVARIANT: nothing that a client sent gets into an answer. All of it is texts and names from the
-//! configuration, and numbers.
+//! INVARIANT: a response contains no bytes that a client sent. It is made of text and names from
+//! the configuration, and of numbers.
 
 mod fields;
 mod options;
@@ -19,7 +18,7 @@ mod status;
 mod testing;
 mod wait;
 
-pub use fields::MOST_SHOWN;
+pub use fields::MAX_SHOWN;
 pub use options::ResponseOptions;
 pub(crate) use options::{own_headers, percent, percent_of};
 pub use special::{ResponseOverride, RuleResponses};
@@ -31,27 +30,28 @@ use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;
 
-/// The answer to a refused request.
+/// The response to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 in its place.
+    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 instead.
     pub status: u32,
-    /// All headers to send but those of the message's frame. Names are lower case and each stands once;
-    /// values are visible ASCII, space and tab.
+    /// All headers except those of message framing. Names are lower case and unique; values are
+    /// visible ASCII, space and tab.
     pub headers: Vec<(&'a str, Cow<'a, str>)>,
     /// The body; empty for gRPC.
     pub body: Cow<'a, [u8]>,
-    /// The gRPC status, when the client speaks gRPC.
+    /// The gRPC status, if the client uses gRPC.
     pub grpc_status: Option<u32>,
-    /// Why, in a word without spaces for the host's access log, and for gRPC's message:
-    /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` where a store does not say which of these refuses,
-    /// `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
+    /// The reason, without spaces, for the host's access log and for gRPC's message:
+    /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` if a store does not report which of
+    /// these rules refuses, `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
     pub details: String,
 }
 
 impl ResponseOptions {
-    /// The answer to a request that `decision` refuses, complete with [`Options::headers`]; `None` if it
-    /// does not refuse. `policy` is the one that decided, `entropy` any number as likely as the others.
+    /// The response to a request that `decision` refuses, including [`ResponseOptions::headers`];
+    /// `None` if the decision does not refuse. `policy` made the decision. `entropy` is a uniformly
+    /// random number.
     pub fn refusal(
         &self,
         policy: &Policy,
@@ -82,16 +82,16 @@ impl ResponseOptions {
         })
     }
 
-    /// Whether [`Options::headers`] tells anything.
+    /// Whether [`ResponseOptions::headers`] returns any header.
     pub fn has_headers(&self) -> bool {
         self.form != Form::Off
     }
 
-    /// The headers that tell how much is left, for the answer to any request that `decision` is about.
+    /// The headers that show the remaining quota, for the response to any request.
     ///
-    /// Shown are the enforced rules that counted the request, the tightest first and at most
-    /// [16](MOST_SHOWN) of them. Rules in shadow, and rules that the store failed, are not; nor is
-    /// anything to a client that a list names, which no rule counts.
+    /// They show the enforced rules that counted the request, the tightest first, at most
+    /// [16](MOST_SHOWN). Rules in shadow and rules whose store failed are left out. A client on the
+    /// allow or deny list gets no such headers, because no rule counts the request.
     pub fn headers(&self, policy: &Policy, decision: &Decision) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         if self.form == Form::Off {
@@ -134,7 +134,7 @@ fn name(policy: &Policy, id: RuleId) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Bare, Said, admit, decision, items, policy, refuse};
+    use super::testing::{Bare, RuleState, admit, decision, items, policy, refuse};
     use super::wait::wait;
     use super::*;
     use crate::policy::{Events, RuleReport, RuleResult};
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    fn any_said() -> impl Strategy<Value = Said> {
+    fn any_state() -> impl Strategy<Value = RuleState> {
         let ms = || prop_oneof![0..3000u64, 0..700_000_000u64];
         let verdict = prop_oneof![
             3 => (any::<u64>(), ms()).prop_map(|(remaining, more_in)| admit(remaining, more_in)),
@@ -300,10 +300,10 @@ mod tests {
         (0..=1_000_000_000u64, unit_ms, verdict)
     }
 
-    /// Rules, most of them named as rules may be, and what each says.
-    fn any_rules() -> impl Strategy<Value = Vec<(String, Said)>> {
+    /// Rules, most of them with valid names, and the state of each.
+    fn any_rules() -> impl Strategy<Value = Vec<(String, RuleState)>> {
         let name = prop_oneof![3 => "~?[a-z0-9_-]{1,12}", 1 => ".{1,6}", 1 => "[\"\\\\a,;=]{1,4}"];
-        proptest::collection::vec((name, any_said()), 1..24)
+        proptest::collection::vec((name, any_state()), 1..24)
     }
 
     proptest! {
@@ -312,8 +312,8 @@ mod tests {
             rules in any_rules(), jitter in 0..=100u32, entropy in any::<u32>(),
         ) {
             let policy = policy(rules.iter().map(|(name, _)| name));
-            let said: Vec<Said> = rules.iter().map(|(_, said)| *said).collect();
-            let decision = decision(&policy, &said);
+            let states: Vec<RuleState> = rules.iter().map(|(_, state)| *state).collect();
+            let decision = decision(&policy, &states);
             let options = options(429, jitter);
             let Some(refusal) = options.refusal(&policy, &decision, false, entropy) else {
                 prop_assert!(!decision.is_rejected());
@@ -340,8 +340,8 @@ mod tests {
         #[test]
         fn an_answer_is_well_formed(rules in any_rules(), status in 400..600u32, grpc in any::<bool>()) {
             let policy = policy(rules.iter().map(|(name, _)| name));
-            let said: Vec<Said> = rules.iter().map(|(_, said)| *said).collect();
-            let decision = decision(&policy, &said);
+            let states: Vec<RuleState> = rules.iter().map(|(_, state)| *state).collect();
+            let decision = decision(&policy, &states);
             let options = options(status, 20);
             let Some(refusal) = options.refusal(&policy, &decision, grpc, 7) else {
                 return Ok(());

@@ -1,19 +1,18 @@
-//! Header fields that tell how much is left, in the two forms that clients read.
-//!
-//! It does not know: which form is wanted, or whether the request was refused.
+//! Header fields that show the remaining quota, in the two forms that clients read.
 //!
 //! | form | source |
 //! | --- | --- |
-//! | `ratelimit-policy: "per-ip";q=10;w=1` | draft-ietf-httpapi-ratelimit-headers-10 §3: quota, window |
-//! | `ratelimit: "per-ip";r=0;t=1` | the same, §4: remaining, seconds until there is more |
-//! | `ratelimit-policy: "c";q=8;qu="concurrent-requests"` | the same: a quota of requests in flight has no window |
-//! | `x-ratelimit-limit: 10, 10;w=1;name="per-ip"` | Envoy's `DRAFT_VERSION_03`: the tightest quota, then all |
+//! | `ratelimit-policy: "per-ip";q=10;w=1` | draft 10 §3: quota, window in seconds |
+//! | `ratelimit: "per-ip";r=0;t=1` | draft 10 §4: remaining, seconds until there is more |
+//! | `ratelimit-policy: "c";q=8;qu="concurrent-requests"` | draft 10 §3: in flight, so no window |
+//! | `x-ratelimit-limit: 10, 10;w=1;name="per-ip"` | Envoy's `DRAFT_VERSION_03` (tightest, all) |
 //! | `x-ratelimit-remaining: 0` | of the tightest rule |
-//! | `x-ratelimit-reset: 1` | the same, in seconds |
+//! | `x-ratelimit-reset: 1` | of the tightest rule, in seconds |
 //!
-//! Seconds are whole ones, rounded up: a unit of 500 ms is a window of one second.
+//! Draft 10 is draft-ietf-httpapi-ratelimit-headers-10. Seconds are whole and rounded up: a unit of
+//! 500 ms is a window of one second.
 
-use super::wait::{PERMIT_WAIT, in_flight, never, told};
+use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
 use crate::format::{alone, field_string, number};
 use crate::policy::{Decision, Policy, RuleReport, RuleResult};
@@ -21,44 +20,46 @@ use crate::sort;
 use crate::time::Span;
 use std::cmp::Reverse;
 
-/// So many rules are shown, for the headers to stay short under any policy.
-pub const MOST_SHOWN: usize = 16;
+/// The most rules that the headers show, so that they stay short under any policy.
+pub const MAX_SHOWN: usize = 16;
 
 /// One rule as a client sees it.
 pub(super) struct Limit<'p> {
-    /// Among the rules that were asked.
-    place: usize,
+    /// The index among the rules that counted the request.
+    index: usize,
     name: &'p str,
     quota: Quota,
     remaining: u64,
     refuses: bool,
-    /// Until a refusing rule would admit the request, until another one has more left; of requests in flight
-    /// a guess. `None`: never.
+    /// The time until a refusing rule would admit the request, or until another rule has more left;
+    /// for requests in flight, a guess. `None`: never.
     wait: Option<Span>,
-    /// What is said in place of never where something has to be said.
-    never: Span,
+    /// The wait for fields that cannot express "never".
+    finite_wait: Span,
 }
 
 impl<'p> Limit<'p> {
-    /// The rules to show: those that refuse, the longest wait first; then the others, the one with the
-    /// least remaining first and of equals the one that is slowest to grow. Equals keep their order.
+    /// The rules to show: refusing rules first, the longest wait first; then the others, the least
+    /// remaining first. Among those with equal remaining, the slowest to grow comes first. The sort
+    /// is stable.
     pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<Limit<'p>> {
         let mut limits = Vec::with_capacity(decision.reports.len());
         let reports = decision.reports.iter().enumerate();
-        limits.extend(reports.filter_map(|(place, report)| Limit::of(policy, place, report)));
+        limits.extend(reports.filter_map(|(index, report)| Limit::of(policy, index, report)));
         sort::sort_by_key(&mut limits, |limit| {
             if limit.refuses {
-                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.place)
+                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.index)
             } else {
-                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()), limit.place)
+                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()), limit.index)
             }
         });
-        limits.truncate(MOST_SHOWN);
+        limits.truncate(MAX_SHOWN);
         limits
     }
 
-    /// `None` for a rule that is not shown: one in shadow, without a verdict, or of which only the outcome is known.
-    fn of(policy: &'p Policy, place: usize, report: &RuleReport) -> Option<Limit<'p>> {
+    /// `None` for a rule that is not shown: in shadow, without a verdict, or with only its result
+    /// known.
+    fn of(policy: &'p Policy, index: usize, report: &RuleReport) -> Option<Limit<'p>> {
         let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
         let verdict = report.verdict.filter(|_| report.result != RuleResult::Unattributed)?;
         let (refuses, wait) = match verdict.admission {
@@ -66,9 +67,17 @@ impl<'p> Limit<'p> {
             Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
         };
         let RuleReport { quota, .. } = *report;
-        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { told(report, wait) });
-        let never = told(report, never(quota));
-        Some(Limit { place, name: rule.name(), quota, remaining: verdict.remaining, refuses, wait, never })
+        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { bound(report, wait) });
+        let finite_wait = bound(report, finite_wait(quota));
+        Some(Limit {
+            index,
+            name: rule.name(),
+            quota,
+            remaining: verdict.remaining,
+            refuses,
+            wait,
+            finite_wait,
+        })
     }
 
     /// `None` for a quota of requests in flight.
@@ -76,19 +85,19 @@ impl<'p> Limit<'p> {
         (!in_flight(self.quota)).then(|| self.quota.unit.as_secs_ceil())
     }
 
-    /// Seconds until the client may expect more. A form that has to say something says the unit for a rule
-    /// that never admits the request, as `Retry-After` does, and 0 for one that cannot grow.
+    /// Seconds until the client may expect more. A rule that never admits the request has its unit,
+    /// as in `Retry-After`; a rule that cannot grow has 0.
     fn reset_secs(&self) -> u64 {
         match (self.wait, self.refuses) {
             (Some(wait), _) => wait.as_secs_ceil(),
-            (None, true) => self.never.as_secs_ceil(),
+            (None, true) => self.finite_wait.as_secs_ceil(),
             (None, false) => 0,
         }
     }
 }
 
-/// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; nothing when there
-/// is no rule to show. `t` is left out of `RateLimit` where no time brings more, or nobody knows which.
+/// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; empty
+/// without a rule to show. `RateLimit` omits `t` if no time brings more or the time is unknown.
 pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
     if limits.is_empty() {
         return Vec::new();
@@ -117,7 +126,7 @@ pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
     vec![("ratelimit-policy", policy), ("ratelimit", service)]
 }
 
-/// `x-ratelimit-limit`, `-remaining` and `-reset`; nothing when there is no rule to show.
+/// `x-ratelimit-limit`, `-remaining` and `-reset`; empty without a rule to show.
 pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
     let Some(tightest) = limits.first() else {
         return Vec::new();
@@ -140,11 +149,11 @@ pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Room for one rule.
-const ITEM: usize = 48;
+/// The capacity in bytes to reserve per rule.
+const ITEM_BYTES: usize = 48;
 
 fn list(limits: &[Limit], write_item: impl Fn(&mut String, &Limit)) -> String {
-    let mut list = String::with_capacity(limits.len().saturating_mul(ITEM));
+    let mut list = String::with_capacity(limits.len().saturating_mul(ITEM_BYTES));
     for limit in limits {
         if !list.is_empty() {
             list.push_str(", ");
@@ -154,29 +163,29 @@ fn list(limits: &[Limit], write_item: impl Fn(&mut String, &Limit)) -> String {
     list
 }
 
-/// An integer (RFC 9651 §3.3.1), which has at most 15 digits.
+/// Clamps an integer to 15 digits (RFC 9651 §3.3.1).
 fn integer(number: u64) -> u64 {
     number.min(999_999_999_999_999)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Bare, Said, admit, decision, items, policy, refuse};
+    use super::super::testing::{Bare, RuleState, admit, decision, items, policy, refuse};
     use super::*;
     use proptest::prelude::*;
 
     fn show(
         form: fn(&[Limit]) -> Vec<(&'static str, String)>,
         names: &[&str],
-        said: &[Said],
+        states: &[RuleState],
     ) -> Vec<(&'static str, String)> {
         let policy = policy(names);
-        form(&Limit::tightest_first(&policy, &decision(&policy, said)))
+        form(&Limit::tightest_first(&policy, &decision(&policy, states)))
     }
 
-    /// The names of the rules shown, in their order.
-    fn order(names: &[&str], said: &[Said]) -> Vec<String> {
-        let shown = show(ietf, names, said);
+    /// The names of the rules shown, in order.
+    fn order(names: &[&str], states: &[RuleState]) -> Vec<String> {
+        let shown = show(ietf, names, states);
         let names = |value: &str| items(value).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let [(_, policies), (_, limits)] = &shown[..] else {
             assert!(shown.is_empty());
@@ -188,7 +197,7 @@ mod tests {
 
     #[test]
     fn both_forms_say_the_same() {
-        for (said, policies, limits, remaining, reset) in [
+        for (state, policies, limits, remaining, reset) in [
             ((10, 1000, admit(9, 100)), "q=10;w=1", "r=9;t=1", "9", "1"),
             ((10, 1000, admit(10, 0)), "q=10;w=1", "r=10", "10", "0"),
             ((10, 1000, refuse(1001)), "q=10;w=1", "r=0;t=2", "0", "2"),
@@ -198,21 +207,21 @@ mod tests {
         ] {
             let expected =
                 [("ratelimit-policy", format!("\"a\";{policies}")), ("ratelimit", format!("\"a\";{limits}"))];
-            assert_eq!(show(ietf, &["a"], &[said]), expected);
-            let (quota, window) = (said.0, policies.split_once('w').unwrap().1);
+            assert_eq!(show(ietf, &["a"], &[state]), expected);
+            let (quota, window) = (state.0, policies.split_once('w').unwrap().1);
             let expected = [
                 ("x-ratelimit-limit", format!("{quota}, {quota};w{window};name=\"a\"")),
                 ("x-ratelimit-remaining", remaining.into()),
                 ("x-ratelimit-reset", reset.into()),
             ];
-            assert_eq!(show(x_ratelimit, &["a"], &[said]), expected);
+            assert_eq!(show(x_ratelimit, &["a"], &[state]), expected);
         }
     }
 
-    /// Nobody knows when a permit comes back: what the ring says is the latest.
+    /// The ring gives only the latest time at which a permit returns.
     #[test]
     fn a_quota_of_requests_in_flight_has_no_window() {
-        for (said, limits, reset) in [
+        for (state, limits, reset) in [
             ((8, 0, admit(7, 67_500)), "r=7", "1"),
             ((8, 0, refuse(67_500)), "r=0", "1"),
             ((8, 0, refuse(1)), "r=0", "1"),
@@ -220,35 +229,38 @@ mod tests {
             ((0, 0, refuse(None)), "r=0", "3600"),
         ] {
             let expected = [
-                ("ratelimit-policy", format!(r#""x";q={};qu="concurrent-requests""#, said.0)),
+                ("ratelimit-policy", format!(r#""x";q={};qu="concurrent-requests""#, state.0)),
                 ("ratelimit", format!(r#""x";{limits}"#)),
             ];
-            assert_eq!(show(ietf, &["x"], &[said]), expected);
+            assert_eq!(show(ietf, &["x"], &[state]), expected);
             let expected = [
-                ("x-ratelimit-limit", format!(r#"{0}, {0};name="x""#, said.0)),
+                ("x-ratelimit-limit", format!(r#"{0}, {0};name="x""#, state.0)),
                 ("x-ratelimit-remaining", limits[2..].into()),
                 ("x-ratelimit-reset", reset.into()),
             ];
-            assert_eq!(show(x_ratelimit, &["x"], &[said]), expected);
+            assert_eq!(show(x_ratelimit, &["x"], &[state]), expected);
         }
     }
 
-    /// A request that waits for its turn is one that passes.
+    /// A delayed request is an admitted one.
     #[test]
     fn who_has_to_wait_is_admitted() {
         let delayed = |remaining| {
             let outcome = Admission::Admit { delay: Span::from_secs(9) };
             admit(remaining, 500).map(|verdict| crate::algorithm::Verdict { admission: outcome, ..verdict })
         };
-        let said = [(10, 1000, admit(9, 100)), (10, 1000, delayed(3)), (10, 1000, refuse(500))];
-        assert_eq!(show(ietf, &["tb", "lb", "w"], &said)[1].1, r#""w";r=0;t=1, "lb";r=3;t=1, "tb";r=9;t=1"#);
+        let states = [(10, 1000, admit(9, 100)), (10, 1000, delayed(3)), (10, 1000, refuse(500))];
+        assert_eq!(
+            show(ietf, &["tb", "lb", "w"], &states)[1].1,
+            r#""w";r=0;t=1, "lb";r=3;t=1, "tb";r=9;t=1"#
+        );
     }
 
     #[test]
     fn kinds_of_quotas_stand_side_by_side() {
-        let said = [(8, 0, refuse(60_000)), (10, 1000, refuse(1500)), (5, 60_000, admit(4, 12_000))];
+        let states = [(8, 0, refuse(60_000)), (10, 1000, refuse(1500)), (5, 60_000, admit(4, 12_000))];
         assert_eq!(
-            show(ietf, &["c", "tb", "w"], &said),
+            show(ietf, &["c", "tb", "w"], &states),
             [
                 (
                     "ratelimit-policy",
@@ -258,16 +270,17 @@ mod tests {
             ]
         );
         assert_eq!(
-            show(x_ratelimit, &["c", "tb", "w"], &said)[0].1,
+            show(x_ratelimit, &["c", "tb", "w"], &states)[0].1,
             r#"10, 10;w=1;name="tb", 8;name="c", 5;w=60;name="w""#
         );
     }
 
     #[test]
     fn the_tightest_rule_leads() {
-        let said = [(100, 1000, admit(40, 10)), (1000, 3_600_000, admit(7, 3600)), (10, 1000, admit(9, 100))];
+        let states =
+            [(100, 1000, admit(40, 10)), (1000, 3_600_000, admit(7, 3600)), (10, 1000, admit(9, 100))];
         assert_eq!(
-            show(x_ratelimit, &["a", "b", "c"], &said),
+            show(x_ratelimit, &["a", "b", "c"], &states),
             [
                 (
                     "x-ratelimit-limit",
@@ -277,33 +290,33 @@ mod tests {
                 ("x-ratelimit-reset", "4".into()),
             ]
         );
-        let cases: [(&[Said], &[&str]); 5] = [
+        let cases: [(&[RuleState], &[&str]); 5] = [
             (&[(9, 1, admit(0, 9)), (9, 1, refuse(1)), (9, 1, refuse(2))], &["c", "b", "a"]),
             (&[(9, 1, refuse(9)), (9, 1, refuse(None)), (9, 1, refuse(9))], &["b", "a", "c"]),
             (&[(9, 1, admit(1, 0)), (9, 1, admit(1, 5)), (9, 1, admit(0, 1))], &["c", "b", "a"]),
             (&[(9, 1, admit(1, 5)), (9, 1, admit(1, 5)), (9, 1, admit(1, 5))], &["a", "b", "c"]),
             (&[(9, 1, admit(5, 5)), (9, 1, admit(0, 0)), (9, 1, refuse(0))], &["c", "b", "a"]),
         ];
-        for (said, expected) in cases {
-            assert_eq!(order(&["a", "b", "c"], said), expected, "{said:?}");
+        for (states, expected) in cases {
+            assert_eq!(order(&["a", "b", "c"], states), expected, "{states:?}");
         }
     }
 
     #[test]
     fn what_does_not_count_is_not_shown() {
-        let said = [(9, 1, admit(5, 5)), (9, 1, refuse(5)), (9, 1, None), (9, 1, admit(6, 5))];
-        assert_eq!(order(&["a", "~b", "c", "~d"], &said), ["a"]);
-        assert_eq!(order(&["~a", "~b", "c", "~d"], &said), [""; 0]);
-        assert_eq!(show(x_ratelimit, &["~a"], &said), []);
+        let states = [(9, 1, admit(5, 5)), (9, 1, refuse(5)), (9, 1, None), (9, 1, admit(6, 5))];
+        assert_eq!(order(&["a", "~b", "c", "~d"], &states), ["a"]);
+        assert_eq!(order(&["~a", "~b", "c", "~d"], &states), [""; 0]);
+        assert_eq!(show(x_ratelimit, &["~a"], &states), []);
     }
 
     #[test]
     fn the_tightest_16_are_shown() {
         let names: Vec<String> = (0..40).map(|index| format!("rule-{index}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let said: Vec<Said> = (0..40).map(|index| (100, 1000, admit(40 - index, 1))).collect();
+        let states: Vec<RuleState> = (0..40).map(|index| (100, 1000, admit(40 - index, 1))).collect();
         let expected: Vec<&str> = names.iter().rev().take(16).copied().collect();
-        assert_eq!(order(&names, &said), expected);
+        assert_eq!(order(&names, &states), expected);
     }
 
     #[test]
@@ -338,13 +351,13 @@ mod tests {
             ),
         ) {
             let policy = policy(rules.iter().map(|(name, ..)| name));
-            let said: Vec<Said> = rules.iter().map(|&(_, n, unit, ms)| (n, unit, admit(n, ms))).collect();
-            let shown = ietf(&Limit::tightest_first(&policy, &decision(&policy, &said)));
+            let states: Vec<RuleState> = rules.iter().map(|&(_, n, unit, ms)| (n, unit, admit(n, ms))).collect();
+            let shown = ietf(&Limit::tightest_first(&policy, &decision(&policy, &states)));
             let shown: Vec<_> = shown.iter().map(|(_, value)| items(value)).collect();
             let [Some(policies), Some(limits)] = &shown[..] else {
                 return Err(TestCaseError::fail(format!("{shown:?}")));
             };
-            prop_assert_eq!(policies.len(), rules.len().min(MOST_SHOWN));
+            prop_assert_eq!(policies.len(), rules.len().min(MAX_SHOWN));
             prop_assert_eq!(limits.len(), policies.len());
             for ((name, policy), (again, limit)) in policies.iter().zip(limits) {
                 prop_assert_eq!(name, again);

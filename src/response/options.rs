@@ -1,20 +1,19 @@
-//! How refusals look and what is told of the limits: `response` and `headers` at the top of a configuration.
-//!
-//! It does not know: policies or decisions.
+//! The options of refusals and of quota headers: `response` and `headers` at the top of a
+//! configuration.
 
 use super::{ResponseOverride, RuleResponses};
 use crate::document::{Node, Value};
 use crate::request::token::{header_name, is_token};
 
-/// How answers look.
+/// The options of responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseOptions {
     /// From 400 to 599.
     pub(super) status: u32,
     pub(super) body: Body,
-    /// Headers of the user's own: lower-case names, each once and none that is written elsewhere.
+    /// Configured headers: lower-case names, unique, and none that another component writes.
     pub(super) headers: Vec<(Box<str>, Box<str>)>,
-    /// How far `Retry-After` is spread, in percent of the wait: 0 to 100.
+    /// The spread of `Retry-After`, in percent of the wait: 0 to 100.
     pub(super) jitter_percent: u32,
     pub(super) form: Form,
     /// By rule; empty if no rule has a response of its own.
@@ -27,11 +26,11 @@ pub struct ResponseOptions {
 pub(super) enum Body {
     /// Problem details, see `problem`.
     Problem,
-    /// The same text for all.
+    /// The same text for every refusal.
     Text { content_type: Box<str>, text: Box<str> },
 }
 
-/// The headers that tell how much is left, see `fields`.
+/// The headers that show the remaining quota, see `fields`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Ietf,
@@ -40,7 +39,7 @@ pub(super) enum Form {
     Off,
 }
 
-/// What an absent `response` and an absent `headers` mean.
+/// The options if `response` and `headers` are absent.
 impl Default for ResponseOptions {
     fn default() -> ResponseOptions {
         let (body, headers, form) = (Body::Problem, Vec::new(), Form::Ietf);
@@ -57,13 +56,13 @@ impl Default for ResponseOptions {
 }
 
 impl ResponseOptions {
-    /// What the deny list answers.
+    /// Sets the response to clients on the deny list.
     pub fn deny(&mut self, response: Option<ResponseOverride>) {
         self.deny = response;
     }
 
-    /// Reads the values at `response` and at `headers`. Mistakes are reported at their place, and leave
-    /// the default.
+    /// Reads the values at `response` and at `headers`. A mistake is reported at its place and
+    /// leaves the default.
     pub fn compile(response: Option<Node>, headers: Option<Node>) -> ResponseOptions {
         let mut options = ResponseOptions::default();
         if let Some(form) = headers.and_then(|node| form(&node)) {
@@ -80,7 +79,7 @@ impl ResponseOptions {
             options.body = body;
         }
         if let Some(node) = fields.take("headers") {
-            options.headers = own_headers(&node, taken);
+            options.headers = own_headers(&node, reserved);
         }
         if let Some(percent) = fields.take("jitter").and_then(|node| percent(&node)) {
             options.jitter_percent = percent;
@@ -101,7 +100,7 @@ fn form(node: &Node) -> Option<Form> {
 }
 
 fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {
-    // Both are read before either is given up, so that each reports its mistakes.
+    // Read both before returning, so that the mistakes in each are reported.
     let media_type = content_type.as_ref().map(media_type);
     match (body, content_type) {
         (Some(body), _) => {
@@ -127,15 +126,18 @@ fn media_type(node: &Node) -> Option<Box<str>> {
     Some(value)
 }
 
-/// Headers of the user's own by their names; `taken` says why one is not.
-pub(crate) fn own_headers(node: &Node, taken: fn(&str) -> Option<&'static str>) -> Vec<(Box<str>, Box<str>)> {
+/// Configured headers by name. `reserved` returns the reason why a name is not allowed.
+pub(crate) fn own_headers(
+    node: &Node,
+    reserved: fn(&str) -> Option<&'static str>,
+) -> Vec<(Box<str>, Box<str>)> {
     let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
     if let Value::Text(_) = node.value() {
         node.fail("expected an object, found text");
         return headers;
     }
     for (key, node) in node.entries().unwrap_or_default() {
-        let (Some(name), Some(value)) = (header_name(key, &node, taken), field_value(&node)) else {
+        let (Some(name), Some(value)) = (header_name(key, &node, reserved), field_value(&node)) else {
             continue;
         };
         if headers.iter().any(|(known, _)| *known == name) {
@@ -147,8 +149,8 @@ pub(crate) fn own_headers(node: &Node, taken: fn(&str) -> Option<&'static str>) 
     headers
 }
 
-/// Why a header is not the user's to set.
-pub(super) fn taken(name: &str) -> Option<&'static str> {
+/// The reason why a configuration may not set a header.
+pub(super) fn reserved(name: &str) -> Option<&'static str> {
     Some(match name {
         ":status" => "it is set by `status`",
         "content-type" => "it is set by `content_type`",
@@ -160,15 +162,17 @@ pub(super) fn taken(name: &str) -> Option<&'static str> {
         | "x-ratelimit-remaining"
         | "x-ratelimit-reset" => "it is set by `headers` at the top",
         "grpc-status" | "grpc-message" => "it is set when the client speaks gRPC",
-        // Of the message's frame, of the connection only (RFC 9113 §8.2.2), or of whoever answers.
+        // Headers of message framing, of the connection (RFC 9113 §8.2.2), or of the responding
+        // server.
         "content-length" | "transfer-encoding" | "connection" | "keep-alive" | "proxy-connection" | "te"
         | "trailer" | "upgrade" | "date" | "server" => "it is the gateway's own",
         _ => return None,
     })
 }
 
-/// A field value of visible ASCII, spaces and tabs. White space around it is not part of it (RFC 9110 §5.5). A wrong one is
-/// not told, as it may be a secret, and mistakes go to a log.
+/// A field value of visible ASCII, spaces and tabs. Surrounding white space is not part of the
+/// value (RFC 9110 §5.5). The error omits a wrong value, because it may be a secret and mistakes
+/// are logged.
 fn field_value(node: &Node) -> Option<Box<str>> {
     if let Value::Number(_) = node.value() {
         node.fail("expected text, found a number, put it in quotes");
@@ -196,7 +200,7 @@ pub(crate) fn percent(node: &Node) -> Option<u32> {
     }
 }
 
-/// The number in `20%`, which has no sign; `parse` alone would take one.
+/// The number in `20%`. No sign is allowed; `parse` alone would accept one.
 pub(crate) fn percent_of(text: &str) -> Option<u32> {
     let digits = text.trim().strip_suffix('%')?.trim_end();
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

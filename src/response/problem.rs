@@ -1,13 +1,12 @@
 //! The default body of a refusal: problem details (RFC 9457) of the types that
 //! draft-ietf-httpapi-ratelimit-headers-10 §5 defines.
 //!
-//! It does not know: headers, or bodies that the configuration gives.
-//!
 //! | type | when |
 //! | --- | --- |
-//! | `about:blank` (RFC 9457 §4.2.1) | the request lacks an actor; the deny list names the client, and the status is not 429 or 503 |
+//! | `about:blank` (RFC 9457 §4.2.1) | the request lacks an actor |
+//! | `about:blank` | the deny list names the client, and the status is not 429 or 503 |
 //! | `abnormal-usage-detected` | the deny list names the client |
-//! | `temporary-reduced-capacity` | the status is 503, or the store of a rule that refuses is not to be had |
+//! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's store is down |
 //! | `quota-exceeded` | any other refusal |
 
 use super::name;
@@ -17,10 +16,10 @@ use crate::policy::{DENY, Decision, Policy, Reason};
 /// The media type (RFC 9457 §3).
 pub(super) const CONTENT_TYPE: &str = "application/problem+json";
 
-/// Where the types are registered.
+/// The registry of the types.
 const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
 
-/// The status in words (RFC 9110 §15); empty for those that are seldom configured.
+/// The reason phrase of a status (RFC 9110 §15); empty for rarely configured ones.
 fn phrase(status: u32) -> &'static str {
     match status {
         400 => "Bad Request",
@@ -33,11 +32,12 @@ fn phrase(status: u32) -> &'static str {
     }
 }
 
-/// For most problems.
-const ROOM: usize = 256;
+/// The initial capacity in bytes; enough for most problems.
+const CAPACITY: usize = 256;
 
-/// The problem as JSON: `type`, `title`, `status`, for want of an actor `detail`, and `violated-policies`, the
-/// names of all rules that are known to refuse, in the order they were asked. A line of its own, for terminals.
+/// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, and
+/// `violated-policies`. The last lists the names of all rules that are known to refuse, in the
+/// order they were checked. The text ends with a newline for terminals.
 pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Decision) -> String {
     let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
     let (kind, title) = match (reason, is_reduced) {
@@ -51,7 +51,7 @@ pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Deci
         Reason::NoActor(_) => r#","detail":"the request does not say whom it is to be counted for""#,
         _ => "",
     };
-    let mut json = String::with_capacity(ROOM);
+    let mut json = String::with_capacity(CAPACITY);
     let registry = if kind.is_empty() { "about:blank" } else { REGISTRY };
     for part in [r#"{"type":""#, registry, kind, "\""] {
         json.push_str(part);

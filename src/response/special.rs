@@ -1,15 +1,14 @@
-//! Responses that override the document's own: `response` of a limit, of `deny` and of a rule's `missing`.
-//!
-//! It does not know: how a limit or a rule is read, or the other parts of an answer.
+//! Responses that override the document's own: `response` of a limit, of `deny` and of a rule's
+//! `missing`.
 
 use super::ResponseOptions;
-use super::options::{own_headers, taken};
+use super::options::{own_headers, reserved};
 use crate::document::Node;
 use crate::map::KeyMap;
 use crate::policy::{Decision, Policy, Reason, RuleId};
 use std::sync::Arc;
 
-/// A configured status and headers. Parts that are missing come from the next wider `response`.
+/// A configured status and headers. Absent parts come from the enclosing `response`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseOverride {
     /// From 400 to 599.
@@ -22,16 +21,16 @@ pub struct ResponseOverride {
 pub struct RuleResponses {
     /// The response of the rule's limit.
     pub limit: Option<Arc<ResponseOverride>>,
-    /// The response to a request that lacks the actor.
+    /// The response to a request without the actor.
     pub missing: Option<ResponseOverride>,
 }
 
 impl ResponseOverride {
-    /// Reads `{status, headers}`. Mistakes are reported at their place.
+    /// Reads `{status, headers}`. Each mistake is reported at its place.
     pub fn compile(node: &Node) -> Option<ResponseOverride> {
         let mut fields = node.fields()?;
         let status = fields.take("status").and_then(|node| node.whole(400..=599));
-        let headers = fields.take("headers").map(|node| own_headers(&node, taken)).unwrap_or_default();
+        let headers = fields.take("headers").map(|node| own_headers(&node, reserved)).unwrap_or_default();
         fields.belong(&["body", "content_type", "jitter"], "to the `response` at the top, beside `limits`");
         fields.finish();
         let status = status.and_then(|status| u32::try_from(status).ok());
@@ -40,7 +39,8 @@ impl ResponseOverride {
 }
 
 impl ResponseOptions {
-    /// Assigns these responses to the rules of `policy` by name; all other rules have the document's.
+    /// Assigns these responses to the rules of `policy` by name. All other rules use the document's
+    /// response.
     pub fn assign(&mut self, policy: &Policy, responses: Vec<(String, RuleResponses)>) {
         let mut by_name = KeyMap::default();
         for (name, own) in responses.into_iter().filter(|(_, own)| *own != RuleResponses::default()) {
@@ -64,7 +64,7 @@ impl ResponseOptions {
             Reason::Unattributed => {
                 let mut limits = decision.suspects().map(|report| limit(report.rule));
                 let first = limits.next().flatten();
-                // A response may be used only if all rules that may have refused share it.
+                // Use the limit's response only if all rules that may have refused share it.
                 [first.filter(|_| limits.all(|other| other == first)), None]
             }
         }
@@ -76,7 +76,8 @@ impl ResponseOptions {
         overrides.filter_map(|own| own.status).next().unwrap_or(self.status)
     }
 
-    /// The configured headers, each name once, and the challenge that a 401 must have (RFC 9110 §15.5.2).
+    /// The configured headers, each name once, and the challenge that a 401 must have (RFC 9110
+    /// §15.5.2).
     pub(super) fn own_headers(&self, reason: Reason, decision: &Decision, status: u32) -> Vec<(&str, &str)> {
         const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer");
         let overrides = self.overrides(reason, decision).into_iter().flatten();
@@ -110,7 +111,7 @@ mod tests {
     }
 
     /// Options with these responses: of the first rule's limit, of its `missing`, of the deny list.
-    fn special(top: u32, limit: &str, missing: &str, deny: &str) -> ResponseOptions {
+    fn options_with(top: u32, limit: &str, missing: &str, deny: &str) -> ResponseOptions {
         let read = |json: &str| {
             let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
             let read = ResponseOverride::compile(&Node::root(&value, &errors));
@@ -139,11 +140,11 @@ mod tests {
         let limit = r#"{"status": 403, "headers": {"x-a": "limit", "x-b": "limit"}}"#;
         let missing = r#"{"status": 401, "headers": {"x-a": "missing", "www-authenticate": "Basic"}}"#;
         let deny = r#"{"status": 404}"#;
-        let mut all = special(429, limit, missing, deny);
+        let mut all = options_with(429, limit, missing, deny);
         all.headers = vec![("x-b".into(), "top".into()), ("x-c".into(), "top".into())];
-        let mut without = special(429, limit, "{}", "{}");
+        let mut without = options_with(429, limit, "{}", "{}");
         without.headers = all.headers.clone();
-        let top = special(429, "{}", "{}", "{}");
+        let top = options_with(429, "{}", "{}", "{}");
         for (options, decision, status, grpc_status, own) in [
             (&all, &first, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
             (&all, &second, 429, 8, "x-b: top, x-c: top"),
@@ -153,7 +154,7 @@ mod tests {
             (&without, &lacking, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
             (&without, &denied, 429, 8, "x-b: top, x-c: top"),
             (&top, &lacking, 429, 8, ""),
-            (&special(401, "{}", "{}", "{}"), &denied, 401, 16, "www-authenticate: Bearer"),
+            (&options_with(401, "{}", "{}", "{}"), &denied, 401, 16, "www-authenticate: Bearer"),
         ] {
             let refusal = options.refusal(&policy, decision, false, 0).unwrap();
             let is_own =
@@ -170,14 +171,14 @@ mod tests {
         }
     }
 
-    /// Whichever of the suspects refuses, its limit's response is sent.
+    /// Whichever suspect refuses, the response of its limit is sent.
     #[test]
     fn an_unattributed_refusal_has_the_response_that_all_suspects_share() {
         let policy = policy(["a", "b"]);
         let mut decision = decision(&policy, &[(1, 1000, refuse(1)), (1, 1000, refuse(1))]);
         decision.outcome = Outcome::Reject(Reason::Unattributed);
         decision.reports.iter_mut().for_each(|report| report.result = RuleResult::Unattributed);
-        let mut options = special(429, r#"{"status": 403}"#, "{}", "{}");
+        let mut options = options_with(429, r#"{"status": 403}"#, "{}", "{}");
         assert_eq!(options.refusal(&policy, &decision, false, 0).unwrap().status, 429);
         options.rules.push(options.rules[0].clone());
         let refusal = options.refusal(&policy, &decision, false, 0).unwrap();

@@ -1,6 +1,4 @@
-//! The statuses of a refusal, and its reason in one word.
-//!
-//! It does not know: headers, or the body.
+//! The statuses of a refusal, and the reason for access logs.
 
 use super::name;
 use crate::policy::{Decision, Policy, Reason};
@@ -8,16 +6,18 @@ use crate::policy::{Decision, Policy, Reason};
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
 pub const RESOURCE_EXHAUSTED: u32 = 8;
 
-/// `UNAVAILABLE`, the gRPC status of a refusal for want of the store that counts (the same).
+/// `UNAVAILABLE`, the gRPC status of a refusal because the store is unavailable (the same
+/// document).
 pub const UNAVAILABLE: u32 = 14;
 
 /// `PERMISSION_DENIED`, the gRPC status for 403 (gRPC's `doc/http-grpc-status-mapping.md`).
 pub const PERMISSION_DENIED: u32 = 7;
 
-/// `UNAUTHENTICATED`, the gRPC status for 401 (the same).
+/// `UNAUTHENTICATED`, the gRPC status for 401 (the same document).
 pub const UNAUTHENTICATED: u32 = 16;
 
-/// The HTTP status of such a refusal: nobody has asked for too much (RFC 9110 §15.6.4).
+/// The HTTP status of a refusal because the store is unavailable; no client has exceeded a quota
+/// (RFC 9110 §15.6.4).
 const SERVICE_UNAVAILABLE: u32 = 503;
 
 /// The HTTP status and the gRPC status.
@@ -32,7 +32,7 @@ pub(super) fn of(reason: Reason, configured: u32) -> (u32, u32) {
     }
 }
 
-/// Why, for access logs: a word without spaces.
+/// The reason for access logs, without spaces.
 pub(super) fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
     match reason {
         Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),

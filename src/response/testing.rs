@@ -1,6 +1,4 @@
-//! Policies and decisions made by hand, and a reader of structured fields.
-//!
-//! It does not know: configurations; the policies are drafted.
+//! Hand-made policies and decisions, and a parser of structured fields.
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
@@ -45,12 +43,13 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         .build()
 }
 
-/// A rule's quota, its unit in milliseconds, zero of requests in flight, and what it says; `None` when the store failed it.
-pub type Said = (u64, u64, Option<Verdict>);
+/// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if
+/// the store failed.
+pub type RuleState = (u64, u64, Option<Verdict>);
 
-/// The decision that follows when the rules of `policy` say so, one each.
-pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
-    let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &Said)| {
+/// The decision that follows if the rules of `policy` are in these states, one each.
+pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
+    let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &RuleState)| {
         let tally = match verdict.map(|verdict| verdict.admits()) {
             Some(true) => RuleResult::Admitted,
             Some(false) if compiled.enforced() => RuleResult::Refused,
@@ -67,18 +66,18 @@ pub fn decision(policy: &Policy, said: &[Said]) -> Decision {
             degraded: false,
         }
     };
-    let reports: Vec<RuleReport> = policy.rules().zip(said).map(report).collect();
+    let reports: Vec<RuleReport> = policy.rules().zip(states).map(report).collect();
     let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);
     let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Reject(Reason::Rule(report.rule)));
     Decision { outcome, reports, events: Events::default(), left_out: 0 }
 }
 
-/// Admitted, with so much left and more in so many milliseconds.
+/// Admitted, with `remaining` left and more available in `more_in_ms` milliseconds.
 pub fn admit(remaining: u64, more_in_ms: u64) -> Option<Verdict> {
     verdict(algorithm::Admission::Admit { delay: Span::ZERO }, remaining, more_in_ms)
 }
 
-/// Refused for so many milliseconds, or for ever.
+/// Refused for this many milliseconds; `None`: for ever.
 pub fn refuse(retry_after_ms: impl Into<Option<u64>>) -> Option<Verdict> {
     let retry_after = retry_after_ms.into().map(Span::from_ms);
     verdict(
@@ -103,7 +102,7 @@ pub enum Bare {
     String(String),
 }
 
-/// Reads a list of such items, and nothing but such (RFC 9651 §4.2); `None` for other text.
+/// Parses a list of string items with parameters (RFC 9651 §4.2); `None` for any other text.
 pub fn items(text: &str) -> Option<Vec<Item>> {
     let mut rest = text;
     let mut items = Vec::new();

@@ -1,42 +1,42 @@
-//! How long a client is sent away.
-//!
-//! It does not know: the other headers.
+//! How long a refused client should wait.
 
 use super::ResponseOptions;
 use crate::algorithm::{Admission, Quota};
 use crate::policy::{Decision, Reason, RuleReport};
 use crate::time::Span;
 
-/// The time for a header that requires one, if the rule admits no requests and has no unit. Waiting does not help. An hour
-/// keeps clients from retrying all the time, and lets them return the same day after the configuration has changed.
+/// The wait for headers that require a value, if the rule admits no requests and has no unit.
+/// Waiting does not help. One hour keeps clients from constant retries and lets them return on the
+/// day on which the configuration changes.
 const UNKNOWN_WAIT: Span = Span::from_secs(3600);
 
-/// How long a client is sent away for want of a permit: it comes back when another request ends, and nobody
-/// knows when that is.
+/// The wait for a concurrency permit. A permit returns when another request ends, at an unknown
+/// time.
 pub(super) const PERMIT_WAIT: Span = Span::from_secs(1);
 
-/// The longest `Retry-After` while a gateway counts without the store. The outage may be over within seconds: a worker
-/// probes the store every second, and the client's quota in the store is a different one. Until then, a few seconds keep a
-/// client from retrying all the time.
+/// The longest `Retry-After` while the gateway counts without the store. The outage may end within
+/// seconds: a worker probes the store every second, and the client has a separate quota in the
+/// store. A few seconds keep a client from constant retries until then.
 const DEGRADED_WAIT: Span = Span::from_secs(5);
 
-/// The wait that clients see, which is bounded during an outage.
-pub(super) fn told(report: &RuleReport, wait: Span) -> Span {
+/// The wait that clients see, bounded during an outage.
+pub(super) fn bound(report: &RuleReport, wait: Span) -> Span {
     if report.degraded { wait.min(DEGRADED_WAIT) } else { wait }
 }
 
 impl ResponseOptions {
-    /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing rules,
-    /// rounded up, plus up to `jitter`, rounded up too. Each whole second is equally likely. So the value is never less
-    /// than the `t` of a rule that refuses, and even short waits are spread over two seconds. `None` if waiting
-    /// does not help.
+    /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1. The base is the longest wait among
+    /// the refusing rules, rounded up. A random number of whole seconds is added: uniform from 0 to
+    /// `jitter` percent of the base, rounded up. The value is therefore never less than the `t` of
+    /// a refusing rule, and even short waits are spread over two seconds. `None` if waiting does
+    /// not help.
     pub(super) fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> Option<u64> {
         let wait = match reason {
             Reason::Rule(_) if decision.refusing().any(|report| report.quota.rpu == 0) => return None,
             Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
             Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
             Reason::NoActor(_) | Reason::Denied => return None,
-            // The store may be back at any time.
+            // The store may recover at any time.
             Reason::Unavailable(_) => Span::ZERO,
         };
         let seconds = wait.as_secs_ceil().max(1);
@@ -46,19 +46,19 @@ impl ResponseOptions {
     }
 }
 
-/// How long a refusing rule sends a client away.
+/// The wait for a refusing rule.
 pub(super) fn wait(report: &RuleReport) -> Span {
     let wait = match report.verdict.map(|verdict| verdict.admission) {
         Some(Admission::Refuse { retry_after: Some(_) }) if in_flight(report.quota) => PERMIT_WAIT,
         Some(Admission::Refuse { retry_after: Some(wait) }) => wait,
-        _ => never(report.quota),
+        _ => finite_wait(report.quota),
     };
-    told(report, wait)
+    bound(report, wait)
 }
 
-/// How long a rule sends a client away that would never admit this request: for its unit, as what comes back
-/// after it may be a smaller request.
-pub(super) fn never(quota: Quota) -> Span {
+/// The wait for a rule that would never admit this request: its unit, after which a smaller request
+/// may pass.
+pub(super) fn finite_wait(quota: Quota) -> Span {
     if in_flight(quota) { UNKNOWN_WAIT } else { quota.unit }
 }
 
@@ -69,13 +69,13 @@ pub(super) fn in_flight(quota: Quota) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Said, admit, decision, policy, refuse};
+    use super::super::testing::{RuleState, admit, decision, policy, refuse};
     use super::super::{Form, Refusal};
     use super::*;
     use crate::policy::RuleId;
 
-    /// What a client sees of a rule of 10 a day, with 47,254 s of the day left.
-    fn told(is_degraded: bool, verdict: Option<crate::algorithm::Verdict>) -> [Option<String>; 3] {
+    /// The headers that a client sees for a rule of 10 a day, with 47,254 s of the day left.
+    fn bound(is_degraded: bool, verdict: Option<crate::algorithm::Verdict>) -> [Option<String>; 3] {
         let policy = policy(["day"]);
         let mut decision = decision(&policy, &[(10, 86_400_000, verdict)]);
         decision.reports.iter_mut().for_each(|report| report.degraded = is_degraded);
@@ -101,14 +101,14 @@ mod tests {
         let of = |texts: [Option<&str>; 3]| texts.map(|text| text.map(str::to_owned));
         let (wait, limit) = (47_254_000, |text| Some(text));
         assert_eq!(
-            told(false, refuse(wait)),
+            bound(false, refuse(wait)),
             of([Some("47254"), limit(r#""day";r=0;t=47254"#), Some("47254")])
         );
-        assert_eq!(told(true, refuse(wait)), of([Some("5"), limit(r#""day";r=0;t=5"#), Some("5")]));
-        assert_eq!(told(true, refuse(2_000)), of([Some("2"), limit(r#""day";r=0;t=2"#), Some("2")]));
-        assert_eq!(told(true, refuse(None)), of([Some("5"), limit(r#""day";r=0"#), Some("5")]));
-        assert_eq!(told(true, admit(3, wait)), of([None, limit(r#""day";r=3;t=5"#), Some("5")]));
-        assert_eq!(told(false, admit(3, wait)), of([None, limit(r#""day";r=3;t=47254"#), Some("47254")]));
+        assert_eq!(bound(true, refuse(wait)), of([Some("5"), limit(r#""day";r=0;t=5"#), Some("5")]));
+        assert_eq!(bound(true, refuse(2_000)), of([Some("2"), limit(r#""day";r=0;t=2"#), Some("2")]));
+        assert_eq!(bound(true, refuse(None)), of([Some("5"), limit(r#""day";r=0"#), Some("5")]));
+        assert_eq!(bound(true, admit(3, wait)), of([None, limit(r#""day";r=3;t=5"#), Some("5")]));
+        assert_eq!(bound(false, admit(3, wait)), of([None, limit(r#""day";r=3;t=47254"#), Some("47254")]));
     }
 
     fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_longest_wait_counts_and_is_spread_upward() {
         const HALF: u32 = 1 << 31;
-        let cases: [(&[Said], u32, u32, &str); 24] = [
+        let cases: [(&[RuleState], u32, u32, &str); 24] = [
             (&[(1, 1000, refuse(1))], 0, u32::MAX, "1"),
             // However short the wait, half of the clients return a second later.
             (&[(1, 1000, refuse(1))], 1, HALF - 1, "1"),
@@ -145,24 +145,24 @@ mod tests {
             (&[(1, 1000, refuse(100_000))], 100, u32::MAX, "200"),
             (&[(1, 1000, refuse(604_800_000))], 100, u32::MAX, "1209600"),
             (&[(1, 1000, refuse(u64::MAX / 1_000_000))], 100, 0, "18446744074"),
-            // It is unknown when a permit comes back.
+            // The time at which a permit returns is unknown.
             (&[(8, 0, refuse(60_000))], 0, u32::MAX, "1"),
             (&[(8, 0, refuse(1))], 20, u32::MAX, "2"),
             (&[(8, 0, refuse(60_000)), (1, 1000, refuse(4000))], 0, 0, "4"),
             (&[(8, 0, admit(0, 60_000)), (1, 1000, refuse(1000))], 0, 0, "1"),
         ];
         let policy = policy(["a", "b"]);
-        for (said, jitter, entropy, expected) in cases {
+        for (states, jitter, entropy, expected) in cases {
             let options = options(429, jitter);
-            let refusal = options.refusal(&policy, &decision(&policy, said), false, entropy).unwrap();
-            assert_eq!(header(&refusal, "retry-after"), Some(expected), "{said:?} {jitter} {entropy}");
+            let refusal = options.refusal(&policy, &decision(&policy, states), false, entropy).unwrap();
+            assert_eq!(header(&refusal, "retry-after"), Some(expected), "{states:?} {jitter} {entropy}");
         }
     }
 
     #[test]
     fn a_refusal_that_no_wait_ends_has_no_retry_after() {
         let rules = policy(["a", "b"]);
-        let refused = |said: &[Said]| decision(&rules, said);
+        let refused = |states: &[RuleState]| decision(&rules, states);
         let by = |reason| Decision { outcome: crate::policy::Outcome::Reject(reason), ..Decision::default() };
         for decision in [
             by(Reason::NoActor(RuleId::new(0))),
