@@ -1,12 +1,11 @@
-//! A JSON document read with places: every value knows where it stands, every mistake is kept with its
-//! place, and reading goes on after the first one.
+//! A reader for JSON documents that reports every mistake with its place in the document.
 //!
-//! It does not know: which keys there are or what they mean. `config` and each kind's `compile` take the
-//! keys they know from [`Fields`]; what nobody took is reported with the nearest key that exists.
+//! `config` and each kind's `compile` take the keys they know from [`Fields`]. A key that no reader
+//! took is reported with the nearest known key.
 //!
 //! ```text
-//!   bytes ─ parse ─► Value ─ Node::root ─► Node ─ fields() ─► Fields ─ take("url") ─► Node ─ text() ─► &str
-//!                                            └────────────── all mistakes ─► Errors ◄──────────┘
+//!   bytes ─ parse ─► Value ─ root ─► Node ─ fields ─► Fields ─ take("url") ─► Node ─ text ─► &str
+//!                                     └────────── all mistakes ─► Errors ◄──────┘
 //! ```
 
 mod errors;
@@ -26,7 +25,7 @@ use places::Place;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// What a value is, in the words of an error message.
+/// A description of a value for an error message.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
@@ -39,7 +38,8 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// A value and its place. Every reading method reports a mistake at that place and returns `None`.
+/// A value and its place. Every reading method reports a mistake at that place and then returns
+/// `None`.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     value: &'a Value,
@@ -53,7 +53,7 @@ impl<'a> Node<'a> {
         Node { value, place: Place::default(), errors }
     }
 
-    /// The value itself, for forms that depend on its type.
+    /// The raw value, for forms that depend on its type.
     pub fn value(&self) -> &'a Value {
         self.value
     }
@@ -63,18 +63,19 @@ impl<'a> Node<'a> {
         self.errors.add(self.place, why);
     }
 
-    /// A warning about this place, for the caller to collect: the document is still accepted.
+    /// A warning about this place. The caller collects warnings; the document is still accepted.
     pub fn warning(&self, why: impl Into<String>) -> Error {
         Error { path: self.errors.places.path(self.place), why: why.into() }
     }
 
-    /// Reports that something else was expected here.
+    /// Reports that another value was expected here.
     pub fn expected<T>(&self, what: &str) -> Option<T> {
         self.fail(format!("expected {what}, found {}", describe(self.value)));
         None
     }
 
-    /// As [`Node::expected`]; `42` and `"42"` would look alike, so the quotes are told as well.
+    /// Like [`Node::expected`], but mentions superfluous quotes, because `42` and `"42"` would look
+    /// alike.
     fn expected_unquoted<T>(&self, what: &str, looks_right: impl Fn(&str) -> bool) -> Option<T> {
         match self.value {
             Value::Text(text) if looks_right(text.trim()) => {
@@ -97,7 +98,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Text, or a number or flag as it would be written: YAML turns an unquoted `42` into a number.
+    /// Text, or the text form of a number or flag: YAML turns an unquoted `42` into a number.
     pub fn scalar(&self) -> Option<String> {
         match self.value {
             Value::Text(text) => Some(text.clone()),
@@ -126,7 +127,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A span of time such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
+    /// A time span such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
     pub fn span(&self, range: RangeInclusive<Span>) -> Option<Span> {
         let found = match self.value {
             Value::Text(text) => words::span(text),
@@ -139,7 +140,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// One of `choices`, whatever its case and with space, `_` and `-` alike.
+    /// One of `choices`. Case is ignored; space, `_` and `-` are equal.
     pub fn choice<T: Copy>(&self, what: &str, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let Value::Text(text) = self.value else {
@@ -161,7 +162,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The items of a list; a value that is no list stands for a list of itself.
+    /// The items of a list; any other value stands for a list of one item.
     pub fn one_or_many(&self) -> Vec<Node<'a>> {
         match self.value {
             Value::List(items) => self.items(items),
@@ -175,7 +176,7 @@ impl<'a> Node<'a> {
         items.iter().enumerate().map(node).collect()
     }
 
-    /// An object whose keys are known: see [`Fields`].
+    /// An object with known keys: see [`Fields`].
     pub fn fields(&self) -> Option<Fields<'a>> {
         match self.value {
             Value::Object(entries) => Some(Fields::new(entries, self.place, self.errors)),
@@ -183,8 +184,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// An object whose keys are the user's own words. A key that stands twice is reported, and its first
-    /// value given.
+    /// An object whose keys the user chooses. A duplicate key is reported, and its first value is
+    /// returned.
     pub fn entries(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
         let Value::Object(entries) = self.value else {
             return self.expected("an object");

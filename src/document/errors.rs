@@ -1,6 +1,4 @@
-//! Mistakes in a document: each with its place, all of them kept.
-//!
-//! It does not know: how they are shown; a host logs them, a tool prints them.
+//! Collects all mistakes in a document, each with its place.
 
 use super::places::{Place, Places};
 use crate::exclusive::Exclusive;
@@ -8,12 +6,12 @@ use crate::map::KeySet;
 use std::borrow::Cow;
 use std::fmt;
 
-/// One mistake. It prints as `limits[0].rules[1].unit: unknown unit …`.
+/// One mistake. Printed as `limits[0].rules[1].unit: unknown unit …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The place, as `limits[0].rules[1].unit`; empty for the document itself.
+    /// The place, for example `limits[0].rules[1].unit`; empty for the document itself.
     pub path: String,
-    /// What is wrong and what is allowed: lower case, no full stop, the user's words in backticks.
+    /// The mistake and what is allowed: lower case, no full stop, the user's words in backticks.
     pub why: String,
 }
 
@@ -35,12 +33,12 @@ pub struct Errors {
 #[derive(Debug, Default)]
 struct Kept {
     in_order: Vec<Error>,
-    /// The same as they print: whether one is known must not take longer the more there are.
+    /// The printed form of each mistake, so that the check for duplicates takes constant time.
     known: KeySet,
 }
 
 impl Errors {
-    /// Keeps a mistake. The same one at the same place is kept once.
+    /// Adds a mistake. A duplicate at the same place is dropped.
     pub(super) fn add(&self, place: Place, why: impl Into<Cow<'static, str>>) {
         self.keep(place, why.into());
     }
@@ -54,18 +52,19 @@ impl Errors {
         });
     }
 
-    /// Whether nothing was wrong.
+    /// Whether there is no mistake.
     pub fn is_empty(&self) -> bool {
         self.kept.with(|kept| kept.in_order.is_empty()) == Some(true)
     }
 
-    /// All mistakes, in the order they were met.
+    /// All mistakes, in the order in which they were found.
     pub fn into_vec(self) -> Vec<Error> {
         self.kept.into_inner().in_order
     }
 }
 
-/// A user's word in backticks, control characters escaped and cut at 64 characters: it may go to a log.
+/// A user's word in backticks, safe for a log: control characters are escaped, and the word is cut
+/// at 64 characters.
 pub fn quoted(word: &str) -> String {
     const LONGEST: usize = 64;
     let mut escaped = String::from("`");

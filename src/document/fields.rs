@@ -1,27 +1,27 @@
-//! An object whose keys are known: what is taken is known, what is left over is a mistake.
+//! An object with known keys. Every key that no reader takes is a mistake.
 //!
-//! It does not know: the keys. Several readers may take from one object, one after the other (a rule's
-//! common keys, then those of its algorithm); the last one calls [`Fields::finish`].
+//! Several readers may take keys from one object in turn, for example a rule's common keys, then
+//! those of its algorithm. The last reader calls [`Fields::finish`].
 
 use super::places::Place;
 use super::{Errors, Node, Value, nearest, one_of, quoted};
 use crate::map::KeySet;
 use std::borrow::Cow;
 
-/// The keys of one object and which of them have been asked for.
+/// The keys of one object, and which of them have been taken.
 pub struct Fields<'a> {
     entries: &'a [(String, Value)],
-    /// Where a key is looked up that `entries` lacks: the rule that an override changes.
+    /// The fallback for keys that `entries` lacks: the rule that an override changes.
     base: &'a [(String, Value)],
     base_place: Place,
     place: Place,
     errors: &'a Errors,
     known: Vec<&'static str>,
-    /// Known too, but not offered in a hint: another spelling, or what is refused.
+    /// Known keys that no hint offers: alternative spellings and refused keys.
     unoffered: Vec<&'static str>,
     missing: Vec<&'static str>,
-    /// Keys of other objects, and where those are.
-    elsewhere: Vec<(&'static str, Cow<'static, str>)>,
+    /// Keys of other objects, and the places of those objects.
+    misplaced: Vec<(&'static str, Cow<'static, str>)>,
 }
 
 impl<'a> Fields<'a> {
@@ -36,11 +36,11 @@ impl<'a> Fields<'a> {
             known: Vec::new(),
             unoffered: Vec::new(),
             missing: Vec::new(),
-            elsewhere: Vec::new(),
+            misplaced: Vec::new(),
         }
     }
 
-    /// These keys laid over those of `base`: a key that is absent here is taken from there.
+    /// Lays these keys over those of `base`: a key that is absent here is read from `base`.
     pub fn over(self, base: &Fields<'a>) -> Fields<'a> {
         Fields { base: base.entries, base_place: base.place, ..self }
     }
@@ -50,13 +50,13 @@ impl<'a> Fields<'a> {
         self.errors.add(self.place, why);
     }
 
-    /// Reports a mistake about the object that this one is laid over, if it is, or else about itself.
+    /// Reports a mistake about the base object if there is one, else about this object.
     pub fn fail_as_rule(&self, why: impl Into<Cow<'static, str>>) {
         let place = if self.base.is_empty() { self.place } else { self.base_place };
         self.errors.add(place, why);
     }
 
-    /// The value at `key`, if it is given. From then on the key is known.
+    /// The value at `key`, if present. The key is known from now on.
     pub fn take(&mut self, key: &'static str) -> Option<Node<'a>> {
         if !self.known.contains(&key) {
             self.known.push(key);
@@ -69,8 +69,8 @@ impl<'a> Fields<'a> {
         Some(Node { value, place: self.errors.places.key(place, key), errors: self.errors })
     }
 
-    /// The value at `key`, whose absence is a mistake; it is told when all keys are known, unless one that
-    /// is left over is `key` misspelt.
+    /// The value at a required `key`. [`Fields::finish`] reports its absence, unless an unknown key
+    /// is probably a misspelling of `key`.
     pub fn require(&mut self, key: &'static str) -> Option<Node<'a>> {
         let node = self.take(key);
         if node.is_none() {
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
         node
     }
 
-    /// As [`Fields::take`], for a key that no hint is to offer.
+    /// Like [`Fields::take`], for a key that no hint offers.
     pub fn take_unoffered(&mut self, key: &'static str) -> Option<Node<'a>> {
         let node = self.take(key);
         self.known.retain(|known| *known != key);
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
         node
     }
 
-    /// As [`Fields::require`], for a key that has another spelling.
+    /// Like [`Fields::require`], for a key that has another spelling.
     pub fn require_either(&mut self, key: &'static str, spelling: &'static str) -> Option<Node<'a>> {
         let other = self.take_unoffered(spelling);
         match (self.take(key), other) {
@@ -100,23 +100,23 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes keys that are known in another place, for a mistake to tell where they belong.
+    /// Records keys that belong to another place, so that a mistake can name the place.
     pub fn belong(&mut self, keys: &[&'static str], place: impl Into<Cow<'static, str>>) {
         let place = place.into();
-        self.elsewhere.extend(keys.iter().map(|key| (*key, place.clone())));
+        self.misplaced.extend(keys.iter().map(|key| (*key, place.clone())));
     }
 
-    /// Whether a key that nobody took is most likely `key` misspelt.
+    /// Whether an unknown key is probably a misspelling of `key`.
     pub fn misspells(&self, key: &str) -> bool {
         self.unknown(self.entries).any(|unknown| self.meant(unknown) == Some(key))
     }
 
-    /// Whether `key` is given, without taking it.
+    /// Whether `key` is present. Does not take the key.
     pub fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|(name, _)| name == key)
     }
 
-    /// Reports every key that nobody took, and those that are missing.
+    /// Reports every key that no reader took, and every missing one.
     pub fn finish(self) {
         self.report_missing();
         for key in self.unknown(self.entries) {
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
     }
 
     fn report_missing(&self) {
-        // What an override lacks, the rule lacks.
+        // A key that both an override and its rule lack is missing from the rule.
         let (place, entries) = match self.base {
             [] => (self.place, self.entries),
             base => (self.base_place, base),
@@ -153,11 +153,11 @@ impl<'a> Fields<'a> {
     }
 
     fn place_of(&self, key: &str) -> Option<&str> {
-        self.elsewhere.iter().find(|(known, _)| *known == key).map(|(_, place)| &**place)
+        self.misplaced.iter().find(|(known, _)| *known == key).map(|(_, place)| &**place)
     }
 }
 
-/// The first entry of each key. Of a key that has others it is told that it is given twice.
+/// The first entry of each key. Every duplicate key is reported.
 pub(super) fn first_of_each<'a>(
     entries: &'a [(String, Value)],
     place: Place,

@@ -1,17 +1,15 @@
-//! Where values stand in a document. A place is a number until a mistake is told, which writes it out.
-//!
-//! It does not know: values, or mistakes.
+//! The places of values in a document. A place is a number; its path is built only for a mistake.
 
 use super::quoted;
 use crate::exclusive::Exclusive;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A place among [`Places`]; the default is the document itself.
+/// An index into [`Places`]; the default is the document itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place(usize);
 
-/// All places that somebody has been at. (The first one is 1.)
+/// All places that a reader has visited. The first one is 1.
 #[derive(Debug, Default)]
 pub(super) struct Places(Exclusive<Vec<(Place, Step)>>);
 
@@ -40,7 +38,8 @@ impl Places {
         self.add(from, Step::Item(index))
     }
 
-    /// As `limits[0].rules[1].unit`, with `a["b c"]` where a dot would mislead; empty for the document itself.
+    /// A path such as `limits[0].rules[1].unit`. A key that a dot would make ambiguous is written
+    /// `a["b c"]`. The path of the document itself is empty.
     pub(super) fn path(&self, place: Place) -> String {
         self.0.with(|places| path(places, place)).unwrap_or_default()
     }

@@ -1,26 +1,29 @@
-//! The wire form of `google.protobuf.Struct`: what Envoy hands over when a configuration is written as YAML
-//! in its own file. (Its documentation promises JSON; release 1.40 passes the message as it is.)
+//! The wire form of `google.protobuf.Struct`, in which Envoy passes a configuration that is written
+//! as YAML in its own file. (Envoy's documentation promises JSON; release 1.40 passes the message
+//! as is.)
 //!
 //! Messages derived with `prost` in its place add 3,400 bytes to the filter, and the functions of
 //! `prost::encoding` add 960 bytes (measured 2026-11, `cargo xtask build`). Derived messages also
 //! accept unknown fields, and objects nest only half as deep.
 //!
-//! It does not know: any other message. Field numbers are those of `google/protobuf/struct.proto`, the
-//! encoding that of protobuf.dev/programming-guides/encoding.
+//! Field numbers are those of `google/protobuf/struct.proto`; the encoding is that of
+//! protobuf.dev/programming-guides/encoding.
 //!
 //! ```text
-//!   Struct     1: repeated Entry            Entry      1: string key, 2: Value
-//!   ListValue  1: repeated Value            Value      1: null, 2: double, 3: string, 4: bool, 5: Struct, 6: ListValue
+//!   Struct     1: repeated Entry
+//!   Entry      1: string key, 2: Value
+//!   ListValue  1: repeated Value
+//!   Value      1: null, 2: double, 3: string, 4: bool, 5: Struct, 6: ListValue
 //! ```
 
 use super::Value;
 
-/// A message that nests deeper is nobody's configuration.
-const DEEPEST: u32 = 64;
+/// The deepest nesting that is read. No real configuration nests deeper.
+const MAX_DEPTH: u32 = 64;
 
-/// Reads a whole `Struct`; `None` for bytes that are none.
+/// Reads a whole `Struct`; `None` if the bytes are no valid one.
 pub(super) fn parse(bytes: &[u8]) -> Option<Value> {
-    object(bytes, DEEPEST)
+    object(bytes, MAX_DEPTH)
 }
 
 fn object(bytes: &[u8], depth: u32) -> Option<Value> {
@@ -71,7 +74,7 @@ enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message; `None` in place of what is malformed, after which the iteration ends.
+/// The fields of a message. Yields `None` for the first malformed field and then ends.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_bytes_that_envoy_hands_over() {
-        // `{"limits": [], "mode": "shadow"}`, as protobuf writes it.
+        // `{"limits": [], "mode": "shadow"}` in protobuf's encoding.
         let bytes = b"\x0a\x0c\x0a\x06limits\x12\x02\x32\x00\x0a\x10\x0a\x04mode\x12\x08\x1a\x06shadow";
         let expected = vec![
             ("limits".to_string(), Value::List(Vec::new())),

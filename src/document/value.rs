@@ -1,20 +1,18 @@
-//! A JSON value and how it is read: from text, or from a message in protobuf's wire form.
-//!
-//! It does not know: places, or what is expected.
+//! A JSON value, and its parser for JSON text and for a message in protobuf's wire form.
 
 use super::{Error, structure};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// A JSON value that keeps the order of its keys, and duplicates.
+/// A JSON value that keeps duplicate keys and the order of keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number without a fraction, from 0 to 2⁶⁴−1. `1e3` and `5.0` are such numbers: Envoy's
-    /// `google.protobuf.Struct` holds all numbers as doubles.
+    /// A number without a fraction, from 0 to 2⁶⁴−1. `1e3` and `5.0` are such numbers, because
+    /// Envoy's `google.protobuf.Struct` holds all numbers as doubles.
     Whole(u64),
     /// Any other number.
     Number(f64),
@@ -22,26 +20,26 @@ pub enum Value {
     Text(String),
     /// A list.
     List(Vec<Value>),
-    /// An object, in its own order; a key may stand in it twice.
+    /// An object in document order, with duplicate keys.
     Object(Vec<(String, Value)>),
 }
 
 impl Value {
-    /// The value of a double: doubles tell whole numbers apart up to 2⁵³.
+    /// The value of a double. Doubles represent every whole number up to 2⁵³.
     pub(super) fn of_double(number: f64) -> Value {
         let whole = number >= 0.0 && number.fract() == 0.0 && number <= 9_007_199_254_740_992.0;
         if whole { Value::Whole(number as u64) } else { Value::Number(number) }
     }
 }
 
-/// A number as JSON has it, in the fewest digits: `1e300`, `-1`. The standard library's way to write one would
-/// be a second one in the module, and a long one.
+/// A number in JSON syntax with the fewest digits: `1e300`, `-1`. Uses `serde_json`, because the
+/// standard library's formatter would add a second, large implementation to the module.
 pub(super) fn digits(number: f64) -> String {
     let digits = serde_json::Number::from_f64(number).map_or("null".into(), |number| number.to_string());
     digits.strip_suffix(".0").unwrap_or(&digits).replace('+', "")
 }
 
-/// Text as JSON has it.
+/// Text as a JSON string.
 fn escaped(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
@@ -73,15 +71,16 @@ impl fmt::Display for Value {
     }
 }
 
-/// Reads a document: JSON text, or a `google.protobuf.Struct` in its wire form. The error tells the line
-/// and the column of the text.
+/// Reads a document: JSON text, or a `google.protobuf.Struct` in its wire form. The error names the
+/// line and the column of the text.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Error { path: String::new(), why: "the configuration is empty".into() });
     }
     let not_json = |error| {
-        // YAML in a string, or from a server, is a likely slip: as a structure of the gateway's it would have come as one.
+        // A string or a server's response often contains YAML by mistake. YAML in the gateway's own
+        // file arrives as a `Struct`.
         let hint = match bytes.trim_ascii_start() {
             [b'{' | b'[' | b'"', ..] => "",
             [b'<', ..] => "; it begins as a page of HTML does",
@@ -91,11 +90,11 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
         };
         Error { path: String::new(), why: format!("not valid JSON: {error}{hint}") }
     };
-    // A message begins with 0x0a, which as text is an empty line: only what is no JSON is tried as one.
+    // A `Struct` starts with 0x0a, a line feed in text, so the bytes are tried as JSON first.
     serde_json::from_slice(bytes).or_else(|error| structure::parse(bytes).ok_or(error)).map_err(not_json)
 }
 
-/// Reads JSON text and nothing else, for documents that are nobody's configuration: a client's.
+/// Reads JSON text only, for documents that a client sends.
 pub fn parse_json(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice(bytes).ok()
 }

@@ -1,10 +1,9 @@
-//! Words of a configuration: names that ignore case, spans of time, and the nearest word to a misspelt one.
-//!
-//! It does not know: which words there are.
+//! Words in a configuration: names that ignore case, time spans, and suggestions for misspelt
+//! words.
 
 use crate::time::Span;
 
-/// A name as it is compared: lower case, with `_` and `-` as spaces.
+/// The form in which names are compared: lower case, with `_` and `-` as spaces.
 pub fn fold(name: &str) -> String {
     name.trim().to_ascii_lowercase().replace(['_', '-'], " ")
 }
@@ -18,7 +17,8 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// A span such as `500ms`, `30s`, `5m`, `12h`, `7d`; `0` needs no unit. `None` for anything else.
+/// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`; `0` needs no unit. `None` for anything
+/// else.
 pub(super) fn span(text: &str) -> Option<Span> {
     let text = text.trim();
     let digits = text.len().checked_sub(text.trim_start_matches(|c: char| c.is_ascii_digit()).len())?;
@@ -36,13 +36,13 @@ pub(super) fn span(text: &str) -> Option<Span> {
     number.checked_mul(unit_ns).map(Span::from_ns)
 }
 
-/// The word among `known` that `word` is most likely a misspelling of.
+/// The word among `known` of which `word` is most likely a misspelling.
 ///
-/// Near enough is one edit for up to four letters, two for up to eight, three beyond: a swap of two
-/// neighbours counts as one edit (optimal string alignment, Damerau 1964).
+/// The allowed distance is one edit for up to four letters, two for up to eight, three beyond. A
+/// swap of two neighbours counts as one edit (optimal string alignment, Damerau 1964).
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = fold(word);
-    // Most words are spelled right, and a distance costs far more than a comparison.
+    // Most words are spelt right, and a distance costs far more than a comparison.
     if let Some(name) = known.iter().find(|name| fold(name) == word) {
         return Some(name);
     }
@@ -58,7 +58,7 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
     // The last two rows of the table of distances between prefixes of `a` and of `b`.
-    let mut before: Vec<usize> = Vec::new();
+    let mut previous: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, &from) in a.iter().enumerate() {
         let mut next = vec![i.saturating_add(1)];
@@ -71,11 +71,11 @@ fn distance(a: &str, b: &str) -> usize {
             if let (Some(i), Some(j)) = (i.checked_sub(1), j.checked_sub(1))
                 && swapped(i, j)
             {
-                best = best.min(at(&before, j).saturating_add(1));
+                best = best.min(at(&previous, j).saturating_add(1));
             }
             next.push(best);
         }
-        before = std::mem::replace(&mut row, next);
+        previous = std::mem::replace(&mut row, next);
     }
     row.last().copied().unwrap_or(0)
 }
