@@ -1,7 +1,8 @@
-//! Bytes of configuration to a policy that cannot be wrong, or every mistake in its place.
+//! Compiles the bytes of a configuration into a valid policy, or reports every mistake with its
+//! place.
 //!
-//! It does not know: what a rule does. It takes the keys that all rules share and hands the rest to the
-//! kind that owns them: an algorithm, an actor's source, a condition.
+//! This module reads the keys that all rules share. Each algorithm, actor and matcher reads its own
+//! keys.
 //!
 //! ```text
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
@@ -26,38 +27,41 @@ use crate::remote::{self as stores, source};
 use crate::request::Parts;
 use crate::response::ResponseOptions;
 
-/// A configuration that was accepted.
+/// A valid configuration.
 #[derive(Debug)]
 pub struct Configuration {
-    /// What decides.
+    /// The compiled limits, rules and lists.
     pub policy: Policy,
-    /// What clients are told.
+    /// The options of responses.
     pub response: ResponseOptions,
-    /// Where shared rules are counted.
+    /// The global store, which counts rules with `scope: global`.
     pub store: Option<stores::GlobalStoreOptions>,
-    /// Where a document comes from that is laid over this one.
+    /// The source of the remote document that is laid over this one.
     pub remote: Option<source::RemoteOptions>,
-    /// Whether requests that every rule admits at once have attributes for the access log.
+    /// Whether requests that every rule admits without delay get attributes for the access log.
     pub logs_all: bool,
-    /// Settings that are accepted but probably not meant, each with its place.
+    /// Settings that are accepted but are probably mistakes, each with its place.
     pub warnings: Vec<Error>,
 }
 
-/// Reads a configuration. All mistakes are told, not only the first.
+/// Compiles a configuration. The error lists every mistake.
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None, false));
-    whole(configuration, errors.into_vec())
+    checked(configuration, errors.into_vec())
 }
 
-/// As [`compile`], with another document laid over the first: what that has at the top stands in place of what the first
-/// has there. The mistakes are those of the other one, and then what the first one has that does not go with it. With `trial`
-/// it counts apart, for a part of all actors, and all of it here.
+/// Like [`compile`], with the remote document `over` laid over the local document `bytes`: each
+/// top-level key of `over` replaces that key of `bytes`.
+///
+/// The error lists the mistakes in `over`, then the keys of `bytes` that do not go with `over`. If
+/// `candidate` is set, the policy counts separately from the active one, for the actors in the
+/// sample only, and counts its global rules locally.
 pub fn compile_over(
     bytes: &[u8],
     over: &[u8],
-    trial: Option<CandidateOptions>,
+    candidate: Option<CandidateOptions>,
 ) -> Result<Configuration, Vec<Error>> {
     let (document, other) = (document::parse(bytes), document::parse(over));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
@@ -65,15 +69,16 @@ pub fn compile_over(
     let base = Top::of(Node::root(&document, &known));
     let over = remote::over(Node::root(&other, &errors));
     let configuration =
-        base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, trial, true));
-    // What the first has may be wrong beside what the other has, such as a rule whose actor is gone.
+        base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, candidate, true));
+    // A local key may be wrong only in combination with the remote document, for example a rule
+    // whose actor no longer exists.
     let of_first = |error: Error| Error { path: ["the local document's ", &error.path].concat(), ..error };
     let mut errors = errors.into_vec();
     errors.extend(known.into_vec().into_iter().map(of_first));
-    whole(configuration, errors)
+    checked(configuration, errors)
 }
 
-fn whole(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<Configuration, Vec<Error>> {
+fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<Configuration, Vec<Error>> {
     configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
@@ -91,7 +96,8 @@ impl Mode {
     }
 }
 
-/// The keys of each object, to say where a misplaced key belongs. `headers` and `response` are keys of a limit, too.
+/// The keys of each object, to report where a misplaced key belongs. `headers` and `response` are
+/// also keys of a limit.
 const TOP_KEYS: &[&str] = &[
     "limits",
     "actors",
@@ -126,16 +132,16 @@ const REMOTE_KEYS: &[&str] = &["path", "authority", "interval", "max_stale", "po
 const WRAPPED: &str =
     "`@type` and `value` are the gateway's, around a document: write here what stands in `value`";
 
-/// How a key is taken.
+/// How a key is taken: a method of [`Fields`] or a function that refuses the key.
 type Take<'a> = fn(&mut Fields<'a>, &'static str) -> Option<Node<'a>>;
 
-/// The keys of a rule, those of all algorithms included.
+/// The keys of a rule, including those of all algorithms.
 fn rule_keys() -> Vec<&'static str> {
     let own = KINDS.iter().flat_map(|kind| kind.keys);
     RULE_KEYS.iter().chain(own).copied().collect()
 }
 
-/// The document's parts that are not limits; all `None` in the two short forms.
+/// The top level of a document. In the two short forms, only `limits` is set.
 #[derive(Default)]
 struct Top<'a> {
     limits: Option<Vec<Node<'a>>>,
@@ -176,8 +182,9 @@ impl<'a> Top<'a> {
         Some(Top::rest(fields, limits, Fields::take))
     }
 
-    /// All keys but `limits`, and those that belong elsewhere. `own` takes what is the gateway's own.
-    fn rest(mut fields: Fields<'a>, limits: Option<Node<'a>>, own: Take<'a>) -> Top<'a> {
+    /// Takes all keys except `limits`, and records those that belong elsewhere. `take_local` takes
+    /// the keys that only the local document may have.
+    fn rest(mut fields: Fields<'a>, limits: Option<Node<'a>>, take_local: Take<'a>) -> Top<'a> {
         fields.belong(LIMIT_KEYS, "to a limit in `limits`");
         fields.belong(&rule_keys(), "to a rule in `rules`");
         let top = Top {
@@ -191,15 +198,15 @@ impl<'a> Top<'a> {
             headers: fields.take("headers"),
             mode: fields.take("mode"),
             access_log: fields.take("access_log"),
-            local: own(&mut fields, "local"),
-            store: own(&mut fields, "store"),
-            remote: own(&mut fields, "remote"),
+            local: take_local(&mut fields, "local"),
+            store: take_local(&mut fields, "store"),
+            remote: take_local(&mut fields, "remote"),
         };
         fields.finish();
         top
     }
 
-    /// What this one has, and what it lacks from `base`.
+    /// These keys, with `base` as the fallback for absent ones.
     fn or(self, base: Top<'a>) -> Top<'a> {
         Top {
             is_short: if self.limits.is_some() { self.is_short } else { base.is_short },
@@ -219,12 +226,12 @@ impl<'a> Top<'a> {
     }
 }
 
-/// Whether it is a whole message of the gateway's in which a document stands.
+/// Whether the object is the gateway's message that wraps a document.
 fn is_wrapped(entries: &[(String, Value)]) -> bool {
     entries.iter().any(|(key, _)| key == "@type")
 }
 
-/// Whether the document is one limit; it may be misspelt.
+/// Whether the document is one limit, even if its keys are misspelt.
 fn is_limit(entries: &[(String, Value)]) -> bool {
     let known: Vec<&str> = TOP_KEYS.iter().chain(["headers"].iter()).chain(LIMIT_KEYS).copied().collect();
     let meant = |of: &[&str]| {
@@ -233,8 +240,8 @@ fn is_limit(entries: &[(String, Value)]) -> bool {
     !meant(&["limits"]) && meant(LIMIT_KEYS)
 }
 
-/// `is_over`: whether some of it is a remote document's.
-fn read(top: Top, trial: Option<CandidateOptions>, is_over: bool) -> Option<Configuration> {
+/// `has_remote`: whether some keys come from a remote document.
+fn read(top: Top, candidate: Option<CandidateOptions>, has_remote: bool) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::ClientIp::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -242,9 +249,9 @@ fn read(top: Top, trial: Option<CandidateOptions>, is_over: bool) -> Option<Conf
     let mode = Mode::compile(top.mode);
     let has_store = top.store.is_some();
     let store = top.store.and_then(global_store::compile);
-    let shared = global_rule::Reader::new(store.as_ref(), has_store, is_over, top.is_short);
+    let global = global_rule::Reader::new(store.as_ref(), has_store, has_remote, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
-    let mut reader = rule::Reader { actors: &actors, mode, names, shared, responses };
+    let mut reader = rule::Reader { actors: &actors, mode, names, global, responses };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
@@ -261,7 +268,7 @@ fn read(top: Top, trial: Option<CandidateOptions>, is_over: bool) -> Option<Conf
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
     let limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
-    let mut warnings: Vec<Error> = reader.shared.warning.take().into_iter().collect();
+    let mut warnings: Vec<Error> = reader.global.warning.take().into_iter().collect();
     warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {
         limits,
@@ -272,7 +279,7 @@ fn read(top: Top, trial: Option<CandidateOptions>, is_over: bool) -> Option<Conf
         enforced: mode == Mode::Enforce,
         max_actors,
         store: None,
-        candidate: trial,
+        candidate,
     };
     let (store, mut options) = store.map(|store| (store.draft, store.options)).unzip();
     let policy = Draft { store, ..draft }.build();
@@ -281,10 +288,10 @@ fn read(top: Top, trial: Option<CandidateOptions>, is_over: bool) -> Option<Conf
     Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
 }
 
-/// The requests that have attributes for the access log.
+/// The requests that get attributes for the access log.
 const ACCESS_LOG: [(&str, bool); 2] = [("refused", false), ("all", true)];
 
-/// How many actors the table of each cell group is made for.
+/// The default number of actors for which each cell group's table is sized.
 const MAX_ACTORS: u64 = 100_000;
 
 fn local(node: Option<Node>) -> u64 {

@@ -1,6 +1,4 @@
-//! What a rule says that a store for all gateways counts: `scope`, `on_error`, `lease`.
-//!
-//! It does not know: how that store counts.
+//! The keys of a rule that the global store counts: `scope`, `on_error`, `lease`.
 
 use super::global_store::GlobalStore;
 use super::rule::count;
@@ -20,42 +18,43 @@ const NOTHING_FAILS: &str = "this document has no store that could fail or lend:
 const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
     to count them together write the full form with `limits` and `store`";
 
-/// What reading a shared rule depends on.
+/// The context in which a global rule is read.
 pub(super) struct Reader<'a> {
     pub(super) store: Option<&'a GlobalStore>,
-    without: NoStore,
+    no_store: NoStore,
     /// The warning about the first rule that each gateway counts alone because there is no store.
     pub(super) warning: Option<Error>,
 }
 
-/// What a global rule without a store means.
+/// The meaning of a global rule without a store.
 #[derive(Clone, Copy)]
 enum NoStore {
-    /// There is a store, though it may have mistakes.
+    /// There is a store, possibly with mistakes.
     Stored,
     /// The rule is a mistake, for this reason.
     Wrong(&'static str),
-    /// Each gateway counts the rule alone, as if its store were never reached.
+    /// Each gateway counts the rule alone, as if its store were always down.
     Alone,
 }
 
-/// A shared rule's own keys.
+/// The keys of a global rule.
 pub(super) struct Rule<'a> {
     on_error: OnError,
     lease: LeaseSize<'a>,
     replicas: u64,
-    /// What the store can count, if not everything.
+    /// Whether the store counts fixed windows only.
     windows_only: bool,
 }
 
-/// How much is fetched ahead, and where it says so.
+/// The quota to fetch ahead, and the node that sets it.
 enum LeaseSize<'a> {
     Nothing,
     Units(u64, Node<'a>),
     Percent(u64, Node<'a>),
 }
 
-/// How a rule counts one actor: in the store or here; in place of the store; of what was fetched ahead.
+/// How a rule counts one actor: in the store or locally (`primary`), locally while the store is
+/// down (`fallback`), and from the quota fetched ahead (`leased`).
 pub(super) struct Roles {
     primary: Counter,
     fallback: Option<Counter>,
@@ -63,24 +62,25 @@ pub(super) struct Roles {
 }
 
 impl Reader<'_> {
-    /// `is_over`: whether the limits may come from a remote document, which cannot have a store. `is_short`: whether the
-    /// document has one of the short forms, which cannot have a store either.
+    /// `has_remote`: whether the limits may come from a remote document, which cannot have a store.
+    /// `is_short`: whether the document has one of the short forms, which cannot have a store
+    /// either.
     pub(super) fn new(
         store: Option<&GlobalStore>,
         has_store: bool,
-        is_over: bool,
+        has_remote: bool,
         is_short: bool,
     ) -> Reader<'_> {
-        let without = match (has_store, is_over, is_short) {
+        let no_store = match (has_store, has_remote, is_short) {
             (true, ..) => NoStore::Stored,
             (_, true, _) => NoStore::Wrong(NO_LOCAL_STORE),
             (_, _, true) => NoStore::Alone,
             _ => NoStore::Wrong(NO_STORE),
         };
-        Reader { store, without, warning: None }
+        Reader { store, no_store, warning: None }
     }
 
-    /// Takes the keys of a shared rule; `None` for a local one.
+    /// Takes the keys of a global rule; `None` for a local one.
     pub(super) fn rule<'a>(&mut self, fields: &mut Fields<'a>) -> Option<Rule<'a>> {
         let scope = fields.take("scope");
         let is_global = |node: &Node| node.choice("scope", &[("local", false), ("global", true)]);
@@ -88,7 +88,7 @@ impl Reader<'_> {
             fields.belong(&["on_error", "lease"], "to a rule with `scope: global`");
             return None;
         };
-        match self.without {
+        match self.no_store {
             NoStore::Stored => {}
             NoStore::Wrong(why) => scope.fail(why),
             NoStore::Alone => {
@@ -115,7 +115,7 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
     let percent = match node.value() {
         Value::Whole(0) => return Some(LeaseSize::Nothing),
         Value::Whole(units @ 1..=Quota::MAX_RPU) => return Some(LeaseSize::Units(*units, node)),
-        // It tells that there are quotes.
+        // `whole` reports the superfluous quotes.
         Value::Text(text) if text.parse::<u64>().is_ok() => return node.whole(0..=Quota::MAX_RPU).and(None),
         Value::Text(text) => response::percent_of(text),
         _ => None,
@@ -128,56 +128,57 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
     }
 }
 
-/// All that a rule, or an override of it, says about how much.
-pub(super) fn roles(fields: &mut Fields, kind: Option<&Kind>, shared: Option<&Rule>) -> Option<Roles> {
-    let mut own = count(fields, kind)?;
-    let Some(shared) = shared else {
-        return Some(Roles { primary: own, fallback: None, leased: None });
+/// Compiles the quota of a rule, or of an override, for each of its roles.
+pub(super) fn roles(fields: &mut Fields, kind: Option<&Kind>, global: Option<&Rule>) -> Option<Roles> {
+    let mut primary = count(fields, kind)?;
+    let Some(global) = global else {
+        return Some(Roles { primary, fallback: None, leased: None });
     };
-    if shared.windows_only && own.quota.rpu > 0 {
-        windows_only(fields, kind?, &own)?;
+    if global.windows_only && primary.quota.rpu > 0 {
+        windows_only(fields, kind?, &primary)?;
     }
-    let spare = match shared.on_error {
-        OnError::Local => Some(scaled(fields, kind?, shared.replicas)?),
+    let fallback = match global.on_error {
+        OnError::Local => Some(scaled(fields, kind?, global.replicas)?),
         OnError::Allow | OnError::Deny => None,
     };
-    let (piece, node) = match &shared.lease {
-        LeaseSize::Nothing => return Some(Roles { primary: own, fallback: spare, leased: None }),
+    let (size, node) = match &global.lease {
+        LeaseSize::Nothing => return Some(Roles { primary, fallback, leased: None }),
         LeaseSize::Units(units, node) => (*units, node),
-        LeaseSize::Percent(percent, node) => (own.quota.rpu.saturating_mul(*percent).div_ceil(100), node),
+        LeaseSize::Percent(percent, node) => (primary.quota.rpu.saturating_mul(*percent).div_ceil(100), node),
     };
-    if !own.algorithm.can_reserve() || shared.windows_only {
-        node.fail(match shared.windows_only {
+    if !primary.algorithm.can_reserve() || global.windows_only {
+        node.fail(match global.windows_only {
             true => "a rate limit service hands out nothing ahead: leave it out",
             false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or write \
                       another `algo`",
         });
         return None;
     }
-    let ahead = piece.clamp(1, own.quota.rpu.max(1));
-    let lease = Lease::new(&*own.algorithm, ahead, own.quota);
-    let leased = Counter::new(own.quota, Box::new(lease));
-    own.lease = ahead;
-    Some(Roles { primary: own, fallback: spare, leased: Some(leased) })
+    let units = size.clamp(1, primary.quota.rpu.max(1));
+    let lease = Lease::new(&*primary.algorithm, units, primary.quota);
+    let leased = Counter::new(primary.quota, Box::new(lease));
+    primary.lease = units;
+    Some(Roles { primary, fallback, leased: Some(leased) })
 }
 
-fn windows_only(fields: &mut Fields, kind: &Kind, own: &Counter) -> Option<()> {
+fn windows_only(fields: &mut Fields, kind: &Kind, primary: &Counter) -> Option<()> {
     if kind.short != "W" {
         fields.fail_as_rule("a rate limit service counts in windows: write `algo: W`");
         return None;
     }
-    if rls::unit(own.quota.unit).is_none() {
+    if rls::unit(primary.quota.unit).is_none() {
         fields.take("unit")?.expected("second, minute, hour or day, by which a rate limit service counts")
     } else {
         Some(())
     }
 }
 
-/// The same rule for one of so many gateways: a part of each number that says how many, at least one. A `rpu` that was
-/// rounded down makes a burst or a queue take up to twice as long; where that is too long, half of it is left.
+/// The rule for one of several gateways: each quantity is divided by `replicas`, at least 1. If
+/// `rpu` is rounded down, a burst or a queue takes up to twice as long. If that is too long, the
+/// burst or the queue is halved.
 fn scaled(fields: &mut Fields, kind: &Kind, replicas: u64) -> Option<Counter> {
     let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(1);
-    [1u64, 2].into_iter().find_map(|parts| {
+    [1u64, 2].into_iter().find_map(|divisor| {
         let mut entries: Vec<(String, Value)> = Vec::new();
         for key in ["rpu", "unit"].iter().chain(kind.keys) {
             let Some(node) = fields.take(key) else {
@@ -186,7 +187,7 @@ fn scaled(fields: &mut Fields, kind: &Kind, replicas: u64) -> Option<Counter> {
             let value = match (*key, node.value()) {
                 ("rpu", Value::Whole(number @ 1..)) => Value::Whole(part(*number)),
                 ("burst" | "queue", Value::Whole(number @ 1..)) => {
-                    Value::Whole(part(*number).checked_div(parts).unwrap_or(0))
+                    Value::Whole(part(*number).checked_div(divisor).unwrap_or(0))
                 }
                 (_, value) => value.clone(),
             };
@@ -197,23 +198,23 @@ fn scaled(fields: &mut Fields, kind: &Kind, replicas: u64) -> Option<Counter> {
     })
 }
 
-/// The ways of a rule and of its overrides, each with its like.
+/// Groups the counters of a rule and of its overrides by role.
 pub(super) fn draft(
-    ways: Roles,
+    roles: Roles,
     overrides: Vec<(Vec<u8>, Roles)>,
-    shared: Option<Rule>,
+    global: Option<Rule>,
 ) -> (Counters, Option<GlobalDraft>) {
     let counts = |count| Counters { default: count, overrides: KeyMap::default() };
-    let (mut own, mut spare, mut ahead) =
-        (counts(ways.primary), ways.fallback.map(counts), ways.leased.map(counts));
-    for (key, ways) in overrides {
-        own.overrides.insert(&key, ways.primary);
-        let others = [(&mut spare, ways.fallback), (&mut ahead, ways.leased)];
+    let (mut primary, mut fallback, mut leased) =
+        (counts(roles.primary), roles.fallback.map(counts), roles.leased.map(counts));
+    for (key, roles) in overrides {
+        primary.overrides.insert(&key, roles.primary);
+        let others = [(&mut fallback, roles.fallback), (&mut leased, roles.leased)];
         for (counts, count) in others {
             if let (Some(counts), Some(count)) = (counts, count) {
                 counts.overrides.insert(&key, count);
             }
         }
     }
-    (own, shared.map(|shared| GlobalDraft { on_error: shared.on_error, fallback: spare, leased: ahead }))
+    (primary, global.map(|global| GlobalDraft { on_error: global.on_error, fallback, leased }))
 }

@@ -1,6 +1,4 @@
-//! `store`: where shared rules are counted, for all gateways.
-//!
-//! It does not know: how such a store is asked.
+//! `store`: the store that counts global rules for all gateways.
 
 use crate::document::{Fields, Node, Value, quoted};
 use crate::format::plain;
@@ -11,23 +9,23 @@ use crate::remote::{self, Protocol};
 use crate::response;
 use crate::time::Span;
 
-/// A secret of fewer bytes can be found by trying.
-const SHORTEST_SECRET: usize = 16;
+/// In bytes. A shorter secret could be found by brute force.
+const MIN_SECRET_BYTES: usize = 16;
 
 const TIMEOUT: Span = Span::from_ms(50);
 
-/// Keys that `rls` has not.
+/// Keys that `rls` does not have.
 const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers"];
 
-/// What `store` says.
+/// The compiled `store` object.
 pub(super) struct GlobalStore {
     pub(super) options: remote::GlobalStoreOptions,
     pub(super) draft: StoreDraft,
-    /// Among how many gateways a limit is divided when each has to count by itself.
+    /// The number of gateways by which a quota is divided while the store is down.
     pub(super) replicas: u64,
 }
 
-/// Reads it. Mistakes are reported at their place and give `None`.
+/// Compiles `store`. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(node: Node) -> Option<GlobalStore> {
     let Value::Object(_) = node.value() else {
         return node.expected("`{redis: {cluster: …, secret: …}}`, or the same with `rls`");
@@ -74,7 +72,8 @@ fn redis(node: &Node) -> Option<GlobalStore> {
         Some(node) => prefix(&node),
         None => Some("diana".into()),
     };
-    let headers = fields.take("headers").map(|node| response::own_headers(&node, taken)).unwrap_or_default();
+    let headers =
+        fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
     let common = common(&mut fields, 1);
     fields.belong(&["domain"], "to `rls`");
     fields.finish();
@@ -93,14 +92,14 @@ fn rls(node: &Node) -> Option<GlobalStore> {
         },
         None => Some("diana".into()),
     };
-    // A service is asked about one request at a time.
+    // A call asks about one request only, so many calls may be in flight.
     let common = common(&mut fields, 64);
     fields.belong(REDIS_ONLY, "to `redis`");
     fields.finish();
     common?.global_store(vec![cluster?], Protocol::Rls(Rls::new(domain?)))
 }
 
-/// What both kinds have.
+/// The options that both kinds of store have.
 struct Common {
     timeout: Span,
     in_flight: usize,
@@ -122,9 +121,9 @@ fn common(fields: &mut Fields, in_flight: u64) -> Option<Common> {
         None => Some(1),
     };
     let secret = fields.require("secret").and_then(|node| match node.value() {
-        Value::Text(text) if text.len() >= SHORTEST_SECRET => Some(text.clone()),
+        Value::Text(text) if text.len() >= MIN_SECRET_BYTES => Some(text.clone()),
         _ => {
-            // What was found is not told: this goes to a log.
+            // The error omits the value found, because mistakes are logged.
             node.fail(
                 "expected a text of at least 16 letters that only these gateways know, such as `openssl rand -hex 16` \
                  prints",
@@ -152,7 +151,7 @@ impl Common {
     }
 }
 
-/// A cluster that the gateway knows by this name.
+/// A cluster of the gateway, by name.
 pub(super) fn cluster(node: &Node) -> Option<String> {
     let name = node.text()?;
     if name.is_empty() || name.len() > 120 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -198,8 +197,8 @@ fn prefix(node: &Node) -> Option<String> {
     Some(prefix.into())
 }
 
-/// Why a header of a call is not the user's to set.
-pub(super) fn taken(name: &str) -> Option<&'static str> {
+/// The reason why a configuration may not set a header of a call.
+pub(super) fn reserved(name: &str) -> Option<&'static str> {
     Some(match name {
         "content-type" | "content-length" | "transfer-encoding" | "connection" | "host" | "te"
         | "upgrade" => "it is set for each call",

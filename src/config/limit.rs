@@ -1,6 +1,4 @@
-//! One limit: its url, its conditions, its rules.
-//!
-//! It does not know: what a condition means; each kind of matcher reads its own key.
+//! One limit: its URL, its conditions, its rules. Each kind of matcher reads its own key.
 
 use super::rule;
 use crate::actor::Scope;
@@ -10,18 +8,18 @@ use crate::policy::LimitDraft;
 use crate::response::ResponseOverride;
 use std::sync::Arc;
 
-/// Reads a limit. Mistakes are reported at their place and give `None`.
+/// Reads a limit. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) -> Option<LimitDraft> {
     let Value::Object(_) = node.value() else {
         return node.expected("a limit such as `{url: /api, rules: […]}`");
     };
     let mut fields = node.fields()?;
-    // `Url` is how the original design spelt it.
+    // `Url` is the spelling of the original design.
     let url = fields.require_either("url", "Url");
     let url_text = url.as_ref().and_then(|node| node.text()).unwrap_or_default();
     let pattern = url.and_then(Pattern::parse);
 
-    let (mut conditions, mut meaning, mut whole) = (Vec::new(), String::new(), true);
+    let (mut conditions, mut meaning, mut complete) = (Vec::new(), String::new(), true);
     for kind in KINDS {
         if let Some(node) = fields.take(kind.key) {
             match (kind.compile)(node, scope.parts) {
@@ -29,7 +27,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
                     meaning.extend([" | ", &condition.meaning(scope.parts)]);
                     conditions.push(condition);
                 }
-                None => whole = false,
+                None => complete = false,
             }
         }
     }
@@ -58,5 +56,5 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     for (_, own) in reader.responses.iter_mut().skip(before) {
         own.limit.clone_from(&response);
     }
-    whole.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, rules })
+    complete.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, rules })
 }

@@ -1,13 +1,11 @@
 //! `allow` and `deny`: addresses, networks, and values of actors.
-//!
-//! It does not know: what happens to who is listed.
 
 use crate::actor::{self, Actors, Scope, address::Network};
 use crate::document::{Node, Value};
 use crate::policy::{List, Member};
 use crate::response::ResponseOverride;
 
-/// Reads a list. Mistakes are reported at their place and leave the entry out.
+/// Reads a list. Each mistake is reported at its place, and the entry is left out.
 pub(super) fn compile(node: Option<Node>, actors: &Actors, scope: &mut Scope) -> List {
     let mut members = Vec::new();
     for node in node.and_then(|node| node.list()).unwrap_or_default() {
@@ -55,7 +53,8 @@ pub(super) fn deny(
     (members, response)
 }
 
-/// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`. A number is refused, because YAML reads `007` as the number 7.
+/// `{user: vip-42}`, or `{user: [vip-42, vip-43]}`. A number is refused, because YAML reads `007`
+/// as the number 7.
 fn of_actor(name: &str, values: &Node, actors: &Actors, scope: &mut Scope) -> Vec<Member> {
     let Some(named) = actors.find(name, values, scope) else {
         return Vec::new();

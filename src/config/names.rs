@@ -1,25 +1,25 @@
-//! Rules' names: what is shown in headers, metrics and logs. Unique in a configuration.
+//! The names of rules in headers, metrics and logs. A name is unique in a configuration.
 //!
-//! It does not know: rules. A rule without a name is called after its limit's url and its place in it.
+//! The default name consists of the limit's URL and the rule's index in the limit.
 
 use crate::document::{Node, Value, quoted};
 use crate::map::KeySet;
 use crate::policy::{ALLOW, DENY};
 
-const LONGEST: usize = 64;
+const MAX_BYTES: usize = 64;
 
 /// Names that metrics use for the two lists.
 const RESERVED: [&str; 2] = [ALLOW, DENY];
 
-/// The names that are taken.
+/// The names in use.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     given: KeySet,
-    taken: KeySet,
+    used: KeySet,
 }
 
 impl Names {
-    /// Notes the names that rules of these limits give themselves, so that no default is in their way.
+    /// Collects the explicit names in these limits, so that default names avoid them.
     pub(super) fn collect(&mut self, limits: &[Node]) {
         fn entry<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
             let Value::Object(entries) = value else { return None };
@@ -36,15 +36,15 @@ impl Names {
         }
     }
 
-    /// The name of rule `index` of the limit on `url`: the given one, or one made from those two.
+    /// The name of rule `index` of the limit on `url`: the given name, or the default one.
     pub(super) fn name(&mut self, given: Option<Node>, url: &str, index: usize) -> Option<String> {
         let Some(node) = given else {
             return Some(self.derived(url, index));
         };
         let name = node.text()?;
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
-        if name.is_empty() || name.len() > LONGEST || !name.bytes().all(allowed) {
-            return node.expected(&format!("1 to {LONGEST} of a-z, 0-9, `_` and `-`"));
+        if name.is_empty() || name.len() > MAX_BYTES || !name.bytes().all(allowed) {
+            return node.expected(&format!("1 to {MAX_BYTES} of a-z, 0-9, `_` and `-`"));
         }
         if RESERVED.contains(&name) {
             node.fail(format!(
@@ -53,7 +53,7 @@ impl Names {
             ));
             return None;
         }
-        if !self.taken.add(name.as_bytes()) {
+        if !self.used.add(name.as_bytes()) {
             node.fail(format!("another rule is called {} already", quoted(name)));
             return None;
         }
@@ -63,7 +63,7 @@ impl Names {
     fn derived(&mut self, url: &str, index: usize) -> String {
         let plain =
             |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
-        let words: String = url.chars().take(LONGEST / 2).map(plain).collect();
+        let words: String = url.chars().take(MAX_BYTES / 2).map(plain).collect();
         let stem = match words.trim_matches('-') {
             "" => "root",
             stem => stem,
@@ -71,9 +71,9 @@ impl Names {
         let first = format!("{stem}-{index}");
         let others = (2u32..).map(|number| format!("{first}-{number}"));
         let free =
-            |name: &String| !self.given.contains(name.as_bytes()) && !self.taken.contains(name.as_bytes());
+            |name: &String| !self.given.contains(name.as_bytes()) && !self.used.contains(name.as_bytes());
         let name = std::iter::once(first.clone()).chain(others).find(free).unwrap_or(first.clone());
-        self.taken.add(name.as_bytes());
+        self.used.add(name.as_bytes());
         name
     }
 }

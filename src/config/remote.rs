@@ -1,8 +1,7 @@
-//! `remote`: where another document comes from, and how that is laid over this one.
-//!
-//! It does not know: how it is fetched, or when.
+//! `remote`: the source of a remote document, and how the remote document is laid over the local
+//! one.
 
-use super::global_store::{cluster, taken};
+use super::global_store::{cluster, reserved};
 use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit, is_wrapped};
 use crate::document::{Fields, Node, Value};
 use crate::policy::Sample;
@@ -16,7 +15,7 @@ const HOLD: Span = Span::from_secs(600);
 const MAX_STALE: Span = Span::from_secs(600);
 const LONGEST: Span = Span::from_secs(86_400 * 365);
 
-/// Reads it. Mistakes are reported at their place and give `None`.
+/// Compiles `remote`. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
     let Value::Object(_) = node.value() else {
         return node.expected("`{cluster: …, path: …}`");
@@ -36,7 +35,8 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
         }
         Some(span)
     });
-    let headers = fields.take("headers").map(|node| response::own_headers(&node, own)).unwrap_or_default();
+    let headers =
+        fields.take("headers").map(|node| response::own_headers(&node, reserved_header)).unwrap_or_default();
     let body = fields.take("body").map(|node| body(&node));
     let pointer = fields.take("pointer").map(|node| pointer(&node));
     let encodings = [("plain", false), ("base64", true)];
@@ -109,17 +109,17 @@ fn pointer(node: &Node) -> Option<Vec<String>> {
     }
 }
 
-fn own(name: &str) -> Option<&'static str> {
+fn reserved_header(name: &str) -> Option<&'static str> {
     match name {
         "if-none-match" | "if-modified-since" | "if-match" | "if-unmodified-since" | "range" => {
             Some("it is set for each request")
         }
         "content-type" => None,
-        name => taken(name),
+        name => reserved(name),
     }
 }
 
-/// What a remote document has at the top, in any of the three forms.
+/// The top level of a remote document in any of the three forms.
 pub(super) fn over(node: Node) -> Option<Top> {
     let Value::Object(entries) = node.value() else {
         return Top::of(node);
@@ -138,7 +138,7 @@ pub(super) fn over(node: Node) -> Option<Top> {
     Some(Top::rest(fields, limits, refuse))
 }
 
-/// A key that is the gateway's own: what is in it does not matter.
+/// Refuses a key that only the local document may have. The value is not read.
 fn refuse<'a>(fields: &mut Fields<'a>, key: &'static str) -> Option<Node<'a>> {
     let node = fields.take_unoffered(key)?;
     let what = match key {

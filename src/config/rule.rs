@@ -1,6 +1,5 @@
-//! One rule: whom it counts, how much per unit, by which algorithm, and for whom that differs.
-//!
-//! It does not know: any algorithm's keys; what is left of a rule after the common ones is the algorithm's.
+//! One rule: whom it counts, its quota, its algorithm, and its overrides. The algorithm reads its
+//! own keys.
 
 use super::Mode;
 use super::global_rule::{self, Roles, roles};
@@ -13,18 +12,19 @@ use crate::policy::{Counter, Missing, RuleDraft};
 use crate::response::{ResponseOverride, RuleResponses};
 use crate::time::Span;
 
-/// What reading a rule depends on beside the rule.
+/// The context in which a rule is read.
 pub(super) struct Reader<'a> {
     pub(super) actors: &'a Actors,
-    /// The document's mode: shadow there puts every rule into shadow.
+    /// The document's mode: `shadow` puts every rule into shadow.
     pub(super) mode: Mode,
     pub(super) names: Names,
-    pub(super) shared: global_rule::Reader<'a>,
-    /// Of the rules that have been read, by name.
+    pub(super) global: global_rule::Reader<'a>,
+    /// The responses of the rules read so far, by name.
     pub(super) responses: Vec<(String, RuleResponses)>,
 }
 
-/// Reads rule `index` of the limit on `url`. Mistakes are reported at their place and give `None`.
+/// Reads rule `index` of the limit on `url`. Reports each mistake at its place and then returns
+/// `None`.
 pub(super) fn compile(
     node: Node,
     reader: &mut Reader,
@@ -43,17 +43,18 @@ pub(super) fn compile(
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
     let mode = Mode::compile(fields.take("mode"));
-    let shared = reader.shared.rule(&mut fields);
+    let global = reader.global.rule(&mut fields);
     let reject_delay = match fields.take("reject_delay") {
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
         None => Some(Span::ZERO),
     };
     let kind = algorithm(fields.take("algo"));
-    // An override reads the rule's keys again, laid over with its own; a mistake in them is told once.
+    // Each override reads the rule's keys again, below its own. A mistake in the rule's keys is
+    // reported once.
     let overrides = fields.take("overrides");
-    let ways = roles(&mut fields, kind, shared.as_ref());
+    let roles = roles(&mut fields, kind, global.as_ref());
     let overrides = match overrides {
-        Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), shared.as_ref()),
+        Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), global.as_ref()),
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
@@ -61,7 +62,7 @@ pub(super) fn compile(
     fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
-    let (counts, shared) = global_rule::draft(ways?, overrides?, shared);
+    let (counters, global) = global_rule::draft(roles?, overrides?, global);
     let name = name?;
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
@@ -70,12 +71,12 @@ pub(super) fn compile(
         missing,
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
-        counters: counts,
-        global: shared,
+        counters,
+        global,
     })
 }
 
-/// The longest that a refusal is held back.
+/// The longest `reject_delay`.
 const MAX_REJECT_DELAY: Span = Span::from_secs(60);
 
 /// A word, or `{action, response}`.
@@ -111,7 +112,7 @@ fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
     let named = |kind: &&&Kind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
     let kind = algorithm::KINDS.iter().find(named);
     if kind.is_none() {
-        // Of abbreviations any is near any other.
+        // Suggest long names only: any abbreviation is close to any other.
         let names: Vec<&str> = algorithm::KINDS.iter().map(|kind| kind.name).collect();
         let hint = match nearest(text, &names) {
             Some(name) => format!("did you mean `{name}`?"),
@@ -126,7 +127,7 @@ fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
     kind.copied()
 }
 
-/// The keys that say how much: `rpu` and `unit`, and those of the algorithm.
+/// Compiles the quota: `rpu`, `unit` and the algorithm's keys.
 pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter> {
     let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
     let unit = match kind {
@@ -137,17 +138,17 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter>
             Some(Span::ZERO)
         }
         Some(_) => fields.require("unit").and_then(unit),
-        // Whichever was meant may have none.
+        // The algorithm is unknown and may need no unit.
         None => fields.take("unit").and_then(unit),
     };
-    // Without a quota the algorithm's own keys are read for their own mistakes: one per nanosecond makes none
-    // with them, neither too many to remember nor too slow to wait for.
+    // Without a valid quota, a quota of one per nanosecond stands in, so that mistakes in the
+    // algorithm's own keys are still reported. No valid key conflicts with this quota.
     let quota = match (rpu, unit) {
         (Some(rpu @ 1..), Some(unit)) => Quota { rpu, unit },
         _ => Quota { rpu: 1, unit: Span::from_ns(1) },
     };
     let Some(kind) = kind else {
-        // Whichever was meant, its keys are not unknown.
+        // The algorithm is unknown, so the keys of every algorithm count as known.
         for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys) {
             fields.take(key);
         }
@@ -160,7 +161,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter>
     Some(Counter::new(Quota { rpu, unit }, algorithm))
 }
 
-/// Notes the keys that only other algorithms have, and which those are.
+/// Records the keys that only other algorithms have, with the names of these algorithms.
 fn others_keys(fields: &mut Fields, own: &Kind) {
     for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {
         let having = algorithm::KINDS.iter().filter(|kind| kind.keys.contains(key));
@@ -188,16 +189,16 @@ fn unit(node: Node) -> Option<Span> {
     node.span(Quota::MIN_UNIT..=Quota::MAX_UNIT)
 }
 
-/// How the rule counts the actors that are named by value.
+/// How the rule counts the actors that `overrides` names by value.
 fn overrides(
     node: &Node,
     rule: &Fields,
     kind: Option<&Kind>,
     actors: Option<&[Named]>,
-    shared: Option<&global_rule::Rule>,
+    global: Option<&global_rule::Rule>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
     let (mut overrides, mut seen) = (Vec::new(), KeySet::default());
-    let mut whole = true;
+    let mut complete = true;
     let entries = node.entries()?;
     if entries.is_empty() {
         node.fail("it changes nothing: leave it out, or name an actor's value as in `{vip-42: {rpu: 100}}`");
@@ -209,24 +210,24 @@ fn overrides(
             Value::Object(_) => node.fields(),
             _ => node.expected("what is different for it, such as `{rpu: 100}`"),
         };
-        let count = fields.and_then(|fields| {
+        let roles = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
-            let ways = roles(&mut fields, kind, shared);
+            let roles = roles(&mut fields, kind, global);
             fields.belong(&super::rule_keys(), "to the rule itself: an override changes how much");
             fields.finish();
-            ways
+            roles
         });
-        match (key, count) {
-            (Some(key), Some(ways)) => {
+        match (key, roles) {
+            (Some(key), Some(roles)) => {
                 let is_first = seen.add(&key);
-                overrides.push((key, ways));
+                overrides.push((key, roles));
                 if !is_first {
                     node.fail("another key names the same actor");
-                    whole = false;
+                    complete = false;
                 }
             }
-            _ => whole = false,
+            _ => complete = false,
         }
     }
-    whole.then_some(overrides)
+    complete.then_some(overrides)
 }
