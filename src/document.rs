@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_that_are_too_many_or_too_few_are_told() {
+    fn superfluous_and_missing_quotes_are_reported() {
         let read = |node: &Node| {
             let list = node.list().unwrap();
             assert_eq!(list[0].whole(1..=10), None);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_differ_are_no_value() {
+    fn differing_lines_have_no_value() {
         for (lines, value) in [
             (&[][..], None),
             (&["a"], Some("a")),

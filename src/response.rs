@@ -90,7 +90,7 @@ impl ResponseOptions {
     /// The headers that show the remaining quota, for the response to any request.
     ///
     /// They show the enforced rules that counted the request, the tightest first, at most
-    /// [16](MOST_SHOWN). Rules in shadow and rules whose store failed are left out. A client on the
+    /// [16](MAX_SHOWN). Rules in shadow and rules whose store failed are left out. A client on the
     /// allow or deny list gets no such headers, because no rule counts the request.
     pub fn headers(&self, policy: &Policy, decision: &Decision) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();

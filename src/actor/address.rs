@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn invalid_addresses_are_refused() {
         for text in [
             "",
             " ",
@@ -333,7 +333,7 @@ mod tests {
         }
 
         #[test]
-        fn a_network_is_what_shares_its_mask(a in any_address(), b in any_address(), prefix in 0u8..=32) {
+        fn a_network_contains_the_addresses_with_its_prefix(a in any_address(), b in any_address(), prefix in 0u8..=32) {
             let (a, b) = (a.to_canonical(), b.to_canonical());
             let network = Network::parse(&format!("{}/{prefix}", mask(a, prefix, prefix))).unwrap();
             prop_assert!(network.contains(a));

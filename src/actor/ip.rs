@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_the_options_are_told() {
+    fn mistakes_in_the_options_are_reported() {
         let json = r#"{"trusted_hop": 1, "header": "x forwarded", "v4_prefix": 33, "v6_prefix": 129}"#;
         assert_eq!(
             options(json, &mut Parts::default()).1,

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_lacks_no_part() {
+    fn a_key_needs_every_actor() {
         for names in [&["user", "tenant"][..], &["tenant", "user"], &["user"]] {
             assert_eq!(key_of(names, &request("", "t")), None, "{names:?}");
         }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_told_with_what_is_known() {
+    fn an_unknown_name_is_reported_with_the_known_ones() {
         const KNOWN: &str = "expected account, all, bad, device, ip, net or user, or define it in `actors`";
         refused(r#""usr""#, &["actor: unknown actor `usr`, did you mean `user`?"]);
         refused(r#""session""#, &[&format!("actor: unknown actor `session`, {KNOWN}")]);

@@ -13,7 +13,7 @@ const INTERVAL: Span = Span::from_secs(5);
 const TIMEOUT: Span = Span::from_secs(1);
 const HOLD: Span = Span::from_secs(600);
 const MAX_STALE: Span = Span::from_secs(600);
-const LONGEST: Span = Span::from_secs(86_400 * 365);
+const LONGEST_STALE: Span = Span::from_secs(86_400 * 365);
 
 /// Compiles `remote`. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
@@ -29,7 +29,7 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
     let timeout = span(&mut fields, "timeout", TIMEOUT, Span::from_ms(1)..=Span::from_secs(60));
     let max_stale = fields.take("max_stale");
     let max_stale = max_stale.map_or(Some(MAX_STALE.max(interval.unwrap_or_default())), |node| {
-        let span = node.span(Span::from_ms(100)..=LONGEST)?;
+        let span = node.span(Span::from_ms(100)..=LONGEST_STALE)?;
         if interval.is_some_and(|interval| span < interval) {
             node.fail("it is shorter than `interval`: what serves would change with each answer");
         }

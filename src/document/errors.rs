@@ -66,10 +66,10 @@ impl Errors {
 /// A user's word in backticks, safe for a log: control characters are escaped, and the word is cut
 /// at 64 characters.
 pub fn quoted(word: &str) -> String {
-    const LONGEST: usize = 64;
+    const MAX_CHARS: usize = 64;
     let mut escaped = String::from("`");
     for (count, character) in word.chars().enumerate() {
-        if count == LONGEST {
+        if count == MAX_CHARS {
             escaped.push('…');
             break;
         }

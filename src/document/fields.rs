@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_once() {
+    fn a_missing_key_is_reported_once() {
         let read = |fields: &mut Fields| {
             fields.require_either("url", "Url");
             fields.take("rules");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_duplicate_is_told_once_however_many_keys_there_are() {
+    fn each_duplicate_is_reported_once_among_many_keys() {
         let errors = Errors::default();
         let entry = |number: usize| (format!("k{number}"), Value::Null);
         let mut entries: Vec<_> = (0..100_000).map(entry).collect();

@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_read_back(object in prop::collection::vec(("[a-z]{1,8}", values()), 0..6)) {
+        fn encoded_values_are_read_back(object in prop::collection::vec(("[a-z]{1,8}", values()), 0..6)) {
             prop_assert_eq!(parse(&encode_object(&object)), Some(Value::Object(object)));
         }
 

@@ -10,7 +10,7 @@
 //! | `{x-plan: {present: true}}` | is present, with any value |
 //! | `{x-plan: {present: false}}` | is absent |
 //!
-//! If a header has several lines, one matching line is enough, because the gateway cannot tell
+//! If a header has several lines, one matching line is enough, because the gateway cannot know
 //! which line the backend uses. `{present: false}` holds if there is no line at all. If the host
 //! joins lines, a condition holds if any run of pieces that may be a line matches; the condition is
 //! certain if all runs match. A value with too many runs matches every condition and is certain of
@@ -29,7 +29,7 @@ use crate::request::{HeaderLines, Part, PartId, Parts, Request};
 use crate::sort;
 use regex_lite::{Regex, RegexBuilder};
 
-/// The kind behind the key `headers`.
+/// The kind `headers`.
 pub static KIND: Kind = Kind { key: "headers", compile };
 
 /// The size limit of a compiled expression, in bytes. Matching costs up to this many steps per byte

@@ -11,7 +11,7 @@ use crate::document::{Node, quoted};
 use crate::request::{Part, PartId, Parts, Request, host};
 use crate::sort;
 
-/// The kind behind the key `hosts`.
+/// The kind `hosts`.
 pub static KIND: Kind = Kind { key: "hosts", compile };
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::request::token::is_token;
 use crate::request::{Part, PartId, Parts, Request};
 use crate::sort;
 
-/// The kind behind the key `methods`.
+/// The kind `methods`.
 pub static KIND: Kind = Kind { key: "methods", compile };
 
 #[derive(Debug)]

@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tree_finds_what_a_loop_over_the_patterns_finds(
+        fn the_tree_agrees_with_a_loop_over_the_patterns(
             patterns in patterns(),
             target in words(&["a", "b", "%61", "x", "c;d", "b;e", "a%2fb", "..", ""]),
         ) {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_differ_are_no_value() {
+    fn differing_pieces_have_no_value() {
         for (value, only) in [
             ("ann", Some("ann")),
             ("ann, ann", Some("ann")),

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_has_a_token_for_its_name_unless_that_is_taken() {
+    fn a_header_name_is_a_token_that_is_not_reserved() {
         for (text, expected) in [
             ("X-User_ID", Ok("x-user_id")),
             ("Host", Err("`host` cannot be given here: name it elsewhere")),

@@ -244,7 +244,7 @@ mod tests {
 
     /// A delayed request is an admitted one.
     #[test]
-    fn who_has_to_wait_is_admitted() {
+    fn a_delayed_request_is_admitted() {
         let delayed = |remaining| {
             let outcome = Admission::Admit { delay: Span::from_secs(9) };
             admit(remaining, 500).map(|verdict| crate::algorithm::Verdict { admission: outcome, ..verdict })
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_quotas_stand_side_by_side() {
+    fn quotas_of_both_kinds_are_shown_together() {
         let states = [(8, 0, refuse(60_000)), (10, 1000, refuse(1500)), (5, 60_000, admit(4, 12_000))];
         assert_eq!(
             show(ietf, &["c", "tb", "w"], &states),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_count_is_not_shown() {
+    fn rules_that_do_not_count_are_not_shown() {
         let states = [(9, 1, admit(5, 5)), (9, 1, refuse(5)), (9, 1, None), (9, 1, admit(6, 5))];
         assert_eq!(order(&["a", "~b", "c", "~d"], &states), ["a"]);
         assert_eq!(order(&["~a", "~b", "c", "~d"], &states), [""; 0]);

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_has_its_default() {
+    fn absent_options_have_their_defaults() {
         for json in
             ["{}", r#"{"response": {}}"#, r#"{"headers": "ietf"}"#, r#"{"response": {"headers": {}}}"#]
         {

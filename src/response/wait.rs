@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_sends_nobody_away_for_longer_than_a_few_seconds() {
+    fn an_outage_bounds_retry_after_to_a_few_seconds() {
         let of = |texts: [Option<&str>; 3]| texts.map(|text| text.map(str::to_owned));
         let (wait, limit) = (47_254_000, |text| Some(text));
         assert_eq!(

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// All readings of one path.
 ///
-/// Backends answer four questions about paths differently, and the gateway cannot tell how its own
+/// Backends answer four questions about paths differently, and the gateway cannot know how its own
 /// backend answers them. A path that raises a question is therefore read once per combination of
 /// answers, at most sixteen times. A limit applies if its pattern matches any reading, so no
 /// spelling helps a client. The strictest and the most lenient reading alone are not enough. In
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_may_stand_at_the_beginning() {
+    fn a_path_may_start_with_a_host() {
         check(&[
             ("//x/admin", &["/x/admin", "/admin"]),
             ("//x", &["/x", "/"]),
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_combination_of_answers_has_its_reading(path in hostile()) {
+        fn every_backend_finds_its_reading(path in hostile()) {
             let readings = Readings::of(path.as_bytes());
             let found: Vec<String> = readings.iter().map(text).collect();
             prop_assert_eq!(&found[0], &model(&path, STRICT));
