@@ -1,6 +1,7 @@
-//! The check that comes before a gateway reads a configuration: `examples/check.rs`, and the script that runs it.
+//! The check before a gateway reads a configuration: `examples/check.rs`, and the script that runs
+//! it.
 //!
-//! It does not know: a real nginx.
+//! No real nginx runs here.
 
 #[path = "../../examples/check.rs"]
 #[allow(dead_code, reason = "its `main` is not called here")]
@@ -14,7 +15,8 @@ use std::{env, fs, process};
 
 const ZONE: &str = "shm_kv diana 64m eviction=lru;";
 
-/// The lines about a configuration of nginx with a zone and these directives.
+/// The reported lines and the number of mistakes for an nginx configuration with a zone and these
+/// directives.
 fn nginx(directives: &str) -> (Vec<String>, usize) {
     let report = check(&format!("wasm {{ {ZONE} }}\nhttp {{ server {{\n{directives}\n}} }}\n"));
     (report.lines, report.mistakes)
@@ -30,7 +32,7 @@ fn the_example_for_nginx_has_no_mistake() {
 }
 
 #[test]
-fn envoys_yaml_is_not_taken_for_nginx() {
+fn envoy_yaml_is_not_read_as_nginx() {
     let yaml = include_str!("../../envoy.yaml");
     let report = check(yaml);
     assert_eq!(report.mistakes, 1);
@@ -57,12 +59,12 @@ fn every_mistake_in_a_document_is_told() {
 #[test]
 fn a_document_is_read_as_nginx_hands_it_over() {
     let rule = r#"{"name": "a", "rpu": 1, "unit": "day"}"#;
-    // The text in quotes, and whether it is JSON once nginx has taken the escapes away.
+    // The quoted text, and whether it is JSON after nginx has removed its escapes.
     for (quoted, is_right) in [
         (format!(r#"'{{"url": "/", "rules": [{rule}]}}'"#), true),
         (format!(r#""{{\"url\": \"/\", \"rules\": [{}]}}""#, rule.replace('"', r#"\""#)), true),
         (format!(r#"'{{"url": "/",\n "rules": [{rule}]}}'"#), true),
-        // An escape of JSON's needs a backslash more, or nginx takes it away.
+        // A JSON escape needs a second backslash, because nginx removes the first.
         (format!(r#"'{{"url": "/a\\u002fb", "rules": [{rule}]}}'"#), true),
         (format!(r#"'{{"url": "/", "headers": {{"a": "\"b"}}, "rules": [{rule}]}}'"#), false),
         (format!(r#"'{{"url": "/", "headers": {{"a": "\\"b"}}, "rules": [{rule}]}}'"#), true),
@@ -83,7 +85,7 @@ fn what_nginx_cannot_do_is_told() {
     let (lines, mistakes) = nginx(&format!(r#"proxy_wasm diana '{{"limits": [], {store}}}';"#));
     assert_eq!(mistakes, 1);
     assert!(lines[0].contains("mistake: store: this host cannot hold requests"), "{lines:#?}");
-    // The same document is right elsewhere.
+    // The same document is valid on other gateways.
     assert_eq!(check(&format!(r#"{{"limits": [], {store}}}"#)).mistakes, 0);
     let queue = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 1, "unit": "second"}]}"#;
     let (lines, mistakes) = nginx(&format!("proxy_wasm diana '{queue}';"));
@@ -111,7 +113,8 @@ fn the_zone_is_checked() {
     assert_eq!(check("shm_kv diana 64x eviction=lru;").1, 1);
 }
 
-/// Runs the script with a check and an nginx that note that they were called. Returned is what was called, and the exit code.
+/// Runs the script with a fake check and a fake nginx that record their calls. Returns the calls
+/// and the exit code.
 fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {
     let name = format!("diana-reload-{}-{check_fails}-{test_fails}", process::id());
     let dir = env::temp_dir().join(name);

@@ -1,10 +1,11 @@
-//! The configurations in `tests/corpus`: those that are accepted for ever, and those that are refused, each
-//! with its exact messages; and documents of their shape with mistakes in them.
+//! The configurations in `tests/corpus`: accepted ones, which stay accepted for ever; refused ones,
+//! with their exact messages; and documents of the same shape with mistakes in them.
 //!
-//! Those in `over` are laid over `over/local.json`, as documents of a server are.
+//! Those in `over` are laid over `over/local.json`, like remote documents.
 //!
-//! To add one: a file in `accept`; or a file in `refuse`, and `UPDATE=1 cargo test corpus` writes its
-//! messages beside it, to be read before they are committed. A file in `accept` is never edited.
+//! To add one, put a file into `accept`. Or put a file into `refuse`, run `UPDATE=1 cargo test
+//! corpus`, and review the messages that the test writes beside the file. Files in `accept` are
+//! never edited.
 
 mod shapes;
 
@@ -15,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The files of a folder of the corpus with this extension, in order.
+/// The files of a corpus folder with this extension, sorted.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(folder);
     let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
@@ -25,7 +26,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     files.into_iter().collect()
 }
 
-/// Reads a document: as it is, or laid over the local one.
+/// Compiles a document alone, or laid over the local one.
 type Read = fn(&[u8]) -> Result<Configuration, Vec<Error>>;
 
 const KINDS: [(&str, Read); 2] = [("", compile), ("over/", over)];
@@ -34,7 +35,7 @@ fn over(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     compile_over(include_bytes!("../corpus/over/local.json"), bytes, None)
 }
 
-/// The documents of a folder, and how each is read.
+/// The documents of a folder, and how each is compiled.
 fn documents(folder: &str) -> Vec<(PathBuf, Read)> {
     let of = |(kind, read): (&str, Read)| {
         files(&format!("{kind}{folder}"), "json").into_iter().map(move |path| (path, read))
@@ -46,13 +47,13 @@ fn name(path: &Path) -> String {
     path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string()
 }
 
-/// One message a line.
+/// One message per line.
 fn printed(errors: &[Error]) -> String {
     errors.iter().map(|error| format!("{error}\n")).collect()
 }
 
 #[test]
-fn what_was_accepted_is_accepted() {
+fn accepted_configurations_stay_accepted() {
     let mut report = String::new();
     for (path, read) in documents("accept") {
         if let Err(errors) = read(&fs::read(&path).unwrap()) {
@@ -97,7 +98,7 @@ fn no_message_is_stale() {
     }
 }
 
-/// What is wrong with the way a mistake is told.
+/// The defect of a message, if it breaks the style of messages.
 fn fault(error: &Error) -> Option<&'static str> {
     const TYPES: [&str; 9] = ["Some(", "None", "u64", "f64", "usize", "String", "Vec<", "Value::", "Err("];
     let why = error.why.as_str();
@@ -113,7 +114,8 @@ fn fault(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// The lines of both, those in common once: the longest common subsequence (Wagner and Fischer 1974).
+/// The lines of both texts, common ones once: the longest common subsequence (Wagner and Fischer
+/// 1974).
 fn difference(expected: &str, found: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
     let mut common = vec![vec![0; b.len() + 1]; a.len() + 1];

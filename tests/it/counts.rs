@@ -1,6 +1,5 @@
-//! What a count is called in a store for all gateways: the same for the same rule and actor, whatever else a document says.
-//!
-//! It does not know: how a count is kept.
+//! The keys of counts in the global store: the same for the same rule and actor, whatever else a
+//! document contains.
 
 use crate::harness::{START, get, store};
 use diana::config::{Configuration, compile};
@@ -10,7 +9,7 @@ use diana::session::{Session, Worker};
 use diana::store::{Rules, Simulated};
 use diana::time::Time;
 
-/// The keys of the counts that a request of `user` asks for, in order.
+/// The keys of the counts that a request of `user` queries, in order.
 fn keys(rules: &str, user: &str) -> Vec<String> {
     let store_of = r#"{"redis": {"cluster": "a", "secret": "a secret of the tests only"}}"#;
     let json = format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {store_of}}}"#);
@@ -30,7 +29,7 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
 const TEN: &str = r#"{"actor": "user", "rpu": 10, "unit": "hour", "scope": "global"}"#;
 
 #[test]
-fn a_count_is_called_the_same_whatever_stands_beside_its_rule() {
+fn a_key_does_not_depend_on_the_rest_of_the_document() {
     let own = keys(TEN, "ann");
     assert_eq!(own.len(), 1);
     assert_ne!(own, keys(TEN, "bob"));
@@ -51,10 +50,10 @@ fn a_count_is_called_the_same_whatever_stands_beside_its_rule() {
 }
 
 #[test]
-fn rules_have_counts_of_their_own() {
+fn rules_have_separate_counts() {
     let twice = keys(&format!("{TEN}, {TEN}"), "ann");
     assert!(twice.len() == 2 && twice[0] != twice[1], "{twice:?}");
-    // Both give one actor the same.
+    // Both rules give one actor the same quota.
     let of = |rpu: u32| {
         format!(
             r#"{{"actor": "user", "rpu": {rpu}, "unit": "hour", "scope": "global", "overrides": {{"ann": {{"rpu": 50}}}}}}"#
@@ -62,7 +61,7 @@ fn rules_have_counts_of_their_own() {
     };
     let both = keys(&format!("{}, {}", of(10), of(20)), "ann");
     assert!(both.len() == 2 && both[0] != both[1], "{both:?}");
-    // And in groups of their own.
+    // The rules are in different groups too.
     let apart = TEN.replace(r#""scope""#, r#""on_error": "deny", "scope""#);
     let apart = keys(&format!("{TEN}, {apart}"), "ann");
     assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");

@@ -1,4 +1,5 @@
-//! Every configuration in the documentation is one that Diana takes.
+//! The documentation against the code: Diana accepts every configuration shown, the reference names
+//! every key, and every test that a document names exists.
 
 mod names;
 
@@ -18,7 +19,7 @@ fn yaml(text: &str) -> Value {
     serde_norway::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
 }
 
-/// The plugin configurations inside a document of Envoy's, wherever they stand.
+/// The plugin configurations anywhere inside an Envoy document.
 fn plugins(value: &Value) -> Vec<Value> {
     let inner = match value {
         Value::Object(object) => object.values().flat_map(plugins).collect(),
@@ -48,13 +49,13 @@ fn compile(file: &str, document: &str) -> Policy {
 }
 
 #[test]
-fn the_reference_and_the_readme_are_taken() {
+fn the_reference_and_the_readme_are_accepted() {
     let mut count = 0;
     for page in PAGES {
         for block in blocks(page, "yaml") {
             let document = yaml(&block);
             let plugins = plugins(&document);
-            // As it is, or as it stands in Envoy's.
+            // The block is a configuration, or an Envoy document that contains some.
             let documents = if plugins.is_empty() { vec![document] } else { plugins };
             documents.iter().for_each(|document| check(page, document));
             count += documents.len();
@@ -72,19 +73,19 @@ fn the_reference_and_the_readme_are_taken() {
 }
 
 #[test]
-fn the_demo_is_taken() {
+fn the_demo_is_accepted() {
     check("envoy.yaml", &plugin("envoy.yaml"));
 }
 
-/// The last argument of each `proxy_wasm diana '…'` in a configuration of nginx's, which has no other quotes.
+/// The last argument of each `proxy_wasm diana '…'` in an nginx configuration without other quotes.
 fn directives(text: &str) -> Vec<&str> {
     let lines = text.split("proxy_wasm diana '").skip(1);
     lines.map(|rest| rest.split_once("';").expect("a directive ends with `';`").0).collect()
 }
 
-/// And its zone has room for all of them, as the README beside it reckons.
+/// The zone also has room for all groups, as the README beside the example computes.
 #[test]
-fn the_example_for_nginx_is_taken() {
+fn the_example_for_nginx_is_accepted() {
     let text = text("examples/nginx/nginx.conf");
     let documents = directives(&text);
     assert_eq!(documents.len(), text.matches("proxy_wasm ").count(), "each directive has a document");
@@ -108,7 +109,7 @@ fn plugin(file: &str) -> Value {
 }
 
 #[test]
-fn the_examples_of_stores_are_taken() {
+fn the_examples_of_stores_are_accepted() {
     for file in ["examples/global-redis/envoy.yaml", "examples/rate-limit-service/envoy.yaml"] {
         check(file, &plugin(file));
     }
@@ -119,13 +120,14 @@ fn the_examples_of_stores_are_taken() {
     check(file, &document);
 }
 
-/// And what each block of the README says beside the rest of the gateway's document; tests/e2e/remote asks servers so.
+/// The README's blocks also show the rest of the gateway's document; `tests/e2e/remote` polls
+/// servers with them.
 #[test]
-fn the_example_of_a_server_of_documents_is_taken() {
+fn the_remote_example_is_accepted() {
     let file = "examples/remote-config/envoy.yaml";
     let own = plugin(file);
     check(file, &own);
-    // As the README has it changed.
+    // The change that the README suggests.
     let trying = text(file).replace("# canary:", "canary:");
     let [trying] = <[Value; 1]>::try_from(plugins(&yaml(&trying))).unwrap();
     assert!(trying["remote"]["canary"].is_object());
@@ -143,7 +145,8 @@ fn the_example_of_a_server_of_documents_is_taken() {
     }
 }
 
-/// The front listens where the gateway looks for it, and lets nobody do what a gateway does not.
+/// The front listens where the gateway looks for it, and allows only commands that the gateway
+/// sends.
 #[test]
 fn the_example_of_webdis_fits_its_gateway() {
     let webdis: Value = serde_json::from_str(&text("examples/global-redis/webdis.json")).unwrap();
@@ -153,7 +156,7 @@ fn the_example_of_webdis_fits_its_gateway() {
     assert_eq!(webdis["acl"][1]["enabled"], serde_json::json!(["EVAL", "EVALSHA"]));
 }
 
-/// A file of the repository.
+/// The text of a file of the repository.
 fn text(file: &str) -> String {
     fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
@@ -170,20 +173,20 @@ const PAGES: [&str; 8] = [
     "docs/configuration/canary.md",
 ];
 
-/// All pages of the reference, one behind the other.
+/// All pages of the reference, concatenated.
 fn reference() -> String {
     PAGES.map(text).concat()
 }
 
-/// The rows of the table below this header, without the rule between them.
+/// The rows of the table with this header, without the separator line.
 fn rows<'t>(text: &'t str, header: &str) -> Vec<&'t str> {
     let (_, table) = text.split_once(&format!("\n{header}\n")).unwrap_or_else(|| panic!("{header}"));
     table.lines().skip(1).take_while(|line| line.starts_with('|')).collect()
 }
 
-/// The tables of algorithms and of actors are those of the code, line by line.
+/// The tables of algorithms and actors equal the code's lists, line by line.
 #[test]
-fn the_tables_of_kinds_are_those_of_the_code() {
+fn the_tables_of_kinds_equal_the_lists_of_the_code() {
     let algorithm = |kind: &&diana::algorithm::Kind| {
         let keys: Vec<String> = kind.keys.iter().map(|key| format!("`{key}`")).collect();
         let row = format!("| `{}` | {} | {} | {} |", kind.short, kind.name, keys.join(", "), kind.bound);
@@ -224,7 +227,7 @@ fn every_key_of_the_demo_and_the_reference_is_described() {
     }
 }
 
-/// What a configuration says that it expected in place of a wrong key or value, `zzzz`, at this place.
+/// The alternatives that the mistake at `place` names for the wrong key or value `zzzz`.
 fn expected(document: &str, place: &str) -> Vec<String> {
     let errors = diana::config::compile(document.as_bytes()).unwrap_err();
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -235,7 +238,7 @@ fn expected(document: &str, place: &str) -> Vec<String> {
     words.split(", ").flat_map(|words| words.split(" or ")).map(str::to_owned).collect()
 }
 
-/// A configuration tells which keys and values it knows.
+/// The mistakes of the configuration reveal the keys and values that the code knows.
 #[test]
 fn every_key_of_a_store_and_of_its_rules_is_described() {
     let (store, rules) = (text("docs/configuration/global.md"), text("docs/configuration/limits.md"));
@@ -270,7 +273,7 @@ fn every_key_of_a_store_and_of_its_rules_is_described() {
 }
 
 #[test]
-fn every_key_of_a_server_of_documents_is_described() {
+fn every_key_of_remote_is_described() {
     let section = ["remote", "canary"].map(|page| text(&format!("docs/configuration/{page}.md"))).concat();
     let is_described = |key: &str| section.lines().any(|line| line.starts_with(&format!("| `{key}` | ")));
     let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
@@ -299,7 +302,8 @@ fn the_reference_and_the_page_on_accuracy_say_every_bound() {
     }
 }
 
-/// `file.rs`: `test`, `test`; `file.rs`: `test`. Returned are the files with the tests that are named behind them.
+/// Parses `file.rs`: `test`, `test`; `file.rs`: `test`. Returns each file with the tests named
+/// after it.
 fn named_tests(line: &str) -> Vec<(&str, Vec<&str>)> {
     let cell = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
     let parts = cell.split("; ").filter_map(|part| part.split_once(".rs`: "));

@@ -1,13 +1,11 @@
-//! Which requests speak gRPC: those that a gateway takes for such, for it is the gateway that puts a status into
-//! gRPC's own form.
-//!
-//! It does not know: what a gRPC client is told.
+//! Which requests are gRPC: those that the gateway treats as gRPC, because the gateway translates
+//! the status into gRPC's own form.
 
 use crate::harness::policy;
 use diana::request::{Part, Values};
 
 #[test]
-fn grpc_is_told_by_the_whole_type_and_its_suffix() {
+fn grpc_is_recognised_by_the_whole_type_and_its_suffix() {
     let policy = policy("[]");
     let is_grpc = |request: Values| policy.is_grpc(&policy.request(&request));
     for (content_type, expected) in [
@@ -18,7 +16,7 @@ fn grpc_is_told_by_the_whole_type_and_its_suffix() {
         ("application/grpc-web", false),
         ("application/grpc-web+proto", false),
         ("application/grpc-web-text", false),
-        // To Envoy this is no gRPC: it would send gRPC's message as a body.
+        // Envoy does not treat this type as gRPC: it would send the message as a body.
         ("application/grpc;charset=utf-8", false),
         ("application/grpc; charset=utf-8", false),
         ("application/grpc ", false),

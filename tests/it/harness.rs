@@ -1,6 +1,5 @@
-//! A simulated gateway: workers that share a store, a clock that is an argument, requests made of values.
-//!
-//! It does not know: what is tested.
+//! A simulated gateway: workers that share a store, a clock that is an argument, requests made of
+//! values.
 
 use diana::config;
 use diana::policy::{Decision, Events, Outcome, Policy, Previous, Replacement};
@@ -11,17 +10,17 @@ use diana::table::{Dated, Seed, shared_seed};
 use diana::time::{Span, Time};
 use std::cell::Cell;
 
-/// When every test begins: an instant as hosts report it, in November 2023.
+/// The start of every test: an instant as hosts report it, in November 2023.
 pub const START: Time = Time::from_ns(1_700_000_000_000_000_000);
 
 const SEED: Seed = *b"a seed of a test";
 
-/// So many milliseconds after [`START`].
+/// The instant `ms` milliseconds after [`START`].
 pub fn at(ms: u64) -> Time {
     START.after(Span::from_ms(ms))
 }
 
-/// The policy of a configuration that is accepted.
+/// The policy of a valid configuration.
 pub fn policy(json: &str) -> Policy {
     match config::compile(json.as_bytes()) {
         Ok(configuration) => configuration.policy,
@@ -37,7 +36,7 @@ pub fn store(host: &Simulated) -> Portable<&Simulated> {
     Portable::probe(host).unwrap()
 }
 
-/// `GET target` of `user`, from one address.
+/// `GET target` of `user`, from a fixed address.
 pub fn get(target: &str, user: &str) -> Values {
     Values::default()
         .with(Part::Method, "GET")
@@ -51,7 +50,7 @@ pub fn worker(policy: &Policy, seed: &Seed) -> Worker {
     Worker::new(policy, seed)
 }
 
-/// What is decided about a request; a request that has to wait has waited.
+/// The decision about a request. A delayed request has waited.
 pub fn ask<S: Store>(
     policy: &Policy,
     worker: &mut Worker,
@@ -62,7 +61,7 @@ pub fn ask<S: Store>(
     start(policy, worker, store, request, clock).1
 }
 
-/// The same, and the request itself, which goes on until it is settled.
+/// The decision and the request's session, which stays open until it is settled.
 fn start<S: Store>(
     policy: &Policy,
     worker: &mut Worker,
@@ -79,24 +78,24 @@ fn start<S: Store>(
     (session, decision.clone())
 }
 
-/// Workers of one gateway over one store.
+/// Workers of one gateway that share a store.
 pub struct Gateway<S> {
     pub policy: Policy,
     pub store: S,
     seed: Seed,
     workers: Vec<Worker>,
-    /// What served before, how sure that is, and until when.
+    /// The previous configuration, how certain the replacement is, and the deadline.
     before: Option<(Previous, Replacement, Time)>,
 }
 
 impl<S: Store> Gateway<S> {
     pub fn new(json: &str, store: S) -> Gateway<S> {
-        // As a host does; a store that fails must not keep the gateway from starting.
+        // As in a host: a failing store must not keep the gateway from starting.
         let seed = shared_seed(&store, Dated { since: START, seed: SEED }).map_or(SEED, |dated| dated.seed);
         Gateway { policy: policy(json), store, seed, workers: Vec::new(), before: None }
     }
 
-    /// One that takes the place of `before`, or stands beside it.
+    /// A gateway that replaces `before`, or runs beside it.
     pub fn after<B: Store>(
         before: &Gateway<B>,
         descent: Replacement,
@@ -116,12 +115,12 @@ impl<S: Store> Gateway<S> {
         worker
     }
 
-    /// What worker `index` decides.
+    /// The decision of worker `index`.
     pub fn ask(&mut self, index: usize, request: &Values, now: Time) -> Decision {
         self.start(index, request, now).1
     }
 
-    /// The same, and the request itself, to be settled by [`Gateway::settle`].
+    /// The decision and the request's session, to be settled by [`Gateway::settle`].
     pub fn start(&mut self, index: usize, request: &Values, now: Time) -> (Session, Decision) {
         while self.workers.len() <= index {
             self.workers.push(self.worker());
@@ -129,12 +128,12 @@ impl<S: Store> Gateway<S> {
         start(&self.policy, &mut self.workers[index], &self.store, request, || now)
     }
 
-    /// A request that worker `index` has started is over.
+    /// Ends a request that worker `index` started.
     pub fn settle(&mut self, index: usize, session: &mut Session, now: Time) -> Events {
         session.settle(&self.policy, &mut self.workers[index], &self.store, || now)
     }
 
-    /// What a worker decides that remembers nothing.
+    /// The decision of a worker with empty caches.
     pub fn ask_anew(&self, request: &Values, now: Time) -> Decision {
         ask(&self.policy, &mut self.worker(), &self.store, request, || now)
     }
@@ -152,7 +151,7 @@ impl<S> Counting<S> {
         Counting { store, loads: Cell::new(0), swaps: Cell::new(0) }
     }
 
-    /// Loads and swaps since this was last asked.
+    /// The loads and swaps since the previous call.
     pub fn taken(&self) -> (usize, usize) {
         (self.loads.take(), self.swaps.take())
     }
@@ -170,7 +169,7 @@ impl<S: Store> Store for Counting<S> {
     }
 }
 
-/// Numbers that look random and are the same for the same seed (SplitMix64, Steele et al. 2014).
+/// Deterministic pseudo-random numbers from a seed (SplitMix64, Steele et al. 2014).
 #[derive(Debug)]
 pub struct Random(pub u64);
 

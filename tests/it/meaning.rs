@@ -1,8 +1,8 @@
-//! Two documents with the same meaning count the same: their requests leave the same bytes in the shared data and ask
-//! a store for the same keys.
+//! Two documents with the same meaning count the same: their requests leave the same bytes in the
+//! shared data and query a store for the same keys.
 //!
-//! A random document is written twice. Each writing chooses the order of keys, rules and limits, the spelling of
-//! values, and which defaults it leaves out.
+//! A random document is written twice. Each writing chooses the order of keys, rules and limits,
+//! the spelling of values, and the defaults to leave out.
 
 mod document;
 
@@ -19,7 +19,7 @@ use document::{Document, SECRET};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests that match every limit a document may have.
+/// Requests that match every limit that a document may have.
 fn requests() -> Vec<Values> {
     let mut requests = Vec::new();
     for path in ["/", "/api", "/api/x", "/users/7"] {
@@ -44,7 +44,7 @@ fn requests() -> Vec<Values> {
     requests
 }
 
-/// All shared data after the requests, at a gateway that reaches no store.
+/// All shared data after the requests, in a gateway that reaches no store.
 fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let host = Simulated::new(Rules::Lenient);
     let (policy, store) = (policy(json), store(&host));
@@ -59,7 +59,7 @@ fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     host.keys().into_iter().map(value).collect()
 }
 
-/// For each request, the keys that it asks the store for.
+/// For each request, the keys that it queries in the store.
 fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(Rules::Lenient);
@@ -69,7 +69,7 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
         panic!("counted in Redis")
     };
     let keys = |request: Values| {
-        // A worker of its own for each request: no answer and no queue of another one.
+        // Each request has a new worker, so that no earlier reply or queue interferes.
         let protocol = Protocol::Redis(redis.clone());
         let options = GlobalStoreOptions { clusters: clusters.clone(), timeout, in_flight, protocol };
         let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 1);
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// What a request of `u0` leaves behind, and asks for, under a document with these limits.
+/// The shared data and the queries of a request of `u0` under a document with these limits.
 fn trace(limits: &str) -> (Vec<Vec<u8>>, Vec<BTreeSet<String>>) {
     let json = |limits: &str| format!(r#"{{"limits": [{limits}], "store": {SECRET}}}"#);
     let local = shared_data(&json(limits)).into_iter().flat_map(|(key, value)| [key, value]).collect();
@@ -107,7 +107,7 @@ fn trace(limits: &str) -> (Vec<Vec<u8>>, Vec<BTreeSet<String>>) {
 }
 
 #[test]
-fn documents_with_another_meaning_count_apart() {
+fn documents_with_different_meanings_count_separately() {
     let rule = r#"{"actor": "user", "rpu": 50, "unit": "minute"}"#;
     let with = |more: &str| format!(r#"{{"url": "/", {more} "rules": [{rule}]}}"#);
     let of = |rule: &str| format!(r#"{{"url": "/", "rules": [{rule}]}}"#);
@@ -146,9 +146,9 @@ fn documents_with_another_meaning_count_apart() {
     }
 }
 
-/// Two rules that mean the same have counts of their own, in whichever limit they stand.
+/// Two rules with the same meaning have separate counts, in whichever limits they are.
 #[test]
-fn rules_that_mean_the_same_are_counted_each_by_itself() {
+fn rules_with_the_same_meaning_have_separate_counts() {
     let rule = r#"{"actor": "user", "rpu": 50, "unit": "minute", "scope": "global"}"#;
     let json = |limits: &str| format!(r#"{{"limits": [{limits}], "store": {SECRET}}}"#);
     let together = json(&format!(r#"{{"url": "/", "rules": [{rule}, {rule}]}}"#));
@@ -160,9 +160,9 @@ fn rules_that_mean_the_same_are_counted_each_by_itself() {
     assert_eq!(shared_data(&apart), shared_data(&together));
 }
 
-/// Of two rules with one quota the overrides tell which is which, not their order.
+/// If two rules have the same quota, their overrides identify them, not their order.
 #[test]
-fn rules_that_differ_in_an_override_alone_are_told_apart_in_any_order() {
+fn rules_that_differ_only_in_an_override_keep_their_counts_in_any_order() {
     let rule = r#"{"actor": "user", "rpu": 50, "unit": "minute", "scope": "global"}"#;
     let other = rule.replace(r#""rpu""#, r#""overrides": {"u0": {"rpu": 7}}, "rpu""#);
     let json =

@@ -1,10 +1,10 @@
-//! A document that is laid over another: what that lacks stays, and what does not fit together is refused with the
-//! reason, wherever it stands.
+//! A remote document laid over a local one: absent keys stay, and keys that do not fit together are
+//! refused with the reason and the place.
 
 use diana::config;
 use serde_json::{Value, json};
 
-/// What is wrong with `over` laid over `base`, which is right by itself.
+/// The mistakes in `over` laid over `base`, which is valid alone.
 fn mistakes(base: &Value, over: &Value) -> Vec<String> {
     assert!(config::compile(base.to_string().as_bytes()).is_ok(), "{base}");
     match config::compile_over(base.to_string().as_bytes(), over.to_string().as_bytes(), None) {
@@ -22,7 +22,7 @@ fn base() -> Value {
 }
 
 #[test]
-fn each_key_stands_in_place_of_the_others() {
+fn each_remote_key_replaces_the_local_one() {
     let actors = json!({"plan": {"query": "plan"}, "team": {"query": "team"}});
     for over in [
         json!({"actors": actors}),
@@ -42,9 +42,9 @@ fn each_key_stands_in_place_of_the_others() {
     assert_eq!(policy.rules().count(), 1);
 }
 
-/// A list that lost an entry would let pass whom it denies.
+/// A deny list that lost an entry would admit a client whom it denies.
 #[test]
-fn what_the_base_needs_and_the_other_takes_away_is_told() {
+fn a_local_key_that_lost_what_it_needs_is_reported() {
     let without = |name: &str| {
         let mut actors = base()["actors"].clone();
         actors.as_object_mut().unwrap().remove(name);
@@ -60,7 +60,7 @@ fn what_the_base_needs_and_the_other_takes_away_is_told() {
 }
 
 #[test]
-fn what_is_the_gateways_own_is_refused() {
+fn local_only_keys_in_a_remote_document_are_refused() {
     let store = json!({"redis": {"cluster": "webdis", "secret": "0123456789abcdef"}});
     for (key, value) in [
         ("remote", json!({"cluster": "elsewhere", "path": "/"})),

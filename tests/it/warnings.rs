@@ -1,4 +1,5 @@
-//! Warnings of a configuration that is accepted: what each says, and that a rule which is said never to refuse never does.
+//! Warnings about accepted configurations: their text, and that a rule reported as idle never
+//! refuses.
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
@@ -31,7 +32,7 @@ fn a_short_form_counts_global_rules_alone_and_warns_once() {
     assert!(compile(full.as_bytes()).is_err(), "the full form has a place for a store");
 }
 
-/// A limit on a path with one rule of a user, of these keys.
+/// A limit on a path with one rule for `user` with these keys.
 fn limit(url: &str, keys: &str) -> String {
     format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", {keys}}}]}}"#)
 }
@@ -49,7 +50,7 @@ fn a_rule_behind_a_tighter_one_is_named() {
             "limits[0].rules[1]: the rule `wide` can never refuse: `tight` counts the same actor and always refuses first"
         ]
     );
-    // Of two that say the same the second one.
+    // Of two equal rules, the second one is reported.
     let same = r#"[{"name": "a", "rpu": 10, "unit": "second"}, {"name": "b", "rpu": 600, "burst": 10, "unit": "minute"}]"#;
     assert_eq!(
         warnings(&format!(r#"{{"url": "/", "rules": {same}}}"#)),
@@ -58,7 +59,7 @@ fn a_rule_behind_a_tighter_one_is_named() {
 }
 
 #[test]
-fn a_limit_that_means_to_raise_a_quota_is_told_how() {
+fn a_limit_that_should_raise_a_quota_gets_a_hint() {
     let (few, many) =
         (r#""name": "few", "rpu": 10, "unit": "second""#, r#""name": "many", "rpu": 100, "unit": "second""#);
     let raised = |at: usize| {
@@ -93,11 +94,11 @@ fn a_limit_that_means_to_raise_a_quota_is_told_how() {
     ] {
         assert_eq!(limits(&fine), [""; 0], "{fine:#?}");
     }
-    // Nor does one that never applies with the other.
+    // An exclusive limit that shares no requests with the others switches none of them off.
     let beside =
         [limit("/", few), limit("/api/big", many), r#"{"url": "/health", "exclusive": true}"#.to_owned()];
     assert_eq!(limits(&beside), [raised(1)]);
-    // An exclusive limit that is less specific, or more, switches none of them off alone.
+    // A less or more specific exclusive limit switches neither rule off alone.
     let beside = [
         exclusive(&limit("=/api/x/y", r#""rpu": 5, "unit": "second""#)),
         limit("/", few),
@@ -106,7 +107,7 @@ fn a_limit_that_means_to_raise_a_quota_is_told_how() {
     assert_eq!(limits(&beside), [raised(2)]);
 }
 
-/// A rule of few requests, so that random requests often meet its bound.
+/// A rule with a small quota, so that random requests often reach its bound.
 fn rule(random: &mut Random) -> String {
     let mut pick = |of: &[&str]| of[random.below(of.len())].to_string();
     let (rpu, unit) = (pick(&["1", "2", "3", "4", "8"]), pick(&["1s", "2s", "3s", "4s"]));
@@ -129,7 +130,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn a_rule_that_is_said_never_to_refuse_never_refuses_alone(seed: u64) {
+    fn a_rule_reported_as_idle_never_refuses_alone(seed: u64) {
         let mut random = Random(seed);
         let (above, below) = (rule(&mut random), rule(&mut random));
         let json = format!(

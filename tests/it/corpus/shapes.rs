@@ -1,7 +1,5 @@
-//! Documents of the right shape with mistakes in them: whatever they are, they are read to the end and
-//! either accepted or refused with messages worth reading.
-//!
-//! It does not know: which of them are right.
+//! Random documents of the right shape, most with mistakes: each is read to the end and either
+//! accepted or refused with well-formed messages.
 
 use super::{fault, files};
 use diana::config::compile;
@@ -11,14 +9,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::sync::LazyLock;
 
-/// Where documents and the pieces to put in them come from: the corpus itself, but for its giants.
+/// The corpus without its largest files: the documents to mutate.
 static SEEDS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let paths = files("accept", "json").into_iter().chain(files("refuse", "json"));
     let bytes = paths.map(|path| fs::read(path).unwrap()).filter(|bytes| bytes.len() < 8_000);
     bytes.filter_map(|bytes| parse(&bytes).ok()).collect()
 });
 
-/// All keys and values that stand in the seeds.
+/// All keys and values in the seeds.
 static PIECES: LazyLock<(Vec<String>, Vec<Value>)> = LazyLock::new(|| {
     fn gather(value: &Value, keys: &mut Vec<String>, values: &mut Vec<Value>) {
         values.push(value.clone());
@@ -38,7 +36,8 @@ static PIECES: LazyLock<(Vec<String>, Vec<Value>)> = LazyLock::new(|| {
     (keys, values)
 });
 
-/// One change; `at` chooses where, and `pick` what is put there, each modulo what there is.
+/// One change. `at` chooses the place and `pick` the inserted piece, each modulo the number
+/// available.
 #[derive(Clone, Debug)]
 struct Mutation {
     kind: Kind,
@@ -78,7 +77,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Changes the value that is `at` steps down the document, counted in its own order.
+/// Changes the value with index `at`, counted depth first.
 fn mutate(value: &mut Value, at: &mut usize, mutation: &Mutation) {
     if *at == 0 {
         *at = usize::MAX;
@@ -136,7 +135,7 @@ fn change(value: &mut Value, mutation: &Mutation) {
     }
 }
 
-/// The document as text, numbers as a gateway may print them.
+/// The document as text, with numbers as a gateway may print them.
 fn write(value: &Value, out: &mut String) {
     let text = |text: &str| {
         let escaped = text.chars().map(|c| match c {
@@ -172,7 +171,7 @@ fn write(value: &Value, out: &mut String) {
     }
 }
 
-/// Accepted, or refused with at least one mistake that is told well.
+/// Accepted, or refused with at least one well-formed message.
 fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Err(errors) = compile(bytes) {
         prop_assert!(!errors.is_empty(), "refused without a reason");

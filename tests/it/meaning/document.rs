@@ -1,6 +1,4 @@
-//! A document as a meaning, and how it may be written.
-//!
-//! It does not know: what is compared. It makes only documents that are accepted.
+//! A random document, and its different spellings. All generated documents are valid.
 
 use crate::harness::Random;
 
@@ -27,7 +25,8 @@ const HEADERS: [(&str, &[&str]); 4] = [
     ("X-Trace", &[r#"{"prefix": "a"}"#]),
     ("X-Debug", &[r#"{"present": false}"#]),
 ];
-/// Actors, each with its other spellings; `me`, `phone`, `net` and `addr` are defined. The last one is a tuple.
+/// Actors, each with its other spellings; `me`, `phone`, `net` and `addr` are defined. The last one
+/// is a tuple.
 const ACTORS: [&[&str]; 5] = [
     &[r#""user""#, r#""account""#, r#"["user"]"#, r#""me""#],
     &[r#""device""#, r#""phone""#],
@@ -35,7 +34,8 @@ const ACTORS: [&[&str]; 5] = [
     &[r#""all""#, r#"["all"]"#, ""],
     &[r#"["user", "ip"]"#, r#"["addr", "me"]"#, r#"["account", "addr"]"#, r#"["ip", "user"]"#],
 ];
-/// A value of each actor for an override, in all spellings; a tuple's is written in the order of its list.
+/// A value of each actor for an override, in all spellings; a tuple's value follows the order of
+/// its list.
 const VALUES: [&[&str]; 5] =
     [&["u0", " u0 "], &["d0"], &["10.0.0.1", "10.0.0.1/32", "::ffff:10.0.0.1"], &[], &["u0"]];
 const ALL: usize = 3;
@@ -84,16 +84,16 @@ struct Rule {
     algorithm: usize,
     rpu: u64,
     unit: usize,
-    /// `burst`, `slices` or `max_hold` in seconds, if that is not the default; `queue`.
+    /// `burst`, `slices` or `max_hold` in seconds, unless default; `queue`.
     own: Option<u64>,
     global: bool,
     on_error: bool,
     shadow: bool,
-    /// `rpu` of an actor of its own.
-    other: Option<u64>,
+    /// `rpu` of an override.
+    override_rpu: Option<u64>,
 }
 
-fn some(random: &mut Random, of: usize) -> Vec<usize> {
+fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
     match random.below(3) {
         0 => (0..of).filter(|_| random.below(2) == 0).collect(),
         _ => Vec::new(),
@@ -114,7 +114,7 @@ impl Document {
     pub fn write(&self, random: &mut Random) -> String {
         let mut limits: Vec<String> = Vec::new();
         for limit in &self.limits {
-            // Rules may stand in two limits on the same requests.
+            // Rules may be in two limits on the same requests.
             let cut = if random.below(4) == 0 { random.below(limit.rules.len().max(1)) } else { 0 };
             let rules = limit.rules.iter().map(|rule| rule.write(random)).collect();
             let mut rules: Vec<String> = shuffled(random, rules);
@@ -150,9 +150,12 @@ impl Document {
 
 impl Limit {
     fn random(random: &mut Random) -> Limit {
-        let (url, methods, hosts) =
-            (random.below(URLS.len()), some(random, METHODS.len()), some(random, HOSTS.len()));
-        let headers = some(random, HEADERS.len());
+        let (url, methods, hosts) = (
+            random.below(URLS.len()),
+            random_subset(random, METHODS.len()),
+            random_subset(random, HOSTS.len()),
+        );
+        let headers = random_subset(random, HEADERS.len());
         let exclusive = random.below(6) == 0;
         let least = usize::from(!exclusive);
         let rules = (0..least + random.below(4)).map(|_| Rule::random(random)).collect();
@@ -198,7 +201,7 @@ impl Rule {
     fn random(random: &mut Random) -> Rule {
         let algorithm = random.below(ALGORITHMS.len());
         let actor = random.below(ACTORS.len());
-        // A rule that refuses all leaves nothing to compare.
+        // A rule that refuses all requests leaves nothing to compare.
         let rpu = if random.below(20) == 0 { 0 } else { pick(random, &[1, 5, 100]) };
         let own = match algorithm {
             LB => Some(pick(random, &[0, 3])),
@@ -206,13 +209,13 @@ impl Rule {
             _ => None,
         };
         let has_others = actor != ALL && random.below(2) == 0;
-        let other = has_others.then(|| pick(random, &[0, 9, 100]));
+        let override_rpu = has_others.then(|| pick(random, &[0, 9, 100]));
         let (missing, unit, global) =
             (random.below(MISSING.len()), random.below(UNITS_MS.len()), random.below(2) == 0);
-        // A queue of longer units would wait for more than an hour.
+        // A queue with a longer unit would wait for more than an hour.
         let unit = if algorithm == LB { unit.min(2) } else { unit };
         let (on_error, shadow) = (random.below(10) == 0, random.below(4) == 0);
-        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, other }
+        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, override_rpu }
     }
 
     fn write(&self, random: &mut Random) -> String {
@@ -261,13 +264,14 @@ impl Rule {
             (TUPLE, false) => "u0 , 10.0.0.1".into(),
             (actor, _) => pick(random, VALUES[actor]).to_string(),
         };
-        if let Some(rpu) = self.other {
+        if let Some(rpu) = self.override_rpu {
             let mut other = vec![("rpu".into(), number(random, rpu))];
-            // A default that the rule spells out is the override's as well.
+            // The override inherits a default that the rule spells out, so the override spells out
+            // its own.
             other.extend(self.own_key(random, rpu).filter(|_| is_filled));
             overrides.push((value(random), object(random, other)));
         }
-        // One that changes nothing.
+        // An override that changes nothing.
         if self.actor == 0 && random.below(2) == 0 {
             let same = vec![("rpu".into(), number(random, self.rpu))];
             overrides.push(("u2".into(), object(random, same)));
@@ -278,7 +282,7 @@ impl Rule {
         object(random, keys)
     }
 
-    /// The algorithm's own key, for a quota of so many.
+    /// The algorithm's own key, for a quota of `rpu`.
     fn own_key(&self, random: &mut Random, rpu: u64) -> Option<(String, String)> {
         Some(match self.algorithm {
             TB => ("burst".into(), number(random, self.own.unwrap_or(rpu.max(1)))),
@@ -298,7 +302,7 @@ fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-/// `1000`, `1000.0` and `1e3` are one number.
+/// `1000`, `1000.0` and `1e3` are the same number.
 fn number(random: &mut Random, number: u64) -> String {
     match random.below(3) {
         0 => format!("{number}.0"),
@@ -307,7 +311,7 @@ fn number(random: &mut Random, number: u64) -> String {
     }
 }
 
-/// In any order, one of them perhaps twice; a single one may stand by itself.
+/// The items in any order, possibly with a duplicate; a single item may stand without a list.
 fn list(random: &mut Random, mut items: Vec<String>) -> String {
     if random.below(3) == 0 {
         items.push(items[random.below(items.len())].clone());
