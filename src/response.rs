@@ -252,14 +252,14 @@ mod tests {
     #[test]
     fn a_refusal_that_is_not_about_a_quota_has_no_type_of_a_quota() {
         let policy = policy(["a"]);
-        let lacking = refused_for(Reason::NoActor, &policy);
+        let no_actor = refused_for(Reason::NoActor, &policy);
         let denied = refused_for(|_| Reason::Denied, &policy);
         for (status, decision, title, violated) in [
-            (429, &lacking, Some("Too Many Requests"), "a"),
-            (400, &lacking, Some("Bad Request"), "a"),
-            (401, &lacking, Some("Unauthorized"), "a"),
-            (503, &lacking, Some("Service Unavailable"), "a"),
-            (499, &lacking, None, "a"),
+            (429, &no_actor, Some("Too Many Requests"), "a"),
+            (400, &no_actor, Some("Bad Request"), "a"),
+            (401, &no_actor, Some("Unauthorized"), "a"),
+            (503, &no_actor, Some("Service Unavailable"), "a"),
+            (499, &no_actor, None, "a"),
             (403, &denied, Some("Forbidden"), "deny"),
             (404, &denied, Some("Not Found"), "deny"),
         ] {
@@ -338,7 +338,7 @@ mod tests {
         }
 
         #[test]
-        fn an_answer_is_well_formed(rules in any_rules(), status in 400..600u32, grpc in any::<bool>()) {
+        fn a_response_is_well_formed(rules in any_rules(), status in 400..600u32, grpc in any::<bool>()) {
             let policy = policy(rules.iter().map(|(name, _)| name));
             let states: Vec<RuleState> = rules.iter().map(|(_, state)| *state).collect();
             let decision = decision(&policy, &states);

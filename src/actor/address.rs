@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_is_read_back_in_all_its_dresses(address in any_address(), port: u16) {
+        fn an_address_is_read_back_in_every_form(address in any_address(), port: u16) {
             let (bare, with_port) = match address {
                 IpAddr::V4(v4) => (v4.to_string(), format!("{v4}:{port}")),
                 IpAddr::V6(v6) => (format!("{v6}%zone"), format!("[{v6}]:{port}")),

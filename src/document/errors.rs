@@ -26,12 +26,12 @@ impl std::error::Error for Error {}
 /// Collects mistakes while a document is read.
 #[derive(Debug, Default)]
 pub struct Errors {
-    kept: Exclusive<Kept>,
+    collected: Exclusive<Collected>,
     pub(super) places: Places,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Collected {
     in_order: Vec<Error>,
     /// The printed form of each mistake, so that the check for duplicates takes constant time.
     known: KeySet,
@@ -45,21 +45,21 @@ impl Errors {
 
     fn keep(&self, place: Place, why: Cow<'static, str>) {
         let error = Error { path: self.places.path(place), why: why.into_owned() };
-        self.kept.with(|kept| {
-            if kept.known.add(error.to_string().as_bytes()) {
-                kept.in_order.push(error);
+        self.collected.with(|collected| {
+            if collected.known.add(error.to_string().as_bytes()) {
+                collected.in_order.push(error);
             }
         });
     }
 
     /// Whether there is no mistake.
     pub fn is_empty(&self) -> bool {
-        self.kept.with(|kept| kept.in_order.is_empty()) == Some(true)
+        self.collected.with(|collected| collected.in_order.is_empty()) == Some(true)
     }
 
     /// All mistakes, in the order in which they were found.
     pub fn into_vec(self) -> Vec<Error> {
-        self.kept.into_inner().in_order
+        self.collected.into_inner().in_order
     }
 }
 

@@ -228,7 +228,7 @@ mod tests {
         entries.extend((0..50_000).chain(0..50_000).map(entry));
         let place = errors.places.key(Place::default(), "at");
         assert_eq!(first_of_each(&entries, place, &errors).len(), 100_000);
-        let told = errors.into_vec().into_iter().map(|error| error.to_string());
-        assert!(told.eq((0..50_000).map(|number| format!("at: `k{number}` is given twice"))));
+        let reported = errors.into_vec().into_iter().map(|error| error.to_string());
+        assert!(reported.eq((0..50_000).map(|number| format!("at: `k{number}` is given twice"))));
     }
 }

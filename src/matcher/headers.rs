@@ -283,19 +283,19 @@ mod tests {
         let (matcher, parts) = compiled(&KIND, &format!(r#"{{"x-plan": {condition}}}"#));
         let add = |values: Values, line: &Vec<u8>| values.with(Part::Header("x-plan".into()), &**line);
         let values = lines.iter().fold(Values::default(), add);
-        let judge = |how: &dyn Fn(&Request) -> bool| how(&Request::new(&values, &parts));
-        (judge(&|request| matcher.matches(request)), judge(&|request| matcher.is_certain(request)))
+        let evaluate = |how: &dyn Fn(&Request) -> bool| how(&Request::new(&values, &parts));
+        (evaluate(&|request| matcher.matches(request)), evaluate(&|request| matcher.is_certain(request)))
     }
 
     #[test]
     fn of_a_value_that_is_too_long_to_be_read_a_condition_holds_and_is_not_certain() {
         let long = |byte: u8, length: usize| vec![byte; length];
         for byte in [b'a', b'b'] {
-            let (is_its, over) = (byte == b'a', long(byte, MAX_VALUE_BYTES + 1));
+            let (fits, over) = (byte == b'a', long(byte, MAX_VALUE_BYTES + 1));
             let expression = r#"{"regex": "a*"}"#;
             assert_eq!(
                 holds_and_certain(expression, &[long(byte, MAX_VALUE_BYTES)]),
-                (is_its, is_its),
+                (fits, fits),
                 "the longest"
             );
             assert_eq!(holds_and_certain(expression, std::slice::from_ref(&over)), (true, false));
@@ -303,10 +303,7 @@ mod tests {
             assert_eq!(holds_and_certain(expression, &[b"a".to_vec(), over.clone()]), (true, false));
             assert_eq!(holds_and_certain(expression, &[]), (false, false), "the header is not there");
             // Other conditions only compare bytes.
-            assert_eq!(
-                holds_and_certain(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)),
-                (is_its, is_its)
-            );
+            assert_eq!(holds_and_certain(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)), (fits, fits));
             assert_eq!(holds_and_certain(r#"{"present": false}"#, &[over]), (false, false));
         }
     }
@@ -320,8 +317,8 @@ mod tests {
             (1..1_000).find(|count| holds_and_certain(&condition, &lines(*count)) == (true, false)).unwrap()
                 - 1
         };
-        let most = usize::try_from(MAX_WORK).unwrap();
-        assert_eq!(read("a*"), most / (MIN_REGEX_BYTES * MAX_VALUE_BYTES));
+        let max_work = usize::try_from(MAX_WORK).unwrap();
+        assert_eq!(read("a*"), max_work / (MIN_REGEX_BYTES * MAX_VALUE_BYTES));
         let (middle, large) = (read(".{8}(bot|spider|curl|wget)+"), read("(a?){200}a{200}"));
         assert!((1..64).contains(&middle) && large == 0, "{middle} and {large} values");
     }

@@ -12,10 +12,10 @@ const SIZES: usize = 8;
 /// The serialised form of these headers.
 pub fn encode(headers: &[(&str, Cow<str>)]) -> Vec<u8> {
     let size = |len: usize| u32::try_from(len).unwrap_or(0).to_le_bytes();
-    let room =
+    let capacity =
         |(name, value): &(&str, Cow<str>)| name.len().saturating_add(value.len()).saturating_add(SIZES + 2);
-    let room = headers.iter().map(room).fold(HEAD, usize::saturating_add);
-    let mut bytes = Vec::with_capacity(room);
+    let capacity = headers.iter().map(capacity).fold(HEAD, usize::saturating_add);
+    let mut bytes = Vec::with_capacity(capacity);
     bytes.extend(size(headers.len()));
     for (name, value) in headers {
         bytes.extend(size(name.len()));

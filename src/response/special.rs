@@ -134,9 +134,9 @@ mod tests {
         let policy = policy(["a", "b"]);
         let by = |first, second| decision(&policy, &[(1, 1000, first), (1, 1000, second)]);
         let (first, second) = (by(refuse(1), admit(0, 1)), by(admit(0, 1), refuse(1)));
-        let lacking = refused_for(Reason::NoActor, &policy);
+        let no_actor = refused_for(Reason::NoActor, &policy);
         let denied = refused_for(|_| Reason::Denied, &policy);
-        let away = refused_for(Reason::Unavailable, &policy);
+        let unavailable = refused_for(Reason::Unavailable, &policy);
         let limit = r#"{"status": 403, "headers": {"x-a": "limit", "x-b": "limit"}}"#;
         let missing = r#"{"status": 401, "headers": {"x-a": "missing", "www-authenticate": "Basic"}}"#;
         let deny = r#"{"status": 404}"#;
@@ -148,12 +148,12 @@ mod tests {
         for (options, decision, status, grpc_status, own) in [
             (&all, &first, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
             (&all, &second, 429, 8, "x-b: top, x-c: top"),
-            (&all, &lacking, 401, 16, "x-a: missing, www-authenticate: Basic, x-b: limit, x-c: top"),
+            (&all, &no_actor, 401, 16, "x-a: missing, www-authenticate: Basic, x-b: limit, x-c: top"),
             (&all, &denied, 404, 8, "x-b: top, x-c: top"),
-            (&all, &away, 503, 14, "x-b: top, x-c: top"),
-            (&without, &lacking, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
+            (&all, &unavailable, 503, 14, "x-b: top, x-c: top"),
+            (&without, &no_actor, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
             (&without, &denied, 429, 8, "x-b: top, x-c: top"),
-            (&top, &lacking, 429, 8, ""),
+            (&top, &no_actor, 429, 8, ""),
             (&options_with(401, "{}", "{}", "{}"), &denied, 401, 16, "www-authenticate: Bearer"),
         ] {
             let refusal = options.refusal(&policy, decision, false, 0).unwrap();

@@ -50,21 +50,14 @@ pub type RuleState = (u64, u64, Option<Verdict>);
 /// The decision that follows if the rules of `policy` are in these states, one each.
 pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
     let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &RuleState)| {
-        let tally = match verdict.map(|verdict| verdict.admits()) {
+        let result = match verdict.map(|verdict| verdict.admits()) {
             Some(true) => RuleResult::Admitted,
             Some(false) if compiled.enforced() => RuleResult::Refused,
             Some(false) => RuleResult::Shadowed,
             None => RuleResult::Uncounted,
         };
         let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
-        RuleReport {
-            rule,
-            quota,
-            actor: ActorSource::Actor,
-            result: tally,
-            verdict: *verdict,
-            degraded: false,
-        }
+        RuleReport { rule, quota, actor: ActorSource::Actor, result, verdict: *verdict, degraded: false }
     };
     let reports: Vec<RuleReport> = policy.rules().zip(states).map(report).collect();
     let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);

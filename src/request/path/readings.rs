@@ -46,8 +46,8 @@ impl<'a> Readings<'a> {
         let path = path_of(target);
         let mut readings = Readings { strict: Path::read(path, STRICT), others: Vec::new() };
         let raised = questions(path);
-        let most = DECODES | BACKSLASH | PARAMETERS | AUTHORITY;
-        for flags in (1..=most).filter(|flags| flags & !raised == 0) {
+        let all_flags = DECODES | BACKSLASH | PARAMETERS | AUTHORITY;
+        for flags in (1..=all_flags).filter(|flags| flags & !raised == 0) {
             let reading = Path::read(path, flags);
             if readings.iter().all(|known| *known != reading) {
                 readings.others.push(reading);
