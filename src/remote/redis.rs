@@ -1,11 +1,12 @@
-//! Redis over an HTTP front: one script decides all questions of a call, one after the other, each whole.
-//!
-//! It does not know: what the script does, to which cluster a call goes, or how long an answer may take.
+//! Redis behind an HTTP proxy. One Lua script decides all queries of a call, one after the other,
+//! each atomically.
 //!
 //! ```text
-//!   questions ─ command ─► texts ─ webdis, upstash ─► a body            all keys lie in one slot of a Redis Cluster:
-//!   a body ─ webdis, upstash ─► numbers ─ answer ─► Told of each rule   PREFIX:{0}:<32 hexadecimal digits>
+//!   queries ─ command ─► arguments ─ webdis, upstash ─► a body
+//!   a body ─ webdis, upstash ─► numbers ─ answer ─► RuleReply
 //! ```
+//!
+//! All keys lie in one slot of a Redis Cluster: `PREFIX:{0}:<32 hexadecimal digits>`.
 
 mod answer;
 mod command;
@@ -13,35 +14,36 @@ pub mod script;
 mod upstash;
 mod webdis;
 
-use super::{CallError, MOST_BYTES};
+use super::{CallError, MAX_REPLY_BYTES};
 use crate::document::parse_json;
 use crate::format;
 use crate::policy::{CountKey, GlobalQuery, RuleReply};
 
-/// What an HTTP front speaks.
+/// The interface of the HTTP proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Webdis.
     Webdis,
-    /// Upstash's REST API, and what imitates it.
+    /// Upstash's REST API, and proxies that imitate it.
     Upstash,
 }
 
-/// A call to make: a `POST`, whose pseudo-headers are [`super::Protocol`]'s to add.
+/// A call to make: a `POST`. [`super::Protocol`] adds the pseudo-headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCall<'r> {
-    /// Its path.
+    /// The path.
     pub path: &'static str,
-    /// Its headers.
+    /// The headers.
     pub headers: &'r [(String, String)],
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
 }
 
-/// What each question was told, in order, or why it was not.
+/// The reply to each query of a call, in order, or why it has none. A query has one [`RuleReply`]
+/// for each of its rules.
 pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 
-/// A Redis behind an HTTP front.
+/// A Redis behind an HTTP proxy.
 #[derive(Clone, Debug)]
 pub struct Redis {
     dialect: Dialect,
@@ -49,20 +51,20 @@ pub struct Redis {
     headers: Vec<(String, String)>,
 }
 
-/// The most questions in one command: a script that runs holds up everybody else's.
-const MOST: usize = 64;
+/// The most queries in one command, because a running script blocks all others.
+const MAX_QUERIES: usize = 64;
 
-/// The end of the key that a probe writes, for a second: a store that cannot be written to would be found in order, and
-/// asked again, by one that charges nothing.
+/// The end of the key that a probe writes for a second. A store that cannot be written to must fail
+/// its probe; otherwise it would be asked again and charge nothing.
 const PROBE: &str = ":{0}:probe";
 
-/// The most commands in one call. Each command carries a number of its own, so that the worker also notices a front that
-/// mixes up the replies within a pipeline.
-const MOST_COMMANDS: usize = 4;
+/// The most commands in one call. Each command carries its own number, so that the worker also
+/// notices a proxy that mixes up the replies within a pipeline.
+const MAX_COMMANDS: usize = 4;
 
 impl Redis {
-    /// One that is spoken to in this dialect, whose keys begin with `prefix`, and to whom each call brings these headers:
-    /// the content's type is not among them.
+    /// A Redis whose keys begin with `prefix`. Each call carries `headers`, which must not contain
+    /// `content-type`.
     pub fn new(dialect: Dialect, prefix: String, mut headers: Vec<(String, String)>) -> Redis {
         if dialect == Dialect::Upstash {
             headers.push(("content-type".into(), "application/json".into()));
@@ -70,27 +72,27 @@ impl Redis {
         Redis { dialect, prefix, headers }
     }
 
-    /// The most questions in one call.
-    pub fn most(&self) -> usize {
+    /// The most queries in one call.
+    pub fn max_queries(&self) -> usize {
         match self.dialect {
-            Dialect::Webdis => MOST,
-            Dialect::Upstash => MOST.saturating_mul(MOST_COMMANDS),
+            Dialect::Webdis => MAX_QUERIES,
+            Dialect::Upstash => MAX_QUERIES.saturating_mul(MAX_COMMANDS),
         }
     }
 
-    /// The call that asks all of these, at most [`Redis::most`]: by the script's hash, or `whole` with its text, which the
-    /// store then keeps. No questions is a call that asks whether the store works. The reply has to bring `number`, which
-    /// [`Redis::number`] makes of a random one.
-    pub fn call(&self, questions: &[&GlobalQuery], whole: bool, number: u64) -> HttpCall<'_> {
+    /// The call for at most [`Redis::max_queries`] queries. The script goes by its hash, or, if
+    /// `with_script`, by its text, which the store then keeps. A call without queries is a probe.
+    /// The reply must repeat `number`, which [`Redis::number`] makes of a random number.
+    pub fn call(&self, queries: &[&GlobalQuery], with_script: bool, number: u64) -> HttpCall<'_> {
         let mut body = String::new();
-        let commands = self.commands(questions);
+        let commands = self.commands(queries);
         let is_pipeline = commands.len() > 1;
-        for (at, (questions, number)) in commands.into_iter().zip(number..).enumerate() {
+        for (at, (queries, number)) in commands.into_iter().zip(number..).enumerate() {
             if is_pipeline {
                 body.push(if at == 0 { '[' } else { ',' });
             }
-            // The first one brings it for all.
-            self.command(&mut body, questions, whole && at == 0, number);
+            // One text is enough for all commands of a call.
+            self.command(&mut body, queries, with_script && at == 0, number);
         }
         if is_pipeline {
             body.push(']');
@@ -99,42 +101,41 @@ impl Redis {
         HttpCall { path, headers: &self.headers, body: body.into_bytes() }
     }
 
-    /// The number that a call carries: below 2⁵³, because the script counts in doubles, with room for one number a command.
+    /// The number that a call carries. It is below 2⁵³, because the script counts in doubles, and
+    /// leaves room for one number for each command.
     pub fn number(random: u64) -> u64 {
-        (random >> 11) & !(MOST_COMMANDS.next_power_of_two() as u64).saturating_sub(1)
+        (random >> 11) & !(MAX_COMMANDS.next_power_of_two() as u64).saturating_sub(1)
     }
 
-    /// The questions of each command: at least one.
-    fn commands<'q>(&self, questions: &'q [&'q GlobalQuery]) -> Vec<&'q [&'q GlobalQuery]> {
+    /// The queries of each command; at least one command.
+    fn commands<'q>(&self, queries: &'q [&'q GlobalQuery]) -> Vec<&'q [&'q GlobalQuery]> {
         match self.dialect {
-            Dialect::Upstash if questions.len() > MOST => questions.chunks(MOST).collect(),
-            _ => vec![questions],
+            Dialect::Upstash if queries.len() > MAX_QUERIES => queries.chunks(MAX_QUERIES).collect(),
+            _ => vec![queries],
         }
     }
 
-    fn command(&self, body: &mut String, questions: &[&GlobalQuery], whole: bool, number: u64) {
+    fn command(&self, body: &mut String, queries: &[&GlobalQuery], with_script: bool, number: u64) {
         let is_list = self.dialect == Dialect::Upstash;
         if is_list {
             body.push('[');
         }
-        let (name, script) = if whole { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
+        let (name, script) = if with_script { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
         let mut count = 0u64;
-        questions
-            .iter()
-            .for_each(|question| command::keys(question, &mut |_| count = count.saturating_add(1)));
+        queries.iter().for_each(|query| command::keys(query, &mut |_| count = count.saturating_add(1)));
         self.part(body, name, true);
         self.part(body, script, false);
         self.part(body, &format::alone(count.max(1)), false);
-        if questions.is_empty() {
+        if queries.is_empty() {
             self.part(body, &[&*self.prefix, PROBE].concat(), false);
         }
-        for question in questions {
-            command::keys(question, &mut |key| self.part(body, &self.key(key), false));
+        for query in queries {
+            command::keys(query, &mut |key| self.part(body, &self.key(key), false));
         }
         self.part(body, &format::alone(number), false);
-        for question in questions {
+        for query in queries {
             let mut command = String::new();
-            command::write(&mut command, question);
+            command::write(&mut command, query);
             self.part(body, &command, false);
         }
         if is_list {
@@ -157,41 +158,42 @@ impl Redis {
         name
     }
 
-    /// What each question was told; nothing for those that are no [`Question::Decide`]. A failure of the whole is one where
-    /// no question has an answer, or where any command's reply lacks the number that the command carried: then no reply of
-    /// that call can be trusted. `number` is the one that the call was made with.
-    pub fn answer(
+    /// Decodes the reply to each query of the call with this `number`. The replies to queries other
+    /// than [`GlobalQuery::Decide`] are empty. The whole call fails if no query has a reply, or if
+    /// the reply to any command lacks the command's number: then no reply of that call can be
+    /// trusted.
+    pub fn read_reply(
         &self,
-        questions: &[&GlobalQuery],
+        queries: &[&GlobalQuery],
         number: u64,
         status: u32,
         body: &[u8],
     ) -> Result<Replies, CallError> {
-        let commands = self.commands(questions);
-        // A status alone tells as well.
-        let body = if body.len() > MOST_BYTES { None } else { parse_json(body) };
-        let mut answers = Vec::with_capacity(questions.len());
-        let (mut first_failure, mut is_told) = (None, false);
-        for (at, (asked, number)) in commands.iter().zip(number..).enumerate() {
+        let commands = self.commands(queries);
+        // The status of a reply that is too long may still name the error.
+        let body = if body.len() > MAX_REPLY_BYTES { None } else { parse_json(body) };
+        let mut replies = Vec::with_capacity(queries.len());
+        let (mut first_error, mut any_replied) = (None, false);
+        for (at, (queries, number)) in commands.iter().zip(number..).enumerate() {
             let reply = match self.dialect {
                 Dialect::Webdis => webdis::reply(status, body.as_ref()),
                 Dialect::Upstash => upstash::reply(at, commands.len(), status, body.as_ref()),
             };
-            let before = answers.len();
-            let told = |reply| answer::told(asked, number, reply, &mut answers);
-            match reply.and_then(told) {
-                Ok(()) => is_told = true,
+            let before = replies.len();
+            let decode = |reply| answer::decode(queries, number, reply, &mut replies);
+            match reply.and_then(decode) {
+                Ok(()) => any_replied = true,
                 Err(CallError::Stray) => return Err(CallError::Stray),
-                Err(failure) => {
-                    answers.truncate(before);
-                    answers.resize_with(before.saturating_add(asked.len()), || Err(failure.clone()));
-                    first_failure = first_failure.or(Some(failure));
+                Err(error) => {
+                    replies.truncate(before);
+                    replies.resize_with(before.saturating_add(queries.len()), || Err(error.clone()));
+                    first_error = first_error.or(Some(error));
                 }
             }
         }
-        match first_failure {
-            Some(failure) if !is_told => Err(failure),
-            _ => Ok(answers),
+        match first_error {
+            Some(error) if !any_replied => Err(error),
+            _ => Ok(replies),
         }
     }
 }

@@ -35,12 +35,12 @@ pub fn run(bytes: &[u8]) {
     let (status, body) = (STATUSES[input.below(STATUSES.len())], input.0);
     let redis = Redis::new(dialect, "diana".into(), Vec::new());
     if !body.is_empty() && body.len().is_multiple_of(LONG_ONE_IN) {
-        let _ = redis.answer(&questions, NUMBER, status, &body.repeat(LONGEST / body.len()));
+        let _ = redis.read_reply(&questions, NUMBER, status, &body.repeat(LONGEST / body.len()));
     }
 
-    let answer = redis.answer(&questions, NUMBER, status, body);
+    let answer = redis.read_reply(&questions, NUMBER, status, body);
     let spaced = [b" \n", body, b"\t "].concat();
-    assert_eq!(redis.answer(&questions, NUMBER, status, &spaced), answer, "space around it");
+    assert_eq!(redis.read_reply(&questions, NUMBER, status, &spaced), answer, "space around it");
     match &answer {
         Err(failure) => sane(failure, status),
         Ok(answers) => {
@@ -48,7 +48,7 @@ pub fn run(bytes: &[u8]) {
             told(&questions, answers);
             if answers.iter().all(Result::is_ok) {
                 let said = said(dialect, &questions, answers);
-                assert_eq!(redis.answer(&questions, NUMBER, 200, said.as_bytes()), answer, "{said}");
+                assert_eq!(redis.read_reply(&questions, NUMBER, 200, said.as_bytes()), answer, "{said}");
             }
         }
     }

@@ -30,10 +30,10 @@ pub fn run(bytes: &[u8]) {
         (GlobalQuery::Decide(vec![(0..rules).map(query).collect()]), Rls::new("diana".into()));
     let message = input.0;
     if !message.is_empty() && message.len().is_multiple_of(LONG_ONE_IN) {
-        let _ = rls.answer(&question, &message.repeat(LONGEST / message.len()));
+        let _ = rls.read_reply(&question, &message.repeat(LONGEST / message.len()));
     }
 
-    let answer = rls.answer(&question, message);
+    let answer = rls.read_reply(&question, message);
     let Ok(told) = &answer else { return assert_eq!(answer, Err(CallError::Garbage)) };
     assert_eq!(told.len(), rules);
     for told in told {
@@ -44,7 +44,7 @@ pub fn run(bytes: &[u8]) {
         assert_eq!((told.charge, told.grant), ([0; 5], LeaseGrant::default()));
     }
     for unknown in UNKNOWN {
-        assert_eq!(rls.answer(&question, &[message, unknown].concat()), answer);
-        assert_eq!(rls.answer(&question, &[unknown, message].concat()), answer);
+        assert_eq!(rls.read_reply(&question, &[message, unknown].concat()), answer);
+        assert_eq!(rls.read_reply(&question, &[unknown, message].concat()), answer);
     }
 }

@@ -1,16 +1,15 @@
-//! What the script answers: for all questions of a call one flat list of whole numbers, since webdis 0.1.9 prints a list
-//! within a list as `null`. The list begins with the number that the call carried; a reply without that number answers
-//! another call.
-//!
-//! It does not know: how the list came here, or what a receipt's numbers mean.
+//! Decodes the script's reply: one flat list of whole numbers for all queries of a call, because
+//! webdis 0.1.9 prints a nested list as `null`. The list begins with the number of the call; a
+//! reply without that number answers another call.
 //!
 //! ```text
 //!   number of the call
-//!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp  lent generation lasts
-//!   give back, account, report      0
+//!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp
+//!                           leased generation lasts
+//!   refund, return, report  0
 //! ```
 
-use super::command::MOST;
+use super::command::MAX_NUMBER;
 use super::{CallError, Replies};
 use crate::algorithm::{Admission, Charge, Verdict};
 use crate::document::Value;
@@ -18,10 +17,10 @@ use crate::policy::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use crate::time::Span;
 use std::slice::Iter;
 
-/// Appends what each question was told by the reply to the call of this number. After a failure some may have been
-/// appended.
-pub fn told(
-    questions: &[&GlobalQuery],
+/// Appends the reply to each query of the call with this number. After an error, some replies may
+/// have been appended.
+pub fn decode(
+    queries: &[&GlobalQuery],
     number: u64,
     reply: &Value,
     to: &mut Replies,
@@ -29,35 +28,35 @@ pub fn told(
     let Value::List(numbers) = reply else { return Err(CallError::Stray) };
     let mut numbers = numbers.iter();
     match next(&mut numbers) {
-        Some(own) if own == number => all(questions, &mut numbers, to).ok_or(CallError::Garbage),
+        Some(own) if own == number => all(queries, &mut numbers, to).ok_or(CallError::Garbage),
         _ => Err(CallError::Stray),
     }
 }
 
-fn all(questions: &[&GlobalQuery], numbers: &mut Iter<Value>, to: &mut Replies) -> Option<()> {
-    for question in questions {
-        let mut told = Vec::new();
-        match question {
+fn all(queries: &[&GlobalQuery], numbers: &mut Iter<Value>, to: &mut Replies) -> Option<()> {
+    for query in queries {
+        let mut replies = Vec::new();
+        match query {
             GlobalQuery::Decide(groups) => {
-                for asked in groups.iter().flatten() {
-                    told.push(told_of(asked, numbers)?);
+                for rule_query in groups.iter().flatten() {
+                    replies.push(rule_reply(rule_query, numbers)?);
                 }
             }
             _ if next(numbers)? == 0 => {}
             _ => return None,
         }
-        to.push(Ok(told));
+        to.push(Ok(replies));
     }
     numbers.as_slice().is_empty().then_some(())
 }
 
-fn told_of(asked: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleReply> {
+fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleReply> {
     let mut read = [0; 13];
     for number in &mut read {
         *number = next(numbers)?;
     }
     let [
-        outcome,
+        admission,
         wait,
         remaining,
         more_in,
@@ -71,46 +70,42 @@ fn told_of(asked: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleReply> {
         generation,
         lasts,
     ] = read;
-    // A store that makes a request wait longer than its rule may holds the request; no rule tells such spans.
-    let (longest_wait, longest) = asked.parameters.longest_us();
-    let most_wait = if outcome == 0 { longest_wait } else { longest };
-    if wait > most_wait || more_in.max(full_in) > longest {
+    // A hostile store could hold a request longer than its rule allows, so longer spans are an
+    // error.
+    let (longest_wait, longest) = rule_query.parameters.longest_us();
+    let max_wait = if admission == 0 { longest_wait } else { longest };
+    if wait > max_wait || more_in.max(full_in) > longest {
         return None;
     }
-    let outcome = match outcome {
+    let admission = match admission {
         0 => Admission::Admit { delay: us(wait) },
         1 => Admission::Refuse { retry_after: Some(us(wait)) },
         2 => Admission::Refuse { retry_after: None },
         _ => return None,
     };
     let charge = Charge::default();
-    let told = RuleReply {
-        verdict: Verdict {
-            admission: outcome,
-            remaining,
-            more_in: us(more_in),
-            full_in: us(full_in),
-            charge,
-        },
+    let reply = RuleReply {
+        verdict: Verdict { admission, remaining, more_in: us(more_in), full_in: us(full_in), charge },
         charge: [cost, at, booked_at, first, second],
         grant: LeaseGrant { amount, generation, lasts: us(lasts) },
         attributed: true,
     };
-    // Nobody is lent what was not asked for, or for longer than a generation lasts.
-    (amount <= asked.lease && (amount == 0 || lasts <= longest.max(MOST_LASTS))).then_some(told)
+    // A grant may not exceed the queried lease, or last longer than its generation.
+    (amount <= rule_query.lease && (amount == 0 || lasts <= longest.max(MAX_BUCKET_LEASE_US)))
+        .then_some(reply)
 }
 
-/// The longest that a bucket lends for, µs.
-const MOST_LASTS: u64 = 2_000_000;
+/// The longest validity of a token bucket's lease, in µs.
+const MAX_BUCKET_LEASE_US: u64 = 2_000_000;
 
 fn next(numbers: &mut Iter<Value>) -> Option<u64> {
     match numbers.next()? {
-        Value::Whole(number) if *number <= MOST => Some(*number),
+        Value::Whole(number) if *number <= MAX_NUMBER => Some(*number),
         _ => None,
     }
 }
 
-/// Up to 2⁵³ of them are less than 2⁶³ ns.
+/// Numbers are at most 2⁵³, so the product is below 2⁶³ ns.
 fn us(number: u64) -> Span {
     Span::from_ns(number.saturating_mul(1_000))
 }

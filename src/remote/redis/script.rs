@@ -1,8 +1,7 @@
-//! The script that Redis runs, as it is sent: `script.lua` without comments and with short names.
-//!
-//! It does not know: what the script does. All that is done here is done by the compiler: the filter holds the result.
+//! The script that Redis runs: `script.lua` without comments and with short names. The compiler
+//! shortens the text, so that the filter holds only the result.
 
-/// What is sent by `EVAL`.
+/// The text for `EVAL`.
 pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
     Ok(text) => text,
     Err(_) => "",
@@ -11,10 +10,10 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
 pub const SHA1: &str = "d3afac3a0d33d1ba9ce3b40ae717d1bccab681b9";
 
-/// As it is written, for people.
+/// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");
 
-/// Words that are Lua's or Redis'. All others are ours, names of values and of fields alike.
+/// The words of Lua and Redis. All other words of the source are our names of values and fields.
 const KEPT: &str = " KEYS ARGV and break call ceil do else elseif end false floor for format function gmatch huge if in \
                     ipairs local match math max min nil not or pairs pcall redis rep repeat return then true type unpack \
                     until while ";
@@ -22,18 +21,18 @@ const KEPT: &str = " KEYS ARGV and break call ceil do else elseif end false floo
 #[allow(long_running_const_eval)]
 const SHORTENED: ([u8; SOURCE.len()], usize) = shortened();
 const LEN: usize = SHORTENED.1;
-/// No longer than it is, as all of it is in the filter.
+/// Exactly as long as the text, because the filter contains all of it.
 const BYTES: [u8; LEN] = match SHORTENED.0.split_at(LEN).0.first_chunk() {
     Some(bytes) => *bytes,
     None => [0; LEN],
 };
 
-/// A word of the source: where it begins and ends.
+/// The start and the end of a word in the source.
 type Word = (usize, usize);
 
-/// Leaves out comments and what space can be spared, and calls each of our words by a letter or two, in the order in which
-/// they come. Quotes are `'`, and nothing is escaped within.
-#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // it is the compiler that would panic
+/// Leaves out comments and spaces where possible, and replaces each of our names by one or two
+/// characters, in order of first use. The source quotes with `'` and has no escapes.
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic would be a compile error
 const fn shortened() -> ([u8; SOURCE.len()], usize) {
     let (mut out, mut len) = ([0; SOURCE.len()], 0);
     let (mut names, mut known): ([Word; 256], usize) = ([(0, 0); 256], 0);
@@ -52,7 +51,7 @@ const fn shortened() -> ([u8; SOURCE.len()], usize) {
             continue;
         }
         if byte == b'\'' {
-            // No word: what is in it stays.
+            // Text in quotes stays unchanged.
             while SOURCE[at] != b'\'' {
                 at += 1;
             }
@@ -85,7 +84,7 @@ const fn shortened() -> ([u8; SOURCE.len()], usize) {
         }
         const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         if number >= LETTERS.len() {
-            // No word of Lua has a digit at its end.
+            // No word of Lua ends in a digit.
             out[len] = LETTERS[(number - 52) / 10];
             out[len + 1] = b'0' + ((number - 52) % 10) as u8;
             len += 2;
@@ -101,7 +100,7 @@ const fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether `text` has the same word at one place as the source at another.
+/// Whether the word at `one` in `text` is the word at `other` in the source.
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 const fn is_same(text: &[u8], one: Word, other: Word) -> bool {
     let mut at = 0;

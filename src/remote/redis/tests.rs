@@ -1,5 +1,5 @@
-//! Calls in both dialects, and what real fronts answered: webdis 0.1.9 before Redis 7.0, and the REST API of Upstash as it
-//! is documented.
+//! Calls in both dialects, and replies of real proxies: webdis 0.1.9 in front of Redis 7.0, and the
+//! REST API of Upstash as documented.
 
 mod replies;
 
@@ -10,10 +10,10 @@ use crate::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A bucket of which any span may be told.
-const TERMS: Parameters = Parameters { kind: 1, numbers: [MOST_NUMBER, 1, 10, MOST_NUMBER, 0, 0] };
+/// A bucket that allows any span in a reply.
+const PARAMETERS: Parameters = Parameters { kind: 1, numbers: [MOST_NUMBER, 1, 10, MOST_NUMBER, 0, 0] };
 
-/// The number of each call here.
+/// The number of each call.
 const NUMBER: u64 = 4_503_599_627_370_500;
 
 const NOSCRIPT: &str = r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
@@ -22,36 +22,36 @@ fn redis(dialect: Dialect) -> Redis {
     Redis::new(dialect, "diana".into(), Vec::new())
 }
 
-fn asked(key: u8, ahead: u64) -> RuleQuery {
+fn rule_query(key: u8, lease: u64) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(0),
         key: [key; 16],
         quota: Quota { rpu: 10, unit: Span::from_secs(1) },
-        parameters: TERMS,
+        parameters: PARAMETERS,
         enforced: key % 2 == 1,
         cost: 3,
-        lease: ahead,
+        lease,
     }
 }
 
-/// One of each kind: of two groups, three rules, one receipt, two accounts.
+/// One query of each kind: two groups with three rules, one charge, two leases.
 fn one_of_each() -> [GlobalQuery; 3] {
-    let account = |used| LeaseUsage {
+    let lease = |used| LeaseUsage {
         key: [6; 16],
-        parameters: asked(0, 0).parameters,
+        parameters: rule_query(0, 0).parameters,
         generation: 1_234,
         used,
         left: 2,
     };
-    let receipt = GlobalCharge {
+    let charge = GlobalCharge {
         key: [5; 16],
-        parameters: asked(0, 0).parameters,
+        parameters: rule_query(0, 0).parameters,
         numbers: [3, 1_795_192_784_000_001, 4, 5, 6],
     };
     [
-        GlobalQuery::Decide(vec![vec![asked(1, 7), asked(2, 0)], vec![asked(3, 0)]]),
-        GlobalQuery::Refund(vec![receipt]),
-        GlobalQuery::ReturnLease(vec![account(0), account(u64::MAX)]),
+        GlobalQuery::Decide(vec![vec![rule_query(1, 7), rule_query(2, 0)], vec![rule_query(3, 0)]]),
+        GlobalQuery::Refund(vec![charge]),
+        GlobalQuery::ReturnLease(vec![lease(0), lease(u64::MAX)]),
     ]
 }
 
@@ -59,15 +59,15 @@ fn text(call: HttpCall) -> String {
     String::from_utf8(call.body).unwrap()
 }
 
-/// What the script answers to a rule.
+/// The script's reply to one rule.
 const NUMBERS: [u64; 13] = [0, 5, 9, 700, 800, 3, 1_795_192_784_000_001, 12, 13, 14, 7, 99, 250];
 
-fn told() -> RuleReply {
+fn reply() -> RuleReply {
     let us = |us: u64| Span::from_ns(us * 1_000);
-    let outcome = Admission::Admit { delay: us(5) };
+    let admission = Admission::Admit { delay: us(5) };
     RuleReply {
         verdict: Verdict {
-            admission: outcome,
+            admission,
             remaining: 9,
             more_in: us(700),
             full_in: us(800),
@@ -83,16 +83,16 @@ fn json(numbers: &[u64]) -> String {
     serde_json::to_string(numbers).unwrap()
 }
 
-/// The list that a script answers to the command at this place of a call.
+/// The list that a script replies to the command at index `at` of a call.
 fn listed(at: u64, numbers: &[u64]) -> String {
     json(&[&[NUMBER + at], numbers].concat())
 }
 
 #[test]
 fn a_call_of_webdis_is_a_path() {
-    let questions = one_of_each();
+    let queries = one_of_each();
     let redis = redis(Dialect::Webdis);
-    let call = redis.call(&questions.each_ref(), false, NUMBER);
+    let call = redis.call(&queries.each_ref(), false, NUMBER);
     assert_eq!((call.path, call.headers), ("/", &[][..]));
     let keys = ["01", "02", "03", "05", "06", "06"].map(|byte| format!("diana:{{0}}:{}/", byte.repeat(16)));
     let commands = [
@@ -107,9 +107,9 @@ fn a_call_of_webdis_is_a_path() {
 
 #[test]
 fn a_call_of_upstash_is_a_list() {
-    let questions = one_of_each();
+    let queries = one_of_each();
     let redis = redis(Dialect::Upstash);
-    let call = redis.call(&[&questions[1]], true, NUMBER);
+    let call = redis.call(&[&queries[1]], true, NUMBER);
     assert_eq!(call.path, "/");
     let list: Vec<String> = serde_json::from_slice(&call.body).unwrap();
     let key = "diana:{0}:05050505050505050505050505050505";
@@ -122,7 +122,7 @@ fn no_questions_are_a_call_as_well() {
     let webdis = redis(Dialect::Webdis);
     let probe = format!("EVALSHA/{}/1/diana:{{0}}:probe/{NUMBER}", script::SHA1);
     assert_eq!(text(webdis.call(&[], false, NUMBER)), probe);
-    let answer = |body: &str| webdis.answer(&[], NUMBER, 200, body.as_bytes());
+    let answer = |body: &str| webdis.read_reply(&[], NUMBER, 200, body.as_bytes());
     assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER}]}}"#)), Ok(Vec::new()));
     assert_eq!(answer(NOSCRIPT), Err(CallError::NoScript));
     assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER},0]}}"#)), Err(CallError::Garbage));
@@ -133,8 +133,8 @@ fn no_questions_are_a_call_as_well() {
         format!(r#"["EVALSHA","{}","1","diana:{{0}}:probe","{NUMBER}"]"#, script::SHA1)
     );
     let result = format!(r#"{{"result":[{NUMBER}]}}"#);
-    assert_eq!(upstash.answer(&[], NUMBER, 200, result.as_bytes()), Ok(Vec::new()));
-    assert_eq!(upstash.answer(&[], NUMBER, 200, b"[]"), Err(CallError::Garbage));
+    assert_eq!(upstash.read_reply(&[], NUMBER, 200, result.as_bytes()), Ok(Vec::new()));
+    assert_eq!(upstash.read_reply(&[], NUMBER, 200, b"[]"), Err(CallError::Garbage));
 }
 
 #[test]
@@ -153,11 +153,11 @@ fn headers_are_brought_and_a_content_type_where_it_matters() {
 fn many_questions_are_a_pipeline_whose_first_command_brings_the_script() {
     let [decide, ..] = one_of_each();
     let redis = redis(Dialect::Upstash);
-    assert_eq!((redis.most(), self::redis(Dialect::Webdis).most()), (256, 64));
+    assert_eq!((redis.max_queries(), self::redis(Dialect::Webdis).max_queries()), (256, 64));
     for (count, sizes) in [(64, vec![]), (65, vec![64, 1]), (256, vec![64; 4])] {
-        let questions = vec![&decide; count];
-        for whole in [false, true] {
-            let call = redis.call(&questions, whole, NUMBER);
+        let queries = vec![&decide; count];
+        for with_script in [false, true] {
+            let call = redis.call(&queries, with_script, NUMBER);
             if sizes.is_empty() {
                 assert_eq!(call.path, "/");
                 assert!(serde_json::from_slice::<Vec<String>>(&call.body).is_ok());
@@ -165,11 +165,12 @@ fn many_questions_are_a_pipeline_whose_first_command_brings_the_script() {
             }
             assert_eq!(call.path, "/pipeline");
             let commands: Vec<Vec<String>> = serde_json::from_slice(&call.body).unwrap();
-            // The name, the script, how many keys, and the number; three keys and a command for each question.
+            // Four parts: the name, the script, the number of keys, and the number of the call.
+            // Each query adds three keys and a command.
             let lengths: Vec<usize> = commands.iter().map(|command| (command.len() - 4) / 4).collect();
             assert_eq!(lengths, sizes);
             let names: Vec<&str> = commands.iter().map(|command| command[0].as_str()).collect();
-            assert_eq!(names[0], if whole { "EVAL" } else { "EVALSHA" });
+            assert_eq!(names[0], if with_script { "EVAL" } else { "EVALSHA" });
             assert!(names[1..].iter().all(|name| *name == "EVALSHA"));
             for (command, (size, number)) in commands.iter().zip(sizes.iter().zip(NUMBER..)) {
                 assert_eq!(command[2], (size * 3).to_string());
@@ -181,32 +182,32 @@ fn many_questions_are_a_pipeline_whose_first_command_brings_the_script() {
 
 #[test]
 fn what_the_script_answers_is_told() {
-    let questions = one_of_each();
+    let queries = one_of_each();
     let refused: [u64; 13] = [1, 5, 0, 700, 800, 0, 0, 0, 0, 0, 0, 0, 0];
     let never: [u64; 13] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let numbers = [&NUMBERS[..], &refused, &never, &[0, 0]].concat();
     let refuse = |retry_after| Admission::Refuse { retry_after };
     for (dialect, key) in [(Dialect::Webdis, "EVALSHA"), (Dialect::Upstash, "result")] {
         let body = format!(r#"{{"{key}":{}}}"#, listed(0, &numbers));
-        let answers = redis(dialect).answer(&questions.each_ref(), NUMBER, 200, body.as_bytes()).unwrap();
-        let [Ok(decided), Ok(given_back), Ok(accounted)] = answers.as_slice() else { panic!("{answers:?}") };
-        assert_eq!(decided[0], told());
+        let replies = redis(dialect).read_reply(&queries.each_ref(), NUMBER, 200, body.as_bytes()).unwrap();
+        let [Ok(decided), Ok(refunded), Ok(returned)] = replies.as_slice() else { panic!("{replies:?}") };
+        assert_eq!(decided[0], reply());
         assert_eq!(decided[1].verdict.admission, refuse(Some(Span::from_ns(5_000))));
         assert_eq!((decided[2].verdict.admission, decided.len()), (refuse(None), 3));
-        assert!(given_back.is_empty() && accounted.is_empty());
+        assert!(refunded.is_empty() && returned.is_empty());
     }
 }
 
 #[test]
 fn what_the_script_would_not_answer_is_garbage() {
-    let question = GlobalQuery::Decide(vec![vec![asked(1, 7)]]);
+    let query = GlobalQuery::Decide(vec![vec![rule_query(1, 7)]]);
     let with = |at: usize, number: u64| {
         let mut numbers = NUMBERS;
         numbers[at] = number;
         format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers))
     };
-    let answer = |body: &str| redis(Dialect::Webdis).answer(&[&question], NUMBER, 200, body.as_bytes());
-    assert_eq!(answer(&with(0, 0)), Ok(vec![Ok(vec![told()])]));
+    let answer = |body: &str| redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes());
+    assert_eq!(answer(&with(0, 0)), Ok(vec![Ok(vec![reply()])]));
     assert!(answer(&with(2, (1 << 53) - 1)).is_ok());
     let (nested, doubled) = (
         format!(r#"{{"EVALSHA":[{NUMBER},{}]}}"#, json(&NUMBERS)),
@@ -238,7 +239,7 @@ fn what_the_script_would_not_answer_is_garbage() {
     }
 }
 
-/// What webdis makes of a body: parts, unescaped (`decode_uri` in its `cmd.c`).
+/// How webdis parses a body: parts, unescaped (`decode_uri` in its `cmd.c`).
 fn parts(body: &[u8]) -> Vec<Vec<u8>> {
     let unescaped = |part: &[u8]| {
         let (mut out, mut rest) = (Vec::new(), part);
@@ -261,32 +262,32 @@ fn parts(body: &[u8]) -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn both_dialects_say_the_same(prefix in ".*|[\\x00-\\x7f]*", whole: bool, count in 0usize..70) {
+    fn both_dialects_say_the_same(prefix in ".*|[\\x00-\\x7f]*", with_script: bool, count in 0usize..70) {
         let all = one_of_each();
-        let questions: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
+        let queries: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
         let webdis = Redis::new(Dialect::Webdis, prefix.clone(), Vec::new());
         let upstash = Redis::new(Dialect::Upstash, prefix, Vec::new());
-        let said = parts(&webdis.call(&questions[..count.min(64)], whole, NUMBER).body);
-        let list: Vec<String> = serde_json::from_slice(&upstash.call(&questions[..count.min(64)], whole, NUMBER).body).unwrap();
+        let said = parts(&webdis.call(&queries[..count.min(64)], with_script, NUMBER).body);
+        let list: Vec<String> = serde_json::from_slice(&upstash.call(&queries[..count.min(64)], with_script, NUMBER).body).unwrap();
         prop_assert_eq!(said, list.into_iter().map(String::into_bytes).collect::<Vec<_>>());
     }
 
     #[test]
     fn an_answer_is_read_back(rules in vec(vec(prop::array::uniform13(0..=MOST_NUMBER).prop_map(legal), 0..4), 0..9)) {
-        let question = |rules: &Vec<[u64; 13]>| GlobalQuery::Decide(vec![rules.iter().map(|numbers| asked(1, numbers[10])).collect()]);
-        let questions: Vec<GlobalQuery> = rules.iter().map(question).collect();
-        let questions: Vec<&GlobalQuery> = questions.iter().collect();
+        let query = |rules: &Vec<[u64; 13]>| GlobalQuery::Decide(vec![rules.iter().map(|numbers| rule_query(1, numbers[10])).collect()]);
+        let queries: Vec<GlobalQuery> = rules.iter().map(query).collect();
+        let queries: Vec<&GlobalQuery> = queries.iter().collect();
         let body = format!(r#"{{"EVAL":{}}}"#, listed(0, &rules.concat().concat()));
-        let answers = redis(Dialect::Webdis).answer(&questions, NUMBER, 200, body.as_bytes()).unwrap();
-        let read: Vec<Vec<[u64; 13]>> = answers.into_iter().map(|told| told.unwrap().iter().map(numbers).collect()).collect();
+        let replies = redis(Dialect::Webdis).read_reply(&queries, NUMBER, 200, body.as_bytes()).unwrap();
+        let read: Vec<Vec<[u64; 13]>> = replies.into_iter().map(|reply| reply.unwrap().iter().map(numbers).collect()).collect();
         prop_assert_eq!(read, rules);
     }
 
     #[test]
     fn any_bytes_are_read_without_harm(status in prop_oneof![Just(200u32), any::<u32>()], body: Vec<u8>, json in "[\\[\\]{}0-9,:\"a-z]{0,60}") {
-        let questions = one_of_each();
+        let queries = one_of_each();
         for dialect in [Dialect::Webdis, Dialect::Upstash] {
-            let answer = |body: &[u8]| redis(dialect).answer(&questions.each_ref(), NUMBER, status, body);
+            let answer = |body: &[u8]| redis(dialect).read_reply(&queries.each_ref(), NUMBER, status, body);
             prop_assert!(answer(&body).is_err());
             prop_assert!(answer(json.as_bytes()).is_err());
         }
@@ -295,7 +296,7 @@ proptest! {
 
 const MOST_NUMBER: u64 = (1 << 53) - 1;
 
-/// Numbers that the script may answer.
+/// Numbers that the script may reply.
 fn legal(mut numbers: [u64; 13]) -> [u64; 13] {
     numbers[0] %= 3;
     if numbers[0] == 2 {
@@ -304,19 +305,19 @@ fn legal(mut numbers: [u64; 13]) -> [u64; 13] {
     numbers
 }
 
-/// The numbers that were told.
-fn numbers(told: &RuleReply) -> [u64; 13] {
+/// The numbers from which a reply was decoded.
+fn numbers(reply: &RuleReply) -> [u64; 13] {
     let us = |span: Span| span.as_ns() / 1_000;
-    let (outcome, wait) = match told.verdict.admission {
+    let (admission, wait) = match reply.verdict.admission {
         Admission::Admit { delay } => (0, us(delay)),
         Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
         Admission::Refuse { retry_after: None } => (2, 0),
     };
-    let (verdict, [cost, at, booked_at, first, second], lent) = (told.verdict, told.charge, told.grant);
+    let (verdict, [cost, at, booked_at, first, second], grant) = (reply.verdict, reply.charge, reply.grant);
     [
-        [outcome, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in)].as_slice(),
+        [admission, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in)].as_slice(),
         &[cost, at, booked_at, first, second],
-        &[lent.amount, lent.generation, us(lent.lasts)],
+        &[grant.amount, grant.generation, us(grant.lasts)],
     ]
     .concat()
     .try_into()

@@ -1,19 +1,20 @@
-//! Webdis: a command is a path, in the body of a `POST`; the answer is an object whose one key is the command's name.
-//!
-//! It does not know: which commands there are.
+//! The dialect of Webdis: a command is a path in the body of a `POST`; the reply is an object whose
+//! one key is the command's name.
 //!
 //! ```text
-//!   EVALSHA/4e1243…/1/diana:{0}:00ff…/1+1+1+2+…    ─►  {"EVALSHA":[0,0,9,…]}
-//!                                                  ─►  {"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}
+//!   EVALSHA/4e1243…/1/diana:{0}:00ff…/1+1+1+2+…
+//!       ─►  {"EVALSHA":[0,0,9,…]}
+//!       ─►  {"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}
 //! ```
 //!
-//! What comes behind the last dot of its last part is a format, so that part must have none. (Webdis 0.1.9.)
+//! Webdis 0.1.9 reads what follows the last dot of the last part as a format, so dots are escaped.
 
 use super::super::CallError;
 use crate::document::Value;
 use crate::format::hex;
 
-/// Appends a part of a command, escaped: a `/` would end it, a `?` begins options, and a `+` stands for a space.
+/// Appends one part of a command, escaped: `/` ends a part, `?` begins options, and `+` stands for
+/// a space.
 pub fn part(to: &mut String, text: &str, is_first: bool) {
     if !is_first {
         to.push('/');
@@ -32,8 +33,8 @@ pub fn part(to: &mut String, text: &str, is_first: bool) {
     }
 }
 
-/// What the store replied. An error of Redis has the status 200; other statuses (503 without a Redis, 403 where webdis may
-/// not ask it) have no body.
+/// The reply to a command. Redis errors have the status 200. Other statuses have no body: 503 if
+/// Redis is down, 403 if webdis does not allow the command.
 pub fn reply(status: u32, body: Option<&Value>) -> Result<&Value, CallError> {
     let entries: &[_] = match body {
         _ if status != 200 => return Err(CallError::Status(status)),

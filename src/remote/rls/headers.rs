@@ -1,10 +1,9 @@
-//! The remaining quota that a service reports in `response_headers_to_add`. Services without `statuses`, such as Limitador,
-//! report it nowhere else.
+//! Reads the remaining quota in `response_headers_to_add`. Services without `statuses`, such as
+//! Limitador, report the quota nowhere else.
 //!
-//! It does not know: the rules, or whether the request passes.
-//!
-//! The headers are those of draft-polli-ratelimit-headers-03, for the limit with the least remaining:
-//! `x-ratelimit-limit: 10, 10;w=60;name="login"`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 30`.
+//! The headers are those of draft-polli-ratelimit-headers-03, for the limit with the least
+//! remaining: `x-ratelimit-limit: 10, 10;w=60;name="login"`, `x-ratelimit-remaining: 4`,
+//! `x-ratelimit-reset: 30`.
 
 use super::messages::{Header, Headers};
 use crate::algorithm::Quota;
@@ -12,19 +11,21 @@ use crate::time::Span;
 use prost::Message;
 
 /// If a message has more headers, none is read.
-pub const MOST_HEADERS: usize = 64;
+pub const MAX_HEADERS: usize = 64;
 
 /// The limit with the least remaining.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tightest {
-    /// Its name in the service; empty if the service does not say.
+    /// The limit's name in the service; empty if the service does not say.
     pub name: Vec<u8>,
     pub remaining: Option<u64>,
-    /// The time until more is available, at most [`Quota::MAX_UNIT`]; zero if the service does not say.
+    /// The time until more is available, at most [`Quota::MAX_UNIT`]; zero if the service does not
+    /// say.
     pub reset: Span,
 }
 
-/// Reads the headers of a message. A malformed value counts as absent, because no rule depends on these numbers.
+/// Reads the headers of a message. A malformed value counts as absent, because no rule depends on
+/// these numbers.
 pub fn tightest(message: &[u8]) -> Tightest {
     let Headers { headers } = Headers::decode(message).unwrap_or_default();
     let value = |name: &str| {
@@ -46,7 +47,8 @@ fn whole(value: &[u8]) -> Option<u64> {
     str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// The name of the first policy in the list, which is the tightest. The list begins with a number without a name.
+/// The name of the first policy in the list, which is the tightest. The list begins with a number
+/// without a name.
 fn first_name(value: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"name=\"";
     let policy = value.split(|byte| *byte == b',').nth(1)?;

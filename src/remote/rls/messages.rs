@@ -1,6 +1,5 @@
-//! The messages of a rate limit service, as far as they are used.
-//!
-//! It does not know: what they mean. Names and field numbers are those of the files of Envoy's API that are named.
+//! The protobuf messages of a rate limit service, as far as they are used. Names and field numbers
+//! are those of the named files of Envoy's API.
 
 use prost::Message;
 
@@ -11,7 +10,7 @@ pub struct Request {
     pub domain: String,
     #[prost(message, repeated, tag = "2")]
     pub descriptors: Vec<Descriptor>,
-    /// What each descriptor costs that does not say so itself; 0 is 1.
+    /// The cost of descriptors without a cost of their own; 0 means 1.
     #[prost(uint32, tag = "3")]
     pub hits_addend: u32,
 }
@@ -21,7 +20,7 @@ pub struct Request {
 pub struct Descriptor {
     #[prost(message, repeated, tag = "1")]
     pub entries: Vec<Entry>,
-    /// In place of what the service is configured with.
+    /// Overrides the limit that the service is configured with.
     #[prost(message, optional, tag = "2")]
     pub limit: Option<Limit>,
     /// A `google.protobuf.UInt64Value`, since Envoy 1.33.
@@ -57,12 +56,12 @@ pub const OVER_LIMIT: i32 = 2;
 pub struct Response {
     #[prost(int32, tag = "1")]
     pub overall_code: i32,
-    /// One for each descriptor, in their order.
+    /// One for each descriptor, in order.
     #[prost(message, repeated, tag = "2")]
     pub statuses: Vec<Status>,
 }
 
-/// The same message, of which only the number of statuses and of headers is kept.
+/// The same message; only the numbers of statuses and headers are kept.
 #[derive(Clone, PartialEq, Message)]
 pub struct Counted {
     #[prost(message, repeated, tag = "2")]
@@ -71,7 +70,7 @@ pub struct Counted {
     pub headers: Vec<()>,
 }
 
-/// The same message, of which only the headers are kept.
+/// The same message; only the headers are kept.
 #[derive(Clone, PartialEq, Message)]
 pub struct Headers {
     /// `response_headers_to_add`.
@@ -79,15 +78,15 @@ pub struct Headers {
     pub headers: Vec<Header>,
 }
 
-/// `HeaderValue`, `envoy/config/core/v3/base.proto`. The key and the value are strings there; as bytes, text that is not
-/// UTF-8 does not fail the whole message.
+/// `HeaderValue`, `envoy/config/core/v3/base.proto`. The key and the value are strings there; as
+/// bytes, text that is not UTF-8 does not fail the whole message.
 #[derive(Clone, PartialEq, Message)]
 pub struct Header {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
-    /// In place of `value`.
+    /// Replaces `value`.
     #[prost(bytes = "vec", tag = "3")]
     pub raw_value: Vec<u8>,
 }
@@ -97,7 +96,7 @@ pub struct Header {
 pub struct Status {
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// Whether there is one: what it is, nobody asks.
+    /// Whether there is a limit. Its contents are not read.
     #[prost(message, optional, tag = "2")]
     pub current_limit: Option<()>,
     #[prost(uint32, tag = "3")]

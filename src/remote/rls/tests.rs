@@ -1,7 +1,7 @@
-//! Requests as a service reads them, and what services answer: envoyproxy/ratelimit a status for each descriptor, Limitador
-//! none at all.
+//! Requests as a service reads them, and replies of services: envoyproxy/ratelimit sends a status
+//! for each descriptor, Limitador sends none.
 
-use super::headers::MOST_HEADERS;
+use super::headers::MAX_HEADERS;
 use super::messages::{
     Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Header, Headers, Limit, OK, OVER_LIMIT, Request,
     Response, Status,
@@ -9,7 +9,7 @@ use super::messages::{
 use super::{Rls, unit};
 use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use crate::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
-use crate::remote::{CallError, MOST_BYTES};
+use crate::remote::{CallError, MAX_REPLY_BYTES};
 use crate::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ const SECOND: Span = Span::from_secs(1);
 
 const NAMES: [&str; 4] = ["per-ip", "per-user", "all", "a_b"];
 
-fn asked(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
+fn rule_query(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(rule),
         key: [rule as u8; 16],
@@ -35,13 +35,16 @@ fn rls() -> Rls {
     Rls::new("diana".into())
 }
 
-/// Of two groups: one with a shadow rule and an enforced one, one with an enforced one.
-fn question() -> GlobalQuery {
-    GlobalQuery::Decide(vec![vec![asked(0, false, 1), asked(1, true, 1)], vec![asked(2, true, 1)]])
+/// Two groups: one with a shadow rule and an enforced rule, one with an enforced rule.
+fn query() -> GlobalQuery {
+    GlobalQuery::Decide(vec![
+        vec![rule_query(0, false, 1), rule_query(1, true, 1)],
+        vec![rule_query(2, true, 1)],
+    ])
 }
 
-fn requested(question: &GlobalQuery) -> Request {
-    let bytes = rls().request(question, |rule| NAMES[rule.index()]);
+fn requested(query: &GlobalQuery) -> Request {
+    let bytes = rls().request(query, |rule| NAMES[rule.index()]);
     Request::decode(&bytes[..]).unwrap()
 }
 
@@ -56,19 +59,19 @@ fn status(code: i32, remaining: u32, reset: Option<(i64, i32)>) -> Status {
 
 fn answered(overall_code: i32, statuses: &[Status]) -> Result<Vec<RuleReply>, CallError> {
     let response = Response { overall_code, statuses: statuses.to_vec() };
-    rls().answer(&question(), &response.encode_to_vec())
+    rls().read_reply(&query(), &response.encode_to_vec())
 }
 
-/// Outcomes in short: `None` is admitted.
-fn waits(told: Result<Vec<RuleReply>, CallError>) -> Vec<Option<Span>> {
-    let wait = |told: RuleReply| match told.verdict.admission {
+/// The wait of each refused rule; `None` if admitted.
+fn waits(replies: Result<Vec<RuleReply>, CallError>) -> Vec<Option<Span>> {
+    let wait = |reply: RuleReply| match reply.verdict.admission {
         Admission::Admit { delay } => {
             assert_eq!(delay, Span::ZERO);
             None
         }
         Admission::Refuse { retry_after } => Some(retry_after.unwrap()),
     };
-    told.unwrap().into_iter().map(wait).collect()
+    replies.unwrap().into_iter().map(wait).collect()
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn a_cluster_is_named_in_a_message() {
 
 #[test]
 fn a_request_has_these_bytes() {
-    let one = GlobalQuery::Decide(vec![vec![RuleQuery { key: [0xab; 16], ..asked(2, true, 300) }]]);
+    let one = GlobalQuery::Decide(vec![vec![RuleQuery { key: [0xab; 16], ..rule_query(2, true, 300) }]]);
     let bytes = rls().request(&one, |_| "all");
     let entry = [&b"\x0a\x27\x0a\x03all\x12\x20"[..], "ab".repeat(16).as_bytes()].concat();
     let descriptor = [&b"\x12\x2f"[..], &entry, b"\x12\x04\x08\x0c\x10\x02"].concat();
@@ -91,7 +94,7 @@ fn a_request_has_these_bytes() {
 #[test]
 fn a_descriptor_says_what_is_not_said_for_all() {
     let costs = |costs: [u64; 3]| {
-        let rules = costs.iter().enumerate().map(|(rule, cost)| asked(rule, true, *cost)).collect();
+        let rules = costs.iter().enumerate().map(|(rule, cost)| rule_query(rule, true, *cost)).collect();
         let request = requested(&GlobalQuery::Decide(vec![rules]));
         let own: Vec<Option<u64>> =
             request.descriptors.iter().map(|descriptor| descriptor.hits_addend).collect();
@@ -105,9 +108,9 @@ fn a_descriptor_says_what_is_not_said_for_all() {
 
 #[test]
 fn a_request_names_rules_and_quotas() {
-    let mut odd = asked(3, true, 1);
+    let mut odd = rule_query(3, true, 1);
     odd.quota = Quota { rpu: 1_000_000_000, unit: Span::from_ms(100) };
-    let request = requested(&GlobalQuery::Decide(vec![vec![asked(0, false, 1)], vec![odd]]));
+    let request = requested(&GlobalQuery::Decide(vec![vec![rule_query(0, false, 1)], vec![odd]]));
     let key =
         |descriptor: &Descriptor| (descriptor.entries[0].key.clone(), descriptor.entries[0].value.clone());
     let keys: Vec<(String, String)> = request.descriptors.iter().map(key).collect();
@@ -124,11 +127,11 @@ fn what_asks_nothing_has_a_descriptor_that_no_limit_is_for() {
     let account =
         LeaseUsage { key: [0; 16], parameters: Parameters::default(), generation: 0, used: 1, left: 0 };
     let none = GlobalQuery::Decide(Vec::new());
-    for question in [none, GlobalQuery::ReturnLease(vec![account]), GlobalQuery::Refund(Vec::new())] {
+    for query in [none, GlobalQuery::ReturnLease(vec![account]), GlobalQuery::Refund(Vec::new())] {
         let entry = Entry { key: "probe".into(), value: "probe".into() };
         let probe = Descriptor { entries: vec![entry], limit: None, hits_addend: None };
-        assert_eq!(requested(&question).descriptors, [probe]);
-        assert_eq!(rls().answer(&question, b"\x08\x01"), Ok(Vec::new()));
+        assert_eq!(requested(&query).descriptors, [probe]);
+        assert_eq!(rls().read_reply(&query, b"\x08\x01"), Ok(Vec::new()));
     }
 }
 
@@ -143,13 +146,14 @@ fn units_are_those_of_the_protocol() {
 
 #[test]
 fn a_status_tells_of_its_rule() {
-    let told = answered(2, &[status(1, 4, Some((9, 500))), status(2, 0, Some((30, 0))), status(1, 0, None)]);
-    let told = told.unwrap();
-    let seen = |told: &RuleReply| (told.verdict.remaining, told.verdict.more_in, told.verdict.full_in);
+    let replies =
+        answered(2, &[status(1, 4, Some((9, 500))), status(2, 0, Some((30, 0))), status(1, 0, None)]);
+    let replies = replies.unwrap();
+    let seen = |reply: &RuleReply| (reply.verdict.remaining, reply.verdict.more_in, reply.verdict.full_in);
     let (nine, thirty) = (Span::from_ns(9_000_000_500), Span::from_secs(30));
-    let seen: Vec<_> = told.iter().map(seen).collect();
+    let seen: Vec<_> = replies.iter().map(seen).collect();
     assert_eq!(seen, [(4, nine, nine), (0, thirty, thirty), (0, Span::ZERO, Span::ZERO)]);
-    assert_eq!(waits(Ok(told)), [None, Some(thirty), None]);
+    assert_eq!(waits(Ok(replies)), [None, Some(thirty), None]);
 }
 
 #[test]
@@ -168,26 +172,26 @@ fn who_is_refused_without_a_wait_waits_a_second() {
 #[test]
 fn what_the_service_knows_no_limit_for_passes() {
     let unknown = Status { current_limit: None, ..status(1, 0, None) };
-    let told = answered(1, &[unknown, status(1, 3, None), status(1, 7, None)]).unwrap();
-    let remaining: Vec<u64> = told.iter().map(|told| told.verdict.remaining).collect();
+    let replies = answered(1, &[unknown, status(1, 3, None), status(1, 7, None)]).unwrap();
+    let remaining: Vec<u64> = replies.iter().map(|reply| reply.verdict.remaining).collect();
     assert_eq!(remaining, [10, 3, 7]);
-    assert_eq!(waits(Ok(told)), [None; 3]);
+    assert_eq!(waits(Ok(replies)), [None; 3]);
 }
 
-/// Of a unit that a service has not, no limit is sent at all.
+/// If the service lacks the unit, the request carries no limit.
 #[test]
 fn a_rule_that_refuses_all_refuses_whatever_the_service_knows() {
     let none =
-        |cost| RuleQuery { quota: Quota { rpu: 0, unit: Span::from_secs(30) }, ..asked(1, true, cost) };
-    let told = |cost| {
-        let question = GlobalQuery::Decide(vec![vec![asked(0, true, 1), none(cost)]]);
+        |cost| RuleQuery { quota: Quota { rpu: 0, unit: Span::from_secs(30) }, ..rule_query(1, true, cost) };
+    let replies = |cost| {
+        let query = GlobalQuery::Decide(vec![vec![rule_query(0, true, 1), none(cost)]]);
         let response = Response { overall_code: 1, statuses: vec![status(1, 3, Some((9, 0))); 2] };
-        let told = rls().answer(&question, &response.encode_to_vec()).unwrap();
-        [told[0].verdict.admission, told[1].verdict.admission]
+        let replies = rls().read_reply(&query, &response.encode_to_vec()).unwrap();
+        [replies[0].verdict.admission, replies[1].verdict.admission]
     };
     let admitted = Admission::Admit { delay: Span::ZERO };
-    assert_eq!(told(1), [admitted, Admission::Refuse { retry_after: None }]);
-    assert_eq!(told(0), [admitted; 2]);
+    assert_eq!(replies(1), [admitted, Admission::Refuse { retry_after: None }]);
+    assert_eq!(replies(0), [admitted; 2]);
 }
 
 #[test]
@@ -197,8 +201,8 @@ fn a_service_in_shadow_refuses_nobody() {
 
 #[test]
 fn only_a_rule_in_shadow_may_be_over() {
-    let told = answered(2, &[status(2, 0, None), status(1, 1, None), status(1, 7, None)]);
-    assert_eq!(waits(told), [Some(SECOND), None, None]);
+    let replies = answered(2, &[status(2, 0, None), status(1, 1, None), status(1, 7, None)]);
+    assert_eq!(waits(replies), [Some(SECOND), None, None]);
 }
 
 /// `response_headers_to_add` of Limitador, for a limit of this name.
@@ -214,28 +218,29 @@ fn left(name: &str, remaining: &str, reset: &str) -> Headers {
     Headers { headers }
 }
 
-/// What a service without `statuses` tells each of these rules.
-fn unnamed(question: &GlobalQuery, overall_code: i32, headers: &Headers) -> Vec<RuleReply> {
+/// The replies of a service without `statuses` to these rules.
+fn unnamed(query: &GlobalQuery, overall_code: i32, headers: &Headers) -> Vec<RuleReply> {
     let mut rls = rls();
     rls.names = NAMES.map(Into::into).into();
     let response = Response { overall_code, statuses: Vec::new() };
     let message = [response.encode_to_vec(), headers.encode_to_vec()].concat();
-    rls.answer(question, &message).unwrap()
+    rls.read_reply(query, &message).unwrap()
 }
 
-fn attributed(told: &[RuleReply]) -> Vec<bool> {
-    told.iter().map(|told| told.attributed).collect()
+fn attributed(replies: &[RuleReply]) -> Vec<bool> {
+    replies.iter().map(|reply| reply.attributed).collect()
 }
 
 #[test]
 fn a_refusal_that_names_no_rule_is_attributed_to_none() {
-    let told = unnamed(&question(), OVER_LIMIT, &Headers::default());
-    assert_eq!(attributed(&told), [false; 3]);
-    assert_eq!(waits(Ok(told)), [Some(SECOND); 3]);
-    // Two limits may have nothing left, so the one that the headers name need not be the one that refuses.
-    let told = unnamed(&question(), OVER_LIMIT, &left("all", "0", "30"));
-    assert_eq!(attributed(&told), [false; 3]);
-    assert_eq!(waits(Ok(told)), [Some(Span::from_secs(30)); 3]);
+    let replies = unnamed(&query(), OVER_LIMIT, &Headers::default());
+    assert_eq!(attributed(&replies), [false; 3]);
+    assert_eq!(waits(Ok(replies)), [Some(SECOND); 3]);
+    // Two limits may have nothing left, so the limit in the headers need not be the one that
+    // refuses.
+    let replies = unnamed(&query(), OVER_LIMIT, &left("all", "0", "30"));
+    assert_eq!(attributed(&replies), [false; 3]);
+    assert_eq!(waits(Ok(replies)), [Some(Span::from_secs(30)); 3]);
     let all_ok = answered(OVER_LIMIT, &[status(1, 4, None), status(1, 4, None), status(1, 4, None)]);
     assert_eq!(attributed(all_ok.as_ref().unwrap()), [false; 3]);
     assert_eq!(waits(all_ok), [Some(SECOND); 3]);
@@ -243,42 +248,42 @@ fn a_refusal_that_names_no_rule_is_attributed_to_none() {
 
 #[test]
 fn a_refusal_is_attributed_to_the_only_rule() {
-    let only = GlobalQuery::Decide(vec![vec![asked(2, true, 1)]]);
+    let only = GlobalQuery::Decide(vec![vec![rule_query(2, true, 1)]]);
     for (headers, wait) in [
         (Headers::default(), SECOND),
         (left("other", "0", "30"), Span::from_secs(30)),
         (left("", "0", "0"), SECOND),
     ] {
-        let told = unnamed(&only, OVER_LIMIT, &headers);
-        assert_eq!((attributed(&told), told[0].verdict.remaining), (vec![true], 0));
-        assert_eq!(waits(Ok(told)), [Some(wait)]);
+        let replies = unnamed(&only, OVER_LIMIT, &headers);
+        assert_eq!((attributed(&replies), replies[0].verdict.remaining), (vec![true], 0));
+        assert_eq!(waits(Ok(replies)), [Some(wait)]);
     }
 }
 
 #[test]
 fn headers_tell_what_is_left_of_the_rule_that_they_name() {
-    let told = unnamed(&question(), OK, &left("per-user", "4", "30"));
-    assert_eq!(attributed(&told), [false, true, false]);
-    assert_eq!((told[1].verdict.remaining, told[1].verdict.more_in), (4, Span::from_secs(30)));
-    assert_eq!(waits(Ok(told)), [None; 3]);
+    let replies = unnamed(&query(), OK, &left("per-user", "4", "30"));
+    assert_eq!(attributed(&replies), [false, true, false]);
+    assert_eq!((replies[1].verdict.remaining, replies[1].verdict.more_in), (4, Span::from_secs(30)));
+    assert_eq!(waits(Ok(replies)), [None; 3]);
     for headers in
         [Headers::default(), left("other", "4", "30"), left("per-user", "many", "30"), left("", "4", "30")]
     {
-        assert_eq!(attributed(&unnamed(&question(), OK, &headers)), [false; 3]);
+        assert_eq!(attributed(&unnamed(&query(), OK, &headers)), [false; 3]);
     }
-    let only = GlobalQuery::Decide(vec![vec![asked(2, true, 1)]]);
+    let only = GlobalQuery::Decide(vec![vec![rule_query(2, true, 1)]]);
     for name in ["all", "other", ""] {
-        let told = unnamed(&only, OK, &left(name, "4", "30"));
-        assert_eq!((attributed(&told), told[0].verdict.remaining), (vec![true], 4), "{name}");
+        let replies = unnamed(&only, OK, &left(name, "4", "30"));
+        assert_eq!((attributed(&replies), replies[0].verdict.remaining), (vec![true], 4), "{name}");
     }
 }
 
 #[test]
 fn too_many_headers_are_not_read() {
     let mut headers = left("all", "4", "30");
-    let only = GlobalQuery::Decide(vec![vec![asked(2, true, 1)]]);
+    let only = GlobalQuery::Decide(vec![vec![rule_query(2, true, 1)]]);
     let other = headers.headers[0].clone();
-    headers.headers.resize(MOST_HEADERS, other.clone());
+    headers.headers.resize(MAX_HEADERS, other.clone());
     assert_eq!(attributed(&unnamed(&only, OK, &headers)), [true]);
     headers.headers.push(other);
     assert_eq!(attributed(&unnamed(&only, OK, &headers)), [false]);
@@ -286,15 +291,15 @@ fn too_many_headers_are_not_read() {
 
 #[test]
 fn a_rule_that_refuses_all_is_attributed_without_a_status() {
-    let none = RuleQuery { quota: Quota { rpu: 0, unit: SECOND }, ..asked(1, true, 1) };
-    let question = GlobalQuery::Decide(vec![vec![asked(0, true, 1), none]]);
+    let none = RuleQuery { quota: Quota { rpu: 0, unit: SECOND }, ..rule_query(1, true, 1) };
+    let query = GlobalQuery::Decide(vec![vec![rule_query(0, true, 1), none]]);
     for (code, first) in [
         (OK, Admission::Admit { delay: Span::ZERO }),
         (OVER_LIMIT, Admission::Refuse { retry_after: Some(SECOND) }),
     ] {
-        let told = unnamed(&question, code, &Headers::default());
-        assert_eq!(attributed(&told), [false, true]);
-        let outcomes = [told[0].verdict.admission, told[1].verdict.admission];
+        let replies = unnamed(&query, code, &Headers::default());
+        assert_eq!(attributed(&replies), [false, true]);
+        let outcomes = [replies[0].verdict.admission, replies[1].verdict.admission];
         assert_eq!(outcomes, [first, Admission::Refuse { retry_after: None }]);
     }
 }
@@ -313,25 +318,28 @@ fn what_no_service_answers_is_garbage() {
     ] {
         assert_eq!(answered(overall, &statuses), Err(CallError::Garbage), "{overall} {statuses:?}");
     }
-    let long = [&b"\x08\x01"[..], &b"\x08\x01".repeat(MOST_BYTES / 2)].concat();
-    assert!(rls().answer(&question(), &long[2..]).is_ok());
+    let long = [&b"\x08\x01"[..], &b"\x08\x01".repeat(MAX_REPLY_BYTES / 2)].concat();
+    assert!(rls().read_reply(&query(), &long[2..]).is_ok());
     for bytes in [&b""[..], b"\x08", b"\x12\x05\x08\x01", b"\x0b", &long] {
-        assert_eq!(rls().answer(&question(), bytes), Err(CallError::Garbage));
+        assert_eq!(rls().read_reply(&query(), bytes), Err(CallError::Garbage));
     }
 }
 
 #[test]
 fn what_else_a_service_says_is_passed_over() {
-    // `response_headers_to_add`, `raw_body`, `dynamic_metadata`, a `quota`; in a status as well, and a name in its limit.
+    // `response_headers_to_add`, `raw_body`, `dynamic_metadata`, a `quota`; also within a status,
+    // and a name in its limit.
     let limit = b"\x08\x0a\x10\x02\x1a\x03abc";
     let status = [&b"\x08\x01\x12\x09"[..], limit, b"\x18\x04\x22\x02\x08\x1e\x2a\x02\x08\x05"].concat();
     let status = [&[0x12, status.len() as u8], &status[..]].concat();
     let rest =
         b"\x1a\x06\x0a\x01a\x12\x01b\x2a\x02no\x32\x00\x3a\x02\x08\x05\x39\0\0\0\0\0\0\0\0\x4d\0\0\0\0";
     let bytes = [&b"\x08\x01"[..], &status, &status, &status, rest].concat();
-    let told = rls().answer(&question(), &bytes).unwrap();
+    let replies = rls().read_reply(&query(), &bytes).unwrap();
     assert!(
-        told.iter().all(|told| told.verdict.remaining == 4 && told.verdict.more_in == Span::from_secs(30))
+        replies
+            .iter()
+            .all(|reply| reply.verdict.remaining == 4 && reply.verdict.more_in == Span::from_secs(30))
     );
 }
 
@@ -339,8 +347,8 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_harm(bytes: Vec<u8>, small in vec(0u8..0x40, 0..60)) {
         for bytes in [&bytes, &small] {
-            if let Ok(told) = rls().answer(&question(), bytes) {
-                prop_assert_eq!(told.len(), 3);
+            if let Ok(replies) = rls().read_reply(&query(), bytes) {
+                prop_assert_eq!(replies.len(), 3);
             }
         }
     }
@@ -349,9 +357,9 @@ proptest! {
     fn an_answer_is_read_back(rules in vec((1i32..3, any::<u32>(), 0i64..1_000_000, 0i32..1_000_000_000), 1..9)) {
         let statuses: Vec<Status> = rules.iter().map(|(code, left, secs, ns)| status(*code, *left, Some((*secs, *ns)))).collect();
         let overall_code = rules.iter().map(|(code, ..)| *code).max().unwrap();
-        let question = GlobalQuery::Decide(vec![(0..rules.len()).map(|_| asked(0, true, 1)).collect()]);
-        let told = rls().answer(&question, &Response { overall_code, statuses }.encode_to_vec()).unwrap();
-        for (told, (code, left, secs, ns)) in told.iter().zip(rules) {
+        let query = GlobalQuery::Decide(vec![(0..rules.len()).map(|_| rule_query(0, true, 1)).collect()]);
+        let replies = rls().read_reply(&query, &Response { overall_code, statuses }.encode_to_vec()).unwrap();
+        for (reply, (code, left, secs, ns)) in replies.iter().zip(rules) {
             let reset = Span::from_ns(secs as u64 * 1_000_000_000 + ns as u64);
             let wait = if reset == Span::ZERO { SECOND } else { reset };
             let outcome = match code {
@@ -359,7 +367,7 @@ proptest! {
                 _ => Admission::Refuse { retry_after: Some(wait) },
             };
             let expected = Verdict { admission: outcome, remaining: left.into(), more_in: reset, full_in: reset, charge: Charge::default() };
-            prop_assert_eq!(told.verdict, expected);
+            prop_assert_eq!(reply.verdict, expected);
         }
     }
 }

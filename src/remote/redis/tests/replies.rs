@@ -1,13 +1,11 @@
-//! Replies without usable answers: errors, replies to other calls, and pipelines in which some commands fail.
-//!
-//! It does not know: complete replies.
+//! Incomplete replies: errors, replies to other calls, and pipelines in which some commands fail.
 
 use super::*;
 
-/// Replies of a front to other clients, and the right reply to an earlier call.
+/// Replies of a proxy to other clients, and the right reply to an earlier call.
 #[test]
 fn a_reply_without_the_number_of_its_call_is_stray() {
-    let question = GlobalQuery::Decide(vec![vec![asked(1, 7)]]);
+    let query = GlobalQuery::Decide(vec![vec![rule_query(1, 7)]]);
     let earlier =
         [NUMBER - 4, NUMBER + 1, 0, (1 << 53) - 1].map(|number| json(&[&[number], &NUMBERS[..]].concat()));
     let others = ["[]", "[null]", "[true,\"OK\"]", "null", "0", "\"OK\"", "{}", "[7]"].map(String::from);
@@ -18,19 +16,19 @@ fn a_reply_without_the_number_of_its_call_is_stray() {
             [(Dialect::Webdis, "EVALSHA"), (Dialect::Webdis, "GET"), (Dialect::Upstash, "result")]
         {
             let body = format!(r#"{{"{key}":{reply}}}"#);
-            let answer = redis(dialect).answer(&[&question], NUMBER, 200, body.as_bytes());
+            let answer = redis(dialect).read_reply(&[&query], NUMBER, 200, body.as_bytes());
             assert_eq!(answer, Err(CallError::Stray), "{body}");
         }
     }
 }
 
 #[test]
-fn what_webdis_says_of_errors_is_told() {
-    let [question, ..] = &one_of_each();
+fn what_webdis_says_of_errors_is_read() {
+    let [query, ..] = &one_of_each();
     let answer =
-        |status, body: &str| redis(Dialect::Webdis).answer(&[question], NUMBER, status, body.as_bytes());
+        |status, body: &str| redis(Dialect::Webdis).read_reply(&[query], NUMBER, status, body.as_bytes());
     assert_eq!(answer(200, NOSCRIPT), Err(CallError::NoScript));
-    // Redis is down; the command is forbidden; Envoy's own reply, if webdis is down.
+    // Redis is down; the command is forbidden; Envoy's own reply if webdis is down.
     for (status, body) in [(503, ""), (403, ""), (503, "no healthy upstream"), (504, NOSCRIPT)] {
         assert_eq!(answer(status, body), Err(CallError::Status(status)));
     }
@@ -57,10 +55,10 @@ fn what_webdis_says_of_errors_is_told() {
 }
 
 #[test]
-fn what_upstash_says_of_errors_is_told() {
-    let [question, ..] = &one_of_each();
+fn what_upstash_says_of_errors_is_read() {
+    let [query, ..] = &one_of_each();
     let answer =
-        |status, body: &str| redis(Dialect::Upstash).answer(&[question], NUMBER, status, body.as_bytes());
+        |status, body: &str| redis(Dialect::Upstash).read_reply(&[query], NUMBER, status, body.as_bytes());
     let noscript = r#"{"error":"NOSCRIPT No matching script. Please use EVAL."}"#;
     let refused = |words: &str| Err(CallError::Refused(words.into()));
     assert_eq!(answer(400, noscript), Err(CallError::NoScript));
@@ -78,26 +76,26 @@ fn what_upstash_says_of_errors_is_told() {
 
 #[test]
 fn of_a_pipeline_some_may_fail() {
-    let [decide, give_back, account] = &one_of_each();
+    let [decide, give_back, lease] = &one_of_each();
     let redis = redis(Dialect::Upstash);
-    let questions: Vec<&GlobalQuery> = [vec![give_back; 64], vec![account; 64], vec![decide; 2]].concat();
+    let queries: Vec<&GlobalQuery> = [vec![give_back; 64], vec![lease; 64], vec![decide; 2]].concat();
     let zeros = |at| format!(r#"{{"result":{}}}"#, listed(at, &[0; 64]));
     let (first, second) = (&*zeros(0), &*zeros(1));
     let (error, noscript) = (r#"{"error":"OOM x"}"#, r#"{"error":"NOSCRIPT y"}"#);
     let decided = format!(r#"{{"result":{}}}"#, listed(2, &[NUMBERS, [0; 13], [0; 13]].concat().repeat(2)));
     let answer = |status, bodies: &[&str]| {
-        redis.answer(&questions, NUMBER, status, format!("[{}]", bodies.join(",")).as_bytes())
+        redis.read_reply(&queries, NUMBER, status, format!("[{}]", bodies.join(",")).as_bytes())
     };
 
     let all = answer(200, &[first, second, &decided]).unwrap();
     assert!(all.len() == 130 && all.iter().all(Result::is_ok));
-    assert_eq!(all[129].as_ref().unwrap()[0], told());
+    assert_eq!(all[129].as_ref().unwrap()[0], reply());
     let some = answer(200, &[noscript, second, error]).unwrap();
-    assert!(some[..64].iter().all(|told| *told == Err(CallError::NoScript)));
-    assert!(some[64..128].iter().all(|told| *told == Ok(Vec::new())));
-    assert!(some[128..].iter().all(|told| *told == Err(CallError::Refused("OOM x".into()))));
+    assert!(some[..64].iter().all(|reply| *reply == Err(CallError::NoScript)));
+    assert!(some[64..128].iter().all(|reply| *reply == Ok(Vec::new())));
+    assert!(some[128..].iter().all(|reply| *reply == Err(CallError::Refused("OOM x".into()))));
     let short = answer(200, &[&first.replace("0,0", "0"), second, &decided]).unwrap();
-    assert!(short.len() == 130 && short[..64].iter().all(|told| *told == Err(CallError::Garbage)));
+    assert!(short.len() == 130 && short[..64].iter().all(|reply| *reply == Err(CallError::Garbage)));
     let other = answer(200, &[&first.replacen(",0", ",1", 1), second, &decided]).unwrap();
     assert_eq!((&other[0], &other[64]), (&Err(CallError::Garbage), &Ok(Vec::new())));
     let one = answer(200, &["7", second, "{}"]).unwrap();
@@ -107,15 +105,15 @@ fn of_a_pipeline_some_may_fail() {
     assert_eq!(answer(200, &[first, second]), Err(CallError::Garbage), "one is missing");
     assert_eq!(answer(200, &[first, second, &decided, first]), Err(CallError::Garbage), "one is too many");
     assert_eq!(answer(500, &[first, second, &decided]), Err(CallError::Status(500)));
-    let whole = |status, body: &str| redis.answer(&questions, NUMBER, status, body.as_bytes());
-    assert_eq!(whole(400, r#"{"error":"ERR no"}"#), Err(CallError::Refused("ERR no".into())));
-    assert_eq!(whole(200, first), Err(CallError::Garbage));
+    let whole_call = |status, body: &str| redis.read_reply(&queries, NUMBER, status, body.as_bytes());
+    assert_eq!(whole_call(400, r#"{"error":"ERR no"}"#), Err(CallError::Refused("ERR no".into())));
+    assert_eq!(whole_call(200, first), Err(CallError::Garbage));
     for swapped in [[second, first, &decided], [first, &decided, second], [first, first, &decided]] {
         assert_eq!(answer(200, &swapped), Err(CallError::Stray), "no reply of that call is trusted");
     }
 }
 
-/// A store that admits with a wait beyond the rule's own would hold the request for as long.
+/// A store that admits with a longer wait than the rule's own would hold the request that long.
 #[test]
 fn spans_that_no_such_rule_tells_are_garbage() {
     let of = |kind, numbers| Parameters { kind, numbers };
@@ -130,12 +128,12 @@ fn spans_that_no_such_rule_tells_are_garbage() {
         (of(7, [2, 8_000_000, 0, 0, 0, 0]), 0, 2_000_002),
         (of(0, [0; 6]), 0, 1_000_002),
     ];
-    for (terms, wait, longest) in cases {
-        let question = GlobalQuery::Decide(vec![vec![RuleQuery { parameters: terms, ..asked(1, 7) }]]);
-        let is_told = |outcome, wait, more_in, full_in| {
-            let numbers = [outcome, wait, 0, more_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (parameters, wait, longest) in cases {
+        let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, ..rule_query(1, 7) }]]);
+        let is_read = |admission, wait, more_in, full_in| {
+            let numbers = [admission, wait, 0, more_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
             let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
-            match redis(Dialect::Webdis).answer(&[&question], NUMBER, 200, body.as_bytes()) {
+            match redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()) {
                 Ok(_) => true,
                 Err(failure) => {
                     assert_eq!(failure, CallError::Garbage);
@@ -143,27 +141,27 @@ fn spans_that_no_such_rule_tells_are_garbage() {
                 }
             }
         };
-        assert!(is_told(0, wait, longest, longest) && is_told(1, longest, 0, 0), "{terms:?}");
-        assert!(!is_told(0, wait + 1, 0, 0) && !is_told(1, longest + 1, 0, 0), "{terms:?}");
-        assert!(!is_told(0, 0, longest + 1, 0) && !is_told(1, 0, 0, longest + 1), "{terms:?}");
+        assert!(is_read(0, wait, longest, longest) && is_read(1, longest, 0, 0), "{parameters:?}");
+        assert!(!is_read(0, wait + 1, 0, 0) && !is_read(1, longest + 1, 0, 0), "{parameters:?}");
+        assert!(!is_read(0, 0, longest + 1, 0) && !is_read(1, 0, 0, longest + 1), "{parameters:?}");
     }
 }
 
-/// A worker would keep what lasts for ever, and nobody could spend it.
+/// A worker would keep a lease that lasts for ever, and no other worker could spend the quota.
 #[test]
 fn nothing_is_lent_for_longer_than_a_generation_lasts() {
     // A bucket's second and the next, and a window of a minute.
-    for (terms, longest) in [
+    for (parameters, longest) in [
         (Parameters { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 2_000_002),
         (Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] }, 61_000_002),
     ] {
-        let question = GlobalQuery::Decide(vec![vec![RuleQuery { parameters: terms, ..asked(1, 7) }]]);
-        let is_told = |amount, lasts| {
+        let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, ..rule_query(1, 7) }]]);
+        let is_read = |amount, lasts| {
             let numbers = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, amount, 5, lasts];
             let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
-            redis(Dialect::Webdis).answer(&[&question], NUMBER, 200, body.as_bytes()).is_ok()
+            redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()).is_ok()
         };
-        assert!(is_told(7, longest) && !is_told(7, longest + 1), "{terms:?}");
-        assert!(is_told(0, longest + 1), "nothing is lent: {terms:?}");
+        assert!(is_read(7, longest) && !is_read(7, longest + 1), "{parameters:?}");
+        assert!(is_read(0, longest + 1), "nothing is lent: {parameters:?}");
     }
 }
