@@ -1,14 +1,13 @@
-//! The protocols of the servers that gateways ask. Of the stores that count for all of them: questions → the bytes of a
-//! call; the bytes of an answer → what was told. Of where a configuration comes from: [`source`].
-//!
-//! It does not know: how a call is made, what becomes of a failure, what time it is, or why anything is asked.
+//! Clients of remote servers: global stores, which count for all gateways, and the server of a
+//! remote configuration ([`source`]). The host makes the calls; this module has no I/O and no
+//! clock.
 //!
 //! ```text
-//!   Question ─┬─ redis ─► EVALSHA … over HTTP ─► webdis, or Upstash's REST dialect ─┬─► Told of each rule, or a Failure
-//!             └─ rls ───► ShouldRateLimit over gRPC ────────────────────────────────┘
+//!   GlobalQuery ─┬─ redis ─► EVALSHA … over HTTP ─► webdis or Upstash ─┬─► RuleReply of each rule,
+//!                └─ rls ───► ShouldRateLimit over gRPC ────────────────┘   or a CallError
 //! ```
 //!
-//! Answers are hostile: any bytes are an answer or a [`Failure`].
+//! Replies are hostile: any bytes decode to a reply or to a [`CallError`], without a panic.
 
 mod breaker;
 mod client;
@@ -26,37 +25,38 @@ pub use protocol::{GlobalStoreOptions, Message, Protocol};
 
 use crate::time::Span;
 
-/// A store forgets the permits that a worker has not reported for this span: the worker is dead, or cut off.
+/// A store forgets the permits of a worker that has not reported for this span. Such a worker is
+/// dead or cut off.
 const PERMITS_EXPIRE: Span = Span::from_secs(6);
 
-/// Longer answers are not read.
-pub const MOST_BYTES: usize = 1 << 20;
+/// The longest reply that is read, in bytes. A longer reply is an error.
+pub const MAX_REPLY_BYTES: usize = 1 << 20;
 
-/// Why an answer does not tell anything.
+/// Why a call to a global store failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The store does not have the script: it has to be sent as a whole.
+    /// The store does not have the script. The next call carries its text.
     NoScript,
-    /// The host did not make the call.
+    /// The host could not make the call.
     NotMade,
-    /// The HTTP status, which is not 200.
+    /// An HTTP or gRPC status that is not a success.
     Status(u32),
-    /// The store's own words for an error: printable ASCII, cut at [`Failure::LONGEST`] bytes.
+    /// The store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
-    /// A reply without the number of the call: the front answered another call.
+    /// A stray reply: it lacks the number of the call, so the proxy answered another call.
     Stray,
-    /// Nothing that a store would say.
+    /// The reply is malformed.
     Garbage,
 }
 
 impl CallError {
-    /// Of a store's words.
+    /// The longest error message of a store that is kept, in bytes.
     pub const LONGEST: usize = 128;
 
-    /// The failure that a store has words for.
+    /// The error for a store's error message.
     fn of(words: &str) -> CallError {
         const NO_SCRIPT: &[u8] = b"NOSCRIPT";
-        // Fronts put words of their own before it.
+        // Proxies put words of their own before `NOSCRIPT`.
         match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
             true => CallError::NoScript,
             false => CallError::Refused(

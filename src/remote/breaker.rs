@@ -1,12 +1,11 @@
-//! Whether a store is asked: after failures in a row, or slow answers in a row, nobody waits for it any more.
-//!
-//! It does not know: any clock, or what an answer says.
+//! The circuit breaker of one store in one worker: after failures or slow replies in a row,
+//! requests no longer wait for the store. See `docs/design/breaker.md`.
 //!
 //! ```text
-//!   closed ── 3 failures or 8 slow answers in a row, or one stray reply ──► open ── after a while ──► one probe
-//!     ▲                                                  ▲                          │
-//!     └─────────────────── it is answered ───────────────│──────────────────────────┤
-//!                                                        └── it is not: twice as long
+//!   closed ── 3 failures or 8 slow replies in a row, ──► open ── after a pause ──► one probe
+//!     ▲       or one stray reply                          ▲                           │
+//!     └──────────────── the probe succeeds ───────────────│───────────────────────────┤
+//!                                                         └── it fails: twice the pause
 //! ```
 
 use crate::time::{Span, Time};
@@ -14,8 +13,8 @@ use crate::time::{Span, Time};
 const FAILURES: u32 = 3;
 const SLOW_ANSWERS: u32 = 8;
 
-/// The first probe is sent so long after the breaker has opened, and none later than [`LONGEST`] after the one before:
-/// each up to a quarter sooner, so that gateways do not probe together.
+/// The pause before the first probe, and the longest pause between two probes. Each pause is
+/// shortened by up to a quarter at random, so that gateways do not probe together.
 const FIRST: Span = Span::from_ms(250);
 const LONGEST: Span = Span::from_secs(1);
 
@@ -40,7 +39,7 @@ enum State {
 }
 
 impl Breaker {
-    /// Whether requests ask the store.
+    /// Whether requests query the store.
     pub(super) fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
@@ -53,7 +52,7 @@ impl Breaker {
         }
     }
 
-    /// A probe is sent if it is due: whether it is.
+    /// Whether a probe is due. If so, the caller must send the probe.
     pub(super) fn probes(&mut self, now: Time) -> bool {
         let State::Open { probe_at, pause } = self.state else {
             return false;
@@ -65,7 +64,7 @@ impl Breaker {
         is_due
     }
 
-    /// The store has answered, soon or not: whether that opened or closed the breaker.
+    /// Handles a reply, slow or not. Returns whether the reply opened or closed the breaker.
     pub(super) fn answered(&mut self, is_slow: bool, now: Time, random: u32) -> bool {
         self.failures = 0;
         self.slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
@@ -82,12 +81,12 @@ impl Breaker {
                 *self = Breaker::default();
                 true
             }
-            // What was asked before it opened says nothing about now.
+            // Calls from before the breaker opened say nothing about the store now.
             State::Closed | State::Open { .. } => false,
         }
     }
 
-    /// The store has not answered, or not as it should: whether that opened the breaker.
+    /// Handles a failed call. Returns whether the failure opened the breaker.
     pub(super) fn failed(&mut self, now: Time, random: u32) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
@@ -104,8 +103,9 @@ impl Breaker {
         }
     }
 
-    /// Handles a reply to another call, and returns whether it opened the breaker. Without the pause, the replies on that
-    /// connection would stay one behind: the host closes a connection on which a reply arrives while no call is pending.
+    /// Handles a reply to another call, and returns whether the reply opened the breaker. Without
+    /// the pause, the replies on that connection would stay one behind: the host closes a
+    /// connection on which a reply arrives while no call is pending.
     pub(super) fn stray_reply(&mut self, now: Time, random: u32) -> bool {
         match self.state {
             State::Closed => {

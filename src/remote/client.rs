@@ -1,20 +1,20 @@
-//! What one worker has to ask each store: while a call is under way, what arrives goes out together in the next.
-//!
-//! It does not know: any clock, how a host makes a call, or what a question is about.
+//! The client of all global stores of one worker. It batches the queries of each store: queries
+//! that arrive during a call go out together in the next call.
 //!
 //! ```text
-//!   ask ─► queue ─┐                       ┌─► told, each who asked its own
+//!   ask ─► queue ─┐                       ┌─► replied: each waiter gets its own replies
 //!   ask ─► queue ─┼─ next ─► Call ─ host ─┤
-//!   ask ─► queue ─┘   ▲                   └─► failed, or never: nothing is told, and the breaker takes note
+//!   ask ─► queue ─┘   ▲                   └─► failed, timed out: no replies; the breaker notes it
 //!                     └── at most `in_flight` at once
 //! ```
 //!
-//! Every call carries a random number, which the reply repeats. A reply with another number comes from a connection whose
-//! replies have shifted: the call fails, and the breaker opens at once.
+//! Every call carries a random number, which the reply repeats. A reply with another number comes
+//! from a connection whose replies have shifted: the call fails, and the breaker opens at once.
 //!
-//! If a request has left or no longer waits, the store's charge for it is refunded. While the breaker is open, refunds wait
-//! in a bounded queue. A failed call may have been carried out, so its refunds are not sent again: a second refund would
-//! admit too much. Only a call that the host could not make keeps its refunds. Permits are not refunded but reported, see
+//! If a request has left or no longer waits, the client refunds the store's charge for the request.
+//! While the breaker is open, refunds wait in a bounded queue. A failed call may have been carried
+//! out, so its refunds are not sent again: a second refund would admit too much. Only a call that
+//! the host could not make keeps its refunds. Permits are not refunded but reported, see
 //! `permits.rs`.
 
 mod queue;
@@ -29,217 +29,222 @@ pub(super) use queue::QueuedQuery;
 use shard::{InFlight, ShardClient};
 use std::mem::take;
 
-/// A call that the host has not answered so long after its time was up has failed.
+/// A call fails this long after its timeout if the host has not reported its end.
 const GRACE: Span = Span::from_ms(50);
 
-/// All stores of one worker.
+/// The global stores of one worker.
 #[derive(Debug)]
 pub struct StoreClient {
     options: GlobalStoreOptions,
     shards: Vec<ShardClient>,
     calls: u32,
     random: u64,
-    /// The number by which stores know the worker, and how many calls it has made to all stores.
+    /// `holder` identifies the worker in stores. `sequence` counts the worker's calls to all
+    /// stores.
     holder: u64,
     sequence: u64,
 }
 
 impl StoreClient {
-    /// Nothing is asked yet. `random` is any number that others do not have.
+    /// A client without queries. `random` must differ between workers.
     pub fn new(options: GlobalStoreOptions, random: u64) -> StoreClient {
-        let lines = options.clusters.iter().map(|_| ShardClient::default()).collect();
-        // Numbers in a store's value are less than 9e15.
+        let clients = options.clusters.iter().map(|_| ShardClient::default()).collect();
+        // Numbers in a store's value are below 9e15.
         let holder = prng::mix(random) >> 12;
-        // Similar seeds lead to very different numbers.
-        StoreClient { options, shards: lines, calls: 0, random: prng::mix(random), holder, sequence: 0 }
+        // Mixing spreads similar seeds.
+        StoreClient { options, shards: clients, calls: 0, random: prng::mix(random), holder, sequence: 0 }
     }
 
-    /// Where it asks, and how.
+    /// The stores and how to call them.
     pub fn options(&self) -> &GlobalStoreOptions {
         &self.options
     }
 
-    /// Whether requests ask this store.
+    /// Whether requests can query this store: its breaker is closed and its queue has room.
     pub fn is_available(&self, shard: usize) -> bool {
         self.shards.get(shard).is_some_and(ShardClient::is_available)
     }
 
-    /// Has this asked; whether it will be.
-    pub fn ask(&mut self, shard: usize, who: Waiter, question: GlobalQuery) -> bool {
-        let takes = self.options.protocol.supports(&question) && self.is_available(shard);
-        let line = self.shards.get_mut(shard).filter(|line| takes && line.permits.has_room(&question));
-        line.map(|line| line.queue.push(who, question)).is_some()
+    /// Queues a query for `waiter`. Returns `false` if the store is unavailable or cannot handle
+    /// the query.
+    pub fn ask(&mut self, shard: usize, waiter: Waiter, query: GlobalQuery) -> bool {
+        let takes = self.options.protocol.supports(&query) && self.is_available(shard);
+        let client = self.shards.get_mut(shard).filter(|client| takes && client.permits.has_room(&query));
+        client.map(|client| client.queue.push(waiter, query)).is_some()
     }
 
-    /// Sends a refund, or queues it until the store is asked again.
-    pub fn refund(&mut self, shard: usize, question: GlobalQuery) {
-        if self.options.protocol.supports(&question)
-            && let Some(line) = self.shards.get_mut(shard)
+    /// Queues a refund. While the breaker is open, the refund waits in a bounded queue.
+    pub fn refund(&mut self, shard: usize, query: GlobalQuery) {
+        if self.options.protocol.supports(&query)
+            && let Some(client) = self.shards.get_mut(shard)
         {
-            line.refund(question);
+            client.refund(query);
         }
     }
 
     /// Handles the end of a request that was granted a permit.
-    pub fn release(&mut self, shard: usize, receipt: &GlobalCharge) {
-        self.shards.get_mut(shard).into_iter().for_each(|line| line.permits.release(receipt));
+    pub fn release(&mut self, shard: usize, charge: &GlobalCharge) {
+        self.shards.get_mut(shard).into_iter().for_each(|client| client.permits.release(charge));
     }
 
-    /// Whether no call is pending, and there is nothing left to send to stores.
+    /// Whether no call is pending and nothing is left to send.
     pub fn is_done(&self) -> bool {
         self.shards.iter().all(ShardClient::is_done)
     }
 
-    /// Who waited does so no longer.
-    pub fn cancel(&mut self, who: Waiter) {
-        self.shards.iter_mut().for_each(|line| line.queue.cancel(who));
+    /// Cancels the wait of a request. Later replies to its queries are refunded.
+    pub fn cancel(&mut self, waiter: Waiter) {
+        self.shards.iter_mut().for_each(|client| client.queue.cancel(waiter));
     }
 
-    /// The next call to make, if there is one. It counts as made until [`Lines::answered`] says otherwise.
+    /// The next call to make, if there is one. It counts as pending until [`StoreClient::answered`]
+    /// or [`StoreClient::tick`] ends it.
     pub fn next(&mut self, policy: &Policy, now: Time) -> Option<Call> {
         let GlobalStoreOptions { clusters, protocol, in_flight, .. } = &self.options;
-        let most = protocol.max_batch();
-        for (shard, (line, cluster)) in self.shards.iter_mut().zip(clusters).enumerate() {
-            let probes = line.in_flight.is_empty() && line.breaker.probes(now);
-            let is_free = line.breaker.is_closed() && line.in_flight.len() < *in_flight;
-            let reports = is_free && line.permits.has_reports(now);
-            let sends = is_free && (reports || line.queue.len() > 0 || line.refunds.len() > 0);
+        let max_batch = protocol.max_batch();
+        for (shard, (client, cluster)) in self.shards.iter_mut().zip(clusters).enumerate() {
+            let probes = client.in_flight.is_empty() && client.breaker.probes(now);
+            let is_free = client.breaker.is_closed() && client.in_flight.len() < *in_flight;
+            let reports = is_free && client.permits.has_reports(now);
+            let sends = is_free && (reports || client.queue.len() > 0 || client.refunds.len() > 0);
             if !probes && !sends {
                 continue;
             }
             let id = self.calls;
             self.calls = id.wrapping_add(1);
-            let (mut waiting, mut reported) = (Vec::new(), Vec::new());
+            let (mut queued, mut reported) = (Vec::new(), Vec::new());
             // A probe that fails must not lose refunds.
             if sends {
                 self.sequence = self.sequence.saturating_add(1);
-                waiting = line.take(most.saturating_sub(reports.into()));
-                reported = line.permits.report(&mut waiting, (self.holder, self.sequence), now);
+                queued = client.take(max_batch.saturating_sub(reports.into()));
+                reported = client.permits.report(&mut queued, (self.holder, self.sequence), now);
             }
-            let questions: Vec<&GlobalQuery> = waiting.iter().map(|waiting| &waiting.query).collect();
-            // An error has no number, so the store's word that it lacks the script may be meant for another call. A
-            // question that met it brings the script, and does not come back a second time.
-            let whole = line.whole || waiting.iter().any(|waiting| waiting.is_retry);
+            let queries: Vec<&GlobalQuery> = queued.iter().map(|queued| &queued.query).collect();
+            // An error carries no call number, so `NOSCRIPT` may belong to another call. A retried
+            // query brings the script and is not retried again.
+            let with_script = client.with_script || queued.iter().any(|queued| queued.is_retry);
             let number = call_number(&mut self.random);
-            let message = protocol.message(cluster, &questions, whole, number, policy);
-            line.stats.calls = line.stats.calls.saturating_add(1);
-            let asked = u32::try_from(questions.len()).unwrap_or(u32::MAX);
-            line.stats.queries = line.stats.queries.saturating_add(asked);
-            line.in_flight.push(InFlight { id, number, sent: now, whole, waiting, reported });
+            let message = protocol.message(cluster, &queries, with_script, number, policy);
+            client.stats.calls = client.stats.calls.saturating_add(1);
+            let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
+            client.stats.queries = client.stats.queries.saturating_add(count);
+            client.in_flight.push(InFlight { id, number, sent: now, with_script, queued, reported });
             return Some(Call { id, shard, message });
         }
         None
     }
 
-    /// A call is over. What came of it is added to `news`.
-    pub fn answered(&mut self, id: u32, answer: CallResult, now: Time, news: &mut Vec<Completion>) {
-        let of = |line: &ShardClient| line.in_flight.iter().position(|flight| flight.id == id);
-        let found = self.shards.iter().enumerate().find_map(|(shard, line)| Some((shard, of(line)?)));
-        let Some((shard, place)) = found else {
-            return self.late_reply(id, answer, now, news);
+    /// Ends a call with its result, and appends what each waiter gets to `completions`.
+    pub fn answered(&mut self, id: u32, result: CallResult, now: Time, completions: &mut Vec<Completion>) {
+        let of = |client: &ShardClient| client.in_flight.iter().position(|call| call.id == id);
+        let found = self.shards.iter().enumerate().find_map(|(shard, client)| Some((shard, of(client)?)));
+        let Some((shard, index)) = found else {
+            return self.late_reply(id, result, now, completions);
         };
         let random = prng::next(&mut self.random);
-        let Some(line) = self.shards.get_mut(shard) else {
+        let Some(client) = self.shards.get_mut(shard) else {
             return;
         };
-        let mut flight = line.in_flight.swap_remove(place);
-        let told = self.options.protocol.read(&flight.queries(), flight.number, answer);
-        match told {
-            Ok(told) => {
-                line.whole &= !flight.whole;
-                line.stats.durations.push(now.since(flight.sent));
-                let is_slow = now.since(flight.sent) > self.options.slow();
-                if line.breaker.answered(is_slow, now, random) {
-                    line.changed("it answers too slowly");
+        let mut call = client.in_flight.swap_remove(index);
+        let replies = self.options.protocol.read(&call.queries(), call.number, result);
+        match replies {
+            Ok(replies) => {
+                client.with_script &= !call.with_script;
+                client.stats.durations.push(now.since(call.sent));
+                let is_slow = now.since(call.sent) > self.options.slow();
+                if client.breaker.answered(is_slow, now, random) {
+                    client.breaker_changed("it answers too slowly");
                 }
-                line.complete(shard, flight, told, news);
+                client.complete(shard, call, replies, completions);
             }
-            // It has been carried out by nobody, and is again with the script.
-            Err(CallError::NoScript) if !flight.whole => {
-                line.whole = true;
-                line.fail_call(&mut flight);
-                line.queue.put_back(flight.waiting);
-                if line.breaker.answered(false, now, random) {
-                    line.changed("");
+            // The store did not run the call. The queries go out again, with the script.
+            Err(CallError::NoScript) if !call.with_script => {
+                client.with_script = true;
+                client.fail_call(&mut call);
+                client.queue.put_back(call.queued);
+                if client.breaker.answered(false, now, random) {
+                    client.breaker_changed("");
                 }
             }
             Err(why) => {
-                line.stats.failed = line.stats.failed.saturating_add(1);
-                line.fail_call(&mut flight);
-                let (refunds, waiting) = flight.waiting.into_iter().partition(QueuedQuery::is_refund);
+                client.stats.failed = client.stats.failed.saturating_add(1);
+                client.fail_call(&mut call);
+                let (refunds, queued) = call.queued.into_iter().partition(QueuedQuery::is_refund);
                 if why == CallError::NotMade {
-                    line.put_off(refunds);
+                    client.put_off(refunds);
                 }
-                line.fail(shard, waiting, news);
+                client.fail(shard, queued, completions);
                 match why {
-                    CallError::Stray => line.stray_reply(now, random),
-                    why if line.breaker.failed(now, random) => line.changed(&why.to_string()),
+                    CallError::Stray => client.stray_reply(now, random),
+                    why if client.breaker.failed(now, random) => client.breaker_changed(&why.to_string()),
                     _ => {}
                 }
             }
         }
-        line.close(shard, news);
+        client.close(shard, completions);
     }
 
-    /// Whether anything would come of an answer to this call.
+    /// Whether the client still uses a result of this call: it is pending, or timed out and
+    /// remembered.
     pub fn awaits(&self, id: u32) -> bool {
-        let mut flights = self.shards.iter().flat_map(|line| line.in_flight.iter().chain(&line.late));
-        flights.any(|flight| flight.id == id)
+        let mut calls = self.shards.iter().flat_map(|client| client.in_flight.iter().chain(&client.late));
+        calls.any(|call| call.id == id)
     }
 
-    /// Time has passed: calls that a host never answers are over.
-    pub fn tick(&mut self, now: Time, news: &mut Vec<Completion>) {
+    /// Ends calls that have timed out without a result from the host.
+    pub fn tick(&mut self, now: Time, completions: &mut Vec<Completion>) {
         let last = self.options.timeout.as_ns().saturating_add(GRACE.as_ns());
-        let late = |flight: &&InFlight| now.since(flight.sent).as_ns() >= last;
-        let flights = self.shards.iter().flat_map(|line| &line.in_flight);
-        let late: Vec<u32> = flights.filter(late).map(|flight| flight.id).collect();
+        let late = |call: &&InFlight| now.since(call.sent).as_ns() >= last;
+        let calls = self.shards.iter().flat_map(|client| &client.in_flight);
+        let late: Vec<u32> = calls.filter(late).map(|call| call.id).collect();
         for id in late {
-            self.shards.iter_mut().for_each(|line| line.keep(id));
-            self.answered(id, CallResult::Http { status: 0, body: b"" }, now, news);
+            self.shards.iter_mut().for_each(|client| client.remember_late(id));
+            self.answered(id, CallResult::Http { status: 0, body: b"" }, now, completions);
         }
     }
 
-    /// An answer has come that nobody counts on any more: what it says was charged is given back.
-    fn late_reply(&mut self, id: u32, answer: CallResult, now: Time, news: &mut Vec<Completion>) {
+    /// Handles a reply after its call timed out: refunds the charges in the reply.
+    fn late_reply(&mut self, id: u32, result: CallResult, now: Time, completions: &mut Vec<Completion>) {
         let random = prng::next(&mut self.random);
-        for (shard, line) in self.shards.iter_mut().enumerate() {
-            let place = line.late.iter().position(|flight| flight.id == id);
-            let Some(flight) = place.and_then(|place| line.late.remove(place)) else {
+        for (shard, client) in self.shards.iter_mut().enumerate() {
+            let index = client.late.iter().position(|call| call.id == id);
+            let Some(call) = index.and_then(|index| client.late.remove(index)) else {
                 continue;
             };
-            match self.options.protocol.read(&flight.queries(), flight.number, answer) {
-                Ok(told) => line.discard(&flight, told, now),
+            match self.options.protocol.read(&call.queries(), call.number, result) {
+                Ok(replies) => client.discard(&call, replies, now),
                 Err(CallError::Stray) => {
-                    line.stray_reply(now, random);
-                    line.close(shard, news);
+                    client.stray_reply(now, random);
+                    client.close(shard, completions);
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// When [`Lines::tick`] and [`Lines::next`] have to be called again at the latest.
+    /// When [`StoreClient::tick`] and [`StoreClient::next`] must be called again at the latest.
     pub fn wake(&self) -> Option<Time> {
         let last = Span::from_ns(self.options.timeout.as_ns().saturating_add(GRACE.as_ns()));
-        let lines = self.shards.iter();
-        let ends = lines.flat_map(|line| line.in_flight.iter().map(|flight| flight.sent.after(last)));
-        // A probe waits for what is still under way.
-        let idle = self.shards.iter().filter(|line| line.in_flight.is_empty());
-        let probes = idle.filter_map(|line| line.breaker.probe_at());
-        // A pending answer leads to the next call.
-        let free =
-            |line: &&ShardClient| line.breaker.is_closed() && line.in_flight.len() < self.options.in_flight;
-        let reports = self.shards.iter().filter(free).filter_map(|line| line.permits.wake());
+        let clients = self.shards.iter();
+        let ends = clients.flat_map(|client| client.in_flight.iter().map(|call| call.sent.after(last)));
+        // A probe waits until the pending calls have ended.
+        let idle = self.shards.iter().filter(|client| client.in_flight.is_empty());
+        let probes = idle.filter_map(|client| client.breaker.probe_at());
+        // A shard whose calls are all pending sends its reports when a call ends.
+        let free = |client: &&ShardClient| {
+            client.breaker.is_closed() && client.in_flight.len() < self.options.in_flight
+        };
+        let reports = self.shards.iter().filter(free).filter_map(|client| client.permits.wake());
         ends.chain(probes).chain(reports).min()
     }
 
-    /// What has happened to each store's calls since this was last asked.
+    /// The statistics of each store's calls since the last call of this method.
     pub fn call_stats(&mut self) -> impl Iterator<Item = (usize, CallStats)> {
-        let tally = |line: &mut ShardClient| {
-            let dropped_refunds = line.refunds.dropped();
-            CallStats { dropped_refunds, ..take(&mut line.stats) }
+        let stats = |client: &mut ShardClient| {
+            let dropped_refunds = client.refunds.dropped();
+            CallStats { dropped_refunds, ..take(&mut client.stats) }
         };
-        self.shards.iter_mut().map(tally).enumerate()
+        self.shards.iter_mut().map(stats).enumerate()
     }
 }
 

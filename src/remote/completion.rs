@@ -1,52 +1,51 @@
-//! The values between a store's client and the rest of a worker: calls, their answers, and who receives them.
-//!
-//! It does not know: how a call is made, or when.
+//! The values that a store's client exchanges with the rest of a worker: calls, their results, and
+//! the waiters that receive replies.
 
 use super::Message;
 use crate::policy::RuleReply;
 use crate::time::Span;
 
-/// Who receives an answer.
+/// Who receives the reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiter {
-    /// A request, by its number.
+    /// A request, by its ticket.
     Request(u32),
-    /// A fetch of quota ahead, by its number.
+    /// The fetch of a lease, by its number.
     Fetch(u32),
-    /// Nobody: the answer has no effect.
+    /// Nobody: only the charges of the reply matter, which are refunded.
     Nobody,
 }
 
-/// The answer of a store to one question, or its absence.
+/// The end of one query: the store's replies, or their absence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Who receives the answer.
+    /// Who receives the replies.
     pub waiter: Waiter,
-    /// Which store.
+    /// The index of the store.
     pub shard: usize,
-    /// The answer; `None` if there is none.
+    /// One reply for each rule of the query, in order; `None` if the store did not reply.
     pub replies: Option<Vec<RuleReply>>,
 }
 
 /// A call that the host has to make.
 #[derive(Debug)]
 pub struct Call {
-    /// Its number.
+    /// Identifies the call in [`StoreClient::answered`](super::StoreClient::answered).
     pub id: u32,
-    /// Which store.
+    /// The index of the store.
     pub shard: usize,
     /// The message to send.
     pub message: Message,
 }
 
-/// The answer to a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum CallResult<'a> {
     /// An HTTP response.
     Http {
-        /// Its status; 0 if there was none.
+        /// The HTTP status; 0 if there was no response.
         status: u32,
-        /// Its body.
+        /// The body.
         body: &'a [u8],
     },
     /// A gRPC message.
@@ -57,21 +56,21 @@ pub enum CallResult<'a> {
     NotMade,
 }
 
-/// What happened to a store's calls, for metrics and the log.
+/// The statistics of a store's calls, for metrics and the log.
 #[derive(Debug, Default)]
 pub struct CallStats {
-    /// Calls that were made.
+    /// Calls made.
     pub calls: u32,
     /// Calls that failed.
     pub failed: u32,
-    /// Replies to other calls.
+    /// Stray replies: replies with the number of another call.
     pub stray: u32,
-    /// Questions in all calls.
+    /// Queries in all calls.
     pub queries: u32,
-    /// Refunds that were dropped because too many waited for the store.
+    /// Refunds dropped because the queue of refunds was full.
     pub dropped_refunds: u32,
-    /// How long each correctly answered call took.
+    /// The duration of each call that succeeded.
     pub durations: Vec<Span>,
-    /// If the breaker has changed: whether the store is asked from now on, and the reason if not.
+    /// The latest change of the breaker, if any: whether it is closed now, and the reason if not.
     pub changed: Option<(bool, String)>,
 }

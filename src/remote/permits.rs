@@ -1,15 +1,16 @@
-//! How many `C` permits of one store a worker holds for each actor, and which of these levels it has to report.
-//!
-//! It does not know: which request holds a permit, how a call is made, or how the store adds up the levels.
+//! The permits of one store that a worker holds, per actor, for rules with algorithm `C`; and which
+//! of these levels the worker has to report.
 //!
 //! ```text
 //!   sent ─► the cost counts ─► granted ─► the stream ends ─► the level falls ─► a report
-//!                          └─► refused, lost, left: the cost counts no more ─► a report if the store may count it
+//!                          └─► refused, lost, left: the cost no longer counts
+//!                              ─► a report if the store may count it
 //! ```
 //!
-//! The worker reports levels, not changes. So the next report corrects a lost reply, a lost report, and a call that runs
-//! twice or late. A level is an upper bound: it includes permits that other pending calls may be granted. In whatever order
-//! calls run, the store counts no fewer permits than the worker's requests hold.
+//! The worker reports levels, not changes. So the next report corrects a lost reply, a lost report,
+//! and a call that runs twice or late. A level is an upper bound: it includes permits that other
+//! pending calls may be granted. In whatever order calls run, the store counts no fewer permits
+//! than the worker's requests hold.
 
 use super::PERMITS_EXPIRE;
 use super::client::QueuedQuery;
@@ -18,40 +19,43 @@ use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LevelReport, RuleQuery,
 use crate::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
 
-/// A worker tracks the levels of at most this many actors for each store. For further actors the store counts as down.
-const MOST: usize = 16_384;
+/// The most actors of one store whose levels a worker tracks. For further actors the store counts
+/// as down.
+const MAX_LEVELS: usize = 16_384;
 
-/// One call carries at most this many reports beside its questions, because a running script blocks all other scripts.
-const MOST_REPORTS: usize = 64;
+/// The most reports in one call, because a running script blocks all other scripts.
+const MAX_REPORTS: usize = 64;
 
-/// Each level is checked after this span, and reported if the last report is older than half of the span. Even if one
-/// report is lost, the next one arrives before the store forgets the worker.
-const LOOK: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
+/// How often each level is checked. A level is reported if the last report is older than half of
+/// this span. Even if one report is lost, the next one arrives before the store forgets the worker.
+const CHECK_EVERY: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
 
-/// A permit's age is known to an eighth of `max_hold`. Permits of the last `COUNTED` eighths count.
-const PARTS: u64 = 8;
-const COUNTED: u64 = PARTS + 1;
+/// The age of a permit is tracked in eighths of `max_hold`. Permits of the last `LIVE_EIGHTHS`
+/// eighths count.
+const EIGHTHS: u64 = 8;
+const LIVE_EIGHTHS: u64 = EIGHTHS + 1;
 
-/// So many looks at levels that are gone are not worth dropping.
-const SPARE_LOOKS: usize = 64;
+/// Up to this many stale checks are kept before a sweep.
+const SPARE_CHECKS: usize = 64;
 
 /// All levels of one worker at one store.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     levels: HashMap<CountKey, Level>,
-    /// Levels that the store may not know. Each is here once; some need no report any more when they are taken out.
+    /// Levels that the store may not know, each once. Some need no report any more when they are
+    /// taken out.
     changed: VecDeque<CountKey>,
     /// When each level is checked next, the earliest first.
-    looks: VecDeque<(Time, CountKey)>,
+    checks: VecDeque<(Time, CountKey)>,
 }
 
 /// The permits of one actor.
 #[derive(Debug)]
 struct Level {
-    terms: Parameters,
-    /// Permits by the eighth of `max_hold` in which they were taken, at the eighth's number modulo `COUNTED`. Older
-    /// permits do not count.
-    taken: [u64; COUNTED as usize],
+    parameters: Parameters,
+    /// Permits by the eighth of `max_hold` in which they were taken: eighth number modulo
+    /// `LIVE_EIGHTHS`. Older permits do not count.
+    taken: [u64; LIVE_EIGHTHS as usize],
     /// The number of the newest eighth.
     newest: u64,
     /// What the store counts for this worker, if known.
@@ -59,24 +63,24 @@ struct Level {
     /// Pending calls that report this level, and whether two of them overlapped.
     calls: u32,
     overlaps: bool,
-    /// The last call that reported this level, the reported number, and when the call was sent.
+    /// The last call that reported this level, the reported level, and when the call was sent.
     call: u64,
     reported: u64,
     sent: Time,
-    /// The permits granted by the answer that is being read.
+    /// The permits granted by the reply that is being read.
     granted: u64,
     is_changed: bool,
-    look: Time,
+    check_at: Time,
 }
 
 impl Level {
     fn eighth(&self, at: Time) -> u64 {
-        let ns = self.terms.max_hold().as_ns().div_ceil(PARTS);
+        let ns = self.parameters.max_hold().as_ns().div_ceil(EIGHTHS);
         at.as_ns().checked_div(ns).unwrap_or(0)
     }
 
     fn place(&mut self, eighth: u64) -> Option<&mut u64> {
-        let place = usize::try_from(eighth.checked_rem(COUNTED)?).ok()?;
+        let place = usize::try_from(eighth.checked_rem(LIVE_EIGHTHS)?).ok()?;
         self.taken.get_mut(place)
     }
 
@@ -87,7 +91,7 @@ impl Level {
     /// Drops the permits that are older than `max_hold`.
     fn age(&mut self, now: Time) {
         let current = self.eighth(now);
-        for _ in 0..current.saturating_sub(self.newest).min(COUNTED) {
+        for _ in 0..current.saturating_sub(self.newest).min(LIVE_EIGHTHS) {
             self.newest = self.newest.saturating_add(1);
             let newest = self.newest;
             self.place(newest).into_iter().for_each(|taken| *taken = 0);
@@ -104,7 +108,7 @@ impl Level {
     }
 
     fn release(&mut self, eighth: u64, cost: u64) {
-        let is_live = eighth <= self.newest && self.newest.saturating_sub(eighth) < COUNTED;
+        let is_live = eighth <= self.newest && self.newest.saturating_sub(eighth) < LIVE_EIGHTHS;
         if is_live && let Some(taken) = self.place(eighth) {
             *taken = taken.saturating_sub(cost);
         }
@@ -116,23 +120,26 @@ impl Level {
 }
 
 impl Permits {
-    /// Whether the levels that a question reports can be tracked.
-    pub(super) fn has_room(&self, question: &GlobalQuery) -> bool {
-        let is_new =
-            |asked: &RuleQuery| asked.parameters.ends_with_request() && !self.levels.contains_key(&asked.key);
-        match question {
-            GlobalQuery::Decide(groups) if self.levels.len() >= MOST => !groups.iter().flatten().any(is_new),
+    /// Whether the levels that a query reports can be tracked.
+    pub(super) fn has_room(&self, query: &GlobalQuery) -> bool {
+        let is_new = |rule_query: &RuleQuery| {
+            rule_query.parameters.ends_with_request() && !self.levels.contains_key(&rule_query.key)
+        };
+        match query {
+            GlobalQuery::Decide(groups) if self.levels.len() >= MAX_LEVELS => {
+                !groups.iter().flatten().any(is_new)
+            }
             _ => true,
         }
     }
 
     /// Whether a level has to be reported now.
     pub(super) fn has_reports(&mut self, now: Time) -> bool {
-        while let Some((_, key)) = self.looks.front().copied().filter(|(at, _)| *at <= now) {
-            self.looks.pop_front();
-            self.look(key, now);
+        while let Some((_, key)) = self.checks.front().copied().filter(|(at, _)| *at <= now) {
+            self.checks.pop_front();
+            self.refresh(key, now);
         }
-        // Levels with pending calls wait for the answers.
+        // Levels with pending calls wait for the replies.
         while let Some(key) = self.changed.front().copied() {
             let is_due = |level: &mut Level| {
                 level.age(now);
@@ -147,56 +154,59 @@ impl Permits {
         false
     }
 
-    fn look(&mut self, key: CountKey, now: Time) {
-        let Some(level) = self.levels.get_mut(&key).filter(|level| level.look <= now) else {
+    fn refresh(&mut self, key: CountKey, now: Time) {
+        let Some(level) = self.levels.get_mut(&key).filter(|level| level.check_at <= now) else {
             return;
         };
-        let half = Span::from_ns(LOOK.as_ns() / 2);
+        let half = Span::from_ns(CHECK_EVERY.as_ns() / 2);
         if level.sent.after(half) <= now {
             level.stored = None;
         }
-        level.look = now.after(LOOK);
-        self.looks.push_back((level.look, key));
+        level.check_at = now.after(CHECK_EVERY);
+        self.checks.push_back((level.check_at, key));
         self.check(key);
     }
 
     /// When [`Permits::has_reports`] has to be called again at the latest.
     pub(super) fn wake(&self) -> Option<Time> {
-        self.looks.front().map(|(at, _)| *at)
+        self.checks.front().map(|(at, _)| *at)
     }
 
-    /// Puts the levels into the questions of a call, whose costs count from now on, and adds reports of other levels.
-    /// Returns the levels that the call reports.
+    /// Puts the levels into the queries of a call, whose costs count from now on, and adds reports
+    /// of other levels. Returns the levels that the call reports.
     pub(super) fn report(
         &mut self,
-        waiting: &mut Vec<QueuedQuery>,
+        queued: &mut Vec<QueuedQuery>,
         (holder, call): (u64, u64),
         now: Time,
     ) -> Vec<CountKey> {
         let mut reported = Vec::new();
-        for waiting in waiting.iter_mut() {
-            let GlobalQuery::Decide(groups) = &mut waiting.query else {
+        for queued in queued.iter_mut() {
+            let GlobalQuery::Decide(groups) = &mut queued.query else {
                 continue;
             };
-            for asked in groups.iter_mut().flatten().filter(|asked| asked.parameters.ends_with_request()) {
-                let level = self.mention(asked.key, asked.parameters, call, now, &mut reported);
-                asked.parameters = asked.parameters.reporting(holder, call, level.reported, PERMITS_EXPIRE);
-                level.take(asked.cost);
+            for rule_query in
+                groups.iter_mut().flatten().filter(|rule_query| rule_query.parameters.ends_with_request())
+            {
+                let level = self.mention(rule_query.key, rule_query.parameters, call, now, &mut reported);
+                rule_query.parameters =
+                    rule_query.parameters.reporting(holder, call, level.reported, PERMITS_EXPIRE);
+                level.take(rule_query.cost);
             }
         }
         let mut reports = Vec::new();
-        while reports.len() < MOST_REPORTS && self.has_reports(now) {
-            let Some((key, terms)) = self.changed.pop_front().and_then(|key| self.unqueue(key)) else {
+        while reports.len() < MAX_REPORTS && self.has_reports(now) {
+            let Some((key, parameters)) = self.changed.pop_front().and_then(|key| self.unqueue(key)) else {
                 break;
             };
-            let level = self.mention(key, terms, call, now, &mut reported);
+            let level = self.mention(key, parameters, call, now, &mut reported);
             reports.push(LevelReport {
                 key,
-                parameters: terms.reporting(holder, call, level.reported, PERMITS_EXPIRE),
+                parameters: parameters.reporting(holder, call, level.reported, PERMITS_EXPIRE),
             });
         }
         if !reports.is_empty() {
-            waiting.push(QueuedQuery::without_waiter(GlobalQuery::ReportPermits(reports)));
+            queued.push(QueuedQuery::without_waiter(GlobalQuery::ReportPermits(reports)));
         }
         reported
     }
@@ -204,19 +214,20 @@ impl Permits {
     fn unqueue(&mut self, key: CountKey) -> Option<(CountKey, Parameters)> {
         let level = self.levels.get_mut(&key)?;
         level.is_changed = false;
-        Some((key, level.terms))
+        Some((key, level.parameters))
     }
 
-    /// Notes that a call reports a level. Only the first question about it sets the level, so all questions carry the same.
+    /// Notes that a call reports a level. Only the first query about it sets the level, so all
+    /// queries carry the same level.
     fn mention(
         &mut self,
         key: CountKey,
-        terms: Parameters,
+        parameters: Parameters,
         call: u64,
         now: Time,
         reported: &mut Vec<CountKey>,
     ) -> &mut Level {
-        let level = Permits::track(&mut self.levels, &mut self.looks, key, terms, now);
+        let level = Permits::track(&mut self.levels, &mut self.checks, key, parameters, now);
         if level.calls == 0 || level.call != call {
             level.age(now);
             level.overlaps = level.calls > 0;
@@ -229,17 +240,17 @@ impl Permits {
 
     fn track<'l>(
         levels: &'l mut HashMap<CountKey, Level>,
-        looks: &mut VecDeque<(Time, CountKey)>,
+        checks: &mut VecDeque<(Time, CountKey)>,
         key: CountKey,
-        terms: Parameters,
+        parameters: Parameters,
         now: Time,
     ) -> &'l mut Level {
         levels.entry(key).or_insert_with(|| {
-            let look = now.after(LOOK);
-            looks.push_back((look, key));
+            let check_at = now.after(CHECK_EVERY);
+            checks.push_back((check_at, key));
             Level {
-                terms,
-                taken: [0; COUNTED as usize],
+                parameters,
+                taken: [0; LIVE_EIGHTHS as usize],
                 newest: 0,
                 stored: None,
                 calls: 0,
@@ -249,43 +260,45 @@ impl Permits {
                 sent: now,
                 granted: 0,
                 is_changed: false,
-                look,
+                check_at,
             }
         })
     }
 
-    /// Takes the store's answer, if any, to a question of the call sent at `sent`. A request that has left does not keep
-    /// (`keeps`) its permits.
+    /// Handles the store's reply, if any, to a query of the call sent at `sent`. If `keeps` is
+    /// false, the request has left and its permits are released.
     pub(super) fn replied(
         &mut self,
-        question: &GlobalQuery,
-        told: Option<&mut [RuleReply]>,
+        query: &GlobalQuery,
+        reply: Option<&mut [RuleReply]>,
         keeps: bool,
         sent: Time,
     ) {
-        let GlobalQuery::Decide(groups) = question else {
+        let GlobalQuery::Decide(groups) = query else {
             return;
         };
-        let mut told = told.unwrap_or_default().iter_mut();
-        groups.iter().flatten().for_each(|asked| self.granted(asked, told.next(), keeps, sent));
+        let mut reply = reply.unwrap_or_default().iter_mut();
+        groups.iter().flatten().for_each(|rule_query| self.granted(rule_query, reply.next(), keeps, sent));
     }
 
-    fn granted(&mut self, asked: &RuleQuery, told: Option<&mut RuleReply>, keeps: bool, sent: Time) {
-        let Some(level) = self.levels.get_mut(&asked.key).filter(|_| asked.parameters.ends_with_request())
+    fn granted(&mut self, rule_query: &RuleQuery, reply: Option<&mut RuleReply>, keeps: bool, sent: Time) {
+        let Some(level) =
+            self.levels.get_mut(&rule_query.key).filter(|_| rule_query.parameters.ends_with_request())
         else {
             return;
         };
         let eighth = level.eighth(sent);
-        let granted = told.as_ref().map_or(0, |told| told.charge[0]);
+        let granted = reply.as_ref().map_or(0, |reply| reply.charge[0]);
         level.granted = level.granted.saturating_add(granted);
-        match told {
-            // The receipt says when the permit was taken.
-            Some(told) if keeps && granted > 0 => told.charge[1] = eighth,
-            _ => level.release(eighth, asked.cost),
+        match reply {
+            // The charge records when the permit was taken.
+            Some(reply) if keeps && granted > 0 => reply.charge[1] = eighth,
+            _ => level.release(eighth, rule_query.cost),
         }
     }
 
-    /// Ends a call that reported these levels. `is_known`: whether the store has certainly carried it out.
+    /// Ends a call that reported these levels. `is_known`: whether the store has certainly run the
+    /// call.
     pub(super) fn over(&mut self, reported: Vec<CountKey>, is_known: bool) {
         for key in reported {
             let Some(level) = self.levels.get_mut(&key) else {
@@ -300,19 +313,20 @@ impl Permits {
     }
 
     /// Releases a request's permit.
-    pub(super) fn release(&mut self, receipt: &GlobalCharge) {
-        let [cost, eighth, ..] = receipt.numbers;
-        if let Some(level) = self.levels.get_mut(&receipt.key) {
+    pub(super) fn release(&mut self, charge: &GlobalCharge) {
+        let [cost, eighth, ..] = charge.numbers;
+        if let Some(level) = self.levels.get_mut(&charge.key) {
             level.release(eighth, cost);
-            self.check(receipt.key);
+            self.check(charge.key);
         }
     }
 
-    /// Handles a late answer, after which the store counts a permit that no request holds.
-    pub(super) fn mark_unsure(&mut self, asked: &RuleQuery, now: Time) {
-        if asked.parameters.ends_with_request() {
-            Permits::track(&mut self.levels, &mut self.looks, asked.key, asked.parameters, now).stored = None;
-            self.check(asked.key);
+    /// Handles a late reply, after which the store counts a permit that no request holds.
+    pub(super) fn mark_unsure(&mut self, rule_query: &RuleQuery, now: Time) {
+        if rule_query.parameters.ends_with_request() {
+            Permits::track(&mut self.levels, &mut self.checks, rule_query.key, rule_query.parameters, now)
+                .stored = None;
+            self.check(rule_query.key);
         }
     }
 
@@ -325,22 +339,23 @@ impl Permits {
         }
     }
 
-    /// Whether any level is tracked.
+    /// Whether no level is tracked.
     pub(super) fn is_empty(&self) -> bool {
         self.levels.is_empty()
     }
 
-    /// Drops looks at levels that are gone if they are more than those at levels that are there, so that actors who come and go
-    /// quickly take no memory. A sweep costs constant time for each level that went.
+    /// Drops the checks of forgotten levels if they outnumber the checks of tracked levels. So a
+    /// flood of short-lived actors takes no memory. A sweep costs amortized constant time for each
+    /// forgotten level.
     fn sweep(&mut self) {
-        let Permits { levels, looks, .. } = self;
-        if looks.len() > levels.len().saturating_mul(2).saturating_add(SPARE_LOOKS) {
-            looks.retain(|(at, key)| levels.get(key).is_some_and(|level| level.look == *at));
+        let Permits { levels, checks, .. } = self;
+        if checks.len() > levels.len().saturating_mul(2).saturating_add(SPARE_CHECKS) {
+            checks.retain(|(at, key)| levels.get(key).is_some_and(|level| level.check_at == *at));
         }
     }
 
-    /// Forgets a level that is zero here and in the store, and queues a level that the store may not know. A level with a
-    /// pending call waits for the answer.
+    /// Forgets a level that is zero here and in the store, and queues a level that the store may
+    /// not know. A level with a pending call waits for the reply.
     fn check(&mut self, key: CountKey) {
         let Some(level) = self.levels.get_mut(&key).filter(|level| level.calls == 0) else {
             return;
@@ -354,7 +369,7 @@ impl Permits {
             self.sweep();
             if self.levels.is_empty() {
                 self.changed.clear();
-                self.looks.clear();
+                self.checks.clear();
             }
         }
     }
@@ -364,22 +379,21 @@ impl Permits {
 mod tests {
     use super::*;
 
-    /// Actors who come and go, as in a flood, beside one who stays.
     #[test]
     fn actors_who_come_and_go_leave_no_looks_behind() {
         let mut permits = Permits::default();
-        let terms = Parameters { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
+        let parameters = Parameters { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
         let mut stays = Vec::new();
-        permits.mention(CountKey::default(), terms, 1, Time::ZERO, &mut stays).take(1);
+        permits.mention(CountKey::default(), parameters, 1, Time::ZERO, &mut stays).take(1);
         for actor in 1..1_000u64 {
             let mut key = CountKey::default();
             key.iter_mut().zip(actor.to_le_bytes()).for_each(|(to, byte)| *to = byte);
             let mut reported = Vec::new();
-            permits.mention(key, terms, actor, Time::ZERO, &mut reported);
+            permits.mention(key, parameters, actor, Time::ZERO, &mut reported);
             permits.over(reported, true);
         }
-        assert!(permits.looks.len() <= 2 + SPARE_LOOKS + 1, "{}", permits.looks.len());
-        assert!(permits.looks.iter().any(|(_, key)| *key == CountKey::default()));
-        assert_eq!(permits.wake(), Some(Time::ZERO.after(LOOK)));
+        assert!(permits.checks.len() <= 2 + SPARE_CHECKS + 1, "{}", permits.checks.len());
+        assert!(permits.checks.iter().any(|(_, key)| *key == CountKey::default()));
+        assert_eq!(permits.wake(), Some(Time::ZERO.after(CHECK_EVERY)));
     }
 }

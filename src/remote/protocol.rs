@@ -1,6 +1,4 @@
-//! Where shared rules are counted, and in which of the protocols that is asked.
-//!
-//! It does not know: the protocols' bytes, or when a call is made.
+//! Chooses the protocol of the global stores: Redis over HTTP, or a rate limit service over gRPC.
 
 use super::redis::{Redis, Replies};
 use super::rls::Rls;
@@ -10,36 +8,37 @@ use crate::request::pairs;
 use crate::time::Span;
 use std::borrow::Cow;
 
-/// Where shared rules are counted, and how it is asked.
+/// Which global stores count, and how to call them.
 #[derive(Debug)]
 pub struct GlobalStoreOptions {
-    /// The gateway's names of the stores, each of which has a share of all counts.
+    /// The cluster names of the stores in the gateway. Each store is one shard: it holds the counts
+    /// of some actors.
     pub clusters: Vec<String>,
-    /// How long a request waits for an answer.
+    /// How long a request waits for a reply.
     pub timeout: Span,
-    /// How many calls a worker makes at once to each.
+    /// How many calls a worker has pending at once for each store.
     pub in_flight: usize,
-    /// What they speak.
+    /// The protocol of all stores.
     pub protocol: Protocol,
 }
 
-/// What a store speaks.
+/// The protocol of a global store.
 #[derive(Debug)]
 pub enum Protocol {
-    /// Redis behind an HTTP front.
+    /// Redis behind an HTTP proxy.
     Redis(Redis),
     /// A rate limit service.
     Rls(Rls),
 }
 
-/// What is sent.
+/// The message of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
     /// An HTTP request.
     Http {
-        /// Its headers, as a host takes them.
+        /// The headers, encoded for the host.
         headers: Vec<u8>,
-        /// Its body.
+        /// The body.
         body: Vec<u8>,
     },
     /// A gRPC message.
@@ -47,83 +46,83 @@ pub enum Message {
 }
 
 impl GlobalStoreOptions {
-    /// Gives the protocol the names of the rules.
+    /// Hands the rules' names to the protocol.
     pub fn name_rules(&mut self, policy: &Policy) {
         if let Protocol::Rls(service) = &mut self.protocol {
             service.name_rules(policy);
         }
     }
 
-    /// An answer that takes longer is slow: three quarters of the time it may take.
+    /// A reply that takes longer is slow: three quarters of the timeout.
     pub(super) fn slow(&self) -> Span {
         Span::from_ns((self.timeout.as_ns() / 4).saturating_mul(3))
     }
 }
 
 impl Protocol {
-    /// Whether it counts in windows of its own, and can neither hand out ahead nor take back.
+    /// Whether the store counts in its own windows, and supports neither leases nor refunds.
     pub fn is_service(&self) -> bool {
         matches!(self, Protocol::Rls(_))
     }
 
-    /// Whether this can be asked.
-    pub(super) fn supports(&self, question: &GlobalQuery) -> bool {
+    /// Whether the protocol can express this query.
+    pub(super) fn supports(&self, query: &GlobalQuery) -> bool {
         match self {
             Protocol::Redis(_) => true,
-            Protocol::Rls(_) => matches!(question, GlobalQuery::Decide(_)),
+            Protocol::Rls(_) => matches!(query, GlobalQuery::Decide(_)),
         }
     }
 
-    /// The most questions in one call.
+    /// The most queries in one call.
     pub(super) fn max_batch(&self) -> usize {
         match self {
-            Protocol::Redis(redis) => redis.most(),
+            Protocol::Redis(redis) => redis.max_queries(),
             Protocol::Rls(_) => 1,
         }
     }
 
-    /// The message that asks `cluster` all these questions; without questions it is a probe. A store that answers over
-    /// HTTP/1.1 repeats `number` in its reply.
+    /// The message that sends all these queries to `cluster`; a message without queries is a probe.
+    /// Over HTTP/1.1 the reply must repeat `number`.
     pub(super) fn message(
         &self,
         cluster: &str,
-        questions: &[&GlobalQuery],
-        whole: bool,
+        queries: &[&GlobalQuery],
+        with_script: bool,
         number: u64,
         policy: &Policy,
     ) -> Message {
         match self {
             Protocol::Redis(redis) => {
-                let call = redis.call(questions, whole, number);
+                let call = redis.call(queries, with_script, number);
                 let own = [(":method", "POST"), (":path", call.path), (":authority", cluster)];
-                let given = call.headers.iter().map(|(name, value)| (&**name, &**value));
-                let all = own.into_iter().chain(given).map(|(name, value)| (name, Cow::from(value)));
+                let configured = call.headers.iter().map(|(name, value)| (&**name, &**value));
+                let all = own.into_iter().chain(configured).map(|(name, value)| (name, Cow::from(value)));
                 let headers: Vec<(&str, Cow<str>)> = all.collect();
                 Message::Http { headers: pairs::encode(&headers), body: call.body }
             }
             Protocol::Rls(service) => {
-                let none = GlobalQuery::Decide(Vec::new());
-                let question = questions.first().copied().unwrap_or(&none);
+                let probe = GlobalQuery::Decide(Vec::new());
+                let query = queries.first().copied().unwrap_or(&probe);
                 let name = |rule| policy.rule(rule).map_or("", |rule| rule.name());
-                Message::Grpc(service.request(question, name))
+                Message::Grpc(service.request(query, name))
             }
         }
     }
 
-    /// The answer to each question of the call with this number.
+    /// The reply to each query of the call with this number.
     pub(super) fn read(
         &self,
-        questions: &[&GlobalQuery],
+        queries: &[&GlobalQuery],
         number: u64,
-        answer: CallResult,
+        result: CallResult,
     ) -> Result<Replies, CallError> {
-        match (self, answer) {
+        match (self, result) {
             (Protocol::Redis(redis), CallResult::Http { status, body }) => {
-                redis.answer(questions, number, status, body)
+                redis.read_reply(queries, number, status, body)
             }
             (Protocol::Rls(service), CallResult::Message(message)) => {
-                let told = |question: &&GlobalQuery| service.answer(question, message);
-                questions.iter().map(|question| told(question).map(Ok)).collect()
+                let reply = |query: &&GlobalQuery| service.read_reply(query, message);
+                queries.iter().map(|query| reply(query).map(Ok)).collect()
             }
             (_, CallResult::Status(status)) => Err(CallError::Status(status)),
             (_, CallResult::NotMade) => Err(CallError::NotMade),

@@ -5,7 +5,7 @@
 use super::abi::{self, *};
 use super::memory;
 use crate::format;
-use crate::remote::MOST_BYTES;
+use crate::remote::MAX_REPLY_BYTES;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
@@ -251,10 +251,10 @@ pub(super) fn grpc_message(size: usize) -> Vec<u8> {
     answer(GRPC_MESSAGE, size)
 }
 
-/// What a server sent, cut one byte beyond [`MOST_BYTES`]. So an answer of any length costs little memory, and a longer one
+/// What a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So an answer of any length costs little memory, and a longer one
 /// is recognised as too long.
 fn answer(buffer: u32, size: usize) -> Vec<u8> {
-    let size = size.min(MOST_BYTES.saturating_add(1));
+    let size = size.min(MAX_REPLY_BYTES.saturating_add(1));
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(buffer, 0, size, data, len) }).unwrap_or_default()
 }

@@ -1,30 +1,29 @@
-//! The questions that wait for the next call to one store, and the requests that wait for its answers.
+//! The queries that wait for the next call to one store, and the requests that wait for replies.
 //!
-//! It does not know: what a question is about, or when a call is made.
-//!
-//! When a request leaves, its question stays in the queue as a dead entry, and is dropped when its turn comes. If more than
-//! half of the queue is dead, a sweep drops all dead entries. So each request that leaves costs constant time.
+//! When a request leaves, its query stays in the queue as a dead entry until its turn comes. If
+//! more than half of the queue is dead, a sweep drops all dead entries. So each request that leaves
+//! costs amortized constant time.
 
 use super::Waiter;
 use crate::map::NumberMap;
 use crate::policy::GlobalQuery;
 use std::collections::VecDeque;
 
-/// A queue with no more dead entries than this is not swept.
+/// A queue with at most this many dead entries is not swept.
 const SPARE: usize = 64;
 
-/// A question, and who asks.
+/// A query and its waiter.
 #[derive(Debug)]
 pub(in crate::remote) struct QueuedQuery {
     pub(in crate::remote) waiter: Waiter,
     pub(in crate::remote) query: GlobalQuery,
-    /// Whether a call with this question met a store without the script.
+    /// Whether a call with this query met a store without the script.
     pub(super) is_retry: bool,
 }
 
 impl QueuedQuery {
-    pub(in crate::remote) fn without_waiter(question: GlobalQuery) -> QueuedQuery {
-        QueuedQuery { waiter: Waiter::Nobody, query: question, is_retry: false }
+    pub(in crate::remote) fn without_waiter(query: GlobalQuery) -> QueuedQuery {
+        QueuedQuery { waiter: Waiter::Nobody, query, is_retry: false }
     }
 
     pub(super) fn is_refund(&self) -> bool {
@@ -32,13 +31,13 @@ impl QueuedQuery {
     }
 }
 
-/// The questions for one store.
+/// The queries for one store.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: VecDeque<QueuedQuery>,
-    /// How many entries are dead.
+    /// The number of dead entries.
     dead: usize,
-    /// Requests that wait for an answer, and whether their questions are still in the queue.
+    /// Requests that wait for a reply, and whether their queries are still in the queue.
     requests: NumberMap<bool>,
     /// How many entries all sweeps have visited.
     #[cfg(test)]
@@ -46,20 +45,19 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// How many questions are to go out.
+    /// The number of queries to send.
     pub(super) fn len(&self) -> usize {
         self.entries.len().saturating_sub(self.dead)
     }
 
-    /// Adds a question.
-    pub(super) fn push(&mut self, who: Waiter, question: GlobalQuery) {
-        self.mark(who, true);
-        self.entries.push_back(QueuedQuery { waiter: who, query: question, is_retry: false });
+    pub(super) fn push(&mut self, waiter: Waiter, query: GlobalQuery) {
+        self.mark(waiter, true);
+        self.entries.push_back(QueuedQuery { waiter, query, is_retry: false });
     }
 
-    /// A request does not wait for an answer any longer.
-    pub(super) fn cancel(&mut self, who: Waiter) {
-        if let Waiter::Request(ticket) = who
+    /// Marks the query of a request that has left as dead.
+    pub(super) fn cancel(&mut self, waiter: Waiter) {
+        if let Waiter::Request(ticket) = waiter
             && self.requests.remove(ticket) == Some(true)
         {
             self.dead = self.dead.saturating_add(1);
@@ -75,19 +73,19 @@ impl Queue {
             self.swept += self.entries.len();
         }
         let Queue { entries, requests, .. } = self;
-        entries.retain(|waiting| is_alive(requests, waiting.waiter));
+        entries.retain(|queued| is_alive(requests, queued.waiter));
         self.dead = 0;
     }
 
-    /// Takes out up to `most` questions for a call.
-    pub(super) fn take(&mut self, most: usize) -> Vec<QueuedQuery> {
+    /// Takes out up to `max` queries for a call.
+    pub(super) fn take(&mut self, max: usize) -> Vec<QueuedQuery> {
         let mut taken = Vec::new();
-        while taken.len() < most
-            && let Some(waiting) = self.entries.pop_front()
+        while taken.len() < max
+            && let Some(queued) = self.entries.pop_front()
         {
-            if is_alive(&self.requests, waiting.waiter) {
-                self.mark(waiting.waiter, false);
-                taken.push(waiting);
+            if is_alive(&self.requests, queued.waiter) {
+                self.mark(queued.waiter, false);
+                taken.push(queued);
             } else {
                 self.dead = self.dead.saturating_sub(1);
             }
@@ -95,34 +93,34 @@ impl Queue {
         taken
     }
 
-    /// A call was not carried out: its questions go out again, before all others.
+    /// Puts the queries of a call that was not carried out back to the front.
     pub(super) fn put_back(&mut self, call: Vec<QueuedQuery>) {
-        for waiting in call.into_iter().rev() {
-            if is_alive(&self.requests, waiting.waiter) {
-                self.mark(waiting.waiter, true);
-                self.entries.push_front(QueuedQuery { is_retry: true, ..waiting });
+        for queued in call.into_iter().rev() {
+            if is_alive(&self.requests, queued.waiter) {
+                self.mark(queued.waiter, true);
+                self.entries.push_front(QueuedQuery { is_retry: true, ..queued });
             }
         }
     }
 
-    /// The addressee of an answer, which ends the wait: nobody if the request has left.
-    pub(super) fn waiter(&mut self, who: Waiter) -> Waiter {
-        match who {
+    /// Ends the wait of a waiter and returns it, or `Nobody` if the request has left.
+    pub(super) fn waiter(&mut self, waiter: Waiter) -> Waiter {
+        match waiter {
             Waiter::Request(ticket) if self.requests.remove(ticket).is_none() => Waiter::Nobody,
-            who => who,
+            waiter => waiter,
         }
     }
 
-    fn mark(&mut self, who: Waiter, is_queued: bool) {
-        if let Waiter::Request(ticket) = who {
+    fn mark(&mut self, waiter: Waiter, is_queued: bool) {
+        if let Waiter::Request(ticket) = waiter {
             self.requests.insert(ticket, is_queued);
         }
     }
 }
 
-/// Whether a question still has to be asked: the question of a request only while the request waits.
-fn is_alive(requests: &NumberMap<bool>, who: Waiter) -> bool {
-    !matches!(who, Waiter::Request(ticket) if requests.get(ticket).is_none())
+/// Whether an entry is to be sent. The query of a request is dead once the request has left.
+fn is_alive(requests: &NumberMap<bool>, waiter: Waiter) -> bool {
+    !matches!(waiter, Waiter::Request(ticket) if requests.get(ticket).is_none())
 }
 
 #[cfg(test)]
@@ -135,8 +133,8 @@ mod tests {
         queue
     }
 
-    fn taken(queue: &mut Queue, most: usize) -> Vec<Waiter> {
-        queue.take(most).iter().map(|waiting| waiting.waiter).collect()
+    fn taken(queue: &mut Queue, max: usize) -> Vec<Waiter> {
+        queue.take(max).iter().map(|queued| queued.waiter).collect()
     }
 
     #[test]

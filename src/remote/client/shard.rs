@@ -1,6 +1,4 @@
-//! One store of a worker: the questions that wait for it, the pending calls, and what happens to their answers.
-//!
-//! It does not know: any clock, the other stores, or how a call is made.
+//! The client of one store: queued queries, pending calls, refunds, and the breaker.
 
 use super::queue::{Queue, QueuedQuery};
 use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
@@ -13,31 +11,31 @@ use crate::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// At most this many questions wait for a store. Later requests do not wait for the store.
-const MOST_WAITING: usize = 4_096;
+/// The longest queue of a store. Later requests do not wait for the store.
+const MAX_QUEUED: usize = 4_096;
 
-/// After an outage, one in this many questions of a call may be a refund even though requests wait.
+/// After an outage, one in this many queries of a call may be a refund even if requests wait.
 const REFUNDS_SHARE: usize = 8;
 
-/// Timed-out calls that are remembered, so that a late reply can be refunded.
-const MOST_LATE: usize = 8;
+/// The number of timed-out calls that are remembered, so that a late reply can be refunded.
+const MAX_LATE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) id: u32,
-    /// The number that the reply has to repeat.
+    /// The number that the reply must repeat.
     pub(super) number: u64,
     pub(super) sent: Time,
-    /// Whether the call carries the whole script.
-    pub(super) whole: bool,
-    pub(super) waiting: Vec<QueuedQuery>,
-    /// The counts whose permits the call reports.
+    /// Whether the call carries the script's text.
+    pub(super) with_script: bool,
+    pub(super) queued: Vec<QueuedQuery>,
+    /// The counts whose permit levels the call reports.
     pub(super) reported: Vec<CountKey>,
 }
 
 impl InFlight {
     pub(super) fn queries(&self) -> Vec<&GlobalQuery> {
-        self.waiting.iter().map(|waiting| &waiting.query).collect()
+        self.queued.iter().map(|queued| &queued.query).collect()
     }
 }
 
@@ -50,20 +48,20 @@ pub(super) struct ShardClient {
     /// Timed-out calls, the latest last.
     pub(super) late: VecDeque<InFlight>,
     pub(super) breaker: Breaker,
-    /// Whether the next call has to carry the whole script.
-    pub(super) whole: bool,
+    /// Whether the next call must carry the script's text.
+    pub(super) with_script: bool,
     pub(super) stats: CallStats,
 }
 
 impl ShardClient {
     pub(super) fn is_available(&self) -> bool {
-        self.breaker.is_closed() && self.queue.len() < MOST_WAITING
+        self.breaker.is_closed() && self.queue.len() < MAX_QUEUED
     }
 
-    pub(super) fn refund(&mut self, question: GlobalQuery) {
+    pub(super) fn refund(&mut self, query: GlobalQuery) {
         match self.is_available() {
-            true => self.queue.push(Waiter::Nobody, question),
-            false => self.refunds.put(question),
+            true => self.queue.push(Waiter::Nobody, query),
+            false => self.refunds.put(query),
         }
     }
 
@@ -71,7 +69,8 @@ impl ShardClient {
         refunds.into_iter().for_each(|refund| self.refunds.put(refund.query));
     }
 
-    /// The questions of the next call. Requests go first, but there is always room for some refunds.
+    /// The queries of the next call, at most `most`. Requests go first, but some refunds always
+    /// fit.
     pub(super) fn take(&mut self, most: usize) -> Vec<QueuedQuery> {
         let refunds = self.refunds.len().min(most / REFUNDS_SHARE);
         let mut taken = self.queue.take(most.saturating_sub(refunds));
@@ -85,104 +84,111 @@ impl ShardClient {
         !is_asking && self.refunds.len() == 0 && self.permits.is_empty()
     }
 
-    /// Passes the answers on to those who asked, and refunds the charges of requests that have left.
+    /// Passes the replies on to their waiters, and refunds the charges of requests that have left.
     pub(super) fn complete(
         &mut self,
         shard: usize,
-        flight: InFlight,
-        answers: Replies,
-        news: &mut Vec<Completion>,
+        call: InFlight,
+        replies: Replies,
+        completions: &mut Vec<Completion>,
     ) {
-        let is_known = answers.iter().all(Result::is_ok);
-        for (QueuedQuery { waiter: who, query: question, .. }, told) in
-            flight.waiting.into_iter().zip(answers)
-        {
-            let (who, mut told) = (self.queue.waiter(who), told.ok());
-            self.permits.replied(&question, told.as_deref_mut(), who != Waiter::Nobody, flight.sent);
-            match (who, question, told) {
-                (Waiter::Nobody, GlobalQuery::Decide(groups), Some(told)) => {
-                    self.refund_charges(groups.iter().flatten().zip(&told));
+        let is_known = replies.iter().all(Result::is_ok);
+        for (QueuedQuery { waiter, query, .. }, reply) in call.queued.into_iter().zip(replies) {
+            let (waiter, mut reply) = (self.queue.waiter(waiter), reply.ok());
+            self.permits.replied(&query, reply.as_deref_mut(), waiter != Waiter::Nobody, call.sent);
+            match (waiter, query, reply) {
+                (Waiter::Nobody, GlobalQuery::Decide(groups), Some(reply)) => {
+                    self.refund_charges(groups.iter().flatten().zip(&reply));
                 }
                 (Waiter::Nobody, ..) => {}
-                (who, _, told) => news.push(Completion { waiter: who, shard, replies: told }),
+                (waiter, _, reply) => completions.push(Completion { waiter, shard, replies: reply }),
             }
         }
-        self.permits.over(flight.reported, is_known);
+        self.permits.over(call.reported, is_known);
     }
 
-    /// Refunds the charges of a late answer, for which no request waits any more.
-    pub(super) fn discard(&mut self, flight: &InFlight, answers: Replies, now: Time) {
-        for (QueuedQuery { query: question, .. }, told) in flight.waiting.iter().zip(answers) {
-            if let (GlobalQuery::Decide(groups), Ok(told)) = (question, told) {
-                let charged = groups.iter().flatten().zip(&told);
-                let granted = charged.clone().filter(|(_, told)| told.charge[0] > 0);
-                granted.for_each(|(asked, _)| self.permits.mark_unsure(asked, now));
+    /// Refunds the charges of a late reply, for which no request waits any more.
+    pub(super) fn discard(&mut self, call: &InFlight, replies: Replies, now: Time) {
+        for (QueuedQuery { query, .. }, reply) in call.queued.iter().zip(replies) {
+            if let (GlobalQuery::Decide(groups), Ok(reply)) = (query, reply) {
+                let charged = groups.iter().flatten().zip(&reply);
+                let granted = charged.clone().filter(|(_, reply)| reply.charge[0] > 0);
+                granted.for_each(|(rule_query, _)| self.permits.mark_unsure(rule_query, now));
                 self.refund_charges(charged);
             }
         }
     }
 
-    /// Handles a call without an answer. The store may not have carried it out, so its levels are reported again.
-    pub(super) fn fail_call(&mut self, flight: &mut InFlight) {
-        for QueuedQuery { query: question, .. } in &flight.waiting {
-            self.permits.replied(question, None, false, flight.sent);
+    /// Handles a call without a reply. The store may not have run the call, so its levels are
+    /// reported again.
+    pub(super) fn fail_call(&mut self, call: &mut InFlight) {
+        for QueuedQuery { query, .. } in &call.queued {
+            self.permits.replied(query, None, false, call.sent);
         }
-        self.permits.over(take(&mut flight.reported), false);
-        flight.waiting.retain(|waiting| !matches!(waiting.query, GlobalQuery::ReportPermits(_)));
+        self.permits.over(take(&mut call.reported), false);
+        call.queued.retain(|queued| !matches!(queued.query, GlobalQuery::ReportPermits(_)));
     }
 
     pub(super) fn refund_charges<'a>(
         &mut self,
         charged: impl Iterator<Item = (&'a RuleQuery, &'a RuleReply)> + Clone,
     ) {
-        let receipt = |(asked, told): (&RuleQuery, &RuleReply)| {
-            let [cost, ..] = told.charge;
-            let receipt = GlobalCharge { key: asked.key, parameters: asked.parameters, numbers: told.charge };
-            (cost > 0 && !asked.parameters.ends_with_request()).then_some(receipt)
+        let charge = |(rule_query, reply): (&RuleQuery, &RuleReply)| {
+            let [cost, ..] = reply.charge;
+            let charge = GlobalCharge {
+                key: rule_query.key,
+                parameters: rule_query.parameters,
+                numbers: reply.charge,
+            };
+            (cost > 0 && !rule_query.parameters.ends_with_request()).then_some(charge)
         };
-        let account = |(asked, told): (&RuleQuery, &RuleReply)| {
-            let (generation, left) = (told.grant.generation, told.grant.amount);
-            let account =
-                LeaseUsage { key: asked.key, parameters: asked.parameters, generation, used: 0, left };
-            (left > 0).then_some(account)
+        let lease = |(rule_query, reply): (&RuleQuery, &RuleReply)| {
+            let (generation, left) = (reply.grant.generation, reply.grant.amount);
+            let lease = LeaseUsage {
+                key: rule_query.key,
+                parameters: rule_query.parameters,
+                generation,
+                used: 0,
+                left,
+            };
+            (left > 0).then_some(lease)
         };
-        let receipts: Vec<GlobalCharge> = charged.clone().filter_map(receipt).collect();
-        let accounts: Vec<LeaseUsage> = charged.filter_map(account).collect();
-        let back = (!receipts.is_empty()).then_some(GlobalQuery::Refund(receipts));
-        let unused = (!accounts.is_empty()).then_some(GlobalQuery::ReturnLease(accounts));
-        back.into_iter().chain(unused).for_each(|question| self.refund(question));
+        let charges: Vec<GlobalCharge> = charged.clone().filter_map(charge).collect();
+        let leases: Vec<LeaseUsage> = charged.filter_map(lease).collect();
+        let back = (!charges.is_empty()).then_some(GlobalQuery::Refund(charges));
+        let unused = (!leases.is_empty()).then_some(GlobalQuery::ReturnLease(leases));
+        back.into_iter().chain(unused).for_each(|query| self.refund(query));
     }
 
-    /// Remembers the questions of a timed-out call, without those who asked.
-    pub(super) fn keep(&mut self, id: u32) {
-        let Some(flight) = self.in_flight.iter().find(|flight| flight.id == id) else {
+    /// Remembers the queries of a timed-out call, without their waiters.
+    pub(super) fn remember_late(&mut self, id: u32) {
+        let Some(call) = self.in_flight.iter().find(|call| call.id == id) else {
             return;
         };
-        let questions = flight.waiting.iter().map(|waiting| waiting.query.clone());
-        let waiting = questions.map(QueuedQuery::without_waiter).collect();
-        if self.late.len() >= MOST_LATE {
+        let queries = call.queued.iter().map(|queued| queued.query.clone());
+        let queued = queries.map(QueuedQuery::without_waiter).collect();
+        if self.late.len() >= MAX_LATE {
             self.late.pop_front();
         }
-        let InFlight { number, sent, whole, .. } = *flight;
-        self.late.push_back(InFlight { id, number, sent, whole, waiting, reported: Vec::new() });
+        let InFlight { number, sent, with_script, .. } = *call;
+        self.late.push_back(InFlight { id, number, sent, with_script, queued, reported: Vec::new() });
     }
 
-    pub(super) fn fail(&mut self, shard: usize, waiting: Vec<QueuedQuery>, news: &mut Vec<Completion>) {
-        let all = waiting.into_iter().map(|waiting| self.queue.waiter(waiting.waiter));
-        news.extend(all.filter(|who| *who != Waiter::Nobody).map(|who| Completion {
-            waiter: who,
+    pub(super) fn fail(&mut self, shard: usize, queued: Vec<QueuedQuery>, completions: &mut Vec<Completion>) {
+        let all = queued.into_iter().map(|queued| self.queue.waiter(queued.waiter));
+        completions.extend(all.filter(|waiter| *waiter != Waiter::Nobody).map(|waiter| Completion {
+            waiter,
             shard,
             replies: None,
         }));
     }
 
-    /// Fails all waiting questions if the breaker is open, and keeps the refunds.
-    pub(super) fn close(&mut self, shard: usize, news: &mut Vec<Completion>) {
+    /// Fails all queued queries if the breaker is open, and keeps the refunds.
+    pub(super) fn close(&mut self, shard: usize, completions: &mut Vec<Completion>) {
         if !self.breaker.is_closed() {
-            let (refunds, waiting) =
-                self.queue.take(usize::MAX).into_iter().partition(QueuedQuery::is_refund);
+            let (refunds, queued) = self.queue.take(usize::MAX).into_iter().partition(QueuedQuery::is_refund);
             self.put_off(refunds);
-            self.fail(shard, waiting, news);
+            self.fail(shard, queued, completions);
         }
     }
 
@@ -190,12 +196,12 @@ impl ShardClient {
     pub(super) fn stray_reply(&mut self, now: Time, random: u32) {
         self.stats.stray = self.stats.stray.saturating_add(1);
         if self.breaker.stray_reply(now, random) {
-            self.changed(&CallError::Stray.to_string());
+            self.breaker_changed(&CallError::Stray.to_string());
         }
     }
 
     /// Runs after the breaker has opened or closed.
-    pub(super) fn changed(&mut self, why: &str) {
+    pub(super) fn breaker_changed(&mut self, why: &str) {
         if !self.breaker.is_closed() {
             self.permits.mark_all_unsure();
         }
