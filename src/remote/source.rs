@@ -1,13 +1,12 @@
-//! A server that a configuration comes from: what it is asked, and what its answer holds.
-//!
-//! It does not know: what a configuration is, when it is asked, or who else asks.
+//! The source of a remote configuration: the requests to its server, and what the replies contain.
 //!
 //! ```text
-//!   Options, Marks ─ request ─► GET or POST, `if-none-match`, `if-modified-since` ─► any HTTP server
-//!                                                                                        │
-//!   Answer::Unchanged ◄── 304 ───────────────────────────────────────────────────────────┤
-//!   Answer::Document  ◄── 200 ─ `pointer`: a place in it (RFC 6901) ─ `encoding`: base64 ─┤
-//!   Failure           ◄── any other status, none, or nothing at that place ──────────────┘
+//!   RemoteOptions, Validators ─ request ─► GET or POST, `if-none-match`, `if-modified-since`
+//!                                            │
+//!                                            ▼ any HTTP server
+//!   ServerReply::Unchanged ◄── 304 ──────────┤
+//!   ServerReply::Document  ◄── 200 ──────────┤ the value at `pointer` (RFC 6901), maybe base64
+//!   FetchError             ◄── otherwise ────┘ another status, no reply, or no value there
 //! ```
 
 mod canary;
@@ -30,83 +29,85 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::borrow::Cow;
 
-/// A longer answer is not read.
-pub const MOST_BYTES: usize = 1 << 20;
+/// The longest reply that is read, in bytes. A longer reply is an error.
+pub const MAX_REPLY_BYTES: usize = 1 << 20;
 
-/// RFC 4648 §4, with padding or without.
+/// RFC 4648 §4, with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Where a configuration comes from.
+/// How to fetch a remote configuration.
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
-    /// The gateway's name of the server.
+    /// The cluster of the server in the gateway.
     pub cluster: String,
     /// The `:authority` of each request.
     pub authority: String,
-    /// The `:path`.
+    /// The `:path` of each request.
     pub path: String,
-    /// Of each request beside its own: names in lower case, and values.
+    /// Further headers of each request: names in lower case, and values.
     pub headers: Vec<(Box<str>, Box<str>)>,
-    /// With a body it is a `POST`, else a `GET`.
+    /// The body of each request, which makes it a `POST`; `None` makes it a `GET`.
     pub body: Option<String>,
-    /// A change is taken by all workers within so long.
+    /// The time within which all workers apply a change on the server.
     pub interval: Span,
-    /// How long an answer may take.
+    /// The timeout of one request.
     pub timeout: Span,
-    /// For so long a document serves without contact to its server.
+    /// How long a document stays active without contact to the server.
     pub max_stale: Span,
-    /// The names on the way to the document's place in the answer; none: the answer is the document.
+    /// The names in the JSON pointer to the document within the reply. If empty, the reply is the
+    /// document.
     pub pointer: Vec<String>,
-    /// Whether what is there is base64.
+    /// Whether the document is encoded as base64.
     pub is_base64: bool,
-    /// How another document than the one that serves is tried first, if it is.
+    /// How a candidate is compared before it becomes active, if it is.
     pub canary: Option<Canary>,
 }
 
-/// How a document is tried beside the one that serves.
+/// How a candidate is compared with the active document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Canary {
-    /// For whom.
+    /// The actors whose requests are compared.
     pub sample: Sample,
-    /// For how long it is tried, and for how long it is watched when it serves.
+    /// How long a candidate is compared, and how long it is watched after promotion.
     pub hold: Span,
-    /// The percentage of requests above which it newly refuses too many.
+    /// The highest percentage of compared requests that the new document may newly refuse.
     pub max_refused: u32,
 }
 
-/// What an answer holds.
+/// The content of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerReply {
-    /// What the marks are of is still there.
+    /// The server still has the document of the validators.
     Unchanged,
-    /// A document, as the server has it.
+    /// The document.
     Document(Vec<u8>),
 }
 
-/// Why an answer holds nothing.
+/// Why a reply has no document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// The gateway does not know the server, or the call could not be made.
+    /// The gateway has no such cluster, or could not make the call.
     NotMade,
-    /// There was none.
+    /// There was no reply.
     None,
-    /// Its status.
+    /// An HTTP status without a document: not 200, or 304 to a request without validators.
     Status(u32),
-    /// It is longer than [`MOST_BYTES`].
+    /// The reply is longer than [`MAX_REPLY_BYTES`].
     TooLarge,
-    /// It is not JSON, in which a place could be.
+    /// The reply is not JSON, so `pointer` cannot apply.
     NotJson,
-    /// There is nothing at that place.
+    /// There is no value at `pointer`.
     Nowhere,
-    /// It is not base64.
+    /// The value is not base64.
     NotBase64,
 }
 
 impl FetchError {
-    /// Whether the server has answered nevertheless, with what it takes for a configuration.
+    /// Whether the reply still counts as contact: the server replied with what it takes for a
+    /// document.
     pub fn is_contact(self) -> bool {
         matches!(
             self,
@@ -114,7 +115,7 @@ impl FetchError {
         )
     }
 
-    /// What is told of it.
+    /// The text for the log.
     pub fn words(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             FetchError::NotMade => "the gateway has no such cluster, or none of its hosts",
@@ -131,10 +132,10 @@ impl FetchError {
 }
 
 impl RemoteOptions {
-    /// What tells this source from another, of which a worker of the same gateway may keep something.
+    /// Distinguishes this source from others whose state a worker of the same gateway may keep.
     pub fn id(&self) -> u64 {
         let mut text = Vec::new();
-        // Who asks, such as by a token, changes nothing of what is there.
+        // Headers such as a token do not change what the source contains.
         let own = [&self.cluster, &self.authority, &self.path, self.body.as_deref().unwrap_or_default()];
         for part in own.into_iter().chain(self.pointer.iter().map(|name| &**name)) {
             text.extend(part.len().to_le_bytes());
@@ -144,24 +145,28 @@ impl RemoteOptions {
         Hasher::name(&text)
     }
 
-    /// The headers of a request, as a host takes them.
-    pub fn request(&self, marks: &Validators) -> Vec<u8> {
+    /// The headers of a request, encoded for the host.
+    pub fn request(&self, validators: &Validators) -> Vec<u8> {
         let method = if self.body.is_some() { "POST" } else { "GET" };
         let own = [(":method", method), (":path", &self.path), (":authority", &self.authority)];
         let kind = self.body.as_ref().map(|_| ("content-type", "application/json"));
-        let given = self.headers.iter().map(|(name, value)| (&**name, &**value));
-        let is_given = |name: &str| self.headers.iter().any(|(known, _)| **known == *name);
-        let marks = [("if-none-match", &*marks.etag), ("if-modified-since", &*marks.modified)];
-        let marks = marks.into_iter().filter(|(_, value)| !value.is_empty());
-        let all = own.into_iter().chain(kind.filter(|(name, _)| !is_given(name))).chain(given).chain(marks);
+        let configured = self.headers.iter().map(|(name, value)| (&**name, &**value));
+        let is_configured = |name: &str| self.headers.iter().any(|(known, _)| **known == *name);
+        let validators = [("if-none-match", &*validators.etag), ("if-modified-since", &*validators.modified)];
+        let validators = validators.into_iter().filter(|(_, value)| !value.is_empty());
+        let all = own
+            .into_iter()
+            .chain(kind.filter(|(name, _)| !is_configured(name)))
+            .chain(configured)
+            .chain(validators);
         let all: Vec<(&str, Cow<str>)> = all.map(|(name, value)| (name, Cow::from(value))).collect();
         pairs::encode(&all)
     }
 
-    /// What an answer holds; its status is 0 if there was none.
+    /// The content of a reply; `status` is 0 if there was no reply.
     pub fn read(&self, status: u32, body: &[u8]) -> Result<ServerReply, FetchError> {
         match status {
-            200 if body.len() > MOST_BYTES => Err(FetchError::TooLarge),
+            200 if body.len() > MAX_REPLY_BYTES => Err(FetchError::TooLarge),
             200 => self.document(body).map(ServerReply::Document),
             304 => Ok(ServerReply::Unchanged),
             0 => Err(FetchError::None),
@@ -185,7 +190,7 @@ impl RemoteOptions {
     }
 }
 
-/// What is at this place (RFC 6901 §4): of a key that stands twice nobody knows which is meant.
+/// The value at this pointer (RFC 6901 §4). A key that occurs twice is ambiguous and has no value.
 fn place(value: Value, names: &[String]) -> Option<Value> {
     let Some((name, rest)) = names.split_first() else {
         return Some(value);
@@ -209,7 +214,7 @@ fn place(value: Value, names: &[String]) -> Option<Value> {
     place(inner, rest)
 }
 
-/// The names on the way that a JSON pointer writes (RFC 6901 §3, §4).
+/// Parses a JSON pointer into its names (RFC 6901 §3, §4).
 pub fn pointer(text: &str) -> Option<Vec<String>> {
     if text.is_empty() {
         return Some(Vec::new());

@@ -7,7 +7,7 @@
 use super::input::Input;
 use diana::policy::Sample;
 use diana::remote::source::{
-    Canary, CanaryCounts, CanaryVerdict, FetchError, Follower, MOST_BYTES, PollResult, RemoteOptions,
+    Canary, CanaryCounts, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
     ServerReply, Task, Validators, pointer,
 };
 use diana::store::{Portable, Rules, Simulated, Store};
@@ -64,7 +64,7 @@ fn read(options: &RemoteOptions, status: u32, input: &Input) {
         Err(FetchError::None) => assert_eq!(status, 0),
         Err(failure) => assert!(failure.is_contact() && status == 200),
     }
-    assert!(input.0.len() <= MOST_BYTES);
+    assert!(input.0.len() <= MAX_REPLY_BYTES);
 }
 
 struct Run {
@@ -92,7 +92,7 @@ impl Run {
             0 => self.now = self.now.after(Span::from_ms(bytes.len() as u64 + 100)),
             1 => self.now = self.now.after(Span::from_secs(1 << (which * 3))),
             2 | 3 => self.follow(which),
-            4 => _ = self.followers[which].asks(&self.store, self.now, false),
+            4 => _ = self.followers[which].claim_poll(&self.store, self.now, false),
             5 => {
                 let key = self.key(["d", "c", "d"][which % 3], ["0", "", "1"][which % 3]);
                 let version = self.store.load(&key).unwrap().map(|loaded| loaded.version);
@@ -109,7 +109,7 @@ impl Run {
                 }
                 self.judge_canary(which, &ledger);
             }
-            9 => self.followers[which].cannot_try(),
+            9 => self.followers[which].mark_candidate_invalid(),
             _ => {
                 let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
                 let marks =
@@ -142,16 +142,16 @@ impl Run {
     fn follow(&mut self, which: usize) {
         let follower = &mut self.followers[which];
         match follower.follow(&self.store, self.now) {
-            Some(Task::Take(stock)) => {
+            Some(Task::Activate(stock)) => {
                 assert!(self.good.contains(&stock.document), "{stock:?}");
-                follower.took(stock.generation);
-                assert_eq!(follower.serves(), stock.generation);
+                follower.set_active(stock.generation);
+                assert_eq!(follower.active_generation(), stock.generation);
             }
-            Some(Task::Local { .. }) => follower.took(0),
-            Some(Task::Try { document, .. }) => {
+            Some(Task::Local { .. }) => follower.set_active(0),
+            Some(Task::Compare { document, .. }) => {
                 assert!(self.options.canary.is_some() && self.good.contains(&document), "{document:?}");
             }
-            Some(Task::Drop) => assert!(self.options.canary.is_some()),
+            Some(Task::StopComparing) => assert!(self.options.canary.is_some()),
             None => {}
         }
     }
@@ -172,7 +172,7 @@ impl Run {
         for _ in 0..160 {
             self.now = self.now.after(Span::from_ms(500));
             for which in 0..FOLLOWERS {
-                if self.followers[which].asks(&self.store, self.now, false).is_some() {
+                if self.followers[which].claim_poll(&self.store, self.now, false).is_some() {
                     self.answered(which, Ok(ServerReply::Document(document.clone())), Validators::default());
                 }
                 self.judge_canary(which, &CanaryCounts::default());
@@ -180,10 +180,10 @@ impl Run {
             }
         }
         let mut newcomer = Follower::new(self.options.clone(), 99);
-        let Some(Task::Take(stock)) = newcomer.follow(&self.store, self.now) else {
+        let Some(Task::Activate(stock)) = newcomer.follow(&self.store, self.now) else {
             panic!("there is no document");
         };
         assert_eq!(stock.document, document);
-        assert!(self.followers.iter().all(|follower| follower.serves() == stock.generation));
+        assert!(self.followers.iter().all(|follower| follower.active_generation() == stock.generation));
     }
 }

@@ -14,8 +14,8 @@ use crate::exclusive::Exclusive;
 use crate::format;
 use crate::policy::{CandidateOptions as How, Sample};
 use crate::remote::source::{
-    CanaryStats, CanaryVerdict, FetchError, Follower, MOST_BYTES, PollResult, RemoteOptions, ServerReply,
-    Snapshot, Task, Validators,
+    CanaryStats, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
+    ServerReply, Snapshot, Task, Validators,
 };
 use crate::session::Worker;
 use crate::store::Fault;
@@ -70,14 +70,14 @@ impl Source {
 
     /// Which document serves; zero: none.
     pub(super) fn serves(&self) -> u64 {
-        self.follower.with(|follower| follower.serves()).unwrap_or(0)
+        self.follower.with(|follower| follower.active_generation()).unwrap_or(0)
     }
 
     /// Looks what is to serve from now on in place of `gateway`, if anything else is.
     pub(super) fn follow(self: &Rc<Source>, gateway: &Plugin, ids: &Rc<Ids>) -> Option<Plugin> {
         let now = self.now(gateway)?;
         match self.follower.with(|follower| follower.follow(&gateway.store, now)).flatten()? {
-            Task::Take(stock) => {
+            Task::Activate(stock) => {
                 let Snapshot { generation, document } = stock;
                 match self.over(&document, None) {
                     Ok(configuration) => {
@@ -90,11 +90,11 @@ impl Source {
                             self.tell(Level::Warn, " cannot be taken yet: ", why);
                         }
                         let next = build.ok()?;
-                        self.follower.with(|follower| follower.took(generation));
+                        self.follower.with(|follower| follower.set_active(generation));
                         Some(next)
                     }
                     Err(why) => {
-                        let is_news = self.follower.with(|follower| follower.cannot_take(generation));
+                        let is_news = self.follower.with(|follower| follower.mark_invalid(generation));
                         if is_news == Some(true) {
                             self.tell(Level::Warn, " refused: ", &why);
                         }
@@ -102,12 +102,12 @@ impl Source {
                     }
                 }
             }
-            Task::Try { document, is_before, tells } => {
-                let trial = match self.beside(&document, gateway, is_before) {
+            Task::Compare { document, is_previous, logs } => {
+                let trial = match self.beside(&document, gateway, is_previous) {
                     Ok(trial) => Some(Rc::new(trial)),
                     Err(why) => {
-                        self.follower.with(|follower| follower.cannot_try());
-                        if tells {
+                        self.follower.with(|follower| follower.mark_candidate_invalid());
+                        if logs {
                             self.tell(Level::Warn, " cannot be tried: ", &why);
                         }
                         None
@@ -116,15 +116,15 @@ impl Source {
                 gateway.candidate.with(|tried| *tried = trial);
                 None
             }
-            Task::Drop => {
+            Task::StopComparing => {
                 gateway.candidate.with(|tried| *tried = None);
                 None
             }
-            Task::Local { tells } => {
+            Task::Local { logs } => {
                 let local = config::compile(&self.local).map_err(|errors| mistakes(&errors));
                 let next = local.and_then(|local| self.build(local, gateway, ids)).ok()?;
-                self.follower.with(|follower| follower.took(0));
-                if tells {
+                self.follower.with(|follower| follower.set_active(0));
+                if logs {
                     self.tell(
                         Level::Warn,
                         ": no contact for `max_stale`: the local configuration serves",
@@ -137,19 +137,19 @@ impl Source {
     }
 
     /// What is to be tried beside what serves. The one that served before is so for everybody: the other one serves all.
-    fn beside(&self, document: &[u8], gateway: &Plugin, is_before: bool) -> Result<Candidate, String> {
-        let sample = self.options.canary.filter(|_| !is_before).map_or(Sample(100), |canary| canary.sample);
-        let name = self.follower.with(|follower| follower.tries()).unwrap_or(0);
+    fn beside(&self, document: &[u8], gateway: &Plugin, is_previous: bool) -> Result<Candidate, String> {
+        let sample = self.options.canary.filter(|_| !is_previous).map_or(Sample(100), |canary| canary.sample);
+        let name = self.follower.with(|follower| follower.comparison_id()).unwrap_or(0);
         let known = gateway.configuration.policy.meanings();
         let configuration = self.over(document, Some(How { sample, name, active_meanings: known }))?;
-        let before = match is_before {
+        let before = match is_previous {
             false => gateway.worker.with(|worker| worker.previous(&gateway.configuration.policy)),
             true => {
                 let policy = self.over(document, None)?.policy;
                 Some(Worker::new(&policy, &gateway.seed).previous(&policy))
             }
         };
-        Ok(Candidate::new(configuration, gateway, before, is_before))
+        Ok(Candidate::new(configuration, gateway, before, is_previous))
     }
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
@@ -215,7 +215,7 @@ impl Source {
             return Some(Err(FetchError::None));
         }
         let headers =
-            self.follower.with(|follower| follower.asks(&gateway.store, now, is_outdated)).flatten()?;
+            self.follower.with(|follower| follower.claim_poll(&gateway.store, now, is_outdated)).flatten()?;
         let RemoteOptions { cluster, timeout, body, .. } = &self.options;
         let body = body.as_deref().unwrap_or_default().as_bytes();
         let timeout_ms = u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX);
@@ -224,7 +224,7 @@ impl Source {
 
     /// What the answer to a call says, whose callback runs.
     pub(super) fn read(&self, size: usize) -> (Result<ServerReply, FetchError>, Validators) {
-        let size = size.min(MOST_BYTES + 1);
+        let size = size.min(MAX_REPLY_BYTES + 1);
         let body = calls::call_body(size);
         // A host that does not hand it over whole: it may well be good.
         let status = if body.len() == size { calls::call_status() } else { 0 };

@@ -1,15 +1,14 @@
-//! A document that is tried beside the one that serves, serves if nothing speaks against that, and is watched then: the one
-//! before is tried beside it.
-//!
-//! It does not know: how requests are decided about under them.
+//! The canary: a candidate is compared with the active document, is promoted if it does well, and
+//! is then watched against the previous document. See `docs/configuration/canary.md`.
 //!
 //! ```text
-//!   another document ─► tried, for `hold` ─┬─ it would newly refuse more than `max_refused` ─► refused
-//!                                          └─ else: it serves, and is watched for `hold`
-//!                                                   └─ it newly refuses more than that ─► the one before serves again
+//!   candidate for `hold` ─┬─ would newly refuse more than `max_refused` ─► rejected
+//!                         └─ else: promoted, and watched for `hold`
+//!                                  └─ newly refuses more than that ─► rolled back
 //! ```
 //!
-//! One that was refused, or has served and was taken back, is not taken again until the server has had another one.
+//! A document that was rejected or rolled back is not accepted again until the server has had
+//! another document.
 
 use super::Canary;
 use super::comparison::{CanaryCounts, CanaryStats};
@@ -18,60 +17,60 @@ use super::head::Head;
 use crate::store::Store;
 use crate::time::Time;
 
-/// Before so many requests have come, no share of them that was refused is worth anything.
-const FEWEST: u64 = 20;
+/// The fewest requests after which the refused share can roll a document back.
+const MIN_REQUESTS: u64 = 20;
 
-/// What became of a document that was tried, or watched.
+/// The end of a step of the canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CanaryVerdict {
-    /// It serves from now on.
+    /// The candidate is active from now on.
     Promoted(CanaryStats),
-    /// It will not serve.
+    /// The candidate is rejected.
     Rejected(CanaryStats),
-    /// It will not serve: beside this worker's local document it has mistakes.
+    /// The candidate is rejected: over this worker's local document it has mistakes.
     Invalid,
-    /// The one before serves again.
+    /// The previous document is active again.
     RolledBack(CanaryStats),
-    /// It is watched no more.
+    /// The watch is over, and the active document stays.
     Kept(CanaryStats),
 }
 
 impl Head {
-    /// The hash of the one in the other body that is tried beside the one that serves: the new one, or the one before;
-    /// zero: none is.
+    /// The hash of the document that is compared with the active one: the candidate, or during the
+    /// watch the previous document; zero if there is none.
     pub(super) fn compared_document(&self) -> u64 {
         if self.candidate > 0 { self.candidate } else { self.previous }
     }
 
-    /// Names a trial: changes with each document, when one that was tried serves, and when it begins anew; zero: there is
-    /// none.
+    /// Identifies a comparison. It changes with each document, on promotion, and when the
+    /// comparison restarts; zero if nothing is compared.
     pub(super) fn comparison_id(&self) -> u64 {
         match self.compared_document() {
             0 => 0,
-            beside => {
-                let of = beside ^ self.over;
-                of.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1)
+            document => {
+                let over = document ^ self.local_document;
+                over.wrapping_add(self.generation).wrapping_add(self.since.as_ns()).max(1)
             }
         }
     }
 
-    /// The one in the other body serves, and the one that has served is kept there.
-    pub(super) fn switch(&mut self, serves: u64) -> u64 {
+    /// Activates the document in the other body. Returns the hash of the document that was active.
+    pub(super) fn switch(&mut self, document: u64) -> u64 {
         self.slot = self.other();
         self.generation = self.generation.saturating_add(1);
-        std::mem::replace(&mut self.taken, serves)
+        std::mem::replace(&mut self.active, document)
     }
 
-    /// What is due of a document that is tried or watched.
+    /// The verdict that is due, if any.
     fn next_canary_step(
         &mut self,
         canary: Canary,
-        tally: CanaryStats,
-        is_fit: bool,
+        stats: CanaryStats,
+        is_valid: bool,
         now: Time,
     ) -> Option<CanaryVerdict> {
         let is_over = now.since(self.since) >= canary.hold;
-        if self.candidate > 0 && !is_fit {
+        if self.candidate > 0 && !is_valid {
             self.refused = std::mem::take(&mut self.candidate);
             return Some(CanaryVerdict::Invalid);
         }
@@ -79,81 +78,83 @@ impl Head {
             if !is_over {
                 return None;
             }
-            if tally.exceeds(canary.max_refused) {
+            if stats.exceeds(canary.max_refused) {
                 self.refused = std::mem::take(&mut self.candidate);
-                return Some(CanaryVerdict::Rejected(tally));
+                return Some(CanaryVerdict::Rejected(stats));
             }
-            // What the server has not any more, as far as is known, has to wait until it is there again.
+            // While the server has another document or is down, the candidate waits.
             if self.refused > 0 || self.failures > 0 {
                 return None;
             }
-            let trial = std::mem::take(&mut self.candidate);
-            (self.previous, self.since) = (self.switch(trial), now);
-            return Some(CanaryVerdict::Promoted(tally));
+            let candidate = std::mem::take(&mut self.candidate);
+            (self.previous, self.since) = (self.switch(candidate), now);
+            return Some(CanaryVerdict::Promoted(stats));
         }
         let is_too_much = match is_over {
-            true => tally.exceeds(canary.max_refused),
-            false => tally.exceeds_clearly(canary.max_refused),
+            true => stats.exceeds(canary.max_refused),
+            false => stats.exceeds_clearly(canary.max_refused),
         };
-        if is_too_much && tally.seen >= FEWEST {
+        if is_too_much && stats.seen >= MIN_REQUESTS {
             let before = std::mem::take(&mut self.previous);
             self.refused = self.switch(before);
-            return Some(CanaryVerdict::RolledBack(tally));
+            return Some(CanaryVerdict::RolledBack(stats));
         }
         is_over.then(|| {
             self.previous = 0;
-            CanaryVerdict::Kept(tally)
+            CanaryVerdict::Kept(stats)
         })
     }
 }
 
 impl Follower {
-    /// Tells the other workers how requests have fared here since this was called last, and sees, if this is the worker
-    /// that asks the server, what follows for a document that is tried or watched.
+    /// Publishes this worker's counts since the last call. The polling worker also reaches the
+    /// verdict that is due, if any.
     pub fn judge_canary<S: Store + ?Sized>(
         &mut self,
         store: &S,
         now: Time,
-        here: &CanaryCounts,
+        counts: &CanaryCounts,
     ) -> Option<CanaryVerdict> {
         let canary = self.options.canary?;
         let (was, version) = self.keys.head(store)?;
-        let of = was.comparison_id();
-        if of == 0 {
+        let comparison = was.comparison_id();
+        if comparison == 0 {
             return None;
         }
-        if *here != CanaryCounts::default() && of == self.tries {
-            here.publish(store, &self.keys, of);
+        if *counts != CanaryCounts::default() && comparison == self.comparison {
+            counts.publish(store, &self.keys, comparison);
         }
-        // Without contact for so long the local configuration serves, and nothing is compared.
-        if was.asker != self.id || now.since(was.contact) > self.options.max_stale {
+        // After `max_stale` without contact the local configuration is active, and nothing is
+        // compared.
+        if was.poller != self.id || now.since(was.contact) > self.options.max_stale {
             return None;
         }
         let mut head = was.clone();
-        if was.over != self.local {
-            // It is tried over another local document by now.
-            (head.over, head.since) = (self.local, now);
+        if was.local_document != self.local {
+            // The local document has changed, so the comparison restarts.
+            (head.local_document, head.since) = (self.local, now);
             self.keys.put(store, &head, version);
             return None;
         }
-        let tally = CanaryCounts::published(store, &self.keys, of).stats();
-        let mut judgement = head.next_canary_step(canary, tally, of != self.untriable, now);
-        if head.taken != was.taken && self.keys.document(store, head.slot, head.taken).is_none() {
-            // It is lost: one that is tried is had again, and to the one before nothing can go back.
-            (head, judgement) = (Head { previous: 0, ..was.clone() }, None);
+        let stats = CanaryCounts::published(store, &self.keys, comparison).stats();
+        let mut verdict = head.next_canary_step(canary, stats, comparison != self.invalid_candidate, now);
+        if head.active != was.active && self.keys.document(store, head.slot, head.active).is_none() {
+            // The other body is lost: the server is asked again for a lost candidate, and nothing
+            // can roll back to a lost previous document.
+            (head, verdict) = (Head { previous: 0, ..was.clone() }, None);
         }
         if head.refused != was.refused {
-            self.refuses = self.refusal(head.refused);
-            head.refused = self.refuses;
+            self.refused = self.refusal(head.refused);
+            head.refused = self.refused;
         }
         if head != was && !self.keys.put(store, &head, version) {
             return None;
         }
-        judgement
+        verdict
     }
 
-    /// What it was last told to try has mistakes beside this worker's local document.
-    pub fn cannot_try(&mut self) {
-        self.untriable = self.tries;
+    /// Notes that the compared document has mistakes over this worker's local document.
+    pub fn mark_candidate_invalid(&mut self) {
+        self.invalid_candidate = self.comparison;
     }
 }

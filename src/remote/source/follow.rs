@@ -1,15 +1,14 @@
-//! One worker's part in following a source: it takes what the head names, asks the server when it is its turn, and goes
-//! back to the local configuration when there was no contact for too long.
-//!
-//! It does not know: any clock, how a call is made, or what a document says.
+//! Follows a source in one worker: applies the document that the head names, polls the server when
+//! a poll is due, and falls back to the local configuration after too long without contact.
 //!
 //! ```text
-//!   follow ─┬─ the head names another document, and the server was in contact ─► Task::Take
-//!           └─ no contact for `max_stale` ─► Task::Local
-//!   asks ───── it is time, and nobody else asks ─► a call ─► answered ─► a document, whole, then the head
+//!   follow ──────┬─ the head names another document; there is contact ─► Task::Activate
+//!                └─ no contact for `max_stale` ─► Task::Local
+//!   claim_poll ─── a poll is due, and no other worker polls ─► answered ─► body, then head
 //! ```
 //!
-//! One worker asks. The head says which, and when it asks next; when it does not, another one does, soon after.
+//! One worker polls. The head says which worker and when. If that worker is late, another one
+//! claims the poll soon after.
 
 mod answers;
 
@@ -18,106 +17,108 @@ use super::{FetchError, RemoteOptions, Validators};
 use crate::store::Store;
 use crate::time::{Span, Time};
 
-/// How often in an interval a worker looks at the head: with the rest of it, within one interval of a change on the
-/// server each worker has taken it.
+/// How many times in an interval a worker looks at the head. The rest of the interval is for the
+/// poll, so that each worker applies a change on the server within one interval.
 const LOOKS: u64 = 8;
 
-/// It never looks more often, and never less often, than this.
+/// The bounds of the pause between two looks.
 const SHORTEST_LOOK: Span = Span::from_ms(20);
 const LONGEST_LOOK: Span = Span::from_secs(1);
 
-/// After failures in a row it is waited up to four times as long, and no longer than this if the interval is not longer.
+/// After failures in a row the pause between polls grows to four intervals, but not beyond this
+/// span unless the interval is longer.
 const LONGEST_PAUSE: Span = Span::from_secs(60);
 
-/// A call that the host has not answered so long after its time was up has failed.
+/// A call fails this long after its timeout if the host has not reported its end.
 const GRACE: Span = Span::from_ms(100);
 
-/// A document that was taken, and which one that is.
+/// A document with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Counts the documents of this source, from one.
     pub generation: u64,
-    /// As the server has it.
+    /// The document as the server sent it.
     pub document: Vec<u8>,
 }
 
 /// What a worker has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Lay this document over the local configuration.
-    Take(Snapshot),
-    /// Try this document beside the one that serves.
-    Try {
-        /// As the server has it, or had it.
+    /// Lay this document over the local configuration and activate it.
+    Activate(Snapshot),
+    /// Compare this document with the active one.
+    Compare {
+        /// The document as the server sent it.
         document: Vec<u8>,
-        /// Whether the one that serves is the new one of both, and is watched.
-        is_before: bool,
-        /// Whether this worker is the one that asks, and so tells what is wrong with it.
-        tells: bool,
+        /// Whether this is the previous document, so that the active one is watched.
+        is_previous: bool,
+        /// Whether this worker polls, and therefore logs mistakes in the document.
+        logs: bool,
     },
-    /// Try none any more.
-    Drop,
-    /// Serve by the local configuration alone.
+    /// Stop comparing.
+    StopComparing,
+    /// Fall back to the local configuration.
     Local {
-        /// Whether this worker is the one that asks, and so tells it.
-        tells: bool,
+        /// Whether this worker polls, and therefore logs the fallback.
+        logs: bool,
     },
 }
 
-/// What became of an answer, for metrics and the log.
+/// The result of a poll, for metrics and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PollResult {
-    /// A document that all workers take now, and its number.
+    /// All workers activate a new document with this number.
     NewDocument(u64),
-    /// A document that all workers try now.
+    /// All workers compare a new candidate.
     Candidate,
-    /// What was there before; whether that is news, as there was no contact until now.
+    /// The server has the same document; whether contact is back with this reply.
     Unchanged(bool),
-    /// What was there before another one, which is tried or refused no more.
+    /// The server is back to the active document from a candidate or a refused one.
     Withdrawn,
-    /// A document that cannot be taken, and why; `None` when that has been told before.
+    /// The document is refused, and why; `None` if the reason has been logged before.
     Refused(Option<String>),
-    /// No contact, and why; `None` when that has been told since there was some.
+    /// No contact, and why; `None` if the reason has been logged since the last contact.
     Failed(Option<FetchError>),
-    /// Somebody else asks by now, or the shared data cannot be written.
+    /// Another worker polls by now, or the shared data cannot be written.
     Late,
 }
 
-/// One worker's part in following a source.
+/// Follows a source in one worker.
 #[derive(Debug)]
 pub struct Follower {
     pub(super) options: RemoteOptions,
     pub(super) keys: Keys,
     pub(super) id: u64,
-    /// Tells the local document from another.
+    /// The hash of the local document.
     pub(super) local: u64,
-    /// What was refused here, as the head names it.
-    pub(super) refuses: u64,
-    /// Why there was no contact since there was some.
-    failed: Vec<FetchError>,
-    /// Whether the last answer was the first one after failures.
+    /// The last refusal here, as [`Follower::refusal`] names it.
+    pub(super) refused: u64,
+    /// The errors logged since the last contact.
+    logged_failures: Vec<FetchError>,
+    /// Whether the last reply was the first one after failures.
     is_back: bool,
-    /// What was told to be refused since one was taken, likewise.
-    told: Vec<u64>,
-    /// Which document serves here, by its number, and its hash, as numbers may begin anew; zeros: none.
-    serves: (u64, u64),
-    /// Which one could not be taken here.
-    unfit: (u64, u64),
-    /// The hash of the one that is to be taken.
+    /// The refusals logged since the last accepted document.
+    logged_refusals: Vec<u64>,
+    /// The generation and the hash of the active document, because generations may restart; zeros:
+    /// none.
+    active: (u64, u64),
+    /// The generation and the hash of the last document that is invalid here.
+    invalid: (u64, u64),
+    /// The hash of the document in the last [`Task::Activate`].
     offered: u64,
-    /// When the server was last in contact, as far as is known here.
+    /// The last known contact with the server.
     contact: Time,
-    /// Names the trial that there is here, or was to be; zero: none.
-    pub(super) tries: u64,
-    /// Names one of a document that has mistakes here.
-    pub(super) untriable: u64,
-    /// Until when an answer is waited for.
-    asking: Option<Time>,
-    look: Time,
+    /// The comparison that runs here or was to run; zero: none.
+    pub(super) comparison: u64,
+    /// The last comparison whose document has mistakes here.
+    pub(super) invalid_candidate: u64,
+    /// The deadline of this worker's pending poll.
+    poll_until: Option<Time>,
+    next_look: Time,
 }
 
 impl Follower {
-    /// A worker with a number of its own.
+    /// A follower for the worker with this unique number.
     pub fn new(options: RemoteOptions, id: u64) -> Follower {
         let keys = Keys::of(&options);
         Follower {
@@ -125,56 +126,56 @@ impl Follower {
             keys,
             id: id.max(1),
             local: 0,
-            refuses: 0,
-            failed: Vec::new(),
+            refused: 0,
+            logged_failures: Vec::new(),
             is_back: false,
-            told: Vec::new(),
-            serves: (0, 0),
-            unfit: (0, 0),
+            logged_refusals: Vec::new(),
+            active: (0, 0),
+            invalid: (0, 0),
             offered: 0,
             contact: Time::ZERO,
-            tries: 0,
-            untriable: 0,
-            asking: None,
-            look: Time::ZERO,
+            comparison: 0,
+            invalid_candidate: 0,
+            poll_until: None,
+            next_look: Time::ZERO,
         }
     }
 
-    /// The same, over a local document of this hash.
+    /// The same follower over a local document with this hash.
     pub fn over(self, local: u64) -> Follower {
         Follower { local, ..self }
     }
 
-    /// When it wants to be called next.
+    /// When [`Follower::follow`] must be called next.
     pub fn next(&self) -> Time {
-        self.look
+        self.next_look
     }
 
-    /// Names what it was last told to try, the same in all workers.
-    pub fn tries(&self) -> u64 {
-        self.tries
+    /// Identifies the last [`Task::Compare`], equally in all workers; zero: none.
+    pub fn comparison_id(&self) -> u64 {
+        self.comparison
     }
 
-    /// Whether the last answer was the first one after failures.
+    /// Whether the last reply was the first one after failures.
     pub fn is_back(&self) -> bool {
         self.is_back
     }
 
-    /// Which document serves here; zero: none.
-    pub fn serves(&self) -> u64 {
-        self.serves.0
+    /// The number of the active document; zero: none.
+    pub fn active_generation(&self) -> u64 {
+        self.active.0
     }
 
-    /// The document was taken here; zero: the local configuration was.
-    pub fn took(&mut self, generation: u64) {
-        // What is tried is tried beside another.
-        (self.serves, self.tries) = ((generation, self.offered), 0);
+    /// Notes that the document is active here; zero: the local configuration is.
+    pub fn set_active(&mut self, generation: u64) {
+        // Any comparison was with the document that was active before.
+        (self.active, self.comparison) = ((generation, self.offered), 0);
     }
 
-    /// The document cannot be taken here; whether that is news.
-    pub fn cannot_take(&mut self, generation: u64) -> bool {
-        self.unfit = (generation, self.offered);
-        self.refuses != self.refusal(self.offered)
+    /// Notes that the document is invalid here. Returns whether the refusal is new.
+    pub fn mark_invalid(&mut self, generation: u64) -> bool {
+        self.invalid = (generation, self.offered);
+        self.refused != self.refusal(self.offered)
     }
 
     fn pause(&self) -> Span {
@@ -182,71 +183,81 @@ impl Follower {
         pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)
     }
 
-    /// What has to be done now. It is said again until it is done.
+    /// What has to be done now. The task repeats until it is done.
     pub fn follow<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Task> {
-        self.look = now.after(self.pause());
-        // Without one that can be read things are as they were last.
+        self.next_look = now.after(self.pause());
+        // Without a readable head, the last known state holds.
         let head = self.keys.head(store).map(|(head, _)| head).filter(|head| head.generation > 0);
         self.contact = head.as_ref().map_or(self.contact, |head| head.contact);
         if now.since(self.contact) > self.options.max_stale {
-            let tells = head.is_some_and(|head| head.asker == self.id);
-            return (self.serves() > 0).then_some(Task::Local { tells });
+            let logs = head.is_some_and(|head| head.poller == self.id);
+            return (self.active_generation() > 0).then_some(Task::Local { logs });
         }
         let head = head?;
-        // A body that is not the one that the head names is on its way, or is lost.
-        if ![self.serves, self.unfit].contains(&(head.generation, head.taken)) {
-            let document = self.keys.document(store, head.slot, head.taken)?;
-            self.offered = head.taken;
-            return Some(Task::Take(Snapshot { generation: head.generation, document }));
+        // If a body does not match the head, it is being written or is lost.
+        if ![self.active, self.invalid].contains(&(head.generation, head.active)) {
+            let document = self.keys.document(store, head.slot, head.active)?;
+            self.offered = head.active;
+            return Some(Task::Activate(Snapshot { generation: head.generation, document }));
         }
-        // One that does not try documents takes what it is told, when it asks. Who serves another one has nothing to tell.
-        let tries = self.options.canary.is_some() && self.serves == (head.generation, head.taken);
-        let trial = if tries { head.comparison_id() } else { 0 };
-        if trial == self.tries {
+        // Without a canary the candidate becomes active at the next poll. A worker on another
+        // document has nothing to compare.
+        let compares = self.options.canary.is_some() && self.active == (head.generation, head.active);
+        let comparison = if compares { head.comparison_id() } else { 0 };
+        if comparison == self.comparison {
             return None;
         }
-        let document =
-            if trial > 0 { self.keys.document(store, head.other(), head.compared_document()) } else { None };
-        let before = std::mem::replace(&mut self.tries, if document.is_some() { trial } else { 0 });
-        let (is_before, tells) = (head.candidate == 0, head.asker == self.id);
+        let document = if comparison > 0 {
+            self.keys.document(store, head.other(), head.compared_document())
+        } else {
+            None
+        };
+        let was = std::mem::replace(&mut self.comparison, if document.is_some() { comparison } else { 0 });
+        let (is_previous, logs) = (head.candidate == 0, head.poller == self.id);
         match document {
-            Some(document) => Some(Task::Try { document, is_before, tells }),
-            None => (before > 0).then_some(Task::Drop),
+            Some(document) => Some(Task::Compare { document, is_previous, logs }),
+            None => (was > 0).then_some(Task::StopComparing),
         }
     }
 
-    /// Whether a call was made that the host has not answered in time: it is taken for one without an answer.
+    /// Whether the host has not answered this worker's poll in time, so that the poll has failed.
     pub fn is_overdue(&self, now: Time) -> bool {
-        self.asking.is_some_and(|until| until <= now)
+        self.poll_until.is_some_and(|until| until <= now)
     }
 
-    /// The headers of the request to be made now, if it is this worker's turn and time; it is answered to
-    /// [`Follower::answered`]. One of a configuration that `is_outdated` leaves
-    /// it to the newer one.
-    pub fn asks<S: Store + ?Sized>(&mut self, store: &S, now: Time, is_outdated: bool) -> Option<Vec<u8>> {
+    /// The headers of the request, if a poll is due and this worker claims it. The caller hands the
+    /// result to [`Follower::answered`]. A worker whose configuration `is_outdated` leaves the poll
+    /// to the newer one.
+    pub fn claim_poll<S: Store + ?Sized>(
+        &mut self,
+        store: &S,
+        now: Time,
+        is_outdated: bool,
+    ) -> Option<Vec<u8>> {
         let until = now.after(self.options.timeout).after(GRACE);
-        if is_outdated || self.asking.is_some_and(|asked| now < asked && asked <= until) {
+        if is_outdated || self.poll_until.is_some_and(|deadline| now < deadline && deadline <= until) {
             return None;
         }
         let (head, version) = self.keys.head(store)?;
-        // Whoever asks has some time to go on doing so before another one does.
-        let patience = if head.asker == self.id { Span::ZERO } else { self.pause() };
-        // Nobody waits longer: it was written by another clock.
+        // The worker that polled last has a head start.
+        let patience = if head.poller == self.id { Span::ZERO } else { self.pause() };
+        // A later time comes from another clock, and does not count.
         let latest = until.max(now.after(LONGEST_PAUSE.max(self.options.interval)));
-        if head.asker > 0 && head.next <= latest && now < head.next.after(patience).after(patience) {
+        if head.poller > 0 && head.next <= latest && now < head.next.after(patience).after(patience) {
             return None;
         }
-        let claim = Head { asker: self.id, next: until, contact: head.contact.min(now), ..head.clone() };
+        let claim = Head { poller: self.id, next: until, contact: head.contact.min(now), ..head.clone() };
         if !self.keys.put(store, &claim, version) {
             return None;
         }
-        self.asking = Some(until);
+        self.poll_until = Some(until);
         let is_lost = |slot, named| named > 0 && self.keys.document(store, slot, named).is_none();
-        let is_lost = is_lost(head.slot, head.taken) || is_lost(head.other(), head.candidate);
-        // What another one has refused may be good beside this local document.
-        let is_untried = head.refused > 0 && head.refused != self.refuses;
-        let is_left = head.candidate > 0 && self.options.canary.is_none();
-        let marks = if is_lost || is_untried || is_left { Validators::default() } else { head.marks };
-        Some(self.options.request(&marks))
+        let is_lost = is_lost(head.slot, head.active) || is_lost(head.other(), head.candidate);
+        // A document that another worker has refused may be valid over this local document.
+        let is_unjudged = head.refused > 0 && head.refused != self.refused;
+        let is_orphaned = head.candidate > 0 && self.options.canary.is_none();
+        let validators =
+            if is_lost || is_unjudged || is_orphaned { Validators::default() } else { head.validators };
+        Some(self.options.request(&validators))
     }
 }

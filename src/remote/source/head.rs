@@ -1,96 +1,96 @@
-//! What all workers of a gateway keep of a source, in the shared data: who asks it and when, and which document it has.
-//!
-//! It does not know: any clock, or what a document says.
+//! What all workers of a gateway share about a source, in the shared data: which worker polls and
+//! when, and which documents there are.
 //!
 //! ```text
-//!   diana/c……………    head: asker, next, contact, generation, hashes, marks      small; read by each worker, often
-//!   diana/d…………… 0  body: hash, document     one is that of the document that serves,
-//!   diana/d…………… 1  body: hash, document     the other of one that is tried, or that served before
+//!   diana/c……………    head: poller, next, contact, generation, hashes, validators
+//!                    (small; each worker reads it often)
+//!   diana/d…………… 0  body: hash, document     one is the active document,
+//!   diana/d…………… 1  body: hash, document     the other one the candidate or the previous document
 //! ```
 //!
-//! A body is written before the head names it. One that is not what the head names is none: the two never tell different
-//! things.
+//! A worker writes a body before the head names it. A body whose hash is not in the head does not
+//! count, so head and bodies never disagree.
 
 use super::RemoteOptions;
 use crate::store::{Loaded, Store, Swap, Version};
 use crate::table::Hasher;
 use crate::time::Time;
 
-/// By what a server knows what it sent: its entity tag, and when it was changed (RFC 9110 §8.8), as it wrote them.
+/// The validators of a reply (RFC 9110 §8.8), as the server wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
-    /// `etag`; empty: none.
+    /// `etag`; empty if there is none.
     pub etag: String,
-    /// `last-modified`; empty: none.
+    /// `last-modified`; empty if there is none.
     pub modified: String,
 }
 
 impl Validators {
-    /// A longer one is not kept.
+    /// The longest validator that is kept, in bytes.
     const LONGEST: usize = 256;
 
-    /// Those of an answer, and its `date`; one that could not be sent back is none. What was changed in the very second of
-    /// the answer may change once more within it, and then a server that looks at seconds would not know (RFC 9110 §8.8.2.2).
+    /// The validators of a reply with this `date`. A validator that could not be sent back is
+    /// dropped. If the document changed in the very second of the reply, both are dropped: a second
+    /// change in that second would go unnoticed (RFC 9110 §8.8.2.2).
     pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>, date: Option<Vec<u8>>) -> Validators {
         if modified.is_some() && modified == date {
             return Validators::default();
         }
-        let mark = |value: Option<Vec<u8>>| {
+        let validator = |value: Option<Vec<u8>>| {
             let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
             let fits = |value: &Vec<u8>| value.len() <= Validators::LONGEST && value.iter().all(is_plain);
             value.filter(fits).and_then(|value| String::from_utf8(value).ok()).unwrap_or_default()
         };
-        Validators { etag: mark(etag), modified: mark(modified) }
+        Validators { etag: validator(etag), modified: validator(modified) }
     }
 }
 
-/// What all workers know of a source. Instants are of a clock that never steps and that they share.
+/// The shared state of a source. Instants are those of the monotonic clock that all workers share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Which worker asks.
-    pub(super) asker: u64,
-    /// When it asks next.
+    /// The worker that polls.
+    pub(super) poller: u64,
+    /// When the next poll is due.
     pub(super) next: Time,
-    /// How often in a row there was no contact.
+    /// How many polls in a row had no contact.
     pub(super) failures: u64,
-    /// When the server was last in contact; never: zero.
+    /// The last contact with the server; zero: never.
     pub(super) contact: Time,
-    /// Counts documents that were taken; zero: none was.
+    /// Counts the active documents; zero: none yet.
     pub(super) generation: u64,
-    /// The hash of the one that serves, and which body it is.
-    pub(super) taken: u64,
+    /// The hash of the active document, and the body that holds it.
+    pub(super) active: u64,
     pub(super) slot: u64,
-    /// The hash of one that is tried, which is the other body; zero: none is.
+    /// The hash of the candidate, which is in the other body; zero: none.
     pub(super) candidate: u64,
-    /// The hash of the one that served before, which is the other body, as long as it may have to serve again; zero: not
-    /// any more.
+    /// The hash of the previous document, which is in the other body during the watch; zero: none.
     pub(super) previous: u64,
-    /// Since when one is tried, or watched, and over which local document, by its hash.
+    /// Since when the comparison runs, and the hash of the local document under it.
     pub(super) since: Time,
-    pub(super) over: u64,
-    /// Names one that was refused after that, and beside which local document; zero: none was.
+    pub(super) local_document: u64,
+    /// The last refusal since the active document, as `Follower::refusal` names it; zero: none.
     pub(super) refused: u64,
-    /// Of the last answer.
-    pub(super) marks: Validators,
+    /// The validators of the last reply.
+    pub(super) validators: Validators,
 }
 
-/// The first bytes of a head: its form.
+/// The first bytes of a head: its format.
 const FORM: u64 = u64::from_le_bytes(*b"diana-c3");
 
 const WORDS: usize = 13;
 
 impl Head {
     fn bytes(&self) -> Vec<u8> {
-        let Head { asker, next, failures, contact, generation, taken, .. } = self;
-        let Head { slot, candidate: trial, previous, since, over, refused, marks, .. } = self;
+        let Head { poller, next, failures, contact, generation, active, .. } = self;
+        let Head { slot, candidate, previous, since, local_document, refused, validators, .. } = self;
         let times = [next, contact, since].map(|time| time.as_ns());
         let [next, contact, since] = times;
-        let own = [FORM, *asker, next, *failures, contact, *generation];
-        let documents = [*taken, *slot, *trial, *previous, since, *refused, *over];
+        let own = [FORM, *poller, next, *failures, contact, *generation];
+        let documents = [*active, *slot, *candidate, *previous, since, *refused, *local_document];
         let words = own.into_iter().chain(documents);
         let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        for mark in [&marks.etag, &marks.modified] {
-            bytes.extend(mark.as_bytes());
+        for validator in [&validators.etag, &validators.modified] {
+            bytes.extend(validator.as_bytes());
             bytes.push(0);
         }
         let sum = Hasher::name(&bytes);
@@ -98,30 +98,30 @@ impl Head {
         bytes
     }
 
-    /// `None` for bytes that are not ours.
+    /// `None` for bytes that Diana did not write.
     fn read(bytes: &[u8]) -> Option<Head> {
         let (bytes, sum) = bytes.split_last_chunk()?;
-        let (words, marks) = bytes.split_at_checked(WORDS.saturating_mul(8))?;
+        let (words, validators) = bytes.split_at_checked(WORDS.saturating_mul(8))?;
         if Hasher::name(bytes) != u64::from_le_bytes(*sum) || u64_at(words, 0) != FORM {
             return None;
         }
         let word = |index: usize| u64_at(words, index.saturating_mul(8));
-        let mut marks = marks.split(|byte| *byte == 0).map(|mark| Some(mark.to_vec()));
-        let marks = Validators::of(marks.next().flatten(), marks.next().flatten(), None);
+        let mut validators = validators.split(|byte| *byte == 0).map(|validator| Some(validator.to_vec()));
+        let validators = Validators::of(validators.next().flatten(), validators.next().flatten(), None);
         Some(Head {
-            asker: word(1),
+            poller: word(1),
             next: Time::from_ns(word(2)),
             failures: word(3),
             contact: Time::from_ns(word(4)),
             generation: word(5),
-            taken: word(6),
+            active: word(6),
             slot: word(7),
             candidate: word(8),
             previous: word(9),
             since: Time::from_ns(word(10)),
             refused: word(11),
-            over: word(12),
-            marks,
+            local_document: word(12),
+            validators,
         })
     }
 }
@@ -132,13 +132,13 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Head {
-    /// The body that is not the one of the document that serves.
+    /// The body that does not hold the active document.
     pub(super) fn other(&self) -> u64 {
         u64::from(self.slot == 0)
     }
 }
 
-/// Where a source's head and document are.
+/// The keys of a source in the shared data.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     pub(super) head: Vec<u8>,
@@ -159,14 +159,14 @@ impl Keys {
         Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")], canary_counts: key("t", "") }
     }
 
-    /// The head, if there is one, and its version. A store that fails has none.
+    /// The head, or the default if there is none, and its version. `None` if the store fails.
     pub(super) fn head<S: Store + ?Sized>(&self, store: &S) -> Option<(Head, Option<Version>)> {
         let found = store.load(&self.head).ok()?;
         let head = found.as_ref().and_then(|loaded| Head::read(&loaded.bytes)).unwrap_or_default();
         Some((head, found.map(|loaded| loaded.version)))
     }
 
-    /// Changes the head from that version; whether it was still that one.
+    /// Writes the head if its version is still `was`. Returns whether it was written.
     pub(super) fn put<S: Store + ?Sized>(&self, store: &S, head: &Head, was: Option<Version>) -> bool {
         store.swap(&self.head, &head.bytes(), was) == Ok(Swap::Done)
     }
@@ -176,7 +176,7 @@ impl Keys {
         if slot == 0 { first } else { second }
     }
 
-    /// The document of this hash, if it is there.
+    /// The document with this hash in this body, if it is there.
     pub(super) fn document<S: Store + ?Sized>(&self, store: &S, slot: u64, named: u64) -> Option<Vec<u8>> {
         let Loaded { bytes, .. } = store.load(self.body(slot)).ok()??;
         let document = bytes.get(8..)?;
@@ -184,10 +184,10 @@ impl Keys {
         is_named.then(|| document.to_vec())
     }
 
-    /// Writes a document, whatever was there; whether that was done.
+    /// Writes a document over any other. Returns whether it was written.
     pub(super) fn put_document<S: Store + ?Sized>(&self, store: &S, slot: u64, document: &[u8]) -> bool {
         let bytes = [&hash(document).to_le_bytes()[..], document].concat();
-        // Each round that does not return lost to another worker.
+        // Each further round means that another worker won the swap.
         const ROUNDS: u32 = 8;
         for _ in 0..ROUNDS {
             let Ok(found) = store.load(self.body(slot)) else {

@@ -1,4 +1,4 @@
-//! Tests of what a source is asked, what its answers hold, and how several workers follow it.
+//! Tests of the requests to a source, of its replies, and of several workers that follow it.
 
 mod canary;
 mod following;
@@ -30,7 +30,7 @@ fn options() -> RemoteOptions {
     }
 }
 
-fn marks(etag: &str) -> Validators {
+fn validators(etag: &str) -> Validators {
     Validators::of(Some(etag.into()), None, None)
 }
 
@@ -51,8 +51,9 @@ fn a_request_brings_the_marks_of_the_last_answer() {
         assert_eq!(header(&plain, name).as_deref(), Some(value));
     }
     assert_eq!((header(&plain, "if-none-match"), header(&plain, "content-type")), (None, None));
-    let marks = Validators::of(Some(b"W/\"1\"".into()), Some(b"Sun, 06 Nov 1994 08:49:37 GMT".into()), None);
-    let again = RemoteOptions { body: Some("{}".into()), ..options() }.request(&marks);
+    let validators =
+        Validators::of(Some(b"W/\"1\"".into()), Some(b"Sun, 06 Nov 1994 08:49:37 GMT".into()), None);
+    let again = RemoteOptions { body: Some("{}".into()), ..options() }.request(&validators);
     assert_eq!(header(&again, "if-none-match").as_deref(), Some("W/\"1\""));
     assert_eq!(header(&again, "if-modified-since").as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
     assert_eq!(header(&again, ":method").as_deref(), Some("POST"));
@@ -70,7 +71,7 @@ fn marks_that_could_not_be_sent_back_are_none() {
 fn what_has_just_been_changed_has_no_marks() {
     let of = |date: &[u8]| Validators::of(Some(b"\"1\"".into()), Some(b"at 37".into()), Some(date.into()));
     assert_eq!((of(b"at 37"), of(b"at 38").etag.as_str()), (Validators::default(), "\"1\""));
-    assert_eq!(Validators::of(Some(b"\"1\"".into()), None, None), marks("\"1\""));
+    assert_eq!(Validators::of(Some(b"\"1\"".into()), None, None), validators("\"1\""));
 }
 
 #[test]
@@ -79,11 +80,11 @@ fn an_answer_is_a_document_or_why_it_is_none() {
     assert_eq!(options().read(200, b"any"), document(b"any"));
     assert_eq!(options().read(304, b""), Ok(ServerReply::Unchanged));
     for status in [0, 204, 301, 404, 500] {
-        let failure = options().read(status, b"{}").unwrap_err();
-        assert!(!failure.is_contact());
-        assert!(status == 0 || failure.words().contains(&status.to_string()));
+        let error = options().read(status, b"{}").unwrap_err();
+        assert!(!error.is_contact());
+        assert!(status == 0 || error.words().contains(&status.to_string()));
     }
-    let longest = vec![b' '; MOST_BYTES];
+    let longest = vec![b' '; MAX_REPLY_BYTES];
     assert_eq!(options().read(200, &longest), document(&longest));
     assert_eq!(options().read(200, &[&longest[..], b" "].concat()), Err(FetchError::TooLarge));
 
@@ -137,14 +138,14 @@ proptest! {
         _ = options.read(status, &body);
     }
 
-    /// Whatever stands in the shared data, followers go on.
+    /// Whatever the shared data contains, followers go on.
     #[test]
     fn any_bytes_in_the_shared_data_are_no_head(bytes: Vec<u8>) {
         let mut workers = Workers::new(1);
         let key = format!("diana/c{}", options().id().to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         workers.store.swap(key.as_bytes(), &bytes, None).unwrap();
         prop_assert_eq!(workers.look(), [0]);
-        prop_assert_eq!(workers.asks(), [(0, None)]);
+        prop_assert_eq!(workers.polls(), [(0, None)]);
         prop_assert_eq!(workers.serve(0, "good 1"), PollResult::NewDocument(1));
         prop_assert_eq!(workers.look(), [1]);
     }

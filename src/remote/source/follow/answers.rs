@@ -1,6 +1,5 @@
-//! What an answer of the server comes to: a document for all workers, or none, and when it is asked next.
-//!
-//! It does not know: how a document is taken.
+//! Handles the result of a poll: a document for all workers, or none, and when the next poll is
+//! due.
 
 use super::{Follower, LONGEST_PAUSE, PollResult};
 use crate::remote::source::head::{Head, hash};
@@ -8,81 +7,81 @@ use crate::remote::source::{FetchError, ServerReply, Validators};
 use crate::store::Store;
 use crate::time::{Span, Time};
 
-/// So many refused documents are told apart from one that has not been told yet.
-const MOST_TOLD: usize = 15;
+/// The number of refusals that are remembered as logged.
+const MAX_LOGGED: usize = 15;
 
 impl Follower {
-    /// The server has answered, or has not. `takes` tries a document, and says what is wrong with it.
+    /// Handles the result of a poll. `validate` compiles a document, and returns its mistakes.
     pub fn answered<S: Store + ?Sized>(
         &mut self,
         store: &S,
         now: Time,
         answer: Result<ServerReply, FetchError>,
-        marks: Validators,
+        validators: Validators,
         random: u32,
-        takes: impl FnOnce(&[u8]) -> Result<(), String>,
+        validate: impl FnOnce(&[u8]) -> Result<(), String>,
     ) -> PollResult {
-        self.asking = None;
-        let Some((was, version)) = self.keys.head(store).filter(|(head, _)| head.asker == self.id) else {
+        self.poll_until = None;
+        let Some((was, version)) = self.keys.head(store).filter(|(head, _)| head.poller == self.id) else {
             return PollResult::Late;
         };
-        let mut head = Head { next: now.after(self.soon(0, random)), ..was.clone() };
-        let outcome = match answer {
-            Ok(ServerReply::Unchanged) if was.marks == Validators::default() => {
+        let mut head = Head { next: now.after(self.poll_pause(0, random)), ..was.clone() };
+        let result = match answer {
+            Ok(ServerReply::Unchanged) if was.validators == Validators::default() => {
                 self.fail(&mut head, FetchError::Status(304), now, random)
             }
-            Err(failure) if !failure.is_contact() => self.fail(&mut head, failure, now, random),
+            Err(error) if !error.is_contact() => self.fail(&mut head, error, now, random),
             answer => {
                 (head.contact, head.failures) = (now, 0);
-                self.failed.clear();
+                self.logged_failures.clear();
                 if now.since(was.contact) > self.options.max_stale {
-                    // The local configuration has served meanwhile.
+                    // The local configuration was active meanwhile.
                     head.since = now;
                 }
                 match answer {
-                    // What is still there is what was refused.
-                    Ok(ServerReply::Unchanged) if was.refused > 0 && was.refused == self.refuses => {
+                    // The server still has the refused document.
+                    Ok(ServerReply::Unchanged) if was.refused > 0 && was.refused == self.refused => {
                         PollResult::Refused(None)
                     }
                     Ok(ServerReply::Unchanged) => PollResult::Unchanged(was.failures > 0),
                     Ok(ServerReply::Document(document)) => {
-                        head.marks = marks;
-                        self.read(store, &mut head, &document, was.failures > 0, takes)
+                        head.validators = validators;
+                        self.read(store, &mut head, &document, was.failures > 0, validate)
                     }
-                    Err(failure) => {
-                        head.marks = marks;
-                        let words = failure.words();
+                    Err(error) => {
+                        head.validators = validators;
+                        let words = error.words();
                         self.refuse(&mut head, hash(words.as_bytes()), || words.into_owned())
                     }
                 }
             }
         };
         self.is_back = was.failures > 0 && head.failures == 0;
-        if matches!(outcome, PollResult::NewDocument(_) | PollResult::Candidate | PollResult::Withdrawn) {
-            self.told.clear();
+        if matches!(result, PollResult::NewDocument(_) | PollResult::Candidate | PollResult::Withdrawn) {
+            self.logged_refusals.clear();
         }
         if self.options.canary.is_none() {
-            // Nobody watches it.
+            // No canary watches the active document.
             head.previous = 0;
         }
-        // Soon after it, all workers look.
-        self.look = now;
-        match outcome != PollResult::Late && self.keys.put(store, &head, version) {
-            true => outcome,
+        // All workers look at the head soon after.
+        self.next_look = now;
+        match result != PollResult::Late && self.keys.put(store, &head, version) {
+            true => result,
             false => PollResult::Late,
         }
     }
 
-    fn fail(&mut self, head: &mut Head, failure: FetchError, now: Time, random: u32) -> PollResult {
-        head.next = now.after(self.soon(head.failures, random));
+    fn fail(&mut self, head: &mut Head, error: FetchError, now: Time, random: u32) -> PollResult {
+        head.next = now.after(self.poll_pause(head.failures, random));
         head.failures = head.failures.saturating_add(1);
-        let is_known = self.failed.contains(&failure);
+        let is_known = self.logged_failures.contains(&error);
         if !is_known {
-            self.failed.push(failure);
+            self.logged_failures.push(error);
         }
-        // Another worker may have told the first one of them.
-        let is_news = !is_known && (head.failures == 1 || self.failed.len() > 1);
-        PollResult::Failed(is_news.then_some(failure))
+        // Another worker may have logged the first error.
+        let is_new = !is_known && (head.failures == 1 || self.logged_failures.len() > 1);
+        PollResult::Failed(is_new.then_some(error))
     }
 
     fn read<S: Store + ?Sized>(
@@ -91,30 +90,30 @@ impl Follower {
         head: &mut Head,
         document: &[u8],
         was_out: bool,
-        takes: impl FnOnce(&[u8]) -> Result<(), String>,
+        validate: impl FnOnce(&[u8]) -> Result<(), String>,
     ) -> PollResult {
         let found = hash(document);
         if self.refusal(found) == head.refused {
-            self.refuses = head.refused;
+            self.refused = head.refused;
             return PollResult::Refused(None);
         }
-        let is_known = head.generation > 0 && found == head.taken;
+        let is_known = head.generation > 0 && found == head.active;
         if is_known && self.keys.document(store, head.slot, found).is_some() {
-            // The server is back to it.
+            // The server is back to the active document.
             let is_back = head.refused > 0 || head.candidate > 0;
             (head.refused, head.candidate) = (0, 0);
             return if is_back { PollResult::Withdrawn } else { PollResult::Unchanged(was_out) };
         }
-        let tries = self.options.canary.is_some();
-        if tries && found == head.candidate && self.keys.document(store, head.other(), found).is_some() {
+        let has_canary = self.options.canary.is_some();
+        if has_canary && found == head.candidate && self.keys.document(store, head.other(), found).is_some() {
             let is_back = std::mem::take(&mut head.refused) > 0;
             return if is_back { PollResult::Withdrawn } else { PollResult::Unchanged(was_out) };
         }
-        if let Err(why) = takes(document) {
+        if let Err(why) = validate(document) {
             return self.refuse(head, found, || why);
         }
         if found == head.previous && self.keys.document(store, head.other(), found).is_some() {
-            // It has served before this one, and nothing has to be tried.
+            // The document was active before this one, so it needs no comparison.
             head.switch(found);
             (head.previous, head.candidate, head.refused) = (0, 0, 0);
             return PollResult::NewDocument(head.generation);
@@ -129,19 +128,20 @@ impl Follower {
             return PollResult::NewDocument(head.generation);
         }
         head.previous = 0;
-        // There is nothing that the first one could be tried beside but the local configuration.
-        if tries && head.generation > 0 {
-            (head.candidate, head.since, head.over) = (found, head.contact, self.local);
+        // The first document has nothing but the local configuration to compare with.
+        if has_canary && head.generation > 0 {
+            (head.candidate, head.since, head.local_document) = (found, head.contact, self.local);
             return PollResult::Candidate;
         }
-        (head.taken, head.slot, head.candidate) = (found, slot, 0);
+        (head.active, head.slot, head.candidate) = (found, slot, 0);
         head.generation = head.generation.saturating_add(1);
         PollResult::NewDocument(head.generation)
     }
 
-    /// How long until it is asked again: sooner than the interval by as much as it takes until all workers have looked,
-    /// and by a part that differs each time, so that gateways do not ask together. After failures in a row later.
-    fn soon(&self, failures: u64, random: u32) -> Span {
+    /// The pause until the next poll. It is shorter than the interval by the time until all workers
+    /// have looked, and by a random part, so that gateways do not poll together. After failures in
+    /// a row the pause is longer.
+    fn poll_pause(&self, failures: u64, random: u32) -> Span {
         let interval = self.options.interval;
         let factor = 1u64.checked_shl(u32::try_from(failures.min(2)).unwrap_or(0)).unwrap_or(1);
         let longest = LONGEST_PAUSE.max(interval);
@@ -151,20 +151,21 @@ impl Follower {
         Span::from_ns(eighth.saturating_mul(6).saturating_sub(part))
     }
 
-    /// By what the head names a document, or a failure, of this hash that was refused beside this local document.
+    /// Names, in the head, the refusal of a document or of an error with this hash over this local
+    /// document.
     pub(in super::super) fn refusal(&self, hash: u64) -> u64 {
         (hash ^ self.local).max(1)
     }
 
     fn refuse(&mut self, head: &mut Head, hash: u64, why: impl FnOnce() -> String) -> PollResult {
-        self.refuses = self.refusal(hash);
-        let before = std::mem::replace(&mut head.refused, self.refuses);
-        // Servers that do not agree may have several in turn.
-        let is_news = before != self.refuses && !self.told.contains(&self.refuses);
-        if is_news {
-            self.told.truncate(MOST_TOLD);
-            self.told.insert(0, self.refuses);
+        self.refused = self.refusal(hash);
+        let before = std::mem::replace(&mut head.refused, self.refused);
+        // Servers that disagree may alternate between several documents.
+        let is_new = before != self.refused && !self.logged_refusals.contains(&self.refused);
+        if is_new {
+            self.logged_refusals.truncate(MAX_LOGGED);
+            self.logged_refusals.insert(0, self.refused);
         }
-        PollResult::Refused(is_news.then(why))
+        PollResult::Refused(is_new.then(why))
     }
 }

@@ -1,50 +1,48 @@
-//! Tests of documents that are tried first, and watched when they serve.
-//!
-//! It does not know: how requests are compared.
+//! Tests of candidates, which are compared first, and of promoted documents, which are watched.
 
 use super::*;
 
-fn trying() -> RemoteOptions {
+fn canary_options() -> RemoteOptions {
     let canary = Canary { sample: Sample(10), hold: Span::from_secs(30), max_refused: 5 };
     RemoteOptions { canary: Some(canary), ..options() }
 }
 
-/// Two workers that serve one document, and have been told another.
-fn tried() -> Workers {
-    let mut workers = Workers::of(2, &trying());
-    let (asker, _) = workers.until_asked();
+/// Two workers with an active document and a candidate.
+fn with_candidate() -> Workers {
+    let mut workers = Workers::of(2, &canary_options());
+    let (poller, _) = workers.until_poll();
     assert_eq!(
-        workers.serve(asker, "good 1"),
+        workers.serve(poller, "good 1"),
         PollResult::NewDocument(1),
-        "the first one is tried beside nothing"
+        "the first document has nothing to compare with"
     );
     assert_eq!(workers.look(), [1, 1]);
-    assert_eq!(workers.fared(100, 100), [], "nothing is tried");
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::Candidate);
-    assert_eq!(workers.fared(1_000, 1_000), [], "this was not of it");
-    assert_eq!(workers.tasks(), tries(asker, "good 2"));
+    assert_eq!(workers.record(100, 100), [], "nothing is compared");
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::Candidate);
+    assert_eq!(workers.record(1_000, 1_000), [], "counts of another comparison");
+    assert_eq!(workers.tasks(), compare_candidate(poller, "good 2"));
     assert_eq!(workers.tasks(), [None, None]);
     workers
 }
 
-/// The document is tried beside the one that serves.
-fn tries(asker: usize, document: &str) -> Vec<Option<Task>> {
-    both(asker, document, false)
+/// The tasks of two workers that compare the candidate with the active document.
+fn compare_candidate(poller: usize, document: &str) -> Vec<Option<Task>> {
+    both(poller, document, false)
 }
 
-/// The document that served before is tried beside the one that serves.
-fn watches(asker: usize, before: &str) -> Vec<Option<Task>> {
-    both(asker, before, true)
+/// The tasks of two workers that watch: they compare the previous document with the active one.
+fn compare_previous(poller: usize, before: &str) -> Vec<Option<Task>> {
+    both(poller, before, true)
 }
 
-fn both(asker: usize, document: &str, is_before: bool) -> Vec<Option<Task>> {
-    let task = |at| Some(Task::Try { document: document.into(), is_before, tells: at == asker });
+fn both(poller: usize, document: &str, is_previous: bool) -> Vec<Option<Task>> {
+    let task = |at| Some(Task::Compare { document: document.into(), is_previous, logs: at == poller });
     vec![task(0), task(1)]
 }
 
-fn taken(generation: u64, document: &[u8]) -> Vec<Option<Task>> {
-    vec![Some(Task::Take(Snapshot { generation, document: document.into() })); 2]
+fn activate(generation: u64, document: &[u8]) -> Vec<Option<Task>> {
+    vec![Some(Task::Activate(Snapshot { generation, document: document.into() })); 2]
 }
 
 /// Time passes, with contact to the server.
@@ -52,320 +50,324 @@ fn hold(workers: &mut Workers, ms: u64) {
     let end = workers.now.after(Span::from_ms(ms));
     while workers.now < end {
         workers.pass(500);
-        if let [(asker, _)] = *workers.asks() {
-            workers.answer(asker, Ok(ServerReply::Unchanged), "good 2");
+        if let [(poller, _)] = *workers.polls() {
+            workers.reply(poller, Ok(ServerReply::Unchanged), "good 2");
         }
     }
 }
 
-/// Two workers that serve the second document, with the first one beside it.
-fn watched() -> Workers {
-    let mut workers = tried();
+/// Two workers that watch the second document against the first.
+fn during_watch() -> Workers {
+    let mut workers = with_candidate();
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(10, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 20, refused: 0 })]);
-    assert_eq!(workers.tasks(), taken(2, b"good 2"));
-    assert_eq!(workers.fared(1_000, 1_000), [], "this was not of it");
-    assert_eq!(workers.tasks(), watches(0, "good 1"));
+    assert_eq!(workers.record(10, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 20, refused: 0 })]);
+    assert_eq!(workers.tasks(), activate(2, b"good 2"));
+    assert_eq!(workers.record(1_000, 1_000), [], "counts of another comparison");
+    assert_eq!(workers.tasks(), compare_previous(0, "good 1"));
     assert_eq!(workers.tasks(), [None, None]);
     workers
 }
 
 #[test]
 fn a_document_that_is_tried_serves_when_it_would_not_refuse_more() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     hold(&mut workers, 29_000);
-    assert_eq!(workers.fared(50, 2), []);
-    assert_eq!(workers.fared(49, 3), []);
+    assert_eq!(workers.record(50, 2), []);
+    assert_eq!(workers.record(49, 3), []);
     hold(&mut workers, 1_000);
-    assert_eq!(workers.fared(1, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 200, refused: 10 })]);
-    assert_eq!(workers.tasks(), taken(2, b"good 2"));
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::Unchanged(false));
-    // It is watched, and does well.
-    assert_eq!(workers.tasks(), watches(asker, "good 1"));
-    assert_eq!(workers.fared(100, 5), []);
+    assert_eq!(workers.record(1, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 200, refused: 10 })]);
+    assert_eq!(workers.tasks(), activate(2, b"good 2"));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::Unchanged(false));
+    // The watched document does well.
+    assert_eq!(workers.tasks(), compare_previous(poller, "good 1"));
+    assert_eq!(workers.record(100, 5), []);
     hold(&mut workers, 31_000);
-    assert_eq!(workers.fared(100, 5), [CanaryVerdict::Kept(CanaryStats { seen: 400, refused: 20 })]);
-    assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
-    assert_eq!(workers.fared(100, 100), [], "it is watched no more");
+    assert_eq!(workers.record(100, 5), [CanaryVerdict::Kept(CanaryStats { seen: 400, refused: 20 })]);
+    assert_eq!(workers.tasks(), [Some(Task::StopComparing), Some(Task::StopComparing)]);
+    assert_eq!(workers.record(100, 100), [], "the watch is over");
     assert_eq!(workers.tasks(), [None, None]);
 }
 
 #[test]
 fn a_document_that_is_tried_is_refused_when_it_would_refuse_more() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     hold(&mut workers, 30_000);
-    let judgements = workers.fared(2, 1);
-    assert_eq!(judgements, [CanaryVerdict::Rejected(CanaryStats { seen: 4, refused: 2 })], "of however few");
-    assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
-    assert_eq!(workers.look(), [1, 1]);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::Refused(None), "it has been told");
-    let (asker, _) = workers.until_asked();
+    let verdicts = workers.record(2, 1);
     assert_eq!(
-        workers.answer(asker, Ok(ServerReply::Unchanged), "good 2"),
-        PollResult::Refused(None),
-        "it stands"
+        verdicts,
+        [CanaryVerdict::Rejected(CanaryStats { seen: 4, refused: 2 })],
+        "however few requests"
     );
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 3"), PollResult::Candidate);
-    assert_eq!(workers.tasks(), tries(asker, "good 3"));
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), PollResult::Withdrawn, "to what serves");
-    assert_eq!(workers.tasks(), [Some(Task::Drop), Some(Task::Drop)]);
+    assert_eq!(workers.tasks(), [Some(Task::StopComparing), Some(Task::StopComparing)]);
+    assert_eq!(workers.look(), [1, 1]);
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::Refused(None), "it has been logged");
+    let (poller, _) = workers.until_poll();
+    assert_eq!(
+        workers.reply(poller, Ok(ServerReply::Unchanged), "good 2"),
+        PollResult::Refused(None),
+        "the refusal stands"
+    );
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 3"), PollResult::Candidate);
+    assert_eq!(workers.tasks(), compare_candidate(poller, "good 3"));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 1"), PollResult::Withdrawn, "back to the active document");
+    assert_eq!(workers.tasks(), [Some(Task::StopComparing), Some(Task::StopComparing)]);
 }
 
 #[test]
 fn a_document_that_refuses_more_than_it_may_is_taken_back() {
-    let mut workers = watched();
-    assert_eq!(workers.fared(9, 9), [], "they are too few");
-    assert_eq!(workers.fared(1, 0), [CanaryVerdict::RolledBack(CanaryStats { seen: 20, refused: 18 })]);
-    assert_eq!(workers.tasks(), taken(3, b"good 1"));
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::Refused(None));
+    let mut workers = during_watch();
+    assert_eq!(workers.record(9, 9), [], "too few requests");
+    assert_eq!(workers.record(1, 0), [CanaryVerdict::RolledBack(CanaryStats { seen: 20, refused: 18 })]);
+    assert_eq!(workers.tasks(), activate(3, b"good 1"));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::Refused(None));
     assert_eq!(workers.look(), [3, 3]);
-    assert_eq!(workers.tasks(), [None, None], "it is tried beside nothing");
+    assert_eq!(workers.tasks(), [None, None], "nothing is compared");
 }
 
-/// Looked at again and again, chance alone would exceed it one time or other.
+/// The watch looks many times, so chance alone would exceed the share at some look.
 #[test]
 fn before_the_end_only_what_is_clearly_too_much_is_taken_back() {
-    let mut workers = watched();
-    assert_eq!(workers.fared(100, 6), []);
+    let mut workers = during_watch();
+    assert_eq!(workers.record(100, 6), []);
     hold(&mut workers, 29_000);
-    assert_eq!(workers.fared(0, 0), []);
+    assert_eq!(workers.record(0, 0), []);
     hold(&mut workers, 1_000);
-    assert_eq!(workers.fared(0, 0), [CanaryVerdict::RolledBack(CanaryStats { seen: 200, refused: 12 })]);
+    assert_eq!(workers.record(0, 0), [CanaryVerdict::RolledBack(CanaryStats { seen: 200, refused: 12 })]);
 }
 
 #[test]
 fn without_a_canary_any_more_nothing_is_watched() {
-    let mut workers = watched();
+    let mut workers = during_watch();
     workers.followers = (8..10).map(|id| Follower::new(options(), id)).collect();
     assert_eq!(workers.look(), [2, 2]);
-    let (asker, _) = workers.until_asked();
-    workers.answer(asker, Ok(ServerReply::Unchanged), "good 2");
-    workers.followers = (18..20).map(|id| Follower::new(trying(), id)).collect();
+    let (poller, _) = workers.until_poll();
+    workers.reply(poller, Ok(ServerReply::Unchanged), "good 2");
+    workers.followers = (18..20).map(|id| Follower::new(canary_options(), id)).collect();
     assert_eq!(workers.look(), [2, 2]);
     assert_eq!(workers.tasks(), [None, None]);
 }
 
 #[test]
 fn nothing_is_gone_back_to_that_is_lost() {
-    let mut workers = watched();
-    let keys = head::Keys::of(&trying());
+    let mut workers = during_watch();
+    let keys = head::Keys::of(&canary_options());
     let (head, _) = keys.head(&workers.store).unwrap();
     keys.put_document(&workers.store, head.other(), b"");
-    assert_eq!(workers.fared(20, 20), []);
+    assert_eq!(workers.record(20, 20), []);
     assert_eq!(workers.look(), [2, 2]);
     assert_eq!(workers.tasks(), [None, None]);
 }
 
 #[test]
 fn another_document_ends_what_was_tried_or_watched() {
-    let mut workers = watched();
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 3"), PollResult::Candidate);
-    assert_eq!(workers.tasks(), tries(asker, "good 3"));
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 4"), PollResult::Candidate);
-    assert_eq!(workers.fared(100, 100), [], "this was not of it");
-    assert_eq!(workers.tasks(), tries(asker, "good 4"));
+    let mut workers = during_watch();
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 3"), PollResult::Candidate);
+    assert_eq!(workers.tasks(), compare_candidate(poller, "good 3"));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 4"), PollResult::Candidate);
+    assert_eq!(workers.record(100, 100), [], "counts of another comparison");
+    assert_eq!(workers.tasks(), compare_candidate(poller, "good 4"));
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(0, 0), [CanaryVerdict::Promoted(CanaryStats::default())], "nobody has come");
-    assert_eq!(workers.tasks(), taken(3, b"good 4"));
+    assert_eq!(workers.record(0, 0), [CanaryVerdict::Promoted(CanaryStats::default())], "no requests");
+    assert_eq!(workers.tasks(), activate(3, b"good 4"));
 }
 
-/// The workers that come later would never try it, and be told to serve it.
+/// Workers that start later would never compare the candidate, but would have to activate it.
 #[test]
 fn a_tried_document_that_is_lost_is_had_again() {
-    let mut workers = tried();
-    head::Keys::of(&trying()).put_document(&workers.store, 0, b"");
-    let (asker, mark) = loop {
+    let mut workers = with_candidate();
+    head::Keys::of(&canary_options()).put_document(&workers.store, 0, b"");
+    let (poller, etag) = loop {
         workers.pass(1);
-        if let Some(asks) = workers.asks().pop() {
-            break asks;
+        if let Some(polls) = workers.polls().pop() {
+            break polls;
         }
     };
-    assert_eq!(mark, None);
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::Candidate);
-    workers.followers.push(Follower::new(trying(), 9));
+    assert_eq!(etag, None);
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::Candidate);
+    workers.followers.push(Follower::new(canary_options(), 9));
     workers.look();
-    let late = Task::Try { document: b"good 2".into(), is_before: false, tells: false };
+    let late = Task::Compare { document: b"good 2".into(), is_previous: false, logs: false };
     assert_eq!(workers.tasks().pop(), Some(Some(late)));
 }
 
 #[test]
 fn a_server_that_goes_back_to_what_served_before_is_followed_at_once() {
-    let mut workers = watched();
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), PollResult::NewDocument(3));
-    assert_eq!(workers.tasks(), taken(3, b"good 1"));
-    assert_eq!(workers.fared(100, 100), [], "it is not watched");
+    let mut workers = during_watch();
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 1"), PollResult::NewDocument(3));
+    assert_eq!(workers.tasks(), activate(3, b"good 1"));
+    assert_eq!(workers.record(100, 100), [], "it is not watched");
     assert_eq!(workers.tasks(), [None, None]);
 }
 
-/// What was told of the first time is not of the second.
+/// The counts of the first comparison do not count for the second.
 #[test]
 fn a_document_that_is_tried_again_begins_anew() {
-    let mut workers = tried();
-    assert_eq!(workers.fared(100, 100), []);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), PollResult::Withdrawn);
+    let mut workers = with_candidate();
+    assert_eq!(workers.record(100, 100), []);
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 1"), PollResult::Withdrawn);
     workers.tasks();
-    workers.fared(5, 5);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::Candidate);
+    workers.record(5, 5);
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::Candidate);
     workers.tasks();
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(1, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 2, refused: 0 })]);
+    assert_eq!(workers.record(1, 0), [CanaryVerdict::Promoted(CanaryStats { seen: 2, refused: 0 })]);
 }
 
 #[test]
 fn without_a_canary_any_more_the_document_serves_that_was_tried() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     workers.followers = (8..10).map(|id| Follower::new(options(), id)).collect();
     assert_eq!(workers.look(), [1, 1]);
-    assert_eq!(workers.tasks(), [None, None], "nothing is tried");
-    let (asker, mark) = loop {
+    assert_eq!(workers.tasks(), [None, None], "nothing is compared");
+    let (poller, etag) = loop {
         workers.pass(1);
-        if let Some(asks) = workers.asks().pop() {
-            break asks;
+        if let Some(polls) = workers.polls().pop() {
+            break polls;
         }
     };
-    assert_eq!(mark, None);
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(2));
-    assert_eq!(workers.tasks(), taken(2, b"good 2"));
+    assert_eq!(etag, None);
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::NewDocument(2));
+    assert_eq!(workers.tasks(), activate(2, b"good 2"));
 }
 
-/// Beside the local document of the worker that asks by now it has mistakes.
+/// The candidate has mistakes over the local document of the worker that polls by now.
 #[test]
 fn what_cannot_be_tried_where_the_server_is_asked_never_serves() {
-    for asks in [true, false] {
-        let mut workers = tried();
-        let (asker, _) = workers.until_asked();
-        workers.answer(asker, Ok(ServerReply::Unchanged), "good 2");
-        let at = if asks { asker } else { 1 - asker };
-        workers.followers[at].cannot_try();
-        let judgements = workers.fared(0, 0);
-        assert_eq!(judgements, [CanaryVerdict::Invalid; 1][..usize::from(asks)]);
+    for polls in [true, false] {
+        let mut workers = with_candidate();
+        let (poller, _) = workers.until_poll();
+        workers.reply(poller, Ok(ServerReply::Unchanged), "good 2");
+        let at = if polls { poller } else { 1 - poller };
+        workers.followers[at].mark_candidate_invalid();
+        let verdicts = workers.record(0, 0);
+        assert_eq!(verdicts, [CanaryVerdict::Invalid; 1][..usize::from(polls)]);
         hold(&mut workers, 30_000);
-        workers.fared(0, 0);
-        assert_eq!(workers.look(), if asks { [1, 1] } else { [2, 2] });
+        workers.record(0, 0);
+        assert_eq!(workers.look(), if polls { [1, 1] } else { [2, 2] });
     }
 }
 
-/// It may have been promoted elsewhere, and compared with itself it does well.
+/// The candidate may be active here already, and would do well against itself.
 #[test]
 fn who_serves_another_document_tries_none() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     hold(&mut workers, 30_000);
-    workers.fared(10, 0);
+    workers.record(10, 0);
     let [one, other] = &mut workers.followers[..] else { panic!() };
-    for (follower, is_fit) in [(one, true), (other, false)] {
-        assert!(matches!(follower.follow(&workers.store, workers.now), Some(Task::Take(_))));
-        if is_fit { follower.took(2) } else { assert!(follower.cannot_take(2)) }
+    for (follower, is_valid) in [(one, true), (other, false)] {
+        assert!(matches!(follower.follow(&workers.store, workers.now), Some(Task::Activate(_))));
+        if is_valid { follower.set_active(2) } else { assert!(follower.mark_invalid(2)) }
     }
-    assert_eq!(workers.tasks(), [watches(0, "good 1")[0].clone(), Some(Task::Drop)]);
+    assert_eq!(workers.tasks(), [compare_previous(0, "good 1")[0].clone(), Some(Task::StopComparing)]);
 }
 
-/// Meanwhile the local configuration has served: nothing was compared.
+/// Meanwhile the local configuration was active, and nothing was compared.
 #[test]
 fn a_trial_begins_anew_after_the_server_was_gone() {
-    let mut workers = tried();
-    workers.fared(10, 10);
+    let mut workers = with_candidate();
+    workers.record(10, 10);
     workers.pass(61_000);
     assert_eq!(workers.look(), [0, 0]);
-    assert_eq!(workers.fared(100, 100), [], "nothing is judged");
+    assert_eq!(workers.record(100, 100), [], "no verdict");
     assert_eq!(workers.tasks(), [None, None]);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "good 2"), PollResult::Unchanged(false));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.reply(poller, Ok(ServerReply::Unchanged), "good 2"), PollResult::Unchanged(false));
     assert_eq!(workers.look(), [1, 1]);
-    assert_eq!(workers.tasks(), tries(asker, "good 2"));
-    assert_eq!(workers.fared(0, 0), [], "it is not over");
+    assert_eq!(workers.tasks(), compare_candidate(poller, "good 2"));
+    assert_eq!(workers.record(0, 0), [], "the comparison is not over");
     hold(&mut workers, 30_000);
-    assert_eq!(workers.fared(0, 0), [CanaryVerdict::Promoted(CanaryStats::default())]);
+    assert_eq!(workers.record(0, 0), [CanaryVerdict::Promoted(CanaryStats::default())]);
 }
 
-/// It has been taken from the server, or was replaced by one with mistakes: nobody wants it any more.
+/// The server has withdrawn the candidate, or replaced it by a document with mistakes.
 #[test]
 fn what_the_server_has_replaced_by_mistakes_is_not_promoted() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     let end = workers.now.after(Span::from_secs(31));
     while workers.now < end {
         workers.pass(500);
-        if let [(asker, _)] = *workers.asks() {
-            workers.serve(asker, "mistakes");
+        if let [(poller, _)] = *workers.polls() {
+            workers.serve(poller, "mistakes");
         }
     }
-    assert_eq!(workers.fared(10, 0), []);
+    assert_eq!(workers.record(10, 0), []);
 }
 
 #[test]
 fn what_was_taken_from_the_server_is_not_promoted() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     let end = workers.now.after(Span::from_secs(31));
     while workers.now < end {
         workers.pass(500);
-        if let [(asker, _)] = *workers.asks() {
-            workers.answer(asker, Err(FetchError::Status(404)), "");
+        if let [(poller, _)] = *workers.polls() {
+            workers.reply(poller, Err(FetchError::Status(404)), "");
         }
     }
-    assert_eq!(workers.fared(10, 0), []);
+    assert_eq!(workers.record(10, 0), []);
 }
 
-/// It was tried over another local document: that says nothing of it over this one.
+/// A comparison over another local document says nothing about this one.
 #[test]
 fn a_trial_begins_anew_over_another_local_document() {
-    let mut workers = tried();
-    workers.fared(100, 0);
+    let mut workers = with_candidate();
+    workers.record(100, 0);
     hold(&mut workers, 29_000);
-    workers.followers = (8..10).map(|id| Follower::new(trying(), id).over(77)).collect();
+    workers.followers = (8..10).map(|id| Follower::new(canary_options(), id).over(77)).collect();
     workers.look();
     workers.tasks();
     hold(&mut workers, 3_000);
-    assert_eq!(workers.fared(0, 0), [], "tried for three seconds over this local document");
+    assert_eq!(workers.record(0, 0), [], "compared for three seconds over this local document");
 }
 
-/// Nobody who comes could serve it.
+/// Workers that start later could not activate the document.
 #[test]
 fn what_is_lost_is_not_promoted() {
-    let mut workers = tried();
+    let mut workers = with_candidate();
     hold(&mut workers, 30_000);
-    head::Keys::of(&trying()).put_document(&workers.store, 0, b"");
-    assert_eq!(workers.fared(10, 0), [], "its body is lost");
+    head::Keys::of(&canary_options()).put_document(&workers.store, 0, b"");
+    assert_eq!(workers.record(10, 0), [], "its body is lost");
 }
 
-/// Two that were refused one after the other are both told once as long as the server swaps between them.
+/// Two documents that are refused in turn are each logged once.
 #[test]
 fn what_was_refused_is_named_once_though_another_one_is_refused_in_between() {
     let mut workers = Workers::new(1);
-    workers.until_asked();
+    workers.until_poll();
     workers.serve(0, "good 1");
-    let mut told = 0;
+    let mut logged = 0;
     for round in 0..20 {
-        workers.until_asked();
-        let outcome = workers.serve(0, if round % 2 == 0 { "bad 1" } else { "bad 2" });
-        told += usize::from(matches!(outcome, PollResult::Refused(Some(_))));
+        workers.until_poll();
+        let result = workers.serve(0, if round % 2 == 0 { "bad 1" } else { "bad 2" });
+        logged += usize::from(matches!(result, PollResult::Refused(Some(_))));
     }
-    assert_eq!(told, 2);
+    assert_eq!(logged, 2);
 }
 
-/// Review: the server is back to what serves, whose body was lost: nobody wants the other one any more.
+/// The server is back to the active document, whose body was lost. The candidate is withdrawn.
 #[test]
 fn what_the_server_has_left_is_not_promoted_though_what_serves_was_lost() {
-    let mut workers = tried();
-    let keys = head::Keys::of(&trying());
+    let mut workers = with_candidate();
+    let keys = head::Keys::of(&canary_options());
     let (head, _) = keys.head(&workers.store).unwrap();
     keys.put_document(&workers.store, head.slot, b"");
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), PollResult::NewDocument(1));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 1"), PollResult::NewDocument(1));
     let end = workers.now.after(Span::from_secs(31));
     while workers.now < end {
         workers.pass(500);
-        if let [(asker, _)] = *workers.asks() {
-            workers.answer(asker, Ok(ServerReply::Unchanged), "good 1");
+        if let [(poller, _)] = *workers.polls() {
+            workers.reply(poller, Ok(ServerReply::Unchanged), "good 1");
         }
     }
-    assert_eq!(workers.fared(10, 0), []);
+    assert_eq!(workers.record(10, 0), []);
 }

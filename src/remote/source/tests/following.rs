@@ -1,7 +1,5 @@
-//! Tests of how several workers follow a source: one asks, all take, whatever befalls the server, the asker or the shared
-//! data.
-//!
-//! It does not know: what a document says.
+//! Tests of several workers that follow a source: one polls, and all activate the document,
+//! whatever happens to the server, the polling worker or the shared data.
 
 use super::*;
 
@@ -9,80 +7,80 @@ use super::*;
 fn one_worker_asks_and_all_take_what_it_was_told() {
     let mut workers = Workers::new(3);
     assert_eq!(workers.look(), [0, 0, 0]);
-    assert_eq!(workers.asks(), [(0, None)]);
-    assert_eq!(workers.asks(), [], "it is being asked");
+    assert_eq!(workers.polls(), [(0, None)]);
+    assert_eq!(workers.polls(), [], "a poll is pending");
     assert_eq!(workers.serve(0, "good 1"), PollResult::NewDocument(1));
     assert_eq!(workers.look(), [1, 1, 1]);
-    let (asker, ms) = workers.until_asked();
-    assert_eq!((asker, ms), (0, 6_000), "three quarters of the interval");
-    assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "good 1"), PollResult::Unchanged(false));
-    let (asker, _) = workers.until_asked();
+    let (poller, ms) = workers.until_poll();
+    assert_eq!((poller, ms), (0, 6_000), "three quarters of the interval");
+    assert_eq!(workers.reply(poller, Ok(ServerReply::Unchanged), "good 1"), PollResult::Unchanged(false));
+    let (poller, _) = workers.until_poll();
     assert_eq!(
-        workers.serve(asker, "good 1"),
+        workers.serve(poller, "good 1"),
         PollResult::Unchanged(false),
-        "though the server knows no marks"
+        "though the server ignores validators"
     );
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(2));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::NewDocument(2));
     assert_eq!(workers.look(), [2, 2, 2]);
 }
 
 #[test]
 fn a_bad_document_is_told_once_and_changes_nothing() {
     let mut workers = Workers::new(2);
-    let (asker, _) = workers.until_asked();
-    workers.serve(asker, "good 1");
+    let (poller, _) = workers.until_poll();
+    workers.serve(poller, "good 1");
     assert_eq!(workers.look(), [1, 1]);
-    for told in [Some("bad".to_owned()), None, None] {
-        let (asker, _) = workers.until_asked();
-        assert_eq!(workers.serve(asker, "mistakes"), PollResult::Refused(told));
+    for logged in [Some("bad".to_owned()), None, None] {
+        let (poller, _) = workers.until_poll();
+        assert_eq!(workers.serve(poller, "mistakes"), PollResult::Refused(logged));
         assert_eq!(workers.look(), [1, 1]);
     }
-    // It is still contact, for longer than `max_stale`.
+    // A refused document counts as contact, for longer than `max_stale`.
     for _ in 0..20 {
-        let (asker, _) = workers.until_asked();
-        assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "mistakes"), PollResult::Refused(None));
+        let (poller, _) = workers.until_poll();
+        assert_eq!(workers.reply(poller, Ok(ServerReply::Unchanged), "mistakes"), PollResult::Refused(None));
     }
-    let (asker, _) = workers.until_asked();
+    let (poller, _) = workers.until_poll();
     assert_eq!(
-        workers.answer(asker, Err(FetchError::TooLarge), ""),
+        workers.reply(poller, Err(FetchError::TooLarge), ""),
         PollResult::Refused(Some("more than 1 MiB".into()))
     );
     assert_eq!(workers.look(), [1, 1]);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "good 1"), PollResult::Withdrawn, "it is as it was");
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good 1"), PollResult::Withdrawn, "back to the active document");
     assert_eq!(workers.look(), [1, 1]);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.serve(asker, "mistakes"), PollResult::Refused(Some("bad".into())), "a second time");
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "mistakes"), PollResult::Refused(Some("bad".into())), "a second time");
 }
 
 #[test]
 fn without_contact_for_too_long_the_local_configuration_serves() {
     let mut workers = Workers::new(2);
-    let (asker, _) = workers.until_asked();
-    workers.serve(asker, "good 1");
+    let (poller, _) = workers.until_poll();
+    workers.serve(poller, "good 1");
     assert_eq!(workers.look(), [1, 1]);
     let start = workers.now;
-    let mut told = 0;
+    let mut logged = 0;
     while workers.now.since(start) < Span::from_secs(60) {
-        let (asker, _) = workers.until_asked();
+        let (poller, _) = workers.until_poll();
         if workers.now.since(start) > Span::from_secs(60) {
             break;
         }
         assert_eq!(workers.look(), [1, 1], "{}", workers.now.since(start));
-        match workers.answer(asker, Err(FetchError::None), "") {
-            PollResult::Failed(why) => told += usize::from(why.is_some()),
+        match workers.reply(poller, Err(FetchError::None), "") {
+            PollResult::Failed(why) => logged += usize::from(why.is_some()),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(told, 1);
+    assert_eq!(logged, 1);
     workers.now = start.after(Span::from_ms(60_000));
     assert_eq!(workers.look(), [1, 1]);
     workers.pass(1);
     assert_eq!(workers.look(), [0, 0]);
     workers.pass(100_000);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(workers.answer(asker, Ok(ServerReply::Unchanged), "good 1"), PollResult::Unchanged(true));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.reply(poller, Ok(ServerReply::Unchanged), "good 1"), PollResult::Unchanged(true));
     assert_eq!(workers.look(), [1, 1], "back by itself");
 }
 
@@ -91,9 +89,9 @@ fn failures_in_a_row_are_asked_about_later_and_later_up_to_a_bound() {
     let mut workers = Workers::new(1);
     let mut pauses = Vec::new();
     for _ in 0..5 {
-        let (asker, ms) = workers.until_asked();
+        let (poller, ms) = workers.until_poll();
         pauses.push(ms);
-        workers.answer(asker, Err(FetchError::Status(500)), "");
+        workers.reply(poller, Err(FetchError::Status(500)), "");
     }
     assert_eq!(pauses, [0, 6_000, 12_000, 24_000, 24_000]);
 }
@@ -101,14 +99,14 @@ fn failures_in_a_row_are_asked_about_later_and_later_up_to_a_bound() {
 #[test]
 fn when_the_asker_is_gone_another_one_asks() {
     let mut workers = Workers::new(3);
-    let (asker, _) = workers.until_asked();
-    workers.serve(asker, "good 1");
-    let gone = workers.followers.remove(asker);
-    let (asker, ms) = workers.until_asked();
+    let (poller, _) = workers.until_poll();
+    workers.serve(poller, "good 1");
+    let gone = workers.followers.remove(poller);
+    let (poller, ms) = workers.until_poll();
     assert!(ms > 6_000 && ms < 16_000, "{ms}");
-    assert_eq!(workers.serve(asker, "good 2"), PollResult::NewDocument(2));
+    assert_eq!(workers.serve(poller, "good 2"), PollResult::NewDocument(2));
     assert_eq!(workers.look(), [2, 2]);
-    // It was only held up, and comes back with an old answer.
+    // The worker was only held up, and returns with an old reply.
     workers.followers.push(gone);
     assert_eq!(workers.serve(2, "good 1"), PollResult::Late);
     assert_eq!(workers.look(), [2, 2, 2]);
@@ -117,85 +115,85 @@ fn when_the_asker_is_gone_another_one_asks() {
 #[test]
 fn a_call_that_is_never_answered_is_made_again() {
     let mut workers = Workers::new(2);
-    assert_eq!(workers.until_asked().0, 0);
-    let (asker, ms) = workers.until_asked();
-    assert_eq!(asker, 0);
+    assert_eq!(workers.until_poll().0, 0);
+    let (poller, ms) = workers.until_poll();
+    assert_eq!(poller, 0);
     assert!((1_000..2_000).contains(&ms), "{ms}");
 }
 
 #[test]
 fn a_document_is_taken_whole_or_not_at_all() {
     let mut workers = Workers::new(2);
-    let (asker, _) = workers.until_asked();
-    workers.serve(asker, "good 1");
+    let (poller, _) = workers.until_poll();
+    workers.serve(poller, "good 1");
     workers.followers[0].follow(&workers.store, workers.now);
     let keys = head::Keys::of(&options());
-    // Somebody has begun to write another, and is gone.
+    // A worker has begun to write another document, and is gone.
     assert!(keys.put_document(&workers.store, 1, b"good and not yet named"));
     assert_eq!(workers.look(), [0, 0]);
-    let (asker, _) = workers.until_asked();
-    assert_eq!(asker, 0);
-    assert_eq!(workers.serve(asker, "good 1"), PollResult::NewDocument(1), "it is written anew");
+    let (poller, _) = workers.until_poll();
+    assert_eq!(poller, 0);
+    assert_eq!(workers.serve(poller, "good 1"), PollResult::NewDocument(1), "the body is written again");
     assert_eq!(workers.look(), [1, 1]);
 }
 
-/// What is lost is asked for without the marks that say that it is known.
+/// The poll for a lost document has no validators, which would say that the document is known.
 #[test]
 fn a_lost_document_is_asked_for_as_if_nothing_was_known() {
     let mut workers = Workers::new(1);
-    let (asker, _) = workers.until_asked();
-    workers.serve(asker, "good 1");
+    let (poller, _) = workers.until_poll();
+    workers.serve(poller, "good 1");
     head::Keys::of(&options()).put_document(&workers.store, 1, b"");
     workers.look();
     workers.pass(60_000);
-    assert_eq!(workers.asks(), [(0, None)]);
+    assert_eq!(workers.polls(), [(0, None)]);
 }
 
 #[test]
 fn a_document_that_one_worker_cannot_take_is_not_tried_again() {
     let mut workers = Workers::new(1);
-    let (asker, _) = workers.until_asked();
-    workers.serve(asker, "good elsewhere");
+    let (poller, _) = workers.until_poll();
+    workers.serve(poller, "good elsewhere");
     assert_eq!(workers.look(), [0]);
     assert_eq!(workers.followers[0].follow(&workers.store, workers.now), None);
 }
 
-/// Gateways that began together do not go on asking together.
+/// Gateways that start together do not go on polling together.
 #[test]
 fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
     for (random, ms) in [(0, 6_000), (u32::MAX / 2, 5_500), (u32::MAX, 5_000)] {
         let mut workers = Workers::new(1);
-        workers.until_asked();
-        let answer = Ok(ServerReply::Document(b"good".into()));
-        let outcome = workers.followers[0].answered(
+        workers.until_poll();
+        let reply = Ok(ServerReply::Document(b"good".into()));
+        let result = workers.followers[0].answered(
             &workers.store,
             workers.now,
-            answer,
+            reply,
             Validators::default(),
             random,
             |_| Ok(()),
         );
-        assert_eq!(outcome, PollResult::NewDocument(1));
-        assert!(workers.until_asked().1.abs_diff(ms) <= 1, "{random}");
+        assert_eq!(result, PollResult::NewDocument(1));
+        assert!(workers.until_poll().1.abs_diff(ms) <= 1, "{random}");
     }
 }
 
 #[test]
 fn each_reason_for_no_contact_is_told_once_until_there_is_some() {
     let mut workers = Workers::new(1);
-    let mut answers = |answer: Result<ServerReply, FetchError>| {
-        workers.until_asked();
-        let outcome = workers.answer(0, answer, "");
-        (outcome, workers.followers[0].is_back())
+    let mut answers = |reply: Result<ServerReply, FetchError>| {
+        workers.until_poll();
+        let result = workers.reply(0, reply, "");
+        (result, workers.followers[0].is_back())
     };
     for _ in 0..2 {
-        for (status, is_news) in [(500, true), (500, false), (401, true), (500, false), (401, false)] {
-            let failure = FetchError::Status(status);
-            assert_eq!(answers(Err(failure)), (PollResult::Failed(is_news.then_some(failure)), false));
+        for (status, is_new) in [(500, true), (500, false), (401, true), (500, false), (401, false)] {
+            let error = FetchError::Status(status);
+            assert_eq!(answers(Err(error)), (PollResult::Failed(is_new.then_some(error)), false));
         }
         assert!(
             matches!(answers(Err(FetchError::TooLarge)), (PollResult::Refused(_), true)),
-            "but it is there again"
+            "contact is back"
         );
         assert!(matches!(answers(Err(FetchError::TooLarge)), (PollResult::Refused(None), false)));
     }

@@ -1,6 +1,4 @@
 //! A gateway whose workers follow one source, in simulated shared data.
-//!
-//! It does not know: what is tested.
 
 use super::*;
 
@@ -26,77 +24,77 @@ impl Workers {
         self.now = self.now.after(Span::from_ms(ms));
     }
 
-    /// Who asks now, and what the request says of what is known.
-    pub(super) fn asks(&mut self) -> Vec<(usize, Option<String>)> {
+    /// The workers that poll now, and `if-none-match` of each request.
+    pub(super) fn polls(&mut self) -> Vec<(usize, Option<String>)> {
         let ask = |(at, follower): (usize, &mut Follower)| {
-            Some((at, header(&follower.asks(&self.store, self.now, false)?, "if-none-match")))
+            Some((at, header(&follower.claim_poll(&self.store, self.now, false)?, "if-none-match")))
         };
         self.followers.iter_mut().enumerate().filter_map(ask).collect()
     }
 
-    /// Time passes until somebody asks.
-    pub(super) fn until_asked(&mut self) -> (usize, u64) {
+    /// Time passes until a worker polls; the worker, and the time in ms.
+    pub(super) fn until_poll(&mut self) -> (usize, u64) {
         for ms in 0..100_000 {
-            if let [(asker, _), rest @ ..] = &*self.asks() {
+            if let [(poller, _), rest @ ..] = &*self.polls() {
                 assert!(rest.is_empty(), "one at a time");
-                return (*asker, ms);
+                return (*poller, ms);
             }
             self.pass(1);
         }
-        panic!("nobody asks");
+        panic!("nobody polls");
     }
 
-    pub(super) fn answer(
+    pub(super) fn reply(
         &mut self,
-        asker: usize,
-        answer: Result<ServerReply, FetchError>,
-        mark: &str,
+        poller: usize,
+        reply: Result<ServerReply, FetchError>,
+        etag: &str,
     ) -> PollResult {
-        let takes = |document: &[u8]| match document.starts_with(b"good") {
+        let validate = |document: &[u8]| match document.starts_with(b"good") {
             true => Ok(()),
             false => Err("bad".into()),
         };
-        self.followers[asker].answered(&self.store, self.now, answer, marks(mark), 0, takes)
+        self.followers[poller].answered(&self.store, self.now, reply, validators(etag), 0, validate)
     }
 
-    pub(super) fn serve(&mut self, asker: usize, document: &str) -> PollResult {
-        self.answer(asker, Ok(ServerReply::Document(document.into())), document)
+    pub(super) fn serve(&mut self, poller: usize, document: &str) -> PollResult {
+        self.reply(poller, Ok(ServerReply::Document(document.into())), document)
     }
 
-    /// What each serves after a look.
+    /// The active document of each worker after a look.
     pub(super) fn look(&mut self) -> Vec<u64> {
         for follower in &mut self.followers {
             match follower.follow(&self.store, self.now) {
-                Some(Task::Take(stock)) if stock.document == b"good elsewhere" => {
-                    follower.cannot_take(stock.generation);
+                Some(Task::Activate(snapshot)) if snapshot.document == b"good elsewhere" => {
+                    follower.mark_invalid(snapshot.generation);
                 }
-                Some(Task::Take(stock)) => follower.took(stock.generation),
-                Some(Task::Local { .. }) => follower.took(0),
-                Some(Task::Try { .. } | Task::Drop) | None => {}
+                Some(Task::Activate(snapshot)) => follower.set_active(snapshot.generation),
+                Some(Task::Local { .. }) => follower.set_active(0),
+                Some(Task::Compare { .. } | Task::StopComparing) | None => {}
             }
         }
-        self.followers.iter().map(Follower::serves).collect()
+        self.followers.iter().map(Follower::active_generation).collect()
     }
 
-    /// What each has to do when it looks.
+    /// The task of each worker after a look.
     pub(super) fn tasks(&mut self) -> Vec<Option<Task>> {
         let mut tasks = Vec::new();
         for follower in &mut self.followers {
             let task = follower.follow(&self.store, self.now);
-            if let Some(Task::Take(stock)) = &task {
-                follower.took(stock.generation);
+            if let Some(Task::Activate(snapshot)) = &task {
+                follower.set_active(snapshot.generation);
             }
             tasks.push(task);
         }
         tasks
     }
 
-    /// Each tells of so many requests, and that so many of them are newly refused: the one that asks tells last; what
-    /// follows.
-    pub(super) fn fared(&mut self, seen: u64, rest: u64) -> Vec<CanaryVerdict> {
-        let mut here = CanaryCounts::default();
-        (here.seen, here.rest) = (seen, rest);
-        let judge = |follower: &mut Follower| follower.judge_canary(&self.store, self.now, &here);
+    /// Each worker publishes `seen` requests, `rest` of them newly refused; the polling worker
+    /// last. Returns the verdicts.
+    pub(super) fn record(&mut self, seen: u64, rest: u64) -> Vec<CanaryVerdict> {
+        let mut counts = CanaryCounts::default();
+        (counts.seen, counts.rest) = (seen, rest);
+        let judge = |follower: &mut Follower| follower.judge_canary(&self.store, self.now, &counts);
         self.followers.iter_mut().rev().filter_map(judge).collect()
     }
 }
