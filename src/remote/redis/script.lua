@@ -1,36 +1,41 @@
--- Decides, in Redis, for all gateways: whole commands, one after the other, each rule of a command or none.
+-- Decides requests in Redis for all gateways: whole commands in order. Each command charges all of
+-- its rules or none.
 --
---   KEYS   one for each rule of each command, in order; a key may stand there more than once
---   ARGV   first the number of the call, which begins the answer: by it the caller knows the answer for its own; then
---          commands: whole numbers below 2^53, with spaces between them; none: whether the key can be written
+--   KEYS   one for each rule of each command, in order; keys may repeat
+--   ARGV   first the number of the call, which begins the reply, so that the caller recognises its
+--          reply; then commands: whole numbers below 2^53, separated by spaces. A call without
+--          commands is a probe: whether the key can be written.
 --
---   1 G (N (KIND ENFORCED COST AHEAD a b c d e f){N}){G}      decide on G groups of rules: 13 numbers for each rule,
---                                                              OUTCOME WAIT REMAINING MORE_IN FULL_IN, then a receipt,
---                                                              COST AT BOOKED STAMP STAMP, then what is lent,
---                                                              AMOUNT GENERATION LASTS
---   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}      give back what a receipt says: 0
---   3 N (KIND a b c d e f GENERATION USED LEFT){N}            account for what was lent: 0
---   4 N (KIND a b c d e f){N}                                 report how many permits a worker holds: 0
+--   1 G (N (KIND ENFORCED COST LEASE a b c d e f){N}){G}    decide on G groups of rules
+--   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}    refund charges
+--   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
+--   4 N (KIND a b c d e f){N}                               report the permits of a worker
 --
--- OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused one, 2 for one that is refused for ever.
--- How each kind counts is written in src/algorithm/, and what a to f are in src/algorithm/terms.rs. Here are the same
--- formulas in microseconds. A value is decimal numbers, first its kind. One that is not, or of another type, is nobody's.
+-- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
+-- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to the
+-- other commands is 0. OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused
+-- request, and 2 for a request that is refused for ever.
 --
--- What is lent, AHEAD at the most, gateways spend by themselves until it LASTS. A window or slice counts it as used, and
--- what is LEFT comes off again. A bucket keeps it apart: it is full when what is in it and what is lent make the burst.
--- It lends by the second; two seconds after one began, what was lent in it and not accounted for counts as spent. The
--- clock may step back, so a GENERATION is the number of the second, window or slice and four bits of how often a cell
--- was cut.
+-- src/algorithm/ documents how each kind counts, and src/algorithm/parameters.rs what a to f are.
+-- Here are the same formulas in microseconds. A value is decimal numbers, first its kind. Any other
+-- value is foreign and is overwritten.
+--
+-- Gateways spend a lease of up to LEASE by themselves until it LASTS. A window or slice counts a
+-- lease as used, and subtracts what is LEFT on return. A bucket keeps leases apart: it is full when
+-- its tokens and its leases make the burst. It leases by the second; two seconds after a second
+-- began, leases of that second that were not returned count as spent. The clock may step back, so a
+-- GENERATION is the number of the second, window or slice and four bits of how often a cell was
+-- cut.
 
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local LAG, SECOND, DAY = 1000000, 1000000, 86400000000
--- So many numbers are those of 900 holders of permits; no value has more than MOST.
+-- FULL numbers are those of 900 holders of permits. No value has more than MOST numbers.
 local FULL, MOST = 3601, 4000
 local max, min, huge = math.max, math.min, math.huge
 
--- n · m / d, rounded down, and the remainder. Doubles are exact to 2^53: a product that is not is divided digit by
--- digit, of 13 bits, where d + m is below 2^40.
+-- n · m / d, rounded down, and the remainder. Doubles are exact to 2^53. A larger product is
+-- divided digit by digit, of 13 bits; d + m is below 2^40.
 local function scale(n, m, d)
   local all = n * m
   if all < 2 ^ 53 then
@@ -44,7 +49,7 @@ local function scale(n, m, d)
   return whole * 8192 + (all - rest) / d, rest
 end
 
--- Instants and spans are microseconds and a part of one, in 1/per: a sum or difference of two, carried.
+-- Instants and spans are microseconds and a part in 1/per. Carries the sum or difference of two.
 local function carried(us, part, per)
   local rest = part % per
   return us + (part - rest) / per, rest
@@ -54,7 +59,7 @@ local function ceiled(us, part)
   return part > 0 and us + 1 or us
 end
 
--- How many tokens come in a span, at us / per each.
+-- The number of tokens that arrive in a span, at us / per each.
 local function tokens(span, part, us, per)
   local whole, rest = scale(span, per, us)
   rest = rest + part
@@ -65,8 +70,8 @@ local function generation(number, cuts)
   return number * 16 + cuts % 16
 end
 
--- TB. A value: when it is full but for what is lent, us and part · given back · cuts · latest · second · lent in it · in
--- the one before.
+-- TB. A value: when the bucket is full except for its leases, us and part · refunds · cuts · latest
+-- instant · second · leased in that second · leased in the second before.
 local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
   local fill, fill_part = scale(burst, us, per)
   local capacity = max_wait > 0 and tokens(fill + max_wait, fill_part, us, per) or burst
@@ -94,15 +99,16 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     end
     s[5] = stepped_back and s[5] + 1 or s[5]
   end
-  -- No further from full than an empty one, and by so much more as clocks may differ, or a token takes less than the unit.
+  -- A bucket is no further from full than an empty one, plus the tolerated difference of clocks, or
+  -- less if a token takes less than the unit.
   local token, token_part = scale(1, us, per)
   local slack, slack_part = carried(unit - token, -token_part, per)
   if slack >= LAG then
     slack, slack_part = LAG, 0
   end
-  local lent, lent_part = scale(s[8] + s[9], us, per)
+  local leased, leased_part = scale(s[8] + s[9], us, per)
   local over, over_part = carried(
-    s[2] - now + lent - fill - max_wait - slack, s[3] + lent_part - fill_part - slack_part, per)
+    s[2] - now + leased - fill - max_wait - slack, s[3] + leased_part - fill_part - slack_part, per)
   if over > 0 or over == 0 and over_part > 0 then
     s[2], s[3] = carried(now + fill + max_wait + slack, fill_part + slack_part, per)
     s[5], s[6], s[8], s[9] = s[5] + 1, now, 0, 0
@@ -113,12 +119,12 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
 
   return {
     step = function(cost)
-      -- Full may be so far away.
-      local lent = s[8] + s[9]
-      local far, far_part = scale(lent, us, per)
+      -- The furthest that full may be away.
+      local leased = s[8] + s[9]
+      local far, far_part = scale(leased, us, per)
       far, far_part = carried(fill + max_wait - far, fill_part - far_part, per)
       local outcome, wait, charged, booked = 0, 0, 0, max(s[2], now)
-      -- How far it is with so much more, beyond that.
+      -- How far full is beyond that after a cost of `more`.
       local function beyond(more)
         local span, part = scale(more, us, per)
         if s[2] >= now then
@@ -143,12 +149,12 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       local span, part = beyond(0)
       span, part = carried(-span, -part, per)
       local remaining = span < 0 and 0 or tokens(span, part, us, per)
-      local more = max(0, ceiled(beyond(min(remaining + 1, capacity - lent))))
+      local more = max(0, ceiled(beyond(min(remaining + 1, capacity - leased))))
       local full = max(0, ceiled(s[2] - now, s[3]))
       return {outcome, wait, remaining, more, full, charged, now, booked, s[4], s[5], 0, 0, 0}
     end,
 
-    give_back = function(cost, at, booked, given_back, cuts)
+    refund = function(cost, at, booked, refunds, cuts)
       if cuts ~= s[5] then
         return
       end
@@ -159,23 +165,23 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       if waits and not is_last then
         return
       end
-      local none_given_back = given_back == s[4]
-      -- What it has gained meanwhile, only because it was charged.
-      local gained = max(0, max(now, s[6]) - (none_given_back and booked or at))
+      local no_refunds = refunds == s[4]
+      -- What the bucket has gained meanwhile only because it was charged.
+      local gained = max(0, max(now, s[6]) - (no_refunds and booked or at))
       if span >= gained then
         s[2], s[3] = carried(s[2] - span + gained, s[3] - part, per)
       end
-      if not (none_given_back and is_last and gained == 0) then
+      if not (no_refunds and is_last and gained == 0) then
         s[4] = s[4] + 1
       end
       cell.changed = true
     end,
 
-    lends = function()
+    leasable = function()
       return max_wait > 0 and 0 or burst - 1 - s[8] - s[9]
     end,
 
-    lend = function(part)
+    lease = function(part)
       local second = (now - now % SECOND) / SECOND
       if s[6] - now > LAG then
         s[5], s[6], s[7] = s[5] + 1, now, second
@@ -189,7 +195,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       return generation(s[7], s[5]), (s[7] + 2) * SECOND - 750000 - now
     end,
 
-    account = function(of, used, left)
+    return_lease = function(of, used, left)
       for i = 8, 9 do
         if of == generation(s[7] + 8 - i, s[5]) then
           used = min(used, s[i])
@@ -201,9 +207,9 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     end,
 
     life = function()
-      local lent = scale(s[8] + s[9], us, per)
-      local from = lent > 0 and max(s[2], (s[7] + 2) * SECOND) or s[2]
-      return max(from - now + lent, starts_empty * DAY)
+      local leased = scale(s[8] + s[9], us, per)
+      local from = leased > 0 and max(s[2], (s[7] + 2) * SECOND) or s[2]
+      return max(from - now + leased, starts_empty * DAY)
     end,
   }
 end
@@ -245,17 +251,17 @@ local function window(cell, s, rpu, unit)
 
   return {
     step = step,
-    give_back = function(cost, at, booked, _, cuts)
+    refund = function(cost, at, booked, _, cuts)
       take(cost, booked == s[2] * unit and cuts == s[4])
     end,
-    lends = function()
+    leasable = function()
       return rpu
     end,
-    lend = function(part)
+    lease = function(part)
       step(part)
       return generation(s[2], s[4]), (s[2] + 1) * unit - now
     end,
-    account = function(of, used, left)
+    return_lease = function(of, used, left)
       take(left, of == generation(s[2], s[4]))
     end,
     life = function()
@@ -264,7 +270,8 @@ local function window(cell, s, rpu, unit)
   }
 end
 
--- SW. A value: newest slice · by how many it was moved · a count for each, at its number modulo len.
+-- SW. A value: newest slice · by how many slices it was moved · a count for each slice, at the
+-- slice number modulo len.
 local function ring(cell, s, limit, span, len)
   local function rescaled(number, from, to)
     local rest = number % from
@@ -297,7 +304,7 @@ local function ring(cell, s, limit, span, len)
     cell.changed = true
   end
 
-  -- How long until so much has left, or all; and how much that is.
+  -- How long until so many requests have left the window, or all; and how many are in the window.
   local function until_left(cost)
     local sum, wait = 0, 0
     for slice = max(s[2], current) - len + 1, s[2] do
@@ -342,19 +349,19 @@ local function ring(cell, s, limit, span, len)
 
   return {
     step = step,
-    give_back = function(cost, at, booked, _, moved)
+    refund = function(cost, at, booked, _, moved)
       if moved == s[3] then
         take(cost, slice_of(booked))
       end
     end,
-    lends = function()
+    leasable = function()
       return limit
     end,
-    lend = function(part)
+    lease = function(part)
       step(part)
       return generation(s[2], s[3]), begins(s[2] + 1) - now
     end,
-    account = function(of, used, left)
+    return_lease = function(of, used, left)
       if of % 16 == s[3] % 16 then
         take(left, (of - of % 16) / 16)
       end
@@ -365,14 +372,14 @@ local function ring(cell, s, limit, span, len)
   }
 end
 
--- SL. A value: newest instant · cuts · the age of each, newest first.
+-- SL. A value: newest instant · cuts · the age of each request, newest first.
 local function log(cell, s, rpu, unit)
   if s[2] - now > LAG then
     s[2], s[3] = now, s[3] + 1
     cell.changed = true
   end
 
-  -- From when time is counted, and the ages then.
+  -- The instant from which ages count, and the ages at that instant.
   local function live()
     local ages, passed = {}, max(0, now - s[2])
     for i = 4, min(#s, 3 + rpu) do
@@ -416,7 +423,7 @@ local function log(cell, s, rpu, unit)
       return {outcome, wait, rpu - #ages, more, full, cost, now, from, 0, s[3], 0, 0, 0}
     end,
 
-    give_back = function(cost, at, booked, _, cuts)
+    refund = function(cost, at, booked, _, cuts)
       local from, ages = live()
       local kept, struck = {}, max(0, from - booked)
       for _, age in ipairs(ages) do
@@ -437,11 +444,12 @@ local function log(cell, s, rpu, unit)
   }
 end
 
--- LB. A value: the next turn, us and part · cuts · which of the last turns were given back, the one before the next is 0.
+-- LB. A value: the next turn, us and part · cuts · which of the last turns were refunded; 0 is the
+-- turn before the next.
 local function queue(cell, s, us, per, longest, longest_part, turns)
   turns = turns + -turns % 8
 
-  local function given_back()
+  local function refunds()
     local bits = {}
     for i = 5, #s do
       bits[s[i]] = true
@@ -449,7 +457,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
     return bits
   end
 
-  -- Keeps them, each so many places on.
+  -- Keeps the refunded turns, moved by so many places.
   local function keep(bits, by)
     for i = 5, #s do
       s[i] = nil
@@ -478,7 +486,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
       if turn < now then
         turn, part = now, 0
       end
-      -- How many have their turns within reach.
+      -- How many requests would have turns within reach.
       local function places(turn, part)
         local span, rest = carried(now + longest - turn, longest_part - part, per)
         return span < 0 and 0 or tokens(span, rest, us, per) + 1
@@ -497,9 +505,9 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
         charged, wait = cost, ceiled(turn - now, part)
         next_turn, next_part = scale(cost, us, per)
         next_turn, next_part = carried(turn + next_turn, part + next_part, per)
-        -- Turns stand close together until the queue is empty; then a new row begins.
+        -- Turns follow closely until the queue is empty; then a new row begins.
         if s[5] or s[2] < turn then
-          keep(s[2] < turn and {} or given_back(), cost)
+          keep(s[2] < turn and {} or refunds(), cost)
         end
         s[2], s[3] = next_turn, next_part
         cell.changed = true
@@ -510,7 +518,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
       return {outcome, wait, remaining, more, full, charged, now, turn, part, s[4], 0, 0, 0}
     end,
 
-    give_back = function(cost, at, turn, part, cuts)
+    refund = function(cost, at, turn, part, cuts)
       local span, rest = scale(cost, us, per)
       local gap, gap_part = carried(s[2] - turn - span, s[3] - part - rest, per)
       if cuts ~= s[4] or gap < 0 then
@@ -521,7 +529,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
       if span ~= gap or rest ~= gap_part then
         return
       end
-      local bits = given_back()
+      local bits = refunds()
       for bit = between, min(between + cost, turns) - 1 do
         bits[bit] = true
       end
@@ -540,13 +548,14 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
   }
 end
 
--- C. A value: of each holder of permits its number · the number of its last call · how many permits · when it reported, ms.
--- A holder is a gateway's worker. Each question reports how many permits it holds at the most, without those that it asks
--- for in this call. The first question of a call sets the count; later ones only add, as does a call that comes late.
+-- C. A value, for each holder of permits: its number · the number of its last call · its permits ·
+-- when it reported, ms. A holder is a gateway's worker. Each query reports how many permits the
+-- worker holds at most, without those that it requests in this call. The first query of a call sets
+-- the count; later queries only add, as does a call that arrives late.
 local function permits(cell, s, limit, holder, call, level, expire)
   local at, kept = (now - now % 1000) / 1000, 1
   for i = 2, #s - 3, 4 do
-    -- A clock that has stepped back makes no report last longer.
+    -- A clock that has stepped back does not extend a report.
     local seen = min(s[i + 3], at)
     cell.changed = cell.changed or seen < s[i + 3]
     if (at - seen) * 1000 < expire then
@@ -597,7 +606,7 @@ local function permits(cell, s, limit, holder, call, level, expire)
           put(#s + 1, call, cost)
         end
       end
-      -- Nobody knows when a permit comes back.
+      -- It is unknown when a permit returns.
       local more = sum > 0 and SECOND or 0
       return {outcome, wait, max(limit - sum, 0), more, more, cost, now, 0, 0, 0, 0, 0, 0}
     end,
@@ -608,8 +617,8 @@ local function permits(cell, s, limit, holder, call, level, expire)
   }
 end
 
--- What refuses all has no value.
-local function nobody()
+-- A rule that refuses all requests has no value.
+local function refuses_all()
   return {
     step = function(cost)
       return {cost > 0 and 2 or 0, 0, 0, 0, 0, 0, now, 0, 0, 0, 0, 0, 0}
@@ -628,7 +637,7 @@ end
 
 local cells, keys, used = {}, {}, 0
 
--- The cell of the next key, read once, as one of this kind.
+-- The cell of the next key, read once. A value of another kind counts as none.
 local function next_cell(kind)
   used = used + 1
   local key = KEYS[used]
@@ -641,7 +650,7 @@ local function next_cell(kind)
       cell.s = numbers(value)
       cell.is_foreign = #cell.s > MOST
       for _, number in ipairs(cell.s) do
-        -- So far below 2^53 that a count of cuts stays there, too.
+        -- Far enough below 2^53 that a count of cuts stays below, too.
         cell.is_foreign = cell.is_foreign or number >= 9e15
       end
     end
@@ -652,11 +661,11 @@ local function next_cell(kind)
   return cell
 end
 
--- The rule of this cell whose kind is number i of a command, and a to f those from j on: ready to be judged.
+-- Prepares the rule of this cell. Its kind is number i of a command, and a to f start at number j.
 local function rule(cell, v, i, j)
   local kind, a, b, c, d, e, f = v[i], unpack(v, j, j + 5)
   local s = cell.s or {kind}
-  -- Behind so many a log has ages, a queue turns, and permits their holders.
+  -- More numbers follow only as ages of a log, turns of a queue, or holders of permits.
   for n = 2, kind == 1 and 9 or kind == 4 and 3 or kind == 7 and 1 or 4 do
     s[n] = s[n] or 0
   end
@@ -674,27 +683,28 @@ local function rule(cell, v, i, j)
   elseif kind == 7 then
     cell.rule = permits(cell, s, a, c, d, e, f)
   else
-    cell.rule = nobody()
+    cell.rule = refuses_all()
   end
   return cell.rule
 end
 
--- One list for all commands, behind the number of the call: a list within a list is `null` to webdis 0.1.9.
-local answers = {ARGV[1] + 0}
+-- One flat list for all commands, after the number of the call: webdis 0.1.9 prints a nested list
+-- as `null`.
+local reply = {ARGV[1] + 0}
 
 local function decide(v)
   local first, count, at = {}, 0, 3
-  local asked, owner, told = {}, {}, {}
+  local rules, owner, results = {}, {}, {}
   for group = 1, v[2] do
     for i = at + 1, at + v[at] * 10, 10 do
       count = count + 1
       owner[count] = next_cell(v[i])
-      asked[count], first[count] = rule(owner[count], v, i, i + 4), i
+      rules[count], first[count] = rule(owner[count], v, i, i + 4), i
       at = i + 9
     end
     at = at + 1
   end
-  -- All are ready: this is what is returned to if one refuses.
+  -- The state to restore if one rule refuses.
   local before, changed = {}, {}
   if count > 1 then
     for n = 1, count do
@@ -704,8 +714,8 @@ local function decide(v)
   local is_refused, passes = false, true
   for n = 1, count do
     local i = first[n]
-    local one = asked[n].step(v[i + 2])
-    told[n] = one
+    local one = rules[n].step(v[i + 2])
+    results[n] = one
     is_refused = is_refused or v[i + 1] > 0 and one[1] > 0
     passes = passes and one[1] + one[2] == 0
   end
@@ -718,7 +728,7 @@ local function decide(v)
       owner[n].changed = changed[n]
     end
     for n = 1, count do
-      told[n] = told[n][1] > 0 and told[n] or asked[n].step(0)
+      results[n] = results[n][1] > 0 and results[n] or rules[n].step(0)
     end
   end
   local n, at = 0, 3
@@ -727,23 +737,25 @@ local function decide(v)
     n, at = n + v[at], at + 1 + v[at] * 10
     for n = from, n do
       local i = first[n]
-      part = min(part, v[i + 3], told[n][3], v[i + 3] > 0 and asked[n].lends and asked[n].lends() or 0)
+      part = min(part, v[i + 3], results[n][3],
+        v[i + 3] > 0 and rules[n].leasable and rules[n].leasable() or 0)
     end
     for n = from, part > 0 and n or 0 do
-      local one = told[n]
-      one[11], one[12], one[13] = part, asked[n].lend(part)
-      local left = asked[n].step(0)
+      local one = results[n]
+      one[11], one[12], one[13] = part, rules[n].lease(part)
+      local left = rules[n].step(0)
       one[3], one[4], one[5] = left[3], left[4], left[5]
     end
   end
   for n = 1, count do
     for i = 1, 13 do
-      answers[#answers + 1] = told[n][i]
+      reply[#reply + 1] = results[n][i]
     end
   end
 end
 
--- Hands the numbers behind its terms to each rule. What nobody has a value of needs no mending.
+-- Hands the numbers after its parameters to each rule. A rule without a value has nothing to
+-- correct.
 local function settle(v, size, how)
   for i = 3, 2 + v[2] * size, size do
     local cell = next_cell(v[i])
@@ -751,18 +763,18 @@ local function settle(v, size, how)
       how(rule(cell, v, i, i + 1), unpack(v, i + 7, i + size - 1))
     end
   end
-  answers[#answers + 1] = 0
+  reply[#reply + 1] = 0
 end
 
-local function give_back(rule, cost, ...)
-  if cost > 0 and rule.give_back then
-    rule.give_back(cost, ...)
+local function refund(rule, cost, ...)
+  if cost > 0 and rule.refund then
+    rule.refund(cost, ...)
   end
 end
 
-local function account(rule, ...)
-  if rule.account then
-    rule.account(...)
+local function return_lease(rule, ...)
+  if rule.return_lease then
+    rule.return_lease(...)
   end
 end
 
@@ -771,31 +783,31 @@ for i = 2, #ARGV do
   if v[1] == 1 then
     decide(v)
   elseif v[1] == 2 then
-    settle(v, 12, give_back)
+    settle(v, 12, refund)
   elseif v[1] == 4 then
     for i = 3, v[2] * 7 + 2, 7 do
       rule(next_cell(v[i]), v, i, i + 1)
     end
-    answers[#answers + 1] = 0
+    reply[#reply + 1] = 0
   else
-    settle(v, 10, account)
+    settle(v, 10, return_lease)
   end
 end
 for _, key in ipairs(keys) do
   local cell = cells[key]
   local s = cell.s
   if cell.changed then
-    -- As long as it means anything, and five seconds more.
+    -- As long as the value matters, and five seconds more.
     local life = math.ceil(max(0, cell.rule.life()) / 1000) + 5000
-    -- A cell that ends in zeros is one without them, but for ages, turns and holders.
+    -- Trailing zeros are dropped, except for ages, turns and holders.
     while s[#s] == 0 and s[1] < 4 do
       s[#s] = nil
     end
     redis.call('SET', key, ('%.0f '):rep(#s):format(unpack(s)), 'PX', life)
   end
 end
--- A probe has no commands. A Redis that only reads, or is full, is none that counts.
+-- A probe has no commands. It fails on a Redis that is read-only or full.
 if #ARGV == 1 then
   redis.call('SET', KEYS[1], 1, 'PX', 1000)
 end
-return answers
+return reply
