@@ -28,7 +28,7 @@ pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITE
 
 impl Plugin {
     /// Sets the attributes of a request after the decision.
-    pub(super) fn tell_access_log(&self, decision: &Decision) {
+    pub(super) fn set_attributes(&self, decision: &Decision) {
         let policy = &self.configuration.policy;
         let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
         let is_told = refused.is_some()
@@ -52,7 +52,7 @@ impl Plugin {
     }
 
     /// Sets how long the effective stream waited for its turn.
-    pub(super) fn tell_waited(waited: Span) {
+    pub(super) fn set_waited(waited: Span) {
         calls::set_property(WAITED_MS, &alone(whole_ms(waited)));
     }
 }

@@ -3,7 +3,7 @@
 //! It does not know: which worker it runs in. Whoever is first notes the configuration in the store.
 
 use super::calls::{self, Level};
-use super::plugin::{MOST_TOLD, Plugin};
+use super::plugin::{MAX_LOGGED, Plugin};
 use crate::format;
 use crate::store::{Rules, Store, Swap};
 use crate::table::Hasher;
@@ -12,42 +12,42 @@ use crate::time::{Span, Time};
 const KEY: &[u8] = b"diana/announced";
 
 /// Workers take a configuration within so long of one another.
-const AGAIN_AFTER: Span = Span::from_secs(10);
+const REPEAT_AFTER: Span = Span::from_secs(10);
 
 /// So many configurations are remembered: filters that share a `vm_id` take theirs at once.
-const REMEMBERED: usize = 16;
+const MAX_REMEMBERED: usize = 16;
 
 const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without a `vm_id` share their data, those of \
     other programs included; give this filter a `vm_id` of its own in `vm_config`";
 
 /// So often another worker may be faster before it is left at that.
-const ROUNDS: u32 = 8;
+const MAX_SWAPS: u32 = 8;
 
 /// Says that a configuration, whose bytes these are, was taken, unless another worker has just said so.
-pub(super) fn announce(gateway: &Plugin, bytes: &[u8]) {
-    let (store, hash) = (&gateway.store, Hasher::name(bytes));
-    for _ in 0..ROUNDS {
-        let now = gateway.now();
+pub(super) fn announce(plugin: &Plugin, bytes: &[u8]) {
+    let (store, hash) = (&plugin.store, Hasher::name(bytes));
+    for _ in 0..MAX_SWAPS {
+        let now = plugin.now();
         let Ok(found) = store.load(KEY) else {
             return;
         };
-        let mut said = found.as_ref().map(|loaded| read(&loaded.bytes)).unwrap_or_default();
-        if said.iter().any(|(known, at)| *known == hash && now.since(*at) < AGAIN_AFTER) {
+        let mut announced = found.as_ref().map(|loaded| read(&loaded.bytes)).unwrap_or_default();
+        if announced.iter().any(|(known, at)| *known == hash && now.since(*at) < REPEAT_AFTER) {
             return;
         }
-        said.retain(|(known, _)| *known != hash);
-        said.insert(0, (hash, now));
-        said.truncate(REMEMBERED);
-        match store.swap(KEY, &write(&said), found.map(|loaded| loaded.version)) {
+        announced.retain(|(known, _)| *known != hash);
+        announced.insert(0, (hash, now));
+        announced.truncate(MAX_REMEMBERED);
+        match store.swap(KEY, &write(&announced), found.map(|loaded| loaded.version)) {
             Ok(Swap::Done) => {
-                calls::log(Level::Info, &words(gateway));
-                if gateway.refuses_to_wait {
+                calls::log(Level::Info, &summary(plugin));
+                if plugin.refuses_to_wait {
                     calls::log(
                         Level::Warn,
                         "this host cannot hold requests: requests that would wait are refused",
                     );
                 }
-                warn(gateway);
+                warn(plugin);
                 return;
             }
             Ok(Swap::Lost) => {}
@@ -57,26 +57,26 @@ pub(super) fn announce(gateway: &Plugin, bytes: &[u8]) {
 }
 
 /// Logs settings that are accepted but probably not meant.
-fn warn(gateway: &Plugin) {
-    for warning in gateway.configuration.warnings.iter().take(MOST_TOLD) {
+fn warn(plugin: &Plugin) {
+    for warning in plugin.configuration.warnings.iter().take(MAX_LOGGED) {
         calls::log(Level::Warn, &["configuration, ", &*warning.to_string()].concat());
     }
     // nginx has no such identifier, and reading it while a plugin is configured can crash the worker.
-    let is_nginx = gateway.store.rules() == Rules::Strict;
+    let is_nginx = plugin.store.rules() == Rules::Strict;
     if !is_nginx && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty()) {
         calls::log(Level::Warn, NO_VM_ID);
     }
 }
 
-fn words(gateway: &Plugin) -> String {
-    let policy = &gateway.configuration.policy;
+fn summary(plugin: &Plugin) -> String {
+    let policy = &plugin.configuration.policy;
     let (keys, size) = policy.footprint();
     let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
     let mut words = format!(
         "configuration taken, {rules}; at most {keys} and {} KiB of shared data",
         size.div_ceil(1024)
     );
-    let clusters = gateway.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
+    let clusters = plugin.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
     if !clusters.is_empty() {
         let secret = policy.fingerprint().to_be_bytes();
         words.extend(["; store ", &clusters, ", fingerprint of its secret "]);
@@ -97,6 +97,6 @@ fn read(bytes: &[u8]) -> Vec<(u64, Time)> {
     pairs.iter().map(|[hash, at]| (number(hash), Time::from_ns(number(at)))).collect()
 }
 
-fn write(said: &[(u64, Time)]) -> Vec<u8> {
-    said.iter().flat_map(|(hash, at)| [hash.to_le_bytes(), at.as_ns().to_le_bytes()]).flatten().collect()
+fn write(announced: &[(u64, Time)]) -> Vec<u8> {
+    announced.iter().flat_map(|(hash, at)| [hash.to_le_bytes(), at.as_ns().to_le_bytes()]).flatten().collect()
 }

@@ -67,7 +67,7 @@ pub(super) fn random() -> u64 {
 }
 
 /// What a call came to that returns nothing.
-fn done(status: u32) -> Result<(), Fault> {
+fn check(status: u32) -> Result<(), Fault> {
     if status == OK { Ok(()) } else { Err(Fault(status)) }
 }
 
@@ -159,10 +159,10 @@ impl LocalReply {
 }
 
 /// Answers the request of the effective stream.
-pub(super) fn send_local_response(answer: &LocalReply) -> Result<(), Fault> {
-    let LocalReply { status, details, headers, body, grpc_status } = answer;
+pub(super) fn send_local_response(reply: &LocalReply) -> Result<(), Fault> {
+    let LocalReply { status, details, headers, body, grpc_status } = reply;
     // SAFETY: all pointers are to live bytes of the given sizes.
-    done(unsafe {
+    check(unsafe {
         proxy_send_local_response(
             *status,
             details.as_ptr(),
@@ -183,7 +183,7 @@ const NO_PAIRS: [u8; 4] = [0; 4];
 pub(super) fn http_call(cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault> {
     let mut token = 0;
     // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
-    done(unsafe {
+    check(unsafe {
         proxy_http_call(
             cluster.as_ptr(),
             cluster.len(),
@@ -210,7 +210,7 @@ pub(super) fn grpc_call(
 ) -> Result<u32, Fault> {
     let mut token = 0;
     // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
-    done(unsafe {
+    check(unsafe {
         proxy_grpc_call(
             cluster.as_ptr(),
             cluster.len(),
@@ -241,19 +241,19 @@ pub(super) fn call_status() -> u32 {
     call_header(b":status").and_then(|status| str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// The body of the answer to an HTTP call, of so many bytes; only within its callback. See [`answer`].
+/// The body of the answer to an HTTP call, of so many bytes; only within its callback. See [`reply`].
 pub(super) fn call_body(size: usize) -> Vec<u8> {
-    answer(CALL_BODY, size)
+    reply_bytes(CALL_BODY, size)
 }
 
-/// A gRPC message that has come, of so many bytes; only within its callback. See [`answer`].
+/// A gRPC message that has come, of so many bytes; only within its callback. See [`reply`].
 pub(super) fn grpc_message(size: usize) -> Vec<u8> {
-    answer(GRPC_MESSAGE, size)
+    reply_bytes(GRPC_MESSAGE, size)
 }
 
 /// What a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So an answer of any length costs little memory, and a longer one
 /// is recognised as too long.
-fn answer(buffer: u32, size: usize) -> Vec<u8> {
+fn reply_bytes(buffer: u32, size: usize) -> Vec<u8> {
     let size = size.min(MAX_REPLY_BYTES.saturating_add(1));
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(buffer, 0, size, data, len) }).unwrap_or_default()
@@ -262,19 +262,19 @@ fn answer(buffer: u32, size: usize) -> Vec<u8> {
 /// Lets the root context's timer fire every so many milliseconds, again and again; 0 stops it.
 pub(super) fn set_tick_period(ms: u32) -> Result<(), Fault> {
     // SAFETY: a plain number.
-    done(unsafe { proxy_set_tick_period_milliseconds(ms) })
+    check(unsafe { proxy_set_tick_period_milliseconds(ms) })
 }
 
 /// Makes this context the one that calls are about, until the callback ends.
 pub(super) fn set_effective_context(id: u32) -> Result<(), Fault> {
     // SAFETY: a plain number.
-    done(unsafe { proxy_set_effective_context(id) })
+    check(unsafe { proxy_set_effective_context(id) })
 }
 
 /// Lets the effective stream's request go on that was held.
 pub(super) fn resume_request() -> Result<(), Fault> {
     // SAFETY: a plain number.
-    done(unsafe { proxy_continue_stream(REQUEST) })
+    check(unsafe { proxy_continue_stream(REQUEST) })
 }
 
 /// Defines a metric and returns its id. Envoy makes a new id for each call: call it once a VM.

@@ -25,13 +25,13 @@ pub(super) struct Candidate {
     policy: Policy,
     worker: Exclusive<Worker>,
     /// Whether it is the one that served before, and the one that serves is the new one.
-    is_before: bool,
+    is_previous: bool,
     counts: Exclusive<CanaryCounts>,
 }
 
 /// What one of both says of a request.
 #[derive(Clone, Copy, Debug)]
-struct Verdict {
+struct DecisionSummary {
     is_refused: bool,
     /// Who is refused, as far as that is an actor.
     actor: Option<u64>,
@@ -46,15 +46,15 @@ pub(super) struct CandidateDecision {
     candidate: Rc<Candidate>,
     session: Session,
     /// What is to be compared yet, if it can be.
-    verdict: Option<Verdict>,
+    summary: Option<DecisionSummary>,
 }
 
-impl Verdict {
-    fn of(decision: &Decision, policy: &Policy, worker: &Worker, tried: &Policy) -> Verdict {
+impl DecisionSummary {
+    fn of(decision: &Decision, policy: &Policy, worker: &Worker, candidate: &Policy) -> DecisionSummary {
         let is_refused = decision.is_rejected();
-        let whom = if is_refused { worker.refused_actor(policy) } else { None };
+        let actor = if is_refused { worker.refused_actor(policy) } else { None };
         let is_listed = matches!(decision.outcome, Outcome::Allowed | Outcome::Reject(Reason::Denied));
-        Verdict { is_refused, actor: whom, differs: tried.differs_in(policy, decision), is_listed }
+        DecisionSummary { is_refused, actor, differs: candidate.differs_in(policy, decision), is_listed }
     }
 
     fn is_allowed(&self) -> bool {
@@ -66,44 +66,49 @@ impl Candidate {
     /// It begins with what is in the cells of `before`: those of what serves, or, `is_before`, its own from when it did.
     pub(super) fn new(
         configuration: Configuration,
-        gateway: &Plugin,
+        plugin: &Plugin,
         before: Option<Previous>,
         is_before: bool,
     ) -> Candidate {
         let policy = configuration.policy;
-        let mut worker = Worker::new(&policy, &gateway.seed);
+        let mut worker = Worker::new(&policy, &plugin.seed);
         worker.disable_reservations();
-        worker.migrate_from(&policy, before.as_slice(), Replacement::Certain, gateway.now());
-        Candidate { policy, worker: Exclusive::new(worker), is_before, counts: Exclusive::default() }
+        worker.migrate_from(&policy, before.as_slice(), Replacement::Certain, plugin.now());
+        Candidate {
+            policy,
+            worker: Exclusive::new(worker),
+            is_previous: is_before,
+            counts: Exclusive::default(),
+        }
     }
 
     /// Decides about the request of the stream whose callback runs.
-    pub(super) fn decide(self: &Rc<Candidate>, gateway: &Plugin) -> CandidateDecision {
+    pub(super) fn decide(self: &Rc<Candidate>, plugin: &Plugin) -> CandidateDecision {
         let Candidate { policy, worker, .. } = &**self;
         let source = HostRequest::new(policy, false);
         let request = policy.request(&source);
-        let judged = worker.with(|worker| {
-            let start = Session::start(policy, worker, &gateway.store, &request, || gateway.now());
+        let decided = worker.with(|worker| {
+            let start = Session::start(policy, worker, &plugin.store, &request, || plugin.now());
             let (session, decision) = start;
             // A candidate asks no global store.
             let is_made = !matches!(decision.outcome, Outcome::Query(_));
             // Rules were left out that might have refused.
             let is_whole = is_made && decision.left_out == 0;
-            if !self.is_before {
-                self.tell_access_log(decision);
+            if !self.is_previous {
+                self.set_attribute(decision);
             }
-            (session, is_whole.then(|| Verdict::of(worker.decision(), policy, worker, policy)))
+            (session, is_whole.then(|| DecisionSummary::of(worker.decision(), policy, worker, policy)))
         });
-        let (session, said) = judged.unwrap_or_default();
-        CandidateDecision { candidate: Rc::clone(self), session, verdict: said }
+        let (session, summary) = decided.unwrap_or_default();
+        CandidateDecision { candidate: Rc::clone(self), session, summary }
     }
 
-    pub(super) fn with(&self, work: impl FnOnce(&Policy, &Worker)) {
+    pub(super) fn with_worker(&self, work: impl FnOnce(&Policy, &Worker)) {
         self.worker.with(|worker| work(&self.policy, worker));
     }
 
     /// `%FILTER_STATE(wasm.diana.canary:PLAIN)%`
-    fn tell_access_log(&self, decision: &Decision) {
+    fn set_attribute(&self, decision: &Decision) {
         if let Some(rules) = decision.refused_by(&self.policy) {
             calls::set_property(CANARY, &rules);
         }
@@ -117,34 +122,35 @@ impl Candidate {
 
 impl CandidateDecision {
     /// Notes how the request fares under both, once `worker` has decided about it for what serves.
-    pub(super) fn compare(&mut self, gateway: &Plugin, worker: &Worker) {
-        let (Candidate { policy, counts: ledger, is_before, .. }, serves) =
-            (&*self.candidate, &gateway.configuration.policy);
-        let (Some(mut tried), decision) = (self.verdict.take(), worker.decision()) else {
+    pub(super) fn compare(&mut self, plugin: &Plugin, worker: &Worker) {
+        let (Candidate { policy, counts, is_previous, .. }, active) =
+            (&*self.candidate, &plugin.configuration.policy);
+        let (Some(mut candidate), decision) = (self.summary.take(), worker.decision()) else {
             return;
         };
-        match policy.store_refuses(serves, decision) {
-            Some(true) => tried.is_refused = true,
+        match policy.store_refuses(active, decision) {
+            Some(true) => candidate.is_refused = true,
             // It counts for all gateways, and from before: what is tried cannot tell what it would have said.
-            Some(false) if *is_before => return,
+            Some(false) if *is_previous => return,
             _ => {}
         }
-        let served = Verdict::of(decision, serves, worker, policy);
+        let active_summary = DecisionSummary::of(decision, active, worker, policy);
         // What is the same in both would hide how the rest fares.
-        let is_listed = served.is_listed || tried.is_listed;
-        let is_allowed = served.is_allowed() && tried.is_allowed();
-        if is_allowed || !(served.differs || tried.differs || is_listed) {
+        let is_listed = active_summary.is_listed || candidate.is_listed;
+        let is_allowed = active_summary.is_allowed() && candidate.is_allowed();
+        if is_allowed || !(active_summary.differs || candidate.differs || is_listed) {
             return;
         }
-        let (new, other) = if *is_before { (served, tried) } else { (tried, served) };
-        let whom = if new.is_refused { new.actor } else { other.actor };
-        let compared = ledger.with(|ledger| ledger.record(new.is_refused, other.is_refused, whom));
-        compared.into_iter().for_each(|compared| gateway.metrics.compared(compared));
+        let (new, other) =
+            if *is_previous { (active_summary, candidate) } else { (candidate, active_summary) };
+        let actor = if new.is_refused { new.actor } else { other.actor };
+        let compared = counts.with(|counts| counts.record(new.is_refused, other.is_refused, actor));
+        compared.into_iter().for_each(|compared| plugin.metrics.compared(compared));
     }
 
     /// Whether it need not be kept until the request is over.
     pub(super) fn is_done(&self) -> bool {
-        self.verdict.is_none() && !self.has_charges()
+        self.summary.is_none() && !self.has_charges()
     }
 
     /// Whether anything has to be given back.
@@ -152,12 +158,14 @@ impl CandidateDecision {
         self.session.has_charges()
     }
 
-    /// The request is over; `leaves`: before its turn came.
-    pub(super) fn settle(&mut self, gateway: &Plugin, leaves: bool) {
-        let CandidateDecision { candidate: trial, session, .. } = self;
-        if !leaves {
+    /// The request is over; `left_early`: before its turn came.
+    pub(super) fn settle(&mut self, plugin: &Plugin, left_early: bool) {
+        let CandidateDecision { candidate, session, .. } = self;
+        if !left_early {
             session.resume();
         }
-        trial.worker.with(|worker| session.settle(&trial.policy, worker, &gateway.store, || gateway.now()));
+        candidate
+            .worker
+            .with(|worker| session.settle(&candidate.policy, worker, &plugin.store, || plugin.now()));
     }
 }

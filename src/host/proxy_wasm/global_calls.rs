@@ -12,33 +12,33 @@ use crate::store::Fault;
 use crate::time::Time;
 
 /// A call that was made: the host's number for it, and the worker's.
-pub(super) struct Made {
+pub(super) struct SentCall {
     pub(super) token: u32,
     pub(super) id: u32,
 }
 
 impl Plugin {
     /// Makes the calls that are due. What could not be asked is news.
-    pub(super) fn exchange(&self) -> (Vec<Made>, Vec<Completion>) {
-        let (mut made, mut news) = (Vec::new(), Vec::new());
+    pub(super) fn send_calls(&self) -> (Vec<SentCall>, Vec<Completion>) {
+        let (mut sent, mut completions) = (Vec::new(), Vec::new());
         let (policy, now) = (&self.configuration.policy, self.monotonic());
         self.worker.with(|worker| {
             while let Some(call) = worker.next_call(policy, now) {
                 let cluster = worker.cluster(call.shard);
                 match send(cluster, &call.message, self.timeout_ms) {
-                    Ok(token) => made.push(Made { token, id: call.id }),
-                    Err(Fault(_)) => news.extend(worker.call_done(call.id, CallResult::NotMade, now)),
+                    Ok(token) => sent.push(SentCall { token, id: call.id }),
+                    Err(Fault(_)) => completions.extend(worker.call_done(call.id, CallResult::NotMade, now)),
                 }
             }
         });
-        (made, self.absorb(news))
+        (sent, self.absorb(completions))
     }
 
     /// A call is over; what that tells requests.
-    pub(super) fn call_done(&self, id: u32, answer: CallResult) -> Vec<Completion> {
+    pub(super) fn call_done(&self, id: u32, result: CallResult) -> Vec<Completion> {
         let now = self.monotonic();
-        let news = self.worker.with(|worker| worker.call_done(id, answer, now));
-        self.absorb(news.unwrap_or_default())
+        let completions = self.worker.with(|worker| worker.call_done(id, result, now));
+        self.absorb(completions.unwrap_or_default())
     }
 
     /// Whether anything would come of an answer to this call.
@@ -47,33 +47,38 @@ impl Plugin {
     }
 
     /// Takes what is news for the worker, counts what happened to calls, and leaves what is for requests.
-    pub(super) fn absorb(&self, mut news: Vec<Completion>) -> Vec<Completion> {
+    pub(super) fn absorb(&self, mut completions: Vec<Completion>) -> Vec<Completion> {
         let policy = &self.configuration.policy;
         self.worker.with(|worker| {
-            let events = worker.absorb(policy, &self.store, &mut news, || self.now());
-            let tallies = worker.call_stats();
+            let events = worker.absorb(policy, &self.store, &mut completions, || self.now());
+            let stats = worker.call_stats();
             self.metrics.events(&events);
-            tallies.iter().for_each(|(shard, tally)| self.metrics.calls(*shard, tally));
-            for (shard, tally) in tallies {
-                tally
+            stats.iter().for_each(|(shard, shard_stats)| self.metrics.calls(*shard, shard_stats));
+            for (shard, shard_stats) in stats {
+                shard_stats
                     .changed
                     .into_iter()
-                    .for_each(|(is_asked, why)| tell(worker.cluster(shard), is_asked, &why));
+                    .for_each(|(is_asked, why)| log_breaker(worker.cluster(shard), is_asked, &why));
             }
         });
-        news
+        completions
     }
 
     /// News for a request: what becomes of it, if that is known now.
-    pub(super) fn answer(&self, session: &mut Session, news: &Completion, is_grpc: bool) -> Option<Handled> {
+    pub(super) fn answer(
+        &self,
+        session: &mut Session,
+        completion: &Completion,
+        is_grpc: bool,
+    ) -> Option<Handled> {
         let policy = &self.configuration.policy;
         let ticket = session.ticket();
-        let judge = |worker: &mut _| {
-            let decision = session.answer(policy, worker, &self.store, news, || self.now())?;
+        let advance = |worker: &mut _| {
+            let decision = session.answer(policy, worker, &self.store, completion, || self.now())?;
             self.forget(ticket);
             Some(self.handle(decision, || is_grpc))
         };
-        self.worker.with(judge).flatten()
+        self.worker.with(advance).flatten()
     }
 
     /// Decides about a request that has waited for `timeout`, without the store. If it `was_held` is false, the request is
@@ -82,7 +87,7 @@ impl Plugin {
         let policy = &self.configuration.policy;
         self.forget(session.ticket());
         let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
-        let judge = |worker: &mut Worker| {
+        let advance = |worker: &mut Worker| {
             let decision = session.give_up(policy, worker, &self.store, || self.now())?;
             let decision = match decision.outcome {
                 Outcome::Delay(_) if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
@@ -90,7 +95,7 @@ impl Plugin {
             };
             Some(self.handle(decision, || is_grpc))
         };
-        self.worker.with(judge).flatten()
+        self.worker.with(advance).flatten()
     }
 
     /// Nobody waits under this number any more.
@@ -99,7 +104,7 @@ impl Plugin {
     }
 
     /// Until when a request waits for stores.
-    pub(super) fn patience(&self) -> Time {
+    pub(super) fn query_deadline(&self) -> Time {
         let timeout = self.worker.with(|worker| worker.timeout()).flatten();
         self.now().after(timeout.unwrap_or_default())
     }
@@ -114,7 +119,7 @@ fn send(cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault>
     }
 }
 
-fn tell(cluster: &str, is_asked: bool, why: &str) {
+fn log_breaker(cluster: &str, is_asked: bool, why: &str) {
     match is_asked {
         true => calls::log(Level::Info, &["cluster ", cluster, " answers again"].concat()),
         false => {

@@ -30,7 +30,7 @@ pub(super) struct Ids(Exclusive<KeyMap<u32>>);
 
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
 /// to 1 KiB, so the default of 5 MiB holds this many.
-const MOST_ON_NGINX: usize = 4_096;
+const MAX_ON_NGINX: usize = 4_096;
 
 impl Ids {
     /// The id of a metric; `None` if the host does not define it.
@@ -100,7 +100,7 @@ impl Metrics {
         ids: &Ids,
     ) -> Metrics {
         let is_nginx = rules == Rules::Strict;
-        let most = if is_nginx { MOST_ON_NGINX } else { usize::MAX };
+        let most = if is_nginx { MAX_ON_NGINX } else { usize::MAX };
         let mut missing = 0_u32;
         let mut define = |metric: &Metric, of: Option<Cow<str>>, value: &str| {
             let id = of.map(|of| ids.define(metric.kind, &metric.series(&of, value), most));
@@ -193,13 +193,13 @@ impl Metrics {
     }
 
     /// Counts the calls to a store.
-    pub(super) fn calls(&self, shard: usize, tally: &Calls) {
-        self.add(Id::Calls, shard, 0, tally.calls);
-        self.add(Id::FailedCalls, shard, 0, tally.failed);
-        self.add(Id::Questions, shard, 0, tally.queries);
-        self.add(Id::DroppedRefunds, shard, 0, tally.dropped_refunds);
-        self.add(Id::StrayReplies, shard, 0, tally.stray);
-        for duration in &tally.durations {
+    pub(super) fn calls(&self, shard: usize, stats: &Calls) {
+        self.add(Id::Calls, shard, 0, stats.calls);
+        self.add(Id::FailedCalls, shard, 0, stats.failed);
+        self.add(Id::Questions, shard, 0, stats.queries);
+        self.add(Id::DroppedRefunds, shard, 0, stats.dropped_refunds);
+        self.add(Id::StrayReplies, shard, 0, stats.stray);
+        for duration in &stats.durations {
             self.record(Id::CallDuration, shard, duration.as_ns().checked_div(1_000).unwrap_or(0));
         }
     }
@@ -210,7 +210,7 @@ impl Metrics {
     }
 
     /// The gauge of waiting requests.
-    pub(super) fn waiting(&self) -> Option<u32> {
+    pub(super) fn waiting_requests(&self) -> Option<u32> {
         self.id(Id::WaitingRequests, 0, 0)
     }
 
@@ -222,11 +222,11 @@ impl Metrics {
     /// This worker has switched to the document of that number; zero: to none.
     pub(super) fn switched(&self, generation: u64) {
         self.add(Id::ConfigSwitches, 0, 0, 1);
-        self.serves(generation);
+        self.generation(generation);
     }
 
     /// The document of that number serves in this worker; zero: none.
-    pub(super) fn serves(&self, generation: u64) {
+    pub(super) fn generation(&self, generation: u64) {
         self.record(Id::ConfigGeneration, 0, generation);
     }
 
@@ -241,8 +241,8 @@ impl Metrics {
     }
 
     /// Counts what became of what was tried, or watched.
-    pub(super) fn judgement(&self, judgement: &CanaryVerdict) {
-        let metric = match judgement {
+    pub(super) fn canary_verdict(&self, verdict: &CanaryVerdict) {
+        let metric = match verdict {
             CanaryVerdict::Kept(_) => return,
             CanaryVerdict::Promoted(_) => Id::CanaryPromotions,
             CanaryVerdict::Rejected(_) | CanaryVerdict::Invalid => Id::CanaryRejections,

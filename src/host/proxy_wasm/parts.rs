@@ -49,14 +49,14 @@ impl HostRequest {
         HeaderLines::Named(Pairs::of(headers), name)
     }
 
-    fn alone<'s>(answer: &'s CachedValue, name: &[u8]) -> HeaderLines<'s> {
-        HeaderLines::One(answer.get_or_init(|| calls::request_header(name)).as_deref())
+    fn alone<'s>(value: &'s CachedValue, name: &[u8]) -> HeaderLines<'s> {
+        HeaderLines::One(value.get_or_init(|| calls::request_header(name)).as_deref())
     }
 
     fn property(&self, id: PartId, path: impl FnOnce() -> String) -> Option<&[u8]> {
-        let answers = self.properties.get_or_init(|| vec![OnceCell::new(); self.parts]);
+        let values = self.properties.get_or_init(|| vec![OnceCell::new(); self.parts]);
         let read = || calls::property(path().as_bytes());
-        answers.get(id.index()).and_then(|answer| answer.get_or_init(read).as_deref())
+        values.get(id.index()).and_then(|value| value.get_or_init(read).as_deref())
     }
 
     /// A part that is a variable in nginx.

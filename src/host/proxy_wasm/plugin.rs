@@ -11,12 +11,12 @@ use super::parts::HostRequest;
 use super::sampling::Sampling;
 use super::source::Source;
 use super::streams::NumberMap;
-use super::timer_queue::{Parked, TimerQueue};
+use super::timer_queue::{Held, TimerQueue};
 use super::zone::Zone;
 use crate::config::{self, Configuration};
 use crate::document::Error;
 use crate::exclusive::Exclusive;
-use crate::host::monotonic::Steady;
+use crate::host::monotonic::ClockOffset;
 use crate::host::nginx;
 use crate::policy::{Decision, Outcome, Policy, Replacement};
 use crate::prng;
@@ -46,22 +46,22 @@ pub(super) struct Plugin {
     /// Which streams wait for stores, by what they asked under.
     pub(super) querying: Exclusive<NumberMap<u32>>,
     /// When the timer fires at the latest for the worker's own sake.
-    pub(super) wakes: Cell<Option<Time>>,
+    pub(super) wakes_at: Cell<Option<Time>>,
     /// The shortest span that the worker has wanted since that was first set.
     pub(super) wanted: Cell<Option<Span>>,
-    monotonic: Exclusive<Steady>,
+    clock_offset: Exclusive<ClockOffset>,
     pub(super) worker: Exclusive<Worker>,
     pub(super) metrics: Metrics,
     pub(super) sampling: Sampling,
-    random: Cell<u64>,
-    last: Cell<Time>,
+    prng_state: Cell<u64>,
+    last_now: Cell<Time>,
 }
 
 /// What is to be done with a request, and what it is owed.
 pub(super) struct Handled {
     /// What the response will carry.
     pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) next: NextAction,
+    pub(super) action: NextAction,
 }
 
 /// What is to be done with a request.
@@ -69,7 +69,7 @@ pub(super) enum NextAction {
     Pass,
     Reply(LocalReply),
     /// Until then.
-    Hold(Time, Parked),
+    Hold(Time, Held),
     /// Until there are news for this number.
     Query(u32),
 }
@@ -85,24 +85,24 @@ impl Plugin {
     ) -> Option<Plugin> {
         let bytes = calls::plugin_configuration(size);
         let configuration = config::compile(&bytes).map_err(|errors| mistakes(&errors));
-        let gateway =
+        let plugin =
             configuration.and_then(|configuration| Plugin::build(configuration, before, ids, callbacks));
-        match gateway {
-            Ok(mut gateway) => {
-                announce(&gateway, &bytes);
+        match plugin {
+            Ok(mut plugin) => {
+                announce(&plugin, &bytes);
                 let mut generation = 0;
-                if let Some(options) = gateway.configuration.remote.take() {
+                if let Some(options) = plugin.configuration.remote.take() {
                     let source = Rc::new(Source::new(bytes, options, callbacks));
-                    gateway.source = Some(Rc::clone(&source));
+                    plugin.source = Some(Rc::clone(&source));
                     // Another worker, or the configuration before this one, may have a document already.
-                    gateway = source.follow(&gateway, ids).unwrap_or(gateway);
-                    generation = source.serves();
+                    plugin = source.follow(&plugin, ids).unwrap_or(plugin);
+                    generation = source.generation();
                 }
                 match generation {
-                    0 => gateway.metrics.serves(0),
-                    generation => gateway.metrics.switched(generation),
+                    0 => plugin.metrics.generation(0),
+                    generation => plugin.metrics.switched(generation),
                 }
-                Some(gateway)
+                Some(plugin)
             }
             Err(why) => {
                 calls::log(Level::Error, &format!("configuration refused, {why}"));
@@ -119,13 +119,13 @@ impl Plugin {
         callbacks: Callbacks,
     ) -> Result<Plugin, String> {
         callbacks.suffice(&configuration.response)?;
-        let gateway = Plugin::new(configuration, before, ids).map_err(|Fault(status)| {
+        let plugin = Plugin::new(configuration, before, ids).map_err(|Fault(status)| {
             format!("the host's clock or its shared data does not work: status {status}")
         })?;
-        let is_nginx = gateway.zone.is_some();
+        let is_nginx = plugin.zone.is_some();
         callbacks.suffice_under(if is_nginx { Rules::Strict } else { Rules::Lenient })?;
-        let refusals = if is_nginx { nginx::refusals(&gateway.configuration) } else { Vec::new() };
-        if refusals.is_empty() { Ok(gateway) } else { Err(refusals.join("; ")) }
+        let refusals = if is_nginx { nginx::refusals(&plugin.configuration) } else { Vec::new() };
+        if refusals.is_empty() { Ok(plugin) } else { Err(refusals.join("; ")) }
     }
 
     fn new(
@@ -162,7 +162,7 @@ impl Plugin {
         // There is one timer, and waiting requests resume under any configuration.
         let waiting: Rc<Exclusive<TimerQueue>> =
             before.map(|before| Rc::clone(&before.timer_queue)).unwrap_or_default();
-        waiting.with(|waiting| waiting.counted_by(metrics.waiting()));
+        waiting.with(|queue| queue.set_gauge(metrics.waiting_requests()));
         Ok(Plugin {
             configuration,
             source: None,
@@ -174,41 +174,42 @@ impl Plugin {
             refuses_to_wait,
             timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             querying: Exclusive::default(),
-            wakes: Cell::new(None),
+            wakes_at: Cell::new(None),
             wanted: Cell::new(None),
-            monotonic: Exclusive::default(),
+            clock_offset: Exclusive::default(),
             worker: Exclusive::new(worker),
             metrics,
             sampling: Sampling::default(),
-            random: Cell::new(calls::random()),
-            last: Cell::new(calls::now()?),
+            prng_state: Cell::new(calls::random()),
+            last_now: Cell::new(calls::now()?),
         })
     }
 
     /// Actors take along what was counted under what its plugin had `before`. A plugin that is new may stand in another's
     /// place, or beside it: in any case what both count alike goes on.
     pub(super) fn migrate_from(&self, before: Option<&Plugin>, plugins: &[(u32, Option<Rc<Plugin>>)]) {
-        let mut pasts = Vec::new();
+        let mut previous = Vec::new();
         let mut add = |other: &Plugin| {
-            pasts.extend(other.worker.with(|worker| worker.previous(&other.configuration.policy)));
+            previous.extend(other.worker.with(|worker| worker.previous(&other.configuration.policy)));
         };
-        let descent = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
+        let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
         match before {
             Some(before) => add(before),
             None => plugins.iter().rev().filter_map(|(_, other)| other.as_deref()).for_each(add),
         }
         let now = self.now();
-        self.worker.with(|worker| worker.migrate_from(&self.configuration.policy, &pasts, descent, now));
+        self.worker
+            .with(|worker| worker.migrate_from(&self.configuration.policy, &previous, replacement, now));
     }
 
     /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
     /// about. A request that has to wait for stores is told whether its client speaks gRPC.
     pub(super) fn decide(&self) -> Option<(Session, Handled, bool, Option<CandidateDecision>)> {
         let policy = &self.configuration.policy;
-        let mut tried = self.source.as_ref().and_then(|_| self.decide_by_candidate());
+        let mut candidate = self.source.as_ref().and_then(|_| self.decide_by_candidate());
         let source = HostRequest::new(policy, self.zone.is_some());
         let request = policy.request(&source);
-        let ((session, judged, is_grpc), must_wake) = self.worker.with(|worker| {
+        let ((session, handled, is_grpc), must_wake) = self.worker.with(|worker| {
             let (mut session, decision) =
                 Session::start(policy, worker, &self.store, &request, || self.now());
             let decision = match decision.outcome {
@@ -218,31 +219,31 @@ impl Plugin {
                 _ => worker.decision(),
             };
             let is_grpc = matches!(decision.outcome, Outcome::Query(_)) && policy.is_grpc(&request);
-            let judged = self.handle(decision, || policy.is_grpc(&request));
-            ((session, judged, is_grpc), self.must_wake(worker))
+            let handled = self.handle(decision, || policy.is_grpc(&request));
+            ((session, handled, is_grpc), self.must_wake(worker))
         })?;
-        if !matches!(judged.next, NextAction::Query(_)) {
-            self.compare(&mut tried);
+        if !matches!(handled.action, NextAction::Query(_)) {
+            self.compare(&mut candidate);
         }
         let is_asleep =
-            || self.source.is_some() && self.timer_queue.with(|waiting| waiting.ticks()) == Some(false);
+            || self.source.is_some() && self.timer_queue.with(|queue| queue.has_timer()) == Some(false);
         if must_wake || is_asleep() {
             self.wake();
         }
         self.sample_cells();
-        self.zone.iter().for_each(|zone| zone.tend(self));
-        Some((session, judged, is_grpc, tried))
+        self.zone.iter().for_each(|zone| zone.after_decision(self));
+        Some((session, handled, is_grpc, candidate))
     }
 
     /// Has what is tried decide as well.
     fn decide_by_candidate(&self) -> Option<CandidateDecision> {
-        Some(self.candidate.with(|trial| trial.clone()).flatten()?.decide(self))
+        Some(self.candidate.with(|candidate| candidate.clone()).flatten()?.decide(self))
     }
 
     /// It was decided just now about a request about which what is tried has decided.
-    pub(super) fn compare(&self, tried: &mut Option<CandidateDecision>) {
-        self.worker.with(|worker| tried.iter_mut().for_each(|tried| tried.compare(self, worker)));
-        _ = tried.take_if(|tried| tried.is_done());
+    pub(super) fn compare(&self, candidate: &mut Option<CandidateDecision>) {
+        self.worker.with(|worker| candidate.iter_mut().for_each(|candidate| candidate.compare(self, worker)));
+        _ = candidate.take_if(|candidate| candidate.is_done());
     }
 
     /// Whether the worker holds too many requests to hold this one. If so, the request is counted as unheld.
@@ -256,38 +257,38 @@ impl Plugin {
 
     /// Whether the worker holds as many requests as it may.
     pub(super) fn is_full(&self) -> bool {
-        self.timer_queue.with(|waiting| waiting.is_full()) == Some(true)
+        self.timer_queue.with(|queue| queue.is_full()) == Some(true)
     }
 
     /// What the host does about a decision. `is_grpc` is read for a refusal only.
     pub(super) fn handle(&self, decision: &Decision, is_grpc: impl Fn() -> bool) -> Handled {
         let Configuration { policy, response, .. } = &self.configuration;
         if let Outcome::Query(ticket) = decision.outcome {
-            return Handled { headers: Vec::new(), next: NextAction::Query(ticket) };
+            return Handled { headers: Vec::new(), action: NextAction::Query(ticket) };
         }
         self.metrics.decision(policy, decision);
-        self.tell_access_log(decision);
-        let next = match decision.outcome {
-            Outcome::Delay(until) => Some(NextAction::Hold(until, Parked::Request)),
+        self.set_attributes(decision);
+        let action = match decision.outcome {
+            Outcome::Delay(until) => Some(NextAction::Hold(until, Held::Request)),
             Outcome::Reject(_) => None,
             Outcome::Pass | Outcome::Allowed | Outcome::Query(_) => Some(NextAction::Pass),
         };
-        if let Some(next) = next {
-            return Handled { headers: response.headers(policy, decision), next };
+        if let Some(action) = action {
+            return Handled { headers: response.headers(policy, decision), action };
         }
         let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());
         let next = refusal.map_or(NextAction::Pass, |refusal| {
             calls::log(Level::Debug, &refusal.details);
             self.refuse(LocalReply::new(refusal, self.zone.is_some()), policy.reject_delay(decision))
         });
-        Handled { headers: Vec::new(), next }
+        Handled { headers: Vec::new(), action: next }
     }
 
     /// At once, or after a while if there is room for it.
     fn refuse(&self, answer: LocalReply, delay: Span) -> NextAction {
-        let has_room = || self.timer_queue.with(|waiting| waiting.has_room()) == Some(true);
+        let has_room = || self.timer_queue.with(|queue| queue.has_room()) == Some(true);
         match delay > Span::ZERO && has_room() {
-            true => NextAction::Hold(self.now().after(delay), Parked::Refusal(answer)),
+            true => NextAction::Hold(self.now().after(delay), Held::Refusal(answer)),
             false => NextAction::Reply(answer),
         }
     }
@@ -304,32 +305,33 @@ impl Plugin {
     /// A request is about to be over about which this has decided. What serves by now, or is tried beside that, may have
     /// taken along what it gives back.
     pub(super) fn settle_migrated(&self, session: &Session, serves: &Plugin) {
-        let settle = |later: &Policy, heir: &Worker| {
+        let settle = |later: &Policy, successor: &Worker| {
             let policy = &self.configuration.policy;
             let events = self.worker.with(|worker| {
-                session.settle_migrated((policy, worker), (later, heir), &self.store, || self.now())
+                session.settle_migrated((policy, worker), (later, successor), &self.store, || self.now())
             });
             events.iter().for_each(|events| self.metrics.events(events));
         };
         if !std::ptr::eq(self, serves) {
-            serves.worker.with(|heir| settle(&serves.configuration.policy, heir));
+            serves.worker.with(|successor| settle(&serves.configuration.policy, successor));
         }
-        let trial = serves.candidate.with(|trial| trial.clone()).flatten();
-        trial.iter().for_each(|trial| trial.with(settle));
+        let candidate = serves.candidate.with(|candidate| candidate.clone()).flatten();
+        candidate.iter().for_each(|candidate| candidate.with_worker(settle));
     }
 
     /// Holds a stream until the host's clock shows `until`, steps apart; it is returned if that cannot be.
-    pub(super) fn park(&self, id: u32, until: Time, parked: Parked) -> Result<(), Parked> {
-        let (now, steady) = (self.now(), self.monotonic());
-        let deadline = self.monotonic.with(|clocks| clocks.deadline(until, now, steady)).unwrap_or(steady);
-        let mut parked = Some(parked);
-        let park = |waiting: &mut TimerQueue| match parked.take() {
-            Some(parked) => waiting.park(id, deadline, parked, steady),
+    pub(super) fn hold(&self, id: u32, until: Time, held: Held) -> Result<(), Held> {
+        let (now, monotonic) = (self.now(), self.monotonic());
+        let deadline =
+            self.clock_offset.with(|clocks| clocks.deadline(until, now, monotonic)).unwrap_or(monotonic);
+        let mut held = Some(held);
+        let park = |waiting: &mut TimerQueue| match held.take() {
+            Some(held) => waiting.hold(id, deadline, held, monotonic),
             None => Ok(()),
         };
         match self.timer_queue.with(park) {
             Some(done) => done,
-            None => parked.map_or(Ok(()), Err),
+            None => held.map_or(Ok(()), Err),
         }
     }
 
@@ -345,31 +347,31 @@ impl Plugin {
 
     /// The last reading of the host's clock.
     pub(super) fn last_now(&self) -> Time {
-        self.last.get()
+        self.last_now.get()
     }
 
     /// The host's clock; when it cannot be read, what it said last.
     pub(super) fn now(&self) -> Time {
-        let now = calls::now().unwrap_or(self.last.get());
-        self.last.set(now);
+        let now = calls::now().unwrap_or(self.last_now.get());
+        self.last_now.set(now);
         now
     }
 
     /// A number that clients cannot foresee, for jitter.
     pub(super) fn entropy(&self) -> u32 {
-        let mut state = self.random.get();
+        let mut state = self.prng_state.get();
         let number = prng::next(&mut state);
-        self.random.set(state);
+        self.prng_state.set(state);
         number
     }
 }
 
 /// A server may send any number of mistakes.
-pub(super) const MOST_TOLD: usize = 100;
+pub(super) const MAX_LOGGED: usize = 100;
 
 /// What is wrong with a configuration.
 pub(super) fn mistakes(errors: &[Error]) -> String {
-    let told = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
-    let told: Vec<String> = told.take(MOST_TOLD).collect();
-    format!("{}: {}", plural(errors.len(), "mistake"), told.join(" "))
+    let logged = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
+    let logged: Vec<String> = logged.take(MAX_LOGGED).collect();
+    format!("{}: {}", plural(errors.len(), "mistake"), logged.join(" "))
 }

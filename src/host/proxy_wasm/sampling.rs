@@ -10,7 +10,7 @@ use crate::store::Rules;
 use std::cell::Cell;
 
 /// A worker samples one set of one table after this many requests. One load costs about 1 µs, which makes 4 ns a request.
-const EVERY: u32 = 256;
+const REQUESTS_PER_SAMPLE: u32 = 256;
 
 /// The estimate is the mean of this many sets; the latest has the most weight.
 const SAMPLES: i64 = 64;
@@ -54,12 +54,12 @@ impl Plugin {
         let Sampling { requests, means } = &self.sampling;
         let count = requests.get().wrapping_add(1);
         requests.set(count);
-        if !count.is_multiple_of(EVERY) || self.store.rules() == Rules::Strict {
+        if !count.is_multiple_of(REQUESTS_PER_SAMPLE) || self.store.rules() == Rules::Strict {
             return;
         }
         let policy = &self.configuration.policy;
         let tables: Vec<(RuleId, u64)> = policy.tables().collect();
-        let turn = usize::try_from(count.checked_div(EVERY).unwrap_or(0)).unwrap_or(0);
+        let turn = usize::try_from(count.checked_div(REQUESTS_PER_SAMPLE).unwrap_or(0)).unwrap_or(0);
         let Some(turn) = turn.checked_rem(tables.len()) else {
             return;
         };

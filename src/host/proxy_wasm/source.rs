@@ -7,7 +7,7 @@ use super::callbacks::Callbacks;
 use super::calls::{self, Level};
 use super::candidate::Candidate;
 use super::metrics::Ids;
-use super::plugin::{MOST_TOLD, Plugin, mistakes};
+use super::plugin::{MAX_LOGGED, Plugin, mistakes};
 use crate::config;
 use crate::document::Error;
 use crate::exclusive::Exclusive;
@@ -33,7 +33,7 @@ pub(super) struct Source {
     is_monotonic: bool,
     follower: Exclusive<Follower>,
     /// Which document could not be taken when it was tried last; zero: none.
-    stuck: Cell<u64>,
+    failed_generation: Cell<u64>,
 }
 
 /// What an answer came to, for the counters.
@@ -48,46 +48,47 @@ pub(super) enum Poll {
 impl Source {
     pub(super) fn new(local: Vec<u8>, options: RemoteOptions, callbacks: Callbacks) -> Source {
         let follower = Follower::new(options.clone(), calls::random()).over(Hasher::name(&local));
-        let is_steady = calls::monotonic().is_some();
+        let is_monotonic = calls::monotonic().is_some();
         let follower = Exclusive::new(follower);
-        Source { local, callbacks, options, is_monotonic: is_steady, follower, stuck: Cell::new(0) }
+        Source { local, callbacks, options, is_monotonic, follower, failed_generation: Cell::new(0) }
     }
 
     /// By the clock that all workers go by; none while that cannot be read, as another one tells other times.
-    fn now(&self, gateway: &Plugin) -> Option<Time> {
-        calls::monotonic().or_else(|| (!self.is_monotonic).then(|| gateway.now()))
+    fn now(&self, plugin: &Plugin) -> Option<Time> {
+        calls::monotonic().or_else(|| (!self.is_monotonic).then(|| plugin.now()))
     }
 
     /// Whether both have their documents from one place.
-    pub(super) fn is(&self, other: &Source) -> bool {
+    pub(super) fn is_same_source(&self, other: &Source) -> bool {
         self.options.id() == other.options.id()
     }
 
     /// When it wants to look next.
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(super) fn next_task_at(&self) -> Option<Time> {
         self.follower.with(|follower| follower.next())
     }
 
     /// Which document serves; zero: none.
-    pub(super) fn serves(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.follower.with(|follower| follower.active_generation()).unwrap_or(0)
     }
 
-    /// Looks what is to serve from now on in place of `gateway`, if anything else is.
-    pub(super) fn follow(self: &Rc<Source>, gateway: &Plugin, ids: &Rc<Ids>) -> Option<Plugin> {
-        let now = self.now(gateway)?;
-        match self.follower.with(|follower| follower.follow(&gateway.store, now)).flatten()? {
-            Task::Activate(stock) => {
-                let Snapshot { generation, document } = stock;
-                match self.over(&document, None) {
+    /// Looks what is to serve from now on in place of `plugin`, if anything else is.
+    pub(super) fn follow(self: &Rc<Source>, plugin: &Plugin, ids: &Rc<Ids>) -> Option<Plugin> {
+        let now = self.now(plugin)?;
+        match self.follower.with(|follower| follower.follow(&plugin.store, now)).flatten()? {
+            Task::Activate(snapshot) => {
+                let Snapshot { generation, document } = snapshot;
+                match self.compile_over(&document, None) {
                     Ok(configuration) => {
                         // That a call fails says nothing of the document: it is taken at the next look.
-                        let build = self.build(configuration, gateway, ids);
-                        let told = self.stuck.replace(if build.is_err() { generation } else { 0 });
+                        let build = self.build(configuration, plugin, ids);
+                        let logged =
+                            self.failed_generation.replace(if build.is_err() { generation } else { 0 });
                         if let Err(why) = build.as_ref().map(drop)
-                            && told != generation
+                            && logged != generation
                         {
-                            self.tell(Level::Warn, " cannot be taken yet: ", why);
+                            self.log(Level::Warn, " cannot be taken yet: ", why);
                         }
                         let next = build.ok()?;
                         self.follower.with(|follower| follower.set_active(generation));
@@ -96,40 +97,36 @@ impl Source {
                     Err(why) => {
                         let is_news = self.follower.with(|follower| follower.mark_invalid(generation));
                         if is_news == Some(true) {
-                            self.tell(Level::Warn, " refused: ", &why);
+                            self.log(Level::Warn, " refused: ", &why);
                         }
                         None
                     }
                 }
             }
             Task::Compare { document, is_previous, logs } => {
-                let trial = match self.beside(&document, gateway, is_previous) {
-                    Ok(trial) => Some(Rc::new(trial)),
+                let candidate = match self.candidate(&document, plugin, is_previous) {
+                    Ok(candidate) => Some(Rc::new(candidate)),
                     Err(why) => {
                         self.follower.with(|follower| follower.mark_candidate_invalid());
                         if logs {
-                            self.tell(Level::Warn, " cannot be tried: ", &why);
+                            self.log(Level::Warn, " cannot be tried: ", &why);
                         }
                         None
                     }
                 };
-                gateway.candidate.with(|tried| *tried = trial);
+                plugin.candidate.with(|slot| *slot = candidate);
                 None
             }
             Task::StopComparing => {
-                gateway.candidate.with(|tried| *tried = None);
+                plugin.candidate.with(|slot| *slot = None);
                 None
             }
             Task::Local { logs } => {
                 let local = config::compile(&self.local).map_err(|errors| mistakes(&errors));
-                let next = local.and_then(|local| self.build(local, gateway, ids)).ok()?;
+                let next = local.and_then(|local| self.build(local, plugin, ids)).ok()?;
                 self.follower.with(|follower| follower.set_active(0));
                 if logs {
-                    self.tell(
-                        Level::Warn,
-                        ": no contact for `max_stale`: the local configuration serves",
-                        "",
-                    );
+                    self.log(Level::Warn, ": no contact for `max_stale`: the local configuration serves", "");
                 }
                 Some(next)
             }
@@ -137,62 +134,65 @@ impl Source {
     }
 
     /// What is to be tried beside what serves. The one that served before is so for everybody: the other one serves all.
-    fn beside(&self, document: &[u8], gateway: &Plugin, is_previous: bool) -> Result<Candidate, String> {
+    fn candidate(&self, document: &[u8], plugin: &Plugin, is_previous: bool) -> Result<Candidate, String> {
         let sample = self.options.canary.filter(|_| !is_previous).map_or(Sample(100), |canary| canary.sample);
         let name = self.follower.with(|follower| follower.comparison_id()).unwrap_or(0);
-        let known = gateway.configuration.policy.meanings();
-        let configuration = self.over(document, Some(How { sample, name, active_meanings: known }))?;
+        let active_meanings = plugin.configuration.policy.meanings();
+        let configuration = self.compile_over(document, Some(How { sample, name, active_meanings }))?;
         let before = match is_previous {
-            false => gateway.worker.with(|worker| worker.previous(&gateway.configuration.policy)),
+            false => plugin.worker.with(|worker| worker.previous(&plugin.configuration.policy)),
             true => {
-                let policy = self.over(document, None)?.policy;
-                Some(Worker::new(&policy, &gateway.seed).previous(&policy))
+                let policy = self.compile_over(document, None)?.policy;
+                Some(Worker::new(&policy, &plugin.seed).previous(&policy))
             }
         };
-        Ok(Candidate::new(configuration, gateway, before, is_previous))
+        Ok(Candidate::new(configuration, plugin, before, is_previous))
     }
 
     /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
-    pub(super) fn judge(&self, gateway: &Plugin) {
-        let Some(now) = self.now(gateway) else {
+    pub(super) fn judge_canary(&self, plugin: &Plugin) {
+        let Some(now) = self.now(plugin) else {
             return;
         };
-        let fared = gateway.candidate.with(|trial| trial.as_ref().map(|trial| trial.take_counts())).flatten();
-        let fared = fared.unwrap_or_default();
-        let judge = |follower: &mut Follower| follower.judge_canary(&gateway.store, now, &fared);
-        let Some(judgement) = self.follower.with(judge).flatten() else {
+        let counts = plugin
+            .candidate
+            .with(|candidate| candidate.as_ref().map(|candidate| candidate.take_counts()))
+            .flatten();
+        let counts = counts.unwrap_or_default();
+        let judge = |follower: &mut Follower| follower.judge_canary(&plugin.store, now, &counts);
+        let Some(verdict) = self.follower.with(judge).flatten() else {
             return;
         };
-        gateway.metrics.judgement(&judgement);
-        let (level, what, CanaryStats { seen, refused }) = match judgement {
-            CanaryVerdict::Promoted(tally) => (Level::Info, " promoted: it would newly refuse ", tally),
-            CanaryVerdict::Rejected(tally) => (Level::Warn, " not promoted: it would newly refuse ", tally),
-            CanaryVerdict::RolledBack(tally) => (Level::Warn, " rolled back: it newly refused ", tally),
-            CanaryVerdict::Kept(tally) => (Level::Info, " stays: it newly refused ", tally),
+        plugin.metrics.canary_verdict(&verdict);
+        let (level, what, CanaryStats { seen, refused }) = match verdict {
+            CanaryVerdict::Promoted(stats) => (Level::Info, " promoted: it would newly refuse ", stats),
+            CanaryVerdict::Rejected(stats) => (Level::Warn, " not promoted: it would newly refuse ", stats),
+            CanaryVerdict::RolledBack(stats) => (Level::Warn, " rolled back: it newly refused ", stats),
+            CanaryVerdict::Kept(stats) => (Level::Info, " stays: it newly refused ", stats),
             // That has been told.
             CanaryVerdict::Invalid => return,
         };
         let (refused, seen) = (format::alone(refused), format::alone(seen));
-        self.tell(level, what, &[&refused, " of ", &seen, " requests"].concat());
+        self.log(level, what, &[&refused, " of ", &seen, " requests"].concat());
     }
 
-    fn tell(&self, level: Level, what: &str, why: &str) {
+    fn log(&self, level: Level, what: &str, why: &str) {
         let words = ["remote configuration of cluster ", &self.options.cluster, what, why];
         calls::log(level, &words.concat());
     }
 
     /// Logs settings that are accepted but probably not meant.
-    fn warn(&self, warnings: &[Error]) {
+    fn log_warnings(&self, warnings: &[Error]) {
         warnings
             .iter()
-            .take(MOST_TOLD)
-            .for_each(|warning| self.tell(Level::Warn, ": ", &warning.to_string()));
+            .take(MAX_LOGGED)
+            .for_each(|warning| self.log(Level::Warn, ": ", &warning.to_string()));
     }
 
     /// The plugin's own configuration with a document laid over it, or what is wrong with that.
-    fn over(&self, document: &[u8], trial: Option<How>) -> Result<config::Configuration, String> {
+    fn compile_over(&self, document: &[u8], candidate: Option<How>) -> Result<config::Configuration, String> {
         let configuration =
-            config::compile_over(&self.local, document, trial).map_err(|errors| mistakes(&errors))?;
+            config::compile_over(&self.local, document, candidate).map_err(|errors| mistakes(&errors))?;
         self.callbacks.suffice(&configuration.response)?;
         Ok(configuration)
     }
@@ -203,19 +203,19 @@ impl Source {
         before: &Plugin,
         ids: &Rc<Ids>,
     ) -> Result<Plugin, String> {
-        let mut gateway = Plugin::build(configuration, Some(before), ids, self.callbacks)?;
-        gateway.source = Some(Rc::clone(self));
-        Ok(gateway)
+        let mut plugin = Plugin::build(configuration, Some(before), ids, self.callbacks)?;
+        plugin.source = Some(Rc::clone(self));
+        Ok(plugin)
     }
 
     /// Asks the server if it is this worker's turn: the number of the call.
-    pub(super) fn ask(&self, gateway: &Plugin, is_outdated: bool) -> Option<Result<u32, FetchError>> {
-        let now = self.now(gateway)?;
+    pub(super) fn poll(&self, plugin: &Plugin, is_outdated: bool) -> Option<Result<u32, FetchError>> {
+        let now = self.now(plugin)?;
         if self.follower.with(|follower| follower.is_overdue(now)) == Some(true) {
             return Some(Err(FetchError::None));
         }
         let headers =
-            self.follower.with(|follower| follower.claim_poll(&gateway.store, now, is_outdated)).flatten()?;
+            self.follower.with(|follower| follower.claim_poll(&plugin.store, now, is_outdated)).flatten()?;
         let RemoteOptions { cluster, timeout, body, .. } = &self.options;
         let body = body.as_deref().unwrap_or_default().as_bytes();
         let timeout_ms = u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX);
@@ -223,68 +223,69 @@ impl Source {
     }
 
     /// What the answer to a call says, whose callback runs.
-    pub(super) fn read(&self, size: usize) -> (Result<ServerReply, FetchError>, Validators) {
+    pub(super) fn read_reply(&self, size: usize) -> (Result<ServerReply, FetchError>, Validators) {
         let size = size.min(MAX_REPLY_BYTES + 1);
         let body = calls::call_body(size);
         // A host that does not hand it over whole: it may well be good.
         let status = if body.len() == size { calls::call_status() } else { 0 };
         let [etag, modified, date] = [&b"etag"[..], b"last-modified", b"date"].map(calls::call_header);
-        let marks = Validators::of(etag, modified, date);
-        (self.options.read(status, &body), marks)
+        let validators = Validators::of(etag, modified, date);
+        (self.options.read(status, &body), validators)
     }
 
     /// The server has answered, or has not.
-    pub(super) fn answered(
+    pub(super) fn poll_done(
         &self,
-        gateway: &Plugin,
-        answer: Result<ServerReply, FetchError>,
-        marks: Validators,
+        plugin: &Plugin,
+        reply: Result<ServerReply, FetchError>,
+        validators: Validators,
     ) -> Option<Poll> {
-        let (now, random) = (self.now(gateway)?, gateway.entropy());
+        let (now, random) = (self.now(plugin)?, plugin.entropy());
         let (rules, warnings) = (Cell::new(0), Cell::default());
-        let takes = |document: &[u8]| {
-            let taken = self.over(document, None)?;
+        let accept = |document: &[u8]| {
+            let taken = self.compile_over(document, None)?;
             rules.set(taken.policy.rules().count());
             warnings.set(taken.warnings);
             Ok(())
         };
-        let answered =
-            |follower: &mut Follower| follower.answered(&gateway.store, now, answer, marks, random, takes);
-        let outcome = self.follower.with(answered)?;
-        Some(match outcome {
+        let poll_done = |follower: &mut Follower| {
+            follower.answered(&plugin.store, now, reply, validators, random, accept)
+        };
+        let result = self.follower.with(poll_done)?;
+        Some(match result {
             PollResult::NewDocument(generation) => {
                 // One that limits nothing may well be a mistake.
                 let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
                 let rules = plural(rules.get(), "rule");
-                self.tell(level, " taken as number ", &[&format::alone(generation), ", ", &*rules].concat());
-                self.warn(&warnings.take());
+                self.log(level, " taken as number ", &[&format::alone(generation), ", ", &*rules].concat());
+                self.log_warnings(&warnings.take());
                 Poll::Fresh
             }
             PollResult::Candidate => {
                 let rules = plural(rules.get(), "rule");
-                self.tell(Level::Info, " tried beside the one that serves, ", &rules);
-                self.warn(&warnings.take());
+                self.log(Level::Info, " tried beside the one that serves, ", &rules);
+                self.log_warnings(&warnings.take());
                 Poll::Fresh
             }
             PollResult::Withdrawn => {
-                self.tell(Level::Info, " is again as it was before", "");
+                self.log(Level::Info, " is again as it was before", "");
                 Poll::Unchanged
             }
             PollResult::Unchanged(is_news) => {
                 if is_news {
-                    self.tell(Level::Info, " is in contact again", "");
+                    self.log(Level::Info, " is in contact again", "");
                 }
                 Poll::Unchanged
             }
             PollResult::Refused(why) => {
                 if self.follower.with(|follower| follower.is_back()) == Some(true) {
-                    self.tell(Level::Info, " is in contact again", "");
+                    self.log(Level::Info, " is in contact again", "");
                 }
-                why.iter().for_each(|why| self.tell(Level::Warn, " refused: ", why));
+                why.iter().for_each(|why| self.log(Level::Warn, " refused: ", why));
                 Poll::Refused
             }
             PollResult::Failed(why) => {
-                why.iter().for_each(|why| self.tell(Level::Warn, " cannot be had: ", &why.words()));
+                why.iter().for_each(|why| self.log(Level::Warn, " cannot be had: ", &why.words()));
                 Poll::Failed
             }
             PollResult::Late => return None,

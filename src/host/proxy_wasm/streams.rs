@@ -7,13 +7,13 @@ pub(super) use crate::map::NumberMap;
 /// Whose stream a stream is, from its creation to its headers. Hosts create one when its headers have come, so
 /// there is one at a time, and nothing is inserted anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Newest {
+pub(super) struct NewStreams {
     /// The stream and its plugin.
     last: Option<(u32, u32)>,
     before: NumberMap<u32>,
 }
 
-impl Newest {
+impl NewStreams {
     pub(super) fn put(&mut self, id: u32, plugin: u32) {
         if let Some((id, plugin)) = self.last.replace((id, plugin)) {
             self.before.insert(id, plugin);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_plugin_is_told_once() {
-        let mut newest = Newest::default();
+        let mut newest = NewStreams::default();
         newest.put(2, 1);
         assert_eq!((newest.take(3), newest.take(2), newest.take(2)), (None, Some(1), None));
         for id in 2..9 {

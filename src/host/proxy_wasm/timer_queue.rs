@@ -15,24 +15,24 @@ use std::rc::Rc;
 
 /// A worker holds so many refusals back at once; what exceeds is refused at once, so that a flood of
 /// refusals does not fill its memory.
-const MOST_REFUSALS: usize = 1_000;
+const MAX_REFUSALS: usize = 1_000;
 
 /// All plugins of a VM together hold at most this many requests at once, because each takes memory of the gateway. Beyond
 /// this bound, requests that would have to wait are refused.
-const MOST_HELD: usize = 10_000;
+const MAX_HELD_REQUESTS: usize = 10_000;
 
 /// So many turns that nobody waits for are not worth clearing away.
-const SPARE: usize = 64;
+const MAX_STALE_ENTRIES: usize = 64;
 
 /// A stream that the host does not let go is tried again after this.
-const AGAIN: Span = Span::from_ms(100);
+const RETRY_AFTER: Span = Span::from_ms(100);
 
 /// So often it is tried; a host that still has the stream then would hold it for ever.
-const MOST_TRIES: u32 = 100;
+const MAX_TRIES: u32 = 100;
 
 /// What becomes of a stream when its time has come.
 #[derive(Debug)]
-pub(super) enum Parked {
+pub(super) enum Held {
     /// The request goes on.
     Request,
     /// It is answered.
@@ -44,11 +44,11 @@ pub(super) enum Parked {
 /// One stream's turn.
 #[derive(Debug)]
 pub(super) struct Turn {
-    pub(super) parked: Parked,
+    pub(super) held: Held,
     /// When the wait began.
     pub(super) since: Time,
     /// Tells it from an earlier one of the same number.
-    came: u64,
+    sequence: u64,
     /// How often the host has not let it go.
     tries: u32,
 }
@@ -61,10 +61,10 @@ pub(super) struct TimerQueue {
     turns: NumberMap<Turn>,
     refusals: usize,
     /// How many requests all plugins of the VM hold.
-    held: Rc<Cell<usize>>,
-    came: u64,
+    held_requests: Rc<Cell<usize>>,
+    next_sequence: u64,
     /// Whether the host has a timer running, and when it fires next if that is known.
-    ticks: bool,
+    has_timer: bool,
     armed: Option<Time>,
     /// When the plugin wants to be woken for its own sake.
     wake: Option<Time>,
@@ -74,7 +74,7 @@ pub(super) struct TimerQueue {
 
 impl TimerQueue {
     /// Counts waiting streams with this gauge from now on, unless some wait already.
-    pub(super) fn counted_by(&mut self, gauge: Option<u32>) {
+    pub(super) fn set_gauge(&mut self, gauge: Option<u32>) {
         if self.turns.is_empty() {
             self.gauge = gauge;
         }
@@ -89,26 +89,26 @@ impl TimerQueue {
 
     /// Whether one more refusal may be held back.
     pub(super) fn has_room(&self) -> bool {
-        self.refusals < MOST_REFUSALS
+        self.refusals < MAX_REFUSALS
     }
 
     /// Counts the requests that wait here together with those of other plugins.
-    pub(super) fn count_in(&mut self, held: &Rc<Cell<usize>>) {
-        self.held = Rc::clone(held);
+    pub(super) fn share_held_requests(&mut self, held: &Rc<Cell<usize>>) {
+        self.held_requests = Rc::clone(held);
     }
 
     /// Whether no more requests may be held.
     pub(super) fn is_full(&self) -> bool {
-        self.held.get() >= MOST_HELD
+        self.held_requests.get() >= MAX_HELD_REQUESTS
     }
 
     /// Holds a stream until then; it is returned if no timer can be had.
-    pub(super) fn park(&mut self, id: u32, until: Time, parked: Parked, now: Time) -> Result<(), Parked> {
-        self.put(id, until, Turn { parked, since: now, came: 0, tries: 0 });
+    pub(super) fn hold(&mut self, id: u32, until: Time, held: Held, now: Time) -> Result<(), Held> {
+        self.put(id, until, Turn { held, since: now, sequence: 0, tries: 0 });
         self.arm(now);
-        match self.ticks {
+        match self.has_timer {
             true => Ok(()),
-            false => self.take(id).map_or(Ok(()), |turn| Err(turn.parked)),
+            false => self.take(id).map_or(Ok(()), |turn| Err(turn.held)),
         }
     }
 
@@ -116,31 +116,31 @@ impl TimerQueue {
     pub(super) fn wake_at(&mut self, at: Time, now: Time) -> bool {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
         self.arm(now);
-        self.ticks
+        self.has_timer
     }
 
     /// Whether the host has a timer running.
-    pub(super) fn ticks(&self) -> bool {
-        self.ticks
+    pub(super) fn has_timer(&self) -> bool {
+        self.has_timer
     }
 
     /// The stream is gone.
-    pub(super) fn leave(&mut self, id: u32) {
+    pub(super) fn remove(&mut self, id: u32) {
         self.take(id);
         // Clients that come and leave must not fill the queue with turns that nobody waits for.
         let turns = &self.turns;
-        if self.queue.len() > turns.len().saturating_mul(2).saturating_add(SPARE) {
-            self.queue.retain(|Reverse((_, came, id))| is_of(turns, *came, *id));
+        if self.queue.len() > turns.len().saturating_mul(2).saturating_add(MAX_STALE_ENTRIES) {
+            self.queue.retain(|Reverse((_, came, id))| is_current(turns, *came, *id));
         }
     }
 
     /// Begins a tick: the streams whose time has come, in the order of their turns.
-    pub(super) fn due(&mut self, now: Time) -> Vec<(u32, Turn)> {
+    pub(super) fn begin_tick(&mut self, now: Time) -> Vec<(u32, Turn)> {
         self.armed = None;
         self.wake = self.wake.filter(|wake| *wake > now);
         let mut due = Vec::new();
         while let Some(Reverse((until, came, id))) = self.queue.peek().copied() {
-            let waits = is_of(&self.turns, came, id);
+            let waits = is_current(&self.turns, came, id);
             if until > now && waits {
                 break;
             }
@@ -154,15 +154,17 @@ impl TimerQueue {
 
     /// Ends a tick: holds streams again that the host did not let go, and sets the timer. Only then, as one that
     /// was stopped before might not be had again. Returned are streams that the host never will let go.
-    pub(super) fn again(&mut self, turns: Vec<(u32, Turn)>, now: Time) -> Vec<u32> {
+    pub(super) fn finish_tick(&mut self, turns: Vec<(u32, Turn)>, now: Time) -> Vec<u32> {
         let mut lost = Vec::new();
         for (id, turn) in turns {
             if self.turns.get(id).is_some() {
                 // Meanwhile it was given another.
                 continue;
             }
-            match turn.tries < MOST_TRIES {
-                true => self.put(id, now.after(AGAIN), Turn { tries: turn.tries.saturating_add(1), ..turn }),
+            match turn.tries < MAX_TRIES {
+                true => {
+                    self.put(id, now.after(RETRY_AFTER), Turn { tries: turn.tries.saturating_add(1), ..turn })
+                }
                 false => lost.push(id),
             }
         }
@@ -171,34 +173,36 @@ impl TimerQueue {
     }
 
     /// All streams, whether their time has come or not.
-    pub(super) fn all(&mut self) -> Vec<(u32, Turn)> {
+    pub(super) fn drain(&mut self) -> Vec<(u32, Turn)> {
         self.queue.clear();
         self.refusals = 0;
         self.count(self.turns.len(), -1);
         let turns = self.turns.take().into_iter();
-        let turns = turns.inspect(|(_, turn)| self.held.set(self.held.get().saturating_sub(turn.requests())));
+        let turns = turns.inspect(|(_, turn)| {
+            self.held_requests.set(self.held_requests.get().saturating_sub(turn.requests()))
+        });
         let mut all: Vec<(u32, Turn)> =
             turns.filter_map(|(id, turn)| Some((u32::try_from(id).ok()?, turn))).collect();
-        sort::sort_by_key(&mut all, |(_, turn)| turn.came);
+        sort::sort_by_key(&mut all, |(_, turn)| turn.sequence);
         all
     }
 
     fn put(&mut self, id: u32, until: Time, turn: Turn) {
         self.take(id);
-        self.refusals = self.refusals.saturating_add(turn.parked.is_refusal().into());
-        self.held.set(self.held.get().saturating_add(turn.requests()));
-        self.came = self.came.wrapping_add(1);
-        self.queue.push(Reverse((until, self.came, id)));
+        self.refusals = self.refusals.saturating_add(turn.held.is_refusal().into());
+        self.held_requests.set(self.held_requests.get().saturating_add(turn.requests()));
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        self.queue.push(Reverse((until, self.next_sequence, id)));
         let before = self.turns.len();
-        self.turns.insert(id, Turn { came: self.came, ..turn });
+        self.turns.insert(id, Turn { sequence: self.next_sequence, ..turn });
         self.count(self.turns.len().saturating_sub(before), 1);
     }
 
     fn take(&mut self, id: u32) -> Option<Turn> {
         let turn = self.turns.remove(id)?;
         self.count(1, -1);
-        self.refusals = self.refusals.saturating_sub(turn.parked.is_refusal().into());
-        self.held.set(self.held.get().saturating_sub(turn.requests()));
+        self.refusals = self.refusals.saturating_sub(turn.held.is_refusal().into());
+        self.held_requests.set(self.held_requests.get().saturating_sub(turn.requests()));
         Some(turn)
     }
 
@@ -209,14 +213,14 @@ impl TimerQueue {
         match (turn.into_iter().chain(self.wake).min(), self.armed) {
             (None, _) => {
                 self.armed = None;
-                if self.ticks && calls::set_tick_period(0).is_ok() {
-                    self.ticks = false;
+                if self.has_timer && calls::set_tick_period(0).is_ok() {
+                    self.has_timer = false;
                 }
             }
             (Some(until), Some(armed)) if armed <= until => {}
             (Some(until), _) => {
                 if calls::set_tick_period(ms_ceil(until.since(now))).is_ok() {
-                    (self.ticks, self.armed) = (true, Some(until));
+                    (self.has_timer, self.armed) = (true, Some(until));
                 }
             }
         }
@@ -226,19 +230,19 @@ impl TimerQueue {
 impl Turn {
     /// How many requests this entry holds. A refusal is none, because refusals have a bound of their own.
     fn requests(&self) -> usize {
-        (!self.parked.is_refusal()).into()
+        (!self.held.is_refusal()).into()
     }
 }
 
-impl Parked {
+impl Held {
     fn is_refusal(&self) -> bool {
-        matches!(self, Parked::Refusal(_))
+        matches!(self, Held::Refusal(_))
     }
 }
 
 /// Whether that turn of the stream is still to come.
-fn is_of(turns: &NumberMap<Turn>, came: u64, id: u32) -> bool {
-    turns.get(id).is_some_and(|turn| turn.came == came)
+fn is_current(turns: &NumberMap<Turn>, came: u64, id: u32) -> bool {
+    turns.get(id).is_some_and(|turn| turn.sequence == came)
 }
 
 /// Whole milliseconds, at least one, rounded up: nobody goes before his turn.

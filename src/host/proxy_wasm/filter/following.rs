@@ -12,17 +12,17 @@ use std::rc::Rc;
 
 impl Filter {
     /// Looks whether something else is to serve, and asks the server if that is due.
-    pub(super) fn follow(&self, root: u32, gateway: &Rc<Plugin>) {
-        let Some(source) = &gateway.source else {
+    pub(super) fn follow(&self, root: u32, plugin: &Rc<Plugin>) {
+        let Some(source) = &plugin.source else {
             return;
         };
-        let now = gateway.monotonic();
-        if source.next().is_some_and(|next| now < next) {
+        let now = plugin.monotonic();
+        if source.next_task_at().is_some_and(|next| now < next) {
             return;
         }
-        source.judge(gateway);
-        self.look(root, gateway, source);
-        match source.ask(gateway, self.is_outdated(root, source)) {
+        source.judge_canary(plugin);
+        self.switch_document(root, plugin, source);
+        match source.poll(plugin, self.is_outdated(root, source)) {
             Some(Ok(token)) => {
                 // An answer to what was asked before, under another configuration perhaps, is none.
                 self.polls.with(|polls| {
@@ -30,7 +30,7 @@ impl Filter {
                     polls.push((token, root));
                 });
             }
-            Some(Err(failure)) => self.told(root, Err(failure), Validators::default()),
+            Some(Err(failure)) => self.poll_done(root, Err(failure), Validators::default()),
             None => {}
         }
     }
@@ -38,17 +38,17 @@ impl Filter {
     /// Whether another plugin has come that follows the same source: a host keeps the one before until its last stream
     /// is over, and that may take long.
     fn is_outdated(&self, root: u32, source: &Source) -> bool {
-        let is_newer = |(other, gateway): &(u32, Option<Rc<Plugin>>)| {
-            let of = gateway.as_ref().and_then(|gateway| gateway.source.as_ref());
-            *other > root && of.is_some_and(|other| other.is(source))
+        let is_newer = |(other, plugin): &(u32, Option<Rc<Plugin>>)| {
+            let of = plugin.as_ref().and_then(|plugin| plugin.source.as_ref());
+            *other > root && of.is_some_and(|other| other.is_same_source(source))
         };
         self.plugins.with(|plugins| plugins.iter().any(is_newer)) == Some(true)
     }
 
-    fn look(&self, root: u32, gateway: &Rc<Plugin>, source: &Rc<Source>) {
-        if let Some(next) = source.follow(gateway, &self.ids) {
-            next.metrics.switched(source.serves());
-            self.serve(root, next);
+    fn switch_document(&self, root: u32, plugin: &Rc<Plugin>, source: &Rc<Source>) {
+        if let Some(next) = source.follow(plugin, &self.ids) {
+            next.metrics.switched(source.generation());
+            self.activate(root, next);
             // Streams may have been let go by that; a server is asked for the plugin.
             _ = calls::set_effective_context(root);
         }
@@ -64,25 +64,25 @@ impl Filter {
     }
 
     /// A server has answered a plugin's call, or has not in time.
-    pub(super) fn polled(&self, root: u32, size: usize) {
-        let Some(source) = self.plugin(root).flatten().and_then(|gateway| gateway.source.clone()) else {
+    pub(super) fn on_poll_response(&self, root: u32, size: usize) {
+        let Some(source) = self.plugin(root).flatten().and_then(|plugin| plugin.source.clone()) else {
             return;
         };
-        let (answer, marks) = source.read(size);
-        self.told(root, answer, marks);
+        let (reply, validators) = source.read_reply(size);
+        self.poll_done(root, reply, validators);
     }
 
-    fn told(&self, root: u32, answer: Result<ServerReply, FetchError>, marks: Validators) {
-        let Some(gateway) = self.plugin(root).flatten() else {
+    fn poll_done(&self, root: u32, reply: Result<ServerReply, FetchError>, validators: Validators) {
+        let Some(plugin) = self.plugin(root).flatten() else {
             return;
         };
-        let Some(source) = &gateway.source else {
+        let Some(source) = &plugin.source else {
             return;
         };
-        if let Some(poll) = source.answered(&gateway, answer, marks) {
-            gateway.metrics.poll(poll);
+        if let Some(poll) = source.poll_done(&plugin, reply, validators) {
+            plugin.metrics.poll(poll);
         }
-        self.look(root, &gateway, source);
+        self.switch_document(root, &plugin, source);
         self.wake(root);
     }
 }

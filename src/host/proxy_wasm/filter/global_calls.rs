@@ -5,7 +5,7 @@
 use super::{Action, Filter};
 use crate::host::proxy_wasm::calls;
 use crate::host::proxy_wasm::plugin::{Handled, NextAction, Plugin};
-use crate::host::proxy_wasm::timer_queue::Parked;
+use crate::host::proxy_wasm::timer_queue::Held;
 use crate::remote::{CallResult, Completion, Waiter};
 use std::rc::Rc;
 
@@ -13,46 +13,46 @@ use std::rc::Rc;
 const GRPC_OK: u32 = 0;
 
 /// After so many calls those are forgotten that the host has not answered.
-const FORGETS: u32 = 1_024;
+const CALLS_PER_CLEANUP: u32 = 1_024;
 
 impl Filter {
     /// Holds the stream whose callback runs until a store has answered.
-    pub(super) fn ask(&self, id: u32, ticket: u32, gateway: &Rc<Plugin>) -> Action {
-        let is_held = !gateway.cannot_hold() && gateway.park(id, gateway.patience(), Parked::Query).is_ok();
-        gateway.querying.with(|asking| asking.insert(ticket, id));
+    pub(super) fn hold_for_query(&self, id: u32, ticket: u32, plugin: &Rc<Plugin>) -> Action {
+        let is_held = !plugin.cannot_hold() && plugin.hold(id, plugin.query_deadline(), Held::Query).is_ok();
+        plugin.querying.with(|queries| queries.insert(ticket, id));
         if !is_held {
             // Without room or a timer, nothing would resume the request if the host does not.
             return self.give_up_now(id);
         }
-        let news = self.make_calls(gateway);
-        gateway.wake();
-        if news.is_empty() {
+        let completions = self.make_calls(plugin);
+        plugin.wake();
+        if completions.is_empty() {
             return Action::Pause;
         }
         // A call could not even be made; it may have been this one's.
         let (own, others): (Vec<Completion>, Vec<Completion>) =
-            news.into_iter().partition(|news| news.waiter == Waiter::Request(ticket));
-        self.spread(gateway, others);
+            completions.into_iter().partition(|completion| completion.waiter == Waiter::Request(ticket));
+        self.deliver(plugin, others);
         // What is done to another stream in its place is worse than to wait until it gives up.
-        let reaches = calls::set_effective_context(id).is_ok();
-        let judged = own.into_iter().filter(|_| reaches).find_map(|news| {
-            self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc))
+        let is_reachable = calls::set_effective_context(id).is_ok();
+        let handled = own.into_iter().filter(|_| is_reachable).find_map(|completion| {
+            self.advance(id, |plugin, session, is_grpc| plugin.answer(session, &completion, is_grpc))
         });
-        match judged {
-            Some((gateway, next)) => {
-                gateway.timer_queue.with(|waiting| waiting.leave(id));
-                self.settle_on(id, &next);
-                self.act(id, &gateway, next)
+        match handled {
+            Some((plugin, action)) => {
+                plugin.timer_queue.with(|queue| queue.remove(id));
+                self.update_waiting(id, &action);
+                self.perform(id, &plugin, action)
             }
             None => Action::Pause,
         }
     }
 
     fn give_up_now(&self, id: u32) -> Action {
-        match self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc, false)) {
-            Some((gateway, next)) => {
-                self.settle_on(id, &next);
-                self.act(id, &gateway, next)
+        match self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, false)) {
+            Some((plugin, action)) => {
+                self.update_waiting(id, &action);
+                self.perform(id, &plugin, action)
             }
             None => Action::Continue,
         }
@@ -60,139 +60,139 @@ impl Filter {
 
     /// A stream has waited for stores as long as it does; `false` if the host does not let anything be done about it.
     pub(super) fn give_up(&self, id: u32) -> bool {
-        let reaches = calls::set_effective_context(id).is_ok();
-        if reaches
-            && let Some((gateway, next)) =
-                self.judge(id, |gateway, session, is_grpc| gateway.give_up(session, is_grpc, true))
+        let is_reachable = calls::set_effective_context(id).is_ok();
+        if is_reachable
+            && let Some((plugin, action)) =
+                self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, true))
         {
-            self.proceed(id, &gateway, next);
+            self.resume_with(id, &plugin, action);
             // What another store has charged goes back, though nobody else may ask under this configuration.
-            self.exchange(&gateway);
+            self.send_calls(&plugin);
         }
-        reaches
+        is_reachable
     }
 
     /// An HTTP call has been answered, or has not in time.
     pub fn on_http_call_response(&self, token: u32, size: usize) {
         if let Some(root) = self.poller(token) {
-            return self.polled(root, size);
+            return self.on_poll_response(root, size);
         }
-        let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
+        let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
             return;
         };
         let (status, body) = (calls::call_status(), calls::call_body(size));
-        self.answered(&gateway, call, CallResult::Http { status, body: &body });
+        self.call_done(&plugin, call, CallResult::Http { status, body: &body });
     }
 
     /// A gRPC call has been answered.
     pub fn on_grpc_receive(&self, token: u32, size: usize) {
-        let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
+        let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
             return;
         };
         let message = calls::grpc_message(size);
-        self.answered(&gateway, call, CallResult::Message(&message));
+        self.call_done(&plugin, call, CallResult::Message(&message));
     }
 
     /// A gRPC call is over; if it has not been answered, it has failed.
     pub fn on_grpc_close(&self, token: u32, status: u32) {
-        if let Some((gateway, call)) = self.calls.with(|calls| calls.remove(token)).flatten() {
-            let answer =
+        if let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() {
+            let result =
                 if status == GRPC_OK { CallResult::Message(&[]) } else { CallResult::Status(status) };
-            self.answered(&gateway, call, answer);
+            self.call_done(&plugin, call, result);
         }
     }
 
-    fn answered(&self, gateway: &Rc<Plugin>, call: u32, answer: CallResult) {
-        let news = gateway.call_done(call, answer);
+    fn call_done(&self, plugin: &Rc<Plugin>, call: u32, result: CallResult) {
+        let completions = plugin.call_done(call, result);
         // First of all the next call: others wait for it.
-        let more = self.make_calls(gateway);
-        self.spread(gateway, news);
-        self.spread(gateway, more);
-        self.exchange(gateway);
+        let more = self.make_calls(plugin);
+        self.deliver(plugin, completions);
+        self.deliver(plugin, more);
+        self.send_calls(plugin);
     }
 
     /// Makes the calls that are due, and tells streams what could not be asked.
-    pub(super) fn exchange(&self, gateway: &Rc<Plugin>) {
-        let news = self.make_calls(gateway);
-        self.spread(gateway, news);
-        gateway.wake();
+    pub(super) fn send_calls(&self, plugin: &Rc<Plugin>) {
+        let completions = self.make_calls(plugin);
+        self.deliver(plugin, completions);
+        plugin.wake();
     }
 
-    fn make_calls(&self, gateway: &Rc<Plugin>) -> Vec<Completion> {
-        let (made, news) = gateway.exchange();
+    fn make_calls(&self, plugin: &Rc<Plugin>) -> Vec<Completion> {
+        let (sent, completions) = plugin.send_calls();
         self.calls.with(|calls| {
-            made.iter().for_each(|made| calls.insert(made.token, (Rc::clone(gateway), made.id)));
-            if made.iter().any(|made| made.id.is_multiple_of(FORGETS)) {
-                calls.retain(|(of, id)| !Rc::ptr_eq(of, gateway) || gateway.awaits(*id));
+            sent.iter().for_each(|sent| calls.insert(sent.token, (Rc::clone(plugin), sent.id)));
+            if sent.iter().any(|sent| sent.id.is_multiple_of(CALLS_PER_CLEANUP)) {
+                calls.retain(|(of, id)| !Rc::ptr_eq(of, plugin) || plugin.awaits(*id));
             }
         });
-        news
+        completions
     }
 
     /// A plugin is gone, and with it its calls: a host answers them no more.
-    pub(super) fn hang_up(&self, gateway: &Plugin) {
-        self.calls.with(|calls| calls.retain(|(of, _)| !Rc::ptr_eq(&of.timer_queue, &gateway.timer_queue)));
+    pub(super) fn forget_calls(&self, plugin: &Plugin) {
+        self.calls.with(|calls| calls.retain(|(of, _)| !Rc::ptr_eq(&of.timer_queue, &plugin.timer_queue)));
     }
 
     /// Tells streams what stores have told, or have not. All are told before one is let go: within that a host may end
     /// others, who then know what they have to give back.
-    pub(super) fn spread(&self, gateway: &Plugin, news: Vec<Completion>) {
-        let tell = |news: Completion| {
-            let Waiter::Request(ticket) = news.waiter else {
+    pub(super) fn deliver(&self, plugin: &Plugin, completions: Vec<Completion>) {
+        let conclude = |completion: Completion| {
+            let Waiter::Request(ticket) = completion.waiter else {
                 return None;
             };
-            let id = gateway.querying.with(|asking| asking.get(ticket).copied()).flatten();
+            let id = plugin.querying.with(|queries| queries.get(ticket).copied()).flatten();
             let id = id.filter(|id| calls::set_effective_context(*id).is_ok())?;
-            let (gateway, next) =
-                self.judge(id, |gateway, session, is_grpc| gateway.answer(session, &news, is_grpc))?;
-            gateway.timer_queue.with(|waiting| waiting.leave(id));
-            Some((id, gateway, next))
+            let (plugin, action) =
+                self.advance(id, |plugin, session, is_grpc| plugin.answer(session, &completion, is_grpc))?;
+            plugin.timer_queue.with(|queue| queue.remove(id));
+            Some((id, plugin, action))
         };
-        let told: Vec<_> = news.into_iter().filter_map(tell).collect();
-        told.into_iter().for_each(|(id, gateway, next)| self.proceed(id, &gateway, next));
+        let concluded: Vec<_> = completions.into_iter().filter_map(conclude).collect();
+        concluded.into_iter().for_each(|(id, plugin, action)| self.resume_with(id, &plugin, action));
     }
 
     /// Has something decided about a stream, and keeps what its response will carry.
-    fn judge(
+    fn advance(
         &self,
         id: u32,
-        how: impl FnOnce(&Plugin, &mut crate::session::Session, bool) -> Option<Handled>,
+        step: impl FnOnce(&Plugin, &mut crate::session::Session, bool) -> Option<Handled>,
     ) -> Option<(Rc<Plugin>, NextAction)> {
-        let judge = |owed: &mut super::NumberMap<super::Stream>| {
-            let owed = owed.get_mut(id)?;
-            let Handled { headers, next } = how(&owed.plugin, &mut owed.session, owed.is_grpc)?;
-            owed.plugin.compare(&mut owed.candidate);
-            owed.headers = headers;
-            Some((Rc::clone(&owed.plugin), next))
+        let advance = |streams: &mut super::NumberMap<super::Stream>| {
+            let stream = streams.get_mut(id)?;
+            let Handled { headers, action } = step(&stream.plugin, &mut stream.session, stream.is_grpc)?;
+            stream.plugin.compare(&mut stream.candidate);
+            stream.headers = headers;
+            Some((Rc::clone(&stream.plugin), action))
         };
-        self.streams.with(judge).flatten()
+        self.streams.with(advance).flatten()
     }
 
     /// Whether a stream goes on waiting.
-    fn settle_on(&self, id: u32, next: &NextAction) {
-        if !matches!(next, NextAction::Hold(..)) {
-            self.wait(id, false);
+    fn update_waiting(&self, id: u32, action: &NextAction) {
+        if !matches!(action, NextAction::Hold(..)) {
+            self.set_waiting(id, false);
         }
     }
 
     /// Lets a stream that was held go its way, if it is still there.
-    fn proceed(&self, id: u32, gateway: &Plugin, next: NextAction) {
-        if !self.waits(id) {
+    fn resume_with(&self, id: u32, plugin: &Plugin, action: NextAction) {
+        if !self.is_waiting(id) {
             return;
         }
-        self.settle_on(id, &next);
-        let reaches = calls::set_effective_context(id).is_ok() || matches!(next, NextAction::Hold(..));
-        let (goes, parked) = match next {
-            NextAction::Reply(answer) if !reaches => (false, Parked::Refusal(answer)),
-            _ if !reaches => (false, Parked::Request),
-            next => match self.act(id, gateway, next) {
-                Action::Pause => (true, Parked::Request),
-                Action::Continue => (calls::resume_request().is_ok(), Parked::Request),
+        self.update_waiting(id, &action);
+        let is_reachable = calls::set_effective_context(id).is_ok() || matches!(action, NextAction::Hold(..));
+        let (proceeds, held) = match action {
+            NextAction::Reply(reply) if !is_reachable => (false, Held::Refusal(reply)),
+            _ if !is_reachable => (false, Held::Request),
+            action => match self.perform(id, plugin, action) {
+                Action::Pause => (true, Held::Request),
+                Action::Continue => (calls::resume_request().is_ok(), Held::Request),
             },
         };
         // A host that does not let it go, though it has not said that it is gone, is asked again.
-        if !goes && self.wait(id, true) {
-            _ = gateway.park(id, gateway.now(), parked);
+        if !proceeds && self.set_waiting(id, true) {
+            _ = plugin.hold(id, plugin.now(), held);
         }
     }
 }
