@@ -1,7 +1,4 @@
-//! The hosts that load Diana. Each drives sessions through its own calls; all that is known of a host is
-//! in its folder.
-//!
-//! It does not know: rules, or how a decision is made.
+//! The hosts that load Diana. Each host module drives sessions through the calls of its own host.
 
 mod monotonic;
 pub mod nginx;

@@ -1,27 +1,28 @@
-//! Deadlines by a clock that never steps: who waits is told an instant of the host's clock, which may.
+//! Converts instants of the host's clock, which may step, into deadlines of the monotonic clock.
 //!
-//! It does not know: any clock. Both are read by the caller, the host's first.
+//! The caller reads both clocks, the host's clock first.
 //!
 //! ```text
-//!   host's clock    now ───────────────► until
-//!   steady clock      │ read          ┌─► deadline = until − ahead
-//!                     ▼               │   ahead    = now − steady, the most that was seen since it stepped
+//!   host's clock      now ───────────────► until
+//!   monotonic clock     │ read          ┌─► deadline = until − ahead
+//!                       ▼               │   ahead    = now − monotonic, the largest since the last step
 //! ```
 
 use crate::time::{Span, Time};
 
-/// By so much a worker may be held up between its two clocks; more is a step.
+/// A worker may be paused for at most this long between its two clock reads. A larger gap is a step
+/// of the host's clock.
 const MAX_READ_GAP: Span = Span::from_ms(1);
 
-/// By how much the host's clock is ahead of the steady one; negative numbers wrap.
+/// How far the host's clock is ahead of the monotonic clock; negative numbers wrap.
 #[derive(Debug, Default)]
 pub(super) struct ClockOffset {
     ahead: u64,
 }
 
 impl ClockOffset {
-    /// What the steady clock shows at `until`. A worker that was held up after it had read the host's clock
-    /// changes nothing, so that deadlines are in the order of turns.
+    /// The reading of the monotonic clock at `until`. A pause between the two clock reads does not
+    /// change the offset, so that deadlines keep the order of turns.
     pub(super) fn deadline(&mut self, until: Time, now: Time, monotonic: Time) -> Time {
         let ahead = now.as_ns().wrapping_sub(monotonic.as_ns());
         let mut gap = Span::from_ns(self.ahead.wrapping_sub(ahead));
@@ -45,10 +46,10 @@ mod tests {
     #[test]
     fn a_deadline_is_as_far_away_as_the_instant() {
         for ahead in [0, 7, 400_000 * HOUR] {
-            let mut monotonic = ClockOffset::default();
+            let mut offset = ClockOffset::default();
             for now in [5, 100, 2 * HOUR] {
-                assert_eq!(monotonic.deadline(at(ahead + now + 20), at(ahead + now), at(now)), at(now + 20));
-                assert_eq!(monotonic.deadline(at(ahead), at(ahead + now), at(now)), at(now), "it is past");
+                assert_eq!(offset.deadline(at(ahead + now + 20), at(ahead + now), at(now)), at(now + 20));
+                assert_eq!(offset.deadline(at(ahead), at(ahead + now), at(now)), at(now), "it is past");
             }
         }
         let mut behind = ClockOffset::default();

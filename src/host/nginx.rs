@@ -1,22 +1,24 @@
-//! nginx with ngx_wasm_module: which variables hold the parts of a request, and which settings are refused.
+//! nginx with ngx_wasm_module: the variables that hold the parts of a request, and the settings
+//! that Diana refuses in nginx.
 //!
-//! It does not know: how a variable is read.
-//!
-//! If a filter asks for all headers of a request with about 100 lines, the module crashes the worker or leaves headers out.
-//! So the filter reads each part by itself, as a variable. nginx joins the lines of a header in its variable.
+//! If a filter asks for all headers of a request with about 100 lines, the module crashes the
+//! worker or leaves headers out. So the filter reads each part by itself, as a variable. nginx
+//! joins the lines of a header in its variable.
 
 use crate::config::Configuration;
 use crate::document::quoted;
 use crate::policy::Policy;
 use crate::request::Part;
 
-/// The path of the property for a part, its words separated by zero bytes; `None` if another property holds the part.
+/// The path of the property for a part, its words separated by zero bytes; `None` if another
+/// property holds the part.
 pub(super) fn variable(part: &Part) -> Option<String> {
     match part {
         // `:path` is decoded and rewritten: an escaped `?` ends it, and `/a/..%2fb` becomes `/b`.
         Part::Path => Some("ngx\0request_uri".into()),
         Part::Method => Some("ngx\0request_method".into()),
-        // The host by which nginx routes. If the request line names a host too, the `Host` header may name another one.
+        // The host by which nginx routes. If the request line names a host too, the `Host` header
+        // may name another one.
         Part::Host => Some("ngx\0host".into()),
         Part::Header(name) => Some(["ngx\0http_", &name.replace('-', "_")].concat()),
         Part::Address | Part::Property(_) => None,
@@ -28,7 +30,8 @@ pub(super) fn separator(name: &str) -> [u8; 2] {
     if name == "cookie" { *b"; " } else { *b", " }
 }
 
-/// The settings of a configuration that Diana does not support in nginx, as messages; empty if nginx accepts all of them.
+/// The settings of a configuration that Diana does not support in nginx, as messages; empty if
+/// nginx accepts all of them.
 pub fn refusals(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, store, remote, .. } = configuration;
     let mut refusals: Vec<String> = unreadable(policy).chain(never_found(policy)).collect();
@@ -41,14 +44,14 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
     refusals
 }
 
-/// How many bytes a zone needs for all counts of a policy. nginx keeps about 120 bytes beside each value, and rounds up to a
-/// power of two or to whole pages, at most to twice as much.
+/// How many bytes a zone needs for all counts of a policy. nginx keeps about 120 bytes beside each
+/// value. It rounds up to a power of two or to whole pages, at most to twice as much.
 pub fn zone_bytes(policy: &Policy) -> u64 {
     let (keys, bytes) = policy.footprint();
     bytes.saturating_mul(2).saturating_add(keys.saturating_mul(256))
 }
 
-/// Headers for which nginx has no variable, or one that another header may fill as well.
+/// Headers for which nginx has no variable, or a variable that another header may fill as well.
 fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     policy.headers().filter(move |name| !is_plain(name)).map(|name| {
@@ -59,7 +62,8 @@ fn unreadable(policy: &Policy) -> impl Iterator<Item = String> {
     })
 }
 
-/// Values that contain a separator. A request with such a value lacks the actor, because the value may be two lines.
+/// Values that contain a separator. A request with such a value lacks the actor, because the value
+/// may be two lines.
 fn never_found(policy: &Policy) -> impl Iterator<Item = String> {
     let has_separator = |(name, value): &(&str, &[u8])| {
         let separator = separator(name);

@@ -1,13 +1,12 @@
-//! proxy-wasm hosts: Envoy and all that embed its runtime, and nginx with ngx_wasm_module.
-//!
-//! It does not know: what is decided. It reads what is asked for, does what comes back, and counts it.
+//! The proxy-wasm filter, for Envoy, everything that embeds Envoy's runtime, and nginx with
+//! ngx_wasm_module. It turns callbacks into calls of a session and decisions into host calls.
 //!
 //! ```text
-//!   host ─► exports ─► Filter ─► Gateway ─► Session        callbacks; one Filter a VM, one Gateway a configuration
+//!   host ─► exports ─► Filter ─► Plugin ─► Session         callbacks; one Filter a VM, one Plugin a configuration
 //!   host ◄─ abi ◄──── calls ◄── parts, store, metrics …    host calls; every status is a value
 //! ```
 //!
-//! On any other target than a host's, there are no exports: tests drive a [`Filter`], and a `simulated` host
+//! Targets other than wasm32 have no exports: tests drive a [`Filter`], and a `simulated` host
 //! answers its calls.
 
 mod abi;

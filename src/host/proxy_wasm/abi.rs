@@ -1,13 +1,11 @@
-//! The host functions as the proxy-wasm ABI, version 0.2.1, has them.
-//!
-//! It does not know: what they are for; [`calls`](super::calls) makes values of them. Elsewhere than in a
-//! host, a simulated one (`simulated.rs`) answers them.
+//! The host functions of the proxy-wasm ABI, version 0.2.1, as raw imports. [`calls`](super::calls)
+//! wraps them. On targets other than wasm32, `simulated.rs` implements them.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) use super::simulated::functions::*;
 
-// All return a status. What a host returns in `*mut *mut u8` it has allocated in our memory by
-// `proxy_on_memory_allocate`, which is `memory::allocate`.
+// All functions return a status. The host returns bytes through `*mut *mut u8`. It allocates these
+// bytes in the filter's memory by `proxy_on_memory_allocate`, which is `memory::allocate`.
 #[cfg(target_arch = "wasm32")]
 unsafe extern "C" {
     pub(super) fn proxy_log(level: u32, message: *const u8, size: usize) -> u32;

@@ -1,8 +1,8 @@
-//! Attributes of a request for the host's access log: `%FILTER_STATE(wasm.diana.rule:PLAIN)%` in Envoy.
+//! Attributes of a request for the host's access log: `%FILTER_STATE(wasm.diana.rule:PLAIN)%` in
+//! Envoy.
 //!
-//! It does not know: the log's format.
-//!
-//! An attribute costs 0.3 µs. So by default the filter sets none for a request that every rule admits at once.
+//! An attribute costs 0.3 µs. So by default the filter sets none for a request that every rule
+//! admits without delay.
 
 use super::calls;
 use super::plugin::Plugin;
@@ -14,11 +14,11 @@ use crate::time::Span;
 pub const RULE: &str = "diana.rule";
 /// The rules in shadow that would refuse a request, or the deny list in shadow.
 pub const SHADOW: &str = "diana.shadow";
-/// The rules of the document under trial that would refuse a request.
+/// The rules of the candidate document that would refuse a request.
 pub const CANARY: &str = "diana.canary";
-/// How the rule that decides found its actor.
+/// The actor source of the rule that decides.
 pub const ACTOR: &str = "diana.actor";
-/// What the rule that decides has left.
+/// The quota that the rule that decides has left.
 pub const REMAINING: &str = "diana.remaining";
 /// How many milliseconds a request waited for its turn.
 pub const WAITED_MS: &str = "diana.waited_ms";

@@ -1,6 +1,5 @@
-//! One log line for a configuration that was taken, though every worker takes it.
-//!
-//! It does not know: which worker it runs in. Whoever is first notes the configuration in the store.
+//! Logs one line for each accepted configuration, although every worker accepts it. The first
+//! worker records the configuration in the store; the others find the record and stay silent.
 
 use super::calls::{self, Level};
 use super::plugin::{MAX_LOGGED, Plugin};
@@ -11,19 +10,21 @@ use crate::time::{Span, Time};
 
 const KEY: &[u8] = b"diana/announced";
 
-/// Workers take a configuration within so long of one another.
+/// All workers accept a configuration within this span of one another.
 const REPEAT_AFTER: Span = Span::from_secs(10);
 
-/// So many configurations are remembered: filters that share a `vm_id` take theirs at once.
+/// At most this many configurations are recorded: filters that share a `vm_id` accept theirs at
+/// once.
 const MAX_REMEMBERED: usize = 16;
 
 const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without a `vm_id` share their data, those of \
     other programs included; give this filter a `vm_id` of its own in `vm_config`";
 
-/// So often another worker may be faster before it is left at that.
+/// After this many lost swaps the worker gives up without a log line.
 const MAX_SWAPS: u32 = 8;
 
-/// Says that a configuration, whose bytes these are, was taken, unless another worker has just said so.
+/// Logs that a configuration with these bytes was accepted, unless another worker has just logged
+/// it.
 pub(super) fn announce(plugin: &Plugin, bytes: &[u8]) {
     let (store, hash) = (&plugin.store, Hasher::name(bytes));
     for _ in 0..MAX_SWAPS {
@@ -61,7 +62,8 @@ fn warn(plugin: &Plugin) {
     for warning in plugin.configuration.warnings.iter().take(MAX_LOGGED) {
         calls::log(Level::Warn, &["configuration, ", &*warning.to_string()].concat());
     }
-    // nginx has no such identifier, and reading it while a plugin is configured can crash the worker.
+    // nginx has no such identifier. Reading it while a plugin is configured can crash the nginx
+    // worker.
     let is_nginx = plugin.store.rules() == Rules::Strict;
     if !is_nginx && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty()) {
         calls::log(Level::Warn, NO_VM_ID);

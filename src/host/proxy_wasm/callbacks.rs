@@ -1,11 +1,11 @@
-//! Which callbacks the module has kept: a build removes those that its host can do without, see `gateway/src/filter.rs`.
-//!
-//! It does not know: how they are removed. Whoever does it changes the letter behind the mark.
+//! The set of callbacks that this build of the module exports. A build removes the callbacks that
+//! its host does not need (`gateway/src/filter.rs`) and changes the letter behind the mark to say
+//! so.
 
 use crate::response::ResponseOptions;
 use crate::store::Rules;
 
-/// What the letter stands behind.
+/// The bytes in front of the letter, by which a build finds it.
 const MARK: [u8; 20] = *b"\0diana's callbacks: ";
 
 #[repr(C)]
@@ -14,25 +14,26 @@ struct Kept {
     letter: u8,
 }
 
-/// As it is linked, the module has them all.
+/// The linker output exports all callbacks.
 #[used]
 static KEPT: Kept = Kept { mark: MARK, letter: b'a' };
 
-/// Which callbacks a host makes.
+/// The callbacks that a host makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callbacks {
-    /// All, those that do nothing included: `diana-nginx.wasm`.
+    /// All callbacks, including those that do nothing: `diana-nginx.wasm`.
     All,
-    /// Those that do something: `diana.wasm`.
+    /// The callbacks that do something: `diana.wasm`.
     Useful,
-    /// The same without the response's: `diana-lean.wasm`.
+    /// The same without the callback for response headers: `diana-lean.wasm`.
     Lean,
 }
 
-/// What this module has kept.
+/// The callbacks that this module exports.
 impl Default for Callbacks {
     fn default() -> Callbacks {
-        // SAFETY: it points to a byte that lives for ever. The compiler must not foresee what the build will write.
+        // SAFETY: the pointer is to a static byte. The read is volatile because a build changes the
+        // byte after the compiler has run.
         match unsafe { std::ptr::read_volatile(&raw const KEPT.letter) } {
             b'e' => Callbacks::Useful,
             b'l' => Callbacks::Lean,
@@ -42,7 +43,7 @@ impl Default for Callbacks {
 }
 
 impl Callbacks {
-    /// Whether a configuration can do with them.
+    /// Whether these callbacks suffice for a configuration.
     pub(super) fn suffice(self, response: &ResponseOptions) -> Result<(), String> {
         match self == Callbacks::Lean && response.has_headers() {
             true => {
@@ -54,8 +55,8 @@ impl Callbacks {
         }
     }
 
-    /// Whether a host can do with them. nginx, which its swap rules give away, calls all of them, and crashes
-    /// when one is not there.
+    /// Whether these callbacks suffice for a host. nginx, recognised by its swap rules, calls all
+    /// callbacks and crashes if one is missing.
     pub(super) fn suffice_under(self, rules: Rules) -> Result<(), String> {
         match rules == Rules::Strict && self != Callbacks::All {
             true => Err("nginx crashes when a callback is missing, load `diana-nginx.wasm`".into()),

@@ -1,6 +1,5 @@
-//! The host calls, each with its status as a value.
-//!
-//! It does not know: what a value means. Source: the proxy-wasm ABI, version 0.2.1.
+//! Safe wrappers of the host calls. Each returns the host's status as a value. Source: the
+//! proxy-wasm ABI, version 0.2.1.
 
 use super::abi::{self, *};
 use super::memory;
@@ -24,10 +23,10 @@ const GRPC_MESSAGE: u32 = 5;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const REQUEST: u32 = 0;
 
-/// The clock of WASI that never steps.
+/// WASI's monotonic clock.
 const MONOTONIC: u32 = 1;
 
-/// How grave a log line is.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Level {
     Debug = 1,
@@ -38,7 +37,8 @@ pub(super) enum Level {
     Critical = 5,
 }
 
-/// Writes a line to the host's log; nothing can be done if that fails.
+/// Writes a line to the host's log. Errors are ignored, because there is no other place to report
+/// them.
 pub(super) fn log(level: Level, message: &str) {
     // SAFETY: the pointer and the size are those of a live string.
     unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
@@ -54,24 +54,23 @@ pub(super) fn now() -> Result<Time, Fault> {
     }
 }
 
-/// A clock that never steps, from any beginning.
+/// The monotonic clock; its origin is arbitrary.
 pub(super) fn monotonic() -> Option<Time> {
     let mut ns = 0;
     // SAFETY: the host writes eight bytes.
     (unsafe { clock_time_get(MONOTONIC, 1, &mut ns) } == OK).then_some(Time::from_ns(ns))
 }
 
-/// Random bits.
 pub(super) fn random() -> u64 {
     abi::random()
 }
 
-/// What a call came to that returns nothing.
+/// The result of a call that returns only a status.
 fn check(status: u32) -> Result<(), Fault> {
     if status == OK { Ok(()) } else { Err(Fault(status)) }
 }
 
-/// Makes a call that returns bytes; any status but OK is a value that is not there.
+/// Makes a call that returns bytes. `None` for any status except OK: the value does not exist.
 fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> {
     let (mut data, mut size) = (null_mut(), 0);
     match call(&mut data, &mut size) {
@@ -81,41 +80,40 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> 
     }
 }
 
-/// The plugin's configuration; only while it is being configured.
+/// The plugin's configuration; available only during `proxy_on_configure`.
 pub(super) fn plugin_configuration(size: usize) -> Vec<u8> {
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, size, data, len) })
         .unwrap_or_default()
 }
 
-/// All request headers, as [`pairs`] has them.
+/// All request headers, in the format of [`pairs`].
 pub(super) fn request_headers() -> Option<Vec<u8>> {
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, size| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, size) })
 }
 
-/// A request header that stands in one line.
+/// The value of a request header that has one line.
 pub(super) fn request_header(name: &[u8]) -> Option<Vec<u8>> {
     let (key, key_size) = (name.as_ptr(), name.len());
     // SAFETY: the name lives through the call; the host writes a pointer and a size.
     bytes(|data, size| unsafe { proxy_get_header_map_value(REQUEST_HEADERS, key, key_size, data, size) })
 }
 
-/// Adds a line to the response's headers.
 pub(super) fn add_response_header(name: &str, value: &str) {
     let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
     // SAFETY: both strings live through the call.
     unsafe { proxy_add_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
 }
 
-/// Sets a response header in place of any other of its name.
+/// Sets a response header and removes all other lines of that name.
 pub(super) fn replace_response_header(name: &str, value: &str) {
     let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
     // SAFETY: both strings live through the call.
     unsafe { proxy_replace_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
 }
 
-/// An attribute of the host's by its path, the words parted by zero bytes.
+/// An attribute of the host by its path, the words separated by zero bytes.
 pub(super) fn property(path: &[u8]) -> Option<Vec<u8>> {
     let (key, key_size) = (path.as_ptr(), path.len());
     // SAFETY: the path lives through the call; the host writes a pointer and a size.
@@ -128,7 +126,7 @@ pub(super) fn set_property(path: &str, value: &str) {
     unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) };
 }
 
-/// An answer in place of the upstream's, ready to be sent now or later.
+/// A response in place of the upstream's, ready to be sent now or later.
 #[derive(Debug)]
 pub(super) struct LocalReply {
     status: u32,
@@ -139,8 +137,9 @@ pub(super) struct LocalReply {
 }
 
 impl LocalReply {
-    /// The answer of a refusal. Envoy turns a gRPC status into headers, and takes the message from the body. nginx does
-    /// neither: there the filter sets the headers, and an empty body makes them the only frame of the response.
+    /// The response for a refusal. Envoy turns a gRPC status into headers and takes the message
+    /// from the body. nginx does neither. There the filter sets the headers, and an empty body
+    /// makes them the only frame of the response.
     pub(super) fn new(mut refusal: Refusal, is_nginx: bool) -> LocalReply {
         if is_nginx && let Some(status) = refusal.grpc_status.take() {
             refusal.status = 200;
@@ -158,7 +157,7 @@ impl LocalReply {
     }
 }
 
-/// Answers the request of the effective stream.
+/// Sends a response to the client of the effective stream.
 pub(super) fn send_local_response(reply: &LocalReply) -> Result<(), Fault> {
     let LocalReply { status, details, headers, body, grpc_status } = reply;
     // SAFETY: all pointers are to live bytes of the given sizes.
@@ -176,10 +175,11 @@ pub(super) fn send_local_response(reply: &LocalReply) -> Result<(), Fault> {
     })
 }
 
-/// No pairs, as [`pairs`] has them.
+/// An empty header map, in the format of [`pairs`].
 const NO_PAIRS: [u8; 4] = [0; 4];
 
-/// Sends an HTTP request to a cluster; its number. The answer, or that there was none in time, is a callback.
+/// Sends an HTTP request to a cluster and returns the number of the call. The host reports the
+/// reply or the timeout in a callback.
 pub(super) fn http_call(cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault> {
     let mut token = 0;
     // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
@@ -200,7 +200,8 @@ pub(super) fn http_call(cluster: &str, headers: &[u8], body: &[u8], timeout_ms: 
     .map(|()| token)
 }
 
-/// Sends a gRPC message to a service of a cluster, which is a serialised `GrpcService`; as [`http_call`].
+/// Sends a gRPC message to a service of a cluster and returns the number of the call. `cluster` is
+/// a serialised `GrpcService`. The host reports the reply in a callback, as for [`http_call`].
 pub(super) fn grpc_call(
     cluster: &[u8],
     service: &str,
@@ -229,55 +230,57 @@ pub(super) fn grpc_call(
     .map(|()| token)
 }
 
-/// A header of the answer to an HTTP call; only within its callback.
+/// A header of the reply to an HTTP call; available only in its callback.
 pub(super) fn call_header(name: &[u8]) -> Option<Vec<u8>> {
     let (key, key_size) = (name.as_ptr(), name.len());
     // SAFETY: the name lives through the call; the host writes a pointer and a size.
     bytes(|data, size| unsafe { proxy_get_header_map_value(CALL_HEADERS, key, key_size, data, size) })
 }
 
-/// The status of the answer to an HTTP call, 0 if there is none; only within its callback.
+/// The status of the reply to an HTTP call, 0 if there is no reply; available only in its callback.
 pub(super) fn call_status() -> u32 {
     call_header(b":status").and_then(|status| str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// The body of the answer to an HTTP call, of so many bytes; only within its callback. See [`reply`].
+/// The body of the reply to an HTTP call, `size` bytes long; available only in its callback. See
+/// [`reply_bytes`].
 pub(super) fn call_body(size: usize) -> Vec<u8> {
     reply_bytes(CALL_BODY, size)
 }
 
-/// A gRPC message that has come, of so many bytes; only within its callback. See [`reply`].
+/// A received gRPC message, `size` bytes long; available only in its callback. See [`reply_bytes`].
 pub(super) fn grpc_message(size: usize) -> Vec<u8> {
     reply_bytes(GRPC_MESSAGE, size)
 }
 
-/// What a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So an answer of any length costs little memory, and a longer one
-/// is recognised as too long.
+/// The bytes that a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any length costs
+/// little memory, and a longer reply is recognised as too long.
 fn reply_bytes(buffer: u32, size: usize) -> Vec<u8> {
     let size = size.min(MAX_REPLY_BYTES.saturating_add(1));
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(buffer, 0, size, data, len) }).unwrap_or_default()
 }
 
-/// Lets the root context's timer fire every so many milliseconds, again and again; 0 stops it.
+/// Sets the root context's timer to fire every `ms` milliseconds; 0 stops the timer.
 pub(super) fn set_tick_period(ms: u32) -> Result<(), Fault> {
     // SAFETY: a plain number.
     check(unsafe { proxy_set_tick_period_milliseconds(ms) })
 }
 
-/// Makes this context the one that calls are about, until the callback ends.
+/// Makes host calls apply to this context until the callback ends.
 pub(super) fn set_effective_context(id: u32) -> Result<(), Fault> {
     // SAFETY: a plain number.
     check(unsafe { proxy_set_effective_context(id) })
 }
 
-/// Lets the effective stream's request go on that was held.
+/// Resumes the held request of the effective stream.
 pub(super) fn resume_request() -> Result<(), Fault> {
     // SAFETY: a plain number.
     check(unsafe { proxy_continue_stream(REQUEST) })
 }
 
-/// Defines a metric and returns its id. Envoy makes a new id for each call: call it once a VM.
+/// Defines a metric and returns its id. Envoy makes a new id for each call, so each metric is
+/// defined once a VM.
 pub(super) fn define_metric(kind: u32, name: &str) -> Option<u32> {
     let mut id = 0;
     // SAFETY: the name lives through the call; the host writes four bytes.
@@ -285,7 +288,7 @@ pub(super) fn define_metric(kind: u32, name: &str) -> Option<u32> {
     (status == OK).then_some(id)
 }
 
-/// Sets a gauge.
+/// Sets a gauge, or adds a value to a histogram.
 pub(super) fn record(id: u32, value: u64) {
     // SAFETY: plain numbers.
     unsafe { proxy_record_metric(id, value) };

@@ -1,9 +1,8 @@
-//! What the module exports, as the proxy-wasm ABI, version 0.2.1, names it.
+//! The module's exports, named by the proxy-wasm ABI, version 0.2.1. Each forwards to the VM's one
+//! [`Filter`]; a VM has one thread.
 //!
-//! It does not know: what happens. [`Filter`] does it; one per VM, and a VM has one thread.
-//!
-//! Every callback that is exported costs a gateway some half a microsecond for each request, so a build
-//! removes those from the module that its gateway can do without; see [`Callbacks`](super::Callbacks).
+//! Every exported callback costs the gateway about 0.5 µs a request. So a build removes the
+//! callbacks that its host does not need; see [`Callbacks`](super::Callbacks).
 
 use super::calls::{self, Level};
 use super::{Action, Filter, memory};
@@ -12,30 +11,31 @@ thread_local! {
     static FILTER: Filter = Filter::default();
 }
 
-// What a linker puts in front of a program's `main`; a module without one has to call it.
+// The linker calls this function before a program's `main`. A module without `main` has to call it.
 unsafe extern "C" {
     fn __wasm_call_ctors();
 }
 
-/// The module's entry, called by the host once before anything else.
+/// The module's entry; the host calls it once before any other export.
 #[unsafe(no_mangle)]
 pub extern "C" fn _initialize() {
-    // SAFETY: the linker's own constructor function, which a reactor's entry has to call once.
+    // SAFETY: this is the linker's own constructor function. A reactor's entry has to call it once.
     unsafe { __wasm_call_ctors() };
     std::panic::set_hook(Box::new(|info| calls::log(Level::Critical, &info.to_string())));
 }
 
-/// Tells the host which ABI this is by its name.
+/// Tells the host the ABI version by its name.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_abi_version_0_2_1() {}
 
-/// Memory for what the host returns. Called in the middle of host calls.
+/// Allocates memory for a value that the host returns. The host calls it in the middle of host
+/// calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
     memory::allocate(size)
 }
 
-/// nginx insists on it. The VM has no configuration of its own.
+/// nginx requires this callback. The VM has no configuration of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_vm_start(_root: u32, _size: usize) -> u32 {
     1
@@ -102,9 +102,9 @@ pub extern "C" fn proxy_on_delete(id: u32) {
     FILTER.with(|filter| filter.on_delete(id));
 }
 
-// What follows is for nginx, whose module calls them without looking whether they are there.
+// The callbacks below are for nginx, whose module calls them without a check whether they exist.
 
-/// `1`: the context may be deleted.
+/// `1`: the host may delete the context.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_done(_id: u32) -> u32 {
     1
