@@ -1,13 +1,12 @@
-//! A document that is tried beside the one that serves: it decides about requests as well, and nothing comes of that but
-//! numbers.
-//!
-//! It does not know: for how long, or what follows.
+//! A candidate: a document that also decides about each request, beside the active document. Its
+//! decisions change nothing but the canary's counts.
 //!
 //! ```text
-//!   request ─► what is tried decides ─► what serves decides, or asks a store and does ─► both are compared
+//!   request ─► candidate decides ─► active document decides, or queries its store first ─► compare
 //! ```
 //!
-//! What is tried decides first: an actor that it has no cell of begins as if what is tried took the place of what serves.
+//! The candidate decides first. So an actor without a cell of the candidate starts from the counts
+//! that the actor would have if the candidate replaced the active document now.
 
 use super::access_log::CANARY;
 use super::calls;
@@ -20,32 +19,32 @@ use crate::remote::source::CanaryCounts;
 use crate::session::{Session, Worker};
 use std::rc::Rc;
 
-/// A policy that is tried.
+/// A candidate's policy, with its own worker state.
 pub(super) struct Candidate {
     policy: Policy,
     worker: Exclusive<Worker>,
-    /// Whether it is the one that served before, and the one that serves is the new one.
+    /// Whether this is the previously active document, kept beside its successor after a promotion.
     is_previous: bool,
     counts: Exclusive<CanaryCounts>,
 }
 
-/// What one of both says of a request.
+/// The part of one document's decision that the comparison uses.
 #[derive(Clone, Copy, Debug)]
 struct DecisionSummary {
     is_refused: bool,
-    /// Who is refused, as far as that is an actor.
+    /// The refused actor; `None` if the request passes or the refusal concerns no actor.
     actor: Option<u64>,
-    /// Whether a rule applies that is not the same in both.
+    /// Whether a rule applies that differs between the two documents.
     differs: bool,
-    /// Whether a list decides.
+    /// Whether the allow list or the deny list decides.
     is_listed: bool,
 }
 
-/// A request that it has decided about: what may have to be given back when that is over.
+/// The candidate's decision about one request, kept until the comparison and the refund are done.
 pub(super) struct CandidateDecision {
     candidate: Rc<Candidate>,
     session: Session,
-    /// What is to be compared yet, if it can be.
+    /// `None` if the comparison is done or impossible.
     summary: Option<DecisionSummary>,
 }
 
@@ -63,26 +62,22 @@ impl DecisionSummary {
 }
 
 impl Candidate {
-    /// It begins with what is in the cells of `before`: those of what serves, or, `is_before`, its own from when it did.
+    /// A candidate that migrates counts from the cells of `before`. These are the cells of the
+    /// active document or, if `is_previous`, the candidate's own cells from when it was active.
     pub(super) fn new(
         configuration: Configuration,
         plugin: &Plugin,
         before: Option<Previous>,
-        is_before: bool,
+        is_previous: bool,
     ) -> Candidate {
         let policy = configuration.policy;
         let mut worker = Worker::new(&policy, &plugin.seed);
         worker.disable_reservations();
         worker.migrate_from(&policy, before.as_slice(), Replacement::Certain, plugin.now());
-        Candidate {
-            policy,
-            worker: Exclusive::new(worker),
-            is_previous: is_before,
-            counts: Exclusive::default(),
-        }
+        Candidate { policy, worker: Exclusive::new(worker), is_previous, counts: Exclusive::default() }
     }
 
-    /// Decides about the request of the stream whose callback runs.
+    /// Decides about the request of the effective stream.
     pub(super) fn decide(self: &Rc<Candidate>, plugin: &Plugin) -> CandidateDecision {
         let Candidate { policy, worker, .. } = &**self;
         let source = HostRequest::new(policy, false);
@@ -90,10 +85,10 @@ impl Candidate {
         let decided = worker.with(|worker| {
             let start = Session::start(policy, worker, &plugin.store, &request, || plugin.now());
             let (session, decision) = start;
-            // A candidate asks no global store.
-            let is_made = !matches!(decision.outcome, Outcome::Query(_));
-            // Rules were left out that might have refused.
-            let is_whole = is_made && decision.left_out == 0;
+            // A candidate has no global store to query.
+            let is_decided = !matches!(decision.outcome, Outcome::Query(_));
+            // The check left out rules that might have refused.
+            let is_whole = is_decided && decision.left_out == 0;
             if !self.is_previous {
                 self.set_attribute(decision);
             }
@@ -114,14 +109,15 @@ impl Candidate {
         }
     }
 
-    /// What was compared since this was called last.
+    /// The counts since the last call.
     pub(super) fn take_counts(&self) -> CanaryCounts {
         self.counts.with(std::mem::take).unwrap_or_default()
     }
 }
 
 impl CandidateDecision {
-    /// Notes how the request fares under both, once `worker` has decided about it for what serves.
+    /// Compares both decisions, once `worker` has decided about the request for the active
+    /// document.
     pub(super) fn compare(&mut self, plugin: &Plugin, worker: &Worker) {
         let (Candidate { policy, counts, is_previous, .. }, active) =
             (&*self.candidate, &plugin.configuration.policy);
@@ -130,12 +126,13 @@ impl CandidateDecision {
         };
         match policy.store_refuses(active, decision) {
             Some(true) => candidate.is_refused = true,
-            // It counts for all gateways, and from before: what is tried cannot tell what it would have said.
+            // The global rule also has counts of other gateways and from before the switch. So
+            // nothing tells how it would have decided under the previous document.
             Some(false) if *is_previous => return,
             _ => {}
         }
         let active_summary = DecisionSummary::of(decision, active, worker, policy);
-        // What is the same in both would hide how the rest fares.
+        // Requests to which only unchanged rules apply would dilute the counts of changed rules.
         let is_listed = active_summary.is_listed || candidate.is_listed;
         let is_allowed = active_summary.is_allowed() && candidate.is_allowed();
         if is_allowed || !(active_summary.differs || candidate.differs || is_listed) {
@@ -148,17 +145,18 @@ impl CandidateDecision {
         compared.into_iter().for_each(|compared| plugin.metrics.compared(compared));
     }
 
-    /// Whether it need not be kept until the request is over.
+    /// Whether this decision can be dropped before the request ends.
     pub(super) fn is_done(&self) -> bool {
         self.summary.is_none() && !self.has_charges()
     }
 
-    /// Whether anything has to be given back.
+    /// Whether [`settle`](Self::settle) has anything to refund.
     pub(super) fn has_charges(&self) -> bool {
         self.session.has_charges()
     }
 
-    /// The request is over; `left_early`: before its turn came.
+    /// Refunds and releases at the end of the request. `left_early`: the request ended while it
+    /// waited.
     pub(super) fn settle(&mut self, plugin: &Plugin, left_early: bool) {
         let CandidateDecision { candidate, session, .. } = self;
         if !left_early {

@@ -1,19 +1,18 @@
-//! One VM's filter: its plugins, and what it owes to their streams.
-//!
-//! It does not know: rules. It finds whom a callback is about, and does what comes of it.
+//! One VM's filter: its plugins and the state of their streams. It finds the plugin of a callback,
+//! calls the session, and performs the resulting action.
 //!
 //! ```text
-//!   proxy_on_context_create     root    a plugin          stream  remembered until its headers come
-//!   proxy_on_configure          root    configuration, store, seed ─► Gateway
-//!   proxy_on_request_headers    stream  Session::start ─► pass, wait, send_local_response, or ask a store
-//!   proxy_on_http_call_response root    a store has answered: Session::answer of each stream that it is about
+//!   proxy_on_context_create     root    adds a plugin         stream  stores the parent until the headers come
+//!   proxy_on_configure          root    configuration, store, seed ─► Plugin
+//!   proxy_on_request_headers    stream  Session::start ─► pass, hold, send_local_response, or query a store
+//!   proxy_on_http_call_response root    a store's reply: Session::answer of each stream that waits for it
 //!   proxy_on_grpc_receive, …_close      the same
 //!   proxy_on_response_headers   stream  adds RateLimit headers
-//!   proxy_on_tick               root    lets go on whose turn has come, or who has waited long enough for a store
-//!   proxy_on_delete             stream  Session::settle   root  lets go on who waits
+//!   proxy_on_tick               root    resumes streams at their turns, ends queries that time out
+//!   proxy_on_delete             stream  Session::settle       root    resumes all streams
 //! ```
 //!
-//! A stream to which nothing is owed leaves nothing behind here, and most are such.
+//! A stream without charges, headers or a wait leaves no state here; most streams are such.
 
 mod following;
 mod global_calls;
@@ -31,44 +30,47 @@ use crate::time::Time;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// At most this many earlier configurations are kept. Permits held by streams of older ones expire in the store.
+/// At most this many earlier configurations are kept. Permits held by streams of older
+/// configurations expire in the store.
 const MAX_RETIRED: usize = 16;
 
-/// What becomes of a request or a response now.
+/// What the host does with a request or a response after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It goes on.
+    /// The host passes it on.
     Continue = 0,
-    /// It stays where it is until the filter resumes or answers it.
+    /// The host holds it until the filter resumes it or replies.
     Pause = 1,
 }
 
-/// What is owed to one stream.
+/// The state of one stream.
 struct Stream {
     plugin: Rc<Plugin>,
     session: Session,
-    /// What the response will carry.
+    /// Headers for the response.
     headers: Vec<(&'static str, String)>,
-    /// Whether it has a turn to wait for, or a store.
+    /// Whether the stream waits for its turn or for a store.
     is_waiting: bool,
-    /// Whether its client speaks gRPC, if it has to wait for a store.
+    /// Whether the client speaks gRPC; set only if the stream waits for a store.
     is_grpc: bool,
-    /// What was decided about it by what is tried.
+    /// The candidate's decision about the same request.
     candidate: Option<CandidateDecision>,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.
 #[derive(Default)]
 pub struct Filter {
-    /// By the number of its root context; few.
+    /// Plugins by their root contexts; few.
     plugins: Exclusive<Vec<(u32, Option<Rc<Plugin>>)>>,
-    /// Earlier configurations of plugins that still have reports for stores, such as the permits that their streams hold.
+    /// Earlier configurations of plugins that still have reports for stores, such as the permits
+    /// that their streams hold.
     retired: Exclusive<Vec<(u32, Rc<Plugin>)>>,
     new_streams: Exclusive<NewStreams>,
     streams: Exclusive<NumberMap<Stream>>,
-    /// The calls to stores that are under way, by the host's numbers: whose they are, and its own numbers.
+    /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the
+    /// call.
     calls: Exclusive<NumberMap<(Rc<Plugin>, u32)>>,
-    /// The calls to servers of documents that are under way, by the host's numbers, and for which plugins; few.
+    /// Calls in flight to document servers: the host's number and the plugin's root context; few.
     polls: Exclusive<Vec<(u32, u32)>>,
     ids: Rc<Ids>,
     /// How many requests all plugins hold.
@@ -77,23 +79,24 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter to which only these callbacks are made.
+    /// A filter that receives only these callbacks.
     pub fn with(callbacks: Callbacks) -> Filter {
         Filter { callbacks, ..Filter::default() }
     }
 
-    /// To how many streams something is owed: a charge to be given back, headers, a turn to wait for.
+    /// How many streams have state: a charge to refund, headers to add, or a wait.
     pub fn streams(&self) -> usize {
         self.streams.with(|streams| streams.len()).unwrap_or(0)
     }
 
-    /// How many calls it takes for not answered yet.
+    /// How many calls are in flight.
     pub fn calling(&self) -> usize {
         let polls = self.polls.with(|polls| polls.len());
         self.calls.with(|calls| calls.len()).unwrap_or(0).saturating_add(polls.unwrap_or(0))
     }
 
-    /// A context begins: a plugin's, whose parent is 0, or that of a stream of the plugin `parent`.
+    /// Creates a context: a plugin's if `parent` is 0, else that of a stream of the plugin
+    /// `parent`.
     pub fn on_context_create(&self, id: u32, parent: u32) {
         if parent != 0 {
             self.end_stream(id);
@@ -103,8 +106,8 @@ impl Filter {
         }
     }
 
-    /// The plugin `root` gets a configuration of so many bytes. `false`, when it is refused, lets the host and
-    /// the plugin keep the one they have.
+    /// Configures the plugin `root` with `size` bytes. If the result is `false`, the configuration
+    /// is refused, and the host and the plugin keep the previous one.
     pub fn on_configure(&self, root: u32, size: usize) -> bool {
         let before = self.plugin(root).flatten();
         let Some(plugin) = Plugin::configure(size, before.as_deref(), &self.ids, self.callbacks) else {
@@ -115,7 +118,7 @@ impl Filter {
         true
     }
 
-    /// The plugin `root` serves by this from now on.
+    /// Replaces the active configuration of the plugin `root`.
     fn activate(&self, root: u32, plugin: Plugin) {
         let before = self.plugin(root).flatten();
         self.plugins.with(|plugins| {
@@ -136,12 +139,12 @@ impl Filter {
         self.wake(root);
     }
 
-    /// Sees to it that the timer of the plugin `root` fires when that is wanted.
+    /// Arms the timer for the next task of the plugin `root`.
     fn wake(&self, root: u32) {
         self.plugin(root).flatten().iter().for_each(|plugin| plugin.wake());
     }
 
-    /// A stream's request headers have come.
+    /// Decides about a stream when its request headers arrive.
     pub fn on_request_headers(&self, id: u32) -> Action {
         let parent = self.new_streams.with(|streams| streams.take(id)).flatten();
         let Some(plugin) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
@@ -158,18 +161,18 @@ impl Filter {
                 self.hold_for_query(id, ticket, &plugin)
             }
             action => {
-                let waits = matches!(action, NextAction::Hold(..));
-                self.keep_stream(id, Stream { is_waiting: waits, ..stream });
+                let is_waiting = matches!(action, NextAction::Hold(..));
+                self.keep_stream(id, Stream { is_waiting, ..stream });
                 self.perform(id, &plugin, action)
             }
         }
     }
 
-    /// Does what was decided about the stream whose callback runs.
+    /// Performs an action on the effective stream.
     fn perform(&self, id: u32, plugin: &Plugin, action: NextAction) -> Action {
         match action {
             NextAction::Pass | NextAction::Query(_) => Action::Continue,
-            // A host that cannot answer must not be left holding the request.
+            // If the reply cannot be sent, the host must not keep the request.
             NextAction::Reply(reply) if calls::send_local_response(&reply).is_err() => Action::Continue,
             NextAction::Reply(_) => Action::Pause,
             NextAction::Hold(until, held) => match plugin.hold(id, until, held) {
@@ -179,7 +182,7 @@ impl Filter {
         }
     }
 
-    /// More of a request has come: its body, or its trailers. It has to wait with it.
+    /// The request's body or trailers have arrived. They wait with the headers.
     pub fn on_request_more(&self, id: u32) -> Action {
         match self.is_waiting(id) {
             true => Action::Pause,
@@ -187,13 +190,14 @@ impl Filter {
         }
     }
 
-    /// The headers of a stream's response are about to go.
+    /// Adds headers to the response before the host sends it.
     pub fn on_response_headers(&self, id: u32) -> Action {
         let headers = self
             .streams
             .with(|streams| streams.get_mut(id).map(|stream| std::mem::take(&mut stream.headers)));
         for (name, value) in headers.flatten().unwrap_or_default() {
-            // Lists may be made of several lines, and an upstream's own limits are true as well.
+            // List-valued headers may have several lines, and an upstream's own limits stay valid
+            // beside ours.
             if name.starts_with("x-") {
                 calls::replace_response_header(name, &value);
             } else {
@@ -210,41 +214,43 @@ impl Filter {
         };
         let now = plugin.monotonic();
         let due = plugin.timer_queue.with(|queue| queue.begin_tick(now)).unwrap_or_default();
-        // First of all, so that the timer is not stopped, which might not be had again.
+        // This runs first because it arms the timer again. A stopped timer might fail to start
+        // again.
         self.follow(root, &plugin);
         let completions = plugin.tick(now);
-        let some = !due.is_empty() || !completions.is_empty();
-        let late: Vec<(u32, Turn)> =
+        let touched_streams = !due.is_empty() || !completions.is_empty();
+        let stuck: Vec<(u32, Turn)> =
             due.into_iter().filter_map(|(id, turn)| self.resume(id, turn, &plugin, now)).collect();
         self.deliver(&plugin, completions);
         self.send_calls(&plugin);
-        let retired = self.tick_retired(root, now);
-        if some || retired {
-            // The timer is the plugin's. If this fails the timer goes on as it is.
+        let touched_retired = self.tick_retired(root, now);
+        if touched_streams || touched_retired {
+            // The timer belongs to the plugin's context. If this call fails, the timer keeps its
+            // period.
             _ = calls::set_effective_context(root);
         }
-        let lost = plugin.timer_queue.with(|queue| queue.finish_tick(late, now));
+        let abandoned = plugin.timer_queue.with(|queue| queue.finish_tick(stuck, now));
         self.wake(root);
-        lost.unwrap_or_default().into_iter().for_each(|id| self.end_stream(id));
+        abandoned.unwrap_or_default().into_iter().for_each(|id| self.end_stream(id));
     }
 
-    /// A context is gone: a stream's, or a plugin's with all that waits there.
+    /// The host has deleted a context: a stream's, or a plugin's with all streams that wait there.
     pub fn on_delete(&self, id: u32) {
         self.new_streams.with(|streams| streams.take(id));
         if self.has_stream(id) {
             return self.end_stream(id);
         }
-        let place = |plugins: &mut Vec<(u32, _)>| {
-            let place = plugins.iter().position(|(known, _)| *known == id)?;
-            Some(plugins.swap_remove(place))
+        let remove = |plugins: &mut Vec<(u32, _)>| {
+            let index = plugins.iter().position(|(root, _)| *root == id)?;
+            Some(plugins.swap_remove(index))
         };
-        if let Some((_, Some(plugin))) = self.plugins.with(place).flatten() {
+        if let Some((_, Some(plugin))) = self.plugins.with(remove).flatten() {
             self.polls.with(|polls| polls.retain(|(_, root)| *root != id));
             plugin.retire();
             self.send_calls(&plugin);
             self.retired.with(|retired| retired.retain(|(of, _)| *of != id));
-            // A request that gives up its store may have to wait for its turn, which no timer ends any more. The second
-            // pass resumes such requests.
+            // A request that stops waiting for its store may then wait for its turn, but no timer
+            // fires any more. The second pass resumes these requests.
             for _ in 0..2 {
                 let (all, now) = (plugin.timer_queue.with(|queue| queue.drain()), plugin.monotonic());
                 let all = all.unwrap_or_default().into_iter();
@@ -254,8 +260,8 @@ impl Filter {
         }
     }
 
-    /// Lets earlier configurations of the plugin send their reports to stores. Returns whether the host's calls may be
-    /// about a stream now.
+    /// Lets earlier configurations of the plugin send their reports to stores. Returns whether the
+    /// effective context may be a stream now.
     fn tick_retired(&self, root: u32, now: Time) -> bool {
         self.retired.with(|retired| retired.retain(|(_, plugin)| !plugin.is_done()));
         let of = |retired: &mut Vec<(u32, Rc<Plugin>)>| {
@@ -271,7 +277,8 @@ impl Filter {
         !retired.is_empty()
     }
 
-    /// A plugin that has begun, and what it was configured to.
+    /// The plugin of a root context: `None` if the context does not exist, `Some(None)` if it has
+    /// no configuration yet.
     fn plugin(&self, root: u32) -> Option<Option<Rc<Plugin>>> {
         let find = |plugins: &mut Vec<(u32, Option<Rc<Plugin>>)>| {
             plugins.iter().find(|(known, _)| *known == root).map(|(_, plugin)| plugin.clone())
@@ -287,20 +294,21 @@ impl Filter {
         self.streams.with(|streams| streams.get_mut(id).is_some()) == Some(true)
     }
 
-    /// Remembers what is owed to a stream, if anything is.
+    /// Keeps the state of a stream if anything remains to be done for it.
     fn keep_stream(&self, id: u32, stream: Stream) {
-        let has_charges = stream.session.has_charges() || stream.candidate.is_some();
-        if stream.is_waiting || has_charges || !stream.headers.is_empty() {
-            self.streams.with(|all| all.insert(id, stream));
+        let needs_settling = stream.session.has_charges() || stream.candidate.is_some();
+        if stream.is_waiting || needs_settling || !stream.headers.is_empty() {
+            self.streams.with(|streams| streams.insert(id, stream));
         }
     }
 
-    /// Sets whether a stream has a turn to wait for; `false` if it is gone. One that goes on keeps its turn.
-    fn set_waiting(&self, id: u32, waits: bool) -> bool {
-        let set = |all: &mut NumberMap<Stream>| {
-            let stream = all.get_mut(id)?;
-            stream.is_waiting = waits;
-            if !waits {
+    /// Sets whether a stream waits; `false` if the stream has ended. A stream that stops waiting
+    /// keeps what its turn cost.
+    fn set_waiting(&self, id: u32, is_waiting: bool) -> bool {
+        let set = |streams: &mut NumberMap<Stream>| {
+            let stream = streams.get_mut(id)?;
+            stream.is_waiting = is_waiting;
+            if !is_waiting {
                 stream.session.resume();
             }
             Some(())
@@ -308,7 +316,7 @@ impl Filter {
         self.streams.with(set).flatten().is_some()
     }
 
-    /// There is no timer to wait for: what would have happened then happens at once.
+    /// Acts at once on a stream that cannot be held because the host has no timer.
     fn act_without_timer(&self, id: u32, held: Held) -> Action {
         self.set_waiting(id, false);
         match held {
@@ -317,40 +325,42 @@ impl Filter {
         }
     }
 
-    /// Lets a stream go whose turn has come. Returned is one that the host does not let go, though it has not
-    /// said that it is gone.
+    /// Resumes a stream whose turn has come. Returns the stream if the host does not resume it and
+    /// has not reported its end.
     fn resume(&self, id: u32, turn: Turn, plugin: &Plugin, now: Time) -> Option<(u32, Turn)> {
         if let Held::Query = turn.held {
-            let is_lost = !self.give_up(id) && self.is_waiting(id);
-            return is_lost.then_some((id, turn));
+            let is_stuck = !self.give_up(id) && self.is_waiting(id);
+            return is_stuck.then_some((id, turn));
         }
-        // Before the host is told: it may end the stream before it returns.
+        // The state changes before the host call, because the host may end the stream before the
+        // call returns.
         if !self.set_waiting(id, false) {
             return None;
         }
-        let replied = |reply: &LocalReply| calls::send_local_response(reply).is_ok();
-        let resumes = || {
+        let send = |reply: &LocalReply| calls::send_local_response(reply).is_ok();
+        let resume = || {
             let waited = now.since(turn.since);
             Plugin::set_waited(waited);
-            let resumes = calls::resume_request().is_ok();
-            if resumes {
+            let is_resumed = calls::resume_request().is_ok();
+            if is_resumed {
                 plugin.metrics.waited(waited);
             }
-            resumes
+            is_resumed
         };
-        let gone = calls::set_effective_context(id).is_ok()
+        let is_released = calls::set_effective_context(id).is_ok()
             && match &turn.held {
-                Held::Request => resumes(),
-                Held::Refusal(reply) if replied(reply) => true,
-                // A host that cannot answer must not be left holding the request.
+                Held::Request => resume(),
+                Held::Refusal(reply) if send(reply) => true,
+                // If the reply cannot be sent, the host must not keep the request.
                 Held::Refusal(_) | Held::Query => calls::resume_request().is_ok(),
             };
-        (!gone && self.set_waiting(id, true)).then_some((id, turn))
+        (!is_released && self.set_waiting(id, true)).then_some((id, turn))
     }
 
-    /// A stream is over: what was held for its duration is given back, or all of it if it waited.
+    /// Settles a stream that has ended: releases its permits, or refunds all its charges if it
+    /// waited.
     fn end_stream(&self, id: u32) {
-        let Some(mut stream) = self.streams.with(|all| all.remove(id)).flatten() else {
+        let Some(mut stream) = self.streams.with(|streams| streams.remove(id)).flatten() else {
             return;
         };
         if stream.is_waiting {

@@ -1,6 +1,5 @@
-//! Calls to stores that count for all gateways: made when they are due, and what their answers come to.
-//!
-//! It does not know: streams. It names them by what they asked under.
+//! Calls to global stores: makes the calls that are due, and turns replies into completions.
+//! Streams are known here only by their tickets.
 
 use super::calls::{self, Level};
 use super::plugin::{Handled, Plugin};
@@ -11,14 +10,14 @@ use crate::session::{Session, Worker};
 use crate::store::Fault;
 use crate::time::Time;
 
-/// A call that was made: the host's number for it, and the worker's.
+/// A call in flight: the host's number and the worker's number.
 pub(super) struct SentCall {
     pub(super) token: u32,
     pub(super) id: u32,
 }
 
 impl Plugin {
-    /// Makes the calls that are due. What could not be asked is news.
+    /// Makes the calls that are due. Returns completions for the calls that could not be made.
     pub(super) fn send_calls(&self) -> (Vec<SentCall>, Vec<Completion>) {
         let (mut sent, mut completions) = (Vec::new(), Vec::new());
         let (policy, now) = (&self.configuration.policy, self.monotonic());
@@ -34,19 +33,20 @@ impl Plugin {
         (sent, self.absorb(completions))
     }
 
-    /// A call is over; what that tells requests.
+    /// Handles the end of a call. Returns completions for requests.
     pub(super) fn call_done(&self, id: u32, result: CallResult) -> Vec<Completion> {
         let now = self.monotonic();
         let completions = self.worker.with(|worker| worker.call_done(id, result, now));
         self.absorb(completions.unwrap_or_default())
     }
 
-    /// Whether anything would come of an answer to this call.
+    /// Whether the worker still uses a reply to this call.
     pub(super) fn awaits(&self, id: u32) -> bool {
         self.worker.with(|worker| worker.awaits(id)) == Some(true)
     }
 
-    /// Takes what is news for the worker, counts what happened to calls, and leaves what is for requests.
+    /// Handles the worker's own completions, counts what happened to calls, and returns the
+    /// completions for requests.
     pub(super) fn absorb(&self, mut completions: Vec<Completion>) -> Vec<Completion> {
         let policy = &self.configuration.policy;
         self.worker.with(|worker| {
@@ -64,7 +64,8 @@ impl Plugin {
         completions
     }
 
-    /// News for a request: what becomes of it, if that is known now.
+    /// Hands a completion to a request. Returns what follows; `None` while other replies are
+    /// missing.
     pub(super) fn answer(
         &self,
         session: &mut Session,
@@ -81,8 +82,8 @@ impl Plugin {
         self.worker.with(advance).flatten()
     }
 
-    /// Decides about a request that has waited for `timeout`, without the store. If it `was_held` is false, the request is
-    /// already counted as unheld.
+    /// Decides about a request that has waited for `timeout`, without the store. If `was_held` is
+    /// false, the request is already counted as unheld.
     pub(super) fn give_up(&self, session: &mut Session, is_grpc: bool, was_held: bool) -> Option<Handled> {
         let policy = &self.configuration.policy;
         self.forget(session.ticket());
@@ -98,12 +99,12 @@ impl Plugin {
         self.worker.with(advance).flatten()
     }
 
-    /// Nobody waits under this number any more.
+    /// Forgets which stream waits under this ticket.
     pub(super) fn forget(&self, ticket: Option<u32>) {
         self.querying.with(|asking| ticket.map(|ticket| asking.remove(ticket)));
     }
 
-    /// Until when a request waits for stores.
+    /// The time until which a request waits for stores.
     pub(super) fn query_deadline(&self) -> Time {
         let timeout = self.worker.with(|worker| worker.timeout()).flatten();
         self.now().after(timeout.unwrap_or_default())

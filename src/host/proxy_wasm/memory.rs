@@ -1,15 +1,14 @@
-//! Memory for what a host returns.
-//!
-//! It does not know: what it will hold. Hosts ask for it in the middle of their own calls, so nothing else
-//! happens here.
+//! Memory for values that a host returns. Hosts allocate in the middle of their own calls, so this
+//! module must not do anything else.
 
 use std::alloc::{Layout, alloc};
 use std::ptr::{NonNull, null_mut};
 
-/// So many bytes that [`take`] can own; null if there are none left, which hosts report as a failed call.
+/// Allocates `size` bytes that [`take`] can own. Returns null if there is no memory; hosts report
+/// that as a failed call.
 pub(super) fn allocate(size: usize) -> *mut u8 {
     match Layout::array::<u8>(size) {
-        // nginx takes null for a failure, and no allocator has to give what is empty.
+        // nginx takes null for a failure, and an allocator need not support empty allocations.
         Ok(_) if size == 0 => NonNull::dangling().as_ptr(),
         // SAFETY: the layout is not empty.
         Ok(layout) => unsafe { alloc(layout) },
@@ -17,10 +16,11 @@ pub(super) fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// The bytes at `data`; `None` for a null pointer, which is how some hosts return what is empty.
+/// The bytes at `data`; `None` for a null pointer, which some hosts return for an empty value.
 ///
 /// # Safety
-/// `data` is null or from [`allocate`] with just this `size`, is written in full, and is nobody else's.
+/// `data` is null, or comes from [`allocate`] with exactly this `size`, is fully written, and has
+/// no other owner.
 pub(super) unsafe fn take(data: *mut u8, size: usize) -> Option<Vec<u8>> {
     if data.is_null() {
         return None;
@@ -37,7 +37,7 @@ mod tests {
     fn what_is_allocated_can_be_owned() {
         for size in [0, 1, 64, 100_000] {
             let data = allocate(size);
-            // SAFETY: the bytes are ours, and so many.
+            // SAFETY: `allocate` returned `size` bytes, which nothing else owns.
             let bytes = unsafe {
                 data.write_bytes(7, size);
                 take(data, size)

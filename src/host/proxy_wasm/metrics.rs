@@ -1,7 +1,5 @@
-//! The metrics of one configuration in one worker: defined when the configuration is taken, then counted.
-//!
-//! It does not know: Prometheus. `table.rs` has all names. A new metric is a line there and a call of
-//! `add` here.
+//! The metrics of one configuration in one worker: defines them when the configuration is accepted,
+//! then counts. `table.rs` has all names. A new metric is a line there and a call of `add` here.
 
 mod table;
 
@@ -23,13 +21,13 @@ use crate::time::Span;
 use std::borrow::Cow;
 use table::Id;
 
-/// The host's ids by name, for the life of the VM: Envoy makes a new id for each definition and never
-/// frees one.
+/// The host's ids by name, for the life of the VM. Envoy makes a new id for each definition and
+/// never frees one.
 #[derive(Debug, Default)]
 pub(super) struct Ids(Exclusive<KeyMap<u32>>);
 
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
-/// to 1 KiB, so the default of 5 MiB holds this many.
+/// to 1 KiB. The default of 5 MiB then holds this many counters.
 const MAX_ON_NGINX: usize = 4_096;
 
 impl Ids {
@@ -51,12 +49,13 @@ impl Ids {
 /// The metrics of one configuration in one worker.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    /// By metric; of each, the values of the first rule or cluster, then of the second, and so on.
+    /// By metric. Each entry lists the values of the first rule or cluster, then of the second, and
+    /// so on.
     series: Vec<Vec<Option<u32>>>,
 }
 
 /// The rules, clusters or versions for which a configuration has a metric, in their order. `None`
-/// keeps the place of one without the metric.
+/// keeps the place of a rule without the metric.
 fn instances<'a>(
     each: Each,
     configuration: &'a Configuration,
@@ -76,8 +75,8 @@ fn instances<'a>(
         Each::Table => {
             let mut all = vec![None; policy.rules().count()];
             for (rule, _) in policy.tables() {
-                if let (Some(place), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {
-                    *place = Some(rule.name().into());
+                if let (Some(slot), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {
+                    *slot = Some(rule.name().into());
                 }
             }
             all
@@ -136,7 +135,8 @@ impl Metrics {
         *series.get(of.checked_mul(values)?.checked_add(value)?)?
     }
 
-    /// Adds to a counter. `of` is the number of the rule or cluster, `value` that of the label's value.
+    /// Adds to a counter. `of` is the index of the rule or cluster, `value` that of the label's
+    /// value.
     fn add(&self, metric: Id, of: usize, value: usize, by: u32) {
         if by > 0
             && let Some(id) = self.id(metric, of, value)
@@ -152,7 +152,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a decision. A rule that would admit a request which another rule refuses has no result.
+    /// Counts a decision. A rule that would admit a request has no result if another rule refuses
+    /// it.
     pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
         for report in &decision.reports {
             let result = match report.result {
@@ -187,7 +188,7 @@ impl Metrics {
         self.events(&decision.events);
     }
 
-    /// Counts a request that is not held, because the worker already holds as many as it may.
+    /// Counts a request that is not held, because the worker already holds the maximum.
     pub(super) fn unheld(&self) {
         self.add(Id::UnheldRequests, 0, 0, 1);
     }
@@ -219,18 +220,18 @@ impl Metrics {
         self.record(Id::CellsUsed, rule.index(), used);
     }
 
-    /// This worker has switched to the document of that number; zero: to none.
+    /// Counts that this worker has switched to the document of this generation; 0: no document.
     pub(super) fn switched(&self, generation: u64) {
         self.add(Id::ConfigSwitches, 0, 0, 1);
         self.generation(generation);
     }
 
-    /// The document of that number serves in this worker; zero: none.
+    /// Records the generation of the active document; 0: no document.
     pub(super) fn generation(&self, generation: u64) {
         self.record(Id::ConfigGeneration, 0, generation);
     }
 
-    /// Counts how a request fared, and would have under what is tried.
+    /// Counts the comparison of the two decisions about a request.
     pub(super) fn compared(&self, compared: Comparison) {
         let result = match compared {
             Comparison::Same => 0,
@@ -240,7 +241,7 @@ impl Metrics {
         self.add(Id::CanaryRequests, 0, result, 1);
     }
 
-    /// Counts what became of what was tried, or watched.
+    /// Counts a canary's verdict.
     pub(super) fn canary_verdict(&self, verdict: &CanaryVerdict) {
         let metric = match verdict {
             CanaryVerdict::Kept(_) => return,
@@ -251,7 +252,7 @@ impl Metrics {
         self.add(metric, 0, 0, 1);
     }
 
-    /// Counts an answer of the server that documents come from.
+    /// Counts a poll of the document server.
     pub(super) fn poll(&self, poll: Poll) {
         let result = match poll {
             Poll::Fresh => 0,
@@ -267,7 +268,7 @@ impl Metrics {
         self.add(Id::LostKeys, 0, 0, keys);
     }
 
-    /// Counts what happened to the store.
+    /// Counts what happened in the store.
     pub(super) fn events(&self, events: &Events) {
         let evicted = [events.evicted_lossless, events.evicted_lossy, events.set_full];
         evicted.into_iter().enumerate().for_each(|(kind, by)| self.add(Id::Evictions, 0, kind, by));

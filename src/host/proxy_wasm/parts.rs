@@ -1,9 +1,9 @@
-//! Reads the parts of a request from the host, each at most once.
+//! Reads the parts of a request from the host, each at most once and only when a policy asks for
+//! it.
 //!
-//! It does not know: which parts a policy needs; it is asked. Where rules look at headers, the first that is
-//! asked for brings all of them, in one call: it costs about what a single one does, and only so are all lines
-//! of a header seen. Where they do not, the path comes alone. In nginx each part is read by itself, as a variable;
-//! see [`nginx`].
+//! If rules use headers, the first access reads all headers in one call. That costs about as much
+//! as one header and is the only way to see all lines of a header. Otherwise the filter reads the
+//! path alone. In nginx the filter reads each part by itself, as a variable; see [`nginx`].
 
 use super::calls;
 use crate::host::nginx;
@@ -13,19 +13,19 @@ use crate::request::pairs::Pairs;
 use crate::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
 
-/// What the host said when it was asked, if it was.
+/// A value of the host; the inner `None` if the host has no such value.
 type CachedValue = OnceCell<Option<Vec<u8>>>;
 
-/// The request of the stream whose callback runs.
+/// The request of the effective stream.
 pub(super) struct HostRequest {
-    /// Whether all headers are read at once; never in nginx.
+    /// Whether one call reads all headers; never in nginx.
     at_once: bool,
     is_nginx: bool,
     headers: OnceCell<Vec<u8>>,
     path: CachedValue,
     content_type: CachedValue,
     address: CachedValue,
-    /// By index; in nginx the method, the host and headers as well.
+    /// By index; in nginx also the method, the host and headers.
     properties: OnceCell<Vec<CachedValue>>,
     parts: usize,
 }
@@ -78,7 +78,7 @@ impl Source for HostRequest {
                 HeaderLines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
             }
             Part::Method | Part::Host | Part::Header(_) if self.is_nginx => self.variable(id, part),
-            // Asked about a refusal only: whether the client speaks gRPC.
+            // Read for refusals only: whether the client speaks gRPC.
             Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
             Part::Path => self.named(b":path"),
             Part::Method => self.named(b":method"),
@@ -95,7 +95,7 @@ impl Source for HostRequest {
     }
 }
 
-/// The path alone. If nginx does not tell what the client sent, its `:path` has to do.
+/// Reads the path alone. Falls back to nginx' `:path` if nginx has no path as the client sent it.
 fn path(is_nginx: bool) -> Option<Vec<u8>> {
     let sent = is_nginx.then(|| nginx::variable(&Part::Path)).flatten();
     let sent = sent.and_then(|variable| calls::property(variable.as_bytes()));

@@ -1,6 +1,5 @@
-//! One configuration in one worker: decides about requests, and ends them.
-//!
-//! It does not know: streams. It is asked about the one whose callback runs.
+//! One configuration in one worker: decides about requests, and settles them. Host calls apply to
+//! the effective stream; the state of streams is in [`Filter`](super::Filter).
 
 use super::announce::{announce, plural};
 use super::callbacks::Callbacks;
@@ -27,27 +26,27 @@ use crate::time::{Span, Time};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What the streams of one configuration share.
+/// The state that the streams of one configuration share.
 pub(super) struct Plugin {
     pub(super) configuration: Configuration,
-    /// Where documents come from that are laid over the plugin's own, if there is such a place.
+    /// The document server that this plugin follows, if it follows one.
     pub(super) source: Option<Rc<Source>>,
-    /// What is tried beside it.
+    /// The candidate beside the active document.
     pub(super) candidate: Exclusive<Option<Rc<Candidate>>>,
     pub(super) seed: Seed,
     pub(super) store: Watched<Portable<HostData>>,
     /// Only in nginx.
     zone: Option<Zone>,
     pub(super) timer_queue: Rc<Exclusive<TimerQueue>>,
-    /// Whether the configuration would make requests wait, and the host cannot.
+    /// Whether the configuration would hold requests but the host cannot.
     pub(super) refuses_to_wait: bool,
-    /// How long a call to a store may take.
+    /// The timeout of a call to a store.
     pub(super) timeout_ms: u32,
-    /// Which streams wait for stores, by what they asked under.
+    /// The streams that wait for stores, by ticket.
     pub(super) querying: Exclusive<NumberMap<u32>>,
-    /// When the timer fires at the latest for the worker's own sake.
+    /// The latest time at which the timer fires for the worker's own tasks.
     pub(super) wakes_at: Cell<Option<Time>>,
-    /// The shortest span that the worker has wanted since that was first set.
+    /// The shortest span that the worker has wanted since `wakes_at` was first set.
     pub(super) wanted: Cell<Option<Span>>,
     clock_offset: Exclusive<ClockOffset>,
     pub(super) worker: Exclusive<Worker>,
@@ -57,26 +56,25 @@ pub(super) struct Plugin {
     last_now: Cell<Time>,
 }
 
-/// What is to be done with a request, and what it is owed.
+/// The action for a request, and the headers for its response.
 pub(super) struct Handled {
-    /// What the response will carry.
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) action: NextAction,
 }
 
-/// What is to be done with a request.
+/// The action for a request.
 pub(super) enum NextAction {
     Pass,
     Reply(LocalReply),
-    /// Until then.
+    /// Hold the stream until this time.
     Hold(Time, Held),
-    /// Until there are news for this number.
+    /// Hold the stream until there is a completion for this ticket.
     Query(u32),
 }
 
 impl Plugin {
-    /// Takes the plugin's configuration of so many bytes; only while it is being configured. `before` is what
-    /// it had until now. A mistake is told in the log.
+    /// Reads and compiles the plugin's configuration of `size` bytes; only during
+    /// `proxy_on_configure`. `before` is the configuration until now. Mistakes are logged.
     pub(super) fn configure(
         size: usize,
         before: Option<&Plugin>,
@@ -94,7 +92,8 @@ impl Plugin {
                 if let Some(options) = plugin.configuration.remote.take() {
                     let source = Rc::new(Source::new(bytes, options, callbacks));
                     plugin.source = Some(Rc::clone(&source));
-                    // Another worker, or the configuration before this one, may have a document already.
+                    // Another worker, or the configuration before this one, may already have a
+                    // document.
                     plugin = source.follow(&plugin, ids).unwrap_or(plugin);
                     generation = source.generation();
                 }
@@ -111,7 +110,7 @@ impl Plugin {
         }
     }
 
-    /// What decides by this configuration, or why it cannot.
+    /// The plugin of a configuration, or why it cannot be built.
     pub(super) fn build(
         configuration: Configuration,
         before: Option<&Plugin>,
@@ -140,8 +139,8 @@ impl Plugin {
             .iter_mut()
             .zip(low.to_le_bytes().into_iter().chain(high.to_le_bytes()))
             .for_each(|(to, b)| *to = b);
-        // nginx crashes when a request is resumed from a timer, or the timer is set for a stream; its swap rules
-        // give it away.
+        // nginx crashes when a timer resumes a request, or a stream sets the timer. The swap rules
+        // tell nginx from other hosts.
         let rules = store.rules();
         let is_nginx = rules == Rules::Strict;
         let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
@@ -159,7 +158,7 @@ impl Plugin {
             worker = worker.with_global_store(options, calls::random());
         }
         let metrics = Metrics::new(&configuration, worker.clusters(), rules, ids);
-        // There is one timer, and waiting requests resume under any configuration.
+        // There is one timer, and it resumes waiting requests under any configuration.
         let waiting: Rc<Exclusive<TimerQueue>> =
             before.map(|before| Rc::clone(&before.timer_queue)).unwrap_or_default();
         waiting.with(|queue| queue.set_gauge(metrics.waiting_requests()));
@@ -185,8 +184,8 @@ impl Plugin {
         })
     }
 
-    /// Actors take along what was counted under what its plugin had `before`. A plugin that is new may stand in another's
-    /// place, or beside it: in any case what both count alike goes on.
+    /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
+    /// another one or stand beside it: both keep counting the actors of rules that they share.
     pub(super) fn migrate_from(&self, before: Option<&Plugin>, plugins: &[(u32, Option<Rc<Plugin>>)]) {
         let mut previous = Vec::new();
         let mut add = |other: &Plugin| {
@@ -202,8 +201,9 @@ impl Plugin {
             .with(|worker| worker.migrate_from(&self.configuration.policy, &previous, replacement, now));
     }
 
-    /// Decides about the request of the stream whose callback runs; `None`, which lets it pass, never comes
-    /// about. A request that has to wait for stores is told whether its client speaks gRPC.
+    /// Decides about the request of the effective stream. The third value is whether the client
+    /// speaks gRPC, read only if the request waits for stores. `None`, which lets the request pass,
+    /// never occurs.
     pub(super) fn decide(&self) -> Option<(Session, Handled, bool, Option<CandidateDecision>)> {
         let policy = &self.configuration.policy;
         let mut candidate = self.source.as_ref().and_then(|_| self.decide_by_candidate());
@@ -235,18 +235,19 @@ impl Plugin {
         Some((session, handled, is_grpc, candidate))
     }
 
-    /// Has what is tried decide as well.
+    /// Lets the candidate decide about the same request.
     fn decide_by_candidate(&self) -> Option<CandidateDecision> {
         Some(self.candidate.with(|candidate| candidate.clone()).flatten()?.decide(self))
     }
 
-    /// It was decided just now about a request about which what is tried has decided.
+    /// Compares the decision that was just made with the candidate's decision.
     pub(super) fn compare(&self, candidate: &mut Option<CandidateDecision>) {
         self.worker.with(|worker| candidate.iter_mut().for_each(|candidate| candidate.compare(self, worker)));
         _ = candidate.take_if(|candidate| candidate.is_done());
     }
 
-    /// Whether the worker holds too many requests to hold this one. If so, the request is counted as unheld.
+    /// Whether the worker holds too many requests to hold this one. If so, the request is counted
+    /// as unheld.
     pub(super) fn cannot_hold(&self) -> bool {
         let is_full = self.is_full();
         if is_full {
@@ -255,12 +256,12 @@ impl Plugin {
         is_full
     }
 
-    /// Whether the worker holds as many requests as it may.
+    /// Whether the worker holds the maximum of requests.
     pub(super) fn is_full(&self) -> bool {
         self.timer_queue.with(|queue| queue.is_full()) == Some(true)
     }
 
-    /// What the host does about a decision. `is_grpc` is read for a refusal only.
+    /// The action that follows from a decision. `is_grpc` is called for refusals only.
     pub(super) fn handle(&self, decision: &Decision, is_grpc: impl Fn() -> bool) -> Handled {
         let Configuration { policy, response, .. } = &self.configuration;
         if let Outcome::Query(ticket) = decision.outcome {
@@ -277,23 +278,23 @@ impl Plugin {
             return Handled { headers: response.headers(policy, decision), action };
         }
         let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());
-        let next = refusal.map_or(NextAction::Pass, |refusal| {
+        let action = refusal.map_or(NextAction::Pass, |refusal| {
             calls::log(Level::Debug, &refusal.details);
             self.refuse(LocalReply::new(refusal, self.zone.is_some()), policy.reject_delay(decision))
         });
-        Handled { headers: Vec::new(), action: next }
+        Handled { headers: Vec::new(), action }
     }
 
-    /// At once, or after a while if there is room for it.
-    fn refuse(&self, answer: LocalReply, delay: Span) -> NextAction {
+    /// Refuses at once, or after `delay` if there is room to hold the refusal.
+    fn refuse(&self, reply: LocalReply, delay: Span) -> NextAction {
         let has_room = || self.timer_queue.with(|queue| queue.has_room()) == Some(true);
         match delay > Span::ZERO && has_room() {
-            true => NextAction::Hold(self.now().after(delay), Held::Refusal(answer)),
-            false => NextAction::Reply(answer),
+            true => NextAction::Hold(self.now().after(delay), Held::Refusal(reply)),
+            false => NextAction::Reply(reply),
         }
     }
 
-    /// A request is over that holds something.
+    /// Settles a request that has charges.
     pub(super) fn settle(&self, session: &mut Session) {
         let policy = &self.configuration.policy;
         self.worker.with(|worker| {
@@ -302,8 +303,8 @@ impl Plugin {
         });
     }
 
-    /// A request is about to be over about which this has decided. What serves by now, or is tried beside that, may have
-    /// taken along what it gives back.
+    /// Before a request ends, refunds charges that were migrated. The active configuration, or its
+    /// candidate, may have copied the cells that this request charged.
     pub(super) fn settle_migrated(&self, session: &Session, serves: &Plugin) {
         let settle = |later: &Policy, successor: &Worker| {
             let policy = &self.configuration.policy;
@@ -319,18 +320,19 @@ impl Plugin {
         candidate.iter().for_each(|candidate| candidate.with_worker(settle));
     }
 
-    /// Holds a stream until the host's clock shows `until`, steps apart; it is returned if that cannot be.
+    /// Holds a stream until the host's clock shows `until`, disregarding steps of that clock.
+    /// Returns `held` if the stream cannot be held.
     pub(super) fn hold(&self, id: u32, until: Time, held: Held) -> Result<(), Held> {
         let (now, monotonic) = (self.now(), self.monotonic());
         let deadline =
             self.clock_offset.with(|clocks| clocks.deadline(until, now, monotonic)).unwrap_or(monotonic);
         let mut held = Some(held);
-        let park = |waiting: &mut TimerQueue| match held.take() {
-            Some(held) => waiting.hold(id, deadline, held, monotonic),
+        let hold = |queue: &mut TimerQueue| match held.take() {
+            Some(held) => queue.hold(id, deadline, held, monotonic),
             None => Ok(()),
         };
-        match self.timer_queue.with(park) {
-            Some(done) => done,
+        match self.timer_queue.with(hold) {
+            Some(result) => result,
             None => held.map_or(Ok(()), Err),
         }
     }
@@ -340,7 +342,8 @@ impl Plugin {
         self.worker.with(|worker| worker.is_done()) != Some(false)
     }
 
-    /// The clock that those who wait go by; the host's own if there is none that never steps.
+    /// The clock for deadlines: the monotonic clock, or the host's clock if there is no monotonic
+    /// one.
     pub(super) fn monotonic(&self) -> Time {
         calls::monotonic().unwrap_or_else(|| self.now())
     }
@@ -350,14 +353,14 @@ impl Plugin {
         self.last_now.get()
     }
 
-    /// The host's clock; when it cannot be read, what it said last.
+    /// The host's clock. If the clock cannot be read, this is its last reading.
     pub(super) fn now(&self) -> Time {
         let now = calls::now().unwrap_or(self.last_now.get());
         self.last_now.set(now);
         now
     }
 
-    /// A number that clients cannot foresee, for jitter.
+    /// A number that clients cannot predict, for jitter.
     pub(super) fn entropy(&self) -> u32 {
         let mut state = self.prng_state.get();
         let number = prng::next(&mut state);
@@ -366,10 +369,10 @@ impl Plugin {
     }
 }
 
-/// A server may send any number of mistakes.
+/// At most this many mistakes are logged, because a server may send any number.
 pub(super) const MAX_LOGGED: usize = 100;
 
-/// What is wrong with a configuration.
+/// The mistakes of a configuration as one line.
 pub(super) fn mistakes(errors: &[Error]) -> String {
     let logged = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
     let logged: Vec<String> = logged.take(MAX_LOGGED).collect();

@@ -1,6 +1,5 @@
-//! Estimates from a sample how many cells of each table are in use. A full count would have to read the whole table.
-//!
-//! It does not know: requests, or what is in a cell.
+//! Estimates from a sample how many cells of each table are in use. A full count would have to read
+//! the whole table.
 
 use super::plugin::Plugin;
 use crate::exclusive::Exclusive;
@@ -9,13 +8,14 @@ use crate::prng;
 use crate::store::Rules;
 use std::cell::Cell;
 
-/// A worker samples one set of one table after this many requests. One load costs about 1 µs, which makes 4 ns a request.
+/// A worker samples one set of one table after this many requests. One load costs about 1 µs, that
+/// is, 4 ns a request.
 const REQUESTS_PER_SAMPLE: u32 = 256;
 
 /// The estimate is the mean of this many sets; the latest has the most weight.
 const SAMPLES: i64 = 64;
 
-/// Units of an estimate: parts of a cell.
+/// Units of an estimate: fractions of a cell.
 const PARTS: i64 = 1 << 16;
 
 /// The mean number of cells in use in a set of one table.
@@ -40,7 +40,7 @@ impl Mean {
     }
 }
 
-/// What one worker has seen of the tables of one configuration.
+/// The samples that one worker has taken of the tables of one configuration.
 #[derive(Debug, Default)]
 pub(super) struct Sampling {
     requests: Cell<u32>,
@@ -48,8 +48,8 @@ pub(super) struct Sampling {
 }
 
 impl Plugin {
-    /// Counts a request, and samples a set of a table after every `EVERY` requests. nginx is not sampled, because a load
-    /// there would keep the set from being evicted.
+    /// Counts a request, and samples a set after every `REQUESTS_PER_SAMPLE` requests. nginx is not
+    /// sampled, because a load there would keep the set from being evicted.
     pub(super) fn sample_cells(&self) {
         let Sampling { requests, means } = &self.sampling;
         let count = requests.get().wrapping_add(1);

@@ -1,7 +1,5 @@
-//! Plugins whose configuration comes from a server: it is asked when it is time, and what it has takes the place of what
-//! served until now.
-//!
-//! It does not know: what an answer says, or who else asks.
+//! Drives plugins that follow a document server: polls the server when a poll is due, and activates
+//! the document that the source names.
 
 use super::Filter;
 use crate::host::proxy_wasm::calls;
@@ -11,7 +9,7 @@ use crate::remote::source::{FetchError, ServerReply, Validators};
 use std::rc::Rc;
 
 impl Filter {
-    /// Looks whether something else is to serve, and asks the server if that is due.
+    /// Activates another document if the source names one, and polls the server if a poll is due.
     pub(super) fn follow(&self, root: u32, plugin: &Rc<Plugin>) {
         let Some(source) = &plugin.source else {
             return;
@@ -24,7 +22,7 @@ impl Filter {
         self.switch_document(root, plugin, source);
         match source.poll(plugin, self.is_outdated(root, source)) {
             Some(Ok(token)) => {
-                // An answer to what was asked before, under another configuration perhaps, is none.
+                // A reply to an earlier poll is ignored: it may be for another configuration.
                 self.polls.with(|polls| {
                     polls.retain(|(_, known)| *known != root);
                     polls.push((token, root));
@@ -35,8 +33,8 @@ impl Filter {
         }
     }
 
-    /// Whether another plugin has come that follows the same source: a host keeps the one before until its last stream
-    /// is over, and that may take long.
+    /// Whether a newer plugin follows the same source. A host keeps the older plugin until its last
+    /// stream ends, which may take long.
     fn is_outdated(&self, root: u32, source: &Source) -> bool {
         let is_newer = |(other, plugin): &(u32, Option<Rc<Plugin>>)| {
             let of = plugin.as_ref().and_then(|plugin| plugin.source.as_ref());
@@ -49,12 +47,13 @@ impl Filter {
         if let Some(next) = source.follow(plugin, &self.ids) {
             next.metrics.switched(source.generation());
             self.activate(root, next);
-            // Streams may have been let go by that; a server is asked for the plugin.
+            // Activation may have resumed streams. The call to the server belongs to the plugin's
+            // context.
             _ = calls::set_effective_context(root);
         }
     }
 
-    /// The plugin that has made this call to a server.
+    /// Takes the plugin that made this call to a document server.
     pub(super) fn poller(&self, token: u32) -> Option<u32> {
         let take = |polls: &mut Vec<(u32, u32)>| {
             let place = polls.iter().position(|(known, _)| *known == token)?;
@@ -63,7 +62,7 @@ impl Filter {
         self.polls.with(take).flatten()
     }
 
-    /// A server has answered a plugin's call, or has not in time.
+    /// A document server has replied to a plugin's call, or the call has timed out.
     pub(super) fn on_poll_response(&self, root: u32, size: usize) {
         let Some(source) = self.plugin(root).flatten().and_then(|plugin| plugin.source.clone()) else {
             return;

@@ -1,6 +1,5 @@
-//! Streams that wait for a store: held while it is asked, and let go when it has answered, or has not in time.
-//!
-//! It does not know: what is asked, or what an answer says.
+//! Streams that wait for a global store: holds them during the query and resumes them at the reply
+//! or the timeout.
 
 use super::{Action, Filter};
 use crate::host::proxy_wasm::calls;
@@ -9,19 +8,19 @@ use crate::host::proxy_wasm::timer_queue::Held;
 use crate::remote::{CallResult, Completion, Waiter};
 use std::rc::Rc;
 
-/// A store's own status for "fine".
+/// The gRPC status for success.
 const GRPC_OK: u32 = 0;
 
-/// After so many calls those are forgotten that the host has not answered.
+/// After this many calls, the filter forgets the calls to which the host has not replied.
 const CALLS_PER_CLEANUP: u32 = 1_024;
 
 impl Filter {
-    /// Holds the stream whose callback runs until a store has answered.
+    /// Holds the effective stream until a store replies.
     pub(super) fn hold_for_query(&self, id: u32, ticket: u32, plugin: &Rc<Plugin>) -> Action {
         let is_held = !plugin.cannot_hold() && plugin.hold(id, plugin.query_deadline(), Held::Query).is_ok();
         plugin.querying.with(|queries| queries.insert(ticket, id));
         if !is_held {
-            // Without room or a timer, nothing would resume the request if the host does not.
+            // Without room or a timer, nothing would resume the request if the host loses the call.
             return self.give_up_now(id);
         }
         let completions = self.make_calls(plugin);
@@ -29,11 +28,11 @@ impl Filter {
         if completions.is_empty() {
             return Action::Pause;
         }
-        // A call could not even be made; it may have been this one's.
+        // A call could not be made; it may be this stream's call.
         let (own, others): (Vec<Completion>, Vec<Completion>) =
             completions.into_iter().partition(|completion| completion.waiter == Waiter::Request(ticket));
         self.deliver(plugin, others);
-        // What is done to another stream in its place is worse than to wait until it gives up.
+        // An action on the wrong stream would be worse than waiting until the timeout.
         let is_reachable = calls::set_effective_context(id).is_ok();
         let handled = own.into_iter().filter(|_| is_reachable).find_map(|completion| {
             self.advance(id, |plugin, session, is_grpc| plugin.answer(session, &completion, is_grpc))
@@ -58,7 +57,8 @@ impl Filter {
         }
     }
 
-    /// A stream has waited for stores as long as it does; `false` if the host does not let anything be done about it.
+    /// Ends a stream's wait for stores at its timeout; `false` if the host does not let the filter
+    /// act on the stream.
     pub(super) fn give_up(&self, id: u32) -> bool {
         let is_reachable = calls::set_effective_context(id).is_ok();
         if is_reachable
@@ -66,13 +66,14 @@ impl Filter {
                 self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, true))
         {
             self.resume_with(id, &plugin, action);
-            // What another store has charged goes back, though nobody else may ask under this configuration.
+            // Refunds what another store charged. Nothing else may trigger a call under this
+            // configuration.
             self.send_calls(&plugin);
         }
         is_reachable
     }
 
-    /// An HTTP call has been answered, or has not in time.
+    /// An HTTP call has a reply, or has timed out.
     pub fn on_http_call_response(&self, token: u32, size: usize) {
         if let Some(root) = self.poller(token) {
             return self.on_poll_response(root, size);
@@ -84,7 +85,7 @@ impl Filter {
         self.call_done(&plugin, call, CallResult::Http { status, body: &body });
     }
 
-    /// A gRPC call has been answered.
+    /// A gRPC call has a reply.
     pub fn on_grpc_receive(&self, token: u32, size: usize) {
         let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
             return;
@@ -93,7 +94,7 @@ impl Filter {
         self.call_done(&plugin, call, CallResult::Message(&message));
     }
 
-    /// A gRPC call is over; if it has not been answered, it has failed.
+    /// A gRPC call has ended; if it has no reply, it has failed.
     pub fn on_grpc_close(&self, token: u32, status: u32) {
         if let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() {
             let result =
@@ -104,14 +105,14 @@ impl Filter {
 
     fn call_done(&self, plugin: &Rc<Plugin>, call: u32, result: CallResult) {
         let completions = plugin.call_done(call, result);
-        // First of all the next call: others wait for it.
+        // The next call goes first, because other requests wait for it.
         let more = self.make_calls(plugin);
         self.deliver(plugin, completions);
         self.deliver(plugin, more);
         self.send_calls(plugin);
     }
 
-    /// Makes the calls that are due, and tells streams what could not be asked.
+    /// Makes the calls that are due and delivers the failures of calls that could not be made.
     pub(super) fn send_calls(&self, plugin: &Rc<Plugin>) {
         let completions = self.make_calls(plugin);
         self.deliver(plugin, completions);
@@ -129,13 +130,14 @@ impl Filter {
         completions
     }
 
-    /// A plugin is gone, and with it its calls: a host answers them no more.
+    /// Forgets the calls of a deleted plugin. The host does not report their replies.
     pub(super) fn forget_calls(&self, plugin: &Plugin) {
         self.calls.with(|calls| calls.retain(|(of, _)| !Rc::ptr_eq(&of.timer_queue, &plugin.timer_queue)));
     }
 
-    /// Tells streams what stores have told, or have not. All are told before one is let go: within that a host may end
-    /// others, who then know what they have to give back.
+    /// Delivers completions to the streams that wait for them. All streams are updated before one
+    /// is resumed: while one is resumed the host may end others, whose refunds must be known by
+    /// then.
     pub(super) fn deliver(&self, plugin: &Plugin, completions: Vec<Completion>) {
         let conclude = |completion: Completion| {
             let Waiter::Request(ticket) = completion.waiter else {
@@ -152,7 +154,7 @@ impl Filter {
         concluded.into_iter().for_each(|(id, plugin, action)| self.resume_with(id, &plugin, action));
     }
 
-    /// Has something decided about a stream, and keeps what its response will carry.
+    /// Runs one step of a stream's session and keeps the headers for its response.
     fn advance(
         &self,
         id: u32,
@@ -168,14 +170,14 @@ impl Filter {
         self.streams.with(advance).flatten()
     }
 
-    /// Whether a stream goes on waiting.
+    /// Ends a stream's wait unless the action holds the stream again.
     fn update_waiting(&self, id: u32, action: &NextAction) {
         if !matches!(action, NextAction::Hold(..)) {
             self.set_waiting(id, false);
         }
     }
 
-    /// Lets a stream that was held go its way, if it is still there.
+    /// Performs an action on a held stream, if the stream still waits.
     fn resume_with(&self, id: u32, plugin: &Plugin, action: NextAction) {
         if !self.is_waiting(id) {
             return;
@@ -190,7 +192,8 @@ impl Filter {
                 Action::Continue => (calls::resume_request().is_ok(), Held::Request),
             },
         };
-        // A host that does not let it go, though it has not said that it is gone, is asked again.
+        // If the host does not resume the stream and has not reported its end, the next tick tries
+        // again.
         if !proceeds && self.set_waiting(id, true) {
             _ = plugin.hold(id, plugin.now(), held);
         }

@@ -1,8 +1,6 @@
 //! The table of all metrics. The filter defines its metrics from this table, and a test checks the
 //! documents against it.
 //!
-//! It does not know: any value, or how a host receives values.
-//!
 //! Envoy's `stats_tags` turn `diana.rule.NAME.result.RESULT.requests` into
 //! `diana_requests{rule="NAME",result="RESULT"}`. The number of series depends on the configuration
 //! alone, never on what clients send.
@@ -18,7 +16,7 @@ pub enum Kind {
     Histogram = 2,
 }
 
-/// What a configuration has a metric for.
+/// The things of a configuration that have a series of a metric each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Each {
     /// Every configuration has one.
@@ -31,7 +29,7 @@ pub enum Each {
     Rule,
     /// Each rule with `scope: global`.
     GlobalRule,
-    /// Each rule that is the first of its table: of the rules of a limit that count the same actor.
+    /// The first rule of each table, that is, of each group of rules that count the same actor.
     Table,
     /// Each cluster of `store`.
     Cluster,
@@ -50,9 +48,9 @@ pub enum Each {
 pub struct Metric {
     /// Its kind.
     pub kind: Kind,
-    /// What it exists for.
+    /// The things that have a series each.
     pub each: Each,
-    /// Its name in the host, in which words in capitals stand for values.
+    /// The metric's name in the host. Words in capitals stand for values.
     pub name: &'static str,
     /// The values of the last word in capitals, if `each` does not provide it.
     pub values: &'static [&'static str],
