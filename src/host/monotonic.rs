@@ -5,7 +5,7 @@
 //! ```text
 //!   host's clock      now ───────────────► until
 //!   monotonic clock     │ read          ┌─► deadline = until − ahead
-//!                       ▼               │   ahead    = now − monotonic, the largest since the last step
+//!                       ▼               │   ahead = now − monotonic, largest since the last step
 //! ```
 
 use crate::time::{Span, Time};
@@ -57,18 +57,18 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_held_up_between_its_clocks_keeps_the_order() {
-        let mut monotonic = ClockOffset::default();
-        assert_eq!(monotonic.deadline(at(HOUR + 3_000_000), at(HOUR), at(10)), at(3_000_010));
-        assert_eq!(monotonic.deadline(at(HOUR + 3_000_001), at(HOUR), at(900_010)), at(3_000_011));
-        assert_eq!(monotonic.deadline(at(HOUR + 3_000_002), at(HOUR + 900_000), at(900_010)), at(3_000_012));
+    fn a_pause_between_clock_reads_keeps_the_order() {
+        let mut offset = ClockOffset::default();
+        assert_eq!(offset.deadline(at(HOUR + 3_000_000), at(HOUR), at(10)), at(3_000_010));
+        assert_eq!(offset.deadline(at(HOUR + 3_000_001), at(HOUR), at(900_010)), at(3_000_011));
+        assert_eq!(offset.deadline(at(HOUR + 3_000_002), at(HOUR + 900_000), at(900_010)), at(3_000_012));
     }
 
     #[test]
     fn a_clock_that_steps_moves_no_deadline() {
-        let mut monotonic = ClockOffset::default();
+        let mut offset = ClockOffset::default();
         for now in [2 * HOUR, HOUR, 5 * HOUR, 5 * HOUR - 2_000_000] {
-            assert_eq!(monotonic.deadline(at(now + 20), at(now), at(100)), at(120));
+            assert_eq!(offset.deadline(at(now + 20), at(now), at(100)), at(120));
         }
     }
 }

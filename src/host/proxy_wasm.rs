@@ -2,8 +2,8 @@
 //! ngx_wasm_module. It turns callbacks into calls of a session and decisions into host calls.
 //!
 //! ```text
-//!   host ─► exports ─► Filter ─► Plugin ─► Session        one Filter a VM, one Plugin a configuration
-//!   host ◄─ abi ◄──── calls ◄── parts, store, metrics …   every status is a value
+//!   host ─► exports ─► Filter ─► Plugin ─► Session     one Filter a VM, one Plugin a configuration
+//!   host ◄─ abi ◄──── calls ◄── parts, store, metrics  every status is a value
 //! ```
 //!
 //! Targets other than wasm32 have no exports: tests drive a [`Filter`], and a `simulated` host

@@ -2,14 +2,16 @@
 //! calls the session, and performs the resulting action.
 //!
 //! ```text
-//!   proxy_on_context_create     root    adds a plugin         stream  stores the parent until the headers come
+//!   proxy_on_context_create     root    adds a plugin
+//!                               stream  remembers its plugin until the headers come
 //!   proxy_on_configure          root    configuration, store, seed ─► Plugin
-//!   proxy_on_request_headers    stream  Session::start ─► pass, hold, send_local_response, or query a store
-//!   proxy_on_http_call_response root    a store's reply: Session::answer of each stream that waits for it
+//!   proxy_on_request_headers    stream  Session::start ─► pass, hold, reply, or query a store
+//!   proxy_on_http_call_response root    a store's reply ─► Session::answer of each waiting stream
 //!   proxy_on_grpc_receive, …_close      the same
 //!   proxy_on_response_headers   stream  adds RateLimit headers
 //!   proxy_on_tick               root    resumes streams at their turns, ends queries that time out
-//!   proxy_on_delete             stream  Session::settle       root    resumes all streams
+//!   proxy_on_delete             stream  Session::settle
+//!                               root    resumes all streams
 //! ```
 //!
 //! A stream without charges, headers or a wait leaves no state here; most streams are such.
@@ -303,7 +305,7 @@ impl Filter {
     }
 
     /// Sets whether a stream waits; `false` if the stream has ended. A stream that stops waiting
-    /// keeps what its turn cost.
+    /// has used its turn, so its end does not refund the turn.
     fn set_waiting(&self, id: u32, is_waiting: bool) -> bool {
         let set = |streams: &mut NumberMap<Stream>| {
             let stream = streams.get_mut(id)?;

@@ -90,8 +90,8 @@ fn instances<'a>(
 }
 
 impl Metrics {
-    /// Defines every metric of the configuration, so that each exists with 0. A metric that the host
-    /// does not define is left out, because a missing metric must not cause an outage.
+    /// Defines every metric of the configuration, so that each exists with 0. A metric that the
+    /// host does not define is left out, because a missing metric must not cause an outage.
     pub(super) fn new(
         configuration: &Configuration,
         clusters: &[String],

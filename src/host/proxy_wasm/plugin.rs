@@ -159,9 +159,9 @@ impl Plugin {
         }
         let metrics = Metrics::new(&configuration, worker.clusters(), rules, ids);
         // There is one timer, and it resumes waiting requests under any configuration.
-        let waiting: Rc<Exclusive<TimerQueue>> =
+        let timer_queue: Rc<Exclusive<TimerQueue>> =
             before.map(|before| Rc::clone(&before.timer_queue)).unwrap_or_default();
-        waiting.with(|queue| queue.set_gauge(metrics.waiting_requests()));
+        timer_queue.with(|queue| queue.set_gauge(metrics.waiting_requests()));
         Ok(Plugin {
             configuration,
             source: None,
@@ -169,7 +169,7 @@ impl Plugin {
             seed,
             store,
             zone: is_nginx.then(|| Zone::new(dated)),
-            timer_queue: waiting,
+            timer_queue,
             refuses_to_wait,
             timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             querying: Exclusive::default(),
@@ -185,7 +185,7 @@ impl Plugin {
     }
 
     /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
-    /// another one or stand beside it: both keep counting the actors of rules that they share.
+    /// another one or stand beside it. In either case the counts of rules that both have continue.
     pub(super) fn migrate_from(&self, before: Option<&Plugin>, plugins: &[(u32, Option<Rc<Plugin>>)]) {
         let mut previous = Vec::new();
         let mut add = |other: &Plugin| {
@@ -305,7 +305,7 @@ impl Plugin {
 
     /// Before a request ends, refunds charges that were migrated. The active configuration, or its
     /// candidate, may have copied the cells that this request charged.
-    pub(super) fn settle_migrated(&self, session: &Session, serves: &Plugin) {
+    pub(super) fn settle_migrated(&self, session: &Session, active: &Plugin) {
         let settle = |later: &Policy, successor: &Worker| {
             let policy = &self.configuration.policy;
             let events = self.worker.with(|worker| {
@@ -313,10 +313,10 @@ impl Plugin {
             });
             events.iter().for_each(|events| self.metrics.events(events));
         };
-        if !std::ptr::eq(self, serves) {
-            serves.worker.with(|successor| settle(&serves.configuration.policy, successor));
+        if !std::ptr::eq(self, active) {
+            active.worker.with(|successor| settle(&active.configuration.policy, successor));
         }
-        let candidate = serves.candidate.with(|candidate| candidate.clone()).flatten();
+        let candidate = active.candidate.with(|candidate| candidate.clone()).flatten();
         candidate.iter().for_each(|candidate| candidate.with_worker(settle));
     }
 

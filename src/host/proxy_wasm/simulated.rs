@@ -1,55 +1,54 @@
-//! The host functions where there is no host: a value answers them that a test or a fuzz target brings.
-//!
-//! It does not know: how a host behaves. That is the [`Host`]'s part; here pointers become slices, and what
-//! it returns becomes memory of the filter's, as in a real one.
+//! The host functions on targets other than wasm32: a value that a test or a fuzz target brings
+//! implements them. Pointers become slices, and results become memory of the filter, as in a real
+//! host. The behaviour is up to the [`Host`].
 //!
 //! ```text
-//!   test ─ run(host, || filter.on_tick(1)) ─► filter ─ proxy_continue_stream(0) ─► host.call(Call::…) ─► Reply
-//!                                               ▲                                       │
-//!                                               └────────── may call back ──────────────┘
+//!   test ─ run(host, || filter.on_tick(1)) ─► filter ─ proxy_continue_stream ─► host.call(Call)
+//!                                               ▲                                  │ Reply
+//!                                               └──────── may call back ───────────┘
 //! ```
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A call of the filter's, with what it hands over.
+/// A call of the filter, with its arguments.
 #[allow(missing_docs, reason = "the fields are the arguments that the ABI documents")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
     /// `proxy_log`
     Log { level: u32, message: &'a [u8] },
-    /// `proxy_get_current_time_nanoseconds`; the answer is a number.
+    /// `proxy_get_current_time_nanoseconds`; returns a number.
     CurrentTime,
-    /// WASI's `clock_time_get`; the answer is a number.
+    /// WASI's `clock_time_get`; returns a number.
     ClockTime {
-        /// 1 is the one that never steps.
+        /// 1 is the monotonic clock.
         clock: u32,
     },
-    /// WASI's `random_get`; the answer is a number.
+    /// WASI's `random_get`; returns a number.
     Random,
-    /// `proxy_get_buffer_bytes`; the answer is bytes.
+    /// `proxy_get_buffer_bytes`; returns bytes.
     BufferBytes { buffer: u32, start: usize, max: usize },
-    /// `proxy_get_header_map_pairs`; the answer is bytes.
+    /// `proxy_get_header_map_pairs`; returns bytes.
     HeaderMapPairs { map: u32 },
-    /// `proxy_get_header_map_value`; the answer is bytes.
+    /// `proxy_get_header_map_value`; returns bytes.
     HeaderValue { map: u32, name: &'a [u8] },
     /// `proxy_add_header_map_value`
     AddHeader { map: u32, name: &'a [u8], value: &'a [u8] },
     /// `proxy_replace_header_map_value`
     ReplaceHeader { map: u32, name: &'a [u8], value: &'a [u8] },
-    /// `proxy_get_property`; the answer is bytes.
+    /// `proxy_get_property`; returns bytes.
     Property { path: &'a [u8] },
     /// `proxy_set_property`
     SetProperty { path: &'a [u8], value: &'a [u8] },
-    /// `proxy_get_shared_data`; the answer is bytes, and the version as a number.
+    /// `proxy_get_shared_data`; returns bytes, and the version as a number.
     SharedData { key: &'a [u8] },
     /// `proxy_set_shared_data`
     SetSharedData { key: &'a [u8], value: &'a [u8], cas: u32 },
     /// `proxy_send_local_response`
     LocalResponse { status: u32, details: &'a [u8], body: &'a [u8], headers: &'a [u8], grpc_status: i32 },
-    /// `proxy_http_call`; the answer is a number.
+    /// `proxy_http_call`; returns a number.
     HttpCall { cluster: &'a [u8], headers: &'a [u8], body: &'a [u8], timeout_ms: u32 },
-    /// `proxy_grpc_call`; the answer is a number.
+    /// `proxy_grpc_call`; returns a number.
     GrpcCall { cluster: &'a [u8], service: &'a [u8], method: &'a [u8], message: &'a [u8], timeout_ms: u32 },
     /// `proxy_set_tick_period_milliseconds`
     TickPeriod { ms: u32 },
@@ -57,7 +56,7 @@ pub enum Call<'a> {
     EffectiveContext { id: u32 },
     /// `proxy_continue_stream`
     ContinueStream { stream: u32 },
-    /// `proxy_define_metric`; the answer is a number.
+    /// `proxy_define_metric`; returns a number.
     DefineMetric { kind: u32, name: &'a [u8] },
     /// `proxy_increment_metric`
     IncrementMetric { id: u32, by: i64 },
@@ -65,37 +64,37 @@ pub enum Call<'a> {
     RecordMetric { id: u32, value: u64 },
 }
 
-/// What a host answers.
+/// The host's reply to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// 0 is success. With any other nothing is returned.
+    /// 0 is success. With any other status nothing is returned.
     pub status: u32,
-    /// The bytes that are returned, if the call returns any; `None` is a null pointer.
+    /// The returned bytes, if the call returns any; `None` is a null pointer.
     pub bytes: Option<Vec<u8>>,
-    /// The number that is returned, if the call returns one.
+    /// The returned number, if the call returns one.
     pub number: u64,
 }
 
 impl Reply {
-    /// A call that returns nothing, or fails.
+    /// The reply to a call that returns nothing, or fails.
     pub fn status(status: u32) -> Reply {
         Reply { status, ..Reply::default() }
     }
 
-    /// A call that returns a number.
+    /// The reply to a call that returns a number.
     pub fn number(number: u64) -> Reply {
         Reply { number, ..Reply::default() }
     }
 
-    /// A call that returns bytes.
+    /// The reply to a call that returns bytes.
     pub fn bytes(bytes: Vec<u8>) -> Reply {
         Reply { bytes: Some(bytes), ..Reply::default() }
     }
 }
 
-/// Who answers the filter's calls. It may call the filter back before it answers.
+/// A simulated host. It may call the filter back before it replies.
 pub trait Host {
-    /// Answers one call.
+    /// Replies to one call.
     fn call(&self, call: Call) -> Reply;
 }
 
@@ -103,7 +102,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<dyn Host>>> = const { RefCell::new(None) };
 }
 
-/// Does some work during which `host` answers all calls of this thread.
+/// Runs `work`; meanwhile `host` replies to all calls of this thread.
 pub fn run<R>(host: Rc<dyn Host>, work: impl FnOnce() -> R) -> R {
     struct Before(Option<Rc<dyn Host>>);
     impl Drop for Before {
@@ -116,7 +115,7 @@ pub fn run<R>(host: Rc<dyn Host>, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Where there is no host every call fails, with the status "internal failure".
+/// Without a host every call fails with the status "internal failure".
 fn call(call: Call) -> Reply {
     let host = CURRENT.with_borrow(Clone::clone);
     host.map_or(Reply::status(10), |host| host.call(call))
@@ -129,24 +128,24 @@ pub(super) mod functions {
     use std::slice::from_raw_parts;
 
     /// # Safety
-    /// As for `from_raw_parts`, but that no bytes may be anywhere.
+    /// As for `from_raw_parts`, except that `data` may be any pointer if `size` is 0.
     unsafe fn slice<'a>(data: *const u8, size: usize) -> &'a [u8] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the size.
         if size == 0 { &[] } else { unsafe { from_raw_parts(data, size) } }
     }
 
-    /// Returns bytes as a host does: in memory that the filter has allocated for them.
+    /// Returns bytes as a host does: in memory that the filter allocates for them.
     ///
     /// # Safety
-    /// Both pointers can be written to.
+    /// Both pointers are writable.
     unsafe fn give(reply: Reply, data: *mut *mut u8, size: *mut usize) -> u32 {
         if reply.status != 0 {
             return reply.status;
         }
         let bytes = reply.bytes.unwrap_or_default();
-        // Envoy returns null for what is empty.
+        // Envoy returns null for an empty value.
         let to = if bytes.is_empty() { std::ptr::null_mut() } else { memory::allocate(bytes.len()) };
-        // SAFETY: the memory has just that size, and the caller's promise.
+        // SAFETY: the memory has exactly this size; the caller guarantees the rest.
         unsafe {
             if !to.is_null() {
                 to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -158,7 +157,7 @@ pub(super) mod functions {
     }
 
     pub unsafe fn proxy_log(level: u32, message: *const u8, size: usize) -> u32 {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller guarantees valid pointers, here and below.
         super::call(Call::Log { level, message: unsafe { slice(message, size) } }).status
     }
 
@@ -287,10 +286,10 @@ pub(super) mod functions {
     /// Returns a number.
     ///
     /// # Safety
-    /// The pointer can be written to.
+    /// The pointer is writable.
     unsafe fn give_number(reply: Reply, to: *mut u32) -> u32 {
         if reply.status == 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees a writable pointer.
             unsafe { to.write(u32::try_from(reply.number).unwrap_or(0)) };
         }
         reply.status

@@ -1,6 +1,5 @@
-//! A plugin's own configuration, and the documents of a server that are laid over it.
-//!
-//! It does not know: streams, or when it is asked to look.
+//! A plugin's local configuration, and the remote documents that are laid over it. The plugin's
+//! timer drives it.
 
 use super::announce::plural;
 use super::callbacks::Callbacks;
@@ -24,19 +23,19 @@ use crate::time::Time;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a plugin was configured with, and where its documents come from.
+/// The local configuration of a plugin, and the source of its documents.
 pub(super) struct Source {
     local: Vec<u8>,
     callbacks: Callbacks,
     options: RemoteOptions,
-    /// Whether the host has a clock that never steps.
+    /// Whether the host has a monotonic clock.
     is_monotonic: bool,
     follower: Exclusive<Follower>,
-    /// Which document could not be taken when it was tried last; zero: none.
+    /// The generation of the document for which the last build failed; 0: none.
     failed_generation: Cell<u64>,
 }
 
-/// What an answer came to, for the counters.
+/// The result of a poll, for the counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Poll {
     Fresh,
@@ -53,27 +52,29 @@ impl Source {
         Source { local, callbacks, options, is_monotonic, follower, failed_generation: Cell::new(0) }
     }
 
-    /// By the clock that all workers go by; none while that cannot be read, as another one tells other times.
+    /// The time by the clock that all workers use. `None` while that clock cannot be read, because
+    /// another clock has another origin.
     fn now(&self, plugin: &Plugin) -> Option<Time> {
         calls::monotonic().or_else(|| (!self.is_monotonic).then(|| plugin.now()))
     }
 
-    /// Whether both have their documents from one place.
+    /// Whether both follow the same document server.
     pub(super) fn is_same_source(&self, other: &Source) -> bool {
         self.options.id() == other.options.id()
     }
 
-    /// When it wants to look next.
+    /// When the source has to run next.
     pub(super) fn next_task_at(&self) -> Option<Time> {
         self.follower.with(|follower| follower.next())
     }
 
-    /// Which document serves; zero: none.
+    /// The generation of the active document; 0: none.
     pub(super) fn generation(&self) -> u64 {
         self.follower.with(|follower| follower.active_generation()).unwrap_or(0)
     }
 
-    /// Looks what is to serve from now on in place of `plugin`, if anything else is.
+    /// Follows the shared head. Returns a plugin that replaces `plugin` if another document becomes
+    /// active.
     pub(super) fn follow(self: &Rc<Source>, plugin: &Plugin, ids: &Rc<Ids>) -> Option<Plugin> {
         let now = self.now(plugin)?;
         match self.follower.with(|follower| follower.follow(&plugin.store, now)).flatten()? {
@@ -81,7 +82,8 @@ impl Source {
                 let Snapshot { generation, document } = snapshot;
                 match self.compile_over(&document, None) {
                     Ok(configuration) => {
-                        // That a call fails says nothing of the document: it is taken at the next look.
+                        // A failed host call says nothing about the document, so the next run tries
+                        // again.
                         let build = self.build(configuration, plugin, ids);
                         let logged =
                             self.failed_generation.replace(if build.is_err() { generation } else { 0 });
@@ -133,7 +135,8 @@ impl Source {
         }
     }
 
-    /// What is to be tried beside what serves. The one that served before is so for everybody: the other one serves all.
+    /// Builds the candidate beside the active document. The previous document decides about all
+    /// requests, because its successor is active for all of them.
     fn candidate(&self, document: &[u8], plugin: &Plugin, is_previous: bool) -> Result<Candidate, String> {
         let sample = self.options.canary.filter(|_| !is_previous).map_or(Sample(100), |canary| canary.sample);
         let name = self.follower.with(|follower| follower.comparison_id()).unwrap_or(0);
@@ -149,7 +152,8 @@ impl Source {
         Ok(Candidate::new(configuration, plugin, before, is_previous))
     }
 
-    /// Tells the other workers how requests have fared, and what follows from it for a document that is tried or watched.
+    /// Shares the counts of compared requests with the other workers, and logs the verdict that
+    /// follows for the document under canary or watch.
     pub(super) fn judge_canary(&self, plugin: &Plugin) {
         let Some(now) = self.now(plugin) else {
             return;
@@ -159,8 +163,8 @@ impl Source {
             .with(|candidate| candidate.as_ref().map(|candidate| candidate.take_counts()))
             .flatten();
         let counts = counts.unwrap_or_default();
-        let judge = |follower: &mut Follower| follower.judge_canary(&plugin.store, now, &counts);
-        let Some(verdict) = self.follower.with(judge).flatten() else {
+        let judge_canary = |follower: &mut Follower| follower.judge_canary(&plugin.store, now, &counts);
+        let Some(verdict) = self.follower.with(judge_canary).flatten() else {
             return;
         };
         plugin.metrics.canary_verdict(&verdict);
@@ -169,7 +173,7 @@ impl Source {
             CanaryVerdict::Rejected(stats) => (Level::Warn, " not promoted: it would newly refuse ", stats),
             CanaryVerdict::RolledBack(stats) => (Level::Warn, " rolled back: it newly refused ", stats),
             CanaryVerdict::Kept(stats) => (Level::Info, " stays: it newly refused ", stats),
-            // That has been told.
+            // The mistakes of the document are already in the log.
             CanaryVerdict::Invalid => return,
         };
         let (refused, seen) = (format::alone(refused), format::alone(seen));
@@ -189,7 +193,7 @@ impl Source {
             .for_each(|warning| self.log(Level::Warn, ": ", &warning.to_string()));
     }
 
-    /// The plugin's own configuration with a document laid over it, or what is wrong with that.
+    /// Compiles the local configuration with a document laid over it, or returns the mistakes.
     fn compile_over(&self, document: &[u8], candidate: Option<How>) -> Result<config::Configuration, String> {
         let configuration =
             config::compile_over(&self.local, document, candidate).map_err(|errors| mistakes(&errors))?;
@@ -208,7 +212,7 @@ impl Source {
         Ok(plugin)
     }
 
-    /// Asks the server if it is this worker's turn: the number of the call.
+    /// Polls the server if it is this worker's turn. Returns the number of the call.
     pub(super) fn poll(&self, plugin: &Plugin, is_outdated: bool) -> Option<Result<u32, FetchError>> {
         let now = self.now(plugin)?;
         if self.follower.with(|follower| follower.is_overdue(now)) == Some(true) {
@@ -222,18 +226,19 @@ impl Source {
         Some(calls::http_call(cluster, &headers, body, timeout_ms).map_err(|Fault(_)| FetchError::NotMade))
     }
 
-    /// What the answer to a call says, whose callback runs.
+    /// Reads the reply to a poll; available only in its callback.
     pub(super) fn read_reply(&self, size: usize) -> (Result<ServerReply, FetchError>, Validators) {
         let size = size.min(MAX_REPLY_BYTES + 1);
         let body = calls::call_body(size);
-        // A host that does not hand it over whole: it may well be good.
+        // If the host hands over only a part of the body, the reply counts as failed, not as a bad
+        // document.
         let status = if body.len() == size { calls::call_status() } else { 0 };
         let [etag, modified, date] = [&b"etag"[..], b"last-modified", b"date"].map(calls::call_header);
         let validators = Validators::of(etag, modified, date);
         (self.options.read(status, &body), validators)
     }
 
-    /// The server has answered, or has not.
+    /// Handles the end of a poll, with or without a reply.
     pub(super) fn poll_done(
         &self,
         plugin: &Plugin,
@@ -254,7 +259,7 @@ impl Source {
         let result = self.follower.with(poll_done)?;
         Some(match result {
             PollResult::NewDocument(generation) => {
-                // One that limits nothing may well be a mistake.
+                // A document that limits nothing is probably a mistake.
                 let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
                 let rules = plural(rules.get(), "rule");
                 self.log(level, " taken as number ", &[&format::alone(generation), ", ", &*rules].concat());

@@ -1,6 +1,5 @@
-//! When the timer has to fire for the worker of one configuration, and what the worker does then.
-//!
-//! It does not know: streams that wait, or the host's timer. Both are behind [`Waiting`](super::timer_queue::Waiting).
+//! The timer for the worker's own tasks: when it has to fire, and the tasks then. The timer itself
+//! and the streams that wait are in [`TimerQueue`](super::timer_queue::TimerQueue).
 
 use super::plugin::Plugin;
 use crate::remote::Completion;
@@ -8,21 +7,23 @@ use crate::session::Worker;
 use crate::time::{Span, Time};
 
 impl Plugin {
-    /// Whether the worker needs the timer earlier than it fires. No clock is read: if the worker has wanted the same span
-    /// before, that span began earlier, so the timer for its end fires early enough.
+    /// Whether the worker needs the timer earlier than it fires. No clock is read: if the worker
+    /// has wanted the same span before, that span began earlier, so the timer for its end fires
+    /// early enough.
     pub(super) fn must_wake(&self, worker: &Worker) -> bool {
         let is_sooner = |span: Span| self.wanted.get().is_none_or(|wanted| span < wanted);
         worker.wants().is_some_and(is_sooner) || (self.wakes_at.get().is_none() && worker.wake().is_some())
     }
 
-    /// Sets the timer for the worker's own next task.
+    /// Arms the timer for the worker's next task.
     pub(super) fn wake(&self) {
         let now = self.monotonic();
         let (wants, calls) = self.worker.with(|worker| (worker.wants(), worker.wake())).unwrap_or_default();
         if let Some(next) = self.source.as_ref().and_then(|source| source.next_task_at()) {
             self.timer_queue.with(|queue| queue.wake_at(next, now));
         }
-        // An earlier configuration may have set the timer for an earlier time. So the timer is set again for the next task.
+        // An earlier configuration may have set the timer for an earlier time. So the timer is set
+        // again for the next task.
         let own = wants.map(|span| now.after(span));
         let Some(at) = own.into_iter().chain(calls).chain(self.wakes_at.get()).min() else {
             return;
@@ -39,7 +40,8 @@ impl Plugin {
         self.wanted.set(None);
     }
 
-    /// Runs when the timer fires: returns idle quota, and fetches quota that runs out. Returns the news for requests.
+    /// Runs when the timer fires: refunds idle reservations, and fetches quota that runs out.
+    /// Returns completions for requests.
     pub(super) fn tick(&self, now: Time) -> Vec<Completion> {
         if self.wakes_at.get().is_none_or(|at| now < at) {
             return Vec::new();
@@ -48,7 +50,7 @@ impl Plugin {
         self.work(now, false)
     }
 
-    /// Returns all quota that this worker holds ahead, because no new request reaches the worker.
+    /// Refunds all quota that this worker has reserved, because no new request reaches the worker.
     pub(super) fn retire(&self) {
         self.sleep();
         self.candidate.with(|candidate| *candidate = None);

@@ -1,8 +1,7 @@
-//! Streams that wait: requests for their turn, and refusals that are held back.
+//! Streams that wait: requests for their turn or a store, and delayed refusals.
 //!
-//! It does not know: why they wait, or the host's clock: its instants are those of one that never steps. The
-//! timer is armed for the earliest deadline and off when there is none; a tick may come whenever it likes, nobody
-//! goes before his turn.
+//! All times are of the monotonic clock. The timer is armed for the earliest deadline and off if
+//! there is none. A tick may come at any time; no stream resumes before its turn.
 
 use super::calls::{self, LocalReply};
 use super::streams::NumberMap;
@@ -13,60 +12,60 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-/// A worker holds so many refusals back at once; what exceeds is refused at once, so that a flood of
-/// refusals does not fill its memory.
+/// A worker delays at most this many refusals at once. Refusals beyond this bound are sent at once,
+/// so that a flood of refusals does not fill the worker's memory.
 const MAX_REFUSALS: usize = 1_000;
 
-/// All plugins of a VM together hold at most this many requests at once, because each takes memory of the gateway. Beyond
-/// this bound, requests that would have to wait are refused.
+/// All plugins of a VM together hold at most this many requests at once, because each takes memory
+/// of the gateway. Beyond this bound, requests that would have to wait are refused.
 const MAX_HELD_REQUESTS: usize = 10_000;
 
-/// So many turns that nobody waits for are not worth clearing away.
+/// The queue is cleaned up only if it has more stale entries than this.
 const MAX_STALE_ENTRIES: usize = 64;
 
-/// A stream that the host does not let go is tried again after this.
+/// A stream that the host does not resume is tried again after this span.
 const RETRY_AFTER: Span = Span::from_ms(100);
 
-/// So often it is tried; a host that still has the stream then would hold it for ever.
+/// At most this many tries. A host that still has the stream then would hold it for ever.
 const MAX_TRIES: u32 = 100;
 
-/// What becomes of a stream when its time has come.
+/// A held stream's next step when its deadline comes.
 #[derive(Debug)]
 pub(super) enum Held {
-    /// The request goes on.
+    /// The request resumes.
     Request,
-    /// It is answered.
+    /// The client gets the refusal.
     Refusal(LocalReply),
-    /// It does not wait for stores any longer.
+    /// The request stops waiting for stores.
     Query,
 }
 
-/// One stream's turn.
+/// The wait of one stream.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) held: Held,
     /// When the wait began.
     pub(super) since: Time,
-    /// Tells it from an earlier one of the same number.
+    /// Distinguishes this wait from an earlier wait of the same stream.
     sequence: u64,
-    /// How often the host has not let it go.
+    /// How often the host has not resumed the stream.
     tries: u32,
 }
 
-/// All streams of one plugin that wait.
+/// All waiting streams of one plugin.
 #[derive(Debug, Default)]
 pub(super) struct TimerQueue {
-    /// The earliest first; of equals the one that came first.
+    /// Deadline, sequence, stream; the earliest deadline first, then the lowest sequence.
     queue: BinaryHeap<Reverse<(Time, u64, u32)>>,
     turns: NumberMap<Turn>,
     refusals: usize,
     /// How many requests all plugins of the VM hold.
     held_requests: Rc<Cell<usize>>,
     next_sequence: u64,
-    /// Whether the host has a timer running, and when it fires next if that is known.
+    /// Whether the host runs a timer.
     has_timer: bool,
     armed: Option<Time>,
-    /// When the plugin wants to be woken for its own sake.
+    /// When the plugin wants the timer for its own tasks.
     wake: Option<Time>,
     /// The gauge of waiting streams, over all workers.
     gauge: Option<u32>,
@@ -80,19 +79,19 @@ impl TimerQueue {
         }
     }
 
-    /// Changes the number of waiting streams.
+    /// Changes the gauge of waiting streams.
     fn count(&self, by: usize, sign: i64) {
         if let (Some(gauge), Ok(by @ 1..)) = (self.gauge, i64::try_from(by)) {
             calls::increment(gauge, by.saturating_mul(sign));
         }
     }
 
-    /// Whether one more refusal may be held back.
+    /// Whether one more refusal may be delayed.
     pub(super) fn has_room(&self) -> bool {
         self.refusals < MAX_REFUSALS
     }
 
-    /// Counts the requests that wait here together with those of other plugins.
+    /// Shares the count of held requests with other plugins.
     pub(super) fn share_held_requests(&mut self, held: &Rc<Cell<usize>>) {
         self.held_requests = Rc::clone(held);
     }
@@ -102,7 +101,7 @@ impl TimerQueue {
         self.held_requests.get() >= MAX_HELD_REQUESTS
     }
 
-    /// Holds a stream until then; it is returned if no timer can be had.
+    /// Holds a stream until `until`. Returns `held` if the host provides no timer.
     pub(super) fn hold(&mut self, id: u32, until: Time, held: Held, now: Time) -> Result<(), Held> {
         self.put(id, until, Turn { held, since: now, sequence: 0, tries: 0 });
         self.arm(now);
@@ -112,67 +111,69 @@ impl TimerQueue {
         }
     }
 
-    /// Lets the timer fire at `at` or soon after, whoever waits; whether it will.
+    /// Lets the timer fire at `at` or soon after, for the plugin's own tasks. Returns whether the
+    /// timer runs.
     pub(super) fn wake_at(&mut self, at: Time, now: Time) -> bool {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
         self.arm(now);
         self.has_timer
     }
 
-    /// Whether the host has a timer running.
+    /// Whether the host runs a timer.
     pub(super) fn has_timer(&self) -> bool {
         self.has_timer
     }
 
-    /// The stream is gone.
+    /// Removes a stream that has ended or resumed.
     pub(super) fn remove(&mut self, id: u32) {
         self.take(id);
-        // Clients that come and leave must not fill the queue with turns that nobody waits for.
+        // Clients that come and leave must not fill the queue with stale entries.
         let turns = &self.turns;
         if self.queue.len() > turns.len().saturating_mul(2).saturating_add(MAX_STALE_ENTRIES) {
-            self.queue.retain(|Reverse((_, came, id))| is_current(turns, *came, *id));
+            self.queue.retain(|Reverse((_, sequence, id))| is_current(turns, *sequence, *id));
         }
     }
 
-    /// Begins a tick: the streams whose time has come, in the order of their turns.
+    /// Begins a tick. Returns the streams whose deadlines have come, in the order of their turns.
     pub(super) fn begin_tick(&mut self, now: Time) -> Vec<(u32, Turn)> {
         self.armed = None;
         self.wake = self.wake.filter(|wake| *wake > now);
         let mut due = Vec::new();
-        while let Some(Reverse((until, came, id))) = self.queue.peek().copied() {
-            let waits = is_current(&self.turns, came, id);
-            if until > now && waits {
+        while let Some(Reverse((until, sequence, id))) = self.queue.peek().copied() {
+            let is_current = is_current(&self.turns, sequence, id);
+            if until > now && is_current {
                 break;
             }
             self.queue.pop();
-            if waits {
+            if is_current {
                 due.extend(self.take(id).map(|turn| (id, turn)));
             }
         }
         due
     }
 
-    /// Ends a tick: holds streams again that the host did not let go, and sets the timer. Only then, as one that
-    /// was stopped before might not be had again. Returned are streams that the host never will let go.
+    /// Ends a tick: holds streams again that the host did not resume, and re-arms the timer.
+    /// Returns streams that the host never resumes. The timer must not stop earlier in a tick: a
+    /// stopped timer might fail to start again.
     pub(super) fn finish_tick(&mut self, turns: Vec<(u32, Turn)>, now: Time) -> Vec<u32> {
-        let mut lost = Vec::new();
+        let mut abandoned = Vec::new();
         for (id, turn) in turns {
             if self.turns.get(id).is_some() {
-                // Meanwhile it was given another.
+                // The stream has begun another wait meanwhile.
                 continue;
             }
             match turn.tries < MAX_TRIES {
                 true => {
                     self.put(id, now.after(RETRY_AFTER), Turn { tries: turn.tries.saturating_add(1), ..turn })
                 }
-                false => lost.push(id),
+                false => abandoned.push(id),
             }
         }
         self.arm(now);
-        lost
+        abandoned
     }
 
-    /// All streams, whether their time has come or not.
+    /// Takes all streams, whether their deadlines have come or not.
     pub(super) fn drain(&mut self) -> Vec<(u32, Turn)> {
         self.queue.clear();
         self.refusals = 0;
@@ -206,8 +207,8 @@ impl TimerQueue {
         Some(turn)
     }
 
-    /// Sets the timer for the earliest deadline, unless it is set for it. A host that refuses keeps the timer
-    /// it has.
+    /// Arms the timer for the earliest deadline, unless it is already armed for that or earlier. If
+    /// the host refuses, the timer keeps its period.
     fn arm(&mut self, now: Time) {
         let turn = self.queue.peek().map(|Reverse((until, ..))| *until);
         match (turn.into_iter().chain(self.wake).min(), self.armed) {
@@ -228,7 +229,8 @@ impl TimerQueue {
 }
 
 impl Turn {
-    /// How many requests this entry holds. A refusal is none, because refusals have a bound of their own.
+    /// How many requests this entry holds: none for a refusal, because refusals have a bound of
+    /// their own.
     fn requests(&self) -> usize {
         (!self.held.is_refusal()).into()
     }
@@ -240,12 +242,12 @@ impl Held {
     }
 }
 
-/// Whether that turn of the stream is still to come.
-fn is_current(turns: &NumberMap<Turn>, came: u64, id: u32) -> bool {
-    turns.get(id).is_some_and(|turn| turn.sequence == came)
+/// Whether this is the stream's present wait.
+fn is_current(turns: &NumberMap<Turn>, sequence: u64, id: u32) -> bool {
+    turns.get(id).is_some_and(|turn| turn.sequence == sequence)
 }
 
-/// Whole milliseconds, at least one, rounded up: nobody goes before his turn.
+/// Whole milliseconds, at least one. Rounded up, so that no stream resumes before its turn.
 fn ms_ceil(span: Span) -> u32 {
     u32::try_from(span.as_ns().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1)
 }

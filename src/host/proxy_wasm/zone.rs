@@ -1,7 +1,5 @@
-//! What a worker in nginx does for the zone with its shared data: it keeps the seed in the zone, and logs when the zone is
-//! too small.
-//!
-//! It does not know: how large the zone is.
+//! Maintenance of the nginx zone with the shared data: keeps the seed in the zone, and logs if the
+//! zone is too small.
 
 use super::calls::{self, Level};
 use super::plugin::Plugin;
@@ -9,8 +7,9 @@ use crate::host::nginx;
 use crate::table::{Dated, keep_seed};
 use std::cell::Cell;
 
-/// A worker loads the seed again after this many requests, so that other keys are the least recently used ones. The zone
-/// keeps the seed if it has room for the keys that all workers use in between.
+/// A worker loads the seed again after this many requests, so that other keys are the least
+/// recently used ones. The zone keeps the seed if it has room for the keys that all workers use in
+/// between.
 const REQUESTS_PER_SEED_LOAD: u32 = 16;
 
 /// The state of one configuration in one worker.
@@ -18,7 +17,7 @@ const REQUESTS_PER_SEED_LOAD: u32 = 16;
 pub(super) struct Zone {
     seed: Cell<Dated>,
     requests: Cell<u32>,
-    /// Whether the log already says that keys were lost, and that writes failed.
+    /// Whether the log already reports lost keys, and failed writes.
     logged: Cell<(bool, bool)>,
 }
 

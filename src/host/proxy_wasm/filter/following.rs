@@ -56,8 +56,8 @@ impl Filter {
     /// Takes the plugin that made this call to a document server.
     pub(super) fn poller(&self, token: u32) -> Option<u32> {
         let take = |polls: &mut Vec<(u32, u32)>| {
-            let place = polls.iter().position(|(known, _)| *known == token)?;
-            Some(polls.swap_remove(place).1)
+            let index = polls.iter().position(|(known, _)| *known == token)?;
+            Some(polls.swap_remove(index).1)
         };
         self.polls.with(take).flatten()
     }

@@ -66,8 +66,8 @@ impl Filter {
                 self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, true))
         {
             self.resume_with(id, &plugin, action);
-            // Refunds what another store charged. Nothing else may trigger a call under this
-            // configuration.
+            // Sends refunds of what other stores charged. This configuration may have no other
+            // request that would trigger the call.
             self.send_calls(&plugin);
         }
         is_reachable

@@ -60,8 +60,8 @@ impl Metric {
     /// The host's name of the series for this rule, cluster or version, and this value.
     pub(super) fn series(&self, of: &str, value: &str) -> String {
         let mut name = String::with_capacity(self.name.len().saturating_add(of.len()));
-        for (place, word) in self.name.split('.').enumerate() {
-            if place > 0 {
+        for (index, word) in self.name.split('.').enumerate() {
+            if index > 0 {
                 name.push('.');
             }
             name.push_str(match word {
@@ -73,7 +73,8 @@ impl Metric {
         name
     }
 
-    /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and `result`.
+    /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and
+    /// `result`.
     pub fn prometheus(&self) -> (String, Vec<&'static str>) {
         let (mut name, mut labels) = (Vec::new(), Vec::new());
         let mut words = self.name.split('.').peekable();
@@ -98,7 +99,8 @@ fn is_value(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_uppercase())
 }
 
-/// Declares each metric in one line: its name in the filter, kind, what it exists for, host name, values.
+/// Declares each metric in one line: its name in the filter, kind, what it exists for, host name,
+/// values.
 macro_rules! metrics {
     ($($id:ident: $kind:ident $each:ident $name:literal $values:expr;)*) => {
         /// The metrics, in the order of [`METRICS`].
