@@ -11,7 +11,7 @@ mod baton;
 mod model;
 
 use crate::harness::{Random, START, at};
-use baton::{Asked, Crew};
+use baton::{Crew, Exchange};
 use diana::policy::{Outcome, Reason, RuleResult};
 use diana::store::Rules;
 use diana::time::{Span, Time};
@@ -45,9 +45,9 @@ fn rules() -> impl Strategy<Value = Rules> {
     prop_oneof![Just(Rules::Lenient), Just(Rules::Strict)]
 }
 
-/// Adds the charges of `asked` to the model, and checks that no rule admitted too many.
-fn tally(model: &mut Model, asked: &[Asked]) {
-    for Asked { client, decision, .. } in asked {
+/// Adds the charges of `exchanges` to the model, and checks that no rule admitted too many.
+fn tally(model: &mut Model, exchanges: &[Exchange]) {
+    for Exchange { client, decision, .. } in exchanges {
         let passed = match decision.outcome {
             Outcome::Pass => true,
             Outcome::Reject(Reason::Rule(_)) => false,
@@ -68,8 +68,8 @@ fn tally(model: &mut Model, asked: &[Asked]) {
 
 /// Whether a request was refused after a lost swap: its loads had admitted it, so it may have been
 /// charged.
-fn is_late(asked: &&Asked) -> bool {
-    asked.decision.is_rejected() && asked.decision.events.swaps_lost > 0
+fn is_late(exchanges: &&Exchange) -> bool {
+    exchanges.decision.is_rejected() && exchanges.decision.events.swaps_lost > 0
 }
 
 /// At the end each cell holds exactly the charges of its admitted requests. Refused requests cost
@@ -97,9 +97,9 @@ proptest! {
     ) {
         let mut model = Model::new(specs);
         let mut crew = Crew::new(model.json("hour"), rules, plans.len());
-        let asked = crew.run(&plans, || START, &mut Random(seed));
-        tally(&mut model, &asked);
-        for Asked { client, decision, .. } in &asked {
+        let exchanges = crew.run(&plans, || START, &mut Random(seed));
+        tally(&mut model, &exchanges);
+        for Exchange { client, decision, .. } in &exchanges {
             if let Outcome::Reject(Reason::Rule(id)) = decision.outcome {
                 let spec = &model.specs[id.index()];
                 let rivals = plans.iter().flatten().filter(|other| spec.counts_alike(*client, **other)).count();
@@ -124,7 +124,7 @@ proptest! {
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
         for (plans, pause_ms) in rounds {
             now_ms += pause_ms;
-            for Asked { client, decision, now } in crew.run(&plans, || at(now_ms), &mut random) {
+            for Exchange { client, decision, now } in crew.run(&plans, || at(now_ms), &mut random) {
                 prop_assert_eq!(decision.events.faults, 0);
                 let charged = |report: &&diana::policy::RuleReport| report.result == RuleResult::Admitted;
                 for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
@@ -149,7 +149,7 @@ proptest! {
         let ticks = AtomicU64::new(0);
         let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
-        for Asked { client, decision, .. } in crew.run(&plans, clock, &mut Random(seed)) {
+        for Exchange { client, decision, .. } in crew.run(&plans, clock, &mut Random(seed)) {
             let charged = |report: &&diana::policy::RuleReport| report.result == RuleResult::Admitted;
             for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                 let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
@@ -185,11 +185,11 @@ fn workers_do_lose_swaps_and_give_back() {
         let mut crew = Crew::new(model.json("hour"), Rules::Strict, 3);
         // The first groups have enough for all requests, the last one has not.
         let plan = |user: usize| vec![Client { user, ip: 0, api: false }; 2];
-        let asked = crew.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
-        tally(&mut model, &asked);
+        let exchanges = crew.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
+        tally(&mut model, &exchanges);
         assert_exact(&crew, &mut model);
-        lost += asked.iter().map(|asked| asked.decision.events.swaps_lost).sum::<u32>();
-        late += asked.iter().filter(is_late).count();
+        lost += exchanges.iter().map(|exchanges| exchanges.decision.events.swaps_lost).sum::<u32>();
+        late += exchanges.iter().filter(is_late).count();
     }
     assert!(lost > 100 && late > 20, "{lost} lost, {late} refused late");
 }

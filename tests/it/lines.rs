@@ -108,7 +108,7 @@ fn a_call_names_its_cluster_and_brings_its_own_headers() {
 }
 
 #[test]
-fn what_arrives_while_a_call_is_under_way_goes_out_together() {
+fn questions_during_a_call_are_batched() {
     let (policy, mut client) = (policy(), client(1));
     ask(&mut client, 1);
     let first = client.next(&policy, at(0)).unwrap();
@@ -125,7 +125,7 @@ fn what_arrives_while_a_call_is_under_way_goes_out_together() {
 }
 
 #[test]
-fn calls_that_were_under_way_when_the_script_was_lost_are_made_once_more() {
+fn calls_in_flight_when_the_script_is_lost_are_retried_once() {
     let (policy, mut client) = (policy(), client(2));
     ask(&mut client, 1);
     let one = client.next(&policy, at(0)).unwrap();
@@ -153,7 +153,7 @@ fn calls_that_were_under_way_when_the_script_was_lost_are_made_once_more() {
 }
 
 #[test]
-fn who_has_left_is_not_told_and_what_he_was_charged_goes_back() {
+fn a_request_that_left_is_refunded_and_not_answered() {
     let (policy, mut client) = (policy(), client(1));
     ask(&mut client, 1);
     let call = client.next(&policy, at(0)).unwrap();
@@ -167,7 +167,7 @@ fn who_has_left_is_not_told_and_what_he_was_charged_goes_back() {
 }
 
 #[test]
-fn a_call_that_is_not_answered_fails_and_what_it_charged_goes_back_when_it_is() {
+fn a_timed_out_call_fails_and_its_late_reply_is_refunded() {
     let (policy, mut client) = (policy(), client(1));
     ask(&mut client, 1);
     let call = client.next(&policy, at(0)).unwrap();
@@ -187,7 +187,7 @@ fn a_call_that_is_not_answered_fails_and_what_it_charged_goes_back_when_it_is() 
 }
 
 #[test]
-fn while_a_store_is_not_asked_nobody_waits_for_it() {
+fn no_request_waits_while_the_breaker_is_open() {
     let (policy, mut client) = (policy(), client(1));
     for number in 1..4 {
         assert!(client.is_available(0));
@@ -281,7 +281,7 @@ fn refunds_that_meet_an_open_breaker_are_sent_after_recovery() {
 
 /// A bucket would count the rest of a lease as spent.
 #[test]
-fn what_is_left_of_a_lease_is_queued_as_a_refund_is() {
+fn the_rest_of_a_lease_is_queued_like_a_refund() {
     let (policy, mut client) = (policy(), client(1));
     let GlobalQuery::Refund(charges) = refund(1) else { unreachable!() };
     let GlobalCharge { key, parameters, .. } = charges[0];
@@ -386,7 +386,7 @@ fn a_reply_to_another_call_tells_nobody_anything_and_opens_the_breaker_at_once()
 
 /// The reply says nothing about the charges of the call, but shows that replies have shifted.
 #[test]
-fn a_late_reply_to_another_call_gives_nothing_back() {
+fn a_late_reply_to_another_call_refunds_nothing() {
     let (policy, mut client) = (policy(), client(1));
     ask(&mut client, 1);
     let call = client.next(&policy, at(0)).unwrap();
@@ -410,7 +410,7 @@ fn a_late_reply_to_another_call_gives_nothing_back() {
 /// An error carries no number. A query that met `NOSCRIPT` is sent once more, with the script, and
 /// not again.
 #[test]
-fn a_stray_word_that_the_script_is_missing_does_not_loop() {
+fn a_stray_missing_script_error_does_not_loop() {
     let (policy, mut client) = (policy(), client(2));
     ask(&mut client, 1);
     let one = client.next(&policy, at(0)).unwrap();

@@ -57,7 +57,7 @@ fn rule(algo: &str, rpu: u64, unit: &str) -> String {
 }
 
 #[test]
-fn a_busy_actor_is_seldom_asked_for_while_much_is_left() {
+fn a_busy_actor_costs_few_store_calls() {
     for algo in ["TB", "W", "SW"] {
         let host = Simulated::new(Rules::Lenient);
         let mut crew = Crew::new(&rule(algo, 1_000_000, "day"), 1, Counting::new(store(&host)));
@@ -81,7 +81,7 @@ fn a_busy_actor_is_seldom_asked_for_while_much_is_left() {
 }
 
 #[test]
-fn nothing_is_taken_of_little_or_for_few() {
+fn nothing_is_reserved_of_little_quota_or_for_few_requests() {
     for (rpu, requests) in [(131, 131), (1_000_000, 3)] {
         let host = Simulated::new(Rules::Lenient);
         let mut crew = Crew::new(&rule("TB", rpu, "day"), 1, Counting::new(store(&host)));
@@ -115,7 +115,7 @@ fn what_comes_seldom_is_not_charged_ahead() {
 }
 
 #[test]
-fn permits_turns_and_logs_are_not_charged_ahead() {
+fn permits_turns_and_logs_are_not_reserved() {
     for rule in [
         r#""algo": "C", "rpu": 1000"#,
         r#""algo": "LB", "rpu": 1000, "unit": "second""#,
@@ -156,7 +156,7 @@ fn at_the_end_every_request_counts() {
 /// The second of two groups refuses. The first group is not charged, although its charge came from
 /// a reservation.
 #[test]
-fn what_another_group_refuses_is_not_spent() {
+fn a_request_that_another_group_refuses_spends_nothing() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"name": "all", "rpu": 10000, "unit": "day"}, {"actor": "user", "rpu": 20, "unit": "day"}]}"#;
     let mut crew = Crew::new(json, 2, store(&host));
@@ -173,7 +173,7 @@ fn what_another_group_refuses_is_not_spent() {
 
 /// The next request refunds the rest of an expired reservation, once.
 #[test]
-fn a_share_that_is_too_old_is_given_back_once() {
+fn an_expired_reservation_is_refunded_once() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("W", 1_000_000, "day"), 1, store(&host));
     (0..10).for_each(|_| _ = crew.ask(0, "/", "ann"));
@@ -208,7 +208,7 @@ fn an_actor_that_is_busy_no_more_gives_nothing_of_another_away() {
 
 /// A request that another group refuses refunds the reservation, too.
 #[test]
-fn a_refused_request_gives_it_back_once() {
+fn a_refused_request_refunds_the_reservation_once() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "W", "rpu": 10000, "unit": "day"}, {"actor": "user", "rpu": 7, "unit": "day"}]}"#;
     let mut crew = Crew::new(json, 1, store(&host));
@@ -236,7 +236,7 @@ fn a_window_is_not_paid_for_by_the_one_before() {
 /// A waiting request may leave and refund its charge, which would be in the worker's reservation
 /// only.
 #[test]
-fn a_request_that_may_wait_spends_of_no_share() {
+fn a_request_that_may_wait_spends_no_reservation() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"[{"url": "/", "rules": [{"rpu": 1000000, "unit": "day"}]},
         {"url": "/slow", "rules": [{"algo": "LB", "rpu": 1000, "unit": "second"}]}]"#;
@@ -250,7 +250,7 @@ fn a_request_that_may_wait_spends_of_no_share() {
 }
 
 #[test]
-fn a_worker_that_is_never_to_be_charged_ahead_is_not() {
+fn a_worker_without_reservations_makes_none() {
     let host = Simulated::new(Rules::Strict);
     let mut crew = Crew::new(&rule("TB", 1_000_000, "day"), 1, store(&host));
     crew.workers[0].disable_reservations();
@@ -338,7 +338,7 @@ proptest! {
 
 /// A bucket fills while reservations of it are unused, up to `burst` less the reserved units.
 #[test]
-fn what_is_lent_and_what_is_in_the_bucket_make_its_burst() {
+fn reserved_and_available_tokens_make_the_burst() {
     // At 1,000 per second, 15 of the 1,000 are reserved.
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 1_000, "second"), 2, store(&host));
@@ -370,7 +370,7 @@ fn what_a_worker_did_not_spend_is_given_back_in_full() {
 }
 
 #[test]
-fn a_clock_that_has_stepped_back_costs_no_share() {
+fn a_clock_step_costs_no_reservation() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 10_000, "day"), 1, store(&host));
     crew.pass(Span::from_secs(3_600));
@@ -389,7 +389,7 @@ fn a_clock_that_has_stepped_back_costs_no_share() {
 /// The reservation counts as spent if nobody has charged the bucket for longer than a worker may be
 /// late.
 #[test]
-fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
+fn reservations_of_a_dead_worker_count_as_spent() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("TB", 1_000, "hour"), 2, store(&host));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));
@@ -410,7 +410,7 @@ fn what_a_worker_held_that_is_gone_comes_back_as_if_it_were_spent() {
 
 /// Steady traffic gets the whole quota before the first refusal, and the refill of that time.
 #[test]
-fn nothing_is_lost_of_what_comes_steadily() {
+fn steady_traffic_gets_the_whole_quota() {
     for (algo, gap_ms) in [("TB", 25), ("TB", 50), ("TB", 90), ("TB", 150), ("W", 50), ("SW", 50)] {
         let host = Simulated::new(Rules::Lenient);
         let mut crew = Crew::new(&rule(algo, 1_000, "hour"), 1, store(&host));
@@ -458,7 +458,7 @@ fn a_burst_after_steady_traffic_is_there() {
 
 /// Another actor's override of `rpu: 0` changes nothing for the other actors.
 #[test]
-fn who_may_never_pass_keeps_nobody_from_being_charged_ahead() {
+fn an_actor_with_rpu_0_does_not_stop_reservations() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1000000, "unit": "day", "overrides": {"bot": {"rpu": 0}}}]}"#;
     let mut crew = Crew::new(json, 1, Counting::new(store(&host)));
@@ -485,7 +485,7 @@ impl<S: Store> Store for Lies<S> {
 
 /// Another group refuses, and the failing swap is the refund of the reservation.
 #[test]
-fn a_share_is_given_back_once_though_the_store_fails_at_a_refusal() {
+fn a_reservation_is_refunded_once_if_the_store_fails_at_a_refusal() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"[{"url": "/", "rules": [{"algo": "W", "actor": "user", "rpu": 10000, "unit": "day"}]},
         {"url": "/closed", "rules": [{"actor": "ip", "rpu": 0, "unit": "day"}]}]"#;
@@ -505,7 +505,7 @@ fn a_share_is_given_back_once_though_the_store_fails_at_a_refusal() {
 }
 
 #[test]
-fn a_share_is_given_back_once_though_the_store_fails() {
+fn a_reservation_is_refunded_once_if_the_store_fails() {
     let host = Simulated::new(Rules::Lenient);
     let mut crew = Crew::new(&rule("W", 10_000, "day"), 2, Lies(store(&host), Cell::new(false)));
     (0..4).for_each(|_| _ = crew.ask(0, "/", "ann"));

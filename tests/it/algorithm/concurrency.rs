@@ -17,7 +17,7 @@ fn eight(rpu: u64) -> Run {
 }
 
 #[test]
-fn permits_come_back_in_any_order() {
+fn permits_return_in_any_order() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let mut run = eight(3);
         let mut permits = Vec::new();
@@ -27,7 +27,7 @@ fn permits_come_back_in_any_order() {
         }
         assert!(run.algorithm.ends_with_request() && !run.ask(1).verdict.admits());
         for (back, index) in order.into_iter().enumerate() {
-            run.give_back(&permits[index]);
+            run.refund(&permits[index]);
             assert_eq!(run.look().remaining, back as u64 + 1);
         }
         assert_eq!(run.look().full_in, Span::ZERO);
@@ -35,19 +35,19 @@ fn permits_come_back_in_any_order() {
 }
 
 #[test]
-fn a_permit_that_comes_back_at_once_was_never_taken() {
+fn a_permit_returned_at_once_leaves_no_trace() {
     let mut run = eight(1);
     for _ in 0..1_000 {
         let permit = run.ask(1);
         assert!(permit.verdict.admits());
         assert!(!run.ask(1).verdict.admits());
-        run.give_back(&permit);
+        run.refund(&permit);
     }
 }
 
 /// A permit taken in the first instant of an eighth counts for nine eighths, in the last for eight.
 #[test]
-fn a_permit_that_does_not_come_back_expires_and_does_not_come_back_then() {
+fn an_expired_permit_cannot_be_returned() {
     for (later, held) in [(0, 9 * SEC), (SEC - 1, 8 * SEC + 1)] {
         let mut run = eight(2);
         run.move_to(BEGIN + later);
@@ -58,14 +58,14 @@ fn a_permit_that_does_not_come_back_expires_and_does_not_come_back_then() {
         run.move_to(run.now + 1);
         assert_eq!(run.ask(2).verdict.remaining, 0);
         // The two new permits occupy its slice of the ring.
-        run.give_back(&lost);
+        run.refund(&lost);
         assert_eq!(run.look().remaining, 0);
     }
 }
 
 /// The clock may step back any number of times; the permit returns exactly once.
 #[test]
-fn a_permit_comes_back_though_the_clock_has_stepped() {
+fn a_permit_returns_after_a_clock_step() {
     for steps in [&[20][..], &[20, 3, 90], &[100_000_000]] {
         let mut run = eight(3);
         let permits = [run.ask(1), run.ask(1)];
@@ -75,42 +75,42 @@ fn a_permit_comes_back_though_the_clock_has_stepped() {
         }
         assert_eq!(run.look().remaining, 1);
         assert_eq!(run.look().full_in, Span::from_secs(9));
-        run.give_back(&permits[0]);
+        run.refund(&permits[0]);
         assert_eq!(run.look().remaining, 2, "{steps:?}");
         // A permit taken since stays taken, in its own eighth or in that of the first.
         run.move_to(run.now + 2 * SEC);
         let later = run.ask(1);
-        run.give_back(&permits[1]);
+        run.refund(&permits[1]);
         assert_eq!(run.look().remaining, 2);
-        run.give_back(&later);
+        run.refund(&later);
         assert_eq!(run.look().full_in, Span::ZERO);
     }
 }
 
 /// A permit that expired before the clock step does not return after it.
 #[test]
-fn a_permit_that_has_expired_does_not_come_back_after_a_step() {
+fn an_expired_permit_stays_expired_after_a_clock_step() {
     let mut run = eight(2);
     let lost = run.ask(1);
     run.move_to(BEGIN + 9 * SEC);
     run.ask(1);
     run.move_to(BEGIN - 20 * SEC);
-    run.give_back(&lost);
+    run.refund(&lost);
     assert_eq!(run.look().remaining, 1);
 }
 
 /// A worker whose clock is behind returns a permit that a worker with a clock ahead took.
 #[test]
-fn a_permit_comes_back_by_a_clock_that_is_behind() {
+fn a_permit_returns_by_a_clock_that_is_behind() {
     let mut run = eight(2);
     let permit = run.ask(1);
     run.move_to(BEGIN - SEC);
-    run.give_back(&permit);
+    run.refund(&permit);
     assert_eq!(run.look().remaining, 2);
 }
 
 #[test]
-fn a_mistake_is_told_with_what_is_allowed() {
+fn a_mistake_names_the_allowed_values() {
     let quota = Quota { rpu: 1, unit: Span::ZERO };
     for (json, is_ok) in [("999ms", false), ("1s", true), ("1d", true), ("86400001ms", false)] {
         assert_eq!(compile("C", &format!(r#"{{"max_hold": "{json}"}}"#), quota).is_ok(), is_ok, "{json}");
@@ -130,7 +130,7 @@ proptest! {
     /// By the definition, the requests in flight are those that came, have not ended and are
     /// younger than nine eighths.
     #[test]
-    fn what_is_in_flight_is_what_a_list_of_streams_says(streams in streams(), limit in 1..9_u64) {
+    fn requests_in_flight_match_a_list_of_streams(streams in streams(), limit in 1..9_u64) {
         let mut run = eight(limit);
         let mut held: Vec<(u64, Event)> = Vec::new();
         for (gap, cost, lasts) in streams {
@@ -139,7 +139,7 @@ proptest! {
             while held.first().is_some_and(|(ends, _)| *ends <= now) {
                 let (ends, event) = held.remove(0);
                 run.move_to(ends);
-                run.give_back(&event);
+                run.refund(&event);
             }
             run.move_to(now);
             let lives = |event: &Event| now / SEC - event.verdict.charge.at.as_ns() / SEC < 9;

@@ -1,6 +1,6 @@
 //! Tests of refunds: afterwards no more is admitted than if the request had never come.
 
-use super::schedule::{Arrival, Event, Run, astray, begins, onward, said, within};
+use super::schedule::{Arrival, Event, Run, astray, begins, onward, visible, within};
 use super::subject::{cases, log, rules};
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn go(run: &mut Run, arrivals: &[Arrival], returns: &[Option<usize>]) -> Vec<(u6
         events.push((run.now, true, event));
         for (earlier, after) in returns.iter().enumerate().take(index + 1) {
             if after.is_some_and(|after| earlier + after == index) {
-                run.give_back(&events[earlier].2);
+                run.refund(&events[earlier].2);
                 events[earlier].1 = false;
             }
         }
@@ -29,23 +29,23 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn given_back_at_once_it_never_came(
+    fn an_immediate_refund_leaves_no_trace(
         rule in rules(), begin in begins(), before in astray(), cost in log(1_000_000_000), after in onward(),
     ) {
         let mut without = Run::after(&rule, begin, &before);
         let mut with = without.clone();
         let event = with.ask(cost.min(without.look().remaining));
-        with.give_back(&event);
+        with.refund(&event);
         for arrival in &after {
             let event = with.arrive(arrival);
             without.move_to(with.now);
-            prop_assert_eq!(said(event.verdict), said(without.ask(event.cost).verdict));
+            prop_assert_eq!(visible(event.verdict), visible(without.ask(event.cost).verdict));
         }
     }
 
     /// The instant in a charge is a whole nanosecond, so the refund may come one nanosecond late.
     #[test]
-    fn given_back_before_anybody_else_comes_it_never_came_but_for_a_nanosecond(
+    fn a_refund_before_other_requests_is_exact_to_a_nanosecond(
         rule in rules(), begin in begins(), before in onward(), cost in log(1_000_000_000),
         later in 0..=1_000_000_000_000_000_u64, scale in 0..50_u32,
     ) {
@@ -54,14 +54,14 @@ proptest! {
         let event = with.ask(cost.min(without.look().remaining));
         let later = later >> scale;
         with.move_to(with.now + later);
-        with.give_back(&event);
+        with.refund(&event);
         prop_assert!(with.look().remaining <= without.probe(later, 0).remaining);
         prop_assert!(with.probe(1, 0).remaining >= without.probe(later, 0).remaining);
     }
 
     /// Every kept request would also have passed without the refunded ones, and no more is left.
     #[test]
-    fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come(
+    fn refunds_admit_no_more_than_if_the_requests_had_never_come(
         rule in rules(), begin in begins(), arrivals in onward(), returns in returns(),
     ) {
         let mut with = Run::after(&rule, begin, &[]);
@@ -79,7 +79,7 @@ proptest! {
 
     /// A cell that needs a repair would be stored again even for a refused request.
     #[test]
-    fn what_is_given_back_leaves_a_cell_that_is_whole(
+    fn a_refund_leaves_a_prepared_cell(
         rule in rules(), begin in begins(), arrivals in onward(), returns in returns(),
     ) {
         let mut run = Run::after(&rule, begin, &[]);
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_is_within_the_bound_whatever_the_clock_does(
+    fn kept_charges_stay_within_the_bound_for_any_clock(
         rule in rules(), begin in begins(), arrivals in astray(), returns in returns(),
     ) {
         let mut run = Run::after(&rule, begin, &[]);

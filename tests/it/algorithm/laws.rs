@@ -1,6 +1,6 @@
 //! The laws of every kind of algorithm.
 
-use super::schedule::{Arrival, Gap, Run, astray, begins, onward, said, within};
+use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within};
 use super::subject::{Rule, SUBJECTS, cases, power, rules};
 use diana::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
 use diana::table::EvictionRank;
@@ -8,7 +8,7 @@ use diana::time::{Span, Time};
 use proptest::prelude::*;
 
 #[test]
-fn every_kind_is_a_subject_of_these_laws() {
+fn every_kind_has_a_row_in_subjects() {
     let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.short).collect();
     let subjects: Vec<&str> = SUBJECTS.iter().map(|subject| subject.short).collect();
     assert_eq!(kinds, subjects, "a kind has its row in `SUBJECTS`, in the order of `KINDS`");
@@ -77,7 +77,7 @@ proptest! {
     /// `r` in `RateLimit` never exceeds `q` in `RateLimit-Policy`. Without requests it reaches `q`
     /// within `w`.
     #[test]
-    fn clients_are_shown_the_most_that_can_remain(
+    fn the_shown_quota_is_the_maximum_of_remaining(
         rule in rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
     ) {
         let mut run = Run::new(&rule, begin);
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn a_refusal_is_free_and_a_look_changes_nothing(
+    fn refusals_and_looks_change_nothing(
         rule in rules(), begin in begins(), arrivals in astray(),
     ) {
         let mut run = Run::new(&rule, begin);
@@ -208,10 +208,10 @@ proptest! {
     ) {
         let mut run = Run::after(&rule, begin, &before);
         foreign.put(&mut run.cell);
-        let (bytes, worth) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)));
+        let (bytes, rank) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)));
         prop_assert_eq!(run.prepare(), run.cell != bytes);
-        if worth != EvictionRank::Nothing {
-            prop_assert_eq!(run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)), worth);
+        if rank != EvictionRank::Nothing {
+            prop_assert_eq!(run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
         }
         if run.algorithm.can_reserve() {
             // The bytes may hold reserved units, which count as spent once they must have expired.
@@ -232,7 +232,7 @@ proptest! {
 
     /// A cell changes only if it is clamped or charged, so a reader need not store it.
     #[test]
-    fn time_that_goes_on_changes_no_cell(rule in rules(), begin in begins(), arrivals in astray()) {
+    fn passing_time_changes_no_cell(rule in rules(), begin in begins(), arrivals in astray()) {
         let mut run = Run::new(&rule, begin);
         for arrival in &arrivals {
             run.advance(&arrival.gap);
@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics_whatever_comes(
+    fn no_input_panics(
         rule in rules(), noise in prop::collection::vec(any::<u8>(), 0..64),
         calls in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..9),
     ) {
@@ -267,7 +267,7 @@ proptest! {
 
     /// A cell has no rank exactly if a new cell in its place would go unnoticed.
     #[test]
-    fn worth_is_what_a_new_cell_would_lack(
+    fn the_eviction_rank_is_what_a_new_cell_would_lack(
         rule in rules(), begin in begins(), arrivals in astray(), later in onward(), used in any::<bool>(),
     ) {
         let mut run = Run::new(&rule, begin);
@@ -283,14 +283,14 @@ proptest! {
                 for arrival in &later {
                     let event = run.arrive(arrival);
                     new.move_to(run.now);
-                    prop_assert_eq!(said(event.verdict), said(new.ask(event.cost).verdict));
+                    prop_assert_eq!(visible(event.verdict), visible(new.ask(event.cost).verdict));
                 }
             }
-            worth => {
-                prop_assert_eq!(refuses, matches!(worth, EvictionRank::Refusing(_)));
+            rank => {
+                prop_assert_eq!(refuses, matches!(rank, EvictionRank::Refusing(_)));
                 let (scale, full) = (rule.scale_ns, new.look().full_in.as_ns());
                 // Only a request that is counted in a window notices that it was opened early.
-                let differs = |later, cost| said(run.probe(later, cost)) != said(new.probe(later, cost));
+                let differs = |later, cost| visible(run.probe(later, cost)) != visible(new.probe(later, cost));
                 let noticed = |later| differs(later, 0) || differs(later, 1);
                 prop_assert!([0, 1, scale, full].into_iter().any(noticed));
             }
@@ -300,12 +300,12 @@ proptest! {
 
 /// `rpu: 0` is no kind, but keeps the laws that make sense without a quota.
 #[test]
-fn who_refuses_all_admits_a_look_and_says_never() {
+fn refuse_all_admits_only_looks() {
     let (algorithm, mut cell) = (RefuseAll, Vec::new());
     let now = Time::from_ns(1);
     assert!(!algorithm.prepare(&mut cell, now));
     assert!(algorithm.step(&mut cell, now, 0).admits());
     let refused = algorithm.step(&mut cell, now, 1);
-    assert_eq!(said(refused), (Admission::Refuse { retry_after: None }, 0, Span::ZERO, Span::ZERO));
+    assert_eq!(visible(refused), (Admission::Refuse { retry_after: None }, 0, Span::ZERO, Span::ZERO));
     assert_eq!(algorithm.eviction_rank(&cell, now), EvictionRank::Nothing);
 }

@@ -10,7 +10,7 @@ pub use log::Log;
 pub use queue::Queue;
 pub use slices::Slices;
 
-use super::schedule::{Run, astray, begins, onward, said};
+use super::schedule::{Run, astray, begins, onward, visible};
 use super::subject::{cases, rules};
 use diana::algorithm::Verdict;
 use diana::time::{Span, Time};
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use std::fmt::Debug;
 
 /// The largest difference between the clocks of two workers, in ns.
-const LAG_NS: i128 = 1_000_000_000;
+const MAX_SKEW_NS: i128 = 1_000_000_000;
 
 /// A slow model of one cell, written from the definition of the kind and not from its code.
 pub trait Reference: Debug {
@@ -50,7 +50,7 @@ proptest! {
         for arrival in &arrivals {
             let event = run.arrive(arrival);
             let expected = rule.reference.step(Time::from_ns(run.now), event.cost);
-            prop_assert_eq!(said(event.verdict), said(expected), "{:?}", arrival);
+            prop_assert_eq!(visible(event.verdict), visible(expected), "{:?}", arrival);
         }
     }
 }

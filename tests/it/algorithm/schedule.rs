@@ -200,7 +200,7 @@ impl Run {
         Event { elapsed: self.elapsed, steps: self.steps, cost, verdict }
     }
 
-    pub fn give_back(&mut self, event: &Event) {
+    pub fn refund(&mut self, event: &Event) {
         self.algorithm.refund(&mut self.cell, Time::from_ns(self.now), event.verdict.charge);
     }
 
@@ -224,7 +224,7 @@ pub fn retry_after(verdict: &Verdict) -> Span {
 }
 
 /// The part of a verdict that a client can see.
-pub fn said(verdict: Verdict) -> (Admission, u64, Span, Span) {
+pub fn visible(verdict: Verdict) -> (Admission, u64, Span, Span) {
     (verdict.admission, verdict.remaining, verdict.more_in, verdict.full_in)
 }
 

@@ -115,7 +115,7 @@ pub fn quotas() -> impl Strategy<Value = Quota> {
 pub const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
 /// The largest difference between the clocks of two workers, in ns.
-const LAG_NS: u64 = 1_000_000_000;
+const MAX_SKEW_NS: u64 = 1_000_000_000;
 
 fn token_buckets() -> BoxedStrategy<Rule> {
     let parts = quotas().prop_flat_map(|quota| (Just(quota), bursts(quota), any::<bool>(), waits(quota)));
@@ -192,7 +192,7 @@ fn per_unit(kind: &'static str, quota: Quota, json: String, reference: Box<dyn R
         json,
         capacity: quota.rpu,
         scale_ns,
-        longest_lockout_ns: scale_ns + LAG_NS,
+        longest_lockout_ns: scale_ns + MAX_SKEW_NS,
         reference,
     }
 }
@@ -251,7 +251,7 @@ pub fn leaky_bucket(quota: Quota, queue: Option<u64>, max_wait: Option<Span>) ->
         json,
         capacity: reference.capacity(),
         scale_ns,
-        longest_lockout_ns: scale_ns.div_ceil(quota.rpu) + LAG_NS,
+        longest_lockout_ns: scale_ns.div_ceil(quota.rpu) + MAX_SKEW_NS,
         reference: Box::new(reference),
     }
 }
@@ -277,7 +277,7 @@ pub fn concurrency(rpu: u64, max_hold: Option<Span>) -> Rule {
         json,
         capacity: rpu,
         scale_ns: hold_ns,
-        longest_lockout_ns: hold_ns + hold_ns.div_ceil(8) + LAG_NS,
+        longest_lockout_ns: hold_ns + hold_ns.div_ceil(8) + MAX_SKEW_NS,
         reference: Box::new(Slices::new(rpu, hold, 8, 9)),
     }
 }

@@ -42,7 +42,7 @@ fn nothing_drifts_when_each_comes_at_the_first_instant_it_may() {
 }
 
 #[test]
-fn nothing_drifts_when_a_nanosecond_brings_many() {
+fn nothing_drifts_at_many_tokens_per_nanosecond() {
     for (rpu, burst, full) in [(999_999_937, 2_000, false), (999_999_937, 2_000, true), (65_537, 2, true)] {
         let mut run = Run::new(&rule(rpu, MS, burst, full), BEGIN);
         let mut admitted = 0;
@@ -58,11 +58,11 @@ fn nothing_drifts_when_a_nanosecond_brings_many() {
 
 /// A cell never holds `burst` reserved units: such bytes are foreign, and would block the bucket.
 #[test]
-fn all_but_one_can_be_lent() {
+fn all_but_one_token_can_be_reserved() {
     for (part, left) in [(9, Some(1)), (10, None)] {
         let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
-        let piece = run.algorithm.reserve(&mut run.cell, Time::from_ns(BEGIN), part);
-        assert_eq!(piece.map(|_| run.look().remaining), left);
+        let reservation = run.algorithm.reserve(&mut run.cell, Time::from_ns(BEGIN), part);
+        assert_eq!(reservation.map(|_| run.look().remaining), left);
     }
 }
 
@@ -81,44 +81,44 @@ fn a_bucket_starts_with_its_burst_or_with_nothing() {
 
 /// Regression: after the first refund, the second charge was still assumed to come after the first.
 #[test]
-fn two_that_overlap_give_back_no_more_than_they_took() {
+fn overlapping_refunds_return_no_more_than_was_charged() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
     let (first, second) = (run.ask(5), run.ask(5));
-    run.give_back(&first);
+    run.refund(&first);
     run.move_to(BEGIN + 4 * MS);
     assert!(run.ask(9).verdict.admits());
-    run.give_back(&second);
+    run.refund(&second);
     assert_eq!(run.look().remaining, 1);
 }
 
 /// Regression: a clock step back did not count as time in which the bucket fills.
 #[test]
-fn a_clock_that_steps_back_before_a_charge_is_given_back_frees_nothing() {
+fn a_clock_step_before_a_refund_frees_nothing() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
     let charge = run.ask(5);
     run.move_to(BEGIN - 1_000 * MS);
     assert_eq!(run.ask(0).verdict.remaining, 0);
     run.move_to(run.now + 10 * MS);
     assert!(run.ask(10).verdict.admits());
-    run.give_back(&charge);
+    run.refund(&charge);
     assert_eq!(run.look().remaining, 0);
 }
 
 /// After a clock step back and before any other request, the size of this charge in the cell is
 /// unknown.
 #[test]
-fn what_was_cut_with_a_clock_that_stepped_back_is_not_given_back() {
+fn a_clamped_charge_is_not_refunded() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
     let charge = run.ask(5);
     run.move_to(BEGIN - 1_000 * MS);
-    run.give_back(&charge);
+    run.refund(&charge);
     assert_eq!(run.look().remaining, 0);
     assert!(!run.prepare(), "giving back has prepared the cell");
 }
 
 /// All bytes set: full at the end of time, with an impossible fraction.
 #[test]
-fn foreign_bytes_are_the_emptiest_bucket_even_if_nobody_prepares_it() {
+fn foreign_bytes_are_the_emptiest_bucket_even_unprepared() {
     let run = Run::new(&rule(7, 1_001 * MS, 5, true), BEGIN);
     let verdict = run.algorithm.step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
     assert_eq!(verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ms(1_001)) });
@@ -141,32 +141,32 @@ fn a_foreign_fraction_is_less_than_a_nanosecond() {
 /// Regression: the rank of a bucket without savings was `Nothing`, so it never came to save
 /// anything.
 #[test]
-fn a_bucket_that_starts_empty_is_worth_something_once_it_is_seen() {
+fn a_bucket_that_starts_empty_has_a_rank_once_it_is_prepared() {
     let mut run = Run::new(&rule(1, MS, 5, false), BEGIN);
-    let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
-    assert_eq!(worth(&run), EvictionRank::Nothing);
+    let rank = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+    assert_eq!(rank(&run), EvictionRank::Nothing);
     run.prepare();
-    assert_eq!(worth(&run), EvictionRank::Used(Span::ZERO));
+    assert_eq!(rank(&run), EvictionRank::Used(Span::ZERO));
     run.move_to(BEGIN + 2 * MS);
-    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ms(2)));
+    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(2)));
     run.move_to(BEGIN + 20 * MS);
-    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ms(5)));
+    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(5)));
 }
 
 #[test]
-fn a_bucket_that_starts_full_is_worth_the_time_until_it_is_full() {
+fn the_rank_of_a_bucket_that_starts_full_is_its_fill_time() {
     let mut run = Run::new(&rule(7, 1_001 * MS, 3, true), BEGIN);
-    let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
-    assert_eq!(worth(&run), EvictionRank::Nothing);
+    let rank = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+    assert_eq!(rank(&run), EvictionRank::Nothing);
     for (asked, cost) in [1, 1, 1].into_iter().enumerate() {
         let full_in = run.ask(cost).verdict.full_in;
         let expected = if asked < 2 { EvictionRank::Used(full_in) } else { EvictionRank::Refusing(full_in) };
-        assert_eq!(worth(&run), expected);
+        assert_eq!(rank(&run), expected);
     }
     run.move_to(BEGIN + 3 * 143 * MS - 1);
-    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ns(1)));
+    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ns(1)));
     run.move_to(BEGIN + 3 * 143 * MS);
-    assert_eq!(worth(&run), EvictionRank::Nothing);
+    assert_eq!(rank(&run), EvictionRank::Nothing);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_hundred_years_are_exact() {
 }
 
 #[test]
-fn a_mistake_is_told_with_what_is_allowed() {
+fn a_mistake_names_the_allowed_values() {
     let quota = Quota { rpu: 1, unit: Span::from_secs(60) };
     for (json, expected) in [
         (r#"{"burst": 0}"#, "burst: expected a whole number from 1 to 1000000000, found `0`"),
@@ -231,7 +231,7 @@ fn a_worker_whose_clock_lags_gives_back_in_any_order() {
         let charges = [run.ask(5), run.ask(5)];
         for (back, place) in (1..).zip(order) {
             run.move_to(BEGIN - 500 * MS);
-            run.give_back(&charges[place]);
+            run.refund(&charges[place]);
             run.move_to(BEGIN);
             assert_eq!(run.look().remaining, 5 * back, "{order:?}");
         }
@@ -239,7 +239,7 @@ fn a_worker_whose_clock_lags_gives_back_in_any_order() {
 }
 
 #[test]
-fn a_clock_that_steps_back_far_locks_out_for_a_second_and_a_token_at_most() {
+fn a_far_clock_step_locks_out_for_a_second_and_a_token_at_most() {
     let mut run = Run::new(&rule(24, 86_400_000 * MS, 24, true), BEGIN);
     assert!(run.ask(24).verdict.admits());
     run.move_to(BEGIN - 1_000_000_000 * MS);
@@ -249,15 +249,15 @@ fn a_clock_that_steps_back_far_locks_out_for_a_second_and_a_token_at_most() {
 
 /// Regression: what a bucket gained before a clock step back was refunded twice.
 #[test]
-fn a_clock_that_steps_back_between_two_charges_that_are_given_back_frees_nothing() {
+fn a_clock_step_between_two_refunded_charges_frees_nothing() {
     let mut run = Run::new(&rule(1, MS, 10, true), BEGIN);
     let first = run.ask(5);
     run.move_to(BEGIN + 5 * MS);
     let second = run.ask(8);
     run.move_to(BEGIN + 3 * MS);
-    run.give_back(&first);
+    run.refund(&first);
     run.move_to(BEGIN + 11 * MS);
     assert!(run.ask(1).verdict.admits());
-    run.give_back(&second);
+    run.refund(&second);
     assert_eq!(run.look().remaining, 9);
 }

@@ -1,6 +1,6 @@
 //! Tests of `LB`, and of `TB` with `max_wait`: each waiting request gets a turn of its own.
 
-use super::schedule::{Event, Run, said};
+use super::schedule::{Event, Run, visible};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
 use diana::algorithm::{Admission, Quota};
 use diana::table::EvictionRank;
@@ -67,7 +67,7 @@ proptest! {
             run.move_to(now - lag * MS);
             let event = run.ask(1);
             if event.charged() > 0 && back < 64 {
-                run.give_back(&event);
+                run.refund(&event);
             } else if event.charged() > 0 {
                 turns.push(booked(&event, rpu));
             }
@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn a_queue_that_is_full_refuses_until_the_first_has_gone() {
+fn a_full_queue_refuses_until_its_first_request_passes() {
     let mut run = Run::new(&leaky_bucket(per(50, SEC), Some(3), None), BEGIN);
     for turn in 0..4 {
         let event = run.ask(1);
@@ -93,7 +93,7 @@ fn a_queue_that_is_full_refuses_until_the_first_has_gone() {
 }
 
 #[test]
-fn what_costs_more_takes_as_many_turns() {
+fn a_request_takes_as_many_turns_as_it_costs() {
     let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
     for (cost, at) in [(4, 0), (5, 400 * MS), (1, 900 * MS)] {
         let event = run.ask(cost);
@@ -103,34 +103,34 @@ fn what_costs_more_takes_as_many_turns() {
 }
 
 #[test]
-fn a_turn_comes_back_with_the_last_one_behind_it() {
+fn a_turn_is_free_once_all_later_turns_are_refunded() {
     let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
     let events = [run.ask(1), run.ask(1), run.ask(1)];
-    run.give_back(&events[1]);
+    run.refund(&events[1]);
     assert_eq!(run.look().remaining, 7);
-    run.give_back(&events[2]);
+    run.refund(&events[2]);
     assert_eq!(run.look().remaining, 9);
-    run.give_back(&events[1]);
+    run.refund(&events[1]);
     assert_eq!(run.look().remaining, 9, "only once");
-    run.give_back(&events[0]);
+    run.refund(&events[0]);
     assert_eq!((run.look().remaining, run.look().full_in), (10, Span::ZERO));
 }
 
 /// Waiting requests keep their turns if another worker's clock steps far back. Clamped turns are
 /// not refunded.
 #[test]
-fn a_queue_that_was_cut_gives_nothing_back() {
+fn a_clamped_queue_refunds_nothing() {
     let mut run = Run::new(&leaky_bucket(per(10, SEC), Some(9), None), BEGIN);
     let event = run.ask(10);
     run.move_to(BEGIN - 3_600 * SEC);
     assert!(run.prepare());
     assert_eq!(run.ask(1).verdict.admission, refused_for(SEC + 100 * MS));
-    run.give_back(&event);
+    run.refund(&event);
     assert_eq!(run.ask(1).verdict.admission, refused_for(SEC + 100 * MS));
 }
 
 #[test]
-fn who_may_not_wait_is_refused() {
+fn without_a_queue_requests_are_refused() {
     for (queue, wait) in [(Some(0), None), (None, Some(Span::ZERO))] {
         let mut run = Run::new(&leaky_bucket(per(10, SEC), queue, wait), BEGIN);
         assert_eq!(run.ask(1).delay(), Span::ZERO);
@@ -139,7 +139,7 @@ fn who_may_not_wait_is_refused() {
 }
 
 #[test]
-fn a_bucket_lends_what_comes_in_time() {
+fn a_bucket_admits_what_comes_within_max_wait() {
     let wait = Some(Span::from_ms(250));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), true, wait), BEGIN);
     assert_eq!(run.look().remaining, 5);
@@ -155,18 +155,18 @@ fn a_bucket_lends_what_comes_in_time() {
 /// Regression: a refund before another request's turn let a third request pass at that same
 /// instant.
 #[test]
-fn a_bucket_takes_nothing_back_while_somebody_waits_behind() {
+fn a_bucket_refunds_nothing_while_later_requests_wait() {
     let wait = Some(Span::from_secs(1));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(1), true, wait), BEGIN);
     let (first, second, third) = (run.ask(1), run.ask(1), run.ask(1));
-    run.give_back(&second);
-    run.give_back(&first);
+    run.refund(&second);
+    run.refund(&first);
     assert_eq!(goes(&run, &run.clone().ask(1)), 300 * MS);
-    run.give_back(&third);
+    run.refund(&third);
     assert_eq!(goes(&run, &run.clone().ask(1)), 200 * MS);
-    run.give_back(&second);
+    run.refund(&second);
     assert_eq!(goes(&run, &run.clone().ask(1)), 100 * MS);
-    run.give_back(&first);
+    run.refund(&first);
     assert_eq!(goes(&run, &run.clone().ask(1)), 0);
 }
 
@@ -178,7 +178,7 @@ fn a_bucket_that_may_lend_takes_back_in_any_order_while_nobody_waits() {
         let events = [run.ask(1), run.ask(2), run.ask(2)];
         let mut left = run.look().remaining;
         for place in order {
-            run.give_back(&events[place]);
+            run.refund(&events[place]);
             left += events[place].cost;
             assert_eq!(run.look().remaining, left, "{order:?}");
         }
@@ -187,14 +187,14 @@ fn a_bucket_that_may_lend_takes_back_in_any_order_while_nobody_waits() {
 
 /// Regression: after a while, only the last waiting request got its charge back.
 #[test]
-fn a_bucket_takes_all_back_from_the_last_to_the_first() {
+fn a_bucket_refunds_waiting_requests_from_last_to_first() {
     for burst in [1, 3] {
         let wait = Some(Span::from_secs(60));
         let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(burst), true, wait), BEGIN);
         let events: Vec<Event> = (0..100).map(|_| run.ask(1)).collect();
         run.move_to(BEGIN + 250 * MS);
         for event in events.iter().rev().filter(|event| event.delay() > Span::from_ms(250)) {
-            run.give_back(event);
+            run.refund(event);
         }
         // The others have passed already.
         assert_eq!(goes(&run, &run.clone().ask(1)), 300 * MS, "a burst of {burst}");
@@ -204,23 +204,23 @@ fn a_bucket_takes_all_back_from_the_last_to_the_first() {
 /// A charge that looks like the last one may belong to another request that replaced a refunded
 /// one.
 #[test]
-fn a_charge_in_the_place_of_another_is_not_the_last() {
+fn a_charge_that_replaces_a_refunded_one_is_not_the_last() {
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(5), true, None), BEGIN);
     let (first, second) = (run.ask(1), run.ask(1));
-    run.give_back(&first);
+    run.refund(&first);
     let third = run.ask(1);
-    run.give_back(&second);
+    run.refund(&second);
     run.move_to(BEGIN + 50 * MS);
     run.ask(1);
     run.move_to(BEGIN + 60 * MS);
-    run.give_back(&third);
+    run.refund(&third);
     // If only the last request had come, the bucket would be full 90 ms from here.
     assert!(run.look().full_in >= Span::from_ms(90));
 }
 
 /// The rule behaves as with `max_wait: 0s`.
 #[test]
-fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
+fn without_waiting_equals_the_rule_with_no_wait() {
     let (quota, wait) = (per(10, SEC), Some(Span::from_secs(3)));
     let pairs = [
         (leaky_bucket(quota, Some(9), None), leaky_bucket(quota, Some(0), None)),
@@ -236,7 +236,7 @@ fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
         for (ms, cost) in [(0, 1), (0, 4), (50, 1), (100, 1), (350, 3), (5_000, 4), (5_000, 3), (4_999, 1)] {
             run.move_to(BEGIN + ms * MS);
             other.move_to(BEGIN + ms * MS);
-            assert_eq!(said(run.ask(cost).verdict), said(other.ask(cost).verdict), "{cost} at {ms} ms");
+            assert_eq!(visible(run.ask(cost).verdict), visible(other.ask(cost).verdict), "{cost} at {ms} ms");
         }
     }
 }
@@ -246,16 +246,16 @@ fn without_waiting_it_is_the_rule_that_lets_nobody_wait() {
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
     let wait = Some(Span::from_ms(250));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), false, wait), BEGIN);
-    let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+    let rank = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(run.ask(1).delay(), Span::from_ms(100));
-    assert_eq!(worth(&run), EvictionRank::Used(Span::from_ms(150)));
+    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(150)));
     assert_eq!(run.ask(1).delay(), Span::from_ms(200));
     assert!(!run.ask(1).verdict.admits());
-    assert_eq!(worth(&run), EvictionRank::Refusing(Span::from_ms(500)));
+    assert_eq!(rank(&run), EvictionRank::Refusing(Span::from_ms(500)));
 }
 
 #[test]
-fn a_mistake_is_told_with_what_is_allowed() {
+fn a_mistake_names_the_allowed_values() {
     let quota = per(1, 60 * SEC);
     let too_long = "the last of a `queue` of 61 at 1 per 1m waits longer than the 1h that are allowed: give a `max_wait`";
     assert_eq!(compile("LB", r#"{"queue": 61}"#, quota).unwrap_err(), [too_long]);

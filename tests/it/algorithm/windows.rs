@@ -49,7 +49,7 @@ fn the_boundary_attack_passes_a_window_and_no_sliding_one() {
 /// Two bursts a unit less a slice apart: the slices of `SW` are too coarse to see them, `SL` is
 /// not.
 #[test]
-fn two_bursts_within_a_unit_pass_slices_that_are_too_coarse_and_no_log() {
+fn two_bursts_within_a_unit_pass_coarse_slices_but_no_log() {
     let minute = per(100, 60 * SEC);
     let attack = || [MIDNIGHT + 6 * SEC - 1, MIDNIGHT + 60 * SEC].into_iter().flat_map(|now| [now; 200]);
     assert_eq!(passed(&sliding_window(minute, Some(10)), attack()), 200);
@@ -76,14 +76,14 @@ fn a_window_is_aligned_to_the_epoch_in_utc() {
 }
 
 #[test]
-fn a_window_that_a_worker_with_a_clock_ahead_has_opened_counts_for_all() {
+fn a_window_opened_by_a_clock_ahead_counts_for_all_workers() {
     let mut run = Run::new(&window(per(3, 60 * SEC)), MIDNIGHT);
     assert!(run.ask(2).verdict.admits());
     run.move_to(MIDNIGHT - SEC);
     assert_eq!(run.ask(2).verdict.admission, refused_for(61 * SEC));
     let ahead = run.ask(1);
     assert!(ahead.verdict.admits());
-    run.give_back(&ahead);
+    run.refund(&ahead);
     assert_eq!(run.look().remaining, 1);
     // A nanosecond more than clocks may differ: the window is over, but its usage still counts.
     run.move_to(MIDNIGHT - SEC - 1);
@@ -94,27 +94,27 @@ fn a_window_that_a_worker_with_a_clock_ahead_has_opened_counts_for_all() {
 /// A refund before the window begins leaves the window open. The quota of the window before it must
 /// not come back.
 #[test]
-fn a_window_that_is_open_early_and_unused_is_worth_something() {
+fn an_unused_window_opened_early_has_a_rank() {
     for rule in [window(per(3, 60 * SEC)), sliding_window(per(3, 60 * SEC), None)] {
         let mut run = Run::new(&rule, MIDNIGHT);
         let event = run.ask(1);
         run.move_to(MIDNIGHT - MS);
-        run.give_back(&event);
-        let worth = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
-        assert_eq!(worth(&run), EvictionRank::Used(Span::ZERO));
+        run.refund(&event);
+        let rank = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+        assert_eq!(rank(&run), EvictionRank::Used(Span::ZERO));
         run.move_to(MIDNIGHT);
-        assert_eq!(worth(&run), EvictionRank::Nothing);
+        assert_eq!(rank(&run), EvictionRank::Nothing);
     }
 }
 
 /// Regression: an uncharged request was refunded to the window before its own, which emptied it.
 #[test]
-fn a_window_that_is_over_is_not_emptied_by_what_came_later() {
+fn a_later_refund_does_not_empty_a_past_window() {
     let mut run = Run::new(&window(per(3, 60 * SEC)), MIDNIGHT - MS);
     run.ask(3);
     run.move_to(MIDNIGHT);
     let refused = run.ask(4);
-    run.give_back(&refused);
+    run.refund(&refused);
     run.move_to(MIDNIGHT - MS);
     assert_eq!(run.look().remaining, 0);
 }
@@ -145,7 +145,7 @@ fn a_ring_keeps_its_order_when_the_clock_steps_far() {
 }
 
 #[test]
-fn a_ring_that_nobody_came_to_for_long_is_empty_and_goes_on() {
+fn an_idle_ring_is_empty_and_continues() {
     for later in [60 * SEC, 61 * SEC, 59 * SEC + 59 * SEC, DAY, 400 * DAY] {
         let mut run = Run::new(&sliding_window(per(10, 60 * SEC), Some(60)), MIDNIGHT);
         for second in 0..10 {
@@ -165,12 +165,12 @@ fn a_charge_that_left_the_ring_is_not_taken_from_the_slice_in_its_place() {
     let gone = run.ask(5);
     run.move_to(MIDNIGHT + 60 * SEC);
     assert_eq!(run.ask(7).verdict.remaining, 3);
-    run.give_back(&gone);
+    run.refund(&gone);
     assert_eq!(run.look().remaining, 3);
 }
 
 #[test]
-fn what_was_cut_is_not_given_back() {
+fn clamped_charges_are_not_refunded() {
     let quota = per(10, 60 * SEC);
     for rule in [window(quota), sliding_window(quota, None), sliding_log(quota)] {
         let mut run = Run::new(&rule, MIDNIGHT);
@@ -180,7 +180,7 @@ fn what_was_cut_is_not_given_back() {
         // Another charge now has the place of the refunded one.
         run.move_to(MIDNIGHT);
         let before = run.ask(3).verdict.remaining;
-        run.give_back(&event);
+        run.refund(&event);
         assert_eq!(run.look().remaining, before, "{}", rule.kind);
     }
 }
@@ -200,12 +200,12 @@ fn a_log_lets_each_go_when_it_is_a_unit_old() {
 
 /// Two units came at one instant; removing one leaves the other.
 #[test]
-fn a_log_strikes_out_what_is_given_back_and_no_more() {
+fn a_refund_removes_only_its_own_instants() {
     let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
     let (first, _) = (run.ask(1), run.ask(2));
     run.move_to(MIDNIGHT + SEC);
     run.ask(1);
-    run.give_back(&first);
+    run.refund(&first);
     assert_eq!(run.look().remaining, 1);
     assert_eq!(run.ask(3).verdict.admission, refused_for(59 * SEC));
 }
@@ -218,7 +218,7 @@ fn what_has_left_a_log_is_not_given_back() {
     run.move_to(MIDNIGHT + 30 * SEC);
     run.ask(1);
     run.move_to(MIDNIGHT + 61 * SEC);
-    run.give_back(&gone);
+    run.refund(&gone);
     assert_eq!(run.look().remaining, 3);
     run.move_to(MIDNIGHT + 59 * SEC);
     assert_eq!(run.look().full_in, Span::from_secs(31));
@@ -248,8 +248,8 @@ fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
     let quota = per(100, 60 * SEC);
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);
-        let piece = Reservation { charge: run.ask(10).verdict.charge, spent: 0 };
-        let spends = |now| run.algorithm.covers(&piece, Time::from_ns(now)) && { piece }.spend(1);
+        let reservation = Reservation { charge: run.ask(10).verdict.charge, spent: 0 };
+        let spends = |now| run.algorithm.covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1);
         for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
             assert!(spends(now), "{}", rule.kind);
         }
@@ -276,7 +276,7 @@ fn a_log_or_a_ring_from_a_second_ahead_is_left_as_it_is() {
 }
 
 #[test]
-fn a_mistake_is_told_with_what_is_allowed() {
+fn a_mistake_names_the_allowed_values() {
     let quota = per(129, 60 * SEC);
     let too_many = "a sliding log remembers each of the last `rpu` requests, at most 128: use SW, or TB";
     assert_eq!(compile("SL", "{}", quota).unwrap_err(), [too_many]);

@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex};
 const SEED: Seed = *b"workers' one key";
 
 /// A request and its decision.
-pub struct Asked {
+pub struct Exchange {
     pub client: Client,
     /// The last reading of the clock.
     pub now: Time,
@@ -42,7 +42,7 @@ impl Crew {
         plans: &[Vec<Client>],
         clock: impl Fn() -> Time + Sync,
         random: &mut Random,
-    ) -> Vec<Asked> {
+    ) -> Vec<Exchange> {
         let store = Portable::probe(Locked(&self.host)).unwrap();
         let (baton, store, json, clock) = (&Baton::new(plans.len(), random), &store, &*self.json, &clock);
         std::thread::scope(|scope| {
@@ -62,7 +62,7 @@ impl Crew {
                             now.get()
                         };
                         let decision = ask(&policy, worker, &seat, &client.request(), tell);
-                        Asked { client: *client, now: now.get(), decision }
+                        Exchange { client: *client, now: now.get(), decision }
                     };
                     plan.iter().map(one).collect::<Vec<_>>()
                 }));

@@ -172,7 +172,7 @@ fn after_an_outage_all_levels_are_reported() {
 }
 
 #[test]
-fn permits_of_more_than_16384_actors_are_not_asked_for() {
+fn permits_of_more_than_16384_actors_are_not_requested() {
     let mut pair = Pair::new();
     for from in (0..16_384).step_by(64) {
         let actors: Vec<u32> = (from..from + 64).collect();
@@ -249,7 +249,7 @@ fn a_call_carries_no_more_than_64_reports_and_64_questions() {
 
 /// The retried call carries the levels at that time.
 #[test]
-fn a_report_that_met_a_store_without_the_script_is_made_anew() {
+fn a_report_to_a_store_without_the_script_is_renewed() {
     let mut pair = Pair::new();
     let charges = pair.take(&[1, 1]);
     pair.client.release(0, &charges[0]);

@@ -1,6 +1,6 @@
 //! Tests of keys: their time to live, and foreign values.
 
-use super::store::{Asked, Store, Told, begins, check, said, us, whole_rules};
+use super::store::{Query, Reply, Store, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
 use diana::algorithm::Parameters;
 use proptest::prelude::*;
@@ -15,19 +15,19 @@ fn pttl(store: &Store, key: &str) -> i64 {
 
 /// A key lives until its value means nothing, plus five seconds, some of which the test may take.
 #[test]
-fn a_key_lives_as_long_as_it_means_anything() {
+fn a_key_expires_once_its_value_means_nothing() {
     check(60, (whole_rules(), begins(), onward()), |store, (rule, begin, arrivals)| {
         let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         let starts_empty = terms.kind == 1 && terms.numbers[4] == 1;
         for arrival in &arrivals {
             super::store::advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
-            let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
-            if told.receipt[0] > 0 {
-                let (lives, full) = (pttl(store, &key) as u64, told.full_in.div_ceil(1_000));
+            let reply = store.ask(us(&run), Query::of(&key, terms, event.cost));
+            if reply.charge[0] > 0 {
+                let (lives, full) = (pttl(store, &key) as u64, reply.full_in.div_ceil(1_000));
                 let least = if starts_empty { full.max(DAY_MS) } else { full };
-                prop_assert!(lives > least + 1_000, "{lives} {told:?}");
-                prop_assert!(lives <= least + 5_001, "{lives} {told:?}");
+                prop_assert!(lives > least + 1_000, "{lives} {reply:?}");
+                prop_assert!(lives <= least + 5_001, "{lives} {reply:?}");
             }
         }
         Ok(())
@@ -42,14 +42,14 @@ fn a_refusal_and_a_look_write_nothing() {
     for (kind, numbers) in (1..).zip(full.into_iter().chain(more)) {
         let (key, terms) = (store.key(), Parameters { kind, numbers });
         let exists = || store.query::<bool>(cmd("EXISTS").arg(&key));
-        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 2)).outcome, 2);
-        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 0)).outcome, 0);
+        assert_eq!(store.ask(NOW, Query::of(&key, terms, 2)).outcome, 2);
+        assert_eq!(store.ask(NOW, Query::of(&key, terms, 0)).outcome, 0);
         assert!(!exists());
-        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).outcome, 0);
+        assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).outcome, 0);
         assert!(exists());
         assert!(store.query::<bool>(cmd("PERSIST").arg(&key)));
-        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).outcome, 1);
-        assert_eq!(store.ask(NOW, Asked::of(&key, terms, 0)).outcome, 0);
+        assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).outcome, 1);
+        assert_eq!(store.ask(NOW, Query::of(&key, terms, 0)).outcome, 0);
         assert_eq!(pttl(&store, &key), -1, "written again, it would expire");
     }
 }
@@ -59,20 +59,20 @@ fn a_refusal_and_a_look_write_nothing() {
 fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
     let store = Store::start();
     let (key, terms) = (store.key(), Parameters { kind: 1, numbers: [100_000, 1, 5, 0, 1, 1_000_000] });
-    assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)).said(), (1, 100_000, 0, 100_000, 500_000));
+    assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).visible(), (1, 100_000, 0, 100_000, 500_000));
     assert!(pttl(&store, &key) > DAY_MS as i64);
-    assert_eq!(store.ask(NOW + 300_000, Asked::of(&key, terms, 1)).remaining, 2);
+    assert_eq!(store.ask(NOW + 300_000, Query::of(&key, terms, 1)).remaining, 2);
 }
 
 /// A refund after the value expired stores nothing.
 #[test]
-fn nothing_is_kept_of_what_is_given_back_too_late() {
+fn a_late_refund_stores_nothing() {
     let store = Store::start();
     for kind in (1..=5).chain([7]) {
         let (key, terms) = (store.key(), Parameters { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
-        store.give_back(NOW, &key, terms, [1, NOW - 1, NOW - 1, 0, 0]);
-        let told = store.ask(NOW, Asked::of(&key, Parameters { kind: 0, ..terms }, 0));
-        store.account(NOW, &key, terms, &told, (1, 1));
+        store.refund(NOW, &key, terms, [1, NOW - 1, NOW - 1, 0, 0]);
+        let reply = store.ask(NOW, Query::of(&key, Parameters { kind: 0, ..terms }, 0));
+        store.account(NOW, &key, terms, &reply, (1, 1));
         assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
     }
 }
@@ -121,27 +121,27 @@ fn what_is_not_ours_is_nobodys() {
             Foreign::List => store.query(cmd("LPUSH").arg(&key).arg("1").arg("2")),
             Foreign::Hash => store.query(cmd("HSET").arg(&key).arg("1").arg("2")),
         };
-        store.give_back(us(&run), &key, terms, [1, us(&run), us(&run), 0, 0]);
+        store.refund(us(&run), &key, terms, [1, us(&run), us(&run), 0, 0]);
         for arrival in &arrivals {
             super::store::advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
-            let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
-            prop_assert_eq!(told.said(), said(&event.verdict));
+            let reply = store.ask(us(&run), Query::of(&key, terms, event.cost));
+            prop_assert_eq!(reply.visible(), visible(&event.verdict));
         }
         Ok(())
     });
 }
 
 #[test]
-fn numbers_that_are_too_large_are_nobodys() {
+fn too_large_numbers_are_foreign() {
     let store = Store::start();
     for kind in (1..=5).chain([7]) {
         let terms = Parameters { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
-        let fresh = store.ask(NOW, Asked::of(&store.key(), terms, 1));
+        let fresh = store.ask(NOW, Query::of(&store.key(), terms, 1));
         for number in ["9007199254740993", &"9".repeat(400)] {
             let key = store.key();
             let () = store.query(cmd("SET").arg(&key).arg(format!("{kind} {number} 0 0 3 ")));
-            assert_eq!(store.ask(NOW, Asked::of(&key, terms, 1)), fresh, "{kind} {number}");
+            assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)), fresh, "{kind} {number}");
         }
     }
 }
@@ -160,30 +160,30 @@ fn any_numbers_are_a_value() {
         let (mut run, key, terms) = (Run::new(&rule, 1_000 * NOW), store.key(), rule.compile().parameters());
         let text: String = values.iter().map(|number| format!(" {number}")).collect();
         let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
-        store.give_back(NOW, &key, terms, [1, NOW - 5, NOW - 5, 0, 0]);
+        store.refund(NOW, &key, terms, [1, NOW - 5, NOW - 5, 0, 0]);
         let arrivals: Vec<Arrival> = arrivals.concat();
         for arrival in &arrivals {
             super::store::advance(&mut run, arrival);
-            let told = store.ask(us(&run), Asked::of(&key, terms, run.arrive_now(arrival).cost));
-            prop_assert!(told.remaining <= rule.capacity);
-            let look = store.ask(us(&run), Asked::of(&key, terms, 0));
+            let reply = store.ask(us(&run), Query::of(&key, terms, run.arrive_now(arrival).cost));
+            prop_assert!(reply.remaining <= rule.capacity);
+            let look = store.ask(us(&run), Query::of(&key, terms, 0));
             prop_assert_eq!(
                 (look.remaining, look.more_in, look.full_in),
-                (told.remaining, told.more_in, told.full_in)
+                (reply.remaining, reply.more_in, reply.full_in)
             );
         }
         // The first query clamps the value or starts a new one: the lockout counts from it.
-        store.ask(us(&run), Asked::of(&key, terms, 0));
+        store.ask(us(&run), Query::of(&key, terms, 0));
         let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
-        store.ask(free - 1, Asked::of(&key, terms, 0));
-        prop_assert_eq!(store.ask(free, Asked::of(&key, terms, 1)).outcome, 0);
+        store.ask(free - 1, Query::of(&key, terms, 0));
+        prop_assert_eq!(store.ask(free, Query::of(&key, terms, 1)).outcome, 0);
         Ok(())
     });
 }
 
 /// The first token comes one unit after the first query, however old the value is.
 #[test]
-fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
+fn a_foreign_bucket_starts_with_the_first_query() {
     let store = Store::start();
     let unit = 1_000;
     // Too large a number, which is foreign, and an instant in the far future, which is clamped.
@@ -192,7 +192,7 @@ fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
         let (key, terms) =
             (store.key(), Parameters { kind: 1, numbers: [unit, 1, 1, 0, starts_empty, unit] });
         let () = store.query(cmd("SET").arg(&key).arg(format!("1 {full_at}")));
-        let ask = |now| store.ask(now, Asked::of(&key, terms, 1)).said();
+        let ask = |now| store.ask(now, Query::of(&key, terms, 1)).visible();
         assert_eq!(ask(NOW), (1, unit, 0, unit, unit), "{starts_empty} {full_at}");
         assert_eq!(ask(NOW + unit - 1), (1, 1, 0, 1, 1), "{starts_empty} {full_at}");
         assert_eq!(ask(NOW + unit), (0, 0, 0, unit, unit), "{starts_empty} {full_at}");
@@ -201,7 +201,7 @@ fn a_bucket_of_numbers_that_nobody_wrote_begins_with_the_first_question() {
 
 /// A single number that gateways do not accept would invalidate the replies of a whole call.
 #[test]
-fn whatever_a_key_holds_the_answer_is_one_that_gateways_take() {
+fn gateways_accept_the_reply_for_any_value() {
     let number = || {
         let near = |us: u64| (us - 3_000_000..us + 3_000_000).boxed();
         let most = 1_u64 << 53;
@@ -213,15 +213,15 @@ fn whatever_a_key_holds_the_answer_is_one_that_gateways_take() {
         let (mut now, key, terms) = (NOW, store.key(), rule.compile().parameters());
         let text: String = values.iter().map(|number| format!(" {number}")).collect();
         let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
-        for (cost, ahead, later) in costs {
-            let told = store.ask(now, Asked { ahead, ..Asked::of(&key, terms, cost) });
-            let Told { outcome, wait, remaining, more_in, full_in, lent, generation, lasts, .. } = told;
-            let spans = [outcome, wait, remaining, more_in, full_in, lent, generation, lasts];
-            prop_assert!(spans.iter().chain(&told.receipt).all(|number| *number < 1 << 53), "{told:?}");
-            prop_assert!(told.lent <= ahead && told.remaining <= rule.capacity, "{told:?}");
+        for (cost, lease, later) in costs {
+            let reply = store.ask(now, Query { lease, ..Query::of(&key, terms, cost) });
+            let Reply { outcome, wait, remaining, more_in, full_in, leased, generation, lasts, .. } = reply;
+            let spans = [outcome, wait, remaining, more_in, full_in, leased, generation, lasts];
+            prop_assert!(spans.iter().chain(&reply.charge).all(|number| *number < 1 << 53), "{reply:?}");
+            prop_assert!(reply.leased <= lease && reply.remaining <= rule.capacity, "{reply:?}");
             now += later;
-            store.account(now, &key, terms, &told, (ahead / 2, ahead));
-            store.give_back(now, &key, terms, told.receipt);
+            store.account(now, &key, terms, &reply, (lease / 2, lease));
+            store.refund(now, &key, terms, reply.charge);
         }
         let value: String = store.query(cmd("GET").arg(&key));
         prop_assert!(value.bytes().all(|byte| byte == b' ' || byte.is_ascii_digit()), "{value}");

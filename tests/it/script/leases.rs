@@ -1,6 +1,6 @@
 //! Tests of leases: however gateways spend them, the bound holds, and unused quota returns.
 
-use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
+use super::store::{Query, Reply, Store, advance, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Event, Run, onward, within};
 use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
 use diana::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
@@ -10,15 +10,15 @@ use proptest::prelude::*;
 pub const SECOND: u64 = 1_000_000;
 pub const NOW: u64 = 1_753_000_000_123_456;
 
-fn lending_rules() -> impl Strategy<Value = Rule> {
+fn leasable_rules() -> impl Strategy<Value = Rule> {
     whole_rules().prop_filter("a kind that lends", |rule| {
         let terms = rule.compile().parameters();
         terms.kind < 4 && (terms.kind > 1 || terms.numbers[3] == 0)
     })
 }
 
-pub fn ahead(key: &str, terms: Parameters, cost: u64, ahead: u64) -> Asked {
-    Asked { ahead, ..Asked::of(key, terms, cost) }
+pub fn lease(key: &str, terms: Parameters, cost: u64, lease: u64) -> Query {
+    Query { lease, ..Query::of(key, terms, cost) }
 }
 
 /// A rule that was asked once, and that leased all that it may.
@@ -26,7 +26,7 @@ struct Lending {
     run: Run,
     key: String,
     terms: Parameters,
-    told: Told,
+    reply: Reply,
 }
 
 impl Lending {
@@ -35,90 +35,90 @@ impl Lending {
         let (mut run, key, terms) = (run, store.key(), rule.compile().parameters());
         let event = run.ask(1);
         let most = power(event.verdict.remaining, part);
-        let told = store.ask(us(&run), ahead(&key, terms, 1, most));
-        assert_eq!(told.outcome == 0, event.verdict.admits());
+        let reply = store.ask(us(&run), lease(&key, terms, 1, most));
+        assert_eq!(reply.outcome == 0, event.verdict.admits());
         let (remaining, burst) = (event.verdict.remaining, rule.capacity);
         let lends = if terms.kind == 1 { remaining.min(burst - 1) } else { remaining };
-        let expected = if told.outcome == 0 { most.min(lends) } else { 0 };
-        assert_eq!(told.lent, expected, "{rule:?} {told:?}");
-        (told.lent > 0).then_some(Lending { run, key, terms, told })
+        let expected = if reply.outcome == 0 { most.min(lends) } else { 0 };
+        assert_eq!(reply.leased, expected, "{rule:?} {reply:?}");
+        (reply.leased > 0).then_some(Lending { run, key, terms, reply })
     }
 
-    fn look(&self, store: &Store) -> Told {
-        store.ask(us(&self.run), Asked::of(&self.key, self.terms, 0))
+    fn look(&self, store: &Store) -> Reply {
+        store.ask(us(&self.run), Query::of(&self.key, self.terms, 0))
     }
 
     /// What the rule would answer if the units had been asked for one by one: of a bucket now, of
     /// other kinds at the time of the lease.
-    fn spent(&mut self, lent_at: u64, cost: u64) -> Told {
+    fn spent(&mut self, leased_at: u64, cost: u64) -> Reply {
         let now = self.run.now;
         if self.terms.kind != 1 {
-            self.run.move_to(lent_at);
+            self.run.move_to(leased_at);
         }
         assert!(self.run.ask(cost).verdict.admits());
         self.run.move_to(now);
         let look = self.run.ask(0).verdict;
-        let (outcome, wait, remaining, more_in, full_in) = said(&look);
-        Told { outcome, wait, remaining, more_in, full_in, ..self.told }
+        let (outcome, wait, remaining, more_in, full_in) = visible(&look);
+        Reply { outcome, wait, remaining, more_in, full_in, ..self.reply }
     }
 }
 
 #[test]
-fn what_is_left_is_there_again_and_what_was_used_is_gone() {
+fn unused_quota_returns_and_used_quota_does_not() {
     let parts = (0.0..=1.0, 0.0..=1.0, 0.0..=1.0);
-    check(150, (lending_rules(), begins(), parts), |store, (rule, begin, (part, used, late))| {
+    check(150, (leasable_rules(), begins(), parts), |store, (rule, begin, (part, used, late))| {
         let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, begin), part) else {
             return Ok(());
         };
-        let (at, Told { lent, lasts, .. }) = (lending.run.now, lending.told);
+        let (at, Reply { leased, lasts, .. }) = (lending.run.now, lending.reply);
         // The reply does not include the leased units.
         let look = lending.look(store);
-        prop_assert_eq!(look.said(), lending.told.said());
-        let used = (used * (lent + 1) as f64) as u64;
+        prop_assert_eq!(look.visible(), lending.reply.visible());
+        let used = (used * (leased + 1) as f64) as u64;
         let first = used / 3;
         lending.run.move_to(at + 1_000 * (late * lasts as f64) as u64);
         let account = |of: (u64, u64)| {
             let now = us(&lending.run);
-            store.account(now, &lending.key, lending.terms, &lending.told, of);
+            store.account(now, &lending.key, lending.terms, &lending.reply, of);
         };
         account((first, 0));
-        account((used - first, lent - used));
+        account((used - first, leased - used));
         let look = lending.look(store);
-        prop_assert_eq!(look.said(), lending.spent(at, used).said());
+        prop_assert_eq!(look.visible(), lending.spent(at, used).visible());
         Ok(())
     });
 }
 
 /// At most the leased quota counts as used. An account that comes too late changes nothing.
 #[test]
-fn an_account_changes_no_more_than_what_was_lent() {
-    check(60, (lending_rules(), 0.0..=1.0), |store, (rule, part)| {
+fn an_account_changes_at_most_the_leased_quota() {
+    check(60, (leasable_rules(), 0.0..=1.0), |store, (rule, part)| {
         let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, 1_000 * NOW), part) else {
             return Ok(());
         };
-        let (at, told, terms) = (lending.run.now, lending.told, lending.terms);
-        let account = |lending: &Lending, told: &Told, of| {
-            store.account(us(&lending.run), &lending.key, terms, told, of)
+        let (at, reply, terms) = (lending.run.now, lending.reply, lending.terms);
+        let account = |lending: &Lending, reply: &Reply, of| {
+            store.account(us(&lending.run), &lending.key, terms, reply, of)
         };
-        for other in [told.generation + 1, told.generation + 16, told.generation - 16] {
-            account(&lending, &Told { generation: other, ..told }, (1, 1));
+        for other in [reply.generation + 1, reply.generation + 16, reply.generation - 16] {
+            account(&lending, &Reply { generation: other, ..reply }, (1, 1));
         }
         let kept = lending.look(store);
-        prop_assert_eq!(kept.said(), told.said());
+        prop_assert_eq!(kept.visible(), reply.visible());
         if terms.kind == 1 {
-            account(&lending, &told, (told.lent + 5, 7));
-            let (look, expected) = (lending.look(store), lending.spent(at, told.lent));
-            prop_assert_eq!(look.said(), expected.said());
+            account(&lending, &reply, (reply.leased + 5, 7));
+            let (look, expected) = (lending.look(store), lending.spent(at, reply.leased));
+            prop_assert_eq!(look.visible(), expected.visible());
         } else {
-            lending.spent(at, told.lent);
+            lending.spent(at, reply.leased);
         }
         // A second after its end. A slice takes back unused quota for as long as it counts.
         let counts = if terms.kind == 3 { terms.numbers[1] } else { SECOND };
-        lending.run.move_to(at + 1_000 * (told.lasts + counts));
+        lending.run.move_to(at + 1_000 * (reply.lasts + counts));
         let before = lending.look(store);
-        account(&lending, &told, (told.lent, told.lent));
-        prop_assert_eq!(lending.look(store).said(), before.said());
-        prop_assert_eq!(before.said(), said(&lending.run.ask(0).verdict));
+        account(&lending, &reply, (reply.leased, reply.leased));
+        prop_assert_eq!(lending.look(store).visible(), before.visible());
+        prop_assert_eq!(before.visible(), visible(&lending.run.ask(0).verdict));
         Ok(())
     });
 }
@@ -126,26 +126,26 @@ fn an_account_changes_no_more_than_what_was_lent() {
 /// A gateway that died has spent its lease. In a window or slice it counts from the time of the
 /// lease. In a bucket it counts from two seconds after the start of the second of the lease.
 #[test]
-fn what_nobody_accounts_for_counts_as_spent() {
-    check(100, (lending_rules(), begins(), 0.0..=1.0), |store, (rule, begin, part)| {
+fn a_lease_without_an_account_counts_as_spent() {
+    check(100, (leasable_rules(), begins(), 0.0..=1.0), |store, (rule, begin, part)| {
         let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, begin), part) else {
             return Ok(());
         };
-        let (at, told) = (lending.run.now, lending.told);
+        let (at, reply) = (lending.run.now, lending.reply);
         let over = match lending.terms.kind {
             1 => (at / 1_000 / SECOND + 2) * SECOND,
-            _ => at / 1_000 + told.lasts,
+            _ => at / 1_000 + reply.lasts,
         };
-        let in_bucket = if lending.terms.kind == 1 { told.lent } else { 0 };
+        let in_bucket = if lending.terms.kind == 1 { reply.leased } else { 0 };
         if in_bucket > 0 {
-            prop_assert_eq!(told.lasts, over - 750_000 - at / 1_000);
+            prop_assert_eq!(reply.lasts, over - 750_000 - at / 1_000);
         }
         lending.run.move_to(1_000 * (over - 1));
         let before = lending.look(store);
         prop_assert!(before.remaining <= rule.capacity - in_bucket);
         lending.run.move_to(1_000 * over);
-        let expected = lending.spent(at, told.lent);
-        prop_assert_eq!(lending.look(store).said(), expected.said());
+        let expected = lending.spent(at, reply.leased);
+        prop_assert_eq!(lending.look(store).visible(), expected.visible());
         lending.run.move_to(1_000 * (over + expected.full_in));
         prop_assert_eq!(lending.look(store).remaining, rule.capacity);
         Ok(())
@@ -167,7 +167,7 @@ enum Act {
     /// The gateway dies.
     Die(usize),
     /// The last charge of a request is refunded.
-    GiveBack,
+    Refund,
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -175,18 +175,18 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         2 => part().prop_map(Act::On),
         3 => (0.0..=1.2).prop_map(Act::Seconds),
-        4 => (part(), part()).prop_map(|(cost, ahead)| Act::Ask(cost, ahead)),
-        5 => (any::<usize>(), part()).prop_map(|(who, part)| Act::Spend(who, part)),
-        3 => (any::<usize>(), any::<bool>()).prop_map(|(who, rest)| Act::Account(who, rest)),
+        4 => (part(), part()).prop_map(|(cost, lease)| Act::Ask(cost, lease)),
+        5 => (any::<usize>(), part()).prop_map(|(gateway, part)| Act::Spend(gateway, part)),
+        3 => (any::<usize>(), any::<bool>()).prop_map(|(gateway, rest)| Act::Account(gateway, rest)),
         1 => any::<usize>().prop_map(Act::Die),
-        1 => Just(Act::GiveBack),
+        1 => Just(Act::Refund),
     ];
     prop::collection::vec(act, 0..40)
 }
 
 /// The lease of one gateway.
 struct Held {
-    told: Told,
+    reply: Reply,
     until: u64,
     left: u64,
     used: u64,
@@ -219,7 +219,7 @@ fn busy_rules() -> impl Strategy<Value = Rule> {
 
 #[test]
 fn no_more_passes_than_the_bound_says_whoever_spends_it() {
-    let rules = prop_oneof![3 => busy_rules().boxed(), 1 => lending_rules().boxed()];
+    let rules = prop_oneof![3 => busy_rules().boxed(), 1 => leasable_rules().boxed()];
     check(170, (rules, acts()), |store, (rule, acts)| {
         let (key, terms) = (store.key(), rule.compile().parameters());
         let (mut now, mut held, mut events): (u64, Vec<Held>, Vec<Event>) = (NOW, Vec::new(), Vec::new());
@@ -229,36 +229,36 @@ fn no_more_passes_than_the_bound_says_whoever_spends_it() {
                 Act::On(part) => now += power(rule.scale_ns / 250, part),
                 Act::Seconds(part) => now += (part * SECOND as f64) as u64,
                 Act::Ask(cost, part) => {
-                    let look = store.ask(now, Asked::of(&key, terms, 0));
+                    let look = store.ask(now, Query::of(&key, terms, 0));
                     let cost = power(look.remaining, cost / 2.0);
-                    let told = store.ask(now, ahead(&key, terms, cost, power(rule.capacity, part)));
-                    if told.outcome == 0 {
+                    let reply = store.ask(now, lease(&key, terms, cost, power(rule.capacity, part)));
+                    if reply.outcome == 0 {
                         events.push(passed(now - NOW, cost));
-                        held.push(Held { told, until: now + told.lasts, left: told.lent, used: 0 });
-                        last = Some(told.receipt);
+                        held.push(Held { reply, until: now + reply.lasts, left: reply.leased, used: 0 });
+                        last = Some(reply.charge);
                     }
                 }
-                Act::Spend(who, part) if !held.is_empty() => {
-                    let who = who % held.len();
-                    let one = &mut held[who];
+                Act::Spend(gateway, part) if !held.is_empty() => {
+                    let gateway = gateway % held.len();
+                    let one = &mut held[gateway];
                     let cost = if now < one.until { ((one.left + 1) as f64 * part) as u64 } else { 0 };
                     let cost = cost.min(one.left);
                     (one.left, one.used) = (one.left - cost, one.used + cost);
                     events.push(passed(now - NOW, cost));
                 }
-                Act::Account(who, rest) if !held.is_empty() => {
-                    let who = who % held.len();
-                    let one = &mut held[who];
+                Act::Account(gateway, rest) if !held.is_empty() => {
+                    let gateway = gateway % held.len();
+                    let one = &mut held[gateway];
                     let left = if rest { std::mem::take(&mut one.left) } else { 0 };
                     let used = std::mem::take(&mut one.used);
-                    store.account(now, &key, terms, &one.told, (used, left));
+                    store.account(now, &key, terms, &one.reply, (used, left));
                 }
-                Act::Die(who) if !held.is_empty() => drop(held.swap_remove(who % held.len())),
-                Act::GiveBack => {
-                    if let Some(receipt) = last.take() {
-                        store.give_back(now, &key, terms, receipt);
-                        let came = |event: &Event| event.elapsed == 1_000 * u128::from(receipt[1] - NOW);
-                        let at = events.iter().rposition(|event| came(event) && event.cost == receipt[0]);
+                Act::Die(gateway) if !held.is_empty() => drop(held.swap_remove(gateway % held.len())),
+                Act::Refund => {
+                    if let Some(charge) = last.take() {
+                        store.refund(now, &key, terms, charge);
+                        let came = |event: &Event| event.elapsed == 1_000 * u128::from(charge[1] - NOW);
+                        let at = events.iter().rposition(|event| came(event) && event.cost == charge[0]);
                         events.remove(at.unwrap());
                     }
                 }
@@ -267,8 +267,8 @@ fn no_more_passes_than_the_bound_says_whoever_spends_it() {
         }
         within(&*rule.reference, &events)?;
         // In the end all quota returns.
-        let look = store.ask(now + 3 * SECOND, Asked::of(&key, terms, 0));
-        let full = store.ask(now + 3 * SECOND + look.full_in, Asked::of(&key, terms, 0));
+        let look = store.ask(now + 3 * SECOND, Query::of(&key, terms, 0));
+        let full = store.ask(now + 3 * SECOND + look.full_in, Query::of(&key, terms, 0));
         prop_assert_eq!((full.remaining, full.full_in), (rule.capacity, 0));
         Ok(())
     });
@@ -276,20 +276,20 @@ fn no_more_passes_than_the_bound_says_whoever_spends_it() {
 
 /// After a lease and its return, no more is left than in a bucket without leases.
 #[test]
-fn history_does_not_matter_to_what_is_lent() {
-    check(60, (lending_rules(), begins(), onward(), 0.0..=1.0), |store, (rule, begin, arrivals, part)| {
+fn history_does_not_matter_to_leases() {
+    check(60, (leasable_rules(), begins(), onward(), 0.0..=1.0), |store, (rule, begin, arrivals, part)| {
         let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         for arrival in &arrivals {
             advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
-            let told = store.ask(us(&run), ahead(&key, terms, event.cost, power(rule.capacity, part)));
-            prop_assert_eq!(told.outcome, said(&event.verdict).0);
-            prop_assert_eq!(told.remaining + told.lent, event.verdict.remaining);
-            if told.lent > 0 {
-                store.account(us(&run), &key, terms, &told, (0, told.lent));
+            let reply = store.ask(us(&run), lease(&key, terms, event.cost, power(rule.capacity, part)));
+            prop_assert_eq!(reply.outcome, visible(&event.verdict).0);
+            prop_assert_eq!(reply.remaining + reply.leased, event.verdict.remaining);
+            if reply.leased > 0 {
+                store.account(us(&run), &key, terms, &reply, (0, reply.leased));
             }
-            let look = store.ask(us(&run), Asked::of(&key, terms, 0));
-            prop_assert_eq!(look.said(), said(&run.ask(0).verdict));
+            let look = store.ask(us(&run), Query::of(&key, terms, 0));
+            prop_assert_eq!(look.visible(), visible(&run.ask(0).verdict));
         }
         Ok(())
     });

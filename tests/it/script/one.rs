@@ -1,7 +1,7 @@
 //! Tests of one rule: the script answers like the algorithm and its model, for any clock and
 //! refunds.
 
-use super::store::{Asked, Store, Told, advance, begins, check, said, us, whole_rules};
+use super::store::{Query, Reply, Store, advance, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
 use crate::algorithm::subject::{Rule, log, sliding_window, waiting_bucket};
 use diana::algorithm::{Algorithm, Parameters, Quota, RefuseAll};
@@ -23,12 +23,12 @@ fn every_kind_says_what_its_model_says() {
         for arrival in &arrivals {
             advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
-            let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
-            prop_assert_eq!(told.said(), said(&event.verdict), "{:?}", arrival);
+            let reply = store.ask(us(&run), Query::of(&key, terms, event.cost));
+            prop_assert_eq!(reply.visible(), visible(&event.verdict), "{:?}", arrival);
             let expected = rule.reference.step(Time::from_ns(run.now), event.cost);
-            prop_assert_eq!(told.said(), said(&expected), "{:?}", arrival);
-            prop_assert_eq!((told.receipt[0], told.receipt[1]), (event.charged(), us(&run)));
-            prop_assert_eq!((told.lent, told.generation, told.lasts), (0, 0, 0));
+            prop_assert_eq!(reply.visible(), visible(&expected), "{:?}", arrival);
+            prop_assert_eq!((reply.charge[0], reply.charge[1]), (event.charged(), us(&run)));
+            prop_assert_eq!((reply.leased, reply.generation, reply.lasts), (0, 0, 0));
         }
         Ok(())
     });
@@ -36,16 +36,20 @@ fn every_kind_says_what_its_model_says() {
 
 /// Asks for each cost at its instant in µs. The script, the algorithm and its model say the same.
 /// Returns the last answer.
-fn says_what_its_model_says(mut rule: Rule, questions: &[(u64, u64)]) -> Told {
+fn answers_like_its_model(mut rule: Rule, questions: &[(u64, u64)]) -> Reply {
     let (store, mut run) = (Store::start(), Run::new(&rule, 1_000 * questions[0].0));
     let (key, terms) = (store.key(), rule.compile().parameters());
     let mut last = None;
     for (now, cost) in questions {
         run.move_to(1_000 * now);
-        let told = store.ask(*now, Asked::of(&key, terms, *cost));
-        assert_eq!(told.said(), said(&run.ask(*cost).verdict), "{now} {cost}");
-        assert_eq!(told.said(), said(&rule.reference.step(Time::from_ns(run.now), *cost)), "{now} {cost}");
-        last = Some(told);
+        let reply = store.ask(*now, Query::of(&key, terms, *cost));
+        assert_eq!(reply.visible(), visible(&run.ask(*cost).verdict), "{now} {cost}");
+        assert_eq!(
+            reply.visible(),
+            visible(&rule.reference.step(Time::from_ns(run.now), *cost)),
+            "{now} {cost}"
+        );
+        last = Some(reply);
     }
     last.unwrap()
 }
@@ -56,8 +60,8 @@ fn says_what_its_model_says(mut rule: Rule, questions: &[(u64, u64)]) -> Told {
 fn no_slice_is_before_the_epoch() {
     let second = 1_000_000;
     let rule = sliding_window(Quota { rpu: 33, unit: Span::from_secs(60) }, None);
-    let told = says_what_its_model_says(rule, &[(60 * second, 1), (114 * second, 1), (3 * second, 0)]);
-    assert_eq!(told.said(), (0, 0, 31, 57 * second, 57 * second));
+    let reply = answers_like_its_model(rule, &[(60 * second, 1), (114 * second, 1), (3 * second, 0)]);
+    assert_eq!(reply.visible(), (0, 0, 31, 57 * second, 57 * second));
 }
 
 /// An instant and two spans of 100 years add up to more than 2⁵³ µs. Doubles told a wait that was
@@ -67,8 +71,8 @@ fn the_wait_for_100_years_is_exact() {
     let (century, quota) = (3_153_600_000_000_000, Quota { rpu: 1, unit: Span::from_secs(60) });
     for now in [4_000_000_000_000_001, 4_000_000_000_000_003] {
         let rule = waiting_bucket(quota, Some(52_560_000), false, None);
-        let told = says_what_its_model_says(rule, &[(now, 52_560_000)]);
-        assert_eq!(told.said(), (1, century, 0, 60_000_000, century));
+        let reply = answers_like_its_model(rule, &[(now, 52_560_000)]);
+        assert_eq!(reply.visible(), (1, century, 0, 60_000_000, century));
     }
 }
 
@@ -92,7 +96,7 @@ fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
 }
 
 #[test]
-fn what_is_given_back_is_what_the_algorithm_takes_back() {
+fn refunds_match_the_algorithm() {
     check(
         250,
         (whole_charges(), begins(), arrivals(), returns()),
@@ -102,19 +106,19 @@ fn what_is_given_back_is_what_the_algorithm_takes_back() {
             for (index, arrival) in arrivals.iter().enumerate() {
                 advance(&mut run, arrival);
                 let event = run.arrive_now(arrival);
-                let told = store.ask(us(&run), Asked::of(&key, terms, event.cost));
-                prop_assert_eq!(told.said(), said(&event.verdict), "{:?}", arrival);
-                charged.push((event, told.receipt));
+                let reply = store.ask(us(&run), Query::of(&key, terms, event.cost));
+                prop_assert_eq!(reply.visible(), visible(&event.verdict), "{:?}", arrival);
+                charged.push((event, reply.charge));
                 for (earlier, after) in returns.iter().enumerate().take(index + 1) {
-                    let (event, receipt) = charged[earlier];
+                    let (event, charge) = charged[earlier];
                     if event.charged() > 0 && after.is_some_and(|after| earlier + after == index) {
-                        run.give_back(&event);
-                        store.give_back(us(&run), &key, terms, receipt);
+                        run.refund(&event);
+                        store.refund(us(&run), &key, terms, charge);
                     }
                 }
             }
             let look = run.ask(0).verdict;
-            prop_assert_eq!(store.ask(us(&run), Asked::of(&key, terms, 0)).said(), said(&look));
+            prop_assert_eq!(store.ask(us(&run), Query::of(&key, terms, 0)).visible(), visible(&look));
             Ok(())
         },
     );
@@ -122,7 +126,7 @@ fn what_is_given_back_is_what_the_algorithm_takes_back() {
 
 /// Includes rates at which a token takes a fraction of a µs.
 #[test]
-fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come() {
+fn refunds_admit_no_more_than_if_the_requests_had_never_come() {
     check(80, (whole_rules(), begins(), onward(), returns()), |store, (rule, begin, arrivals, returns)| {
         let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
         // The run only determines the arrivals; the other rule gets the kept ones.
@@ -131,40 +135,40 @@ fn what_is_given_back_makes_room_for_no_more_than_if_it_had_never_come() {
         for (index, arrival) in arrivals.iter().enumerate() {
             advance(&mut run, arrival);
             let cost = run.arrive_now(arrival).cost;
-            charged.push((us(&run), true, store.ask(us(&run), Asked::of(&key, terms, cost)).receipt));
+            charged.push((us(&run), true, store.ask(us(&run), Query::of(&key, terms, cost)).charge));
             for (earlier, after) in returns.iter().enumerate().take(index + 1) {
                 if after.is_some_and(|after| earlier + after == index) {
                     charged[earlier].1 = false;
-                    store.give_back(us(&run), &key, terms, charged[earlier].2);
+                    store.refund(us(&run), &key, terms, charged[earlier].2);
                 }
             }
         }
-        for (now, kept, receipt) in charged {
-            let cost = if kept { receipt[0] } else { 0 };
-            prop_assert_eq!(store.ask(now, Asked::of(&without, terms, cost)).outcome, 0);
+        for (now, kept, charge) in charged {
+            let cost = if kept { charge[0] } else { 0 };
+            prop_assert_eq!(store.ask(now, Query::of(&without, terms, cost)).outcome, 0);
         }
-        let look = |key, later| store.ask(us(&run) + later, Asked::of(key, terms, 0)).remaining;
+        let look = |key, later| store.ask(us(&run) + later, Query::of(key, terms, 0)).remaining;
         prop_assert!(look(&key, 0) <= look(&without, 0));
-        let one = store.ask(us(&run) + rule.longest_lockout_ns.div_ceil(1_000), Asked::of(&key, terms, 1));
+        let one = store.ask(us(&run) + rule.longest_lockout_ns.div_ceil(1_000), Query::of(&key, terms, 1));
         prop_assert_eq!(one.outcome, 0);
         Ok(())
     });
 }
 
 #[test]
-fn who_refuses_all_refuses_for_ever_and_has_no_key() {
+fn refuse_all_refuses_forever_without_a_key() {
     let store = Store::start();
     let (key, terms) = (store.key(), RefuseAll.parameters());
     assert_eq!(terms, Parameters::default());
-    assert_eq!(store.ask(7, Asked::of(&key, terms, 1)).said(), (2, 0, 0, 0, 0));
-    assert_eq!(store.ask(7, Asked::of(&key, terms, 0)).said(), (0, 0, 0, 0, 0));
-    store.give_back(7, &key, terms, [1, 7, 7, 0, 0]);
+    assert_eq!(store.ask(7, Query::of(&key, terms, 1)).visible(), (2, 0, 0, 0, 0));
+    assert_eq!(store.ask(7, Query::of(&key, terms, 0)).visible(), (0, 0, 0, 0, 0));
+    store.refund(7, &key, terms, [1, 7, 7, 0, 0]);
     assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
 }
 
 /// The shipped script, with the clock of Redis.
 #[test]
-fn the_script_is_known_by_its_sum_and_asks_redis_what_time_it_is() {
+fn the_script_has_a_known_digest_and_reads_the_clock_of_redis() {
     let redis = Redis::start().unwrap();
     let client = redis::Client::open(format!("redis://{}/", redis.address())).unwrap();
     let mut connection = client.get_connection().unwrap();

@@ -1,6 +1,6 @@
 //! Tests of permits in the script against a plain model of holders, for any order of calls.
 
-use super::store::{Asked, Call, Store, check};
+use super::store::{Call, Query, Store, check};
 use crate::host::counts::{Count, Kind};
 use diana::algorithm::Parameters;
 use proptest::prelude::*;
@@ -38,11 +38,11 @@ fn levels_are_what_a_model_of_holders_says() {
                 model.report(kind, now);
                 continue;
             };
-            let told = store.ask(now, Asked::of(&key, terms, cost));
+            let reply = store.ask(now, Query::of(&key, terms, cost));
             let [outcome, _, remaining, .., charged, _, _, _, _, _, _, _] = model.step(kind, now, cost);
             // A request that costs more than the limit is refused forever.
             let outcome = if cost > rpu { 2 } else { outcome };
-            prop_assert_eq!((told.outcome, told.remaining, told.receipt[0]), (outcome, remaining, charged));
+            prop_assert_eq!((reply.outcome, reply.remaining, reply.charge[0]), (outcome, remaining, charged));
         }
         Ok(())
     });
@@ -53,15 +53,15 @@ fn levels_are_what_a_model_of_holders_says() {
 fn several_questions_of_a_call_do_not_undo_one_another() {
     let store = Store::start();
     let key = store.key();
-    let ask = || Asked::of(&key, terms(5, 1, 7, 2), 1);
+    let ask = || Query::of(&key, terms(5, 1, 7, 2), 1);
     let call = (0..5).fold(Call::default(), |call, _| call.decide(&[vec![ask()]]));
-    let outcomes: Vec<u64> = store.call(NOW, call).iter().map(|told| told[0].outcome).collect();
+    let outcomes: Vec<u64> = store.call(NOW, call).iter().map(|reply| reply[0].outcome).collect();
     assert_eq!(outcomes, [0, 0, 0, 1, 1]);
     // The repeated call adds nothing, because there is no room. The next report corrects the level.
     store.call(NOW, Call::default().decide(&[vec![ask()]]));
-    let look = |level| store.ask(NOW, Asked::of(&key, terms(5, 1, 8 + level, level), 0)).remaining;
+    let look = |level| store.ask(NOW, Query::of(&key, terms(5, 1, 8 + level, level), 0)).remaining;
     assert_eq!((look(5), look(3)), (0, 0), "an earlier call is not believed");
-    assert_eq!(store.ask(NOW, Asked::of(&key, terms(5, 1, 20, 3), 0)).remaining, 2);
+    assert_eq!(store.ask(NOW, Query::of(&key, terms(5, 1, 20, 3), 0)).remaining, 2);
 }
 
 /// A report takes effect even if another rule of the command refuses the request.
@@ -70,10 +70,10 @@ fn a_report_stays_though_the_request_is_refused() {
     let store = Store::start();
     let (key, full) = (store.key(), store.key());
     let none = Parameters { kind: 2, numbers: [0, 60 * SECOND, 0, 0, 0, 0] };
-    let asked = vec![Asked::of(&key, terms(5, 1, 1, 3), 1), Asked::of(&full, none, 1)];
-    let told = &store.call(NOW, Call::default().decide(&[asked]))[0];
-    assert_eq!((told[0].receipt[0], told[0].remaining, told[1].outcome), (0, 2, 2));
-    assert_eq!(store.ask(NOW, Asked::of(&key, terms(5, 2, 1, 0), 0)).remaining, 2);
+    let asked = vec![Query::of(&key, terms(5, 1, 1, 3), 1), Query::of(&full, none, 1)];
+    let reply = &store.call(NOW, Call::default().decide(&[asked]))[0];
+    assert_eq!((reply[0].charge[0], reply[0].remaining, reply[1].outcome), (0, 2, 2));
+    assert_eq!(store.ask(NOW, Query::of(&key, terms(5, 2, 1, 0), 0)).remaining, 2);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_holder_that_is_silent_is_forgotten_and_the_key_expires() {
     let store = Store::start();
     let key = store.key();
     store.call(NOW, Call::default().report(&key, terms(4, 1, 1, 3)));
-    let left = |later| store.ask(NOW + later, Asked::of(&key, terms(4, 2, 1, 0), 0)).remaining;
+    let left = |later| store.ask(NOW + later, Query::of(&key, terms(4, 2, 1, 0), 0)).remaining;
     assert_eq!((left(EXPIRE - SECOND), left(EXPIRE)), (1, 4));
     let lives: u64 = store.query(cmd("PTTL").arg(&key));
     assert!((EXPIRE / 1_000..EXPIRE / 1_000 + 5_001).contains(&lives), "{lives}");
@@ -93,7 +93,7 @@ fn a_clock_that_steps_back_locks_nobody_out() {
     let store = Store::start();
     let key = store.key();
     store.call(NOW + 3_600 * SECOND, Call::default().report(&key, terms(4, 1, 1, 4)));
-    let left = |later| store.ask(NOW + later, Asked::of(&key, terms(4, 2, 1, 0), 0)).remaining;
+    let left = |later| store.ask(NOW + later, Query::of(&key, terms(4, 2, 1, 0), 0)).remaining;
     assert_eq!((left(0), left(EXPIRE)), (0, 4));
 }
 
@@ -103,17 +103,17 @@ fn a_key_keeps_900_holders() {
     let store = Store::start();
     let key = store.key();
     let holder = |number: u64| (1 << 52) - 1 - number;
-    let ask = |number| Asked::of(&key, terms(2_000, holder(number), 9_999_999_999, 0), 1);
+    let ask = |number| Query::of(&key, terms(2_000, holder(number), 9_999_999_999, 0), 1);
     let mut outcomes = Vec::new();
     for from in (0..1_000).step_by(50) {
         let call = (from..from + 50).fold(Call::default(), |call, number| call.decide(&[vec![ask(number)]]));
-        outcomes.extend(store.call(NOW, call).iter().map(|told| told[0].outcome));
+        outcomes.extend(store.call(NOW, call).iter().map(|reply| reply[0].outcome));
     }
     assert_eq!(outcomes, [vec![0; 900], vec![1; 100]].concat());
     // The report of a new holder is ignored, too.
     store.call(NOW, Call::default().report(&key, terms(2_000, holder(950), 9_999_999_999, 5)));
-    let told = store.ask(NOW, ask(899));
-    assert_eq!((told.outcome, told.remaining), (0, 1_099));
+    let reply = store.ask(NOW, ask(899));
+    assert_eq!((reply.outcome, reply.remaining), (0, 1_099));
     let length: usize = store.query(cmd("STRLEN").arg(&key));
     println!("the value of 900 holders has {length} bytes");
 }

@@ -1,7 +1,7 @@
 //! Tests of several rules in a command and several commands in a call: each command is all or
 //! nothing.
 
-use super::store::{Asked, Call, Said, Store, begins, check, said, us, whole_rules};
+use super::store::{Call, Query, Store, Visible, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power;
 use diana::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
@@ -66,21 +66,22 @@ fn all_rules_of_a_command_are_charged_or_none() {
                             .collect()
                     })
                     .collect();
-                let asked = |(index, enforced, cost): &(usize, bool, u64)| Asked {
+                let asked = |(index, enforced, cost): &(usize, bool, u64)| Query {
                     enforced: *enforced,
-                    ..Asked::of(&keys[*index], runs[*index].algorithm.parameters(), *cost)
+                    ..Query::of(&keys[*index], runs[*index].algorithm.parameters(), *cost)
                 };
-                let groups_asked: Vec<Vec<Asked>> =
+                let groups_asked: Vec<Vec<Query>> =
                     groups.iter().map(|group| group.iter().map(asked).collect()).collect();
                 call = call.decide(&groups_asked);
                 expected.push(judge(&mut runs, &groups.concat()));
             }
-            let told = store.call(us(&runs[0]), call);
-            for (told, expected) in told.iter().zip(&expected) {
-                let expected: Vec<(Said, u64)> =
-                    expected.iter().map(|verdict| (said(verdict), verdict.charge.cost)).collect();
-                let told: Vec<(Said, u64)> = told.iter().map(|told| (told.said(), told.receipt[0])).collect();
-                prop_assert_eq!(told, expected);
+            let reply = store.call(us(&runs[0]), call);
+            for (reply, expected) in reply.iter().zip(&expected) {
+                let expected: Vec<(Visible, u64)> =
+                    expected.iter().map(|verdict| (visible(verdict), verdict.charge.cost)).collect();
+                let reply: Vec<(Visible, u64)> =
+                    reply.iter().map(|reply| (reply.visible(), reply.charge[0])).collect();
+                prop_assert_eq!(reply, expected);
             }
         }
         Ok(())
@@ -98,9 +99,9 @@ fn a_rule_in_shadow_refuses_nobody_and_is_not_charged_when_it_would() {
     let store = Store::start();
     let (few, many) = (store.key(), store.key());
     let ask = |few_cost| {
-        let shadow = Asked { enforced: false, ..Asked::of(&few, window(2), few_cost) };
-        let told = store.call(NOW, Call::default().decide(&[vec![shadow, Asked::of(&many, window(9), 1)]]));
-        [told[0][0], told[0][1]].map(|told| (told.outcome, told.remaining, told.receipt[0]))
+        let shadow = Query { enforced: false, ..Query::of(&few, window(2), few_cost) };
+        let reply = store.call(NOW, Call::default().decide(&[vec![shadow, Query::of(&many, window(9), 1)]]));
+        [reply[0][0], reply[0][1]].map(|reply| (reply.outcome, reply.remaining, reply.charge[0]))
     };
     assert_eq!(ask(1), [(0, 1, 1), (0, 8, 1)]);
     assert_eq!(ask(2), [(1, 1, 0), (0, 7, 1)]);
@@ -109,17 +110,17 @@ fn a_rule_in_shadow_refuses_nobody_and_is_not_charged_when_it_would() {
 }
 
 #[test]
-fn who_refuses_all_keeps_others_from_being_charged() {
+fn refuse_all_keeps_other_rules_uncharged() {
     let store = Store::start();
     let (key, none) = (store.key(), store.key());
-    let both = vec![Asked::of(&key, window(5), 1), Asked::of(&none, RefuseAll.parameters(), 1)];
-    let told = store.call(NOW, Call::default().decide(std::slice::from_ref(&both)));
-    assert_eq!((told[0][0].outcome, told[0][0].remaining, told[0][0].receipt[0]), (0, 5, 0));
-    assert_eq!(told[0][1].outcome, 2);
+    let both = vec![Query::of(&key, window(5), 1), Query::of(&none, RefuseAll.parameters(), 1)];
+    let reply = store.call(NOW, Call::default().decide(std::slice::from_ref(&both)));
+    assert_eq!((reply[0][0].outcome, reply[0][0].remaining, reply[0][0].charge[0]), (0, 5, 0));
+    assert_eq!(reply[0][1].outcome, 2);
     assert!(!store.query::<bool>(redis::cmd("EXISTS").arg(&key)), "nothing has changed");
-    let in_shadow = both.into_iter().map(|asked| Asked { enforced: false, ..asked }).collect();
-    let told = store.call(NOW, Call::default().decide(&[in_shadow]));
-    assert_eq!((told[0][0].remaining, told[0][1].outcome), (4, 2));
+    let in_shadow = both.into_iter().map(|asked| Query { enforced: false, ..asked }).collect();
+    let reply = store.call(NOW, Call::default().decide(&[in_shadow]));
+    assert_eq!((reply[0][0].remaining, reply[0][1].outcome), (4, 2));
 }
 
 /// The largest batch: all kinds, with commands of all verbs.
@@ -129,24 +130,24 @@ fn a_call_of_64_commands_is_answered_in_order() {
     let key = store.key();
     let mut call = Call::default();
     for _ in 0..31 {
-        call = call.decide(&[vec![Asked::of(&key, window(40), 1)]]).decide(&[vec![Asked::of(
+        call = call.decide(&[vec![Query::of(&key, window(40), 1)]]).decide(&[vec![Query::of(
             &key,
             window(40),
             1,
         )]]);
     }
     let begins = NOW / 60_000_000 * 60_000_000;
-    call = call.give_back(&key, window(40), [30, NOW, begins, 0, 0]).decide(&[vec![Asked::of(
+    call = call.refund(&key, window(40), [30, NOW, begins, 0, 0]).decide(&[vec![Query::of(
         &key,
         window(40),
         0,
     )]]);
-    let told = store.call(NOW, call);
-    for (index, told) in told[..62].iter().enumerate() {
+    let reply = store.call(NOW, call);
+    for (index, reply) in reply[..62].iter().enumerate() {
         let expected = if index < 40 { (0, 39 - index as u64) } else { (1, 0) };
-        assert_eq!((told[0].outcome, told[0].remaining), expected);
+        assert_eq!((reply[0].outcome, reply[0].remaining), expected);
     }
-    assert_eq!((told[62].len(), told[63][0].remaining), (0, 30));
+    assert_eq!((reply[62].len(), reply[63][0].remaining), (0, 30));
 }
 
 /// Both ends of the ranges of arguments.
@@ -154,22 +155,22 @@ fn a_call_of_64_commands_is_answered_in_order() {
 fn the_largest_numbers_are_exact() {
     let store = Store::start();
     let ask =
-        |kind, numbers, cost| store.ask(NOW, Asked::of(&store.key(), Parameters { kind, numbers }, cost));
+        |kind, numbers, cost| store.ask(NOW, Query::of(&store.key(), Parameters { kind, numbers }, cost));
     // 10⁹ per week: a token takes 604.8 µs; all but one token are used.
-    let told = ask(1, [3_024, 5, 1_000_000_000, 0, 0, 1_000_605], 999_999_999);
-    assert_eq!(told.said(), (0, 0, 1, 605, 604_799_999_396));
+    let reply = ask(1, [3_024, 5, 1_000_000_000, 0, 0, 1_000_605], 999_999_999);
+    assert_eq!(reply.visible(), (0, 0, 1, 605, 604_799_999_396));
     // 999,999,937 per week has no common divisor: each product exceeds 2⁵³.
     let (week, prime) = (604_800_000_000_u64, 999_999_937_u64);
-    let told = ask(1, [week, prime, prime, 0, 0, 1_000_605], prime - 1);
+    let reply = ask(1, [week, prime, prime, 0, 0, 1_000_605], prime - 1);
     let all = (u128::from(week) * u128::from(prime - 1)).div_ceil(prime.into()) as u64;
-    assert_eq!(told.said(), (0, 0, 1, week.div_ceil(prime), all));
+    assert_eq!(reply.visible(), (0, 0, 1, week.div_ceil(prime), all));
     // The largest cost that a query can carry.
     let most = (1 << 53) - 1;
     for kind in (1..=5).chain([7]) {
-        let told = ask(kind, [1_000_000, 3, 10, 0, 0, 1_000_000], most);
-        assert_eq!((told.outcome, told.receipt[0]), (2, 0));
+        let reply = ask(kind, [1_000_000, 3, 10, 0, 0, 1_000_000], most);
+        assert_eq!((reply.outcome, reply.charge[0]), (2, 0));
     }
     // A wait of one hour at 10¹² per second.
-    let told = ask(1, [1, 1_000_000, 1, 3_600_000_000, 0, 1], 3_600_000_000_000_001);
-    assert_eq!(told.said(), (0, 3_600_000_000, 0, 1, 3_600_000_001));
+    let reply = ask(1, [1, 1_000_000, 1, 3_600_000_000, 0, 1], 3_600_000_000_000_001);
+    assert_eq!(reply.visible(), (0, 3_600_000_000, 0, 1, 3_600_000_001));
 }

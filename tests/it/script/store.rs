@@ -20,31 +20,31 @@ pub struct Store {
 
 /// The reply about one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Reply {
     pub outcome: u64,
     pub wait: u64,
     pub remaining: u64,
     pub more_in: u64,
     pub full_in: u64,
-    pub receipt: [u64; 5],
-    pub lent: u64,
+    pub charge: [u64; 5],
+    pub leased: u64,
     pub generation: u64,
     pub lasts: u64,
 }
 
 /// The query about one rule.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Query {
     pub key: String,
     pub terms: Parameters,
     pub enforced: bool,
     pub cost: u64,
-    pub ahead: u64,
+    pub lease: u64,
 }
 
-impl Asked {
-    pub fn of(key: &str, terms: Parameters, cost: u64) -> Asked {
-        Asked { key: key.to_owned(), terms, enforced: true, cost, ahead: 0 }
+impl Query {
+    pub fn of(key: &str, terms: Parameters, cost: u64) -> Query {
+        Query { key: key.to_owned(), terms, enforced: true, cost, lease: 0 }
     }
 }
 
@@ -60,13 +60,13 @@ fn numbers(to: &mut String, numbers: &[u64]) {
 }
 
 impl Call {
-    pub fn decide(mut self, groups: &[Vec<Asked>]) -> Call {
+    pub fn decide(mut self, groups: &[Vec<Query>]) -> Call {
         let mut command = format!("1 {}", groups.len());
         for group in groups {
             numbers(&mut command, &[group.len() as u64]);
             for asked in group {
                 let Parameters { kind, numbers: terms } = asked.terms;
-                numbers(&mut command, &[kind.into(), asked.enforced.into(), asked.cost, asked.ahead]);
+                numbers(&mut command, &[kind.into(), asked.enforced.into(), asked.cost, asked.lease]);
                 numbers(&mut command, &terms);
                 self.keys.push(asked.key.clone());
             }
@@ -75,8 +75,8 @@ impl Call {
         self
     }
 
-    pub fn give_back(self, key: &str, terms: Parameters, receipt: [u64; 5]) -> Call {
-        self.settle(2, key, terms, &receipt)
+    pub fn refund(self, key: &str, terms: Parameters, charge: [u64; 5]) -> Call {
+        self.settle(2, key, terms, &charge)
     }
 
     pub fn account(self, key: &str, terms: Parameters, generation: u64, used: u64, left: u64) -> Call {
@@ -130,35 +130,35 @@ impl Store {
     }
 
     /// The replies to all commands of a call, at an instant in µs.
-    pub fn call(&self, now: u64, call: Call) -> Vec<Vec<Told>> {
+    pub fn call(&self, now: u64, call: Call) -> Vec<Vec<Reply>> {
         let numbers = self.numbers(now, &call);
         let mut rest = &numbers[1..];
-        let answers = call.commands.iter().map(|command| told(command, &mut rest)).collect();
+        let answers = call.commands.iter().map(|command| reply(command, &mut rest)).collect();
         assert_eq!(rest, [0; 0]);
         answers
     }
 
     /// The reply about one rule. Its spans must be possible for the rule.
-    pub fn ask(&self, now: u64, asked: Asked) -> Told {
+    pub fn ask(&self, now: u64, asked: Query) -> Reply {
         let (longest_wait, longest) = asked.terms.longest_us();
-        let told = self.call(now, Call::default().decide(&[vec![asked]]))[0][0];
-        assert!(told.wait <= if told.outcome == 0 { longest_wait } else { longest }, "{told:?}");
-        assert!(told.more_in.max(told.full_in) <= longest, "{told:?}");
-        told
+        let reply = self.call(now, Call::default().decide(&[vec![asked]]))[0][0];
+        assert!(reply.wait <= if reply.outcome == 0 { longest_wait } else { longest }, "{reply:?}");
+        assert!(reply.more_in.max(reply.full_in) <= longest, "{reply:?}");
+        reply
     }
 
-    pub fn give_back(&self, now: u64, key: &str, terms: Parameters, receipt: [u64; 5]) {
-        assert_eq!(self.call(now, Call::default().give_back(key, terms, receipt)), [[]]);
+    pub fn refund(&self, now: u64, key: &str, terms: Parameters, charge: [u64; 5]) {
+        assert_eq!(self.call(now, Call::default().refund(key, terms, charge)), [[]]);
     }
 
-    pub fn account(&self, now: u64, key: &str, terms: Parameters, of: &Told, (used, left): (u64, u64)) {
+    pub fn account(&self, now: u64, key: &str, terms: Parameters, of: &Reply, (used, left): (u64, u64)) {
         let call = Call::default().account(key, terms, of.generation, used, left);
         assert_eq!(self.call(now, call), [[]]);
     }
 }
 
 /// Takes the reply to one command off the list: 13 numbers per rule for a decision, else 0.
-fn told(command: &str, rest: &mut &[u64]) -> Vec<Told> {
+fn reply(command: &str, rest: &mut &[u64]) -> Vec<Reply> {
     let mut words = command.split(' ').map(|word| word.parse::<usize>().unwrap());
     let rules: usize = match (words.next().unwrap(), words.next().unwrap()) {
         (1, groups) => {
@@ -177,7 +177,7 @@ fn told(command: &str, rest: &mut &[u64]) -> Vec<Told> {
     let (rules, left) = rest.split_at(13 * rules);
     *rest = left;
     let (rules, _) = rules.as_chunks::<13>();
-    let told = |&[
+    let reply = |&[
         outcome,
         wait,
         remaining,
@@ -188,35 +188,35 @@ fn told(command: &str, rest: &mut &[u64]) -> Vec<Told> {
         r2,
         r3,
         r4,
-        lent,
+        leased,
         generation,
         lasts,
-    ]: &[u64; 13]| Told {
+    ]: &[u64; 13]| Reply {
         outcome,
         wait,
         remaining,
         more_in,
         full_in,
-        receipt: [r0, r1, r2, r3, r4],
-        lent,
+        charge: [r0, r1, r2, r3, r4],
+        leased,
         generation,
         lasts,
     };
-    rules.iter().map(told).collect()
+    rules.iter().map(reply).collect()
 }
 
 /// The part of a reply that a client can see: outcome, wait, remaining, `more_in` and `full_in`, in
 /// µs.
-pub type Said = (u64, u64, u64, u64, u64);
+pub type Visible = (u64, u64, u64, u64, u64);
 
-impl Told {
-    pub fn said(&self) -> Said {
+impl Reply {
+    pub fn visible(&self) -> Visible {
         (self.outcome, self.wait, self.remaining, self.more_in, self.full_in)
     }
 }
 
 /// The same part of a verdict at a whole µs.
-pub fn said(verdict: &Verdict) -> Said {
+pub fn visible(verdict: &Verdict) -> Visible {
     let us = |span: diana::time::Span| span.as_ns().div_ceil(1_000);
     let (outcome, wait) = match verdict.admission {
         Admission::Admit { delay } => (0, us(delay)),

@@ -74,7 +74,7 @@ enum Event {
 struct Worker {
     lines: StoreClient,
     waiting: BTreeSet<u32>,
-    under_way: BTreeSet<u32>,
+    pending: BTreeSet<u32>,
     streams: BTreeMap<u64, GlobalCharge>,
     tickets: u32,
     wakes: Option<Time>,
@@ -82,7 +82,7 @@ struct Worker {
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct Totals {
     came: u64,
     admitted: u64,
     refused: u64,
@@ -93,7 +93,7 @@ struct Sums {
     busy: u64,
 }
 
-impl Sums {
+impl Totals {
     fn refused_percent(&self) -> f64 {
         100.0 * self.refused as f64 / self.came as f64
     }
@@ -113,7 +113,7 @@ struct Sim<'s> {
     count: u64,
     random: u64,
     away_until: u64,
-    sums: Sums,
+    totals: Totals,
     streams: u64,
     key: String,
 }
@@ -123,11 +123,11 @@ fn worker(faults: Faults, random: u64) -> Worker {
     let timeout = Span::from_ns(TIMEOUT * 1_000);
     let options =
         GlobalStoreOptions { clusters: vec!["a".into()], timeout, in_flight: faults.in_flight, protocol };
-    let (waiting, under_way, streams) = Default::default();
+    let (waiting, pending, streams) = Default::default();
     Worker {
         lines: StoreClient::new(options, random),
         waiting,
-        under_way,
+        pending,
         streams,
         tickets: 0,
         wakes: None,
@@ -151,7 +151,7 @@ impl<'s> Sim<'s> {
             count: 0,
             random: seed,
             away_until: 0,
-            sums: Sums::default(),
+            totals: Totals::default(),
             streams: 0,
             key: store.key(),
         }
@@ -195,7 +195,7 @@ impl<'s> Sim<'s> {
                 .iter()
                 .map(|key| if key.ends_with("probe") { key.clone() } else { self.key.clone() })
                 .collect();
-            self.workers[of].under_way.insert(call.id);
+            self.workers[of].pending.insert(call.id);
             let way = self.random(self.faults.longest_us);
             let late = self.happens(self.faults.late);
             let way = if late { TIMEOUT + self.random(3 * SECOND) } else { way };
@@ -227,33 +227,33 @@ impl<'s> Sim<'s> {
     }
 
     fn tell(&mut self, of: usize, news: Vec<Completion>) {
-        for Completion { waiter: who, replies: told, .. } in news {
-            let Waiter::Request(ticket) = who else { continue };
+        for Completion { waiter: gateway, replies: reply, .. } in news {
+            let Waiter::Request(ticket) = gateway else { continue };
             if !self.workers[of].waiting.remove(&ticket) {
                 continue;
             }
-            match told.map(|told| told[0]) {
-                None => self.sums.alone += 1,
-                Some(told) if told.verdict.admits() => {
-                    let receipt =
-                        GlobalCharge { key: KEY, parameters: terms(self.rpu), numbers: told.charge };
+            match reply.map(|reply| reply[0]) {
+                None => self.totals.alone += 1,
+                Some(reply) if reply.verdict.admits() => {
+                    let charge =
+                        GlobalCharge { key: KEY, parameters: terms(self.rpu), numbers: reply.charge };
                     self.streams += 1;
                     let stream = self.streams;
-                    self.workers[of].streams.insert(stream, receipt);
-                    self.sums.admitted += 1;
+                    self.workers[of].streams.insert(stream, charge);
+                    self.totals.admitted += 1;
                     let (now, rpu) = (self.in_flight(), self.rpu);
-                    self.sums.most = self.sums.most.max(now);
+                    self.totals.most = self.totals.most.max(now);
                     assert!(now as u64 <= rpu, "{now} of {rpu} are in flight");
                     let later = self.hold_us / 2 + self.random(self.hold_us);
                     self.at(later, Event::Ends { worker: of, stream });
                 }
-                Some(_) => self.sums.refused += 1,
+                Some(_) => self.totals.refused += 1,
             }
         }
     }
 
     fn answered(&mut self, of: usize, call: u32, answer: CallResult) {
-        if self.workers[of].under_way.remove(&call) {
+        if self.workers[of].pending.remove(&call) {
             let (mut news, now) = (Vec::new(), self.time());
             self.workers[of].lines.answered(call, answer, now, &mut news);
             self.pump(of);
@@ -266,7 +266,7 @@ impl<'s> Sim<'s> {
         match event {
             Event::Arrives(place) => {
                 let of = self.alive[place];
-                self.sums.came += 1;
+                self.totals.came += 1;
                 let (rpu, worker) = (self.rpu, &mut self.workers[of]);
                 worker.tickets += 1;
                 let ticket = worker.tickets;
@@ -275,12 +275,12 @@ impl<'s> Sim<'s> {
                     self.at(TIMEOUT, Event::GivesUp { worker: of, ticket });
                     self.pump(of);
                 } else {
-                    self.sums.alone += 1;
+                    self.totals.alone += 1;
                 }
             }
             Event::GivesUp { worker: of, ticket } => {
                 if self.workers[of].waiting.remove(&ticket) {
-                    self.sums.alone += 1;
+                    self.totals.alone += 1;
                     self.workers[of].lines.cancel(Waiter::Request(ticket));
                     self.pump(of);
                 }
@@ -310,8 +310,8 @@ impl<'s> Sim<'s> {
                 self.answered(worker, call, CallResult::Http { status, body: &body });
             }
             Event::Ends { worker: of, stream } => {
-                if let Some(receipt) = self.workers[of].streams.remove(&stream) {
-                    self.workers[of].lines.release(0, &receipt);
+                if let Some(charge) = self.workers[of].streams.remove(&stream) {
+                    self.workers[of].lines.release(0, &charge);
                     self.pump(of);
                 }
             }
@@ -351,7 +351,7 @@ impl<'s> Sim<'s> {
             && *at <= end
         {
             let Some(Reverse((at, _, event))) = self.events.pop() else { break };
-            self.sums.busy += (at - self.now) * self.in_flight() as u64;
+            self.totals.busy += (at - self.now) * self.in_flight() as u64;
             self.now = at;
             self.happen(event);
         }
@@ -397,13 +397,13 @@ fn lost_replies_starve_nobody() {
     ] {
         let mut sim = Sim::new(&store, 4, 20, 100, faults, 11);
         sim.run(100, 40);
-        let Sums { came, admitted, refused, alone, most, .. } = sim.sums;
+        let Totals { came, admitted, refused, alone, most, .. } = sim.totals;
         println!(
             "{name}: of {came} requests {admitted} were admitted, {refused} refused ({:.1} %), {alone} without the store; at \
              most {most} of 20 in flight",
-            sim.sums.refused_percent()
+            sim.totals.refused_percent()
         );
-        assert!(sim.sums.refused_percent() < 5.0, "{name}: {:?}", sim.sums);
+        assert!(sim.totals.refused_percent() < 5.0, "{name}: {:?}", sim.totals);
     }
 }
 
@@ -419,21 +419,21 @@ fn permits_are_used_under_overload() {
     ] {
         let mut sim = Sim::new(&store, 4, 20, 100, faults, 5);
         sim.run(400, 15);
-        let used = sim.sums.busy as f64 / (15 * SECOND * 20) as f64;
-        println!("{name}: {:.1} % of the permits were in use, {:?}", 100.0 * used, sim.sums);
+        let used = sim.totals.busy as f64 / (15 * SECOND * 20) as f64;
+        println!("{name}: {:.1} % of the permits were in use, {:?}", 100.0 * used, sim.totals);
         assert!(used > 0.75, "{name}: {used}");
     }
 }
 
 /// The permits of a dead worker are free after they expire, and are not granted twice before.
 #[test]
-fn workers_that_die_take_permits_with_them_for_seconds_only() {
+fn permits_of_dead_workers_are_free_after_seconds() {
     let store = Store::start();
     let faults = Faults { lost: 50, dies_every: Some(7 * SECOND), ..NONE };
     let mut sim = Sim::new(&store, 4, 20, 100, faults, 3);
     sim.run(100, 60);
-    println!("a worker dies every 7 s: {:.1} % refused, {:?}", sim.sums.refused_percent(), sim.sums);
-    assert!(sim.sums.refused_percent() < 5.0);
+    println!("a worker dies every 7 s: {:.1} % refused, {:?}", sim.totals.refused_percent(), sim.totals);
+    assert!(sim.totals.refused_percent() < 5.0);
 }
 
 /// Redis stops for 1.5 s while permits last, and then handles everything that has come.
@@ -445,11 +445,11 @@ fn after_a_stop_requests_pass_within_seconds() {
     let until = sim.now + 1_500 * MS;
     sim.at(0, Event::Stops(until));
     sim.run(10, 4);
-    let before = std::mem::take(&mut sim.sums);
+    let before = std::mem::take(&mut sim.totals);
     sim.run(10, 20);
-    println!("before and while it stood still: {before:?}; after 2.5 s: {:?}", sim.sums);
+    println!("before and while it stood still: {before:?}; after 2.5 s: {:?}", sim.totals);
     assert!(before.alone > 0);
-    assert_eq!((sim.sums.refused, sim.sums.alone), (0, 0));
+    assert_eq!((sim.totals.refused, sim.totals.alone), (0, 0));
 }
 
 /// Seeds, sizes and faults of all kinds: never more requests in flight than permitted.
@@ -472,7 +472,7 @@ fn no_more_are_in_flight_than_permitted_whatever_befalls_calls() {
         let until = sim.now + 1_500 * MS;
         sim.at(0, Event::Stops(until));
         sim.run(40, 4);
-        admitted += sim.sums.admitted;
+        admitted += sim.totals.admitted;
     }
     assert!(admitted > 2_000, "{admitted}");
 }

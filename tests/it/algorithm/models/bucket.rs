@@ -1,6 +1,6 @@
 //! The model of the token bucket.
 
-use super::{LAG_NS, Reference, span};
+use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
@@ -20,7 +20,7 @@ pub struct Bucket {
     burst: i128,
     full: bool,
     /// How far the level may fall below zero.
-    lent: i128,
+    overdraft: i128,
     /// The level at the last charge, and the instant of that charge. `None`: no request has come
     /// yet.
     state: Option<(i128, i128)>,
@@ -29,13 +29,13 @@ pub struct Bucket {
 impl Bucket {
     pub fn new(quota: Quota, burst: u64, full: bool, max_wait: Span) -> Bucket {
         let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
-        let lent = i128::from(max_wait.as_ns()) * rpu;
-        Bucket { rpu, unit, burst: i128::from(burst) * unit, full, lent, state: None }
+        let overdraft = i128::from(max_wait.as_ns()) * rpu;
+        Bucket { rpu, unit, burst: i128::from(burst) * unit, full, overdraft, state: None }
     }
 
     /// The most that one request may cost.
     pub fn capacity(&self) -> u64 {
-        u64::try_from((self.burst + self.lent) / self.unit).unwrap()
+        u64::try_from((self.burst + self.overdraft) / self.unit).unwrap()
     }
 
     fn level(&mut self, now: i128) -> i128 {
@@ -43,7 +43,7 @@ impl Bucket {
         let first = if self.full { (self.burst, 0) } else { (0, now) };
         let (level, at) = *self.state.get_or_insert(first);
         let level = level + (now - at) * self.rpu;
-        let least = -self.lent - (self.unit * (self.rpu - 1)).min(self.rpu * LAG_NS);
+        let least = -self.overdraft - (self.unit * (self.rpu - 1)).min(self.rpu * MAX_SKEW_NS);
         if level < least {
             self.state = Some((least, now));
         }
@@ -64,15 +64,15 @@ impl Reference for Bucket {
             Admission::Admit { delay: Span::ZERO }
         } else if cost > self.capacity() {
             Admission::Refuse { retry_after: None }
-        } else if level - wanted < -self.lent {
-            Admission::Refuse { retry_after: Some(self.wait(level, wanted - self.lent)) }
+        } else if level - wanted < -self.overdraft {
+            Admission::Refuse { retry_after: Some(self.wait(level, wanted - self.overdraft)) }
         } else {
             level -= wanted;
             self.state = Some((level, now));
             Admission::Admit { delay: self.wait(level, 0) }
         };
-        let remaining = u64::try_from((level + self.lent).max(0) / self.unit).unwrap();
-        let more = i128::from(remaining + 1) * self.unit - self.lent;
+        let remaining = u64::try_from((level + self.overdraft).max(0) / self.unit).unwrap();
+        let more = i128::from(remaining + 1) * self.unit - self.overdraft;
         Verdict {
             admission: outcome,
             remaining,

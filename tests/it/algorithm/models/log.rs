@@ -1,12 +1,12 @@
 //! The model of the sliding log.
 
-use super::{LAG_NS, Reference, span};
+use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
 /// The instant of each admitted unit. Only instants of the last unit count.
 ///
-/// If the clock steps back by at most [`LAG_NS`], the newest instant stays the present until the
+/// If the clock steps back by at most [`MAX_SKEW_NS`], the newest instant stays the present until the
 /// clock reaches it again. If it steps back further, every instant keeps its distance from the
 /// newest one.
 #[derive(Clone, Debug)]
@@ -29,10 +29,10 @@ impl Log {
             return now;
         };
         let ahead = newest - now;
-        if ahead > LAG_NS {
+        if ahead > MAX_SKEW_NS {
             self.instants.iter_mut().for_each(|instant| *instant -= ahead);
         }
-        if ahead > LAG_NS { now } else { now.max(newest) }
+        if ahead > MAX_SKEW_NS { now } else { now.max(newest) }
     }
 
     fn live(&self, present: i128) -> &[i128] {

@@ -1,6 +1,6 @@
 //! The model of the leaky bucket.
 
-use super::{LAG_NS, Reference, span};
+use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana::time::{Span, Time};
 
@@ -10,7 +10,7 @@ use diana::time::{Span, Time};
 /// Instants are in nanoseconds times `rpu`, so that they are whole numbers: a token takes `unit`.
 ///
 /// If the clock steps back, the turns stay. But the last turn is clamped to the latest one that a
-/// clock [`LAG_NS`] ahead could have given.
+/// clock [`MAX_SKEW_NS`] ahead could have given.
 #[derive(Clone, Debug)]
 pub struct Queue {
     rpu: i128,
@@ -48,8 +48,8 @@ impl Queue {
 impl Reference for Queue {
     fn step(&mut self, now: Time, cost: u64) -> Verdict {
         let now = i128::from(now.as_ns()) * self.rpu;
-        let furthest = now + self.longest + LAG_NS * self.rpu;
-        self.last = self.last.map(|last| last.min(furthest));
+        let latest_possible = now + self.longest + MAX_SKEW_NS * self.rpu;
+        self.last = self.last.map(|last| last.min(latest_possible));
         let latest = now + self.longest;
         let outcome = if cost == 0 {
             Admission::Admit { delay: Span::ZERO }

@@ -1,14 +1,14 @@
 //! The model of the fixed window, the sliding window and the permits of a concurrency limit: the
 //! sum over the last few slices of time.
 
-use super::{LAG_NS, Reference, span};
+use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Verdict};
 use diana::time::{Span, Time};
 
 /// Every charge with the number of its slice. A span of `span` has `per` slices, counted from the
 /// epoch. The limit applies to the last `len` slices, including the current one.
 ///
-/// If the clock steps back by at most [`LAG_NS`], the newest charged slice stays current until it
+/// If the clock steps back by at most [`MAX_SKEW_NS`], the newest charged slice stays current until it
 /// ends. If the clock steps back further, every charge keeps its age in slices.
 #[derive(Clone, Debug)]
 pub struct Slices {
@@ -37,7 +37,7 @@ impl Slices {
         else {
             return current;
         };
-        if self.begins(last) - now <= LAG_NS {
+        if self.begins(last) - now <= MAX_SKEW_NS {
             return last;
         }
         // Expired charges stay expired; the others cannot lie before the epoch.
