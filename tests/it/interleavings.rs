@@ -11,7 +11,7 @@ mod baton;
 mod model;
 
 use crate::harness::{Random, START, at};
-use baton::{Crew, Exchange};
+use baton::{Exchange, TestGateway};
 use diana::policy::{Outcome, Reason, RuleResult};
 use diana::store::Rules;
 use diana::time::{Span, Time};
@@ -59,7 +59,7 @@ fn tally(model: &mut Model, exchanges: &[Exchange]) {
             match report.result {
                 RuleResult::Admitted => model.charge(rule, *client),
                 RuleResult::Shadowed => assert!(model.specs[rule].shadow),
-                other => panic!("a request passed that a rule tallied as {other:?}"),
+                other => panic!("a request passed although a rule reports {other:?}"),
             }
         }
     }
@@ -74,10 +74,10 @@ fn is_late(exchanges: &&Exchange) -> bool {
 
 /// At the end each cell holds exactly the charges of its admitted requests. Refused requests cost
 /// nothing, and the rest of the quota is available to the last unit.
-fn assert_exact(crew: &Crew, model: &mut Model) {
+fn assert_exact(gateway: &TestGateway, model: &mut Model) {
     for client in Client::all() {
         for _ in 0..7 {
-            let decision = crew.ask_anew(client, START);
+            let decision = gateway.ask_anew(client, START);
             let expected = model.decide(client);
             let report = |report: &diana::policy::RuleReport| {
                 (report.rule.index(), report.result, report.verdict.unwrap().remaining)
@@ -96,8 +96,8 @@ proptest! {
         specs in specs(), plans in plans(), rules in rules(), seed: u64,
     ) {
         let mut model = Model::new(specs);
-        let mut crew = Crew::new(model.json("hour"), rules, plans.len());
-        let exchanges = crew.run(&plans, || START, &mut Random(seed));
+        let mut gateway = TestGateway::new(model.json("hour"), rules, plans.len());
+        let exchanges = gateway.run(&plans, || START, &mut Random(seed));
         tally(&mut model, &exchanges);
         for Exchange { client, decision, .. } in &exchanges {
             if let Outcome::Reject(Reason::Rule(id)) = decision.outcome {
@@ -106,7 +106,7 @@ proptest! {
                 prop_assert!(rivals as u64 > spec.burst, "refused though there was enough for everybody");
             }
         }
-        assert_exact(&crew, &mut model);
+        assert_exact(&gateway, &mut model);
     }
 
     /// Rounds of requests at different instants: in any span no more pass than the initial rest
@@ -119,12 +119,12 @@ proptest! {
         seed: u64,
     ) {
         let model = Model::new(specs);
-        let mut crew = Crew::new(model.json("second"), rules, 4);
+        let mut gateway = TestGateway::new(model.json("second"), rules, 4);
         let (mut random, mut now_ms) = (Random(seed), 0);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
         for (plans, pause_ms) in rounds {
             now_ms += pause_ms;
-            for Exchange { client, decision, now } in crew.run(&plans, || at(now_ms), &mut random) {
+            for Exchange { client, decision, now } in gateway.run(&plans, || at(now_ms), &mut random) {
                 prop_assert_eq!(decision.events.faults, 0);
                 let charged = |report: &&diana::policy::RuleReport| report.result == RuleResult::Admitted;
                 for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
@@ -145,11 +145,11 @@ proptest! {
         specs in specs(), plans in plans(), rules in rules(), tick_ms in 0u64..400, seed: u64,
     ) {
         let model = Model::new(specs);
-        let mut crew = Crew::new(model.json("second"), rules, plans.len());
+        let mut gateway = TestGateway::new(model.json("second"), rules, plans.len());
         let ticks = AtomicU64::new(0);
         let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
-        for Exchange { client, decision, .. } in crew.run(&plans, clock, &mut Random(seed)) {
+        for Exchange { client, decision, .. } in gateway.run(&plans, clock, &mut Random(seed)) {
             let charged = |report: &&diana::policy::RuleReport| report.result == RuleResult::Admitted;
             for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                 let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
@@ -182,12 +182,12 @@ fn workers_do_lose_swaps_and_give_back() {
     let (mut lost, mut late) = (0, 0);
     for seed in 0..100 {
         let mut model = Model::new(vec![spec(0, 7), spec(1, 5), spec(2, 2)]);
-        let mut crew = Crew::new(model.json("hour"), Rules::Strict, 3);
+        let mut gateway = TestGateway::new(model.json("hour"), Rules::Strict, 3);
         // The first groups have enough for all requests, the last one has not.
         let plan = |user: usize| vec![Client { user, ip: 0, api: false }; 2];
-        let exchanges = crew.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
+        let exchanges = gateway.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
         tally(&mut model, &exchanges);
-        assert_exact(&crew, &mut model);
+        assert_exact(&gateway, &mut model);
         lost += exchanges.iter().map(|exchanges| exchanges.decision.events.swaps_lost).sum::<u32>();
         late += exchanges.iter().filter(is_late).count();
     }

@@ -21,19 +21,19 @@ pub struct Exchange {
 }
 
 /// The workers of one gateway.
-pub struct Crew {
+pub struct TestGateway {
     json: String,
     policy: Policy,
     host: Mutex<Simulated>,
     workers: Vec<Worker>,
 }
 
-impl Crew {
-    pub fn new(json: String, rules: Rules, workers: usize) -> Crew {
+impl TestGateway {
+    pub fn new(json: String, rules: Rules, workers: usize) -> TestGateway {
         let host = Mutex::new(Simulated::new(rules));
         let policy = policy(&json);
         let workers = (0..workers).map(|_| worker(&policy, &SEED)).collect();
-        Crew { json, policy, host, workers }
+        TestGateway { json, policy, host, workers }
     }
 
     /// Each worker handles the requests of its plan, in an order of calls that `random` chooses.
@@ -49,7 +49,7 @@ impl Crew {
             let mut threads = Vec::new();
             for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
                 threads.push(scope.spawn(move || {
-                    let seat = Seat { baton, me, store };
+                    let seat = WorkerStore { baton, me, store };
                     // Each thread has its own policy, as in a gateway.
                     let policy = policy(json);
                     baton.wait(me);
@@ -132,13 +132,13 @@ impl Baton {
 }
 
 /// The store as one worker sees it: before each call other workers may run.
-struct Seat<'a> {
+struct WorkerStore<'a> {
     baton: &'a Baton,
     me: usize,
     store: &'a Portable<Locked<'a>>,
 }
 
-impl Store for Seat<'_> {
+impl Store for WorkerStore<'_> {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
         self.baton.pass(self.me);
         self.store.load(key)
@@ -151,7 +151,7 @@ impl Store for Seat<'_> {
 }
 
 /// A worker that is done or has panicked leaves the others running.
-impl Drop for Seat<'_> {
+impl Drop for WorkerStore<'_> {
     fn drop(&mut self) {
         let mut state = self.baton.state.lock().unwrap();
         state.running.retain(|running| *running != self.me);

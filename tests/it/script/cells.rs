@@ -50,7 +50,7 @@ fn a_refusal_and_a_look_write_nothing() {
         assert!(store.query::<bool>(cmd("PERSIST").arg(&key)));
         assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).outcome, 1);
         assert_eq!(store.ask(NOW, Query::of(&key, terms, 0)).outcome, 0);
-        assert_eq!(pttl(&store, &key), -1, "written again, it would expire");
+        assert_eq!(pttl(&store, &key), -1, "a write would set an expiry");
     }
 }
 

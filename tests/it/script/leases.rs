@@ -11,7 +11,7 @@ pub const SECOND: u64 = 1_000_000;
 pub const NOW: u64 = 1_753_000_000_123_456;
 
 fn leasable_rules() -> impl Strategy<Value = Rule> {
-    whole_rules().prop_filter("a kind that lends", |rule| {
+    whole_rules().prop_filter("a kind that can be leased", |rule| {
         let terms = rule.compile().parameters();
         terms.kind < 4 && (terms.kind > 1 || terms.numbers[3] == 0)
     })
@@ -38,8 +38,8 @@ impl Lending {
         let reply = store.ask(us(&run), lease(&key, terms, 1, most));
         assert_eq!(reply.outcome == 0, event.verdict.admits());
         let (remaining, burst) = (event.verdict.remaining, rule.capacity);
-        let lends = if terms.kind == 1 { remaining.min(burst - 1) } else { remaining };
-        let expected = if reply.outcome == 0 { most.min(lends) } else { 0 };
+        let leasable = if terms.kind == 1 { remaining.min(burst - 1) } else { remaining };
+        let expected = if reply.outcome == 0 { most.min(leasable) } else { 0 };
         assert_eq!(reply.leased, expected, "{rule:?} {reply:?}");
         (reply.leased > 0).then_some(Lending { run, key, terms, reply })
     }

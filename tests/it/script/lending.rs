@@ -64,10 +64,10 @@ fn a_bucket_leases_all_but_one_token() {
 fn each_second_is_accounted_for_by_itself() {
     let store = Store::start();
     let (key, begin) = (store.key(), NOW / SECOND * SECOND);
-    let lend = |now| store.ask(now, lease(&key, BUCKET, 0, 10));
+    let lease_at = |now| store.ask(now, lease(&key, BUCKET, 0, 10));
     let left = |now| store.ask(now, Query::of(&key, BUCKET, 0)).remaining;
-    let first = lend(begin + 900_000);
-    let second = lend(begin + 1_000_000);
+    let first = lease_at(begin + 900_000);
+    let second = lease_at(begin + 1_000_000);
     assert_eq!((first.lasts, second.lasts), (350_000, 1_250_000));
     assert_ne!(first.generation, second.generation);
     // The last µs of the first lease. Then it counts as spent, and comes back at 10 ms a token.
@@ -90,9 +90,9 @@ fn what_was_lent_before_a_clock_stepped_back_is_spent_and_not_accounted_for() {
         store.account(begin - back, &key, terms, &reply, (0, 60));
         assert_eq!(left(begin - back), 40, "{terms:?}");
         // The script leases by its present clock.
-        let anew = store.ask(begin - back, lease(&key, terms, 0, 30));
-        assert_eq!((anew.leased, left(begin - back)), (30, 10), "{terms:?}");
-        store.account(begin - back, &key, terms, &anew, (0, 30));
+        let next = store.ask(begin - back, lease(&key, terms, 0, 30));
+        assert_eq!((next.leased, left(begin - back)), (30, 10), "{terms:?}");
+        store.account(begin - back, &key, terms, &next, (0, 30));
         assert_eq!(left(begin - back), 40, "{terms:?}");
         // A new lease of the same number is not mixed up with the old one.
         let free = begin + if terms.kind == 1 { 0 } else { 10 };

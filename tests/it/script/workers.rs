@@ -447,7 +447,7 @@ fn after_a_stop_requests_pass_within_seconds() {
     sim.run(10, 4);
     let before = std::mem::take(&mut sim.totals);
     sim.run(10, 20);
-    println!("before and while it stood still: {before:?}; after 2.5 s: {:?}", sim.totals);
+    println!("before and during the stop: {before:?}; after 2.5 s: {:?}", sim.totals);
     assert!(before.alone > 0);
     assert_eq!((sim.totals.refused, sim.totals.alone), (0, 0));
 }
