@@ -6,8 +6,8 @@ use diana::time::{Span, Time};
 
 /// The instant of each admitted unit. Only instants of the last unit count.
 ///
-/// If the clock steps back by at most [`MAX_SKEW_NS`], the newest instant stays the present until the
-/// clock reaches it again. If it steps back further, every instant keeps its distance from the
+/// If the clock steps back by at most [`MAX_SKEW_NS`], the newest instant stays the present until
+/// the clock reaches it again. If it steps back further, every instant keeps its distance from the
 /// newest one.
 #[derive(Clone, Debug)]
 pub struct Log {

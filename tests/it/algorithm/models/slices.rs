@@ -8,8 +8,8 @@ use diana::time::{Span, Time};
 /// Every charge with the number of its slice. A span of `span` has `per` slices, counted from the
 /// epoch. The limit applies to the last `len` slices, including the current one.
 ///
-/// If the clock steps back by at most [`MAX_SKEW_NS`], the newest charged slice stays current until it
-/// ends. If the clock steps back further, every charge keeps its age in slices.
+/// If the clock steps back by at most [`MAX_SKEW_NS`], the newest charged slice stays current until
+/// it ends. If the clock steps back further, every charge keeps its age in slices.
 #[derive(Clone, Debug)]
 pub struct Slices {
     span: i128,
