@@ -17,7 +17,7 @@
 
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Parameters, Quota, Verdict, sliding_window};
+use super::{Algorithm, Charge, Kind, Migrate, Parameters, Quota, Verdict, sliding_window};
 use crate::document::Fields;
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
@@ -79,14 +79,6 @@ impl Algorithm for Concurrency {
         sliding_window::step(self.ring, self.rpu, self.permits(cell), now, cost)
     }
 
-    fn copied(&self, cell: &mut [u8], now: Time) {
-        write(cell, self.ring.size(), now.as_ns().to_le_bytes());
-    }
-
-    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
-        Some(Time::from_ns(u64_at(cell, self.ring.size())))
-    }
-
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let cell = self.permits(cell);
         self.ring.repair(cell, self.ring.moment(now));
@@ -106,5 +98,19 @@ impl Algorithm for Concurrency {
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let permits = cell.get(..self.ring.size()).unwrap_or(cell);
         sliding_window::eviction_rank(self.ring, self.rpu, permits, now)
+    }
+
+    fn as_migrate(&self) -> Option<&dyn Migrate> {
+        Some(self)
+    }
+}
+
+impl Migrate for Concurrency {
+    fn copied(&self, cell: &mut [u8], now: Time) {
+        write(cell, self.ring.size(), now.as_ns().to_le_bytes());
+    }
+
+    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
+        Some(Time::from_ns(u64_at(cell, self.ring.size())))
     }
 }

@@ -15,7 +15,7 @@
 //! question was sent. So no quota is spent later than the store assumes.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Reserve, Verdict};
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
@@ -271,10 +271,25 @@ impl Algorithm for Lease {
         }
     }
 
-    fn can_reserve(&self) -> bool {
-        true
+    fn parameters(&self) -> Parameters {
+        Parameters::default()
     }
 
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+        let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
+        let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0);
+        holding
+            .map(|slot| at(cell, slot, UNTIL).since(now))
+            .max()
+            .map_or(EvictionRank::Nothing, EvictionRank::Used)
+    }
+
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
+}
+
+impl Reserve for Lease {
     /// Excludes the units that remain in the store: `remaining` includes them, but workers cannot
     /// spend them.
     fn reservable(&self, cell: &[u8], now: Time) -> u64 {
@@ -287,19 +302,6 @@ impl Algorithm for Lease {
 
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {
         now < reservation.charge.at
-    }
-
-    fn parameters(&self) -> Parameters {
-        Parameters::default()
-    }
-
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
-        let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0);
-        holding
-            .map(|slot| at(cell, slot, UNTIL).since(now))
-            .max()
-            .map_or(EvictionRank::Nothing, EvictionRank::Used)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `rpu: 0`: refuses every request, whatever the algorithm.
 
-use super::{Admission, Algorithm, Charge, Parameters, Verdict};
+use super::{Admission, Algorithm, Charge, Parameters, Reserve, Verdict};
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
 
@@ -30,12 +30,6 @@ impl Algorithm for RefuseAll {
         Verdict { admission: outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
     }
 
-    /// A reservation takes nothing here. Returning `false` would stop reservations for the other
-    /// rules of the group.
-    fn can_reserve(&self) -> bool {
-        true
-    }
-
     fn refund(&self, _: &mut [u8], _: Time, _: Charge) {}
 
     fn parameters(&self) -> Parameters {
@@ -45,4 +39,12 @@ impl Algorithm for RefuseAll {
     fn eviction_rank(&self, _: &[u8], _: Time) -> EvictionRank {
         EvictionRank::Nothing
     }
+
+    /// A reservation takes nothing here. Returning `false` would stop reservations for the other
+    /// rules of the group.
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
 }
+
+impl Reserve for RefuseAll {}

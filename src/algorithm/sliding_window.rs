@@ -10,7 +10,7 @@
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
 use super::ring::Ring;
-use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Reserve, Verdict};
 use crate::document::Fields;
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
@@ -102,20 +102,22 @@ impl Algorithm for SlidingWindow {
         self.ring.refund(cell, charge);
     }
 
-    fn can_reserve(&self) -> bool {
-        true
-    }
-
-    /// A reservation is valid only in the slice that was charged.
-    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
-        self.ring.is_newest(reservation.charge.booked_at, now)
-    }
-
     fn parameters(&self) -> Parameters {
         Parameters::sliding_window(self.rpu, self.ring)
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         eviction_rank(self.ring, self.rpu, cell, now)
+    }
+
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
+}
+
+impl Reserve for SlidingWindow {
+    /// A reservation is valid only in the slice that was charged.
+    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
+        self.ring.is_newest(reservation.charge.booked_at, now)
     }
 }

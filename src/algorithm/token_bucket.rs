@@ -38,8 +38,8 @@
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
-    Admission, Algorithm, Charge, Deficit, Kind, MAX_SKEW, MAX_WAIT, Parameters, Quota, RESERVED_FOR,
-    Reservation, Verdict,
+    Admission, Algorithm, Charge, Deficit, Kind, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
+    RESERVED_FOR, Reservation, Reserve, Verdict,
 };
 use crate::document::Fields;
 use crate::table::EvictionRank;
@@ -157,7 +157,7 @@ impl TokenBucket {
     /// The number of reserved units. It is always below `burst`, so that foreign bytes block no
     /// bucket.
     fn reserved(&self, cell: &[u8]) -> u64 {
-        if self.can_reserve() {
+        if self.reach == self.fill {
             u64::from(u32_at(cell, RESERVED)).min(self.burst.saturating_sub(1))
         } else {
             0
@@ -319,10 +319,43 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    fn can_reserve(&self) -> bool {
-        self.reach == self.fill
+    fn parameters(&self) -> Parameters {
+        let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
+        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
     }
 
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+        let (full_at, reserved) = self.without_expired(cell, now);
+        let full_at = self.rate.add(full_at, self.rate.span_of(reserved)).min(self.latest_possible(now));
+        let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
+        let saved = self.rate.sub(self.reach, to_full);
+        match self.start {
+            // A new cell would start full. So eviction loses what this cell lacks.
+            Start::Full if to_full == Exact::default() => EvictionRank::Nothing,
+            Start::Full if saved < self.rate.span_of(1) => {
+                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
+            }
+            Start::Full => EvictionRank::Used(Span::from_ns(to_full.ceil())),
+            // A new cell would start empty, at the actor's next request. Eviction loses what this
+            // cell has saved, and what it would save until that request.
+            Start::Empty if full_at == Exact::default() => EvictionRank::Nothing,
+            Start::Empty if saved < self.rate.span_of(1) && self.capacity > self.burst => {
+                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
+            }
+            Start::Empty => EvictionRank::Used(Span::from_ns(saved.ceil())),
+        }
+    }
+
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        (self.reach == self.fill).then_some(self)
+    }
+
+    fn as_migrate(&self) -> Option<&dyn Migrate> {
+        Some(self)
+    }
+}
+
+impl Reserve for TokenBucket {
     fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
         let reserved = self.reserved(cell).saturating_add(amount);
         let fits =
@@ -350,12 +383,9 @@ impl Algorithm for TokenBucket {
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
     }
+}
 
-    fn parameters(&self) -> Parameters {
-        let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
-        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
-    }
-
+impl Migrate for TokenBucket {
     /// Reserved units count as missing, because workers may still spend them.
     fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
         let rate = self.rate;
@@ -365,33 +395,12 @@ impl Algorithm for TokenBucket {
         Some(Deficit { at, ns: rate.sub(full_at, Exact::whole(at.as_ns())).ceil(), of_ns: self.fill.ns })
     }
 
-    fn begin_with(&self, cell: &mut [u8], Deficit { at, ns, of_ns }: Deficit) {
+    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
+        let Deficit { at, ns, of_ns } = deficit;
         let lacking_ns = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
         let lacking_ns = u64::try_from(lacking_ns.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
         let full_at = at.as_ns().saturating_add(lacking_ns).saturating_add(ns.saturating_sub(of_ns));
         self.store(cell, Exact::whole(full_at));
         write(cell, LATEST, at.as_ns().to_le_bytes());
-    }
-
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let (full_at, reserved) = self.without_expired(cell, now);
-        let full_at = self.rate.add(full_at, self.rate.span_of(reserved)).min(self.latest_possible(now));
-        let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
-        let saved = self.rate.sub(self.reach, to_full);
-        match self.start {
-            // A new cell would start full. So eviction loses what this cell lacks.
-            Start::Full if to_full == Exact::default() => EvictionRank::Nothing,
-            Start::Full if saved < self.rate.span_of(1) => {
-                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
-            }
-            Start::Full => EvictionRank::Used(Span::from_ns(to_full.ceil())),
-            // A new cell would start empty, at the actor's next request. Eviction loses what this
-            // cell has saved, and what it would save until that request.
-            Start::Empty if full_at == Exact::default() => EvictionRank::Nothing,
-            Start::Empty if saved < self.rate.span_of(1) && self.capacity > self.burst => {
-                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
-            }
-            Start::Empty => EvictionRank::Used(Span::from_ns(saved.ceil())),
-        }
     }
 }

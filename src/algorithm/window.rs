@@ -14,7 +14,7 @@
 //! further ahead, the clock stepped back, and its usage counts for the current window.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Reservation, Reserve, Verdict};
 use crate::document::Fields;
 use crate::table::EvictionRank;
 use crate::time::{Span, Time};
@@ -137,16 +137,6 @@ impl Algorithm for Window {
         }
     }
 
-    fn can_reserve(&self) -> bool {
-        true
-    }
-
-    /// A reservation is valid only in the window that was charged.
-    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
-        let window = self.at(reservation.charge.booked_at);
-        window >= self.at(now) && !self.is_too_far_ahead(window, now)
-    }
-
     fn parameters(&self) -> Parameters {
         Parameters::window(self.rpu, Span::from_ns(self.unit_ns))
     }
@@ -159,5 +149,17 @@ impl Algorithm for Window {
             used if used >= self.rpu => EvictionRank::Refusing(self.ends_in(window, now)),
             used => EvictionRank::Used(super::proportional_span(used, self.rpu, self.unit_ns)),
         }
+    }
+
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
+}
+
+impl Reserve for Window {
+    /// A reservation is valid only in the window that was charged.
+    fn covers(&self, reservation: &Reservation, now: Time) -> bool {
+        let window = self.at(reservation.charge.booked_at);
+        window >= self.at(now) && !self.is_too_far_ahead(window, now)
     }
 }

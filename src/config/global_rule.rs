@@ -146,7 +146,7 @@ pub(super) fn roles(fields: &mut Fields, kind: Option<&Kind>, global: Option<&Ru
         LeaseSize::Units(units, node) => (*units, node),
         LeaseSize::Percent(percent, node) => (primary.quota.rpu.saturating_mul(*percent).div_ceil(100), node),
     };
-    if !primary.algorithm.can_reserve() || global.windows_only {
+    if primary.algorithm.as_reserve().is_none() || global.windows_only {
         node.fail(match global.windows_only {
             true => "a rate limit service hands out nothing ahead: leave it out",
             false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or write \

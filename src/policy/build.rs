@@ -305,7 +305,7 @@ impl Builder {
             let rules = self.rules.get(rules.clone()).unwrap_or_default();
             rules.iter().flat_map(|rule| rule.counts(way).all())
         };
-        let lends = counts().all(|count| count.algorithm.can_reserve());
+        let lends = counts().all(|count| count.algorithm.as_reserve().is_some());
         let waits = counts().any(|count| count.algorithm.without_waiting().is_some());
         let settles = counts().any(|count| count.algorithm.ends_with_request());
         let id = self.groups;

@@ -290,7 +290,9 @@ impl<'a> ActorRules<'a> {
     /// Takes pieces back, one for each rule.
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
         for ((_, count), reservation) in self.counters().zip(reservations) {
-            count.algorithm.release(count.state_mut(cell), now, reservation);
+            if let Some(reserve) = count.algorithm.as_reserve() {
+                reserve.release(count.state_mut(cell), now, reservation);
+            }
         }
     }
 }

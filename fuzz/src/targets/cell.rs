@@ -83,10 +83,12 @@ fn wild(algorithm: &dyn Algorithm, mut input: Input) {
         algorithm.step(&mut cell, now, cost);
         algorithm.refund(&mut cell, now, charge);
         let mut piece = Reservation { charge, spent: input.number() };
-        algorithm.covers(&piece, now);
-        piece.spend(input.byte().into());
-        algorithm.release(&mut cell, now, &piece);
-        algorithm.reserve(&mut cell, now, input.number());
+        if let Some(reserve) = algorithm.as_reserve() {
+            reserve.covers(&piece, now);
+            piece.spend(input.byte().into());
+            reserve.release(&mut cell, now, &piece);
+            reserve.reserve(&mut cell, now, input.number());
+        }
     }
 }
 
@@ -179,14 +181,15 @@ fn promises(run: &Run, idle_ns: u64) {
         if let Some(wait) = retry_after {
             assert!(!run.probe(wait.as_ns() - 1, rest + 1).admits());
             assert!(
-                run.probe(wait.as_ns(), rest + 1).admits() || !run.is_ours && run.algorithm.can_reserve()
+                run.probe(wait.as_ns(), rest + 1).admits()
+                    || !run.is_ours && run.algorithm.as_reserve().is_some()
             );
         }
     } else {
         panic!("more is admitted than remains");
     }
 
-    if !run.is_ours && run.algorithm.can_reserve() {
+    if !run.is_ours && run.algorithm.as_reserve().is_some() {
         // Other bytes may say that some is lent to workers, which counts as spent when nobody can be spending of it.
         return;
     }
@@ -237,9 +240,9 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
 
 /// A worker is handed a piece, spends of it, and gives it back: then what it has spent is missing, and no more.
 fn reserve(run: &mut Run, input: &mut Input) {
-    if !run.algorithm.can_reserve() {
+    let Some(reserve) = run.algorithm.as_reserve() else {
         return;
-    }
+    };
     run.prepare();
     let before = run.look().remaining;
     let now = run.time();
@@ -248,7 +251,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
     if part == 0 {
         return;
     }
-    let Some(mut piece) = run.algorithm.reserve(&mut run.cell, now, part) else {
+    let Some(mut piece) = reserve.reserve(&mut run.cell, now, part) else {
         assert!(!run.is_ours, "of {before} not so much can be lent");
         return;
     };
@@ -259,7 +262,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
         spent += if piece.spend(cost) { cost } else { 0 };
     }
     assert!(spent <= piece.charge.cost);
-    run.algorithm.release(&mut run.cell, now, &piece);
+    reserve.release(&mut run.cell, now, &piece);
     let left = run.look().remaining;
     assert!(
         !run.is_ours || left == before - spent,

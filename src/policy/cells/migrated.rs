@@ -83,7 +83,7 @@ impl MigratedCharges<'_> {
             };
             if back(&|_| None).iter().any(|charge| charge.cost > 0) {
                 update(to.group, hash, context, events, &|cell, now| {
-                    let charges = back(&|count| count.algorithm.copied_at(count.state(cell)));
+                    let charges = back(&|count| count.algorithm.as_migrate()?.copied_at(count.state(cell)));
                     to.refund(charges, cell, now);
                 });
             }

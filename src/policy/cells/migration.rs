@@ -249,9 +249,11 @@ impl PreviousGroup {
             if same {
                 state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             } else if is_used(from)
-                && let Some(lack) = older.algorithm.deficit(from, self.since, now)
+                && let (Some(source), Some(target)) =
+                    (older.algorithm.as_migrate(), count.algorithm.as_migrate())
+                && let Some(deficit) = source.deficit(from, self.since, now)
             {
-                count.algorithm.begin_with(state, lack);
+                target.begin_with(state, deficit);
             }
         }
     }
@@ -370,7 +372,7 @@ impl GroupMigration {
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
                 own.copy_from_slice(older);
-                count.algorithm.copied(own, now);
+                count.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.copied(own, now));
                 changed = true;
             }
         }

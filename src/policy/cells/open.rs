@@ -104,7 +104,9 @@ impl OpenCell {
         let mut spending = rules.counters().zip(&mut self.reservations);
         let suffices = !self.is_dirty
             && spending.all(|((rule, counter), reservation)| {
-                counter.algorithm.covers(reservation, now) && reservation.spend(rule.cost)
+                let reserve = counter.algorithm.as_reserve();
+                reserve.is_some_and(|reserve| reserve.covers(reservation, now))
+                    && reservation.spend(rule.cost)
             });
         if suffices {
             (self.state, self.at) = (State::Reserved, now);

@@ -15,10 +15,10 @@
 use super::refusals::{SLOTS, index};
 use super::swap::update;
 use crate::algorithm::{RESERVED_FOR, Reservation};
-use crate::policy::Events;
 use crate::policy::context::Context;
 use crate::policy::group::ActorRules;
 use crate::policy::refund::GroupIndex;
+use crate::policy::{Counter, Events};
 use crate::store::Store;
 use crate::table::Entry;
 use crate::time::{Span, Time};
@@ -203,22 +203,27 @@ impl ReservedCell {
     }
 }
 
-/// Charges a part of what remains ahead, by every rule or none: `reservations` has one a rule, or is empty and the
-/// cell as good as lost.
+/// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each rule;
+/// if a rule reserves nothing, `reservations` is empty and the cell is not to be stored as it is.
 pub(crate) fn reserve(
-    counted: ActorRules,
+    rules: ActorRules,
     remaining: u64,
     entry: &mut Entry,
     reservations: &mut Vec<Reservation>,
     now: Time,
 ) {
-    let here =
-        counted.counters().map(|(_, count)| count.algorithm.reservable(count.state(entry.cell()), now)).min();
-    let Some(global) = amount_of(here.map_or(remaining, |here| remaining.min(here))) else {
+    let reservable = |(_, counter): (_, &Counter)| {
+        let algorithm = counter.algorithm.as_reserve();
+        algorithm.map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
+    };
+    let left = rules.counters().map(reservable).fold(remaining, u64::min);
+    let Some(amount) = amount_of(left) else {
         return;
     };
-    for (_, count) in counted.counters() {
-        match count.algorithm.reserve(count.state_mut(entry.cell_mut()), now, global) {
+    for (_, counter) in rules.counters() {
+        let state = counter.state_mut(entry.cell_mut());
+        let reserved = counter.algorithm.as_reserve().and_then(|reserve| reserve.reserve(state, now, amount));
+        match reserved {
             Some(reservation) => reservations.push(reservation),
             None => return reservations.clear(),
         }

@@ -213,7 +213,7 @@ proptest! {
         if rank != EvictionRank::Nothing {
             prop_assert_eq!(run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
         }
-        if run.algorithm.can_reserve() {
+        if run.algorithm.as_reserve().is_some() {
             // The bytes may hold reserved units, which count as spent once they must have expired.
             let mut settled = run.clone();
             settled.move_to(run.now + 3_000_000_000);

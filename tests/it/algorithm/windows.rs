@@ -249,7 +249,8 @@ fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);
         let reservation = Reservation { charge: run.ask(10).verdict.charge, spent: 0 };
-        let spends = |now| run.algorithm.covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1);
+        let reserve = run.algorithm.as_reserve().unwrap();
+        let spends = |now| reserve.covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1);
         for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
             assert!(spends(now), "{}", rule.kind);
         }

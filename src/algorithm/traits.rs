@@ -1,0 +1,148 @@
+//! What every algorithm does, and what some do besides.
+
+use super::{Admission, Charge, Deficit, Parameters, Quota, Reservation, Verdict};
+use crate::document::Fields;
+use crate::table::EvictionRank;
+use crate::time::{Span, Time};
+use std::fmt;
+
+/// One algorithm with its parameters. A cell has `size()` bytes; an unused cell is all zero.
+///
+/// Property tests check these laws for every algorithm:
+/// - A refused step leaves the cell unchanged.
+/// - A step of cost 0 only reads: it changes nothing.
+/// - `retry_after` is exact to the nanosecond.
+/// - Any bytes are a valid cell.
+/// - A clock that steps back frees at most the resolution of the algorithm's instants: a window, a
+///   slice, or nothing.
+/// - A clock that steps back makes no refusal last longer than without the step, plus one second:
+///   the largest difference between clocks.
+pub trait Algorithm: Send + Sync {
+    /// The canonical text of the algorithm and its parameters. Rules with equal texts share cells;
+    /// other rules have their own. The text is part of the store's layout and is the same in every
+    /// build.
+    fn meaning(&self) -> String;
+
+    /// The size of a cell in bytes.
+    fn size(&self) -> usize;
+
+    /// The quota that response headers show for `quota`: the maximum of [`Verdict::remaining`], and
+    /// the time in which that much comes back. These are `q` and `w` of
+    /// draft-ietf-httpapi-ratelimit-headers-10 §3.
+    fn shown(&self, quota: Quota) -> Quota {
+        quota
+    }
+
+    /// Makes the cell valid at `now`. A new cell is initialised. A cell from the future is clamped
+    /// to the worst possible state; the clock stepped back, or the bytes are foreign. Returns
+    /// whether the cell changed, because it must then be stored even if the request is refused.
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool;
+
+    /// Checks a request of `cost` units and charges the cell if the request is admitted.
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict;
+
+    /// Refunds a charge. Afterwards the cell admits no more than if the request had never come,
+    /// whatever other charges and refunds happened in between. The cell need not be prepared.
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge);
+
+    /// The same algorithm over the same cells for a host that cannot hold requests: it refuses
+    /// requests that would have to wait. `None` if the algorithm never makes requests wait.
+    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
+        None
+    }
+
+    /// Whether a charge ends with the request, as a permit does.
+    fn ends_with_request(&self) -> bool {
+        false
+    }
+
+    /// The parameters of the algorithm for a global store.
+    fn parameters(&self) -> Parameters;
+
+    /// What is lost if the cell is evicted at `now`.
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank;
+
+    /// How workers reserve quota of a cell ahead. `None` if they may not.
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        None
+    }
+
+    /// How a cell's state migrates to another cell. `None` if a plain copy does.
+    fn as_migrate(&self) -> Option<&dyn Migrate> {
+        None
+    }
+}
+
+/// An algorithm of which workers may hold [`Reservation`]s. The algorithm's bound holds however
+/// workers spend and release them.
+pub trait Reserve: Algorithm {
+    /// The most that workers may reserve, in units of cost. The caller also limits it to
+    /// [`Verdict::remaining`].
+    fn reservable(&self, _cell: &[u8], _now: Time) -> u64 {
+        u64::MAX
+    }
+
+    /// Reserves `amount` units if the cell has that many at once.
+    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        let verdict = self.step(cell, now, amount);
+        let at_once = verdict.admission == Admission::Admit { delay: Span::ZERO };
+        at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
+    }
+
+    /// Whether `reservation` may pay for requests at `now`. The caller checks [`RESERVED_FOR`].
+    fn covers(&self, _reservation: &Reservation, _now: Time) -> bool {
+        true
+    }
+
+    /// Returns a reservation that the worker stops spending, with any unspent rest.
+    fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
+        let cost = reservation.charge.cost.saturating_sub(reservation.spent);
+        if cost > 0 {
+            self.refund(cell, now, Charge { cost, ..reservation.charge });
+        }
+    }
+}
+
+/// An algorithm whose cells need care when a configuration replaces another one.
+pub trait Migrate {
+    /// Records that the cell is a copy of another cell, made at `now`.
+    fn copied(&self, _cell: &mut [u8], _now: Time) {}
+
+    /// When the cell was copied; zero if it was not. `None` if the algorithm does not need to know.
+    fn copied_at(&self, _cell: &[u8]) -> Option<Time> {
+        None
+    }
+
+    /// What the cell lacked when another quota replaced this one at `since`, or at its last charge
+    /// if that was later. `None` if the cell means nothing to another quota.
+    fn deficit(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Deficit> {
+        None
+    }
+
+    /// Initialises a cell of this quota so that it lacks the same proportion as `deficit`. It
+    /// rounds up, and debt beyond an empty cell keeps its duration.
+    fn begin_with(&self, _cell: &mut [u8], _deficit: Deficit) {}
+}
+
+impl fmt::Debug for dyn Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.meaning())
+    }
+}
+
+/// A kind of algorithm: its names and its constructor.
+pub struct Kind {
+    /// The long name, for example `token bucket`.
+    pub name: &'static str,
+    /// The abbreviation, for example `TB`.
+    pub short: &'static str,
+    /// The configuration keys of a rule that only this kind reads.
+    pub keys: &'static [&'static str],
+    /// Whether the quota is per unit of time. Otherwise `rpu` is a number of requests in flight.
+    pub per_unit: bool,
+    /// The most requests that pass in any span of time, as the reference documentation prints it.
+    pub bound: &'static str,
+    /// Builds the algorithm from the kind's own keys of a rule. A mistake is reported at its place
+    /// in the document and yields `None`. `rpu` is at least 1.
+    pub compile: fn(&mut Fields, Quota) -> Option<Box<dyn Algorithm>>,
+}

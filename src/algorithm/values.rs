@@ -1,0 +1,124 @@
+//! The values that an algorithm takes and returns.
+
+use crate::time::{Span, Time};
+
+/// An amount of cost per unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
+    pub rpu: u64,
+    /// The unit of time, from 1 ms to 7 days. Zero if `rpu` is a number of requests in flight.
+    pub unit: Span,
+}
+
+impl Quota {
+    /// The largest `rpu`.
+    pub const MAX_RPU: u64 = 1_000_000_000;
+    /// The shortest unit.
+    pub const MIN_UNIT: Span = Span::from_ms(1);
+    /// The longest unit.
+    pub const MAX_UNIT: Span = Span::from_secs(7 * 86_400);
+}
+
+/// The answer of one rule to one request: admit or refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The request passes after `delay`; zero means at once.
+    Admit {
+        /// How long the request waits for its turn: 0 to 1 h.
+        delay: Span,
+    },
+    /// The request does not pass.
+    Refuse {
+        /// The same request would be admitted exactly this much later if no other request came.
+        /// `None`: never.
+        retry_after: Option<Span>,
+    },
+}
+
+/// The answer of one algorithm to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the request may pass.
+    pub admission: Admission,
+    /// How many more units of cost would be admitted at this instant, after this request.
+    pub remaining: u64,
+    /// The time until `remaining` grows if no other request comes; zero if it cannot grow.
+    pub more_in: Span,
+    /// The time until the cell is like a new one: `remaining` is at its maximum and no request
+    /// would wait.
+    pub full_in: Span,
+    /// The charge to pass to [`super::Algorithm::refund`] if the request must not count after all.
+    pub charge: Charge,
+}
+
+impl Verdict {
+    /// Whether the request may pass, at once or later.
+    pub fn admits(&self) -> bool {
+        matches!(self.admission, Admission::Admit { .. })
+    }
+}
+
+/// What one request took from a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Units of cost; 0 if nothing was charged.
+    pub cost: u64,
+    /// The time of the request.
+    pub at: Time,
+    /// The instant at which the algorithm booked the charge. Its meaning depends on the algorithm,
+    /// for example the start of a window.
+    pub booked_at: Time,
+    /// Counters of the cell at the time of the charge. A refund compares them with those of the
+    /// cell.
+    pub stamp: (u32, u32),
+}
+
+/// How much of its quota a cell lacked at an instant. [`super::Migrate::begin_with`] takes the deficit
+/// over into the cell of another quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deficit {
+    /// The instant of the measurement.
+    pub(crate) at: Time,
+    /// The time in which the missing quota would come back, and the time in which an empty cell
+    /// would fill, both in nanoseconds.
+    pub(crate) ns: u64,
+    pub(crate) of_ns: u64,
+}
+
+/// The lifetime of a reservation: a worker spends it for at most 100 ms.
+pub const RESERVED_FOR: Span = Span::from_ms(100);
+
+/// Quota that a worker holds in memory for future requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reservation {
+    /// The charge for the whole reservation, as if it were one request.
+    pub charge: Charge,
+    /// How many units of the reservation are spent.
+    pub spent: u64,
+}
+
+impl Reservation {
+    /// Spends `cost` units if that many are left. Returns whether they were.
+    pub fn spend(&mut self, cost: u64) -> bool {
+        let spent = self.spent.saturating_add(cost);
+        let fits = spent <= self.charge.cost;
+        if fits {
+            self.spent = spent;
+        }
+        fits
+    }
+}
+
+/// The largest difference between the clocks of two workers, including cached clocks and pauses. A
+/// cell is not clamped if it is at most this far in the future.
+pub(crate) const MAX_SKEW: Span = Span::from_secs(1);
+
+/// The longest wait of a request. A waiting request holds memory of the gateway and a connection.
+pub const MAX_WAIT: Span = Span::from_secs(3_600);
+
+/// The part of `span_ns` that corresponds to `used` of `limit`.
+pub(crate) fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
+    let all = u128::from(used).saturating_mul(span_ns.into());
+    Span::from_ns(u64::try_from(all.checked_div(limit.into()).unwrap_or(0)).unwrap_or(u64::MAX))
+}
