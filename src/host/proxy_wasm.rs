@@ -19,6 +19,7 @@ mod candidate;
 mod exports;
 mod filter;
 mod global_calls;
+mod logger;
 mod memory;
 pub mod metrics;
 mod parts;

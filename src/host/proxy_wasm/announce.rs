@@ -1,12 +1,13 @@
 //! Logs one line for each accepted configuration, although every worker accepts it. The first
 //! worker records the configuration in the store; the others find the record and stay silent.
 
-use super::calls::{self, Level};
+use super::calls;
 use super::plugin::{MAX_LOGGED, Plugin};
 use crate::format;
 use crate::store::{Rules, Store, Swap};
 use crate::table::Hasher;
 use crate::time::{Span, Time};
+use log::{info, warn};
 
 const KEY: &[u8] = b"diana/announced";
 
@@ -41,12 +42,9 @@ pub(super) fn announce(plugin: &Plugin, bytes: &[u8]) {
         announced.truncate(MAX_REMEMBERED);
         match store.swap(KEY, &write(&announced), found.map(|loaded| loaded.version)) {
             Ok(Swap::Done) => {
-                calls::log(Level::Info, &summary(plugin));
+                info!("{}", summary(plugin));
                 if plugin.refuses_to_wait {
-                    calls::log(
-                        Level::Warn,
-                        "this host cannot hold requests: requests that would wait are refused",
-                    );
+                    warn!("this host cannot hold requests: requests that would wait are refused");
                 }
                 warn(plugin);
                 return;
@@ -60,13 +58,13 @@ pub(super) fn announce(plugin: &Plugin, bytes: &[u8]) {
 /// Logs settings that are accepted but probably not meant.
 fn warn(plugin: &Plugin) {
     for warning in plugin.configuration.warnings.iter().take(MAX_LOGGED) {
-        calls::log(Level::Warn, &["configuration, ", &*warning.to_string()].concat());
+        warn!("configuration, {warning}");
     }
     // nginx has no such identifier. Reading it while a plugin is configured can crash the nginx
     // worker.
     let is_nginx = plugin.store.rules() == Rules::Strict;
     if !is_nginx && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty()) {
-        calls::log(Level::Warn, NO_VM_ID);
+        warn!("{NO_VM_ID}");
     }
 }
 

@@ -9,6 +9,7 @@ use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
 use crate::time::Time;
+use log::Level;
 use std::ptr::null_mut;
 
 const OK: u32 = 0;
@@ -26,22 +27,35 @@ const REQUEST: u32 = 0;
 /// WASI's monotonic clock.
 const MONOTONIC: u32 = 1;
 
-/// The level of a log line.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Level {
-    Debug = 1,
-    Info = 2,
-    Warn = 3,
-    Error = 4,
-    #[cfg(target_arch = "wasm32")]
-    Critical = 5,
-}
+/// The host's level for a panic.
+#[cfg(target_arch = "wasm32")]
+const CRITICAL: u32 = 5;
 
 /// Writes a line to the host's log. Errors are ignored, because there is no other place to report
 /// them.
-pub(super) fn log(level: Level, message: &str) {
+pub(super) fn log(level: Level, line: &str) {
+    write_log(level_number(level), line);
+}
+
+/// Writes a panic to the host's log.
+#[cfg(target_arch = "wasm32")]
+pub(super) fn log_panic(line: &str) {
+    write_log(CRITICAL, line);
+}
+
+fn level_number(level: Level) -> u32 {
+    match level {
+        Level::Trace => 0,
+        Level::Debug => 1,
+        Level::Info => 2,
+        Level::Warn => 3,
+        Level::Error => 4,
+    }
+}
+
+fn write_log(level: u32, line: &str) {
     // SAFETY: the pointer and the size are those of a live string.
-    unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
+    unsafe { proxy_log(level, line.as_ptr(), line.len()) };
 }
 
 /// The host's clock, which may step.

@@ -4,8 +4,7 @@
 //! Every exported callback costs the gateway about 0.5 µs a request. So a build removes the
 //! callbacks that its host does not need; see [`Callbacks`](super::Callbacks).
 
-use super::calls::{self, Level};
-use super::{Action, Filter, memory};
+use super::{Action, Filter, calls, logger, memory};
 
 thread_local! {
     static FILTER: Filter = Filter::default();
@@ -21,7 +20,8 @@ unsafe extern "C" {
 pub extern "C" fn _initialize() {
     // SAFETY: this is the linker's own constructor function. A reactor's entry has to call it once.
     unsafe { __wasm_call_ctors() };
-    std::panic::set_hook(Box::new(|info| calls::log(Level::Critical, &info.to_string())));
+    logger::install();
+    std::panic::set_hook(Box::new(|info| calls::log_panic(&info.to_string())));
 }
 
 /// Tells the host the ABI version by its name.

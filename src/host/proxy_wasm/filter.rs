@@ -83,6 +83,8 @@ pub struct Filter {
 impl Filter {
     /// A filter that receives only these callbacks.
     pub fn with(callbacks: Callbacks) -> Filter {
+        #[cfg(not(target_arch = "wasm32"))]
+        super::logger::install();
         Filter { callbacks, ..Filter::default() }
     }
 

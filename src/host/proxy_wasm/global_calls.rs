@@ -1,7 +1,7 @@
 //! Calls to global stores: makes the calls that are due, and turns replies into completions.
 //! Streams are known here only by their tickets.
 
-use super::calls::{self, Level};
+use super::calls;
 use super::plugin::{Handled, Plugin};
 use crate::policy::Outcome;
 use crate::remote::rls::Rls;
@@ -9,6 +9,7 @@ use crate::remote::{CallResult, Completion, Message};
 use crate::session::{Session, Worker};
 use crate::store::Fault;
 use crate::time::Time;
+use log::{info, warn};
 
 /// A call in flight: the host's number and the worker's number.
 pub(super) struct SentCall {
@@ -122,10 +123,7 @@ fn send(cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault>
 
 fn log_breaker(cluster: &str, is_asked: bool, why: &str) {
     match is_asked {
-        true => calls::log(Level::Info, &["cluster ", cluster, " answers again"].concat()),
-        false => {
-            let words = ["cluster ", cluster, " is not asked until it answers a probe: ", why];
-            calls::log(Level::Warn, &words.concat());
-        }
+        true => info!("cluster {cluster} answers again"),
+        false => warn!("cluster {cluster} is not asked until it answers a probe: {why}"),
     }
 }

@@ -6,7 +6,7 @@ mod table;
 pub use table::{Each, Kind, METRICS, Metric};
 
 use super::access_log::whole_ms;
-use super::calls::{self, Level};
+use super::calls;
 use super::source::Poll;
 use crate::config::Configuration;
 use crate::exclusive::Exclusive;
@@ -18,6 +18,7 @@ use crate::remote::source::{CanaryVerdict, Comparison};
 use crate::store::Rules;
 use crate::table::ACTORS_OF_A_SET;
 use crate::time::Span;
+use log::warn;
 use std::borrow::Cow;
 use table::Id;
 
@@ -119,7 +120,7 @@ impl Metrics {
             series.push(all);
         }
         if missing > 0 {
-            calls::log(Level::Warn, &format!("the host does not define {missing} of the metrics"));
+            warn!("the host does not define {missing} of the metrics");
         }
         let metrics = Metrics { series };
         metrics.record(Id::BuildInfo, 0, 1);

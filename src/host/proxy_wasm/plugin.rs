@@ -3,7 +3,7 @@
 
 use super::announce::{announce, plural};
 use super::callbacks::Callbacks;
-use super::calls::{self, HostData, Level, LocalReply};
+use super::calls::{self, HostData, LocalReply};
 use super::candidate::{Candidate, CandidateDecision};
 use super::metrics::{Ids, Metrics};
 use super::parts::HostRequest;
@@ -23,6 +23,7 @@ use crate::session::{Session, Worker};
 use crate::store::{Fault, Portable, Rules, Watched};
 use crate::table::{Dated, Seed, shared_seed};
 use crate::time::{Span, Time};
+use log::{debug, error};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -104,7 +105,7 @@ impl Plugin {
                 Some(plugin)
             }
             Err(why) => {
-                calls::log(Level::Error, &format!("configuration refused, {why}"));
+                error!("configuration refused, {why}");
                 None
             }
         }
@@ -279,7 +280,7 @@ impl Plugin {
         }
         let refusal = response.refusal(policy, decision, is_grpc(), self.entropy());
         let action = refusal.map_or(NextAction::Pass, |refusal| {
-            calls::log(Level::Debug, &refusal.details);
+            debug!("{}", refusal.details);
             self.refuse(LocalReply::new(refusal, self.zone.is_some()), policy.reject_delay(decision))
         });
         Handled { headers: Vec::new(), action }

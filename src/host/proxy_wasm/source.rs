@@ -3,7 +3,7 @@
 
 use super::announce::plural;
 use super::callbacks::Callbacks;
-use super::calls::{self, Level};
+use super::calls;
 use super::candidate::Candidate;
 use super::metrics::Ids;
 use super::plugin::{MAX_LOGGED, Plugin, mistakes};
@@ -20,6 +20,7 @@ use crate::session::Worker;
 use crate::store::Fault;
 use crate::table::Hasher;
 use crate::time::Time;
+use log::{Level, log};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -181,8 +182,7 @@ impl Source {
     }
 
     fn log(&self, level: Level, what: &str, why: &str) {
-        let words = ["remote configuration of cluster ", &self.options.cluster, what, why];
-        calls::log(level, &words.concat());
+        log!(level, "remote configuration of cluster {}{what}{why}", self.options.cluster);
     }
 
     /// Logs settings that are accepted but probably not meant.

@@ -1,10 +1,10 @@
 //! Maintenance of the nginx zone with the shared data: keeps the seed in the zone, and logs if the
 //! zone is too small.
 
-use super::calls::{self, Level};
 use super::plugin::Plugin;
 use crate::host::nginx;
 use crate::table::{Dated, keep_seed};
+use log::warn;
 use std::cell::Cell;
 
 /// A worker loads the seed again after this many requests, so that other keys are the least
@@ -60,5 +60,5 @@ impl Zone {
 fn warn(plugin: &Plugin, what: &str) {
     let needed = nginx::zone_bytes(&plugin.configuration.policy).div_ceil(1024);
     let advice = "the zone of `shm_kv` seems to be too small: enlarge it";
-    calls::log(Level::Warn, &format!("{what}; {advice}, this configuration alone needs up to {needed} KiB"));
+    warn!("{what}; {advice}, this configuration alone needs up to {needed} KiB");
 }
