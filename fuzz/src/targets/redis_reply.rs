@@ -1,9 +1,8 @@
-//! What an HTTP front of Redis replies.
-//!
-//! It does not know: what a real one would.
+//! Replies of an HTTP proxy in front of Redis.
 //!
 //! ```text
-//!   0 1 0 {"EVALSHA":[0,0,9,…]}     a digit each for the dialect, the questions and the status, without spaces; the body
+//!   0 1 0 {"EVALSHA":[0,0,9,…]}     a digit each for the dialect, the queries and the status,
+//!                                   without spaces; the body
 //! ```
 
 use super::input::Input;
@@ -15,46 +14,46 @@ use diana::remote::redis::{Dialect, Redis, Replies};
 
 const STATUSES: [u32; 4] = [200, 400, 503, 0];
 
-/// The number of the call. The first command carries it, each other one the next.
+/// The number of the call. The first command carries it, and each further command the next number.
 const NUMBER: u64 = 4;
 
 /// The script counts in doubles.
 const LARGEST: u64 = (1 << 53) - 1;
 
-/// As long as what is read at most, so that a square of it takes a minute.
+/// The longest body that is read. Quadratic work on it would take a minute.
 const LONGEST: usize = 1 << 20;
-/// Of so many lengths inputs have, one is read at that length as well.
+/// One in so many input lengths is also read at the longest length.
 const LONG_ONE_IN: usize = 128;
 
-/// Any bytes are an answer to each question or a failure, and what was told says again what was said.
+/// Any bytes are a reply to each query or an error, and the replies encode to an equal body.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let dialect = if input.flag() { Dialect::Upstash } else { Dialect::Webdis };
-    let questions = questions(input.byte().wrapping_sub(b'0'));
-    let questions: Vec<&GlobalQuery> = questions.iter().collect();
+    let queries = queries(input.byte().wrapping_sub(b'0'));
+    let queries: Vec<&GlobalQuery> = queries.iter().collect();
     let (status, body) = (STATUSES[input.below(STATUSES.len())], input.0);
     let redis = Redis::new(dialect, "diana".into(), Vec::new());
     if !body.is_empty() && body.len().is_multiple_of(LONG_ONE_IN) {
-        let _ = redis.read_reply(&questions, NUMBER, status, &body.repeat(LONGEST / body.len()));
+        let _ = redis.read_reply(&queries, NUMBER, status, &body.repeat(LONGEST / body.len()));
     }
 
-    let answer = redis.read_reply(&questions, NUMBER, status, body);
+    let result = redis.read_reply(&queries, NUMBER, status, body);
     let spaced = [b" \n", body, b"\t "].concat();
-    assert_eq!(redis.read_reply(&questions, NUMBER, status, &spaced), answer, "space around it");
-    match &answer {
+    assert_eq!(redis.read_reply(&queries, NUMBER, status, &spaced), result, "space around it");
+    match &result {
         Err(failure) => sane(failure, status),
-        Ok(answers) => {
+        Ok(replies) => {
             assert_eq!(status, 200);
-            told(&questions, answers);
-            if answers.iter().all(Result::is_ok) {
-                let said = said(dialect, &questions, answers);
-                assert_eq!(redis.read_reply(&questions, NUMBER, 200, said.as_bytes()), answer, "{said}");
+            check_replies(&queries, replies);
+            if replies.iter().all(Result::is_ok) {
+                let body = body_of(dialect, &queries, replies);
+                assert_eq!(redis.read_reply(&queries, NUMBER, 200, body.as_bytes()), result, "{body}");
             }
         }
     }
 }
 
-fn questions(which: u8) -> Vec<GlobalQuery> {
+fn queries(which: u8) -> Vec<GlobalQuery> {
     let parameters = query(0).parameters;
     let decide = GlobalQuery::Decide(vec![vec![query(0), query(1)], vec![query(2)]]);
     let give_back =
@@ -78,7 +77,7 @@ fn questions(which: u8) -> Vec<GlobalQuery> {
 
 fn sane(failure: &CallError, status: u32) {
     match failure {
-        CallError::Status(told) => assert!(*told == status && status != 200),
+        CallError::Status(code) => assert!(*code == status && status != 200),
         CallError::Refused(words) => {
             assert!(
                 words.len() <= CallError::LONGEST && words.bytes().all(|byte| (b' '..=b'~').contains(&byte))
@@ -90,37 +89,37 @@ fn sane(failure: &CallError, status: u32) {
     }
 }
 
-fn told(questions: &[&GlobalQuery], answers: &Replies) {
-    assert_eq!(answers.len(), questions.len());
-    assert!(answers.is_empty() || answers.iter().any(Result::is_ok), "a failure of the whole");
-    for (question, answer) in questions.iter().zip(answers) {
-        let rules = match question {
+fn check_replies(queries: &[&GlobalQuery], replies: &Replies) {
+    assert_eq!(replies.len(), queries.len());
+    assert!(replies.is_empty() || replies.iter().any(Result::is_ok), "a failure of the whole");
+    for (query, result) in queries.iter().zip(replies) {
+        let rules = match query {
             GlobalQuery::Decide(groups) => groups.iter().map(Vec::len).sum(),
             _ => 0,
         };
-        match answer {
-            Ok(told) => {
-                assert_eq!(told.len(), rules);
-                assert!(told.iter().all(|told| told.grant.amount <= 5));
-                assert!(told.iter().flat_map(numbers).all(|number| number <= LARGEST));
+        match result {
+            Ok(replies) => {
+                assert_eq!(replies.len(), rules);
+                assert!(replies.iter().all(|reply| reply.grant.amount <= 5));
+                assert!(replies.iter().flat_map(numbers).all(|number| number <= LARGEST));
             }
             Err(failure) => sane(failure, 200),
         }
     }
 }
 
-/// What the script says to tell this.
-fn numbers(told: &RuleReply) -> [u64; 13] {
+/// The numbers of the script for this reply.
+fn numbers(reply: &RuleReply) -> [u64; 13] {
     let us = |span: diana::time::Span| {
         assert!(span.as_ns().is_multiple_of(1_000));
         span.as_ns() / 1_000
     };
-    let (admission, wait) = match told.verdict.admission {
+    let (admission, wait) = match reply.verdict.admission {
         Admission::Admit { delay } => (0, us(delay)),
         Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
         Admission::Refuse { retry_after: None } => (2, 0),
     };
-    let (verdict, [cost, at, booked_at, first, second], grant) = (told.verdict, told.charge, told.grant);
+    let (verdict, [cost, at, booked_at, first, second], grant) = (reply.verdict, reply.charge, reply.grant);
     let (more_in, full_in, lasts) = (us(verdict.more_in), us(verdict.full_in), us(grant.lasts));
     let (remaining, amount, generation) = (verdict.remaining, grant.amount, grant.generation);
     [
@@ -129,25 +128,26 @@ fn numbers(told: &RuleReply) -> [u64; 13] {
     ]
 }
 
-/// What a front says to tell this: a list for each command, in it the command's number, then thirteen numbers for each rule, or a zero.
-fn said(dialect: Dialect, questions: &[&GlobalQuery], answers: &Replies) -> String {
-    let answer =
-        |(question, answer): (&&GlobalQuery, &Result<Vec<RuleReply>, CallError>)| match (question, answer) {
-            (GlobalQuery::Decide(_), Ok(told)) => told.iter().flat_map(numbers).collect(),
-            _ => vec![0],
-        };
-    let said: Vec<Vec<u64>> = questions.iter().zip(answers).map(answer).collect();
-    let list = |at: usize, said: &[Vec<u64>]| {
-        let numbers = [NUMBER + at as u64].into_iter().chain(said.concat());
+/// The body for these replies: for each command a list with the command's number, and then thirteen
+/// numbers for each rule, or a zero.
+fn body_of(dialect: Dialect, queries: &[&GlobalQuery], replies: &Replies) -> String {
+    let result = |(query, result): (&&GlobalQuery, &Result<Vec<RuleReply>, CallError>)| match (query, result)
+    {
+        (GlobalQuery::Decide(_), Ok(replies)) => replies.iter().flat_map(numbers).collect(),
+        _ => vec![0],
+    };
+    let lists: Vec<Vec<u64>> = queries.iter().zip(replies).map(result).collect();
+    let list = |at: usize, lists: &[Vec<u64>]| {
+        let numbers = [NUMBER + at as u64].into_iter().chain(lists.concat());
         let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
         numbers.join(",")
     };
     match dialect {
-        Dialect::Webdis => format!(r#"{{"EVAL":[{}]}}"#, list(0, &said)),
-        Dialect::Upstash if said.len() <= 64 => format!(r#"{{"result":[{}]}}"#, list(0, &said)),
+        Dialect::Webdis => format!(r#"{{"EVAL":[{}]}}"#, list(0, &lists)),
+        Dialect::Upstash if lists.len() <= 64 => format!(r#"{{"result":[{}]}}"#, list(0, &lists)),
         Dialect::Upstash => {
-            let reply = |(at, said)| format!(r#"{{"result":[{}]}}"#, list(at, said));
-            format!("[{}]", said.chunks(64).enumerate().map(reply).collect::<Vec<_>>().join(","))
+            let reply = |(at, lists)| format!(r#"{{"result":[{}]}}"#, list(at, lists));
+            format!("[{}]", lists.chunks(64).enumerate().map(reply).collect::<Vec<_>>().join(","))
         }
     }
 }

@@ -1,8 +1,7 @@
-//! What a server of documents replies, and what stands in the shared data of those who follow it.
+//! Replies of a configuration server, and foreign bytes in the shared data of its followers.
 //!
-//! It does not know: what a document says.
-//!
-//! The first four bytes choose the options and the status; then come operations of two bytes each, and what they need.
+//! The first four bytes choose the options and the status; then come operations of two bytes each,
+//! with their arguments.
 
 use super::input::Input;
 use diana::policy::Sample;
@@ -17,8 +16,9 @@ const STATUSES: [u32; 6] = [200, 200, 304, 0, 404, 503];
 const POINTERS: [&str; 5] = ["", "/a", "/kvs/0/value", "/0/~1~0", "/"];
 const FOLLOWERS: usize = 3;
 
-/// Any reply is a document or a failure; and whatever is replied, written, lost or late, followers take none but what one of
-/// them found good, and in the end the newest. If documents are tried, none that was rejected serves.
+/// Any reply is a document or an error. Whatever is replied, written, lost or late, followers
+/// activate only documents that one of them found valid, and in the end the newest. With a canary,
+/// no rejected document becomes active.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let pointer = pointer(POINTERS[input.below(POINTERS.len())]).unwrap();
@@ -51,16 +51,16 @@ fn options(pointer: Vec<String>, is_base64: bool, canary: Option<Canary>) -> Rem
 }
 
 fn read(options: &RemoteOptions, status: u32, input: &Input) {
-    let answer = options.read(status, input.0);
-    assert_eq!(options.read(status, input.0), answer);
-    match answer {
+    let reply = options.read(status, input.0);
+    assert_eq!(options.read(status, input.0), reply);
+    match reply {
         Ok(ServerReply::Document(document)) => {
             assert_eq!(status, 200);
             let is_plain = options.pointer.is_empty() && !options.is_base64;
             assert!(if is_plain { document == input.0 } else { document.len() <= input.0.len() * 4 });
         }
         Ok(ServerReply::Unchanged) => assert_eq!(status, 304),
-        Err(FetchError::Status(told)) => assert!(told == status && status > 304),
+        Err(FetchError::Status(code)) => assert!(code == status && status > 304),
         Err(FetchError::None) => assert_eq!(status, 0),
         Err(failure) => assert!(failure.is_contact() && status == 200),
     }
@@ -72,7 +72,7 @@ struct Run {
     store: Portable<Simulated>,
     followers: Vec<Follower>,
     now: Time,
-    /// What was found good.
+    /// The documents found valid.
     good: Vec<Vec<u8>>,
 }
 
@@ -99,23 +99,23 @@ impl Run {
                 self.store.swap(&key, bytes, version).unwrap();
             }
             8 => {
-                let mut ledger = CanaryCounts::default();
+                let mut counts = CanaryCounts::default();
                 for byte in bytes {
-                    ledger.record(
+                    counts.record(
                         byte % 2 == 1,
                         byte % 4 > 1,
                         (byte % 16 > 1).then_some(u64::from(byte / 16)),
                     );
                 }
-                self.judge_canary(which, &ledger);
+                self.judge_canary(which, &counts);
             }
             9 => self.followers[which].mark_candidate_invalid(),
             _ => {
                 let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
-                let marks =
+                let validators =
                     Validators::of(bytes.get(..4).map(Vec::from), bytes.get(4..).map(Vec::from), None);
-                let answer = self.options.read(status, bytes);
-                self.answered(which, answer, marks);
+                let reply = self.options.read(status, bytes);
+                self.answered(which, reply, validators);
             }
         }
     }
@@ -128,24 +128,24 @@ impl Run {
     fn answered(
         &mut self,
         which: usize,
-        answer: Result<ServerReply, FetchError>,
-        marks: Validators,
+        reply: Result<ServerReply, FetchError>,
+        validators: Validators,
     ) -> PollResult {
         let good = &mut self.good;
-        let takes = |document: &[u8]| {
+        let validate = |document: &[u8]| {
             let is_good = document.len().is_multiple_of(2);
             is_good.then(|| good.push(document.to_vec())).ok_or("odd".to_owned())
         };
-        self.followers[which].answered(&self.store, self.now, answer, marks, 7, takes)
+        self.followers[which].answered(&self.store, self.now, reply, validators, 7, validate)
     }
 
     fn follow(&mut self, which: usize) {
         let follower = &mut self.followers[which];
         match follower.follow(&self.store, self.now) {
-            Some(Task::Activate(stock)) => {
-                assert!(self.good.contains(&stock.document), "{stock:?}");
-                follower.set_active(stock.generation);
-                assert_eq!(follower.active_generation(), stock.generation);
+            Some(Task::Activate(snapshot)) => {
+                assert!(self.good.contains(&snapshot.document), "{snapshot:?}");
+                follower.set_active(snapshot.generation);
+                assert_eq!(follower.active_generation(), snapshot.generation);
             }
             Some(Task::Local { .. }) => follower.set_active(0),
             Some(Task::Compare { document, .. }) => {
@@ -156,17 +156,17 @@ impl Run {
         }
     }
 
-    fn judge_canary(&mut self, which: usize, fared: &CanaryCounts) {
-        let judgement = self.followers[which].judge_canary(&self.store, self.now, fared);
-        assert!(judgement.is_none() || self.options.canary.is_some(), "{judgement:?}");
-        if let Some(CanaryVerdict::Promoted(tally)) = judgement {
-            assert!(!tally.exceeds(50), "{tally:?}");
+    fn judge_canary(&mut self, which: usize, counts: &CanaryCounts) {
+        let verdict = self.followers[which].judge_canary(&self.store, self.now, counts);
+        assert!(verdict.is_none() || self.options.canary.is_some(), "{verdict:?}");
+        if let Some(CanaryVerdict::Promoted(stats)) = verdict {
+            assert!(!stats.exceeds(50), "{stats:?}");
         }
     }
 
-    /// The server answers, for as long as that takes until all have heard of it.
+    /// The server replies until all followers have the document.
     fn end(mut self) {
-        // It has not been there before, and was not rejected.
+        // A document that is new, and was not rejected.
         let mut document = self.good.concat();
         document.extend(vec![b'+'; 2 - document.len() % 2]);
         for _ in 0..160 {
@@ -180,10 +180,10 @@ impl Run {
             }
         }
         let mut newcomer = Follower::new(self.options.clone(), 99);
-        let Some(Task::Activate(stock)) = newcomer.follow(&self.store, self.now) else {
+        let Some(Task::Activate(snapshot)) = newcomer.follow(&self.store, self.now) else {
             panic!("there is no document");
         };
-        assert_eq!(stock.document, document);
-        assert!(self.followers.iter().all(|follower| follower.active_generation() == stock.generation));
+        assert_eq!(snapshot.document, document);
+        assert!(self.followers.iter().all(|follower| follower.active_generation() == snapshot.generation));
     }
 }
