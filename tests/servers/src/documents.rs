@@ -1,18 +1,19 @@
-//! Four servers of configurations in one, as they are documented, which keep the same document under the name
-//! [`Documents::NAME`]:
+//! Four configuration servers in one, as documented by their projects, which keep the same document
+//! under the name [`Documents::NAME`]:
 //!
-//! - files, as any web server has them: `GET /diana.json` with `etag` and `last-modified`, and 304 (RFC 9110 §13);
-//! - Consul (<https://developer.hashicorp.com/consul/api-docs/kv>): `GET /v1/kv/diana.json` → a list of one entry whose
-//!   `Value` is base64; with `?raw` the document itself; `x-consul-index`;
-//! - Nacos (<https://nacos.io/en/docs/v2.5/manual/user/open-api/>): `GET /nacos/v1/cs/configs?dataId=…&group=…` → the
-//!   document; `/nacos/v2/cs/config?…` → it as the text `data`; `/nacos/v3/client/cs/config?dataId=…&groupName=…` → as
-//!   `data.content`;
-//! - etcd (<https://etcd.io/docs/current/dev-guide/api_grpc_gateway/>): `POST /v3/kv/range` with a `key` in base64 → `kvs`,
-//!   of which `value` is base64.
+//! - files, as on any web server: `GET /diana.json` with `etag` and `last-modified`, and 304 (RFC
+//!   9110 §13);
+//! - Consul (<https://developer.hashicorp.com/consul/api-docs/kv>): `GET /v1/kv/diana.json` → a
+//!   list with one entry whose `Value` is base64; with `?raw` the document itself;
+//!   `x-consul-index`;
+//! - Nacos (<https://nacos.io/en/docs/v2.5/manual/user/open-api/>): `GET
+//!   /nacos/v1/cs/configs?dataId=…&group=…` → the document; `/nacos/v2/cs/config?…` → the document
+//!   as the text `data`; `/nacos/v3/client/cs/config?dataId=…&groupName=…` → as `data.content`;
+//! - etcd (<https://etcd.io/docs/current/dev-guide/api_grpc_gateway/>): `POST /v3/kv/range` with a
+//!   `key` in base64 → `kvs`, whose `value` is base64.
 //!
-//! Consul and etcd take a document as well: `PUT /v1/kv/…`, `POST /v3/kv/put`.
-//!
-//! What it does not know: what a document says, who asks, or tokens.
+//! Consul and etcd also accept a document: `PUT /v1/kv/…`, `POST /v3/kv/put`. No server checks
+//! tokens.
 
 use crate::serving::{FREE, Serving};
 use anyhow::Result;
@@ -37,49 +38,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::net::TcpListener;
 
-/// What becomes of each request.
+/// What happens to each request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it is answered.
+    /// The server replies.
     #[default]
     None,
-    /// It is answered with this status and a page of HTML; one that redirects names a place where the document is.
+    /// The server replies with this status and a page of HTML. A redirection leads to the document.
     Status(u16),
-    /// It is answered so much later.
+    /// The server replies after this delay.
     Late(Duration),
-    /// It is never answered.
+    /// The server never replies.
     Silence,
-    /// The connection is closed in place of an answer.
+    /// The server closes the connection without a reply.
     HangUp,
-    /// The connection is closed after half of the answer.
+    /// The server closes the connection after half of the reply.
     Cut,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When.
+    /// When the request arrived.
     pub at: Instant,
     /// `GET`, …
     pub method: Method,
-    /// With the query.
+    /// The path with the query.
     pub path: String,
-    /// All of them.
+    /// All headers.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// What it was answered with; `None` if it was not.
+    /// The status of the reply; `None` without a reply.
     pub status: Option<u16>,
 }
 
 impl Seen {
-    /// The first header of this name, if it is text.
+    /// The first header with this name, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 }
 
-/// A running server; it ends when this is dropped.
+/// A running server, which ends when it is dropped.
 pub struct Documents {
     serving: Option<Serving>,
     address: SocketAddr,
@@ -103,57 +104,58 @@ struct State {
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
 impl Documents {
-    /// Of the document, wherever it has one.
+    /// The name of the document, on servers that name it.
     pub const NAME: &str = "diana.json";
 
-    /// Starts one on a free port that has no document yet.
+    /// Starts a server without a document on a free port.
     pub fn start() -> Result<Self> {
         let mut documents = Self { serving: None, address: FREE, shared: Arc::default() };
         documents.restart()?;
         Ok(documents)
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Puts a document in the place of the one that it has.
+    /// Replaces the document.
     pub fn put(&self, document: impl Into<Bytes>) {
         self.shared.state().put(document.into());
     }
 
-    /// What becomes of requests from now on.
+    /// Sets what happens to further requests.
     pub fn fail(&self, fault: Fault) {
         self.shared.state().fault = fault;
     }
 
-    /// From now on it tells when a file was changed, but no tag of it.
+    /// From now on the server sends `last-modified` but no `etag`.
     pub fn drop_etag(&self) {
         self.shared.state().has_no_etag = true;
     }
 
-    /// From now on all changes and answers happen in one second, by which a file and its tag are known.
+    /// From now on all changes and replies happen in one second, which identifies a file and its
+    /// tag.
     pub fn stop_clock(&self) {
         self.shared.state().is_one_second = true;
     }
 
-    /// All requests so far, whatever became of them.
+    /// All requests so far, whatever happened to them.
     pub fn seen(&self) -> Vec<Seen> {
         self.shared.state().seen.clone()
     }
 
-    /// How many there were so far.
+    /// The number of requests so far.
     pub fn requests(&self) -> usize {
         self.shared.state().seen.len()
     }
 
-    /// Ends its connections, and closes its port.
+    /// Ends all connections, and closes the port.
     pub fn kill(&mut self) {
         self.serving = None;
     }
 
-    /// Opens its port again, with the document that it had.
+    /// Opens the port again, with the same document.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         let shared = Arc::clone(&self.shared);
@@ -207,14 +209,14 @@ impl Shared {
             Fault::None | Fault::Status(_) => {}
             Fault::Late(span) => tokio::time::sleep(span).await,
             Fault::Silence => pending().await,
-            Fault::HangUp => return Err(io::Error::other("as it was told")),
+            Fault::HangUp => return Err(io::Error::other("an injected fault")),
             Fault::Cut => return cut(answer).await,
         }
         Ok(answer)
     }
 }
 
-/// Where a redirection leads.
+/// The target of a redirection.
 const MOVED: &str = "/moved/diana.json";
 
 impl State {
@@ -266,7 +268,7 @@ impl State {
         }
     }
 
-    /// RFC 9110 §13.2.2: a tag that is asked about comes before a date.
+    /// RFC 9110 §13.2.2: `if-none-match` takes precedence over a date.
     fn file(&self, request: &Seen, document: Bytes) -> Answer {
         // A second apart.
         let version = if self.is_one_second { 0 } else { self.version };
@@ -292,8 +294,8 @@ impl State {
     }
 
     fn etcd(&mut self, path: &str, body: &[u8]) -> Answer {
-        let asked: Value = serde_json::from_slice(body).unwrap_or_default();
-        let bytes = |key: &str| BASE64.decode(asked[key].as_str()?).ok();
+        let request: Value = serde_json::from_slice(body).unwrap_or_default();
+        let bytes = |key: &str| BASE64.decode(request[key].as_str()?).ok();
         let Some(key) = bytes("key") else {
             return page(400);
         };
@@ -302,18 +304,18 @@ impl State {
             self.put(document.into());
         }
         let revision = self.version.to_string();
-        let mut told = json!({
+        let mut reply = json!({
             "header": {"cluster_id": "1", "member_id": "2", "revision": revision, "raft_term": "3"},
         });
         let found = self.document.as_ref().filter(|_| !is_put && key == Documents::NAME.as_bytes());
         if let Some(document) = found {
             let value = BASE64.encode(document);
-            told["kvs"] = json!([{
-                "key": asked["key"], "create_revision": "1", "mod_revision": revision, "version": revision, "value": value,
+            reply["kvs"] = json!([{
+                "key": request["key"], "create_revision": "1", "mod_revision": revision, "version": revision, "value": value,
             }]);
-            told["count"] = json!("1");
+            reply["count"] = json!("1");
         }
-        json(&told)
+        json(&reply)
     }
 }
 
@@ -327,7 +329,7 @@ fn json(value: &Value) -> Answer {
     whole(200, value.to_string())
 }
 
-/// What a server says when it has nothing to say.
+/// A page of HTML with this status.
 fn page(status: u16) -> Answer {
     let mut answer = whole(status, format!("<html><body><h1>{status}</h1></body></html>\n"));
     if (300..400).contains(&status) {
@@ -336,16 +338,16 @@ fn page(status: u16) -> Answer {
     answer
 }
 
-/// The same with its length, and half of its body.
+/// The same reply with its length, and half of its body.
 async fn cut(answer: Answer) -> io::Result<Answer> {
     let (mut head, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
     head.headers.insert(CONTENT_LENGTH, body.len().into());
     let half = Frame::data(body.slice(..body.len() / 2));
-    // What has been written goes out while nothing more is there.
+    // The written bytes go out before the connection closes.
     let end = async {
         tokio::task::yield_now().await;
-        Err(io::Error::other("as it was told"))
+        Err(io::Error::other("an injected fault"))
     };
     let frames = stream::iter([Ok(half)]).chain(stream::once(end));
     Ok(Response::from_parts(head, BodyExt::boxed(StreamBody::new(frames))))

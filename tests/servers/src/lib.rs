@@ -1,16 +1,16 @@
-//! Servers that gateways ask, as end-to-end tests run them beside an Envoy. A crate of its own, so that what they
-//! are made of is compiled once and not with the filter.
+//! Servers for end-to-end tests, which run them beside an Envoy. This is a crate of its own, so
+//! that its dependencies are compiled once and not with the filter.
 //!
 //! ```text
 //!   RateLimitService   gRPC, Envoy's rate limit service; counts in memory
-//!   Upstash            HTTP, the Upstash dialect of Redis; counts in a real Redis; can mix up its replies
-//!   Documents          HTTP, four servers of configurations in one; keeps one document
+//!   Upstash            HTTP, the Upstash dialect of Redis; counts in a real Redis;
+//!                      can mix up its replies
+//!   Documents          HTTP, four configuration servers in one; keeps one document
 //! ```
 //!
-//! Redis itself and Webdis are programs, which `gateway` starts; a server that answers with garbage, late or never is
-//! `gateway::Upstream`. Each server here has a thread and a free port of 127.0.0.1, and ends when it is dropped.
-//!
-//! What it does not know: what the filter asks, or what it makes of an answer.
+//! `gateway` starts Redis itself and Webdis, which are programs. `gateway::Upstream` replies with
+//! garbage, late or never. Each server here has a thread and a free port of 127.0.0.1, and ends
+//! when it is dropped.
 
 mod documents;
 mod rate_limit_service;
@@ -20,6 +20,6 @@ mod upstash;
 
 pub use documents::{Documents, Fault, Seen};
 pub use rate_limit_service::{Answers, Manner, RateLimitService};
-/// The statuses of gRPC.
+/// The status codes of gRPC.
 pub use tonic::Code;
 pub use upstash::Upstash;

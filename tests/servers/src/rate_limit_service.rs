@@ -1,16 +1,17 @@
 //! `envoy.service.ratelimit.v3.RateLimitService` over gRPC, with limitador's counters in memory.
 //!
-//! A limit is what a descriptor overrides: one is made for each domain, keys of the entries and quota, and it counts by the
-//! entries' values. A descriptor that overrides nothing is not limited, as where a service's configuration has none for it.
-//! A window begins with its first request.
+//! The limits come from the descriptors' overrides. There is one limit for each domain, keys of the
+//! entries and quota; it counts by the entries' values. A descriptor without an override is not
+//! limited, like a descriptor without a limit in a service's configuration. A window begins with
+//! its first request.
 //!
-//! All or nothing: when one descriptor is over its limit nothing is charged to any, as limitador's own server does. How
-//! others differ is in [`Manner`].
+//! All or nothing: if one descriptor is over its limit, no descriptor is charged, as in limitador's
+//! own server. [`Manner`] lists how other services differ.
 //!
-//! With a `limits.yaml` of limitador's it reads no limit from descriptors; the file's conditions and variables choose the
-//! counters, as in limitador's own server.
+//! With a `limits.yaml` of limitador, the service reads no limits from descriptors. The file's
+//! conditions and variables choose the counters, as in limitador's own server.
 //!
-//! What it does not know: hits that are given back (`is_negative_hits`), which are refused as unimplemented.
+//! Negative hits (`is_negative_hits`) are refused as unimplemented.
 
 use crate::serving::Serving;
 use anyhow::{Result, anyhow};
@@ -42,42 +43,42 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tonic::{Request as Call, Response as Answer, Status};
 
-/// Counters that are kept at the most.
+/// The most counters that are kept.
 const COUNTERS: u64 = 1_000_000;
-/// What a limit counts by, as limitador calls it.
+/// Limitador's name of the variable by which a limit counts.
 const VALUE: &str = "value";
 
-/// Whose manners the service has.
+/// The service whose behaviour is imitated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manner {
     /// A status for each descriptor; all are charged or none.
     #[default]
     Best,
-    /// As limitador's own server: the same, but it says only whether the request passes, and names no descriptor. Headers
-    /// tell what is left of the limit with the least remaining, whose name is the descriptor's key.
+    /// Limitador's own server: the same, but without statuses for descriptors. Headers show the
+    /// limit with the least remaining, whose name is the descriptor's key.
     Limitador,
-    /// As envoyproxy/ratelimit: a status for each descriptor; those that are not over their limit are charged even if
-    /// another is.
+    /// envoyproxy/ratelimit: a status for each descriptor. Descriptors within their limits are
+    /// charged even if another one is over its limit.
     Envoy,
 }
 
 /// What the service does with a call.
 #[derive(Clone, Debug, Default)]
 pub enum Answers {
-    /// It judges.
+    /// The service decides.
     #[default]
     Judged,
-    /// The same, so much later.
+    /// The service decides after this delay.
     Late(Duration),
-    /// It never answers.
+    /// The service never replies.
     Never,
-    /// A status of gRPC's, without a message.
+    /// A gRPC status without a message.
     Status(tonic::Code),
-    /// A message of these bytes, whatever they are, and the status for success.
+    /// A message of these bytes, whatever they are, with the status for success.
     Bytes(Vec<u8>),
 }
 
-/// A running service; it ends when this is dropped.
+/// A running service, which ends when it is dropped.
 pub struct RateLimitService {
     serving: Serving,
     shared: Arc<Shared>,
@@ -90,12 +91,12 @@ struct Shared {
 }
 
 impl RateLimitService {
-    /// Starts one on a free port.
+    /// Starts a service on a free port.
     pub fn start() -> Result<Self> {
         Self::start_as(Manner::Best)
     }
 
-    /// The same, as others would do it.
+    /// Starts a service with this behaviour.
     pub fn start_as(manner: Manner) -> Result<Self> {
         Self::serve(Engine {
             manner,
@@ -105,7 +106,8 @@ impl RateLimitService {
         })
     }
 
-    /// The same as [`Manner::Limitador`], with the limits of a `limits.yaml`, here as JSON.
+    /// Starts a service like [`Manner::Limitador`], with the limits of a `limits.yaml`, here as
+    /// JSON.
     pub fn start_with(limits: &str) -> Result<Self> {
         let limiter = RateLimiter::new(COUNTERS);
         let limits: Vec<Limit> = serde_json::from_str(limits)?;
@@ -129,17 +131,17 @@ impl RateLimitService {
         Ok(Self { serving, shared })
     }
 
-    /// Where it listens.
+    /// The address of the service.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
 
-    /// How many calls it had so far, however they were answered.
+    /// The number of calls so far, whatever their replies.
     pub fn calls(&self) -> u64 {
         self.shared.calls.load(Ordering::SeqCst)
     }
 
-    /// What becomes of the calls from now on.
+    /// Sets what happens to further calls.
     pub fn answer_with(&self, answers: Answers) {
         *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
     }
@@ -160,7 +162,7 @@ async fn answer(State(shared): State<Arc<Shared>>, call: Request, judge: Next) -
     }
 }
 
-/// A message in an answer that is otherwise right.
+/// The message in an otherwise correct reply.
 fn whole(message: &[u8]) -> HttpResponse {
     // Not compressed, and the length.
     let mut frame = vec![0];
@@ -177,14 +179,15 @@ fn whole(message: &[u8]) -> HttpResponse {
 struct Engine {
     manner: Manner,
     limiter: RateLimiter,
-    /// The limits that have been made. Held while a request is judged: between a look and a charge nobody comes.
+    /// The limits so far. The lock is held during a decision: no other request comes between check
+    /// and charge.
     known: Mutex<HashSet<Namespace>>,
     /// Whether the limits come from a file and not from descriptors.
     is_configured: bool,
 }
 
-/// A descriptor that has a limit.
-struct Asked {
+/// A descriptor with a limit.
+struct Check {
     /// Each limit has a namespace of its own.
     limit: Namespace,
     /// The values of the entries.
@@ -212,13 +215,13 @@ impl Engine {
             return self.judge_configured(request);
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = request.descriptors.iter().map(|one| self.asked(request, one, &mut known));
-        let asked = asked.collect::<Result<Vec<_>, _>>()?;
-        let limited: Vec<&Asked> = asked.iter().flatten().collect();
+        let check = request.descriptors.iter().map(|one| self.check(request, one, &mut known));
+        let check = check.collect::<Result<Vec<_>, _>>()?;
+        let limited: Vec<&Check> = check.iter().flatten().collect();
         let mut refused = false;
         let mut looks = Vec::new();
         for one in &limited {
-            // One counter may be asked for by several descriptors.
+            // Several descriptors may share one counter.
             let same =
                 limited.iter().filter(|other| (&other.limit, &other.value) == (&one.limit, &one.value));
             let together = same.map(|one| one.cost).fold(0, u64::saturating_add);
@@ -244,8 +247,8 @@ impl Engine {
         };
         let mut statuses = limited.iter().zip(&looks).map(|(one, look)| one.status(look));
         let unlimited = DescriptorStatus { code: Code::Ok.into(), ..Default::default() };
-        let mut status = |one: &Option<Asked>| one.as_ref().and_then(|_| statuses.next());
-        let statuses = asked.iter().map(|one| status(one).unwrap_or_else(|| unlimited.clone()));
+        let mut status = |one: &Option<Check>| one.as_ref().and_then(|_| statuses.next());
+        let statuses = check.iter().map(|one| status(one).unwrap_or_else(|| unlimited.clone()));
         Ok(RateLimitResponse {
             overall_code: if refused { Code::OverLimit } else { Code::Ok }.into(),
             statuses: if self.manner == Manner::Limitador { Vec::new() } else { statuses.collect() },
@@ -254,7 +257,7 @@ impl Engine {
         })
     }
 
-    /// As limitador-server's `should_rate_limit`.
+    /// Like limitador-server's `should_rate_limit`.
     fn judge_configured(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         let entries = |one: &RateLimitDescriptor| {
             one.entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect()
@@ -271,13 +274,13 @@ impl Engine {
         })
     }
 
-    /// What a descriptor asks, and its limit made if it is new.
-    fn asked(
+    /// The limit, value and cost of a descriptor. A new limit is created.
+    fn check(
         &self,
         request: &RateLimitRequest,
         descriptor: &RateLimitDescriptor,
         known: &mut HashSet<Namespace>,
-    ) -> Result<Option<Asked>, Status> {
+    ) -> Result<Option<Check>, Status> {
         if descriptor.is_negative_hits {
             return Err(Status::unimplemented("hits are not given back here"));
         }
@@ -298,20 +301,20 @@ impl Engine {
         }
         let cost = match &descriptor.hits_addend {
             Some(hits) => hits.value,
-            // Not set is one, says the protocol.
+            // The protocol says that a missing value means one.
             None => request.hits_addend.max(1).into(),
         };
         let current = RateLimit { requests_per_unit: most, unit: unit.into(), ..Default::default() };
-        Ok(Some(Asked { limit: name, value: format!("{values:?}"), cost, current }))
+        Ok(Some(Check { limit: name, value: format!("{values:?}"), cost, current }))
     }
 }
 
-impl Asked {
+impl Check {
     fn context(&self) -> Context<'static> {
         HashMap::from([(VALUE.to_owned(), self.value.clone())]).into()
     }
 
-    /// As limitador looked at it.
+    /// The status from limitador's check.
     fn status(&self, look: &CheckResult) -> DescriptorStatus {
         let counter = look.counters.first();
         let remaining = counter.and_then(|counter| counter.remaining()).unwrap_or(0);
@@ -331,7 +334,7 @@ fn whole_and_parts(span: Duration) -> Span {
     Span { seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX), nanos }
 }
 
-/// Limitador's own words, sorted as its server sorts them.
+/// Limitador's header values, sorted as its server sorts them.
 fn headers(mut result: CheckResult) -> Vec<Header> {
     let header = |(key, value)| Header { key, value, ..Default::default() };
     let mut headers: Vec<Header> = result.response_header().into_iter().map(header).collect();
@@ -343,7 +346,7 @@ fn internal(error: impl std::fmt::Display) -> Status {
     Status::internal(error.to_string())
 }
 
-/// Seconds, and the unit as the answer names it. A month has 30 days and a year 365.
+/// The seconds of a unit, and the unit of the reply. A month has 30 days and a year 365.
 fn unit(number: i32) -> Option<(u64, rate_limit::Unit)> {
     const DAY: u64 = 86_400;
     Some(match RateLimitUnit::try_from(number).ok()? {

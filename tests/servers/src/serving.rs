@@ -1,6 +1,4 @@
 //! A thread that serves HTTP, 1.1 and 2 without TLS, until it is dropped.
-//!
-//! What it does not know: what is served.
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -22,12 +20,12 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts one on a free port. `router` is called on the server's runtime.
+    /// Starts a server on a free port. `router` is called on the server's runtime.
     pub(crate) fn start(router: impl FnOnce() -> Result<Router>) -> Result<Self> {
         Self::accept(FREE, |listener| {
             let router = router()?;
             let listener = listener.tap_io(|stream| {
-                // Else an answer may wait for an acknowledgement; it comes all the same.
+                // Otherwise a reply may wait for an acknowledgement. An error here does no harm.
                 let _ = stream.set_nodelay(true);
             });
             let router = router.into_make_service_with_connect_info::<SocketAddr>();
@@ -35,7 +33,8 @@ impl Serving {
         })
     }
 
-    /// Starts one at this address. `server` is called on its runtime, and is what accepts connections there.
+    /// Starts a server at this address. `server` is called on the runtime, and accepts the
+    /// connections.
     pub(crate) fn accept<F: Future<Output = ()> + Send + 'static>(
         address: SocketAddr,
         server: impl FnOnce(TcpListener) -> Result<F>,
@@ -52,17 +51,17 @@ impl Serving {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// With the runtime go the connections, whatever they wait for.
+/// The connections end with the runtime, whatever they wait for.
 fn serve(runtime: &Runtime, server: impl Future<Output = ()> + Send + 'static, stopped: Receiver<()>) {
     runtime.block_on(async {
         tokio::spawn(server);
-        // Ends as well when the other side has gone without a word.
+        // Also ends if the other side was dropped.
         let _ = stopped.await;
     });
 }

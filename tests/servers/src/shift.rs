@@ -1,7 +1,5 @@
-//! Replies that shift: from some point on each connection answers with the reply to the call before, as webdis does after
-//! it has written a late reply to the wrong connection.
-//!
-//! What it does not know: what a reply says.
+//! Replies that shift: from some point on, each connection replies with the reply to the previous
+//! call, as webdis does after a late reply on the wrong connection.
 
 use std::collections::HashMap;
 use std::mem::replace;
@@ -15,7 +13,7 @@ pub(crate) struct Shift<R>(Mutex<State<R>>);
 
 #[derive(Debug)]
 struct State<R> {
-    /// How often replies have begun to shift.
+    /// How often a shift has begun.
     begun: u64,
     connections: HashMap<SocketAddr, Connection<R>>,
 }
@@ -35,15 +33,15 @@ impl<R> Default for Shift<R> {
 }
 
 impl<R: Clone> Shift<R> {
-    /// A connection without a call for so long is in step again.
+    /// After this pause without a call, a connection is in step again.
     pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-    /// The connections that have replied before begin to shift.
+    /// Shifts all connections that have replied before.
     pub(crate) fn begin(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).begun += 1;
     }
 
-    /// What is sent to this peer in place of its reply.
+    /// The reply to send to this peer in place of `reply`.
     pub(crate) fn of(&self, peer: SocketAddr, reply: R) -> R {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, begun) = (Instant::now(), state.begun);

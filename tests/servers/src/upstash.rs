@@ -1,13 +1,14 @@
-//! The Upstash REST dialect (<https://upstash.com/docs/redis/features/restapi>) in front of a real Redis. Theirs cannot be
-//! run here, so this plays the front alone, by what is documented:
+//! The Upstash REST dialect (<https://upstash.com/docs/redis/features/restapi>) in front of a real
+//! Redis. Upstash's own server is not available, so this proxy follows the documentation:
 //!
-//! - `POST /` with a command as a JSON array → `{"result": …}`, or 400 and `{"error": "NOSCRIPT …"}`;
-//! - `POST /pipeline` with an array of such arrays → 200 and one of those objects for each, in order;
+//! - `POST /` with a command as a JSON array → `{"result": …}`, or 400 and `{"error": "NOSCRIPT
+//!   …"}`;
+//! - `POST /pipeline` with an array of such arrays → 200 and one of those objects for each, in
+//!   order;
 //! - `Authorization: Bearer TOKEN`, else 401.
 //!
-//! It can also mix up its replies, as webdis does after a stall: see [`Upstash::shift`].
-//!
-//! What it does not know: commands in the path, transactions, base64, and tokens in the query.
+//! The proxy can also mix up its replies, as webdis does after a stall: see [`Upstash::shift`]. It
+//! lacks commands in the path, transactions, base64, and tokens in the query.
 
 use crate::serving::Serving;
 use crate::shift::Shift;
@@ -26,10 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// After so long without an answer of Redis' a command has failed.
+/// A command fails after this time without a reply from Redis.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A running front; it ends when this is dropped.
+/// A running proxy, which ends when it is dropped.
 pub struct Upstash {
     serving: Serving,
     calls: Arc<AtomicU64>,
@@ -44,12 +45,12 @@ struct Front {
     shift: Arc<Shift<Reply>>,
 }
 
-/// What is sent.
+/// The status and the body of a reply.
 type Reply = (StatusCode, Value);
 
 impl Upstash {
-    /// Starts one on a free port, in front of the Redis at this address, for whoever has the token. Redis may go and
-    /// come back.
+    /// Starts a proxy on a free port, in front of the Redis at this address. Requests need the
+    /// token. Redis may go and come back.
     pub fn start(redis: SocketAddr, token: &str) -> Result<Self> {
         let calls = Arc::new(AtomicU64::new(0));
         let (authorization, counted) = (format!("Bearer {token}").into(), Arc::clone(&calls));
@@ -68,18 +69,19 @@ impl Upstash {
         Ok(Self { serving, calls, shift })
     }
 
-    /// Where it listens.
+    /// The address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
 
-    /// From now on each connection that is open answers every call with the reply to the call before. A connection is in
-    /// step again after 100 ms without a call: Envoy would have closed the connection in that pause.
+    /// From now on each open connection replies to every call with the reply to the previous call.
+    /// A connection is in step again after 100 ms without a call: Envoy would close the connection
+    /// in that pause.
     pub fn shift(&self) {
         self.shift.begin();
     }
 
-    /// How many requests it had so far, with a wrong token or not.
+    /// The number of requests so far, whatever their token.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -139,14 +141,14 @@ fn unauthorized() -> Reply {
 }
 
 impl Front {
-    /// Counts a request: whether it has the token.
+    /// Counts a request. Returns whether it has the token.
     fn admits(&self, headers: &HeaderMap) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         given == Some(self.authorization.as_bytes())
     }
 
-    /// Asks Redis; an error is Redis' own words.
+    /// Runs a command in Redis. An error has Redis' own words.
     async fn run(&self, words: &[Value]) -> Result<Value, String> {
         let mut words = words.iter().map(word);
         let name = words.next().flatten().ok_or("ERR empty command")?;
@@ -155,7 +157,7 @@ impl Front {
             command.arg(word.ok_or("ERR an argument is neither a string nor a number")?);
         }
         let answer = command.query_async(&mut self.redis.clone()).await;
-        answer.map(|reply| json_of(&reply)).map_err(|error| told(&error))
+        answer.map(|reply| json_of(&reply)).map_err(|error| error_text(&error))
     }
 }
 
@@ -168,7 +170,7 @@ fn word(value: &Value) -> Option<String> {
 }
 
 /// `NOSCRIPT No matching script. …`
-fn told(error: &RedisError) -> String {
+fn error_text(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         _ => format!("ERR {error}"),
@@ -183,7 +185,7 @@ fn json_of(reply: &Told) -> Value {
         Told::SimpleString(text) => json!(text),
         Told::Okay => json!("OK"),
         Told::Array(list) => list.iter().map(json_of).collect(),
-        // What the newer protocol has beside these, which is not spoken here.
+        // Types of the newer protocol, which this proxy does not speak.
         other => json!(format!("{other:?}")),
     }
 }

@@ -1,4 +1,4 @@
-//! What a server of configurations answers, in each of its four shapes, and how it fails.
+//! The configuration servers: their replies in all four dialects, and their faults.
 
 use gateway::{Connection, Response};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use servers::{Documents, Fault};
 use std::time::{Duration, Instant};
 
 const DOCUMENT: &str = r#"{"limits": []}"#;
-/// `diana.json`, and the document, as `base64` writes them.
+/// `diana.json`, and the document, in base64.
 const KEY: &str = "ZGlhbmEuanNvbg==";
 const VALUE: &str = "eyJsaW1pdHMiOiBbXX0=";
 
@@ -121,7 +121,7 @@ fn it_fails_as_it_is_told_and_notes_what_it_was_asked() {
     assert_eq!(documents.requests(), seen.len());
 }
 
-/// Half of what was promised arrives.
+/// Half of the announced body arrives.
 #[test]
 fn an_answer_is_cut_after_half_of_its_body() {
     use std::io::{Read, Write};
@@ -129,8 +129,8 @@ fn an_answer_is_cut_after_half_of_its_body() {
     documents.fail(Fault::Cut);
     let mut stream = std::net::TcpStream::connect(documents.address()).unwrap();
     stream.write_all(b"GET /diana.json HTTP/1.1\r\nhost: me\r\n\r\n").unwrap();
-    let mut told = String::new();
-    stream.read_to_string(&mut told).unwrap();
-    assert!(told.contains(&format!("content-length: {}\r\n", DOCUMENT.len())), "{told}");
-    assert!(told.ends_with(&DOCUMENT[..DOCUMENT.len() / 2]), "{told}");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains(&format!("content-length: {}\r\n", DOCUMENT.len())), "{reply}");
+    assert!(reply.ends_with(&DOCUMENT[..DOCUMENT.len() / 2]), "{reply}");
 }

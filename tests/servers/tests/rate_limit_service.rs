@@ -1,4 +1,4 @@
-//! The rate limit service, asked by a client of gRPC's own.
+//! The rate limit service, called by a gRPC client.
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
@@ -34,12 +34,12 @@ impl Client {
     ) -> Result<RateLimitResponse, Status> {
         let request =
             RateLimitRequest { domain: "diana".into(), descriptors: descriptors.to_vec(), hits_addend };
-        let asked = self.client.should_rate_limit(request);
-        self.runtime.block_on(asked).map(tonic::Response::into_inner)
+        let pending = self.client.should_rate_limit(request);
+        self.runtime.block_on(pending).map(tonic::Response::into_inner)
     }
 
-    /// Each descriptor's code and what is left, and the code of them all.
-    fn told(&mut self, descriptors: &[RateLimitDescriptor], hits: u32) -> (Vec<(Code, u32)>, Code) {
+    /// Each descriptor's code and remaining quota, and the overall code.
+    fn reply(&mut self, descriptors: &[RateLimitDescriptor], hits: u32) -> (Vec<(Code, u32)>, Code) {
         let answer = self.ask(descriptors, hits).unwrap();
         let statuses = answer.statuses.iter().map(|one| (one.code(), one.limit_remaining));
         (statuses.collect(), answer.overall_code())
@@ -57,13 +57,13 @@ fn a_limit_counts_by_key_value_and_quota() {
     let service = RateLimitService::start().unwrap();
     let mut client = Client::of(&service);
     let ann = [descriptor("user", "ann", 3)];
-    assert_eq!(client.told(&ann, 0), (vec![(Code::Ok, 2)], Code::Ok), "no addend is one");
-    assert_eq!(client.told(&ann, 2), (vec![(Code::Ok, 0)], Code::Ok));
-    assert_eq!(client.told(&ann, 1), (vec![(Code::OverLimit, 0)], Code::OverLimit));
+    assert_eq!(client.reply(&ann, 0), (vec![(Code::Ok, 2)], Code::Ok), "no addend is one");
+    assert_eq!(client.reply(&ann, 2), (vec![(Code::Ok, 0)], Code::Ok));
+    assert_eq!(client.reply(&ann, 1), (vec![(Code::OverLimit, 0)], Code::OverLimit));
     for other in [descriptor("user", "bob", 3), descriptor("account", "ann", 3), descriptor("user", "ann", 4)]
     {
         let left = other.limit.unwrap().requests_per_unit - 1;
-        assert_eq!(client.told(&[other], 1), (vec![(Code::Ok, left)], Code::Ok));
+        assert_eq!(client.reply(&[other], 1), (vec![(Code::Ok, left)], Code::Ok));
     }
     let answer = client.ask(&ann, 1).unwrap();
     let status = &answer.statuses[0];
@@ -79,13 +79,13 @@ fn when_one_descriptor_is_over_its_limit_none_is_charged() {
     let service = RateLimitService::start().unwrap();
     let mut client = Client::of(&service);
     let both = [descriptor("all", "", 10), descriptor("user", "ann", 1)];
-    assert_eq!(client.told(&both, 1), (vec![(Code::Ok, 9), (Code::Ok, 0)], Code::Ok));
-    assert_eq!(client.told(&both, 1), (vec![(Code::Ok, 9), (Code::OverLimit, 0)], Code::OverLimit));
-    assert_eq!(client.told(&both[..1], 1), (vec![(Code::Ok, 8)], Code::Ok));
-    // Nor if it is the same counter twice.
+    assert_eq!(client.reply(&both, 1), (vec![(Code::Ok, 9), (Code::Ok, 0)], Code::Ok));
+    assert_eq!(client.reply(&both, 1), (vec![(Code::Ok, 9), (Code::OverLimit, 0)], Code::OverLimit));
+    assert_eq!(client.reply(&both[..1], 1), (vec![(Code::Ok, 8)], Code::Ok));
+    // The same for one counter twice.
     let twice = [descriptor("user", "bob", 1), descriptor("user", "bob", 1)];
-    assert_eq!(client.told(&twice, 1).1, Code::OverLimit);
-    assert_eq!(client.told(&twice[..1], 1).1, Code::Ok);
+    assert_eq!(client.reply(&twice, 1).1, Code::OverLimit);
+    assert_eq!(client.reply(&twice[..1], 1).1, Code::Ok);
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn others_name_no_descriptor_or_charge_what_they_refuse() {
     let both = [descriptor("all", "", 10), descriptor("user", "ann", 1)];
     let limitador = RateLimitService::start_as(Manner::Limitador).unwrap();
     let mut client = Client::of(&limitador);
-    assert_eq!(client.told(&both, 1), (vec![], Code::Ok));
-    assert_eq!(client.told(&both, 1), (vec![], Code::OverLimit));
-    assert_eq!(client.told(&both[..1], 9), (vec![], Code::Ok), "nothing was charged");
+    assert_eq!(client.reply(&both, 1), (vec![], Code::Ok));
+    assert_eq!(client.reply(&both, 1), (vec![], Code::OverLimit));
+    assert_eq!(client.reply(&both[..1], 9), (vec![], Code::Ok), "nothing was charged");
     let envoy = RateLimitService::start_as(Manner::Envoy).unwrap();
     let mut client = Client::of(&envoy);
-    assert_eq!(client.told(&both, 1), (vec![(Code::Ok, 9), (Code::Ok, 0)], Code::Ok));
-    assert_eq!(client.told(&both, 1), (vec![(Code::Ok, 8), (Code::OverLimit, 0)], Code::OverLimit));
-    assert_eq!(client.told(&both[..1], 1), (vec![(Code::Ok, 7)], Code::Ok));
+    assert_eq!(client.reply(&both, 1), (vec![(Code::Ok, 9), (Code::Ok, 0)], Code::Ok));
+    assert_eq!(client.reply(&both, 1), (vec![(Code::Ok, 8), (Code::OverLimit, 0)], Code::OverLimit));
+    assert_eq!(client.reply(&both[..1], 1), (vec![(Code::Ok, 7)], Code::Ok));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_descriptor_has_its_own_hits_or_no_limit() {
     let five =
         RateLimitDescriptor { hits_addend: Some(UInt64Value { value: 5 }), ..descriptor("user", "ann", 10) };
     let unlimited = RateLimitDescriptor { limit: None, ..descriptor("plan", "free", 0) };
-    let (statuses, overall) = client.told(&[unlimited.clone(), five], 1);
+    let (statuses, overall) = client.reply(&[unlimited.clone(), five], 1);
     assert_eq!((statuses[1], overall), ((Code::Ok, 5), Code::Ok));
     let answer = client.ask(&[unlimited], 1).unwrap();
     assert_eq!((answer.statuses[0].code(), &answer.statuses[0].current_limit), (Code::Ok, &None));
@@ -137,23 +137,23 @@ fn it_fails_as_it_is_told() {
     assert_eq!(client.ask(&ann, 1).unwrap(), RateLimitResponse::default());
     service.answer_with(Answers::Late(Duration::from_millis(100)));
     let start = Instant::now();
-    assert_eq!(client.told(&ann, 1).0, [(Code::Ok, 9)]);
+    assert_eq!(client.reply(&ann, 1).0, [(Code::Ok, 9)]);
     assert!(start.elapsed() >= Duration::from_millis(100));
     service.answer_with(Answers::Judged);
-    assert_eq!(client.told(&ann, 1).0, [(Code::Ok, 8)], "what failed was not charged");
+    assert_eq!(client.reply(&ann, 1).0, [(Code::Ok, 8)], "what failed was not charged");
 }
 
-/// Even while it answers nobody.
+/// Even while the service never replies.
 #[test]
 fn it_ends_when_it_is_dropped() {
     let service = RateLimitService::start().unwrap();
     service.answer_with(Answers::Never);
     let mut client = Client::of(&service);
-    let asked = std::thread::spawn(move || client.ask(&[descriptor("user", "ann", 1)], 1));
+    let pending = std::thread::spawn(move || client.ask(&[descriptor("user", "ann", 1)], 1));
     gateway::wait_until("the call", Duration::from_secs(10), || (service.calls() == 1).then_some(()))
         .unwrap();
     let address = service.address();
     drop(service);
-    assert!(asked.join().unwrap().is_err());
+    assert!(pending.join().unwrap().is_err());
     assert!(std::net::TcpStream::connect(address).is_err());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const TOKEN: &str = "a-token";
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A connection without a call for so long is in step again.
+/// After this pause without a call, a connection is in step again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn ask(upstash: &Upstash, path: &str, token: &str, body: &str) -> (u16, Value) {
@@ -27,8 +27,8 @@ fn a_command_is_answered_with_a_result_or_an_error() {
     assert_eq!(one(json!(["GET", "a"])), (200, json!({"result": "ä/%"})));
     assert_eq!(one(json!(["GET", "b"])), (200, json!({"result": null})));
     let script = "return {1, 'two', {3}, ARGV[1]}";
-    let (status, told) = one(json!(["EVAL", script, "1", "a", "four"]));
-    assert_eq!((status, told), (200, json!({"result": [1, "two", [3], "four"]})));
+    let (status, reply) = one(json!(["EVAL", script, "1", "a", "four"]));
+    assert_eq!((status, reply), (200, json!({"result": [1, "two", [3], "four"]})));
     let error = "NOSCRIPT No matching script. Please use EVAL.";
     assert_eq!(one(json!(["EVALSHA", "0".repeat(40), 0])), (400, json!({"error": error})));
     for wrong in ["{}", "[]", "[[]]", "not JSON"] {
@@ -43,8 +43,8 @@ fn several_commands_are_answered_in_order() {
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let commands = json!([["SET", "a", "x"], ["INCR", "a"], ["INCRBY", "b", 2]]);
     let error = "ERR value is not an integer or out of range";
-    let told = json!([{"result": "OK"}, {"error": error}, {"result": 2}]);
-    assert_eq!(ask(&upstash, "/pipeline", TOKEN, &commands.to_string()), (200, told));
+    let reply = json!([{"result": "OK"}, {"error": error}, {"result": 2}]);
+    assert_eq!(ask(&upstash, "/pipeline", TOKEN, &commands.to_string()), (200, reply));
     assert_eq!(ask(&upstash, "/pipeline", TOKEN, r#"["GET", "a"]"#).0, 400);
 }
 
