@@ -1,6 +1,5 @@
-//! Rules that a store for all gateways counts, in the whole filter: calls go out, and come back late, twice or never.
-//!
-//! It does not know: the script, nor a real store.
+//! Global rules in the whole filter, with simulated stores: calls go out, and replies come late,
+//! twice or never.
 
 mod ends;
 mod invariants;
@@ -16,7 +15,7 @@ use std::rc::Rc;
 
 const REFUSED: Fate = Fate::Answered(429);
 
-/// A configuration of these limits, whose shared rules are counted in clusters of these names.
+/// A configuration with these limits, whose stores are in these clusters.
 fn configuration(clusters: &str, limits: &str) -> String {
     format!(
         r#"{{"store": {{"redis": {{"clusters": [{clusters}], "secret": "sixteen letters!"}}}}, "limits": [{limits}]}}"#
@@ -28,7 +27,7 @@ fn limit(path: &str, rules: &str) -> String {
     format!(r#"{{"url": "{path}", "rules": [{rules}]}}"#)
 }
 
-/// A gateway that asks the cluster `a`, over which a call takes a millisecond or two.
+/// A gateway with the store `a`, where a call takes a millisecond or two.
 fn start(workers: usize, limits: &str) -> Gateway {
     let gateway = Gateway::among(Clusters::of(&["a"]), workers, false);
     assert!(gateway.configure(&configuration(r#""a""#, limits)), "{:?}", gateway.world.log.borrow());
@@ -39,12 +38,12 @@ fn clusters(gateway: &Gateway) -> Rc<Clusters> {
     Rc::clone(&gateway.world.clusters)
 }
 
-/// From now on calls fare so.
+/// Sets how further calls fare.
 fn fare(gateway: &Gateway, fares: Fares) {
     *gateway.world.clusters.fares.borrow_mut() = fares;
 }
 
-/// What becomes of a request when its call has been answered.
+/// The fate of a request once its call has been answered.
 fn ask(gateway: &Gateway, worker: usize, path: &str) -> Fate {
     let request = gateway.request(worker, path, "ann");
     gateway.pass(10);

@@ -1,6 +1,5 @@
-//! A configuration that a server has, in the whole filter: what each worker serves, whatever becomes of its calls.
-//!
-//! It does not know: what a document may say. Each of these refuses all requests with a status of its own.
+//! Remote configuration in the whole filter: which document each worker activates, whatever happens
+//! to its calls. Each document refuses all requests with a status of its own.
 
 mod canary;
 mod ends;
@@ -24,7 +23,7 @@ fn document(status: u32) -> String {
     format!(r#"{{"response": {{"status": {status}}}}}"#)
 }
 
-/// A local document that refuses all, and asks the cluster `config` each second.
+/// A local document that refuses all requests and polls the cluster `config` each second.
 fn configuration(more: &str) -> String {
     format!(
         r#"{{"limits": [{{"url": "/", "rules": [{{"name": "none", "rpu": 0, "unit": "day"}}]}}], "response": {{"status": 420}},
@@ -32,7 +31,7 @@ fn configuration(more: &str) -> String {
     )
 }
 
-/// A gateway whose server has this document; its clusters `a` and `b` are stores.
+/// A gateway whose server has this document. Its clusters `a` and `b` are stores.
 fn gateway(workers: usize, document: &str) -> Gateway {
     let clusters = Clusters::of(&["a", "b"]);
     clusters.servers.borrow_mut().insert("config".into(), Server::of(document));
@@ -49,12 +48,12 @@ fn clusters(gateway: &Gateway) -> Rc<Clusters> {
     Rc::clone(&gateway.world.clusters)
 }
 
-/// Changes what the server has.
+/// Changes the server's state.
 fn change(gateway: &Gateway, change: impl FnOnce(&mut Server)) {
     change(clusters(gateway).servers.borrow_mut().get_mut("config").unwrap());
 }
 
-/// From now on the server has this document.
+/// Puts this document on the server.
 fn has(gateway: &Gateway, document: &str) {
     change(gateway, |server| server.document = document.into());
 }
@@ -67,7 +66,7 @@ fn fare(gateway: &Gateway, fares: Fares) {
     *gateway.world.clusters.fares.borrow_mut() = fares;
 }
 
-/// The status with which a worker refuses; nothing goes wrong while it is asked.
+/// The status with which a worker refuses. The request has no faults.
 fn serves_at(gateway: &Gateway, vm: &Vm) -> u32 {
     let before = gateway.world.faults.replace(Faults::default());
     let request = vm.request("/", "ann");
@@ -78,7 +77,7 @@ fn serves_at(gateway: &Gateway, vm: &Vm) -> u32 {
     }
 }
 
-/// What each worker serves.
+/// The status of each worker's active document.
 fn serves(gateway: &Gateway) -> Vec<u32> {
     gateway.vms.iter().map(|vm| serves_at(gateway, vm)).collect()
 }

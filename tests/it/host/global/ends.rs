@@ -1,6 +1,4 @@
-//! How requests end about which stores are asked, and what of them is given back.
-//!
-//! It does not know: chance, or what is fetched ahead.
+//! How requests end whose rules query stores, and which charges are refunded.
 
 use super::*;
 use crate::host::callouts::Mishap;
@@ -55,7 +53,7 @@ fn permits_come_back_when_requests_end() {
     assert_eq!((clusters(&gateway).taken(7, 2), ask(&gateway, 0, "/")), (0, Fate::Upstream));
 }
 
-/// It is gone before the store has answered, and has its turn in the call or before it.
+/// The request leaves before the store has replied; its query is in the call or still in the queue.
 #[test]
 fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
     let gateway = start(1, &limit("/", PERMITS));
@@ -72,7 +70,7 @@ fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
     assert_eq!((clusters(&gateway).taken(7, 2), gateway.owing()), (0, 0));
 }
 
-/// The store does not know the script: it has charged nothing, and nobody waits for its answer.
+/// The store lacks the script, so it has charged nothing, and no request waits for the reply.
 #[test]
 fn a_call_without_its_script_is_not_repeated_for_requests_that_have_left() {
     let gateway = start(1, &limit("/", PERMITS));
@@ -82,7 +80,8 @@ fn a_call_without_its_script_is_not_repeated_for_requests_that_have_left() {
     assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(7, 2)), (0, 0));
 }
 
-/// One that gives up goes by what it can have here; the late answer of a host that does not cancel calls is undone.
+/// A request that gives up is decided locally. If the host does not cancel calls, the late reply is
+/// refunded.
 #[test]
 fn a_late_answer_is_given_back() {
     let gateway = start(1, &limit("/", WINDOW));
@@ -108,7 +107,7 @@ fn a_late_answer_is_given_back() {
     assert_eq!(found, 1, "no answer was late");
 }
 
-/// The worker was held up: it looks at its clock before it hears of the answer, which says what has been charged.
+/// The worker was held up. It sees the timeout before the reply, which says what was charged.
 #[test]
 fn an_answer_that_comes_when_nobody_counts_on_it_is_given_back() {
     let gateway = start(1, &limit("/", PERMITS));
@@ -125,14 +124,14 @@ fn an_answer_that_comes_when_nobody_counts_on_it_is_given_back() {
     gateway.no_crash();
 }
 
-/// The host ends some as it lets go another, of whom the same answer tells.
+/// While the host lets one request go, it ends others that the same reply is about.
 #[test]
 fn who_is_gone_when_the_answer_is_told_gives_back() {
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, true);
     assert!(
         gateway.configure(&configuration(r#""a""#, &limit("/", &PERMITS.replace("2, \"max", "9, \"max"))))
     );
-    // The first call brings the script alone; the others go in the next one.
+    // The first call brings the script alone; the other queries go in the next call.
     let requests: Vec<usize> = (0..5).map(|_| gateway.request(0, "/", "ann")).collect();
     gateway.pass(3);
     gateway.world.breaks.set(true);
@@ -168,7 +167,7 @@ fn who_the_host_does_not_let_go_is_let_go_when_it_does() {
     assert_eq!(gateway.fate(request), Fate::Upstream);
 }
 
-/// A host without a timer keeps nobody waiting.
+/// Without a timer of the host, no request waits.
 #[test]
 fn where_there_is_no_timer_nobody_waits() {
     let gateway = start(1, &limit("/", WINDOW));
@@ -187,7 +186,7 @@ fn nginx_takes_no_configuration_with_a_store() {
     assert_eq!(gateway.world.said("this host cannot hold requests while a store is asked"), 1);
 }
 
-/// The client leaves when one store of two has answered: that one gets its permit back.
+/// The client leaves when one of two stores has replied. That store gets its permit back.
 #[test]
 fn who_leaves_between_two_answers_gives_back_the_first() {
     let two = |name: &str, user: &str| {
@@ -211,7 +210,7 @@ fn who_leaves_between_two_answers_gives_back_the_first() {
             let told = clusters(&gateway).decisions() - asked;
             between += usize::from(told == 1);
             if told == 2 {
-                // Both are carried out, and one may have been told.
+                // Both calls ran, and one reply may have been handled.
                 both += 1;
                 break;
             }
@@ -233,7 +232,8 @@ fn a_call_that_is_not_made_fails_at_once() {
     assert_eq!(gateway.counter("diana.rule.window.degraded"), 1);
 }
 
-/// A cluster without hosts, when permits come back: it is found out when it has some again, though nobody has waited.
+/// The cluster has no hosts when permits return. A probe finds its recovery although no request
+/// waits.
 #[test]
 fn a_store_that_was_given_up_in_giving_back_is_probed() {
     let gateway = start(1, &limit("/", &PERMITS.replace("2, \"max", "9, \"max")));
@@ -268,7 +268,7 @@ fn permits_of_an_old_configuration_count_until_their_requests_end() {
     gateway.no_crash();
 }
 
-/// A request that leaves a queue while the store is away gives back its turn when the store is back.
+/// A request that leaves a queue during an outage refunds its turn after the outage.
 #[test]
 fn a_turn_that_is_given_back_during_an_outage_comes_back_after_it() {
     let queue = r#"{"algo": "LB", "rpu": 1, "unit": "minute", "queue": 1, "scope": "global"}"#;
@@ -287,7 +287,8 @@ fn a_turn_that_is_given_back_during_an_outage_comes_back_after_it() {
     assert_eq!(ask(&gateway, 0, "/"), Fate::Paused, "it has the turn of the request that left");
 }
 
-/// It has timed out under a configuration that is no more: the store that did answer gets its permit back.
+/// The request times out under a replaced configuration. The store that replied gets its permit
+/// back.
 #[test]
 fn who_gives_up_under_an_old_configuration_gives_back() {
     let name = |on_error: &str| {
@@ -300,12 +301,12 @@ fn who_gives_up_under_an_old_configuration_gives_back() {
     for anew in [true, false] {
         let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
         assert!(gateway.configure(&configuration(r#""a", "b""#, &limits)));
-        // Both have the script.
+        // Both stores have the script.
         (0..9).for_each(|user| _ = gateway.request(0, "/", &format!("user-{user}")));
         gateway.pass(20);
         gateway.end_all();
         gateway.pass(20);
-        // Of a host that cancels a call something is heard.
+        // The host does not cancel calls, so that late replies arrive.
         fare(&gateway, Fares { cancels: false, ..Fares::default() });
         let vm = &gateway.vms[0];
         let mut refused = 0;
@@ -327,7 +328,7 @@ fn who_gives_up_under_an_old_configuration_gives_back() {
     }
 }
 
-/// Each in turn: whoever waits is let go, and never more than one stays.
+/// One mishap after the other: waiting requests go on, and at most one stays.
 #[test]
 fn whatever_befalls_a_call_its_request_goes_on_in_time() {
     for mishap in crate::host::callouts::ALL {
@@ -349,7 +350,7 @@ fn whatever_befalls_a_call_its_request_goes_on_in_time() {
     }
 }
 
-/// Gateways whose secrets differ count apart, and nobody would see it.
+/// Gateways with different secrets count apart, which nothing else would show.
 #[test]
 fn the_log_tells_gateways_apart_whose_secrets_differ() {
     let told = |secret: &str| {
@@ -367,7 +368,7 @@ fn the_log_tells_gateways_apart_whose_secrets_differ() {
     assert_ne!(told("sixteen letters!"), told("sixteen letters?"));
 }
 
-/// A plugin's calls go with it, and with them all that it was configured to.
+/// A plugin's calls end with the plugin, and its whole configuration is dropped.
 #[test]
 fn a_plugin_that_is_gone_leaves_no_call_behind() {
     let gateway = start(1, &limit("/", PERMITS));
@@ -387,7 +388,7 @@ fn a_plugin_that_is_gone_leaves_no_call_behind() {
 fn calls_that_a_host_never_answers_are_forgotten() {
     let gateway = start(1, &limit("/", WINDOW));
     fare(&gateway, Fares { cancels: false, ..always(&[Mishap::Lost]) });
-    // It is given up, and probed each second from then on.
+    // The store is given up, and probed each second from then on.
     for _ in 0..3 {
         gateway.request(0, "/", "ann");
         gateway.pass(200);
@@ -397,7 +398,8 @@ fn calls_that_a_host_never_answers_are_forgotten() {
     assert!(gateway.vms[0].calling() <= 1_100, "{}", gateway.vms[0].calling());
 }
 
-/// Whatever becomes of the request. A result has only the one that it let pass.
+/// The counter does not depend on the fate of the request. `result` has a value for one request
+/// only, which the rule let pass.
 #[test]
 fn a_rule_without_its_store_is_degraded_though_another_refuses() {
     for (on_error, results) in [("local", [2, 1, 0]), ("allow", [2, 0, 1])] {

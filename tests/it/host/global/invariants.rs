@@ -1,6 +1,4 @@
-//! What holds for gateways that count together, whatever happens to them and to their calls.
-//!
-//! It does not know: the laws, nor which of the filter's parts sees to them.
+//! Properties of gateways that count together, whatever happens to them and to their calls.
 
 use super::laws::*;
 use super::play::{Setup, play};
@@ -18,7 +16,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// Where calls have only these mishaps.
+/// Setups in which calls have only these mishaps.
 fn setups(mishaps: &'static [Mishap], longest_us: u64) -> impl Strategy<Value = Setup> {
     let size = (1..3_usize, 1..4_usize, 1..4_usize, 1..3_usize);
     let fares = (1..8_u64, any::<bool>(), any::<u64>());
@@ -54,7 +52,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Every answer comes in time, if late or twice, and scripts get lost.
+    /// Every reply comes in time, even if late or twice, and scripts get lost.
     #[test]
     fn where_no_answer_is_lost_all_is_exact(
         setup in setups(&[Mishap::Twice, Mishap::NoScript], 8_000), bytes in bytes(), reloads: bool,
@@ -79,7 +77,7 @@ proptest! {
         degraded_is_bounded(&gateways);
     }
 
-    /// A swap that is lost, in the gateway's own data.
+    /// Swaps of the gateway's own data are lost.
     #[test]
     fn lost_swaps_lose_nothing(setup in setups(&[Mishap::Twice], 8_000), bytes in bytes()) {
         let gateways = play(Setup { kind: Kind::LostSwaps, ..setup }, &bytes, nobody_waits_too_long);
@@ -95,7 +93,8 @@ proptest! {
         setup in setups(callouts::ALL, 90_000), bytes in bytes(), outlives: bool,
         kind in prop::sample::select(vec![Kind::Any, Kind::LettingGo, Kind::Timer, Kind::Store]),
     ) {
-        // A host that takes a plugin away from its streams, which Envoy does not, must let them go: nobody asks again.
+        // A host that takes a plugin away from its streams, unlike Envoy, must let them go: nothing
+        // asks again.
         let outlives = outlives && matches!(kind, Kind::Timer | Kind::Store);
         let fares = Fares { outlives, ..setup.fares.clone() };
         let gateways = play(Setup { kind, goes_down: true, fares, ..setup }, &bytes, |_| {});

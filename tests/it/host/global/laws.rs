@@ -1,16 +1,14 @@
-//! What holds for gateways that count together, while things happen to them, and afterwards.
-//!
-//! It does not know: what has happened; nor which mishaps make which law void.
+//! Laws for gateways that count together, during a run and after it.
 
 use super::play::{Gateways, LOCAL, PATHS, RULES, Rule};
 use crate::host::callouts::Fares;
 use crate::host::faults::Kind;
 use crate::host::gateway::{Fate, Gateway};
 
-/// A store waits for 50 ms; a timer is as much late as it counts whole milliseconds.
+/// The timeout of a store is 50 ms. Timers are late because they count whole milliseconds.
 const LONGEST_MS: u64 = 52;
 
-/// Nobody waits for a store for longer than it may; where it is a turn that is waited for, that is another matter.
+/// No request waits for a store longer than allowed. Waiting for a turn is not limited by this law.
 pub fn nobody_waits_too_long(gateways: &Gateways) {
     for gateway in &gateways.all {
         let (now, noted) = (gateway.world.clock.get(), gateway.world.noted.borrow());
@@ -22,18 +20,18 @@ pub fn nobody_waits_too_long(gateways: &Gateways) {
     }
 }
 
-/// No store has ever handed out more than there is.
+/// No store has ever granted more than its quota.
 pub fn stores_hold(gateways: &Gateways) {
     for (name, store) in &*gateways.clusters.stores.borrow() {
         for (kind, most) in &store.most {
             let rule = RULES.iter().find(|rule| rule.kind == (kind.0, kind.1[0])).unwrap();
-            // Of turns any number may be taken, one after the other.
+            // Any number of turns may be taken, one after the other.
             assert!(rule.limit == 0 || *most <= rule.limit as i64, "{most} of {} at {name}", rule.name);
         }
     }
 }
 
-/// Whatever went on is what stores have handed out, but for those who were let go without.
+/// All requests that went on were granted by stores, or were admitted without a store.
 pub fn nobody_goes_uncounted(gateways: &Gateways) {
     for Rule { path, name, kind, limit, .. } in RULES {
         let degraded = gateways.counter(&format!("diana.rule.{name}.degraded")) as usize;
@@ -41,16 +39,17 @@ pub fn nobody_goes_uncounted(gateways: &Gateways) {
         let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
         let taken = gateways.clusters.taken(kind.0, kind.1) as usize;
         assert!(went <= taken + degraded + errors, "{went} of {name}, {taken} taken, {degraded} without");
-        // For whom a store is shared, each shard counts its actors, and of those there are two.
+        // On a sharded store each shard counts its actors, and there are two actors.
         let actors = if name.ends_with("bucket") { 2 } else { 1 };
-        // A worker reports at least as many permits as its requests hold, so a store may count more than it has granted.
+        // A worker reports at least as many permits as its requests hold, so a store may count more
+        // than it has granted.
         let granted = if kind.0 == 7 { went.saturating_sub(degraded + errors) } else { taken };
         assert!(*limit == 0 || granted <= limit * actors, "{granted} of {name}");
     }
 }
 
-/// Where nothing is lost, a store has handed out just what went on; the rest is a piece that may yet be spent, or is of a
-/// bucket and was held by a plugin that is no more.
+/// If nothing is lost, a store has granted exactly the requests that went on. The rest is a lease
+/// that may still be spent, or that a removed plugin held of a bucket.
 pub fn nobody_is_charged_in_vain(gateways: &Gateways) {
     for Rule { path, name, kind, leased, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
         let degraded = gateways.counter(&format!("diana.rule.{name}.degraded"));
@@ -62,7 +61,7 @@ pub fn nobody_is_charged_in_vain(gateways: &Gateways) {
     }
 }
 
-/// Of what was let go without a store no more than a gateway lets go by itself.
+/// Requests admitted without a store are no more than a gateway admits by itself.
 pub fn degraded_is_bounded(gateways: &Gateways) {
     for Rule { path, name, kind, limit, on_error, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
         let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
@@ -76,13 +75,14 @@ pub fn degraded_is_bounded(gateways: &Gateways) {
     }
 }
 
-/// From now on nothing goes wrong: everybody goes on, and a store that was given up is asked again.
+/// From now on there are no faults: all requests go on, and a store that was given up is queried
+/// again.
 pub fn all_goes_well_again(gateways: &Gateways) {
     gateways.all.iter().for_each(|gateway| gateway.fail(Kind::Nothing));
     *gateways.clusters.fares.borrow_mut() = Fares::default();
     gateways.clusters.down.set(false);
     gateways.clusters.silent.borrow_mut().clear();
-    // A timer that was lost is set again by the next request.
+    // The next request sets a lost timer again.
     let prime = |gateway: &Gateway| {
         (0..gateway.vms.len()).for_each(|worker| _ = gateway.request(worker, "/window", "ann"))
     };
@@ -92,7 +92,7 @@ pub fn all_goes_well_again(gateways: &Gateways) {
         gateway.settle();
         gateway.end_all();
     }
-    // What is owed to stores is on its way, and pieces lapse.
+    // Refunds are under way, and leases lapse.
     gateways.pass(3_000);
     for gateway in &gateways.all {
         assert_eq!((gateway.owing(), gateway.paused()), (0, 0));
@@ -103,7 +103,7 @@ pub fn all_goes_well_again(gateways: &Gateways) {
     gateways.pass(3_000);
 }
 
-/// Each path is counted by its stores.
+/// The stores count each path again.
 fn counts_again(gateway: &Gateway, worker: usize) {
     for path in PATHS {
         let asked = gateway.world.clusters.decisions();
@@ -113,7 +113,7 @@ fn counts_again(gateway: &Gateway, worker: usize) {
         assert_ne!(gateway.fate(request), Fate::Paused, "{path}");
         let now: i64 = RULES.iter().map(|rule| degraded(gateway, rule)).sum();
         assert_eq!(now, before, "{path}");
-        // What was fetched ahead is spent, and what a rule of the gateway's own refuses is refused, and nothing is asked.
+        // Leases are spent, and local rules refuse, without a query.
         let needs_none = LOCAL.iter().any(|(of, _)| *of == path)
             || RULES.iter().any(|rule| rule.path == path && rule.leased);
         assert!(needs_none || gateway.world.clusters.decisions() > asked, "{path}");
@@ -124,7 +124,7 @@ fn degraded(gateway: &Gateway, rule: &Rule) -> i64 {
     gateway.counter(&format!("diana.rule.{}.degraded", rule.name))
 }
 
-/// Of permits none is out when all requests have ended.
+/// When all requests have ended, all permits have been released.
 pub fn permits_are_back(gateways: &Gateways) {
     assert_eq!([gateways.clusters.taken(7, 2), gateways.clusters.taken(7, 3)], [0, 0]);
 }

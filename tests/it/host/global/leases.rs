@@ -1,6 +1,5 @@
-//! What is fetched ahead, in the whole filter: spent by all workers, fetched by a timer, accounted for when it lapses.
-//!
-//! It does not know: the lease's own cell.
+//! Leases in the whole filter: all workers spend them, a timer fetches them, and they are returned
+//! when they lapse.
 
 use super::*;
 
@@ -11,19 +10,20 @@ fn leased(algo: &str, rpu: u64, lease: u64) -> String {
     limit("/", &rule)
 }
 
-/// A request that asks nobody.
+/// A request that is decided without a call.
 fn at_once(gateway: &Gateway, worker: usize) -> Fate {
     let request = gateway.request(worker, "/", "ann");
     gateway.fate(request)
 }
 
-/// Ten: the first request brings a piece, and goes with it. When less than half is left the timer fetches another.
+/// A lease of ten: the first request brings the lease. When less than half is left, the timer
+/// refills the lease.
 #[test]
 fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
     let gateway = start(2, &leased("W", 100, 10));
     assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).decisions()), (Fate::Upstream, 1));
     assert_eq!(clusters(&gateway).taken(2, 100), 11);
-    // The other worker spends it as well.
+    // The other worker spends the lease, too.
     for worker in 0..5 {
         assert_eq!(at_once(&gateway, worker), Fate::Upstream, "{worker}");
         gateway.pass(10);
@@ -42,7 +42,7 @@ fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
     gateway.no_crash();
 }
 
-/// Nothing is there yet, and many come at once: of a worker one brings a piece.
+/// Many requests arrive at once, without a lease: in each worker one request brings a lease.
 #[test]
 fn of_many_requests_at_once_one_fetches() {
     let gateway = start(1, &leased("W", 100, 10));
@@ -52,7 +52,8 @@ fn of_many_requests_at_once_one_fetches() {
     assert_eq!(clusters(&gateway).taken(2, 100), 11 + 10);
 }
 
-/// Many workers that begin at once do not fetch a piece each, so that nobody is refused for want of what comes back.
+/// If many workers begin at once, they do not fetch a lease each. Otherwise requests would be
+/// refused although returned quota is on its way.
 #[test]
 fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
     for (algo, kind, first) in [("TB", 1, 864_000_000), ("W", 2, 100), ("SW", 3, 100)] {
@@ -66,7 +67,8 @@ fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
             gateway.pass(40);
             let passed = fates(&gateway, &requests).iter().filter(|fate| **fate == Fate::Upstream).count();
             went += passed;
-            // Near the end a piece can be on its way to one worker while the store refuses another.
+            // Near the end a lease may be on its way to one worker while the store refuses another
+            // worker.
             assert!(passed == 24 || went >= 95, "{algo}: {passed} of 24, {went} went");
             assert!(passed > 0, "{algo}: {went} went");
         }
@@ -75,8 +77,8 @@ fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
     }
 }
 
-/// The store refuses a worker while another one fetches all that is left: the gateway's own quota comes before the cached
-/// refusal.
+/// The store refuses one worker while another worker fetches the rest. The gateway's lease takes
+/// precedence over the cached refusal.
 #[test]
 fn a_cached_refusal_does_not_hide_what_the_gateway_holds() {
     let mut refused = 0;
@@ -98,7 +100,7 @@ fn gateway_went(gateway: &Gateway) -> i64 {
     noted.iter().filter(|noted| noted.went.is_some() || noted.fate == Fate::Paused).count() as i64
 }
 
-/// What exceeds one piece goes back.
+/// Quota above one lease is returned.
 #[test]
 fn a_gateway_holds_no_more_than_its_lease() {
     let numbers = [("TB", 1, 172_800_000), ("W", 2, 500), ("SW", 3, 500)];
@@ -108,7 +110,7 @@ fn a_gateway_holds_no_more_than_its_lease() {
         for turn in 0..60 {
             let requests: Vec<usize> =
                 (0..1 + (turn + 3) % 9).map(|worker| gateway.request(worker, "/", "ann")).collect();
-            // Fetched, and what is too much is back.
+            // The lease has been fetched, and the surplus returned.
             gateway.pass(30);
             assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; requests.len()], "{algo}");
             went += requests.len() as i64;
@@ -130,11 +132,11 @@ fn all_of_a_quota_is_spent_and_no_more() {
     }
 }
 
-/// What a request cannot spend, because another of its rules has nothing ahead, is not fetched either.
+/// A lease is not fetched if another rule of the request has none, because it could not be spent.
 #[test]
 fn nothing_is_fetched_that_another_rule_keeps_from_being_spent() {
     let leased = r#"{"name": "leased", "actor": "user", "algo": "W", "rpu": 50, "unit": "day", "scope": "global", "lease": 7}"#;
-    // One that asks for each request, and one that is never lent.
+    // One rule needs a query for each request, and the other never leases.
     for other in [r#""algo": "W", "rpu": 1000"#, r#""algo": "TB", "rpu": 86400000, "burst": 1, "lease": 1"#] {
         let other = format!(r#"{{"name": "other", {other}, "unit": "day", "scope": "global"}}"#);
         let gateway = start(1, &limit("/", &format!("{leased}, {other}")));
@@ -145,8 +147,8 @@ fn nothing_is_fetched_that_another_rule_keeps_from_being_spent() {
     }
 }
 
-/// For each actor that something was fetched for the worker keeps its value for seconds, so that of a client's choosing is
-/// not kept at any length.
+/// The worker keeps the value of an actor with a lease for seconds, so a client may not choose its
+/// length freely.
 #[test]
 fn for_an_actor_of_a_long_value_nothing_is_fetched() {
     let gateway = start(1, &leased("W", 100, 10).replace(r#""algo""#, r#""actor": "user", "algo""#));
@@ -159,7 +161,7 @@ fn for_an_actor_of_a_long_value_nothing_is_fetched() {
     }
 }
 
-/// A bucket's piece that nobody spends is back when its two seconds are over, and what was spent of it is not.
+/// The unspent part of a bucket's lease returns after two seconds; the spent part does not.
 #[test]
 fn a_buckets_piece_lapses_and_is_accounted_for() {
     let gateway = start(2, &leased("TB", 50, 20));
@@ -175,10 +177,10 @@ fn a_buckets_piece_lapses_and_is_accounted_for() {
     assert_eq!(rest, 45);
 }
 
-/// What a token takes of 50 a day, µs.
+/// The time of one token at 50 a day, µs.
 const BUCKET_50: u64 = 1_728_000_000;
 
-/// An actor that was busy for seconds leaves: of all its pieces nothing is lost.
+/// An actor that was busy for seconds leaves; nothing of its leases is lost.
 #[test]
 fn of_many_pieces_all_that_was_not_spent_is_back() {
     let gateway = start(2, &leased("TB", 50, 8));
@@ -193,7 +195,7 @@ fn of_many_pieces_all_that_was_not_spent_is_back() {
     assert_eq!(clusters(&gateway).taken(1, BUCKET_50), 30);
 }
 
-/// Windows and slices have charged what they lend: there is nothing to be told when it lapses.
+/// Windows and slices have charged their leases, so an unused lease may lapse silently.
 #[test]
 fn a_piece_that_needs_no_account_keeps_no_timer() {
     for algo in ["W", "SW"] {
@@ -204,7 +206,7 @@ fn a_piece_that_needs_no_account_keeps_no_timer() {
     }
 }
 
-/// While the store is not to be had requests are counted here.
+/// While the store is down, requests are counted locally.
 #[test]
 fn a_store_that_is_gone_lends_nothing() {
     let gateway = start(1, &leased("W", 100, 10));
@@ -222,7 +224,7 @@ fn a_store_that_is_gone_lends_nothing() {
     );
 }
 
-/// The plugin is replaced, and then taken away: what it has fetched is still there for the new one.
+/// The plugin is replaced and then removed. Its leases are still there for the new plugin.
 #[test]
 fn a_reload_keeps_what_was_fetched() {
     let gateway = start(1, &leased("W", 100, 10));
@@ -236,7 +238,8 @@ fn a_reload_keeps_what_was_fetched() {
     gateway.no_crash();
 }
 
-/// What a call of the host's costs is more than all that is worked out: with quota ahead there are as many as of a local rule.
+/// Host calls cost more than everything else. With a lease a request makes as many as with a local
+/// rule.
 #[test]
 fn a_leased_request_makes_no_more_calls_than_a_local_one() {
     let calls = |rule: &str| {
@@ -255,13 +258,13 @@ fn a_leased_request_makes_no_more_calls_than_a_local_one() {
     let (local, leased) = (calls("{RULE}"), calls(r#"{RULE, "scope": "global", "lease": "20%"}"#));
     let middle = |mut calls: Vec<usize>| *calls.select_nth_unstable(500).1;
     assert_eq!((middle(local.clone()), middle(leased.clone())), (3, 3), "the clock, two counters");
-    // Once in a while a worker takes anew what it spends by itself.
+    // From time to time a worker renews the quota that it spends by itself.
     let most = |calls: Vec<usize>| calls.into_iter().max();
     assert!(most(leased) <= most(local).map(|most| most + 2));
 }
 
-/// Two gateways of two workers, of whose requests for one actor a third is refused: how many calls they make, and how many
-/// requests pass, in a second.
+/// Two gateways of two workers refuse a third of the requests of one actor: the number of calls,
+/// and of admitted requests, in a second.
 fn overload(algo: &str) -> (usize, usize) {
     const WARM_UP: usize = 2_000;
     const MS: usize = 4_000;
@@ -296,7 +299,7 @@ fn overload(algo: &str) -> (usize, usize) {
     ((calls() - before.0) * 1_000 / MS, (passed() - before.1) * 1_000 / MS)
 }
 
-/// After a refusal a worker asks again when a piece can be there, and not for each request.
+/// After a refusal a worker queries again when a lease may be available, and not on each request.
 #[test]
 fn a_refused_actor_costs_few_calls_and_gets_all_of_its_quota() {
     for algo in ["TB", "W"] {

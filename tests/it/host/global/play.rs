@@ -1,6 +1,4 @@
-//! What happens to gateways that count together, as a list of operations that any bytes can be read as.
-//!
-//! It does not know: what must hold.
+//! Runs of gateways that count together: any bytes decode to a list of operations.
 
 use crate::host::callouts::{Clusters, Fares};
 use crate::host::faults::{Faults, Kind};
@@ -8,14 +6,14 @@ use crate::host::gateway::Gateway;
 use crate::host::vm::Vm;
 use std::rc::Rc;
 
-/// A shared rule: where it is, its name, and by which kind and first number a store knows it; how much there is of it.
+/// A global rule: its path, its name, its kind and first number at the store, and its quota.
 pub struct Rule {
     pub path: &'static str,
     pub name: &'static str,
     pub kind: (u64, u64),
     pub limit: usize,
     text: &'static str,
-    /// What it says about the store's absence, and of how much a gateway passes then.
+    /// The rule's `on_error`, which says how much a gateway admits without the store.
     pub on_error: &'static str,
     pub leased: bool,
 }
@@ -36,7 +34,7 @@ const fn leased(rule: Rule) -> Rule {
 
 const DAY: u64 = 86_400_000_000;
 
-/// Each is known by its numbers. A day is longer than any run.
+/// Each rule is recognised by its numbers. A day is longer than any run.
 pub const RULES: &[Rule] = &[
     rule("/window", "window", (2, 5), 5, r#""algo": "W", "rpu": 5, "unit": "day""#),
     rule("/permits", "permits", (7, 2), 2, r#""algo": "C", "rpu": 2, "max_hold": "1d""#),
@@ -57,7 +55,7 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// What the rules of a path count beside: everybody together, in the gateway itself.
+/// The local rules for `all` beside the rules of a path.
 pub const LOCAL: &[(&str, &str)] = &[
     ("/mixed", r#"{"name": "mixed-local", "algo": "W", "rpu": 12, "unit": "day"}"#),
     ("/mixed", r#"{"name": "mixed-own", "algo": "C", "rpu": 4, "max_hold": "1d"}"#),
@@ -67,7 +65,7 @@ pub const LOCAL: &[(&str, &str)] = &[
 pub const PATHS: [&str; 9] =
     ["/window", "/permits", "/queue", "/lease", "/bucket", "/mixed", "/ahead", "/deny", "/allow"];
 
-/// How a run is set up.
+/// The setup of a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub gateways: usize,
@@ -77,7 +75,7 @@ pub struct Setup {
     pub reenters: bool,
     pub kind: Kind,
     pub one_in: u64,
-    /// Whether stores may not be to be had at all, and timers may be so late that calls fail.
+    /// Whether stores may be down, and timers may be so late that calls fail.
     pub goes_down: bool,
     /// Whether plugins are replaced.
     pub reloads: bool,
@@ -111,7 +109,7 @@ pub struct Gateways {
 }
 
 impl Gateways {
-    /// Time passes for all; whether it did.
+    /// Lets time pass for all gateways. Returns whether it did.
     pub fn pass(&self, ms: u64) -> bool {
         Gateway::pass_all(&self.all, ms);
         true
@@ -136,8 +134,8 @@ impl Gateways {
     }
 }
 
-/// Gateways to which all of this has happened, one operation for each two bytes. `after` looks at them after each that
-/// let time pass.
+/// Runs one operation for each two bytes, and returns the gateways. `after` checks them after each
+/// operation that lets time pass.
 pub fn play(setup: Setup, bytes: &[u8], after: impl Fn(&Gateways)) -> Gateways {
     let clusters = Clusters::of(&["a", "b", "c"]);
     *clusters.fares.borrow_mut() = setup.fares.clone();
@@ -159,7 +157,7 @@ pub fn play(setup: Setup, bytes: &[u8], after: impl Fn(&Gateways)) -> Gateways {
     gateways
 }
 
-/// Does one; whether it let time pass, and all that was due has happened.
+/// Runs one operation. Returns whether time has passed and all due events have happened.
 fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
     let workers = usize::from(kind >> 5);
     let gateway = &gateways.all[workers % gateways.all.len()];
@@ -188,7 +186,7 @@ fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
         25 => timers_are_late(gateways, what),
         26 => vm.newest_root().into_iter().for_each(|root| vm.tick(root)),
         27 => with(|vm, id| vm.repeat(id as u8, id)),
-        // An answer to a call that was never made, or was answered long ago.
+        // A reply to a call that was never made, or that has ended long ago.
         28 => {
             let body = br#"{"EVALSHA":[0,0,1,0,0,1,0,0,0,0,0,0,0]}"#;
             vm.tell_again(what.into(), (Some(200), body.into()));
@@ -207,13 +205,13 @@ fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
     false
 }
 
-/// Time passes, and timers fire later. Where every answer is to come in time, so little that no call fails for it: what a
-/// failed call was to give back is not given back again.
+/// Time passes, and timers fire later. If every reply must come in time, the delay is too short to
+/// fail a call, because the refunds of a failed call are not sent again.
 fn timers_are_late(gateways: &Gateways, what: u8) {
     let is_short = !gateways.setup.goes_down;
     let ms = if is_short { what % 32 } else { what };
     if is_short {
-        // Whatever an earlier delay held up happens first.
+        // Events that an earlier delay has held up happen first.
         gateways.pass(0);
     }
     for gateway in &gateways.all {
@@ -222,7 +220,7 @@ fn timers_are_late(gateways: &Gateways, what: u8) {
     }
 }
 
-/// A new plugin beside the old one, the old one goes, or it gets its configuration again.
+/// A new plugin starts beside the old one, the old one goes, or it gets its configuration again.
 fn reload(gateways: &Gateways, vm: &Vm, what: u8) {
     match what % 3 {
         0 => _ = vm.configure(),

@@ -1,13 +1,12 @@
-//! Requests that wait for a store while their configuration is replaced: when they have ended, nothing stays reserved.
-//!
-//! It does not know: how a reservation or a lease is made.
+//! Requests that wait for a store while their configuration is replaced. When they have ended,
+//! nothing stays reserved.
 
 use super::*;
 
 const LOCAL: &str = r#"{"name": "local", "algo": "ALGO", "rpu": 400, "unit": "day"}"#;
 const GLOBAL: &str = r#"{"name": "global", "algo": "W", "rpu": 9000, "unit": "day", "scope": "global"}"#;
 
-/// So many requests begin, their configuration is replaced, and the store answers.
+/// Some requests begin, their configuration is replaced, and the store replies.
 fn reload_while_the_store_is_asked(limits: &str, after: &str, requests: usize) -> Gateway {
     let gateway = start(1, limits);
     for _ in 0..requests {
@@ -27,14 +26,14 @@ fn passed(gateway: &Gateway) -> usize {
     gateway.world.noted.borrow().iter().filter(|noted| noted.went.is_some()).count()
 }
 
-/// The actor is busy, so that a worker that serves would reserve quota.
+/// The actor is busy, so an active worker would reserve quota.
 #[test]
 fn requests_of_a_retired_configuration_reserve_nothing() {
     for algo in ["TB", "W", "SW"] {
         let local = LOCAL.replace("ALGO", algo);
         let before = limit("/", &format!("{GLOBAL}, {local}"));
         let gateway = reload_while_the_store_is_asked(&before, &limit("/", &local), 9);
-        // Reservations of the configuration that serves come back within that time.
+        // Reservations of the active configuration return within this time.
         gateway.pass(200);
         (0..500).for_each(|_| _ = gateway.request(0, "/", "ann"));
         gateway.pass(200);
@@ -44,7 +43,7 @@ fn requests_of_a_retired_configuration_reserve_nothing() {
     }
 }
 
-/// What the store hands out ahead to a worker that is retired meanwhile goes back to the store.
+/// A lease that the store grants to a worker that is retired meanwhile is returned.
 #[test]
 fn what_a_retired_configuration_has_fetched_ahead_goes_back() {
     for (algo, kind, first) in [("TB", 1, 864_000_000), ("W", 2, 100)] {
@@ -61,7 +60,7 @@ fn what_a_retired_configuration_has_fetched_ahead_goes_back() {
     }
 }
 
-/// A bucket is told what is left of a lease at once: it would count as spent otherwise.
+/// The rest of a bucket's lease is returned at once; otherwise it would count as spent.
 #[test]
 fn what_a_configuration_has_left_of_a_bucket_goes_back_when_it_is_retired() {
     let leased =

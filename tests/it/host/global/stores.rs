@@ -1,6 +1,4 @@
-//! Stores that are not to be had, and several of them: what a rule says about that, and what clients are told.
-//!
-//! It does not know: chance, or single mishaps.
+//! Stores that are down, and several stores: what `on_error` does, and what clients see.
 
 use super::*;
 use crate::host::faults::{Faults, Kind};
@@ -17,7 +15,7 @@ fn noted(gateway: &Gateway, request: usize) -> Noted {
     gateway.world.noted.borrow()[request].clone()
 }
 
-/// What becomes of so many requests, of which each is decided about when the one before is.
+/// The fates of `count` requests, each decided before the next begins.
 fn each(gateway: &Gateway, count: usize) -> Vec<Fate> {
     (0..count).map(|_| ask(gateway, 0, "/")).collect()
 }
@@ -30,7 +28,7 @@ fn without_its_store_a_rule_does_what_it_says() {
         (r#""on_error": "local""#, vec![passes.clone(), passes.clone(), REFUSED, REFUSED]),
         (r#""on_error": "allow""#, vec![passes.clone(); 4]),
         (r#""on_error": "deny""#, vec![closed.clone(); 4]),
-        // It never refuses, come what may.
+        // A rule in shadow never refuses.
         (r#""on_error": "deny", "mode": "shadow""#, vec![passes; 4]),
     ];
     for (more, fates) in cases {
@@ -60,7 +58,8 @@ fn who_is_refused_for_want_of_a_store_is_told_so() {
     assert!(body.contains("temporary-reduced-capacity"), "{body}");
 }
 
-/// After three failures nobody is held; a probe finds out that it is back, and all is counted again.
+/// After three failures no request waits. A probe finds the recovery, and all requests are counted
+/// again.
 #[test]
 fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
     for silent in [false, true] {
@@ -89,7 +88,7 @@ fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
     }
 }
 
-/// One of two refuses: the other one gets back what it has charged.
+/// One of two stores refuses. The other one gets a refund.
 #[test]
 fn what_one_store_refuses_no_other_charges() {
     let two = r#"{"actor": "user", "rpu": 1, "unit": "day", "algo": "W", "scope": "global"},
@@ -112,7 +111,8 @@ fn what_one_store_refuses_no_other_charges() {
     assert_eq!(gateway.owing(), 0);
 }
 
-/// The host fails when the filter turns to a stream: the refusal is sent later, and the request is not let go instead.
+/// The host fails when the filter turns to a stream: the refusal is sent later, and the request is
+/// not let through instead.
 #[test]
 fn a_refusal_that_cannot_be_sent_at_once_stays_a_refusal() {
     for seed in 0..60 {
@@ -128,7 +128,7 @@ fn a_refusal_that_cannot_be_sent_at_once_stays_a_refusal() {
     }
 }
 
-/// A rule in shadow makes nobody wait for its turn, nor refuses.
+/// A rule in shadow neither delays nor refuses.
 #[test]
 fn a_queue_in_shadow_makes_nobody_wait() {
     let queue =
@@ -142,7 +142,7 @@ fn a_queue_in_shadow_makes_nobody_wait() {
     }
 }
 
-/// Who leaves a queue gives back its turn, and who goes when its turn comes does not.
+/// A request that leaves a queue refunds its turn. A request that goes on in its turn does not.
 #[test]
 fn a_turn_is_given_back_by_who_leaves() {
     let queue = r#"{"algo": "LB", "rpu": 1, "unit": "second", "queue": 2, "scope": "global"}"#;
@@ -163,7 +163,7 @@ fn a_turn_is_given_back_by_who_leaves() {
     assert_eq!(noted(&gateway, request).fate, Fate::Served);
 }
 
-/// The host copies no more of a reply than can be a reply, however long the reply is.
+/// The host copies no more of a reply than the longest valid one, however long the reply is.
 #[test]
 fn a_long_reply_of_a_store_costs_no_more_than_the_longest_one() {
     let gateway = start(1, &rule(r#""on_error": "deny""#));

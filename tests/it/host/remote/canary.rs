@@ -1,13 +1,11 @@
-//! A document that is tried, in the whole filter: it decides about each request as well, and nothing comes of that.
-//!
-//! It does not know: for whom it is tried, or what follows from how it fares.
+//! A candidate in the whole filter: it decides every request, too, without any effect.
 
 use super::super::callouts::Mishap;
 use super::*;
 
 const CANARY: &str = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "50%"}"#;
 
-/// What is tried for everybody, for a minute.
+/// A gateway with a canary of all actors, for a minute.
 fn trying(document: &str) -> Gateway {
     let gateway = gateway(2, r#"{"limits": []}"#);
     assert!(gateway.configure(&configuration(CANARY)));
@@ -22,13 +20,13 @@ fn rule(rule: &str) -> String {
     format!(r#"{{"limits": [{{"url": "/", "rules": [{{"name": "tried", {rule}}}]}}]}}"#)
 }
 
-/// How many requests have fared so: the same, newly refused, newly admitted.
+/// How many requests were decided the same, newly refused, and newly admitted.
 fn fared(gateway: &Gateway) -> [i64; 3] {
     ["same", "newly_refused", "newly_admitted"]
         .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
 }
 
-/// How many documents were promoted, not promoted, and taken back.
+/// How many documents were promoted, not promoted, and rolled back.
 fn judged(gateway: &Gateway) -> [i64; 3] {
     ["promotions", "rejections", "rollbacks"].map(|name| gateway.counter(&format!("diana.canary.{name}")))
 }
@@ -46,7 +44,7 @@ fn permits_are_tried_as_long_as_their_requests_last() {
     is_clean(&gateway);
 }
 
-/// Who would wait passes at once, and keeps the turn that it would have had.
+/// A request that would wait passes at once, and keeps the turn that it would have had.
 #[test]
 fn queues_are_tried_without_waiting() {
     let gateway = trying(&rule(r#""algo": "LB", "rpu": 1, "unit": "minute", "queue": 2"#));
@@ -63,7 +61,7 @@ fn queues_are_tried_without_waiting() {
 fn what_is_tried_ends_with_what_it_is_tried_beside() {
     let gateway = trying(&rule(r#""algo": "C", "rpu": 1, "max_hold": "1h""#));
     let held = gateway.request(0, "/", "ann");
-    // The server is back to what serves; then another configuration comes.
+    // The server is back to the active document; then another configuration comes.
     has(&gateway, r#"{"limits": []}"#);
     gateway.pass(1_200);
     gateway.request(0, "/", "ann");
@@ -74,7 +72,7 @@ fn what_is_tried_ends_with_what_it_is_tried_beside() {
     is_clean(&gateway);
 }
 
-/// A document that refuses all, which is tried, or was and was not promoted.
+/// A document that refuses all requests and is a candidate, or was one and was not promoted.
 fn strict(is_over: bool) -> Gateway {
     let gateway = trying(&document(430));
     let requests: Vec<usize> = (0..40).map(|at| gateway.request(at % 2, "/", "ann")).collect();
@@ -86,7 +84,7 @@ fn strict(is_over: bool) -> Gateway {
     gateway
 }
 
-/// What docs/configuration/canary.md tells who cannot wait: though the plugin of before is still there, as while it is drained.
+/// The way out in docs/configuration/canary.md, while the previous plugin still drains.
 #[test]
 fn what_is_tried_or_was_refused_serves_at_once_from_a_path_that_is_new() {
     for is_over in [false, true] {
@@ -99,7 +97,7 @@ fn what_is_tried_or_was_refused_serves_at_once_from_a_path_that_is_new() {
     }
 }
 
-/// The same without another path: though the plugin of before would go on trying it.
+/// The same without another path, while the previous plugin would go on with the candidate.
 #[test]
 fn what_is_tried_or_was_refused_serves_without_a_canary() {
     for is_over in [false, true] {
@@ -111,7 +109,7 @@ fn what_is_tried_or_was_refused_serves_without_a_canary() {
     }
 }
 
-/// It is judged by the newest configuration.
+/// The newest configuration gives the verdict.
 #[test]
 fn what_is_tried_is_promoted_when_more_may_be_refused() {
     let gateway = strict(false);
@@ -122,7 +120,7 @@ fn what_is_tried_is_promoted_when_more_may_be_refused() {
     is_clean(&gateway);
 }
 
-/// A rule that a store counts is tried here, and no store hears of it.
+/// A global rule of a candidate is counted locally, and no store is queried.
 #[test]
 fn no_store_is_asked_for_what_is_tried() {
     let gateway = gateway(1, r#"{"limits": []}"#);
@@ -140,7 +138,7 @@ fn no_store_is_asked_for_what_is_tried() {
     is_clean(&gateway);
 }
 
-/// It serves from then on, and is watched.
+/// The document becomes active, and is watched.
 #[test]
 fn what_served_before_serves_again_when_too_many_are_refused() {
     let gateway = trying(&rule(r#""actor": "user", "algo": "W", "rpu": 3, "unit": "day""#));
@@ -160,8 +158,8 @@ fn what_served_before_serves_again_when_too_many_are_refused() {
     is_clean(&gateway);
 }
 
-/// The limits of both, the old and the new, each of one rule for `user` on all paths; what is tried is so for everybody,
-/// and may refuse nothing newly.
+/// The limits of both documents, each with one rule for `user` on all paths. The canary compares
+/// all actors and allows no newly refused request.
 fn changing(from: &str, to: &str) -> Gateway {
     let gateway = gateway(2, &rule(&format!(r#""actor": "user", {from}"#)));
     let more = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "0%"}}, "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}"#;
@@ -173,7 +171,7 @@ fn changing(from: &str, to: &str) -> Gateway {
     gateway
 }
 
-/// So many requests of a user, each a while after the other; how many pass.
+/// How many requests of a user pass, each `ms` after the previous one.
 fn passes(gateway: &Gateway, requests: usize, ms: u64, user: &str) -> usize {
     let passes = |at: &usize| {
         let request = gateway.request(at % 2, "/", user);
@@ -199,7 +197,7 @@ fn requests_are_compared_for_which_a_store_is_asked() {
     is_clean(&gateway);
 }
 
-/// Some of the requests that both refuse are others; in all they are as many.
+/// Both documents refuse some requests that the other admits, but equally many in total.
 #[test]
 fn what_lets_in_more_is_promoted_under_attack() {
     let gateway = changing(
@@ -220,7 +218,7 @@ fn what_lets_in_more_is_promoted_under_attack() {
     is_clean(&gateway);
 }
 
-/// It would hide nobody behind those whom it lets in.
+/// Admitted actors do not make up for a refused one.
 #[test]
 fn one_actor_more_is_no_other_actor_less() {
     let gateway = gateway(
@@ -248,7 +246,7 @@ fn one_actor_more_is_no_other_actor_less() {
     is_clean(&gateway);
 }
 
-/// As it would if it took the place of what serves.
+/// The candidate goes on with the counts, as if it took over from the active document.
 #[test]
 fn what_is_tried_goes_on_with_what_was_counted() {
     let quota = r#""algo": "W", "rpu": 3, "unit": "day""#;
@@ -261,7 +259,7 @@ fn what_is_tried_goes_on_with_what_was_counted() {
     is_clean(&gateway);
 }
 
-/// The one before would have refused them as well.
+/// The previous document would have refused these requests, too.
 #[test]
 fn an_attack_takes_nothing_back() {
     let quota = r#""algo": "TB", "rpu": 5, "unit": "minute", "burst": 5"#;
@@ -278,7 +276,7 @@ fn an_attack_takes_nothing_back() {
     is_clean(&gateway);
 }
 
-/// The store is not to be had, whichever document serves.
+/// The store is down, whichever document is active.
 #[test]
 fn what_is_refused_for_lack_of_a_store_is_not_held_against_a_document() {
     let quota = r#""algo": "W", "rpu": 900, "unit": "day", "scope": "global", "on_error": "deny""#;
@@ -295,7 +293,7 @@ fn what_is_refused_for_lack_of_a_store_is_not_held_against_a_document() {
     is_clean(&gateway);
 }
 
-/// Nobody else's requests are compared, though some rules of them may be tried.
+/// Requests of other actors are not compared, even if some of their rules are.
 #[test]
 fn a_document_is_tried_for_a_part_of_all_actors() {
     let quota = |rpu: u32| rule(&format!(r#""actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day""#));

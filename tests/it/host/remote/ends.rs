@@ -1,6 +1,4 @@
-//! Requests that wait, or hold something, while another document takes the place of the one that they came under.
-//!
-//! It does not know: what a rule counts.
+//! Requests that wait or hold permits while another document becomes active.
 
 use super::*;
 
@@ -48,7 +46,7 @@ fn a_permit_comes_back_that_was_held_under_the_document_before() {
     is_clean(&gateway);
 }
 
-/// The store is slow, and the document changes before it has answered.
+/// The store is slow, and the document changes before the reply.
 #[test]
 fn who_waits_for_a_store_goes_on_and_gives_back() {
     let shared = PERMITS.replace('}', r#", "scope": "global"}"#);

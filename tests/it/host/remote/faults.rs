@@ -1,11 +1,10 @@
-//! Single things that go wrong with a source, one after the other.
-//!
-//! It does not know: chance.
+//! Single faults of a source, one after the other.
 
 use super::*;
 use crate::host::callouts::Mishap;
 
-/// The shared data fails just when a document is tried: that says nothing of the document.
+/// The shared data fails just when a document is compiled. The fault says nothing about the
+/// document.
 #[test]
 fn a_document_is_not_refused_because_a_call_failed() {
     for seed in 0..60 {
@@ -24,7 +23,8 @@ fn a_document_is_not_refused_because_a_call_failed() {
     }
 }
 
-/// As it goes back to the local document a call fails: it goes back at its next look.
+/// A host call fails during the fallback to the local document. The worker falls back at its next
+/// look.
 #[test]
 fn a_worker_goes_back_to_the_local_document_though_a_call_failed() {
     for seed in 0..20 {
@@ -40,7 +40,7 @@ fn a_worker_goes_back_to_the_local_document_though_a_call_failed() {
     }
 }
 
-/// What was asked of the source before it is no answer of this one's.
+/// A reply of the previous source is no reply of this one.
 #[test]
 fn an_answer_is_that_of_the_source_that_was_asked() {
     for outlives in [false, true] {
@@ -84,7 +84,7 @@ fn calls_that_a_host_never_answers_are_forgotten() {
     is_clean(&gateway);
 }
 
-/// The first request after it asks for it again.
+/// The first request after the fault sets the timer again.
 #[test]
 fn a_timer_that_could_not_be_set_is_set_when_it_can_be() {
     for at_first in [true, false] {
@@ -121,7 +121,7 @@ fn a_timer_that_fails_at_times_goes_on() {
     }
 }
 
-/// The newest decides what is taken; whoever was there before goes on with what it had.
+/// The newest plugin decides what is accepted. Older plugins go on with what they have.
 #[test]
 fn a_document_that_one_plugin_cannot_take_is_told_there() {
     let gateway = gateway(1, &document(430));
@@ -145,7 +145,8 @@ fn a_document_that_one_plugin_cannot_take_is_told_there() {
     assert_eq!(serves(&gateway), [431], "then it is the newest");
 }
 
-/// A page of any length is read no further than a document may be long, and its mistakes are told up to a bound.
+/// The worker reads no more of a page than a document may be long, and logs a bounded number of
+/// mistakes.
 #[test]
 fn a_long_answer_costs_no_more_than_a_long_document() {
     let gateway = start(1, &document(430));
@@ -164,7 +165,7 @@ fn a_long_answer_costs_no_more_than_a_long_document() {
     assert_eq!(serves(&gateway), [430]);
 }
 
-/// Nothing that is secret is told, whatever goes wrong.
+/// No secret is logged, whatever goes wrong.
 #[test]
 fn no_header_of_a_poll_is_told() {
     let gateway = gateway(1, &document(430));

@@ -1,6 +1,4 @@
-//! What a document of a server keeps of the counts under the one before.
-//!
-//! It does not know: how that is kept.
+//! Which counts a remote document keeps from the previous one.
 
 use super::*;
 
@@ -8,7 +6,7 @@ fn rules(rules: &str) -> String {
     format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}]}}"#)
 }
 
-/// A bucket of so many, which comes back in a day.
+/// A bucket with this burst, which refills in a day.
 fn bucket(burst: u64) -> String {
     format!(r#"{{"actor": "user", "rpu": {burst}, "unit": "day"}}"#)
 }
@@ -17,7 +15,7 @@ fn window(rpu: u64) -> String {
     format!(r#"{{"name": "window", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#)
 }
 
-/// How many of so many requests pass, of all workers in turn.
+/// How many of so many requests pass, over all workers in turn.
 fn passed(gateway: &Gateway, requests: usize) -> usize {
     let passes = |at: &usize| {
         let request = gateway.request(at % 2, "/", "ann");
@@ -58,13 +56,13 @@ fn a_rule_counts_on_whatever_stands_beside_it() {
     is_clean(&gateway);
 }
 
-/// Two permits for an hour, and a window of so many beside them.
+/// Two permits for an hour, and a window beside them.
 fn permits(rpu: u64) -> String {
     let permits = r#"{"actor": "user", "algo": "C", "rpu": 2, "max_hold": "1h"}"#;
     rules(&[permits.into(), window(rpu)].join(", "))
 }
 
-/// Whether a request passes; it stays where it is.
+/// Whether a request passes; it stays at the upstream.
 fn take(gateway: &Gateway, worker: usize) -> Option<usize> {
     let request = gateway.request(worker, "/", "ann");
     (gateway.fate(request) == Fate::Upstream).then_some(request)
@@ -95,7 +93,7 @@ fn a_permit_comes_back_where_it_was_taken_along() {
     }
 }
 
-/// The same by the host's own update: the plugin of before stays until its streams are over.
+/// The same by the host's own update: the previous plugin stays until its streams have ended.
 #[test]
 fn a_permit_comes_back_to_the_plugin_that_took_it_along() {
     let gateway = gateway(2, "");
@@ -115,7 +113,7 @@ fn a_permit_comes_back_to_the_plugin_that_took_it_along() {
     is_clean(&gateway);
 }
 
-/// Those that were taken under both documents come back to each by themselves.
+/// Permits taken under both documents return to each of them.
 #[test]
 fn what_is_tried_gets_back_what_it_took_along() {
     let gateway = gateway(2, &permits(80));
@@ -140,7 +138,7 @@ fn what_is_tried_gets_back_what_it_took_along() {
     is_clean(&gateway);
 }
 
-/// Of two rules that hold permits one got another limit, and began anew.
+/// One of two rules with permits got another limit, and started anew.
 #[test]
 fn a_permit_comes_back_to_no_rule_that_began_anew() {
     let permits = |rpu: u64| {
@@ -179,7 +177,7 @@ fn a_turn_comes_back_where_it_was_taken_along() {
     assert_eq!((ask(1), ask(1)), (Fate::Paused, Fate::Answered(LOCAL)), "the queue is full");
     ends(1);
     ends(0);
-    // What was refused is believed for a while.
+    // A refusal is cached for a while.
     gateway.pass(200);
     assert_eq!([ask(0), ask(1), ask(0)], [Fate::Paused, Fate::Paused, Fate::Answered(LOCAL)]);
     is_clean(&gateway);
@@ -194,7 +192,7 @@ fn marked(document: &str, refuses: bool) -> String {
     )
 }
 
-/// Until one of two workers has taken the next document, and the other one has not; which has.
+/// Passes time until one of two workers has switched to the next document; returns that worker.
 fn until_one_switches(gateway: &Gateway, document: &str) -> usize {
     has(gateway, document);
     let switched = || gateway.counter("diana.config.switches");
@@ -203,7 +201,7 @@ fn until_one_switches(gateway: &Gateway, document: &str) -> usize {
         gateway.pass(1);
     }
     assert_eq!(switched(), before + 1);
-    // Of a user of her own: a window that is new has not the old one's refusals.
+    // A user of her own: a new window has no refusals of the old one.
     let knows = |worker: usize| {
         let vm = &gateway.vms[worker];
         let request = vm.request("/probe", "probe");
@@ -220,7 +218,7 @@ fn until_one_switches(gateway: &Gateway, document: &str) -> usize {
     }
 }
 
-/// It was taken after another worker had copied the cell, and before this one switched.
+/// The permit was taken after another worker had copied the cell, and before this worker switched.
 #[test]
 fn a_permit_that_was_not_taken_along_gives_no_other_one_back() {
     let gateway = start(2, &marked(&permits(80), true));

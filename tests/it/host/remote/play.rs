@@ -1,6 +1,4 @@
-//! Anything that may happen to a source and to those who follow it, in any order.
-//!
-//! It does not know: which of the filter's parts sees to what holds.
+//! Anything that may happen to a source and to its followers, in any order.
 
 use super::*;
 use crate::host::callouts;
@@ -16,14 +14,14 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// What a server may have that is no document.
+/// Content of a server that is no document.
 const BAD: [&str; 4] =
     ["", "<html>no</html>", r#"{"response": {"status": 200}}"#, r#"{"response": {"status": 4"#];
 
-/// A document each time, and every worker serves one of those that there were.
+/// A new document each time. Every worker has one of the documents so far.
 struct Run {
     gateway: Gateway,
-    /// The status of the newest good document; those of them all are what comes before.
+    /// The status of the newest good document. All lower statuses are those of earlier documents.
     newest: u32,
 }
 
@@ -108,9 +106,9 @@ proptest! {
         change(&gateway, |server| {
             (server.status, server.marks, server.document) = (200, true, document(newest + 1).into());
         });
-        // Nobody has a timer if none could be had; a request asks for one.
+        // If no timer could be set, a request sets one.
         serves(&gateway);
-        // It may have failed as often as it is waited longer for, which is four intervals.
+        // After many failures the pause is four intervals.
         gateway.pass(5_000);
         prop_assert_eq!(serves(&gateway), vec![newest + 1; workers]);
         gateway.pass(20_000);

@@ -1,6 +1,5 @@
-//! What a trial says of documents, whatever else happens: it tells what differs, and nothing else.
-//!
-//! It does not know: how that is counted.
+//! What a canary reports about documents, whatever else happens: real differences, and nothing
+//! else.
 
 mod counts;
 mod neighbours;
@@ -20,7 +19,7 @@ fn window(name: &str, actor: &str, rpu: u32, unit: &str) -> String {
     format!(r#"{{"name": "{name}", "actor": "{actor}", "algo": "W", "rpu": {rpu}, "unit": "{unit}"}}"#)
 }
 
-/// A rule that has nothing to do with any request, so that the document is another one.
+/// A document that differs by a rule that matches no request.
 fn beside(document: &str, mark: &str) -> String {
     document.replacen(
         r#"{"limits": ["#,
@@ -47,7 +46,7 @@ fn tries(gateway: &Gateway, document: &str) {
     assert_eq!(after, before + 1, "{:?}", told(gateway));
 }
 
-/// What the log says but of requests.
+/// The log without the lines about requests.
 fn told(gateway: &Gateway) -> Vec<String> {
     let log = gateway.world.log.borrow();
     log.iter().map(|(_, line)| line.clone()).filter(|line| !line.starts_with("diana_refused")).collect()
@@ -58,7 +57,7 @@ fn fared(gateway: &Gateway) -> [i64; 3] {
         .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
 }
 
-/// How many of so many requests pass, each of which is over at once.
+/// How many of so many requests pass, each of which ends at once.
 fn passes(gateway: &Gateway, requests: usize, ms: u64, user: &str) -> usize {
     let passes = |at: &usize| {
         let request = gateway.request(*at, "/", user);
@@ -70,7 +69,7 @@ fn passes(gateway: &Gateway, requests: usize, ms: u64, user: &str) -> usize {
     (0..requests).filter(passes).count()
 }
 
-/// How many bytes stand in the shared data.
+/// The size of the shared data in bytes.
 fn size(gateway: &Gateway) -> usize {
     let size = Cell::new(0);
     gateway.world.overwrite(|bytes| size.set(size.get() + bytes.len()));

@@ -1,6 +1,4 @@
 //! Several workers and one document.
-//!
-//! It does not know: what goes wrong.
 
 use super::*;
 use crate::host::callouts::{self, Mishap};
@@ -55,7 +53,7 @@ fn when_the_plugin_that_asks_is_gone_another_one_asks() {
     gateway.pass(1_000);
     for status in 431..434 {
         let vm = &gateway.vms[status as usize % 3];
-        // Whichever asks, one of these did.
+        // One of these workers polled.
         let old = vm.newest_root().unwrap();
         assert!(vm.configure());
         assert_eq!(serves_at(&gateway, vm), status - 1, "at once");
@@ -67,7 +65,7 @@ fn when_the_plugin_that_asks_is_gone_another_one_asks() {
     is_clean(&gateway);
 }
 
-/// A plugin that goes while its call is under way leaves nothing, and the others go on.
+/// A plugin that goes during its poll leaves nothing behind, and the others go on.
 #[test]
 fn a_plugin_may_go_while_its_call_is_under_way() {
     for outlives in [false, true] {
@@ -87,7 +85,7 @@ fn a_plugin_may_go_while_its_call_is_under_way() {
     }
 }
 
-/// Each with a local document of its own.
+/// Two plugins, each with a local document of its own.
 #[test]
 fn two_plugins_of_a_worker_follow_one_source() {
     let gateway = start(1, &document(430));
@@ -118,7 +116,7 @@ fn without_contact_the_local_document_serves_until_there_is_contact_again() {
         assert_eq!(serves(&gateway), [LOCAL; 3]);
         assert_eq!(gateway.world.said("cannot be had"), 1);
         assert_eq!(gateway.world.said("no contact for `max_stale`"), 1);
-        // It steps, and nobody goes by it.
+        // The wall clock steps, and no worker depends on it.
         let clock = &gateway.world.clock;
         clock.set(clock.get() - 3_600_000_000_000);
         gateway.world.set_back.set(3_600_000_000_000);

@@ -1,10 +1,8 @@
-//! What is counted where a document is tried, and of whom.
-//!
-//! It does not know: what becomes of the document.
+//! What a candidate counts, and for which actors.
 
 use super::*;
 
-/// And not with what an earlier trial has counted.
+/// And not with the counts of an earlier candidate.
 #[test]
 fn a_trial_begins_with_what_was_counted_where_it_serves() {
     let window = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 10, "unit": "day"}"#;
@@ -12,12 +10,12 @@ fn a_trial_begins_with_what_was_counted_where_it_serves() {
         r#"{"url": "/", "rules": [{"name": "b", "actor": "user", "rpu": 1, "unit": "minute", "burst": 1}]}"#;
     let both = format!(r#"{{"limits": [{{"url": "/", "rules": [{window}]}}, {bucket}]}}"#);
     let gateway = trying(1, &both, 100, "5%", "");
-    // Too loose: it is taken back by its author.
+    // Too loose a document: its author withdraws it.
     tries(&gateway, &rules(window));
     assert_eq!(passes(&gateway, 20, 1, "ann"), 1);
     has(&gateway, &both);
     gateway.pass(120_000);
-    // Another one, in which nothing has changed for her.
+    // Another document, in which nothing has changed for her.
     let before = fared(&gateway);
     tries(&gateway, &beside(&both, "c"));
     assert_eq!(passes(&gateway, 1, 1, "ann"), 1, "two of ten");
@@ -26,7 +24,8 @@ fn a_trial_begins_with_what_was_counted_where_it_serves() {
     assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", told(&gateway));
 }
 
-/// One client with a connection to each of two workers: as many pass by either document, but in other workers.
+/// One client with a connection to each of two workers. Both documents admit equally many requests,
+/// but in different workers.
 #[test]
 fn an_actor_is_one_in_all_workers() {
     let one = |algo: &str| {
@@ -61,7 +60,7 @@ fn an_actor_is_one_in_all_workers() {
     assert!(phases > 0, "other requests are let in by each, which this is about");
 }
 
-/// Though it has another cell under each.
+/// Though the actor has another cell under each document.
 #[test]
 fn an_actor_with_a_quota_of_its_own_is_the_same_under_both() {
     let bucket = |rpu: u32, burst: u32| {
@@ -80,7 +79,7 @@ fn an_actor_with_a_quota_of_its_own_is_the_same_under_both() {
     assert_eq!(gateway.world.said("config promoted: it would newly refuse 0 of "), 1, "{:?}", told(&gateway));
 }
 
-/// Clients that leave while they wait give their turns back.
+/// Clients that leave while they wait refund their turns.
 #[test]
 fn queues_are_left_where_they_are_tried() {
     let queue = |places: u32| {
@@ -88,7 +87,7 @@ fn queues_are_left_where_they_are_tried() {
     };
     let gateway = trying(1, &queue(3), 100, "5%", "");
     tries(&gateway, &queue(2));
-    // One holds the place at the upstream, the others come and go.
+    // One request holds the place at the upstream; the others come and go.
     gateway.request(0, "/", "ann");
     for _ in 0..20 {
         let waits = gateway.request(0, "/", "ann");
@@ -99,7 +98,7 @@ fn queues_are_left_where_they_are_tried() {
     assert_eq!(fared(&gateway), [21, 0, 0]);
 }
 
-/// Else it would seem to let in whom it refused, and would again.
+/// Otherwise the previous document would seem to admit actors that it has refused and would refuse.
 #[test]
 fn the_one_before_is_watched_beside_with_what_it_had_counted() {
     let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
@@ -115,13 +114,14 @@ fn the_one_before_is_watched_beside_with_what_it_had_counted() {
         assert_eq!(passes(&gateway, 5, 1, &format!("user-{user}")), 4, "it starts anew");
     }
     gateway.pass(1_000);
-    // Under the one before none of these would have passed: it refuses as soon as it serves again.
+    // The previous document would have admitted none of these, and refuses again as soon as it is
+    // active.
     let is_back = gateway.world.said("rolled back");
     let passed = passes(&gateway, 5, 1, "user-0");
     assert_eq!((is_back, passed), (0, 0), "{:?}", told(&gateway));
 }
 
-/// A host gives no key back: what is tried takes those of what was tried before.
+/// A host frees no keys, so a candidate takes over the keys of an earlier one.
 #[test]
 fn tables_of_documents_that_never_served_do_not_pile_up() {
     let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
@@ -141,7 +141,7 @@ fn tables_of_documents_that_never_served_do_not_pile_up() {
     assert!(tried == 20 && sizes[19] < sizes[9] * 11 / 10, "{tried} tried: {sizes:?}");
 }
 
-/// The same requests at the same time in a gateway that tries nothing.
+/// The same requests at the same time in a gateway without a canary.
 #[test]
 fn what_is_tried_changes_no_fate() {
     let serves = r#"{"limits": [{"url": "/", "rules": [
@@ -191,7 +191,8 @@ fn what_is_tried_changes_no_fate() {
     }
 }
 
-/// One that is tried a second time begins with what serves, not with what it counted the first time.
+/// A second candidate begins with the counts of the active document, not with those of the first
+/// one.
 #[test]
 fn a_second_trial_begins_anew() {
     let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
@@ -206,7 +207,7 @@ fn a_second_trial_begins_anew() {
     assert_eq!(fared(&gateway), [4, 2, 0]);
 }
 
-/// Nobody would give it back.
+/// Such quota would never be returned.
 #[test]
 fn no_worker_holds_anything_ahead_of_what_is_tried() {
     let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));

@@ -1,10 +1,8 @@
-//! What is tried beside rules, lists, plugins and gateways that say something, too.
-//!
-//! It does not know: how requests are counted under it.
+//! Candidates beside rules, lists, plugins and gateways that also affect the decision.
 
 use super::*;
 
-/// Who loses the place on the list is limited by a rule that has not changed.
+/// An actor that loses its place on the list is limited by an unchanged rule.
 #[test]
 fn who_is_taken_off_the_allow_list_is_tried() {
     let without = rules(&window("w", "user", 10, "day"));
@@ -25,7 +23,7 @@ fn who_is_taken_off_the_allow_list_is_tried() {
     );
 }
 
-/// The same, with nobody looked at while it is tried.
+/// The same, with no actor compared while the document is a candidate.
 #[test]
 fn who_is_taken_off_the_allow_list_is_watched() {
     let without = rules(&window("w", "user", 10, "day"));
@@ -40,7 +38,7 @@ fn who_is_taken_off_the_allow_list_is_watched() {
     assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", fared(&gateway), told(&gateway));
 }
 
-/// A rule that stays was never reached as long as another one kept a client out.
+/// An unchanged rule was never reached as long as another rule kept a client out.
 fn shielded() -> (String, String) {
     let all = window("all", "all", 100, "day");
     let each = |rpu| window("each", "user", rpu, "day");
@@ -81,7 +79,7 @@ fn a_rule_that_shields_another_is_missed_when_it_is_watched() {
     assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", fared(&gateway), told(&gateway));
 }
 
-/// What is refused is charged to no rule: a new one would not hear of it.
+/// A refused request is charged to no rule, so a new rule would not see it.
 #[test]
 fn what_is_refused_by_a_rule_of_both_is_not_charged_to_the_new_one() {
     let minute = window("minute", "user", 5, "minute");
@@ -93,7 +91,7 @@ fn what_is_refused_by_a_rule_of_both_is_not_charged_to_the_new_one() {
     assert_eq!(gateway.world.said(" not promoted"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
 }
 
-/// Another limit that is exclusive has every rule tried, a global one without its counts.
+/// Another exclusive limit makes every rule count as changed, a global rule without its counts.
 #[test]
 fn an_exclusive_limit_beside_a_global_rule_takes_nothing_back() {
     let shared =
@@ -116,7 +114,7 @@ fn an_exclusive_limit_beside_a_global_rule_takes_nothing_back() {
     assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
 }
 
-/// Written in another order, `ip` says the same.
+/// In another order, `ip` means the same.
 #[test]
 fn what_ip_says_in_another_order_is_not_tried() {
     let with =
@@ -131,7 +129,8 @@ fn canary(more: &str) -> String {
     configuration(&format!(r#", "canary": {{"percent": 100, "hold": "1m", "max_refused": "5%"}}{more}"#))
 }
 
-/// The plugin of before, which is drained, has no canary yet: what the newest one refused is good for it.
+/// The previous plugin drains and has no canary: a document that the newest refused is valid for
+/// it.
 #[test]
 fn a_plugin_that_is_drained_takes_nothing_that_the_newest_has_refused() {
     let good = rules(&window("w", "user", 1_000_000, "day"));
@@ -150,7 +149,8 @@ fn a_plugin_that_is_drained_takes_nothing_that_the_newest_has_refused() {
     }
 }
 
-/// Two plugins, each with its own local document: what one has refused is tried again by the other, and so on.
+/// Two plugins with different local documents: what one has refused, the other tries again, and so
+/// on.
 #[test]
 fn what_was_not_promoted_is_not_tried_again_and_again() {
     let good = rules(&window("w", "user", 1_000_000, "day"));
@@ -164,13 +164,13 @@ fn what_was_not_promoted_is_not_tried_again_and_again() {
         assert_eq!(passes(&gateway, 50, 10, "ann"), 50);
         gateway.pass(62_000);
     }
-    // At night nobody comes.
+    // At night there are no requests.
     gateway.pass(200_000);
     assert_eq!(passes(&gateway, 50, 10, "ann"), 50, "{:?}", told(&gateway));
     assert_eq!(gateway.world.said("tried beside the one that serves"), 1, "{:?}", told(&gateway));
 }
 
-/// Cells of few sizes: those of other keys are half as large, and so on.
+/// Cells of few sizes: cells of other keys are half as large, and so on.
 #[test]
 fn tables_of_other_sizes_do_not_pile_up() {
     let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
@@ -188,7 +188,7 @@ fn tables_of_other_sizes_do_not_pile_up() {
     assert!(tried == 20 && sizes[19] < sizes[0] * 2, "{tried} tried: {sizes:?}");
 }
 
-/// All together are the same under both, wherever they are counted.
+/// `all` is the same actor under both documents, wherever it is counted.
 #[test]
 fn all_together_are_one_where_a_store_counts_them() {
     for scope in ["", r#", "scope": "global""#] {
@@ -211,7 +211,8 @@ fn all_together_are_one_where_a_store_counts_them() {
     }
 }
 
-/// A fleet counts together what each of its gateways would let in whole under the one before.
+/// A fleet counts together. Under the previous document each gateway alone would admit the whole
+/// limit.
 #[test]
 fn a_global_limit_that_is_raised_stays_in_a_fleet() {
     let shared = |rpu: u32| {
@@ -247,7 +248,8 @@ fn a_global_limit_that_is_raised_stays_in_a_fleet() {
     assert_eq!(said("rolled back"), 0, "{:?}", fleet.each_ref().map(told));
 }
 
-/// The one before would have refused by that rule what the new one refuses by another.
+/// The previous document would have refused by that rule what the new document refuses by another
+/// rule.
 #[test]
 fn what_a_rule_of_both_would_have_refused_takes_nothing_back() {
     let minute = window("minute", "user", 5, "minute");
@@ -257,7 +259,7 @@ fn what_a_rule_of_both_would_have_refused_takes_nothing_back() {
     gateway.pass(61_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
-    // The one before would let in ten of them.
+    // The previous document would admit ten of them.
     assert!(passes(&gateway, 580, 100, "ann") <= 10);
     gateway.pass(2_000);
     assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));

@@ -1,10 +1,8 @@
-//! What becomes of a document that is tried.
-//!
-//! It does not know: how requests are counted under it.
+//! The verdict about a candidate.
 
 use super::*;
 
-/// The one before has no store to ask: it would let in whoever is over his limit.
+/// The previous document has no store to query, so it would admit actors over their limits.
 #[test]
 fn a_global_rule_that_has_not_changed_takes_nothing_back() {
     let shared =
@@ -24,7 +22,7 @@ fn a_global_rule_that_has_not_changed_takes_nothing_back() {
     assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", told(&gateway));
 }
 
-/// Each gateway counts a part then, and the one before would be tried with the whole.
+/// Each gateway then counts a part, while the previous document would be compared with the whole.
 #[test]
 fn a_store_that_goes_takes_nothing_back() {
     let store = STORE.replace(r#""secret""#, r#""replicas": 5, "secret""#);
@@ -36,7 +34,7 @@ fn a_store_that_goes_takes_nothing_back() {
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
     fare(&gateway, Fares { mishaps: &[Mishap::Unavailable], one_in: 1, ..Fares::default() });
-    // Polls fail as well, which is no matter for so long.
+    // Polls fail as well, which does not matter for so short a time.
     let passed = passes(&gateway, 60, 10, "ann");
     assert_eq!(passed, 20, "a fifth");
     fare(&gateway, Fares::default());
@@ -44,7 +42,7 @@ fn a_store_that_goes_takes_nothing_back() {
     assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", told(&gateway));
 }
 
-/// Clients that a list names are tried for a tenth, as all others are.
+/// Clients on a list are compared for a tenth of them, like all others.
 #[test]
 fn a_list_weighs_no_more_than_its_share() {
     let quota = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 1000, "unit": "day"}"#;
@@ -68,7 +66,7 @@ fn a_list_weighs_no_more_than_its_share() {
     );
 }
 
-/// It is the same source, whoever asks: what it has is not the first document.
+/// The source is the same whatever the token, so its document is not the first one.
 #[test]
 fn a_token_that_is_changed_serves_nothing_that_was_refused() {
     let gateway =
@@ -95,7 +93,7 @@ fn a_token_that_is_changed_serves_nothing_that_was_refused() {
     );
 }
 
-/// One of them let in makes up for no other one.
+/// Admitting one of them does not make up for another.
 #[test]
 fn a_tenant_is_no_user_of_the_same_number() {
     let document = |a: u32, b: u32| {
@@ -118,7 +116,7 @@ fn a_tenant_is_no_user_of_the_same_number() {
     assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", told(&gateway));
 }
 
-/// Should the host fail while it is put together, it is tried again and again.
+/// If the host fails while the candidate is built, the worker tries again and again.
 #[test]
 fn why_a_document_is_not_taken_is_told() {
     let gateway = start(2, &document(430));
@@ -141,7 +139,8 @@ fn why_a_document_is_not_taken_is_told() {
     );
 }
 
-/// A gateway has few tenants, and none of them is in the sample: it serves, and then they are looked at as well.
+/// A gateway has few tenants, none of them in the sample. The document becomes active, and then
+/// they are compared as well.
 #[test]
 fn what_was_compared_with_nothing_is_not_found_good() {
     let quota = |rpu: u32| {
@@ -149,7 +148,7 @@ fn what_was_compared_with_nothing_is_not_found_good() {
     };
     let gateway = trying(1, &quota(1_000_000), 10, "5%", "");
     tries(&gateway, &quota(2));
-    // Those of whom a canary hears nothing: nine of ten.
+    // Nine of ten actors, which the canary does not sample.
     let unheard: Vec<String> = (0..60)
         .map(|user| format!("tenant-{user}"))
         .filter(|user| {
@@ -174,7 +173,7 @@ fn what_was_compared_with_nothing_is_not_found_good() {
     assert!(served != 2 || refused == 0, "{refused} of 500 requests refused: {:?}", told(&gateway));
 }
 
-/// What counts is who would be let in.
+/// What counts is which actors would be admitted.
 #[test]
 fn a_flood_that_both_refuse_hides_nobody() {
     let quota = |rpu: u32| {
@@ -199,7 +198,7 @@ fn a_flood_that_both_refuse_hides_nobody() {
     );
 }
 
-/// A list that is gone lets in whom it refused.
+/// Removing a list admits the actors that it refused.
 #[test]
 fn a_list_that_is_taken_away_is_compared() {
     let quota = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 9, "unit": "day"}"#;
