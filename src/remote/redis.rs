@@ -55,7 +55,7 @@ pub struct Redis {
 const MAX_QUERIES: usize = 64;
 
 /// The end of the key that a probe writes for a second. A store that cannot be written to must fail
-/// its probe; otherwise it would be asked again and charge nothing.
+/// its probe; otherwise it would be queried again and charge nothing.
 const PROBE: &str = ":{0}:probe";
 
 /// The most commands in one call. Each command carries its own number, so that the worker also

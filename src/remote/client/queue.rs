@@ -167,12 +167,12 @@ mod tests {
         let mut queue = queue(0..3);
         let call = queue.take(2);
         queue.cancel(Waiter::Request(0));
-        assert_eq!((queue.len(), queue.dead), (1, 0), "its question is under way");
+        assert_eq!((queue.len(), queue.dead), (1, 0), "its query is in the call");
         queue.put_back(call);
         assert_eq!(
             taken(&mut queue, 9),
             [Waiter::Request(1), Waiter::Request(2)],
-            "nobody waits for the other"
+            "the other request has left"
         );
         let addressees = [0, 1, 1].map(|ticket| queue.waiter(Waiter::Request(ticket)));
         assert_eq!(addressees, [Waiter::Nobody, Waiter::Request(1), Waiter::Nobody]);

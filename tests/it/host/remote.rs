@@ -54,7 +54,7 @@ fn change(gateway: &Gateway, change: impl FnOnce(&mut Server)) {
 }
 
 /// Puts this document on the server.
-fn has(gateway: &Gateway, document: &str) {
+fn put_document(gateway: &Gateway, document: &str) {
     change(gateway, |server| server.document = document.into());
 }
 
@@ -67,7 +67,7 @@ fn fare(gateway: &Gateway, fares: Fares) {
 }
 
 /// The status with which a worker refuses. The request has no faults.
-fn serves_at(gateway: &Gateway, vm: &Vm) -> u32 {
+fn active_status(gateway: &Gateway, vm: &Vm) -> u32 {
     let before = gateway.world.faults.replace(Faults::default());
     let request = vm.request("/", "ann");
     gateway.world.faults.replace(before);
@@ -78,8 +78,8 @@ fn serves_at(gateway: &Gateway, vm: &Vm) -> u32 {
 }
 
 /// The status of each worker's active document.
-fn serves(gateway: &Gateway) -> Vec<u32> {
-    gateway.vms.iter().map(|vm| serves_at(gateway, vm)).collect()
+fn active_statuses(gateway: &Gateway) -> Vec<u32> {
+    gateway.vms.iter().map(|vm| active_status(gateway, vm)).collect()
 }
 
 /// Nothing is left of any request or call, and nothing has crashed.

@@ -101,7 +101,7 @@ fn of_a_pipeline_some_may_fail() {
     let one = answer(200, &["7", second, "{}"]).unwrap();
     assert_eq!((one[0].clone(), one[129].clone()), (Err(CallError::Garbage), Err(CallError::Garbage)));
 
-    assert_eq!(answer(200, &[noscript, error, "{}"]), Err(CallError::NoScript), "nothing was told");
+    assert_eq!(answer(200, &[noscript, error, "{}"]), Err(CallError::NoScript), "no query has a reply");
     assert_eq!(answer(200, &[first, second]), Err(CallError::Garbage), "one is missing");
     assert_eq!(answer(200, &[first, second, &decided, first]), Err(CallError::Garbage), "one is too many");
     assert_eq!(answer(500, &[first, second, &decided]), Err(CallError::Status(500)));

@@ -32,15 +32,15 @@ fn requests_wait_for_the_store_and_it_counts_them_all() {
 fn what_is_known_to_be_refused_is_not_asked_again_for_100_ms() {
     let gateway = start(1, &limit("/", WINDOW));
     (0..4).for_each(|_| _ = ask(&gateway, 0, "/"));
-    let asked = clusters(&gateway).decisions();
+    let before = clusters(&gateway).decisions();
     for _ in 0..8 {
         let request = gateway.request(0, "/", "ann");
         assert_eq!(gateway.fate(request), REFUSED, "at once");
         gateway.pass(10);
     }
-    assert_eq!(clusters(&gateway).decisions(), asked);
+    assert_eq!(clusters(&gateway).decisions(), before);
     gateway.pass(20);
-    assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).decisions()), (REFUSED, asked + 1));
+    assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).decisions()), (REFUSED, before + 1));
 }
 
 #[test]
@@ -201,15 +201,15 @@ fn who_leaves_between_two_answers_gives_back_the_first() {
     let (mut both, mut between) = (0, 0);
     for user in 0..40 {
         let request = gateway.request(0, "/", &format!("user-{user}"));
-        let asked = clusters(&gateway).decisions();
+        let before = clusters(&gateway).decisions();
         for _ in 0..40 {
             gateway.pass(1);
             if gateway.fate(request) != Fate::Paused {
                 break;
             }
-            let told = clusters(&gateway).decisions() - asked;
-            between += usize::from(told == 1);
-            if told == 2 {
+            let ended = clusters(&gateway).decisions() - before;
+            between += usize::from(ended == 1);
+            if ended == 2 {
                 // Both calls ran, and one reply may have been handled.
                 both += 1;
                 break;
@@ -353,7 +353,7 @@ fn whatever_befalls_a_call_its_request_goes_on_in_time() {
 /// Gateways with different secrets count apart, which nothing else would show.
 #[test]
 fn the_log_tells_gateways_apart_whose_secrets_differ() {
-    let told = |secret: &str| {
+    let log_line = |secret: &str| {
         let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
         let rule = limit("/", r#"{"rpu": 1, "unit": "day", "scope": "global"}"#);
         let with = configuration(r#""a", "b""#, &rule).replace("sixteen letters!", secret);
@@ -364,8 +364,8 @@ fn the_log_tells_gateways_apart_whose_secrets_differ() {
         assert!(!line.contains(secret));
         line.clone()
     };
-    assert_eq!(told("sixteen letters!"), told("sixteen letters!"));
-    assert_ne!(told("sixteen letters!"), told("sixteen letters?"));
+    assert_eq!(log_line("sixteen letters!"), log_line("sixteen letters!"));
+    assert_ne!(log_line("sixteen letters!"), log_line("sixteen letters?"));
 }
 
 /// A plugin's calls end with the plugin, and its whole configuration is dropped.

@@ -106,7 +106,7 @@ pub fn all_goes_well_again(gateways: &Gateways) {
 /// The stores count each path again.
 fn counts_again(gateway: &Gateway, worker: usize) {
     for path in PATHS {
-        let asked = gateway.world.clusters.decisions();
+        let decisions = gateway.world.clusters.decisions();
         let before: i64 = RULES.iter().map(|rule| degraded(gateway, rule)).sum();
         let request = gateway.request(worker, path, "carol");
         gateway.pass(1_000);
@@ -116,7 +116,7 @@ fn counts_again(gateway: &Gateway, worker: usize) {
         // Leases are spent, and local rules refuse, without a query.
         let needs_none = LOCAL.iter().any(|(of, _)| *of == path)
             || RULES.iter().any(|rule| rule.path == path && rule.leased);
-        assert!(needs_none || gateway.world.clusters.decisions() > asked, "{path}");
+        assert!(needs_none || gateway.world.clusters.decisions() > decisions, "{path}");
     }
 }
 

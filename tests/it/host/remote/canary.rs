@@ -6,11 +6,11 @@ use super::*;
 const CANARY: &str = r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "50%"}"#;
 
 /// A gateway with a canary of all actors, for a minute.
-fn trying(document: &str) -> Gateway {
+fn with_canary(document: &str) -> Gateway {
     let gateway = gateway(2, r#"{"limits": []}"#);
     assert!(gateway.configure(&configuration(CANARY)));
     gateway.pass(1_000);
-    has(&gateway, document);
+    put_document(&gateway, document);
     gateway.pass(1_200);
     assert_eq!(gateway.world.said("tried beside the one that serves"), 1);
     gateway
@@ -21,65 +21,65 @@ fn rule(rule: &str) -> String {
 }
 
 /// How many requests were decided the same, newly refused, and newly admitted.
-fn fared(gateway: &Gateway) -> [i64; 3] {
+fn comparisons(gateway: &Gateway) -> [i64; 3] {
     ["same", "newly_refused", "newly_admitted"]
         .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
 }
 
 /// How many documents were promoted, not promoted, and rolled back.
-fn judged(gateway: &Gateway) -> [i64; 3] {
+fn verdict_counts(gateway: &Gateway) -> [i64; 3] {
     ["promotions", "rejections", "rollbacks"].map(|name| gateway.counter(&format!("diana.canary.{name}")))
 }
 
 #[test]
 fn permits_are_tried_as_long_as_their_requests_last() {
-    let gateway = trying(&rule(r#""algo": "C", "rpu": 2, "max_hold": "1h""#));
+    let gateway = with_canary(&rule(r#""algo": "C", "rpu": 2, "max_hold": "1h""#));
     let requests: Vec<usize> = (0..3).map(|worker| gateway.request(worker % 2, "/", "ann")).collect();
     assert_eq!(requests.iter().map(|at| gateway.fate(*at)).collect::<Vec<_>>(), vec![Fate::Upstream; 3]);
-    assert_eq!(fared(&gateway), [2, 1, 0], "two in flight");
+    assert_eq!(comparisons(&gateway), [2, 1, 0], "two in flight");
     gateway.end_all();
     assert_eq!(gateway.owing(), 0);
     (0..2).for_each(|worker| _ = gateway.request(worker, "/", "ann"));
-    assert_eq!(fared(&gateway), [4, 1, 0], "they came back");
+    assert_eq!(comparisons(&gateway), [4, 1, 0], "they came back");
     is_clean(&gateway);
 }
 
 /// A request that would wait passes at once, and keeps the turn that it would have had.
 #[test]
 fn queues_are_tried_without_waiting() {
-    let gateway = trying(&rule(r#""algo": "LB", "rpu": 1, "unit": "minute", "queue": 2"#));
+    let gateway = with_canary(&rule(r#""algo": "LB", "rpu": 1, "unit": "minute", "queue": 2"#));
     for at in 0..5 {
         let request = gateway.request(at % 2, "/", "ann");
         assert_eq!(gateway.fate(request), Fate::Upstream);
         gateway.end_all();
     }
-    assert_eq!(fared(&gateway), [3, 2, 0], "one, and a queue of two");
+    assert_eq!(comparisons(&gateway), [3, 2, 0], "one, and a queue of two");
     is_clean(&gateway);
 }
 
 #[test]
 fn what_is_tried_ends_with_what_it_is_tried_beside() {
-    let gateway = trying(&rule(r#""algo": "C", "rpu": 1, "max_hold": "1h""#));
+    let gateway = with_canary(&rule(r#""algo": "C", "rpu": 1, "max_hold": "1h""#));
     let held = gateway.request(0, "/", "ann");
     // The server is back to the active document; then another configuration comes.
-    has(&gateway, r#"{"limits": []}"#);
+    put_document(&gateway, r#"{"limits": []}"#);
     gateway.pass(1_200);
     gateway.request(0, "/", "ann");
-    assert_eq!(fared(&gateway), [1, 0, 0], "it is tried no more");
+    assert_eq!(comparisons(&gateway), [1, 0, 0], "it is tried no more");
     assert!(gateway.configure(&configuration("")));
     gateway.request(1, "/", "ann");
-    assert_eq!((fared(&gateway), gateway.fate(held)), ([1, 0, 0], Fate::Upstream));
+    assert_eq!((comparisons(&gateway), gateway.fate(held)), ([1, 0, 0], Fate::Upstream));
     is_clean(&gateway);
 }
 
 /// A document that refuses all requests and is a candidate, or was one and was not promoted.
 fn strict(is_over: bool) -> Gateway {
-    let gateway = trying(&document(430));
+    let gateway = with_canary(&document(430));
     let requests: Vec<usize> = (0..40).map(|at| gateway.request(at % 2, "/", "ann")).collect();
     assert!(requests.into_iter().all(|request| gateway.fate(request) == Fate::Upstream));
     if is_over {
         gateway.pass(61_000);
-        assert_eq!((gateway.world.said("not promoted: "), judged(&gateway)), (1, [0, 1, 0]));
+        assert_eq!((gateway.world.said("not promoted: "), verdict_counts(&gateway)), (1, [0, 1, 0]));
     }
     gateway
 }
@@ -92,7 +92,7 @@ fn what_is_tried_or_was_refused_serves_at_once_from_a_path_that_is_new() {
         let other = configuration(CANARY).replace("/diana.json", "/diana.json?now");
         assert!(gateway.configure(&other));
         gateway.pass(500);
-        assert_eq!(serves(&gateway), [430; 2]);
+        assert_eq!(active_statuses(&gateway), [430; 2]);
         is_clean(&gateway);
     }
 }
@@ -104,7 +104,7 @@ fn what_is_tried_or_was_refused_serves_without_a_canary() {
         let gateway = strict(is_over);
         assert!(gateway.configure(&configuration("")));
         gateway.pass(3_000);
-        assert_eq!(serves(&gateway), [430; 2]);
+        assert_eq!(active_statuses(&gateway), [430; 2]);
         is_clean(&gateway);
     }
 }
@@ -116,7 +116,7 @@ fn what_is_tried_is_promoted_when_more_may_be_refused() {
     assert!(gateway.configure(&configuration(&CANARY.replace("50%", "100%"))));
     gateway.pass(61_000);
     assert_eq!((gateway.world.said("not promoted"), gateway.world.said("config promoted: ")), (0, 1));
-    assert_eq!(serves(&gateway), [430; 2]);
+    assert_eq!(active_statuses(&gateway), [430; 2]);
     is_clean(&gateway);
 }
 
@@ -128,20 +128,20 @@ fn no_store_is_asked_for_what_is_tried() {
         r#", "canary": {"percent": 100}}, "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}"#;
     assert!(gateway.configure(&configuration(store)));
     gateway.pass(1_000);
-    has(&gateway, &rule(r#""algo": "W", "rpu": 2, "unit": "day", "scope": "global""#));
+    put_document(&gateway, &rule(r#""algo": "W", "rpu": 2, "unit": "day", "scope": "global""#));
     gateway.pass(1_200);
     for _ in 0..3 {
         let request = gateway.request(0, "/", "ann");
         assert_eq!(gateway.fate(request), Fate::Upstream);
     }
-    assert_eq!((fared(&gateway), clusters(&gateway).decisions()), ([2, 1, 0], 0));
+    assert_eq!((comparisons(&gateway), clusters(&gateway).decisions()), ([2, 1, 0], 0));
     is_clean(&gateway);
 }
 
 /// The document becomes active, and is watched.
 #[test]
 fn what_served_before_serves_again_when_too_many_are_refused() {
-    let gateway = trying(&rule(r#""actor": "user", "algo": "W", "rpu": 3, "unit": "day""#));
+    let gateway = with_canary(&rule(r#""actor": "user", "algo": "W", "rpu": 3, "unit": "day""#));
     let ask = |user: usize| {
         let request = gateway.request(user % 2, "/", &format!("user-{user}"));
         gateway.fate(request)
@@ -154,7 +154,7 @@ fn what_served_before_serves_again_when_too_many_are_refused() {
     gateway.pass(1_000);
     assert_eq!(gateway.world.said("rolled back: it newly refused 37 of 40 requests"), 1);
     assert_eq!(ask(2), Fate::Upstream);
-    assert_eq!((gateway.counter("diana.config.generation"), judged(&gateway)), (3, [1, 0, 1]));
+    assert_eq!((gateway.counter("diana.config.generation"), verdict_counts(&gateway)), (3, [1, 0, 1]));
     is_clean(&gateway);
 }
 
@@ -167,7 +167,7 @@ fn changing(from: &str, to: &str) -> Gateway {
     gateway.pass(1_000);
     gateway.request(0, "/", "warm");
     gateway.pass(10);
-    has(&gateway, &rule(&format!(r#""actor": "user", {to}"#)));
+    put_document(&gateway, &rule(&format!(r#""actor": "user", {to}"#)));
     gateway
 }
 
@@ -188,10 +188,10 @@ fn requests_are_compared_for_which_a_store_is_asked() {
     let quota = |rpu: u32| format!(r#""algo": "W", "rpu": {rpu}, "unit": "day", "scope": "global""#);
     let gateway = changing(&quota(5), &quota(3));
     gateway.pass(1_200);
-    let asked = clusters(&gateway).decisions();
+    let before = clusters(&gateway).decisions();
     assert_eq!(passes(&gateway, 8, 10, "ann"), 5);
-    assert!(clusters(&gateway).decisions() > asked);
-    assert_eq!(fared(&gateway), [6, 2, 0], "three pass, two would not, three are refused by both");
+    assert!(clusters(&gateway).decisions() > before);
+    assert_eq!(comparisons(&gateway), [6, 2, 0], "three pass, two would not, three are refused by both");
     gateway.pass(60_000);
     assert_eq!(gateway.world.said("not promoted: it would newly refuse 2 of 5 requests"), 1);
     is_clean(&gateway);
@@ -207,7 +207,7 @@ fn what_lets_in_more_is_promoted_under_attack() {
     gateway.pass(1_200);
     let passed = passes(&gateway, 2_000, 17, "ann");
     assert!((340..=360).contains(&passed), "{passed}");
-    let [same, refused, admitted] = fared(&gateway);
+    let [same, refused, admitted] = comparisons(&gateway);
     assert!(
         same + refused + admitted == 2_000 && refused > 20 && admitted > refused,
         "{same} {refused} {admitted}"
@@ -232,7 +232,7 @@ fn one_actor_more_is_no_other_actor_less() {
             .configure(&configuration(r#", "canary": {"percent": 100, "hold": "1m", "max_refused": "10%"}"#))
     );
     gateway.pass(1_000);
-    has(
+    put_document(
         &gateway,
         r#"[{"url": "/", "rules": [
         {"name": "a", "actor": "user", "algo": "W", "rpu": 100, "unit": "day", "overrides": {"bob": {"rpu": 1}}}
@@ -240,7 +240,7 @@ fn one_actor_more_is_no_other_actor_less() {
     );
     gateway.pass(1_200);
     assert_eq!((passes(&gateway, 20, 1, "ann"), passes(&gateway, 20, 1, "bob")), (1, 20));
-    assert_eq!(fared(&gateway), [2, 19, 19]);
+    assert_eq!(comparisons(&gateway), [2, 19, 19]);
     gateway.pass(60_000);
     assert_eq!(gateway.world.said("not promoted: it would newly refuse 19 of 21 requests"), 1);
     is_clean(&gateway);
@@ -255,7 +255,7 @@ fn what_is_tried_goes_on_with_what_was_counted() {
     assert_eq!(passes(&gateway, 2, 1, "ann"), 2, "before it is tried");
     gateway.pass(1_200);
     assert_eq!(passes(&gateway, 2, 1, "ann"), 1);
-    assert_eq!(fared(&gateway), [2, 0, 0]);
+    assert_eq!(comparisons(&gateway), [2, 0, 0]);
     is_clean(&gateway);
 }
 
@@ -270,7 +270,7 @@ fn an_attack_takes_nothing_back() {
     gateway.pass(1_000);
     let passed = passes(&gateway, 500, 10, "ann");
     assert!(passed < 10, "{passed}");
-    assert!(fared(&gateway)[0] > 400, "{:?}", fared(&gateway));
+    assert!(comparisons(&gateway)[0] > 400, "{:?}", comparisons(&gateway));
     gateway.pass(60_000);
     assert_eq!((gateway.world.said("rolled back"), gateway.counter("diana.config.generation")), (0, 2));
     is_clean(&gateway);
@@ -285,9 +285,9 @@ fn what_is_refused_for_lack_of_a_store_is_not_held_against_a_document() {
     gateway.pass(1_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     fare(&gateway, Fares { mishaps: &[Mishap::Unavailable], one_in: 1, ..Fares::default() });
-    let before = fared(&gateway);
+    let before = comparisons(&gateway);
     assert_eq!(passes(&gateway, 100, 10, "ann"), 0);
-    assert_eq!(fared(&gateway), before);
+    assert_eq!(comparisons(&gateway), before);
     gateway.pass(5_000);
     assert_eq!(gateway.world.said("rolled back"), 0);
     is_clean(&gateway);
@@ -300,12 +300,12 @@ fn a_document_is_tried_for_a_part_of_all_actors() {
     let gateway = gateway(2, &quota(9));
     assert!(gateway.configure(&configuration(r#", "canary": {"percent": 50, "hold": "1m"}"#)));
     gateway.pass(1_000);
-    has(&gateway, &quota(1));
+    put_document(&gateway, &quota(1));
     gateway.pass(1_200);
     let users = (0..100).map(|user| {
-        let before = fared(&gateway);
+        let before = comparisons(&gateway);
         assert_eq!(passes(&gateway, 2, 1, &format!("user-{user}")), 2);
-        let [same, refused, admitted] = fared(&gateway);
+        let [same, refused, admitted] = comparisons(&gateway);
         (same - before[0], refused - before[1], admitted)
     });
     let users: Vec<_> = users.collect();

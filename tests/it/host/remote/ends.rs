@@ -20,9 +20,9 @@ fn who_waits_for_a_turn_has_it_under_the_next_document() {
     gateway.pass(1_000);
     let came = gateway.world.clock.get();
     assert_eq!(fates(&gateway, 4), [Fate::Upstream, Fate::Paused, Fate::Paused, Fate::Paused]);
-    has(&gateway, &document(431));
+    put_document(&gateway, &document(431));
     gateway.pass(900);
-    assert_eq!((serves(&gateway), gateway.paused()), (vec![431], 3));
+    assert_eq!((active_statuses(&gateway), gateway.paused()), (vec![431], 3));
     gateway.settle();
     let noted = gateway.world.noted.borrow();
     let went: Vec<u64> = noted.iter().filter_map(|noted| Some(noted.went? - came)).collect();
@@ -36,9 +36,9 @@ fn a_permit_comes_back_that_was_held_under_the_document_before() {
     let gateway = start(1, &limits("/", PERMITS));
     gateway.pass(1_000);
     assert_eq!(fates(&gateway, 3), [Fate::Upstream, Fate::Upstream, Fate::Answered(420)]);
-    has(&gateway, &document(431));
+    put_document(&gateway, &document(431));
     gateway.pass(1_000);
-    has(&gateway, &limits("/", PERMITS));
+    put_document(&gateway, &limits("/", PERMITS));
     gateway.pass(1_000);
     assert_eq!(fates(&gateway, 1), [Fate::Answered(420)], "both are still held");
     gateway.end_all();
@@ -59,8 +59,8 @@ fn who_waits_for_a_store_goes_on_and_gives_back() {
     let mut waited = 0;
     for round in 0..30 {
         fare(&gateway, Fares { seed: round, ..slow.clone() });
-        let asked: Vec<usize> = (0..4).map(|worker| gateway.request(worker, "/", "ann")).collect();
-        has(&gateway, &document(431));
+        let requests: Vec<usize> = (0..4).map(|worker| gateway.request(worker, "/", "ann")).collect();
+        put_document(&gateway, &document(431));
         let mut switched = false;
         for _ in 0..100 {
             gateway.pass(10);
@@ -69,11 +69,11 @@ fn who_waits_for_a_store_goes_on_and_gives_back() {
             switched |= here;
         }
         gateway.pass(1_000);
-        assert!(asked.iter().all(|request| gateway.fate(*request) != Fate::Paused));
+        assert!(requests.iter().all(|request| gateway.fate(*request) != Fate::Paused));
         gateway.end_all();
         gateway.pass(500);
         assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0), "round {round}");
-        has(&gateway, &limits("/", &shared));
+        put_document(&gateway, &limits("/", &shared));
         gateway.pass(2_000);
     }
     assert!(waited > 3, "{waited} waited while the document changed");

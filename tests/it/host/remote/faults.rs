@@ -11,13 +11,13 @@ fn a_document_is_not_refused_because_a_call_failed() {
         for kind in [Kind::Store, Kind::Any] {
             let gateway = start(2, &document(430));
             gateway.pass(1_000);
-            has(&gateway, &document(431));
+            put_document(&gateway, &document(431));
             gateway.world.faults.replace(Faults { kind, one_in: 2, seed });
             gateway.pass(2_000);
             gateway.world.faults.replace(Faults::default());
-            serves(&gateway);
+            active_statuses(&gateway);
             gateway.pass(5_000);
-            assert_eq!(serves(&gateway), [431; 2], "{kind:?} {seed}");
+            assert_eq!(active_statuses(&gateway), [431; 2], "{kind:?} {seed}");
             assert_eq!(gateway.world.said("config refused"), 0, "{:?}", gateway.world.log.borrow());
         }
     }
@@ -36,7 +36,7 @@ fn a_worker_goes_back_to_the_local_document_though_a_call_failed() {
         gateway.pass(5_000);
         gateway.world.faults.replace(Faults::default());
         gateway.pass(1_000);
-        assert_eq!(serves(&gateway), [LOCAL], "{seed}");
+        assert_eq!(active_statuses(&gateway), [LOCAL], "{seed}");
     }
 }
 
@@ -52,7 +52,7 @@ fn an_answer_is_that_of_the_source_that_was_asked() {
         for seed in 0..40 {
             fare(&gateway, Fares { seed, ..slow.clone() });
             let name = if seed % 2 == 0 { "other" } else { "config" };
-            has(&gateway, &document(431 + seed as u32 % 2));
+            put_document(&gateway, &document(431 + seed as u32 % 2));
             gateway.pass(500);
             while gateway.vms[0].next_call().is_none() {
                 gateway.pass(1);
@@ -61,7 +61,7 @@ fn an_answer_is_that_of_the_source_that_was_asked() {
             *gateway.world.configuration.borrow_mut() = json;
             assert!(gateway.vms[0].configure_again());
             for _ in 0..100 {
-                let served = serves(&gateway)[0];
+                let served = active_statuses(&gateway)[0];
                 let of_other = served == 440;
                 assert!(served == LOCAL || of_other == (name == "other"), "{served} of {name}");
                 gateway.pass(10);
@@ -80,7 +80,7 @@ fn calls_that_a_host_never_answers_are_forgotten() {
     assert_eq!(gateway.vms[0].calling(), 1);
     fare(&gateway, Fares::default());
     gateway.pass(5_000);
-    assert_eq!(serves(&gateway), [430]);
+    assert_eq!(active_statuses(&gateway), [430]);
     is_clean(&gateway);
 }
 
@@ -97,10 +97,10 @@ fn a_timer_that_could_not_be_set_is_set_when_it_can_be() {
         gateway.fail(Kind::Timer);
         gateway.pass(1_000);
         gateway.world.faults.replace(Faults::default());
-        assert_eq!(serves(&gateway), [if at_first { LOCAL } else { 430 }]);
-        has(&gateway, &document(431));
+        assert_eq!(active_statuses(&gateway), [if at_first { LOCAL } else { 430 }]);
+        put_document(&gateway, &document(431));
         gateway.pass(1_000);
-        assert_eq!(serves(&gateway), [431]);
+        assert_eq!(active_statuses(&gateway), [431]);
     }
 }
 
@@ -112,10 +112,10 @@ fn a_timer_that_fails_at_times_goes_on() {
         gateway.pass(1_000);
         gateway.world.faults.replace(Faults { kind: Kind::Timer, one_in: 2, seed });
         for status in 431..450 {
-            has(&gateway, &document(status));
+            put_document(&gateway, &document(status));
             gateway.pass(3_000);
             let before = gateway.world.faults.borrow().clone();
-            assert_eq!(serves(&gateway), [status; 2], "{seed}");
+            assert_eq!(active_statuses(&gateway), [status; 2], "{seed}");
             gateway.world.faults.replace(before);
         }
     }
@@ -131,18 +131,18 @@ fn a_document_that_one_plugin_cannot_take_is_told_there() {
     let able = vm.newest_root().unwrap();
     *gateway.world.configuration.borrow_mut() = configuration("");
     assert!(vm.configure());
-    assert_eq!(serves(&gateway), [430]);
-    has(
+    assert_eq!(active_statuses(&gateway), [430]);
+    put_document(
         &gateway,
         r#"{"response": {"status": 431}, "limits": [{"url": "/", "rules": [{"actor": "tenant", "rpu": 0, "unit": "day"}]}]}"#,
     );
     gateway.pass(5_000);
-    assert_eq!(serves(&gateway), [430], "what ran runs on");
+    assert_eq!(active_statuses(&gateway), [430], "what ran runs on");
     assert_eq!(gateway.world.said("unknown actor `tenant`"), 1, "{:?}", gateway.world.log.borrow());
     vm.delete_root(vm.newest_root().unwrap());
-    assert_eq!((vm.newest_root(), serves(&gateway)), (Some(able), vec![430]));
+    assert_eq!((vm.newest_root(), active_statuses(&gateway)), (Some(able), vec![430]));
     gateway.pass(2_000);
-    assert_eq!(serves(&gateway), [431], "then it is the newest");
+    assert_eq!(active_statuses(&gateway), [431], "then it is the newest");
 }
 
 /// The worker reads no more of a page than a document may be long, and logs a bounded number of
@@ -151,18 +151,18 @@ fn a_document_that_one_plugin_cannot_take_is_told_there() {
 fn a_long_answer_costs_no_more_than_a_long_document() {
     let gateway = start(1, &document(430));
     gateway.pass(1_000);
-    has(&gateway, &"x".repeat(5 << 20));
+    put_document(&gateway, &"x".repeat(5 << 20));
     gateway.pass(2_000);
     assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
     assert_eq!(gateway.world.said("refused: more than 1 MiB"), 1);
     let keys: Vec<String> = (0..5_000).map(|key| format!(r#""key-{key}": 1"#)).collect();
-    has(&gateway, &format!("{{{}}}", keys.join(", ")));
+    put_document(&gateway, &format!("{{{}}}", keys.join(", ")));
     gateway.pass(2_000);
     assert_eq!(gateway.world.said("refused: 5000 mistakes: (1) "), 1);
     let log = gateway.world.log.borrow();
     assert!(log.iter().all(|(_, line)| line.len() < 20_000));
     drop(log);
-    assert_eq!(serves(&gateway), [430]);
+    assert_eq!(active_statuses(&gateway), [430]);
 }
 
 /// No secret is logged, whatever goes wrong.

@@ -26,8 +26,8 @@ fn passed(gateway: &Gateway, requests: usize) -> usize {
     passed
 }
 
-fn has_taken(gateway: &Gateway, document: &str) {
-    has(gateway, document);
+fn put_and_wait(gateway: &Gateway, document: &str) {
+    put_document(gateway, document);
     gateway.pass(1_200);
 }
 
@@ -36,9 +36,9 @@ fn a_bucket_with_another_quota_keeps_its_level_in_proportion() {
     let gateway = start(2, &rules(&bucket(40)));
     gateway.pass(1_000);
     assert_eq!(passed(&gateway, 30), 30, "a quarter is left");
-    has_taken(&gateway, &rules(&bucket(80)));
+    put_and_wait(&gateway, &rules(&bucket(80)));
     assert_eq!(passed(&gateway, 80), 20);
-    has_taken(&gateway, &rules(&bucket(8)));
+    put_and_wait(&gateway, &rules(&bucket(8)));
     assert_eq!(passed(&gateway, 8), 0);
     is_clean(&gateway);
 }
@@ -48,10 +48,10 @@ fn a_rule_counts_on_whatever_stands_beside_it() {
     let gateway = start(2, &rules(&[window(9), bucket(50)].join(", ")));
     gateway.pass(1_000);
     assert_eq!(passed(&gateway, 4), 4);
-    has_taken(&gateway, &rules(&[bucket(500), window(9)].join(", ")));
+    put_and_wait(&gateway, &rules(&[bucket(500), window(9)].join(", ")));
     assert_eq!(passed(&gateway, 9), 5);
     // With another quota a window starts anew.
-    has_taken(&gateway, &rules(&[bucket(500), window(10)].join(", ")));
+    put_and_wait(&gateway, &rules(&[bucket(500), window(10)].join(", ")));
     assert_eq!(passed(&gateway, 11), 10);
     is_clean(&gateway);
 }
@@ -76,7 +76,7 @@ fn a_permit_comes_back_where_it_was_taken_along() {
         gateway.pass(1_000);
         let (first, second) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
         for rpu in documents {
-            has_taken(&gateway, &permits(*rpu));
+            put_and_wait(&gateway, &permits(*rpu));
             assert_eq!(take(&gateway, 0), None, "both are out");
         }
         gateway.vms[0].serve_request(first);
@@ -120,12 +120,12 @@ fn what_is_tried_gets_back_what_it_took_along() {
     assert!(gateway.configure(&configuration(r#", "canary": {"percent": 100, "hold": "1m"}"#)));
     gateway.pass(1_000);
     let (first, second) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
-    has_taken(&gateway, &permits(90));
-    let fared = || {
+    put_and_wait(&gateway, &permits(90));
+    let comparisons = || {
         ["same", "newly_refused", "newly_admitted"]
             .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
     };
-    assert_eq!((take(&gateway, 0), fared()), (None, [1, 0, 0]), "both are out");
+    assert_eq!((take(&gateway, 0), comparisons()), (None, [1, 0, 0]), "both are out");
     gateway.vms[0].serve_request(first);
     gateway.vms[1].serve_request(second);
     let (third, fourth) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
@@ -134,7 +134,7 @@ fn what_is_tried_gets_back_what_it_took_along() {
     assert_eq!(take(&gateway, 1), None);
     gateway.vms[1].serve_request(fourth);
     gateway.vms[0].serve_request(fifth);
-    assert_eq!(fared(), [5, 0, 0]);
+    assert_eq!(comparisons(), [5, 0, 0]);
     is_clean(&gateway);
 }
 
@@ -150,7 +150,7 @@ fn a_permit_comes_back_to_no_rule_that_began_anew() {
     let gateway = start(2, &permits(1));
     gateway.pass(1_000);
     let first = take(&gateway, 0).unwrap();
-    has_taken(&gateway, &permits(2));
+    put_and_wait(&gateway, &permits(2));
     assert!(take(&gateway, 0).is_some() && take(&gateway, 1).is_some());
     gateway.vms[0].serve_request(first);
     assert_eq!(take(&gateway, 0), None);
@@ -173,7 +173,7 @@ fn a_turn_comes_back_where_it_was_taken_along() {
         gateway.vms[worker].streams().into_iter().for_each(|id| gateway.vms[worker].reset(id))
     };
     assert_eq!((ask(0), ask(0)), (Fate::Upstream, Fate::Paused));
-    has_taken(&gateway, &queue(90));
+    put_and_wait(&gateway, &queue(90));
     assert_eq!((ask(1), ask(1)), (Fate::Paused, Fate::Answered(LOCAL)), "the queue is full");
     ends(1);
     ends(0);
@@ -194,7 +194,7 @@ fn marked(document: &str, refuses: bool) -> String {
 
 /// Passes time until one of two workers has switched to the next document; returns that worker.
 fn until_one_switches(gateway: &Gateway, document: &str) -> usize {
-    has(gateway, document);
+    put_document(gateway, document);
     let switched = || gateway.counter("diana.config.switches");
     let before = switched();
     while switched() == before {

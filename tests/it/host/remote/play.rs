@@ -31,7 +31,7 @@ const LAST: u32 = 590;
 impl Run {
     fn holds(&self) -> Result<(), TestCaseError> {
         for vm in &self.gateway.vms {
-            let served = serves_at(&self.gateway, vm);
+            let served = active_status(&self.gateway, vm);
             prop_assert!(served == LOCAL || (FIRST..=self.newest).contains(&served), "{served}");
         }
         prop_assert_eq!(&*self.gateway.world.crashes.borrow(), &Vec::<String>::new());
@@ -44,9 +44,9 @@ impl Run {
         match kind % 32 {
             0..5 if self.newest < LAST => {
                 self.newest += 1;
-                has(gateway, &document(self.newest));
+                put_document(gateway, &document(self.newest));
             }
-            5 => has(gateway, BAD[usize::from(what) % BAD.len()]),
+            5 => put_document(gateway, BAD[usize::from(what) % BAD.len()]),
             6 => change(gateway, |server| server.status = [200, 500, 304, 404][usize::from(what) % 4]),
             7 => clusters(gateway).down.set(what.is_multiple_of(2)),
             8 => change(gateway, |server| server.marks = what.is_multiple_of(2)),
@@ -107,12 +107,12 @@ proptest! {
             (server.status, server.marks, server.document) = (200, true, document(newest + 1).into());
         });
         // If no timer could be set, a request sets one.
-        serves(&gateway);
+        active_statuses(&gateway);
         // After many failures the pause is four intervals.
         gateway.pass(5_000);
-        prop_assert_eq!(serves(&gateway), vec![newest + 1; workers]);
+        prop_assert_eq!(active_statuses(&gateway), vec![newest + 1; workers]);
         gateway.pass(20_000);
-        prop_assert_eq!(serves(&gateway), vec![newest + 1; workers]);
+        prop_assert_eq!(active_statuses(&gateway), vec![newest + 1; workers]);
         for vm in &gateway.vms {
             while let Some(root) = vm.oldest_root() {
                 if Some(root) == vm.newest_root() {

@@ -28,31 +28,31 @@ fn beside(document: &str, mark: &str) -> String {
     )
 }
 
-fn trying(workers: usize, document: &str, percent: u32, max_refused: &str, more: &str) -> Gateway {
+fn with_canary(workers: usize, document: &str, percent: u32, max_refused: &str, more: &str) -> Gateway {
     let gateway = gateway(workers, document);
     let canary =
         format!(r#", "canary": {{"percent": {percent}, "hold": "1m", "max_refused": "{max_refused}"}}"#);
     let more = if more.is_empty() { canary } else { format!("{canary}}}{more}") };
-    assert!(gateway.configure(&configuration(&more)), "{:?}", told(&gateway));
+    assert!(gateway.configure(&configuration(&more)), "{:?}", log_lines(&gateway));
     gateway.pass(1_000);
     gateway
 }
 
-fn tries(gateway: &Gateway, document: &str) {
+fn put_candidate(gateway: &Gateway, document: &str) {
     let before = gateway.world.said("tried beside the one that serves");
-    has(gateway, document);
+    put_document(gateway, document);
     gateway.pass(1_200);
     let after = gateway.world.said("tried beside the one that serves");
-    assert_eq!(after, before + 1, "{:?}", told(gateway));
+    assert_eq!(after, before + 1, "{:?}", log_lines(gateway));
 }
 
 /// The log without the lines about requests.
-fn told(gateway: &Gateway) -> Vec<String> {
+fn log_lines(gateway: &Gateway) -> Vec<String> {
     let log = gateway.world.log.borrow();
     log.iter().map(|(_, line)| line.clone()).filter(|line| !line.starts_with("diana_refused")).collect()
 }
 
-fn fared(gateway: &Gateway) -> [i64; 3] {
+fn comparisons(gateway: &Gateway) -> [i64; 3] {
     ["same", "newly_refused", "newly_admitted"]
         .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
 }

@@ -6,16 +6,16 @@ use crate::host::callouts::{self, Mishap};
 #[test]
 fn all_workers_take_a_document_within_an_interval_and_one_asks() {
     let gateway = start(4, &document(430));
-    assert_eq!(serves(&gateway), [LOCAL; 4]);
+    assert_eq!(active_statuses(&gateway), [LOCAL; 4]);
     gateway.pass(1_000);
-    assert_eq!(serves(&gateway), [430; 4]);
+    assert_eq!(active_statuses(&gateway), [430; 4]);
     assert_eq!(gateway.world.said("remote configuration of cluster config taken"), 1);
     gateway.pass(20_000);
     assert!((24..36).contains(&polls(&gateway)), "{} polls in 21 intervals", polls(&gateway));
     for status in 431..450 {
-        has(&gateway, &document(status));
+        put_document(&gateway, &document(status));
         gateway.pass(1_000);
-        assert_eq!(serves(&gateway), [status; 4]);
+        assert_eq!(active_statuses(&gateway), [status; 4]);
     }
     assert_eq!(gateway.counter("diana.config.generation"), 20);
     assert_eq!(gateway.counter("diana.config.result.fresh.polls"), 20);
@@ -34,7 +34,7 @@ fn polls_are_counted_by_what_came_of_them() {
     let [_, unchanged, ..] = polled();
     assert_eq!(polled(), [1, unchanged, 0, 0]);
     assert!(unchanged > 5, "{unchanged}");
-    has(&gateway, r#"{"limitz": []}"#);
+    put_document(&gateway, r#"{"limitz": []}"#);
     gateway.pass(2_000);
     let [_, unchanged, refused, _] = polled();
     assert_eq!(polled(), [1, unchanged, refused, 0]);
@@ -56,11 +56,11 @@ fn when_the_plugin_that_asks_is_gone_another_one_asks() {
         // One of these workers polled.
         let old = vm.newest_root().unwrap();
         assert!(vm.configure());
-        assert_eq!(serves_at(&gateway, vm), status - 1, "at once");
+        assert_eq!(active_status(&gateway, vm), status - 1, "at once");
         vm.delete_root(old);
-        has(&gateway, &document(status));
+        put_document(&gateway, &document(status));
         gateway.pass(2_000);
-        assert_eq!(serves(&gateway), [status; 3]);
+        assert_eq!(active_statuses(&gateway), [status; 3]);
     }
     is_clean(&gateway);
 }
@@ -73,13 +73,13 @@ fn a_plugin_may_go_while_its_call_is_under_way() {
         fare(&gateway, Fares { longest_us: 190_000, outlives, ..Fares::default() });
         for round in 0..20 {
             let vm = &gateway.vms[round % 2];
-            has(&gateway, &document(431 + round as u32));
+            put_document(&gateway, &document(431 + round as u32));
             gateway.pass(150 + round as u64 * 13);
             let old = vm.newest_root().unwrap();
             vm.delete_root(old);
             assert!(vm.configure());
             gateway.pass(3_000);
-            assert_eq!(serves(&gateway), [431 + round as u32; 2], "round {round}");
+            assert_eq!(active_statuses(&gateway), [431 + round as u32; 2], "round {round}");
         }
         is_clean(&gateway);
     }
@@ -94,12 +94,12 @@ fn two_plugins_of_a_worker_follow_one_source() {
     let first = vm.newest_root().unwrap();
     *gateway.world.configuration.borrow_mut() = configuration("").replace("420", "421");
     assert!(vm.configure());
-    assert_eq!(serves(&gateway), [430], "the same is laid over either");
-    has(&gateway, &document(431));
+    assert_eq!(active_statuses(&gateway), [430], "the same is laid over either");
+    put_document(&gateway, &document(431));
     gateway.pass(1_000);
-    assert_eq!(serves(&gateway), [431]);
+    assert_eq!(active_statuses(&gateway), [431]);
     vm.delete_root(vm.newest_root().unwrap());
-    assert_eq!((vm.newest_root(), serves(&gateway)), (Some(first), vec![431]));
+    assert_eq!((vm.newest_root(), active_statuses(&gateway)), (Some(first), vec![431]));
     is_clean(&gateway);
 }
 
@@ -111,9 +111,9 @@ fn without_contact_the_local_document_serves_until_there_is_contact_again() {
         clusters(&gateway).down.set(!silent);
         *clusters(&gateway).silent.borrow_mut() = if silent { vec!["config"] } else { Vec::new() };
         gateway.pass(8_000);
-        assert_eq!(serves(&gateway), [430; 3]);
+        assert_eq!(active_statuses(&gateway), [430; 3]);
         gateway.pass(4_000);
-        assert_eq!(serves(&gateway), [LOCAL; 3]);
+        assert_eq!(active_statuses(&gateway), [LOCAL; 3]);
         assert_eq!(gateway.world.said("cannot be had"), 1);
         assert_eq!(gateway.world.said("no contact for `max_stale`"), 1);
         // The wall clock steps, and no worker depends on it.
@@ -125,7 +125,7 @@ fn without_contact_the_local_document_serves_until_there_is_contact_again() {
         clusters(&gateway).silent.borrow_mut().clear();
         gateway.vms.iter().for_each(|vm| vm.tick(vm.newest_root().unwrap()));
         gateway.pass(5_000);
-        assert_eq!(serves(&gateway), [430; 3]);
+        assert_eq!(active_statuses(&gateway), [430; 3]);
         assert_eq!(gateway.world.said("is in contact again"), 1);
         is_clean(&gateway);
     }
@@ -147,11 +147,11 @@ fn a_bad_answer_changes_nothing_and_is_told_once() {
         gateway.pass(1_000);
         change(&gateway, |server| (server.status, server.document) = (status, body.into()));
         gateway.pass(9_000);
-        assert_eq!(serves(&gateway), [430; 2], "{body}");
+        assert_eq!(active_statuses(&gateway), [430; 2], "{body}");
         assert_eq!(gateway.world.said(words), 1, "{words}: {:?}", gateway.world.log.borrow());
         change(&gateway, |server| (server.status, server.document) = (200, document(431).into()));
         gateway.pass(5_000);
-        assert_eq!(serves(&gateway), [431; 2], "{body}");
+        assert_eq!(active_statuses(&gateway), [431; 2], "{body}");
         is_clean(&gateway);
     }
 }
@@ -163,15 +163,15 @@ fn whatever_befalls_a_call_the_last_document_serves_and_then_the_next() {
             let gateway = start(3, &document(430));
             gateway.pass(1_000);
             fare(&gateway, Fares { mishaps: mishap, one_in: 1, cancels, ..Fares::default() });
-            has(&gateway, &document(431));
+            put_document(&gateway, &document(431));
             gateway.pass(9_000);
             let harmless = matches!(mishap, [Mishap::Twice | Mishap::NoScript | Mishap::Shifted])
                 || matches!(mishap, [Mishap::Late]) && !cancels;
             let expected = if harmless { 431 } else { 430 };
-            assert_eq!(serves(&gateway), [expected; 3], "{mishap:?} {cancels}");
+            assert_eq!(active_statuses(&gateway), [expected; 3], "{mishap:?} {cancels}");
             fare(&gateway, Fares::default());
             gateway.pass(5_000);
-            assert_eq!(serves(&gateway), [431; 3], "{mishap:?} {cancels}");
+            assert_eq!(active_statuses(&gateway), [431; 3], "{mishap:?} {cancels}");
             is_clean(&gateway);
         }
     }

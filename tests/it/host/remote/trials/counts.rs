@@ -9,19 +9,19 @@ fn a_trial_begins_with_what_was_counted_where_it_serves() {
     let bucket =
         r#"{"url": "/", "rules": [{"name": "b", "actor": "user", "rpu": 1, "unit": "minute", "burst": 1}]}"#;
     let both = format!(r#"{{"limits": [{{"url": "/", "rules": [{window}]}}, {bucket}]}}"#);
-    let gateway = trying(1, &both, 100, "5%", "");
+    let gateway = with_canary(1, &both, 100, "5%", "");
     // Too loose a document: its author withdraws it.
-    tries(&gateway, &rules(window));
+    put_candidate(&gateway, &rules(window));
     assert_eq!(passes(&gateway, 20, 1, "ann"), 1);
-    has(&gateway, &both);
+    put_document(&gateway, &both);
     gateway.pass(120_000);
     // Another document, in which nothing has changed for her.
-    let before = fared(&gateway);
-    tries(&gateway, &beside(&both, "c"));
+    let before = comparisons(&gateway);
+    put_candidate(&gateway, &beside(&both, "c"));
     assert_eq!(passes(&gateway, 1, 1, "ann"), 1, "two of ten");
     gateway.pass(61_000);
-    assert_eq!(fared(&gateway)[1], before[1], "nothing is newly refused: {:?}", told(&gateway));
-    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", told(&gateway));
+    assert_eq!(comparisons(&gateway)[1], before[1], "nothing is newly refused: {:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", log_lines(&gateway));
 }
 
 /// One client with a connection to each of two workers. Both documents admit equally many requests,
@@ -33,7 +33,7 @@ fn an_actor_is_one_in_all_workers() {
     };
     let mut phases = 0;
     for early in 3..9 {
-        let gateway = trying(2, &one("TB"), 100, "5%", "");
+        let gateway = with_canary(2, &one("TB"), 100, "5%", "");
         let mut at = 0;
         let mut ask = |gateway: &Gateway, count: usize| {
             for _ in 0..count {
@@ -45,16 +45,16 @@ fn an_actor_is_one_in_all_workers() {
         };
         ask(&gateway, early);
         gateway.pass(early as u64 * 150);
-        has(&gateway, &one("SL"));
+        put_document(&gateway, &one("SL"));
         ask(&gateway, 130);
-        let [same, refused, admitted] = fared(&gateway);
+        let [same, refused, admitted] = comparisons(&gateway);
         assert!(refused.abs_diff(admitted) <= 1, "{same} {refused} {admitted}");
         phases += usize::from(refused > 40);
         assert_eq!(
             gateway.world.said(" not promoted: "),
             0,
             "{same} {refused} {admitted} {:?}",
-            told(&gateway)
+            log_lines(&gateway)
         );
     }
     assert!(phases > 0, "other requests are let in by each, which this is about");
@@ -69,14 +69,19 @@ fn an_actor_with_a_quota_of_its_own_is_the_same_under_both() {
                 "overrides": {{"ann": {{"rpu": {rpu}, "burst": {burst}}}}}}}"#
         ))
     };
-    let gateway = trying(1, &bucket(10, 10), 100, "0%", "");
+    let gateway = with_canary(1, &bucket(10, 10), 100, "0%", "");
     assert_eq!(passes(&gateway, 1, 1, "ann"), 1);
-    tries(&gateway, &bucket(12, 5));
+    put_candidate(&gateway, &bucket(12, 5));
     passes(&gateway, 2_000, 17, "ann");
-    let [_, refused, admitted] = fared(&gateway);
+    let [_, refused, admitted] = comparisons(&gateway);
     assert!(refused > 20 && admitted > refused, "{refused} {admitted}");
     gateway.pass(60_000);
-    assert_eq!(gateway.world.said("config promoted: it would newly refuse 0 of "), 1, "{:?}", told(&gateway));
+    assert_eq!(
+        gateway.world.said("config promoted: it would newly refuse 0 of "),
+        1,
+        "{:?}",
+        log_lines(&gateway)
+    );
 }
 
 /// Clients that leave while they wait refund their turns.
@@ -85,8 +90,8 @@ fn queues_are_left_where_they_are_tried() {
     let queue = |places: u32| {
         rules(&format!(r#"{{"name": "q", "algo": "LB", "rpu": 1, "unit": "minute", "queue": {places}}}"#))
     };
-    let gateway = trying(1, &queue(3), 100, "5%", "");
-    tries(&gateway, &queue(2));
+    let gateway = with_canary(1, &queue(3), 100, "5%", "");
+    put_candidate(&gateway, &queue(2));
     // One request holds the place at the upstream; the others come and go.
     gateway.request(0, "/", "ann");
     for _ in 0..20 {
@@ -95,18 +100,18 @@ fn queues_are_left_where_they_are_tried() {
         gateway.end_all();
         gateway.pass(10);
     }
-    assert_eq!(fared(&gateway), [21, 0, 0]);
+    assert_eq!(comparisons(&gateway), [21, 0, 0]);
 }
 
 /// Otherwise the previous document would seem to admit actors that it has refused and would refuse.
 #[test]
 fn the_one_before_is_watched_beside_with_what_it_had_counted() {
     let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
-    let gateway = trying(1, &window(5), 100, "5%", "");
+    let gateway = with_canary(1, &window(5), 100, "5%", "");
     for user in 0..10 {
         assert_eq!(passes(&gateway, 5, 1, &format!("user-{user}")), 5, "all that he may");
     }
-    tries(&gateway, &window(4));
+    put_candidate(&gateway, &window(4));
     gateway.pass(61_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
@@ -118,19 +123,19 @@ fn the_one_before_is_watched_beside_with_what_it_had_counted() {
     // active.
     let is_back = gateway.world.said("rolled back");
     let passed = passes(&gateway, 5, 1, "user-0");
-    assert_eq!((is_back, passed), (0, 0), "{:?}", told(&gateway));
+    assert_eq!((is_back, passed), (0, 0), "{:?}", log_lines(&gateway));
 }
 
 /// A host frees no keys, so a candidate takes over the keys of an earlier one.
 #[test]
 fn tables_of_documents_that_never_served_do_not_pile_up() {
-    let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
+    let gateway = with_canary(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
     let mut sizes = Vec::new();
     for number in 0..20 {
         let document = format!(
             r#"{{"limits": [{{"url": "/", "headers": {{"x-{number}": {{"present": false}}}}, "rules": [{{"actor": "user", "rpu": 1, "unit": "day"}}]}}]}}"#
         );
-        has(&gateway, &document);
+        put_document(&gateway, &document);
         gateway.pass(1_200);
         for user in 0..200 {
             passes(&gateway, 1, 0, &format!("user-{user}"));
@@ -144,19 +149,19 @@ fn tables_of_documents_that_never_served_do_not_pile_up() {
 /// The same requests at the same time in a gateway without a canary.
 #[test]
 fn what_is_tried_changes_no_fate() {
-    let serves = r#"{"limits": [{"url": "/", "rules": [
+    let active_statuses = r#"{"limits": [{"url": "/", "rules": [
         {"name": "tb", "actor": "user", "rpu": 600, "unit": "second", "burst": 600},
         {"name": "w", "actor": "user", "algo": "W", "rpu": 900, "unit": "minute", "overrides": {"bob": {"rpu": 40}}},
         {"name": "c", "actor": "user", "algo": "C", "rpu": 5, "max_hold": "1m"}]},
         {"url": "/queue", "rules": [{"name": "lb", "algo": "LB", "rpu": 5, "unit": "second", "queue": 4}]},
         {"url": "/free", "exclusive": true}]}"#;
-    let tried = serves
+    let tried = active_statuses
         .replace("900", "300")
         .replace(r#""queue": 4"#, r#""queue": 9"#)
         .replace(r#""rpu": 5,"#, r#""rpu": 3,"#);
     for seed in 0..30u64 {
-        let gateways = [(); 2].map(|()| trying(3, serves, 100, "100%", ""));
-        has(&gateways[1], &tried);
+        let gateways = [(); 2].map(|()| with_canary(3, active_statuses, 100, "100%", ""));
+        put_document(&gateways[1], &tried);
         gateways.iter().for_each(|gateway| gateway.pass(1_200));
         assert_eq!(gateways[1].world.said("tried beside"), 1);
         let mut state = seed;
@@ -186,7 +191,7 @@ fn what_is_tried_changes_no_fate() {
             };
             assert_eq!(fates(&gateways[0]), fates(&gateways[1]), "seed {seed}, step {step}");
         }
-        assert!(fared(&gateways[1])[1] > 0);
+        assert!(comparisons(&gateways[1])[1] > 0);
         gateways.iter().for_each(is_clean);
     }
 }
@@ -196,23 +201,23 @@ fn what_is_tried_changes_no_fate() {
 #[test]
 fn a_second_trial_begins_anew() {
     let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
-    let gateway = trying(1, &window(9), 100, "5%", "");
-    tries(&gateway, &window(2));
+    let gateway = with_canary(1, &window(9), 100, "5%", "");
+    put_candidate(&gateway, &window(2));
     passes(&gateway, 3, 1, "ann");
-    assert_eq!(fared(&gateway), [2, 1, 0]);
-    has(&gateway, &window(9));
+    assert_eq!(comparisons(&gateway), [2, 1, 0]);
+    put_document(&gateway, &window(9));
     gateway.pass(1_200);
-    tries(&gateway, &window(2));
+    put_candidate(&gateway, &window(2));
     passes(&gateway, 3, 1, "ann");
-    assert_eq!(fared(&gateway), [4, 2, 0]);
+    assert_eq!(comparisons(&gateway), [4, 2, 0]);
 }
 
 /// Such quota would never be returned.
 #[test]
 fn no_worker_holds_anything_ahead_of_what_is_tried() {
     let window = |rpu: u32| rules(&window("w", "user", rpu, "day"));
-    let gateway = trying(2, &window(2_000), 100, "5%", "");
-    tries(&gateway, &window(1_900));
+    let gateway = with_canary(2, &window(2_000), 100, "5%", "");
+    put_candidate(&gateway, &window(1_900));
     let passes = |worker: usize, requests: usize| {
         (0..requests).for_each(|_| {
             gateway.request(worker, "/", "ann");
@@ -223,7 +228,7 @@ fn no_worker_holds_anything_ahead_of_what_is_tried() {
     passes(0, 1_000);
     gateway.pass(1_000);
     passes(1, 900);
-    assert_eq!(fared(&gateway), [1_900, 0, 0]);
+    assert_eq!(comparisons(&gateway), [1_900, 0, 0]);
     passes(1, 1);
-    assert_eq!(fared(&gateway), [1_900, 1, 0]);
+    assert_eq!(comparisons(&gateway), [1_900, 1, 0]);
 }

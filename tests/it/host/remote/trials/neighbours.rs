@@ -7,8 +7,8 @@ use super::*;
 fn who_is_taken_off_the_allow_list_is_tried() {
     let without = rules(&window("w", "user", 10, "day"));
     let with = without.replacen('{', r#"{"allow": [{"user": "probe"}], "#, 1);
-    let gateway = trying(1, &with, 100, "5%", "");
-    tries(&gateway, &without);
+    let gateway = with_canary(1, &with, 100, "5%", "");
+    put_candidate(&gateway, &without);
     assert_eq!(passes(&gateway, 40, 10, "probe"), 40);
     gateway.pass(61_000);
     let promoted = gateway.world.said("config promoted: ");
@@ -18,8 +18,8 @@ fn who_is_taken_off_the_allow_list_is_tried() {
         (promoted, gateway.world.said("rolled back")),
         (0, 0),
         "30 of 40 would be refused, {later} of 40 pass now, {:?} {:?}",
-        fared(&gateway),
-        told(&gateway)
+        comparisons(&gateway),
+        log_lines(&gateway)
     );
 }
 
@@ -28,14 +28,14 @@ fn who_is_taken_off_the_allow_list_is_tried() {
 fn who_is_taken_off_the_allow_list_is_watched() {
     let without = rules(&window("w", "user", 10, "day"));
     let with = without.replacen('{', r#"{"allow": [{"user": "probe"}], "#, 1);
-    let gateway = trying(1, &with, 100, "5%", "");
-    tries(&gateway, &without);
+    let gateway = with_canary(1, &with, 100, "5%", "");
+    put_candidate(&gateway, &without);
     gateway.pass(61_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
     assert!(passes(&gateway, 100, 10, "probe") < 100);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", fared(&gateway), told(&gateway));
+    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
 }
 
 /// An unchanged rule was never reached as long as another rule kept a client out.
@@ -53,42 +53,48 @@ fn attack(gateway: &Gateway) -> usize {
 #[test]
 fn a_rule_that_shields_another_is_missed_when_it_is_tried() {
     let (with, without) = shielded();
-    let gateway = trying(1, &with, 100, "5%", "");
-    tries(&gateway, &without);
+    let gateway = with_canary(1, &with, 100, "5%", "");
+    put_candidate(&gateway, &without);
     assert_eq!(attack(&gateway), 40);
     gateway.pass(61_000);
     assert_eq!(
         gateway.world.said("config promoted: "),
         0,
         "all of 40 users would be refused: {:?} {:?}",
-        fared(&gateway),
-        told(&gateway)
+        comparisons(&gateway),
+        log_lines(&gateway)
     );
 }
 
 #[test]
 fn a_rule_that_shields_another_is_missed_when_it_is_watched() {
     let (with, without) = shielded();
-    let gateway = trying(1, &with, 100, "5%", "");
-    tries(&gateway, &without);
+    let gateway = with_canary(1, &with, 100, "5%", "");
+    put_candidate(&gateway, &without);
     gateway.pass(61_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
     assert_eq!(attack(&gateway), 0);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", fared(&gateway), told(&gateway));
+    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
 }
 
 /// A refused request is charged to no rule, so a new rule would not see it.
 #[test]
 fn what_is_refused_by_a_rule_of_both_is_not_charged_to_the_new_one() {
     let minute = window("minute", "user", 5, "minute");
-    let gateway = trying(1, &rules(&minute), 100, "5%", "");
-    tries(&gateway, &rules(&[minute, window("day", "user", 50, "day")].join(", ")));
+    let gateway = with_canary(1, &rules(&minute), 100, "5%", "");
+    put_candidate(&gateway, &rules(&[minute, window("day", "user", 50, "day")].join(", ")));
     let passed = passes(&gateway, 590, 100, "ann");
     assert!(passed <= 10, "{passed}, so none of 50 a day would be refused");
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said(" not promoted"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
+    assert_eq!(
+        gateway.world.said(" not promoted"),
+        0,
+        "{:?} {:?}",
+        comparisons(&gateway),
+        log_lines(&gateway)
+    );
 }
 
 /// Another exclusive limit makes every rule count as changed, a global rule without its counts.
@@ -96,22 +102,22 @@ fn what_is_refused_by_a_rule_of_both_is_not_charged_to_the_new_one() {
 fn an_exclusive_limit_beside_a_global_rule_takes_nothing_back() {
     let shared =
         rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#);
-    let gateway = trying(1, &shared, 100, "5%", STORE);
+    let gateway = with_canary(1, &shared, 100, "5%", STORE);
     for user in 0..40 {
         assert_eq!(passes(&gateway, 3, 10, &format!("user-{user}")), 3);
     }
-    tries(
+    put_candidate(
         &gateway,
         &shared.replacen(r#"{"limits": ["#, r#"{"limits": [{"url": "/health", "exclusive": true}, "#, 1),
     );
     gateway.pass(62_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", told(&gateway));
+    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", log_lines(&gateway));
     gateway.pass(1_000);
     for user in 0..40 {
         assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0, "as before");
     }
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
 }
 
 /// In another order, `ip` means the same.
@@ -119,10 +125,10 @@ fn an_exclusive_limit_beside_a_global_rule_takes_nothing_back() {
 fn what_ip_says_in_another_order_is_not_tried() {
     let with =
         |ip: &str| rules(&window("w", "user", 10, "day")).replacen('{', &format!(r#"{{"ip": {{{ip}}}, "#), 1);
-    let gateway = trying(1, &with(r#""v4_prefix": 24, "v6_prefix": 48"#), 100, "5%", "");
-    tries(&gateway, &with(r#""v6_prefix": 48, "v4_prefix": 24"#));
+    let gateway = with_canary(1, &with(r#""v4_prefix": 24, "v6_prefix": 48"#), 100, "5%", "");
+    put_candidate(&gateway, &with(r#""v6_prefix": 48, "v4_prefix": 24"#));
     passes(&gateway, 5, 10, "ann");
-    assert_eq!(fared(&gateway), [0, 0, 0]);
+    assert_eq!(comparisons(&gateway), [0, 0, 0]);
 }
 
 fn canary(more: &str) -> String {
@@ -138,14 +144,14 @@ fn a_plugin_that_is_drained_takes_nothing_that_the_newest_has_refused() {
         let gateway = gateway(2, &good);
         assert!(gateway.configure(&configuration("")));
         gateway.pass(1_000 + early * 37);
-        assert!(gateway.configure(&canary("")), "{:?}", told(&gateway));
+        assert!(gateway.configure(&canary("")), "{:?}", log_lines(&gateway));
         gateway.pass(2_000);
-        tries(&gateway, &document(431));
+        put_candidate(&gateway, &document(431));
         assert_eq!(passes(&gateway, 50, 10, "ann"), 50);
         gateway.pass(62_000);
-        assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", told(&gateway));
+        assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", log_lines(&gateway));
         gateway.pass(10_000);
-        assert_eq!(passes(&gateway, 10, 10, "ann"), 10, "early {early}: {:?}", told(&gateway));
+        assert_eq!(passes(&gateway, 10, 10, "ann"), 10, "early {early}: {:?}", log_lines(&gateway));
     }
 }
 
@@ -159,25 +165,28 @@ fn what_was_not_promoted_is_not_tried_again_and_again() {
     gateway.pass(1_000);
     assert!(gateway.configure(&canary(r#", "headers": {"x-a": "b"}"#)));
     gateway.pass(2_000);
-    tries(&gateway, &document(431));
+    put_candidate(&gateway, &document(431));
     for _ in 0..3 {
         assert_eq!(passes(&gateway, 50, 10, "ann"), 50);
         gateway.pass(62_000);
     }
     // At night there are no requests.
     gateway.pass(200_000);
-    assert_eq!(passes(&gateway, 50, 10, "ann"), 50, "{:?}", told(&gateway));
-    assert_eq!(gateway.world.said("tried beside the one that serves"), 1, "{:?}", told(&gateway));
+    assert_eq!(passes(&gateway, 50, 10, "ann"), 50, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.said("tried beside the one that serves"), 1, "{:?}", log_lines(&gateway));
 }
 
 /// Cells of few sizes: cells of other keys are half as large, and so on.
 #[test]
 fn tables_of_other_sizes_do_not_pile_up() {
-    let gateway = trying(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
+    let gateway = with_canary(1, r#"{"limits": []}"#, 100, "0%", r#", "local": {"max_actors": 100"#);
     let mut sizes = Vec::new();
     // The largest comes first.
     for rpu in (2..=21).rev() {
-        has(&gateway, &rules(&format!(r#"{{"actor": "user", "algo": "SL", "rpu": {rpu}, "unit": "day"}}"#)));
+        put_document(
+            &gateway,
+            &rules(&format!(r#"{{"actor": "user", "algo": "SL", "rpu": {rpu}, "unit": "day"}}"#)),
+        );
         gateway.pass(1_200);
         for user in 0..200 {
             passes(&gateway, 1, 0, &format!("user-{user}"));
@@ -195,18 +204,18 @@ fn all_together_are_one_where_a_store_counts_them() {
         let bucket = |rpu: u32, burst: u32| {
             rules(&format!(r#"{{"name": "b", "rpu": {rpu}, "unit": "second", "burst": {burst}{scope}}}"#))
         };
-        let gateway = trying(1, &bucket(10, 10), 100, "0%", STORE);
+        let gateway = with_canary(1, &bucket(10, 10), 100, "0%", STORE);
         passes(&gateway, 1, 10, "ann");
-        tries(&gateway, &bucket(12, 5));
+        put_candidate(&gateway, &bucket(12, 5));
         let passed = passes(&gateway, 2_000, 17, "ann");
-        let [_, refused, admitted] = fared(&gateway);
+        let [_, refused, admitted] = comparisons(&gateway);
         assert!(admitted > refused, "{refused} {admitted}");
         gateway.pass(61_000);
         assert_eq!(
             gateway.world.said("config promoted: it would newly refuse 0 of "),
             1,
             "{scope} {passed} {refused} {admitted} {:?}",
-            told(&gateway)
+            log_lines(&gateway)
         );
     }
 }
@@ -220,7 +229,7 @@ fn a_global_limit_that_is_raised_stays_in_a_fleet() {
             r#"{{"name": "w", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day", "scope": "global"}}"#
         ))
     };
-    let first = trying(1, &shared(40), 100, "5%", STORE);
+    let first = with_canary(1, &shared(40), 100, "5%", STORE);
     let second = {
         let gateway = Gateway::among(clusters(&first), 1, false);
         gateway.world.clock.set(first.world.clock.get());
@@ -230,10 +239,10 @@ fn a_global_limit_that_is_raised_stays_in_a_fleet() {
     };
     let fleet = [first, second];
     Gateway::pass_all(&fleet, 2_000);
-    has(&fleet[0], &shared(50));
+    put_document(&fleet[0], &shared(50));
     Gateway::pass_all(&fleet, 65_000);
     let said = |words: &str| fleet.iter().map(|gateway| gateway.world.said(words)).sum::<usize>();
-    assert_eq!(said("config promoted: "), 2, "{:?}", fleet.each_ref().map(told));
+    assert_eq!(said("config promoted: "), 2, "{:?}", fleet.each_ref().map(log_lines));
     let mut passed = 0;
     for _ in 0..70 {
         for gateway in &fleet {
@@ -245,7 +254,7 @@ fn a_global_limit_that_is_raised_stays_in_a_fleet() {
     }
     Gateway::pass_all(&fleet, 61_000);
     assert!(passed >= 50, "{passed}, more than before");
-    assert_eq!(said("rolled back"), 0, "{:?}", fleet.each_ref().map(told));
+    assert_eq!(said("rolled back"), 0, "{:?}", fleet.each_ref().map(log_lines));
 }
 
 /// The previous document would have refused by that rule what the new document refuses by another
@@ -254,13 +263,13 @@ fn a_global_limit_that_is_raised_stays_in_a_fleet() {
 fn what_a_rule_of_both_would_have_refused_takes_nothing_back() {
     let minute = window("minute", "user", 5, "minute");
     let both = |day: u32| rules(&[minute.clone(), window("day", "user", day, "day")].join(", "));
-    let gateway = trying(1, &both(1_000), 100, "50%", "");
-    tries(&gateway, &both(9));
+    let gateway = with_canary(1, &both(1_000), 100, "50%", "");
+    put_candidate(&gateway, &both(9));
     gateway.pass(61_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
     // The previous document would admit ten of them.
     assert!(passes(&gateway, 580, 100, "ann") <= 10);
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", fared(&gateway), told(&gateway));
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
 }

@@ -7,11 +7,11 @@ use super::*;
 fn a_global_rule_that_has_not_changed_takes_nothing_back() {
     let shared =
         rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#);
-    let gateway = trying(1, &shared, 100, "5%", STORE);
+    let gateway = with_canary(1, &shared, 100, "5%", STORE);
     for user in 0..40 {
         assert_eq!(passes(&gateway, 3, 10, &format!("user-{user}")), 3);
     }
-    tries(&gateway, &beside(&shared, "b"));
+    put_candidate(&gateway, &beside(&shared, "b"));
     gateway.pass(62_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
@@ -19,7 +19,7 @@ fn a_global_rule_that_has_not_changed_takes_nothing_back() {
         assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0);
     }
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", told(&gateway));
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", log_lines(&gateway));
 }
 
 /// Each gateway then counts a part, while the previous document would be compared with the whole.
@@ -28,8 +28,8 @@ fn a_store_that_goes_takes_nothing_back() {
     let store = STORE.replace(r#""secret""#, r#""replicas": 5, "secret""#);
     let shared =
         rules(r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 100, "unit": "day", "scope": "global"}"#);
-    let gateway = trying(1, &shared, 100, "5%", &store);
-    tries(&gateway, &beside(&shared, "b"));
+    let gateway = with_canary(1, &shared, 100, "5%", &store);
+    put_candidate(&gateway, &beside(&shared, "b"));
     gateway.pass(62_000);
     assert_eq!(gateway.world.said("config promoted: "), 1);
     gateway.pass(1_000);
@@ -39,7 +39,7 @@ fn a_store_that_goes_takes_nothing_back() {
     assert_eq!(passed, 20, "a fifth");
     fare(&gateway, Fares::default());
     gateway.pass(3_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", told(&gateway));
+    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", log_lines(&gateway));
 }
 
 /// Clients on a list are compared for a tenth of them, like all others.
@@ -51,12 +51,12 @@ fn a_list_weighs_no_more_than_its_share() {
         r#"{"deny": [{"user": "user-0"}, {"user": "user-1"}, {"user": "user-2"}, {"user": "user-3"}], "#,
         1,
     );
-    let gateway = trying(1, &rules(quota), 10, "10%", "");
-    tries(&gateway, &denies);
+    let gateway = with_canary(1, &rules(quota), 10, "10%", "");
+    put_candidate(&gateway, &denies);
     for user in 0..100 {
         passes(&gateway, 5, 1, &format!("user-{user}"));
     }
-    let [same, refused, _] = fared(&gateway);
+    let [same, refused, _] = comparisons(&gateway);
     gateway.pass(60_500);
     assert_eq!(
         gateway.world.said(" not promoted: "),
@@ -78,7 +78,7 @@ fn a_token_that_is_changed_serves_nothing_that_was_refused() {
     };
     assert!(gateway.configure(&with("one")));
     gateway.pass(1_000);
-    tries(&gateway, &document(431));
+    put_candidate(&gateway, &document(431));
     passes(&gateway, 5, 1, "ann");
     gateway.pass(61_000);
     assert_eq!(gateway.world.said(" not promoted: "), 1);
@@ -103,17 +103,17 @@ fn a_tenant_is_no_user_of_the_same_number() {
                 {{"url": "/b", "rules": [{{"name": "b", "actor": "tenant", "algo": "W", "rpu": {b}, "unit": "day"}}]}}]}}"#
         )
     };
-    let gateway = trying(1, &document(1, 100), 100, "5%", "");
-    tries(&gateway, &document(100, 1));
+    let gateway = with_canary(1, &document(1, 100), 100, "5%", "");
+    put_candidate(&gateway, &document(100, 1));
     for _ in 0..50 {
         for path in ["/a", "/b/7"] {
             gateway.request(0, path, "7");
             gateway.end_all();
         }
     }
-    assert_eq!(fared(&gateway)[1], 49);
+    assert_eq!(comparisons(&gateway)[1], 49);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", told(&gateway));
+    assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", log_lines(&gateway));
 }
 
 /// If the host fails while the candidate is built, the worker tries again and again.
@@ -121,21 +121,21 @@ fn a_tenant_is_no_user_of_the_same_number() {
 fn why_a_document_is_not_taken_is_told() {
     let gateway = start(2, &document(430));
     gateway.pass(1_000);
-    assert_eq!(serves(&gateway), [430; 2]);
+    assert_eq!(active_statuses(&gateway), [430; 2]);
     // What the first worker has found out about the host, and what each switch reads again.
     gateway.world.overwrite(|bytes| {
         if bytes == b"lenient" {
             *bytes = b"strict".into();
         }
     });
-    has(&gateway, &document(431));
+    put_document(&gateway, &document(431));
     gateway.pass(60_000);
     let warned = gateway.world.log.borrow().iter().filter(|(level, _)| *level >= 3).count();
     assert!(
-        serves(&gateway) == [431; 2] || warned > 0,
+        active_statuses(&gateway) == [431; 2] || warned > 0,
         "{:?} serve, and {:?}",
-        serves(&gateway),
-        told(&gateway)
+        active_statuses(&gateway),
+        log_lines(&gateway)
     );
 }
 
@@ -146,19 +146,19 @@ fn what_was_compared_with_nothing_is_not_found_good() {
     let quota = |rpu: u32| {
         rules(&format!(r#"{{"name": "t", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}"#))
     };
-    let gateway = trying(1, &quota(1_000_000), 10, "5%", "");
-    tries(&gateway, &quota(2));
+    let gateway = with_canary(1, &quota(1_000_000), 10, "5%", "");
+    put_candidate(&gateway, &quota(2));
     // Nine of ten actors, which the canary does not sample.
     let unheard: Vec<String> = (0..60)
         .map(|user| format!("tenant-{user}"))
         .filter(|user| {
-            let before: i64 = fared(&gateway).iter().sum();
+            let before: i64 = comparisons(&gateway).iter().sum();
             passes(&gateway, 1, 0, user);
-            fared(&gateway).iter().sum::<i64>() == before
+            comparisons(&gateway).iter().sum::<i64>() == before
         })
         .take(5)
         .collect();
-    has(&gateway, &quota(3));
+    put_document(&gateway, &quota(3));
     gateway.pass(1_200);
     for _ in 0..100 {
         unheard.iter().for_each(|user| assert_eq!(passes(&gateway, 1, 1, user), 1));
@@ -170,7 +170,7 @@ fn what_was_compared_with_nothing_is_not_found_good() {
     }
     gateway.pass(61_000);
     let served = gateway.counter("diana.config.generation");
-    assert!(served != 2 || refused == 0, "{refused} of 500 requests refused: {:?}", told(&gateway));
+    assert!(served != 2 || refused == 0, "{refused} of 500 requests refused: {:?}", log_lines(&gateway));
 }
 
 /// What counts is which actors would be admitted.
@@ -182,19 +182,19 @@ fn a_flood_that_both_refuse_hides_nobody() {
                 {{"name": "u", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}}]}}]}}"#
         )
     };
-    let gateway = trying(1, &quota(1_000), 100, "5%", "");
-    tries(&gateway, &quota(0));
+    let gateway = with_canary(1, &quota(1_000), 100, "5%", "");
+    put_candidate(&gateway, &quota(0));
     for user in 0..40 {
         passes(&gateway, 25, 1, "bot");
         assert_eq!(passes(&gateway, 1, 1, &format!("user-{user}")), 1);
     }
-    assert_eq!(fared(&gateway), [1_000, 40, 0]);
+    assert_eq!(comparisons(&gateway), [1_000, 40, 0]);
     gateway.pass(61_000);
     assert_eq!(
         gateway.world.said("config promoted: "),
         0,
         "all 40 of the users would be refused: {:?}",
-        told(&gateway)
+        log_lines(&gateway)
     );
 }
 
@@ -203,8 +203,8 @@ fn a_flood_that_both_refuse_hides_nobody() {
 fn a_list_that_is_taken_away_is_compared() {
     let quota = r#"{"name": "w", "actor": "user", "algo": "W", "rpu": 9, "unit": "day"}"#;
     let denies = rules(quota).replacen('{', r#"{"deny": [{"user": "ann"}], "#, 1);
-    let gateway = trying(1, &denies, 100, "0%", "");
-    tries(&gateway, &rules(quota));
+    let gateway = with_canary(1, &denies, 100, "0%", "");
+    put_candidate(&gateway, &rules(quota));
     assert_eq!((passes(&gateway, 3, 1, "ann"), passes(&gateway, 3, 1, "bob")), (0, 3));
-    assert_eq!(fared(&gateway), [0, 0, 3], "bob's are what they were");
+    assert_eq!(comparisons(&gateway), [0, 0, 3], "bob's are what they were");
 }
