@@ -76,9 +76,9 @@ fn what_upstash_says_of_errors_is_read() {
 
 #[test]
 fn of_a_pipeline_some_may_fail() {
-    let [decide, give_back, lease] = &one_of_each();
+    let [decide, refund, lease] = &one_of_each();
     let redis = redis(Dialect::Upstash);
-    let queries: Vec<&GlobalQuery> = [vec![give_back; 64], vec![lease; 64], vec![decide; 2]].concat();
+    let queries: Vec<&GlobalQuery> = [vec![refund; 64], vec![lease; 64], vec![decide; 2]].concat();
     let zeros = |at| format!(r#"{{"result":{}}}"#, listed(at, &[0; 64]));
     let (first, second) = (&*zeros(0), &*zeros(1));
     let (error, noscript) = (r#"{"error":"OOM x"}"#, r#"{"error":"NOSCRIPT y"}"#);
