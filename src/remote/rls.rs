@@ -161,8 +161,8 @@ fn over(code: i32) -> Result<bool, CallError> {
     }
 }
 
-/// Whether the rule has a quota of 0. Such a rule refuses whatever the service replies, because some
-/// units cannot be sent.
+/// Whether the rule has a quota of 0. Such a rule refuses whatever the service replies, because
+/// some units cannot be sent.
 fn refuses_all(rule_query: &RuleQuery) -> bool {
     rule_query.quota.rpu == 0 && rule_query.cost > 0
 }

@@ -32,7 +32,7 @@ type Word = (usize, usize);
 
 /// Leaves out comments and spaces where possible, and replaces each of our names by one or two
 /// characters, in order of first use. The source quotes with `'` and has no escapes.
-#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic would be a compile error
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // checked by the compiler
 const fn shortened() -> ([u8; SOURCE.len()], usize) {
     let (mut out, mut len) = ([0; SOURCE.len()], 0);
     let (mut names, mut known): ([Word; 256], usize) = ([(0, 0); 256], 0);
