@@ -1,6 +1,5 @@
 //! The whole filter, callbacks in and host calls out, in a simulated gateway whose calls may fail.
-//!
-//! It does not know: how the filter is made inside. `play` takes any bytes, so that a fuzzer can bring them.
+//! `play` takes any bytes, so that a fuzzer can provide them.
 
 mod access_log;
 pub mod callouts;

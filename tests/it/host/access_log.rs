@@ -1,6 +1,5 @@
-//! What the access log is told of a request.
-//!
-//! It does not know: Envoy's format; `tests/e2e/answers.rs` reads it.
+//! The attributes that a request leaves for the access log. `tests/e2e/answers.rs` reads Envoy's
+//! format.
 
 use super::faults::Kind;
 use super::gateway::Gateway;

@@ -1,8 +1,10 @@
-//! The calls of one worker to clusters: when they arrive, and what comes back, when, how often.
+//! The calls of one worker to clusters: when they arrive, and when, how often and with what reply
+//! they return.
 //!
-//! It does not know: what is asked. Sources: Envoy `source/extensions/common/wasm/context.cc`, `Context::httpCall` and
-//! `onHttpCall…`: the answer to a call is told to the plugin's root context, a call that takes too long is cancelled and
-//! answered with 504, one whose cluster is not to be had with 503, one whose plugin is gone not at all.
+//! Sources: Envoy `source/extensions/common/wasm/context.cc`, `Context::httpCall` and
+//! `onHttpCall…`. Envoy reports a reply to the plugin's root context. It cancels a call that takes
+//! too long and reports 504. It reports 503 for a cluster without a host, and nothing if the plugin
+//! is gone.
 
 use super::store::Store;
 use diana::request::pairs::Pairs;
@@ -10,30 +12,30 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
-    /// The host refuses to make it.
+    /// The host refuses to make the call.
     NotMade,
-    /// It takes longer than it may, both ways together.
+    /// The call takes longer than its timeout, there and back together.
     Late,
-    /// It does not arrive.
+    /// The call does not arrive.
     Lost,
-    /// It is carried out, and the answer does not arrive.
+    /// The store executes the call, and the reply does not arrive.
     Unanswered,
-    /// The answer is told once more, a while later.
+    /// The host reports the reply a second time, a while later.
     Twice,
-    /// It is carried out, and the answer is none.
+    /// The store executes the call, and the reply is garbage.
     Garbage,
-    /// It is not carried out, and the answer is one with the status 503.
+    /// The store does not execute the call; the reply has the status 503.
     Unavailable,
     /// The store has lost the script.
     NoScript,
-    /// A store carries it out, and the reply is the one to the worker's call before.
+    /// A store executes the call; the reply is the one to the worker's previous call.
     Shifted,
 }
 
-/// All of them.
+/// All mishaps.
 pub const ALL: &[Mishap] = &[
     Mishap::NotMade,
     Mishap::Late,
@@ -46,17 +48,17 @@ pub const ALL: &[Mishap] = &[
     Mishap::Shifted,
 ];
 
-/// How calls fare, from a seed.
+/// The rates and bounds of mishaps, from a seed.
 #[derive(Clone, Debug)]
 pub struct Fares {
     pub mishaps: &'static [Mishap],
-    /// One call in so many has one; 0 is none.
+    /// One call in `one_in` has a mishap; 0: none.
     pub one_in: u64,
-    /// The longest way there and back, µs.
+    /// The longest round trip, µs.
     pub longest_us: u64,
-    /// Whether the host cancels a call that takes too long, and says so.
+    /// Whether the host cancels a call that takes too long, and reports it.
     pub cancels: bool,
-    /// Whether the host tells answers though the plugin that asked is gone.
+    /// Whether the host reports replies although the calling plugin is gone.
     pub outlives: bool,
     pub seed: u64,
 }
@@ -82,11 +84,11 @@ impl Fares {
     }
 }
 
-/// A server that has a document.
+/// A document server.
 pub struct Server {
     pub status: u32,
     pub document: Vec<u8>,
-    /// Whether it tells documents apart by their entity tags.
+    /// Whether the server sends entity tags.
     pub marks: bool,
     /// How many requests have arrived.
     pub polls: usize,
@@ -112,19 +114,19 @@ pub fn mark(document: &[u8]) -> String {
     format!("\"{:016x}\"", diana::table::Hasher::name(document))
 }
 
-/// Clusters with a store or a server each, which several gateways may ask.
+/// Clusters with a store or a document server each, which several gateways may call.
 #[derive(Default)]
 pub struct Clusters {
     pub stores: RefCell<BTreeMap<String, Store>>,
     pub servers: RefCell<BTreeMap<String, Server>>,
     pub fares: RefCell<Fares>,
-    /// Whether calls to them are refused, as by a host that has no endpoint.
+    /// Whether calls to the clusters are refused, as by a host without an endpoint.
     pub down: Cell<bool>,
-    /// Those to which calls vanish.
+    /// The clusters in which calls vanish.
     pub silent: RefCell<Vec<&'static str>>,
 }
 
-/// By so much the stores' clock is ahead of the gateways', ns.
+/// The stores' clock is ahead of the gateways' clock by this much, ns.
 const AHEAD: u64 = 3_700_000_000;
 
 impl Clusters {
@@ -137,7 +139,7 @@ impl Clusters {
         Rc::new(clusters)
     }
 
-    /// The sum over all stores of what is handed out by such rules, and not back.
+    /// The quota that all stores have granted for such rules and not got back.
     pub fn taken(&self, kind: u64, first: u64) -> i64 {
         self.stores.borrow().values().map(|store| store.taken(kind, first)).sum()
     }
@@ -155,10 +157,10 @@ impl Clusters {
     }
 }
 
-/// What is told to the filter: the status and the body. Without a status there were no headers.
+/// The reply that the filter gets: the status and the body. Without a status there are no headers.
 pub type Answer = (Option<u32>, Vec<u8>);
 
-/// Something that is about to happen to a call.
+/// The next event of a call.
 pub struct Due {
     at: u64,
     came: u64,
@@ -172,11 +174,11 @@ pub enum What {
     Answered(Answer),
 }
 
-/// What is asked of which cluster.
+/// The cluster and the contents of a call.
 #[derive(Clone)]
 pub struct Made {
     cluster: String,
-    /// The entity tag that it says to be known.
+    /// The entity tag that the call sends as known.
     known: Option<Vec<u8>>,
     body: Vec<u8>,
 }
@@ -196,9 +198,9 @@ pub struct Callouts {
     due: RefCell<Vec<Due>>,
     came: Cell<u64>,
     last_token: Cell<u32>,
-    /// The reply of each cluster to the call before.
+    /// The reply of each cluster to the previous call.
     last: RefCell<BTreeMap<String, Answer>>,
-    /// The calls that were answered, and the plugins that made them.
+    /// The calls with a reply, and the plugins that made them.
     answered: RefCell<BTreeMap<u32, u32>>,
 }
 
@@ -215,7 +217,7 @@ impl Callouts {
         token
     }
 
-    /// The filter makes a call: its number, or why it is not made.
+    /// The filter makes a call. Returns its number, or why it is not made.
     pub fn make(
         &self,
         clusters: &Clusters,
@@ -256,12 +258,12 @@ impl Callouts {
         Ok(token)
     }
 
-    /// The host tells an answer.
+    /// The host reports a reply.
     pub fn answered(&self, token: u32, root: u32) {
         self.answered.borrow_mut().insert(token, root);
     }
 
-    /// The plugin that made this call, if it was answered.
+    /// The plugin that made this call, if the call has a reply.
     pub fn asker(&self, token: u32) -> Option<u32> {
         self.answered.borrow().get(&token).copied()
     }
@@ -271,7 +273,7 @@ impl Callouts {
         token <= self.last_token.get()
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn next(&self) -> Option<u64> {
         self.due.borrow().iter().map(|due| due.at).min()
     }
@@ -282,12 +284,12 @@ impl Callouts {
         Some(due.swap_remove(first))
     }
 
-    /// The plugin is gone, and what it has asked with it.
+    /// Cancels the calls of a plugin that is gone.
     pub fn cancel(&self, root: u32) {
         self.due.borrow_mut().retain(|due| due.root != root || matches!(due.what, What::Arrives { .. }));
     }
 
-    /// Carries out a call that has arrived at `now`, by the gateway's clock that does not step.
+    /// Executes a call that has arrived at `now`, by the gateway's monotonic clock.
     pub fn arrive(&self, clusters: &Clusters, now: u64, due: Due) {
         let Due { root, token, what: What::Arrives { call, answer_at, mishap }, .. } = due else {
             return;
@@ -313,12 +315,13 @@ impl Callouts {
                 _ => answer = (None, Vec::new()),
             }
         }
-        // Documents come over calls of their own kind, whose replies are another matter.
+        // Document servers have calls of their own kind, whose replies differ.
         let is_of_store = stores.contains_key(&call.cluster);
         let before = self.last.borrow_mut().insert(call.cluster, answer.clone());
         if mishap == Some(Mishap::Shifted) && is_of_store {
-            // An error has no number: a call that gets the word of another that there is no script is made again, with all
-            // that it gives back. That is known, and not what is tried here.
+            // An error reply has no call number. So a call that gets another call's `NOSCRIPT` is
+            // sent again with all its refunds. That is a known limit, which this mishap does not
+            // test.
             let before = before.filter(|(_, body)| !body.windows(8).any(|word| word == b"NOSCRIPT"));
             answer = before.unwrap_or((Some(200), br#"{"EVALSHA":[]}"#.into()));
         }

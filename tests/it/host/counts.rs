@@ -1,26 +1,24 @@
-//! How a simulated store counts, in the numbers that the script is told: models of `TB`, `W`, `SW`, `LB` and `C`, each as
-//! plain as can be.
-//!
-//! It does not know: the script. What is long ago is not forgotten here; clocks of stores do not step.
+//! How a simulated store counts, in the numbers that the script gets: plain models of `TB`, `W`,
+//! `SW`, `LB` and `C`. The models never forget old entries; clocks of stores do not step.
 
 use std::collections::BTreeMap;
 
-/// What one rule says: OUTCOME WAIT REMAINING MORE_IN FULL_IN, a receipt of five, and what is lent.
+/// The reply of one rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, a receipt of five, and the lease.
 pub type Said = [u64; 13];
 
 const SECOND: u64 = 1_000_000;
 
-/// One key's count, of whatever kind.
+/// One key's count, of any kind.
 #[derive(Clone, Debug, Default)]
 pub struct Count {
-    /// What has been handed out and has not come back: charges, and what was lent.
+    /// The quota that was granted and has not come back: charges and leases.
     pub taken: i64,
-    /// `W`: the window and how much is used in it.
+    /// `W`: the window and its used quota.
     window: u64,
     used: u64,
-    /// `TB` and `LB`: when it is full, or when the next turn is, in µs / `b`.
+    /// `TB` and `LB`: when the bucket is full, or when the next turn is, in µs / `b`.
     full_at: u64,
-    /// `TB`: what is lent and in which second.
+    /// `TB`: the leased quota by second.
     lent: Vec<(u64, u64)>,
     /// `C`: by holder, its last call, how many permits it holds and when it reported.
     holders: BTreeMap<u64, (u64, u64, u64)>,
@@ -31,7 +29,7 @@ pub struct Count {
 pub struct Kind(pub u64, pub [u64; 6]);
 
 impl Kind {
-    /// Without what a worker reports.
+    /// The same kind without the values that a worker reports.
     pub fn known(self) -> Kind {
         match self {
             Kind(7, [a, b, ..]) => Kind(7, [a, b, 0, 0, 0, 0]),
@@ -46,7 +44,7 @@ fn said(outcome: u64, wait: u64, remaining: u64, full_in: u64, receipt: [u64; 3]
 }
 
 impl Count {
-    /// What was lent in a second that is over counts as spent.
+    /// Counts a lease as spent once its second is over.
     fn lapse(&mut self, token: u64, per: u64, now: u64) {
         let (over, live): (Vec<_>, Vec<_>) =
             self.lent.drain(..).partition(|(second, _)| (second + 2) * SECOND <= now);
@@ -60,7 +58,7 @@ impl Count {
         self.lent.iter().map(|(_, lent)| lent).sum()
     }
 
-    /// `C`: takes note of what a worker reports, unless a later call of its has reported before.
+    /// `C`: records a worker's report, unless a later call of the worker has already reported.
     pub fn report(&mut self, Kind(_, [_, _, holder, call, level, expire]): Kind, now: u64) {
         self.holders.retain(|_, (.., at)| {
             *at = now.min(*at);
@@ -73,7 +71,7 @@ impl Count {
         self.taken = self.holders.values().map(|(_, level, _)| *level as i64).sum();
     }
 
-    /// Judges a request of this cost, and charges it if it is admitted.
+    /// Checks a request of this cost, and charges it if it is admitted.
     pub fn step(&mut self, all: Kind, now: u64, cost: u64) -> Said {
         let Kind(kind, [a, b, c, d, ..]) = all;
         let told = match kind {
@@ -103,7 +101,8 @@ impl Count {
                 }
             }
             5 => {
-                // A clock that steps back, as it seems where gateways' clocks differ, leaves no longer queue than there may be.
+                // A clock that seems to step back, because gateways' clocks differ, leaves no queue
+                // longer than the bound.
                 let latest = (now + SECOND) * b + c * b + d + a;
                 let from = self.full_at.max(now * b).min(latest);
                 let wait = from - now * b;
@@ -128,7 +127,7 @@ impl Count {
                     said(0, 0, a.saturating_sub(taken + cost), 0, [cost, now, 0])
                 }
             }
-            // As one whose only slice is the whole of it, which begins with the first charge and does not end.
+            // Like a window with one slice, which begins with the first charge and does not end.
             3 if self.used + cost > a => said(1, b, a - self.used, b, [0; 3]),
             3 => {
                 self.used += cost;
@@ -142,7 +141,7 @@ impl Count {
 
     pub fn give_back(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [cost, at, booked, ..]: [u64; 5]) {
         match kind {
-            // What it has gained meanwhile, only because it was charged, it does not keep.
+            // The refund excludes what the bucket gained meanwhile only because of the charge.
             1 => {
                 self.lapse(a, b, now);
                 self.full_at -= (cost * a).saturating_sub((now - at) * b).min(self.full_at);
@@ -155,7 +154,7 @@ impl Count {
         self.taken -= cost as i64;
     }
 
-    /// Hands out as much as that, if there is so much: how much, of which generation, and for how long.
+    /// Leases up to `part`. Returns how much, of which generation, and for how long.
     pub fn lend(&mut self, kind: Kind, now: u64, part: u64) -> [u64; 3] {
         self.taken += part as i64;
         let Kind(number, [_, b, ..]) = kind;

@@ -1,22 +1,19 @@
-//! Which calls of the filter's fail.
-//!
-//! It does not know: what the calls mean, but for the one that swaps; nor what befalls those that are answered later, which
-//! is in `callouts`.
+//! Which host calls of the filter fail. Faults of replies that arrive later are in `callouts`.
 
 use diana::host::proxy_wasm::simulated::Call;
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     #[default]
     Nothing,
-    /// Somebody else is faster: a swap is lost.
+    /// Another worker is faster: a swap is lost.
     LostSwaps,
-    /// Shared data fails, having written or not.
+    /// Shared data fails, with or without having written.
     Store,
-    /// The calls fail that let a stream go: resume it, answer it, or make it the effective one.
+    /// The calls that release a stream fail: resume, reply, or set the effective context.
     LettingGo,
-    /// No stream can be made the effective one.
+    /// No stream can become the effective context.
     Context,
     /// The timer cannot be set.
     Timer,
@@ -24,7 +21,7 @@ pub enum Kind {
     Metrics,
     /// No attribute can be read.
     Properties,
-    /// Any call fails with any status; one that swaps, having written or not.
+    /// Any call fails with any status; a swap fails with or without having written.
     Any,
 }
 
@@ -32,18 +29,18 @@ pub enum Kind {
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     pub kind: Kind,
-    /// One call in so many fails; 0 is none.
+    /// One call in `one_in` fails; 0: none.
     pub one_in: u64,
     pub seed: u64,
 }
 
-/// What a call comes to.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     Works,
-    /// It fails with this status, having done nothing.
+    /// The call fails with this status and has no effect.
     Fails(u32),
-    /// It says that it has failed with this status, and has done its work.
+    /// The call fails with this status but has its effect.
     WorksAndFails(u32),
 }
 
@@ -78,10 +75,11 @@ impl Faults {
         let status = (self.random() % 14 + 1) as u32;
         match (self.kind, self.random() % 2) {
             (Kind::LostSwaps, _) => Turn::Fails(8),
-            // A store that fails says so: no key, or another version, is no failure.
+            // A failing store reports a failure: a missing key or another version is no failure.
             (Kind::Store, _) if status == 1 || status == 8 => Turn::Fails(10),
-            // A host that has let a stream go, or stopped a timer, and says it has not, is past help.
-            // No host writes and says that another was faster.
+            // Only a swap may have its effect and fail. No filter can cope with a host that
+            // releases a stream or stops a timer but reports a failure, and no host writes and then
+            // reports a lost swap.
             (_, 1) if swap && !matches!(status, 1 | 8) => Turn::WorksAndFails(status),
             _ => Turn::Fails(status),
         }

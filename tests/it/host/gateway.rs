@@ -1,8 +1,10 @@
-//! A simulated gateway: workers with a filter each, over one shared data, under the rules of Envoy or of nginx.
+//! A simulated gateway: workers with a filter each, over one shared data, under the rules of Envoy
+//! or of nginx. It records the fate of each request, and everything that would crash a real
+//! gateway.
 //!
-//! It does not know: what the filter should do. It notes what becomes of each request, and whatever would crash the
-//! real one. Sources: proxy-wasm-cpp-host `src/{context,exports,shared_data}.cc`, Envoy
-//! `source/extensions/common/wasm/context.cc`, ngx_wasm_module `src/common/proxy_wasm`, `ngx_wa_shm_kv.c`.
+//! Sources: proxy-wasm-cpp-host `src/{context,exports,shared_data}.cc`, Envoy
+//! `source/extensions/common/wasm/context.cc`, ngx_wasm_module `src/common/proxy_wasm`,
+//! `ngx_wa_shm_kv.c`.
 
 use super::callouts::Clusters;
 use super::faults::{Faults, Kind};
@@ -14,18 +16,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// What became of a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It waits for the filter.
+    /// The request waits for the filter.
     Paused,
-    /// It is at the upstream.
+    /// The request is at the upstream.
     Upstream,
-    /// The filter has answered it, with this status.
+    /// The filter has replied with this status.
     Answered(u32),
-    /// The upstream has answered it.
+    /// The upstream has replied.
     Served,
-    /// It ended before it was answered.
+    /// The request ended before a reply.
     Reset,
 }
 
@@ -34,75 +36,77 @@ pub enum Fate {
 pub struct Noted {
     pub path: String,
     pub user: String,
-    /// All that was sent, these two included.
+    /// All parts that were sent, path and user included.
     pub parts: Vec<(Part, Vec<u8>)>,
-    /// When it came, and when it went to the upstream.
+    /// When the request arrived, and when it went to the upstream.
     pub came: u64,
     pub went: Option<u64>,
     pub fate: Fate,
-    /// Its plugin was taken away while it waited: it goes before its turn.
+    /// The plugin was deleted while the request waited, so the request goes on before its turn.
     pub hurried: bool,
-    /// What the filter has set for the access log.
+    /// The attributes that the filter has set for the access log.
     pub attributes: Vec<(String, String)>,
-    /// The headers that its response carries.
+    /// The headers of the response.
     pub headers: Vec<(String, String)>,
 }
 
-/// What all workers share.
+/// The state that all workers share.
 pub struct World {
     pub rules: Rules,
-    /// Whether the host ends a stream within the call that answers it.
+    /// Whether the host ends a stream within the call that sends its reply.
     pub reenters: bool,
-    /// Whether the connection breaks when the next stream goes on: all others are gone.
+    /// Whether the connection breaks when the next stream resumes, which ends all its other
+    /// streams.
     pub breaks: Cell<bool>,
     pub configuration: RefCell<String>,
     pub vm_id: RefCell<String>,
     /// Nanoseconds since 1970.
     pub clock: Cell<u64>,
-    /// By how much that clock has been set back in all; the one that never steps has not.
+    /// How far that clock has been set back in all; the monotonic clock never is.
     pub set_back: Cell<u64>,
     pub faults: RefCell<Faults>,
-    /// What the workers may call.
+    /// The clusters that the workers may call.
     pub clusters: Rc<Clusters>,
     pub noted: RefCell<Vec<Noted>>,
-    /// What would have crashed a real host.
+    /// Events that would have crashed a real host.
     pub crashes: RefCell<Vec<String>>,
-    /// Details and body of what the filter has answered.
+    /// Details and body of the filter's replies.
     pub sent: RefCell<Vec<(String, String)>>,
     pub log: RefCell<Vec<(u32, String)>>,
     /// Counters and gauges by their names, over all workers.
     pub counters: RefCell<BTreeMap<String, i64>>,
-    /// What histograms have recorded, by their names, over all workers.
+    /// The values of histograms by name, over all workers.
     pub recorded: RefCell<BTreeMap<String, Vec<u64>>>,
-    /// How many calls the filter has made, of whatever kind.
+    /// How many host calls the filter has made.
     pub called: Cell<usize>,
-    /// The longest body of an answer that the filter has read.
+    /// The longest body of a reply that the filter has read.
     pub longest: Cell<usize>,
     /// The last random number.
     pub randoms: Cell<u64>,
     data: RefCell<HashMap<Key, Held>>,
     last_version: Cell<u32>,
-    /// Of nginx: how many keys the zone has room for, and what happens to one more.
+    /// nginx: how many keys the zone has room for, and what happens to one more.
     pub zone: Cell<Option<(usize, Eviction)>>,
-    /// How many keys were dropped for others.
+    /// How many keys were evicted.
     pub evicted: Cell<usize>,
     last_use: Cell<u64>,
 }
 
-/// A value, its version, and when it was used last.
+/// A value, its version, and the time of its last use.
 #[derive(Clone)]
 struct Held(Vec<u8>, u32, u64);
 
 /// What nginx does with a key for which a zone has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// It drops the key that was used longest ago; reading is a use.
+    /// nginx evicts the least recently used key; a read is a use.
     Lru,
-    /// It fails the write. The real one ends the filter's instance as well, and the request gets a 500.
+    /// nginx fails the write. A real nginx also ends the filter's instance, and the request gets a
+    /// 500.
     None,
 }
 
-/// nginx compares no more of a key than its CRC-32.
+/// nginx compares only the CRC-32 of a key.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Whole(Vec<u8>),
@@ -133,7 +137,7 @@ impl World {
         self.last_use.get()
     }
 
-    /// A key is gone.
+    /// Removes a key.
     pub fn forget(&self, key: &[u8]) {
         self.data.borrow_mut().remove(&self.key(key)).expect("a key that is there");
     }
@@ -148,7 +152,7 @@ impl World {
         if !fits {
             return CAS_MISMATCH;
         }
-        // Envoy counts over all keys, nginx for each of them.
+        // Envoy's version counts over all keys, nginx' version per key.
         self.last_version.set(self.last_version.get() + 1);
         let version = match self.rules {
             Rules::Lenient => self.last_version.get(),
@@ -168,7 +172,7 @@ impl World {
         0
     }
 
-    /// Somebody else writes under every key there is.
+    /// Overwrites the value of every key, as another filter might.
     pub fn overwrite(&self, change: impl Fn(&mut Vec<u8>)) {
         for Held(bytes, version, _) in self.data.borrow_mut().values_mut() {
             change(bytes);
@@ -188,7 +192,7 @@ impl World {
         noted.fate = fate;
     }
 
-    /// How many lines of the log hold these words.
+    /// How many lines of the log contain these words.
     pub fn said(&self, words: &str) -> usize {
         self.log.borrow().iter().filter(|(_, line)| line.contains(words)).count()
     }
@@ -201,7 +205,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Workers that have yet to be configured.
+    /// A gateway whose workers are not configured yet.
     pub fn new(rules: Rules, workers: usize, callbacks: Callbacks, reenters: bool) -> Gateway {
         Gateway::build(rules, workers, callbacks, reenters, Rc::default())
     }
@@ -213,7 +217,7 @@ impl Gateway {
         reenters: bool,
         clusters: Rc<Clusters>,
     ) -> Gateway {
-        // Workers of two gateways draw other numbers.
+        // Workers of different gateways draw different numbers.
         let randoms = Cell::new(Rc::strong_count(&clusters) as u64);
         let world = Rc::new(World {
             rules,
@@ -244,26 +248,27 @@ impl Gateway {
         Gateway { world, vms }
     }
 
-    /// The same, whose workers can call these clusters.
+    /// The same, with clusters that the workers can call.
     pub fn among(clusters: Rc<Clusters>, workers: usize, reenters: bool) -> Gateway {
         Gateway::build(Rules::Lenient, workers, Callbacks::All, reenters, clusters)
     }
 
-    /// A gateway whose workers have all taken the configuration.
+    /// A gateway whose workers have all accepted the configuration.
     pub fn start(rules: Rules, workers: usize, configuration: &str) -> Gateway {
         let gateway = Gateway::new(rules, workers, Callbacks::All, false);
         assert!(gateway.configure(configuration), "{:?}", gateway.world.log.borrow());
         gateway
     }
 
-    /// Gives every worker a new plugin with this configuration; whether all have taken it.
+    /// Gives every worker a new plugin with this configuration. Returns whether all have accepted
+    /// it.
     pub fn configure(&self, configuration: &str) -> bool {
         *self.world.configuration.borrow_mut() = configuration.into();
         let taken: Vec<bool> = self.vms.iter().map(Vm::configure).collect();
         taken.into_iter().all(|taken| taken)
     }
 
-    /// Begins `GET path` of `user` at a worker; the number under which it is noted.
+    /// Begins `GET path` of `user` at a worker. Returns the number of the request.
     pub fn request(&self, worker: usize, path: &str, user: &str) -> usize {
         let vm = &self.vms[worker % self.vms.len()];
         vm.request(path, user)
@@ -273,7 +278,7 @@ impl Gateway {
         self.world.noted.borrow()[request].fate.clone()
     }
 
-    /// Ends every request that has not ended: those at the upstream are served, those that wait are reset.
+    /// Ends all requests: requests at the upstream are served, waiting ones are reset.
     pub fn end_all(&self) {
         self.vms.iter().for_each(Vm::end_all);
     }
@@ -285,14 +290,14 @@ impl Gateway {
         self.world.clock.set(end);
     }
 
-    /// What is due next: when, a timer of which plugin or else a call, and where.
+    /// The next event: its time, the plugin of a timer or `None` for a call, and the worker.
     fn next(&self) -> Option<(u64, Option<u32>, &Vm)> {
         let timers = self.vms.iter().filter_map(|vm| vm.next_tick().map(|(at, root)| (at, Some(root), vm)));
         let calls = self.vms.iter().filter_map(|vm| vm.next_call().map(|at| (at, None, vm)));
         calls.chain(timers).min_by_key(|(at, ..)| *at)
     }
 
-    /// Lets time pass for several gateways whose clocks are the same.
+    /// Lets time pass for several gateways that share a clock.
     pub fn pass_all(gateways: &[Gateway], ms: u64) {
         let due = |gateway: &&Gateway| gateway.next().map_or(u64::MAX, |(at, ..)| at);
         let clock = |gateway: &Gateway| gateway.world.clock.get();
@@ -301,7 +306,7 @@ impl Gateway {
         gateways.iter().for_each(|gateway| gateway.world.clock.set(end));
     }
 
-    /// Has happen what is due next, if it is before `end`: a timer fires, or something becomes of a call.
+    /// Runs the next event, if it is before `end`: a timer fires, or a call proceeds.
     fn fire_next(&self, end: u64) -> bool {
         let Some((at, root, vm)) = self.next().filter(|(at, ..)| *at <= end) else {
             return false;
@@ -314,7 +319,8 @@ impl Gateway {
         true
     }
 
-    /// Lets all timers fire until nobody waits; who waits without a timer, or for an hour, waits for ever.
+    /// Lets all timers fire until no request waits. A request that waits without a timer, or for an
+    /// hour, is taken to wait for ever.
     pub fn settle(&self) {
         let end = self.world.clock.get() + 3_600_000_000_000;
         while self.paused() > 0 {
@@ -330,12 +336,12 @@ impl Gateway {
         self.world.counters.borrow().get(name).copied().unwrap_or(0)
     }
 
-    /// To how many streams the filters owe something.
+    /// How many streams have state in the filters.
     pub fn owing(&self) -> usize {
         self.vms.iter().map(Vm::owing).sum()
     }
 
-    /// From now on all calls of a kind fail, or none.
+    /// Makes all calls of a kind fail from now on, or none.
     pub fn fail(&self, kind: Kind) {
         self.world.faults.replace(Faults { kind, one_in: 1, seed: 1 });
     }

@@ -1,11 +1,8 @@
-//! How many requests a worker holds at once, whoever has them wait.
-//!
-//! It does not know: how a turn is given out.
+//! The bound on the number of requests that a worker holds at once.
 
 use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
 
-/// The bound.
 const HELD: usize = 10_000;
 
 const RULES: &str = r#"{"store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}, "limits": [
@@ -15,7 +12,7 @@ const RULES: &str = r#"{"store": {"redis": {"cluster": "a", "secret": "sixteen l
         {"name": "turns", "algo": "LB", "rpu": 1, "unit": "second", "queue": 5, "scope": "global"}]},
     {"url": "/slow", "rules": [{"name": "slow", "rpu": 1, "unit": "day", "reject_delay": "10s"}]}]}"#;
 
-/// A worker that holds as many requests as it may.
+/// A worker that holds the maximum of requests.
 fn full() -> Gateway {
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
     assert!(gateway.configure(RULES));
@@ -25,7 +22,7 @@ fn full() -> Gateway {
     gateway
 }
 
-/// The rule falls back to local counts. They would make the second request wait.
+/// The rule falls back to local counts, which would hold the second request.
 #[test]
 fn a_request_that_neither_a_store_nor_a_turn_can_be_held_for_counts_once() {
     let gateway = full();
@@ -38,7 +35,8 @@ fn a_request_that_neither_a_store_nor_a_turn_can_be_held_for_counts_once() {
     gateway.no_crash();
 }
 
-/// Requests end by their turn, by a store, by a timeout, by a reset, or with their plugin. The count of held requests stays exact.
+/// Requests end by their turn, by a store, by a timeout, by a reset, or with their plugin. The
+/// count of held requests stays exact.
 #[test]
 fn however_held_requests_end_there_is_room_for_as_many_as_before() {
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
@@ -46,30 +44,31 @@ fn however_held_requests_end_there_is_room_for_as_many_as_before() {
     let ask = |path: &str| gateway.request(0, path, "ann");
     let vm = &gateway.vms[0];
     let last = || vm.streams().pop().unwrap();
-    // The store answers: the first goes on, the second waits for its turn, and so on until one is refused.
+    // The store replies: the first request passes, the second waits for its turn, and so on until
+    // one is refused.
     let asked: Vec<usize> = (0..9).map(|_| ask("/turns")).collect();
     gateway.pass(20);
     assert_eq!(asked.iter().filter(|request| gateway.fate(**request) == Fate::Paused).count(), 5);
     vm.reset(last());
-    // Others wait while the configuration is replaced, and go on under the one that is retired.
+    // Others wait while the configuration is replaced, and pass under the retired configuration.
     ask("/turns");
     (0..9).for_each(|_| _ = ask("/queue"));
     assert!(vm.configure_again());
     gateway.pass(10_000);
     gateway.world.clusters.silent.borrow_mut().push("a");
-    // These wait for the store in vain; one leaves.
+    // These time out at the store; one leaves.
     (0..5).for_each(|_| _ = ask("/global"));
     vm.reset(last());
     gateway.pass(200);
     assert_eq!(gateway.paused(), 0);
-    // These go with their plugin.
+    // These end with their plugin.
     (0..9).for_each(|_| _ = ask("/queue"));
     vm.newest_root().into_iter().for_each(|root| vm.delete_root(root));
     assert_eq!(gateway.paused(), 0);
 
     assert!(gateway.configure(RULES));
     gateway.pass(1_000);
-    // Refusals that are held back have a bound of their own.
+    // Delayed refusals have a bound of their own.
     let refusals: Vec<usize> = (0..3).map(|_| ask("/slow")).collect();
     assert_eq!(gateway.fate(refusals[2]), Fate::Paused);
     let asking = ask("/global");
@@ -95,7 +94,7 @@ fn a_worker_holds_a_bounded_number_of_requests() {
     gateway.no_crash();
 }
 
-/// Neither those that left nor those that were refused have kept a turn: the others go one after the other.
+/// Requests that left or were refused keep no turn: the others pass one after the other.
 #[test]
 fn requests_that_are_not_held_take_no_turn_and_make_room_when_they_leave() {
     let gateway = full();

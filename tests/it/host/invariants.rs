@@ -1,6 +1,4 @@
-//! What holds for every gateway, whatever happens to it.
-//!
-//! It does not know: the laws, nor which of its parts sees to them.
+//! The invariants of every gateway under any sequence of events and faults.
 
 use super::faults::Kind;
 use super::gateway::Fate;
@@ -10,7 +8,7 @@ use diana::store::Rules;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Always the same cases; `$PROPTEST_RNG_SEED` tries others.
+/// Always the same cases; `$PROPTEST_RNG_SEED` selects others.
 fn cases() -> ProptestConfig {
     let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
     match config.rng_seed {
@@ -58,7 +56,7 @@ proptest! {
         nothing_is_owed(&gateway);
     }
 
-    /// Those of the store's own faults that have written cost charges, and give nobody anything.
+    /// Faults of the store that have written cost charges and admit nobody.
     #[test]
     fn a_store_that_fails_refuses_nobody_in_error(setup in setups(&[Kind::Store]), bytes in bytes()) {
         let setup = Setup { one_in: 1, ..setup };

@@ -1,19 +1,18 @@
-//! The laws that every gateway keeps: what may be in flight, what may go, who may wait.
-//!
-//! It does not know: what has happened to the gateway; nor that faults make it break some of them.
+//! The laws of every gateway: how many requests may be in flight, may pass, and may wait. Some
+//! faults make a gateway break some of them.
 
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
 use super::play::in_flight;
 use diana::store::Rules;
 
-/// No more are in flight than there are permits.
+/// No more requests are in flight than there are permits.
 pub fn permits_hold(gateway: &Gateway) {
     assert!(in_flight(gateway, "/permits") <= 2);
     assert!(in_flight(gateway, "/all") <= 3);
 }
 
-/// Of each user's day, and of all turns of a queue, no more went than may.
+/// No more requests pass than each user's daily quota, or the turns of a queue, allow.
 pub fn quotas_hold(gateway: &Gateway) {
     let noted = gateway.world.noted.borrow();
     for (path, most) in [("/quota", 5), ("/all", 9), ("/held", 1)] {
@@ -30,7 +29,7 @@ pub fn quotas_hold(gateway: &Gateway) {
         let mut went: Vec<u64> = of.filter_map(|noted| noted.went).collect();
         went.sort_unstable();
         for (turn, went) in went.iter().enumerate() {
-            // nginx tells the time in whole milliseconds.
+            // nginx' clock has whole milliseconds.
             let due = first.unwrap() / 1_000_000 + gap_ms * turn as u64;
             assert!(
                 went / 1_000_000 >= due,
@@ -41,14 +40,14 @@ pub fn quotas_hold(gateway: &Gateway) {
     }
 }
 
-/// Nobody waits for ever, once faults have ceased.
+/// No request waits for ever once faults have ceased.
 pub fn nobody_is_left(gateway: &Gateway) {
     gateway.fail(Kind::Nothing);
     gateway.settle();
     gateway.no_crash();
 }
 
-/// After all have ended, all permits and turns are back.
+/// After all requests have ended, all permits and turns are refunded.
 pub fn all_is_back(gateway: &Gateway) {
     gateway.end_all();
     gateway.pass(10_000);

@@ -1,7 +1,5 @@
-//! What workers hold ahead, in the whole filter, while swaps are lost, configurations change and calls call back: no
-//! more pass than may, and nothing is lost for good.
-//!
-//! It does not know: the algorithms' own promises about a piece.
+//! Reservations in the whole filter, while swaps are lost, configurations change and host calls
+//! call back: no more requests pass than may, and no quota is lost for good.
 
 use super::callouts::Clusters;
 use super::faults::{Faults, Kind};
@@ -19,7 +17,7 @@ fn passed(gateway: &Gateway) -> usize {
     gateway.world.noted.borrow().iter().filter(|noted| went_on(&noted.fate)).count()
 }
 
-/// Requests in spurts, time, ticks, reloads, and the end of old configurations, all at one of the workers.
+/// Bursts of requests, time, ticks, reloads, and the end of old configurations, all at one worker.
 fn play(gateway: &Gateway, steps: &[(u8, u8)]) {
     for (step, what) in steps {
         let what = usize::from(*what);
@@ -55,7 +53,7 @@ proptest! {
         let kind = if loses { Kind::LostSwaps } else { Kind::Nothing };
         *gateway.world.faults.borrow_mut() = Faults { kind, one_in, seed };
         play(&gateway, &steps);
-        // A day's 400 are one more in three and a half minutes, which is longer than all of it takes.
+        // 400 a day refill one unit in 3.6 minutes, which is longer than the whole run.
         prop_assert!(passed(&gateway) <= QUOTA);
         gateway.fail(Kind::Nothing);
         gateway.end_all();
@@ -68,7 +66,7 @@ proptest! {
     }
 }
 
-/// The timer that the configuration before had set fires first, and is set again for what came after it.
+/// The timer of the previous configuration fires first, and is re-armed for the new configuration.
 #[test]
 fn what_is_lent_just_after_a_new_configuration_comes_back() {
     let gateway = Gateway::start(Rules::Lenient, 3, &RULES.replace("ALGO", "TB"));
@@ -81,18 +79,19 @@ fn what_is_lent_just_after_a_new_configuration_comes_back() {
     assert_eq!(passed(&gateway), QUOTA);
 }
 
-/// Its store counts one rule for all gateways, and is asked for ten seconds.
+/// One rule is global; its store has a timeout of ten seconds.
 const ASKING: &str = r#"{"store": {"redis": {"cluster": "a", "secret": "sixteen letters!", "timeout": "10s"}}, "limits": [
     {"url": "/local", "rules": [{"algo": "ALGO", "rpu": 400, "unit": "day"}]},
     {"url": "/global", "rules": [{"algo": "W", "rpu": 400, "unit": "day", "scope": "global"}]}]}"#;
 
-/// How many of 2 workers' requests pass: of one while a call of its own is under way, then of the other.
+/// How many requests pass at two workers: first at a worker with a call in flight, then at the
+/// other.
 fn passes_beside_a_call(algo: &str, down: bool) -> usize {
     let gateway = Gateway::among(Clusters::of(&["a"]), 2, false);
     assert!(gateway.configure(&ASKING.replace("ALGO", algo)));
     gateway.world.clusters.silent.borrow_mut().extend(["a"].iter().filter(|_| !down));
     gateway.world.clusters.down.set(down);
-    // Three failures open the breaker, and then the worker is to be woken for a probe.
+    // Three failures open the breaker; then the worker needs the timer for a probe.
     for _ in 0..3 {
         gateway.request(0, "/global", "ann");
         gateway.pass(1);
@@ -109,7 +108,8 @@ fn passes_beside_a_call(algo: &str, down: bool) -> usize {
     passed
 }
 
-/// The next deadline is that of the call, ten seconds away, or that of the probe; the share lapses before.
+/// The next deadline is the call's, ten seconds away, or the probe's; the reservation expires
+/// before.
 #[test]
 fn an_idle_share_comes_back_within_200_ms_whatever_else_the_timer_is_set_for() {
     for algo in ["TB", "W", "SW"] {
@@ -118,7 +118,7 @@ fn an_idle_share_comes_back_within_200_ms_whatever_else_the_timer_is_set_for() {
     }
 }
 
-/// The timer is set once: neither it nor a clock is asked of the host again until it fires.
+/// The timer is armed once: the filter calls neither the timer nor a clock again until it fires.
 #[test]
 fn requests_that_spend_of_a_share_set_no_timer() {
     let gateway =

@@ -1,13 +1,12 @@
-//! Which metrics a configuration has, and what each request counts.
-//!
-//! It does not know: how Envoy shows them; `tests/e2e/metrics.rs` asks it.
+//! Which metrics a configuration has, and what each request counts. `tests/e2e/metrics.rs` checks
+//! how Envoy shows them.
 
 use super::callouts::Clusters;
 use super::faults::Kind;
 use super::gateway::Gateway;
 use diana::store::Rules;
 
-/// The series of the simulated host that are not of one rule, list, store or server.
+/// The series of the simulated host that do not belong to a rule, list, store or server.
 const ALWAYS: [&str; 16] = [
     "diana.config.generation",
     "diana.foreign_values",
@@ -130,12 +129,12 @@ fn each_request_counts_once_by_its_outcome() {
     gateway.no_crash();
 }
 
-/// The counters of these names, each with `diana.` before it.
+/// The values of these counters, whose names get the prefix `diana.`.
 fn counted<const N: usize>(gateway: &Gateway, names: [&str; N]) -> [i64; N] {
     names.map(|name| gateway.counter(&format!("diana.{name}")))
 }
 
-/// A rule that would admit what another one refuses has no result.
+/// A rule that would admit a request has no result if another rule refuses the request.
 #[test]
 fn rules_and_lists_count_their_own_results() {
     let rules = |mode: &str| {
@@ -187,7 +186,7 @@ fn what_happens_in_shared_data_is_counted() {
     assert!(gateway.counter("diana.lost_swaps") > 0);
 }
 
-/// Two requests come while the call of the first is under way; then the store is not to be had.
+/// Two requests arrive during the first request's call; then the store goes down.
 #[test]
 fn calls_to_a_store_are_counted_and_their_durations_are_microseconds() {
     let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "a", "algo": "W", "rpu": 99, "unit": "day", "scope": "global"}]}],
@@ -210,7 +209,7 @@ fn calls_to_a_store_are_counted_and_their_durations_are_microseconds() {
     assert!(durations.len() == 3 && (100..10_000).contains(&sum), "{durations:?}");
 }
 
-/// nginx ends the VM when a metric does not fit, so the filter stops before.
+/// nginx ends the VM if a metric does not fit, so the filter stops defining metrics before.
 #[test]
 fn nginx_has_counters_as_long_as_they_fit() {
     let small = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]}]}"#;
@@ -270,7 +269,7 @@ fn requests_that_wait_are_a_gauge_and_their_waits_a_histogram() {
     gateway.no_crash();
 }
 
-/// What is given up with its plugin does not wait any more.
+/// Requests released with their plugin no longer count as waiting.
 #[test]
 fn a_plugin_that_ends_leaves_nothing_in_the_gauge() {
     let rules =
@@ -292,7 +291,7 @@ fn cells_in_use_are_estimated() {
     let gateway = Gateway::start(Rules::Lenient, 1, rules);
     let used = || gateway.counter("diana.rule.one.cells_used");
     assert_eq!((used(), gateway.counter("diana.rule.one.cells_room")), (0, 4_000));
-    // The mean of 64 samples, each looked at after 512 requests.
+    // The mean of 64 samples, one taken every 512 requests.
     for n in 0..64 * 512 {
         gateway.request(0, "/", &format!("user-{}", n % 2_000));
     }

@@ -1,6 +1,4 @@
-//! What the filter leaves alone under nginx' rules, as nginx would crash or fail the request.
-//!
-//! It does not know: how it tells nginx from other hosts.
+//! What the filter avoids under nginx' rules, because nginx would crash or fail the request.
 
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
@@ -10,14 +8,14 @@ use serde_json::json;
 
 const MANY: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "many", "rpu": 100000, "unit": "day"}]}]}"#;
 
-/// How much is left of the only rule, as a response tells it.
+/// The quota that is left of the only rule, read from a response.
 fn left(gateway: &Gateway, request: usize) -> u64 {
     let noted = gateway.world.noted.borrow();
     let (_, line) = noted[request].headers.iter().find(|(name, _)| name == "ratelimit").unwrap();
     line.split(';').find_map(|word| word.strip_prefix("r=")).unwrap().parse().unwrap()
 }
 
-/// Nobody is charged ahead: a share comes back by a timer, which must not be set for a stream.
+/// There are no reservations: they are refunded by a timer, which must not be set for a stream.
 #[test]
 fn a_busy_actor_is_charged_request_by_request() {
     let gateway = Gateway::start(Rules::Strict, 2, MANY);
@@ -29,11 +27,11 @@ fn a_busy_actor_is_charged_request_by_request() {
     }
     gateway.no_crash();
     assert!(gateway.vms.iter().all(|vm| vm.next_tick().is_none()), "a timer is set");
-    // Elsewhere it is otherwise, or this would be no test.
+    // Envoy behaves differently; otherwise this test would show nothing.
     let envoy = Gateway::start(Rules::Lenient, 2, MANY);
     (0..500).for_each(|_| _ = envoy.request(0, "/", "ann"));
     assert!(envoy.vms[0].next_tick().is_some());
-    // And what was charged ahead is back when it has lain idle.
+    // Idle reservations are refunded.
     envoy.end_all();
     envoy.pass(300);
     assert_eq!(envoy.vms[0].next_tick(), None);
@@ -42,7 +40,8 @@ fn a_busy_actor_is_charged_request_by_request() {
     assert_eq!(left(&envoy, request), 99_999 - 500);
 }
 
-/// A timer that fires unasked does nothing; under a configuration that would make requests wait least of all.
+/// A tick that no timer was set for does nothing, even under a configuration that would hold
+/// requests.
 #[test]
 fn no_timer_is_set_and_none_is_needed() {
     let gateway = Gateway::start(Rules::Strict, 2, super::play::CONFIGURATION);
@@ -61,7 +60,8 @@ fn no_timer_is_set_and_none_is_needed() {
     gateway.no_crash();
 }
 
-/// Keys are told apart by their checksum alone: what somebody else has under the same one counts as not written.
+/// Keys are distinguished by their checksum alone: a foreign value under the same checksum counts
+/// as not written.
 #[test]
 fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
     let json = r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
@@ -72,11 +72,11 @@ fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
     };
     assert_eq!((ask(), ask()), (Fate::Upstream, Fate::Answered(429)));
     let changes: [fn(&mut Vec<u8>); 4] = [
-        // An empty value is nobody's.
+        // An empty value.
         Vec::clear,
         |bytes| *bytes = vec![0xa5; 7],
         |bytes| bytes.push(0),
-        // Of the same size and form, as another table's.
+        // A value of the same size and form, as of another table.
         |bytes| bytes.last_mut().into_iter().for_each(|byte| *byte ^= 1),
     ];
     for (times, change) in (0..).zip(changes) {
@@ -88,15 +88,15 @@ fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
     gateway.no_crash();
 }
 
-/// `/health` and `/ab` are free, all else is counted, once a day.
+/// `/health` and `/ab` are free; all other paths are limited to one request a day.
 fn health(actor: &str) -> String {
     let rule = json!({"actor": actor, "rpu": 1, "unit": "day"});
     let free = |url: &str| json!({"url": url, "exclusive": true});
     json!({"limits": [free("=/health"), free("=/ab"), {"url": "/", "rules": [rule]}]}).to_string()
 }
 
-/// nginx decodes `:path`. What was escaped neither ends a path nor is decoded once more, and what separates for nginx
-/// alone frees nothing.
+/// nginx decodes `:path`. An escaped character neither ends a path nor is decoded a second time,
+/// and a separator for nginx alone frees nothing.
 #[test]
 fn a_path_is_read_as_it_was_sent() {
     let free = ["/health", "/health?x", "/health?%3F", "/%68ealth?x?y", "/ab", "http://a/health?x"];
@@ -109,7 +109,7 @@ fn a_path_is_read_as_it_was_sent() {
         "/a%2562",
         "/a/..%2fhealth",
     ];
-    // By a header all headers are read at once, else the path alone.
+    // A rule on a header reads all headers at once; otherwise the path is read alone.
     for actor in ["user", "all"] {
         for path in free.iter().chain(&counted) {
             let gateway = Gateway::start(Rules::Strict, 1, &health(actor));
@@ -128,7 +128,7 @@ fn where_that_cannot_be_read_the_decoded_path_counts() {
     let ask = |path: &str| gateway.fate(gateway.request(0, path, "ann"));
     assert_eq!((ask("/health"), ask("/health?x")), (Fate::Upstream, Fate::Upstream));
     assert_eq!((ask("/x"), ask("/x")), (Fate::Upstream, Fate::Answered(429)));
-    // This is why it is not believed where there is better.
+    // This shows why `:path` is used only without a better source.
     assert_eq!(ask("/health%3Fx"), Fate::Upstream);
     gateway.no_crash();
 }

@@ -1,6 +1,5 @@
-//! Headers in nginx: each is read by itself, with its lines joined, however many others there are.
-//!
-//! It does not know: how a value is matched or counted.
+//! Headers in nginx: the filter reads each header by itself, with its lines joined, however many
+//! other headers there are.
 
 use super::gateway::{Fate, Gateway};
 use diana::request::Part;
@@ -11,14 +10,14 @@ fn header(name: &str, line: &str) -> (Part, Vec<u8>) {
     (Part::Header(name.into()), line.into())
 }
 
-/// One rule of one request a day in a limit on `/`, of which `limit` has the other keys.
+/// A limit on `/` with one rule of one request a day; `limit` has the other keys.
 fn once(mut limit: Value, actor: &str) -> Value {
     limit["url"] = "/".into();
     limit["rules"] = json!([{"actor": actor, "rpu": 1, "unit": "day"}]);
     json!({"limits": [limit]})
 }
 
-/// What becomes of requests in nginx, one after the other, each with `junk` lines in front of its own.
+/// The fates of requests in nginx, one after the other, each with `junk` lines before its own.
 fn fates(json: &Value, junk: usize, requests: &[&[(Part, Vec<u8>)]]) -> (Vec<Fate>, Gateway) {
     let gateway = Gateway::start(Rules::Strict, 1, &json.to_string());
     let ask = |own: &&[(Part, Vec<u8>)]| {
@@ -39,7 +38,7 @@ const JUNK: [usize; 5] = [0, 90, 97, 100, 1000];
 const REFUSED: Fate = Fate::Answered(429);
 use Fate::Upstream as PASSED;
 
-/// The same becomes of these requests whatever other headers they have.
+/// Checks that the fates of these requests do not depend on their other headers.
 #[track_caller]
 fn check<const N: usize>(json: &Value, requests: [&[(Part, Vec<u8>)]; N], expected: [Fate; N]) {
     let gateways = JUNK.map(|junk| {
@@ -106,16 +105,17 @@ fn the_host_is_that_of_the_request_line() {
     assert_eq!(parts(&actor, &[&lying, &plain, &other]), [PASSED, REFUSED, PASSED]);
 }
 
-/// An actor whose value may be that of several lines is missing, and counted by address.
+/// If an actor's value may be several lines, the actor is missing, and the request is counted by
+/// address.
 #[test]
 fn a_value_that_may_be_several_lines_is_nobodys() {
     let lines = |lines: &[&str]| lines.iter().map(|line| header("x-user-id", line)).collect::<Vec<_>>();
     let (ann, twice, several) = (lines(&["ann"]), lines(&["ann", "ann"]), lines(&["ann", "eve"]));
     let (other, comma) = (lines(&["eve", "ann"]), lines(&["Doe, Ann"]));
     let json = once(json!({}), "user");
-    // By address, so that whoever adds lines has one quota in all.
+    // Counted by address, so that a client that adds lines has one quota in all.
     check(&json, [&several, &other, &comma, &ann, &twice], [PASSED, REFUSED, REFUSED, PASSED, REFUSED]);
-    // Nor does such a value free anybody.
+    // Such a value frees no request either.
     let mut allowed = once(json!({}), "all");
     allowed["allow"] = json!([{"user": "root"}]);
     let (root, added) = (lines(&["root"]), lines(&["ann", "root"]));
@@ -131,7 +131,7 @@ fn a_line_that_a_client_adds_slips_past_no_condition_and_frees_nothing() {
             &["zzz", "free"][..],
             &["free", "zzz"],
             &["a", "free", "b"],
-            // More than may be taken apart.
+            // More separators than are tried.
             &["1", "2", "3", "4", "5", "6", "7", "8", "9"],
         ] {
             let sent = plan(lines);
@@ -139,7 +139,8 @@ fn a_line_that_a_client_adds_slips_past_no_condition_and_frees_nothing() {
         }
         let other = plan(&["zzz", "yyy"]);
         check(&json, [&other, &other], [PASSED, PASSED]);
-        // What an exclusive limit frees has to fulfil its conditions whatever was joined.
+        // A request that an exclusive limit frees must fulfil its conditions in every reading of
+        // the joined value.
         let free = json!({"url": "/", "headers": {"x-plan": condition}, "exclusive": true});
         let mut json = once(json!({}), "all");
         json["limits"].as_array_mut().unwrap().push(free);

@@ -1,6 +1,4 @@
-//! Zones of nginx that are full: the seed stays, and counts that are lost are told.
-//!
-//! It does not know: how large a real zone has to be.
+//! Full zones of nginx: the seed stays, and lost counts are logged.
 
 use super::gateway::{Eviction, Fate, Gateway};
 use super::vm::Vm;
@@ -13,7 +11,7 @@ const SEED: &[u8] = b"diana/seed";
 
 const ONCE: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}]}"#;
 
-/// A zone with room for so many keys, and workers that count users there.
+/// A zone with room for `room` keys, and workers that count users there.
 fn gateway(room: usize, eviction: Eviction) -> Gateway {
     let gateway = Gateway::start(Rules::Strict, 2, ONCE);
     gateway.world.zone.set(Some((room, eviction)));
@@ -21,7 +19,7 @@ fn gateway(room: usize, eviction: Eviction) -> Gateway {
 }
 
 fn ask(gateway: &Gateway, worker: usize, user: &str) -> Fate {
-    // Beyond what a worker remembers of refusals.
+    // Longer than the refusal cache.
     gateway.pass(200);
     let request = gateway.request(worker, "/", user);
     let fate = gateway.fate(request);
@@ -29,7 +27,7 @@ fn ask(gateway: &Gateway, worker: usize, user: &str) -> Fate {
     fate
 }
 
-/// A worker starts, as after one has died.
+/// Starts a worker, as after the death of another one.
 fn restart(gateway: &mut Gateway) -> usize {
     let vm = Vm::new(&gateway.world, Callbacks::All);
     assert!(vm.configure());
@@ -37,7 +35,7 @@ fn restart(gateway: &mut Gateway) -> usize {
     gateway.vms.len() - 1
 }
 
-/// Many others come, and now and then `ann`, who is refused.
+/// Sends requests of many other users and, now and then, of `ann`, who is refused.
 fn flood(gateway: &Gateway, others: usize) {
     for other in 0..others {
         let fate = ask(gateway, other, &format!("user-{other}"));
@@ -61,7 +59,7 @@ fn a_worker_that_restarts_in_a_full_zone_has_the_same_seed() {
     gateway.no_crash();
 }
 
-/// Other filters may fill the zone while Diana rests.
+/// Other filters may fill the zone while Diana is idle.
 #[test]
 fn a_seed_that_is_gone_is_written_back() {
     let mut gateway = gateway(100, Eviction::Lru);
@@ -70,7 +68,7 @@ fn a_seed_that_is_gone_is_written_back() {
     gateway.world.forget(SEED);
     (0..16).for_each(|_| assert_eq!(ask(&gateway, 0, "ann"), Fate::Answered(429)));
     assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
-    // A worker that starts before that draws another one, and gives it up for the older one.
+    // A worker that starts before that draws another seed, and gives it up for the older one.
     gateway.world.forget(SEED);
     let restarted = restart(&mut gateway);
     assert_ne!(gateway.world.load(SEED).unwrap().0, seed);
@@ -84,7 +82,8 @@ fn a_seed_that_is_gone_is_written_back() {
     gateway.no_crash();
 }
 
-/// Workers that start while the seed is gone draw others, which may be smaller numbers: the oldest one stays.
+/// Workers that start while the seed is gone draw others, which may be smaller numbers: the oldest
+/// seed stays.
 #[test]
 fn the_oldest_seed_stays_however_many_workers_start() {
     const OVERRIDDEN: &str = r#"{"limits": [{"url": "/", "rules": [
@@ -99,7 +98,7 @@ fn the_oldest_seed_stays_however_many_workers_start() {
             (0..16).for_each(|_| _ = ask(&gateway, worker, "ann"));
             assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
         }
-        // By now it is the other worker's own as well.
+        // By now the other worker uses the same seed.
         gateway.world.forget(SEED);
         (0..16).for_each(|_| _ = ask(&gateway, restarted, "ann"));
         assert_eq!(gateway.world.load(SEED).unwrap().0, seed);
@@ -125,7 +124,7 @@ fn counts_that_a_small_zone_loses_are_told() {
             gateway.counter("diana.lost_keys")
         );
         assert_eq!(gateway.counter("diana.lost_keys") > 0, is_lost);
-        // Once in each worker, with what to do.
+        // Each worker logs once, with advice.
         let needed = zone_bytes(&config::compile(ONCE.as_bytes()).unwrap().policy).div_ceil(1024);
         let advice = format!(
             "{GONE}, and the actors counted in it start anew; the zone of `shm_kv` seems to be too small: enlarge it, this configuration alone needs up to {needed} KiB"

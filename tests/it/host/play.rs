@@ -1,6 +1,4 @@
-//! What happens to a gateway, as a list of operations that any bytes can be read as.
-//!
-//! It does not know: what must hold.
+//! Events of a gateway, as a list of operations that any bytes can be read as.
 
 use super::faults::{Faults, Kind};
 use super::gateway::{Fate, Gateway};
@@ -8,7 +6,7 @@ use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
 use diana::store::Rules;
 
-/// Each limit has an algorithm of its own, and one has three. A day is longer than any run.
+/// Each limit has an algorithm of its own, and one limit has three. A day is longer than any run.
 pub const CONFIGURATION: &str = r#"{"limits": [
     {"url": "/quota", "rules": [{"name": "quota", "actor": "user", "rpu": 5, "unit": "day"}]},
     {"url": "/permits", "rules": [{"name": "permits", "algo": "C", "rpu": 2, "max_hold": "1d"}]},
@@ -22,7 +20,7 @@ pub const CONFIGURATION: &str = r#"{"limits": [
 pub const PATHS: [&str; 6] = ["/quota", "/permits", "/queue", "/held", "/all", "/free"];
 const USERS: [&str; 2] = ["ann", "bob"];
 
-/// How a run is set up.
+/// The setup of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub rules: Rules,
@@ -40,7 +38,7 @@ pub enum Op {
         worker: u8,
         what: u8,
     },
-    /// Something happens to one of the streams there are.
+    /// An event of one of the streams.
     Body {
         worker: u8,
         which: u8,
@@ -53,14 +51,14 @@ pub enum Op {
         worker: u8,
         which: u8,
     },
-    /// Time passes and the timers that are due fire, or they are late.
+    /// Time passes, and due timers fire on time or late.
     Pass {
         tens_of_ms: u8,
     },
     Late {
         tens_of_ms: u8,
     },
-    /// A timer fires though it is not due.
+    /// A timer fires before it is due.
     Tick {
         worker: u8,
     },
@@ -68,7 +66,7 @@ pub enum Op {
         worker: u8,
         what: u8,
     },
-    /// A new plugin beside the old one, the old one goes, or it gets its configuration again.
+    /// Adds a plugin beside the old one, deletes the old one, or configures it again.
     Reload {
         worker: u8,
         what: u8,
@@ -93,7 +91,7 @@ impl Op {
     }
 }
 
-/// A gateway to which all of this has happened, one operation for each two bytes. `after` looks at it after each.
+/// Runs one operation for each two bytes. `after` checks the gateway after each.
 pub fn play(setup: Setup, bytes: &[u8], mut after: impl FnMut(&Gateway)) -> Gateway {
     let gateway = Gateway::new(setup.rules, setup.workers, Callbacks::All, setup.reenters);
     assert!(gateway.configure(CONFIGURATION));
@@ -146,8 +144,9 @@ fn step(gateway: &Gateway, op: Op) {
             1 => _ = vm(worker).configure_again(),
             _ => {
                 let old = vm(worker).oldest_root().filter(|root| Some(*root) != vm(worker).newest_root());
-                // Envoy keeps a plugin for as long as it has streams. Others need not, but then who waits is let go
-                // by a call that must not fail: there is no second one.
+                // Envoy keeps a plugin while it has streams. Other hosts need not. Then waiting
+                // streams are released by a call that must not fail, because there is no second
+                // call.
                 let may_fail = matches!(gateway.world.faults.borrow().kind, Kind::LettingGo | Kind::Any);
                 if let Some(root) = old.filter(|root| !may_fail || vm(worker).streams_of(*root) == 0) {
                     vm(worker).delete_root(root);

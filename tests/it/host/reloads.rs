@@ -1,11 +1,10 @@
-//! A plugin is configured anew while the one before it is still there: what is counted goes on, of what counts the same.
-//!
-//! It does not know: how a state is handed on.
+//! A plugin gets a new configuration while the previous one still has streams: rules that count the
+//! same keep their counts.
 
 use super::gateway::{Fate, Gateway};
 use diana::store::Rules;
 
-/// A limit of so many a day, and beside it a bucket of so many.
+/// A limit of `rpu` a day, and beside it a bucket.
 fn rules(rpu: u32, bucket: u32) -> String {
     format!(
         r#"[{{"url": "/", "rules": [
@@ -14,7 +13,7 @@ fn rules(rpu: u32, bucket: u32) -> String {
     )
 }
 
-/// How many of ann's requests pass until one does not.
+/// How many of ann's requests pass before the first refusal.
 fn passes(gateway: &Gateway) -> usize {
     let ask = |turn: usize| {
         let request = gateway.request(turn, "/", "ann");
@@ -38,7 +37,7 @@ fn a_new_plugin_goes_on_with_what_counts_the_same() {
     }
 }
 
-/// Which of them it takes the place of is not known.
+/// It is unknown which plugin the new one replaces.
 #[test]
 fn a_bucket_of_a_new_plugin_with_another_quota_starts_full() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
@@ -47,7 +46,7 @@ fn a_bucket_of_a_new_plugin_with_another_quota_starts_full() {
     assert_eq!(passes(&gateway), 20);
 }
 
-/// As the same plugin is when a document comes from a server.
+/// The same plugin gets a new configuration, as with a remote document.
 #[test]
 fn a_bucket_of_a_plugin_that_is_configured_again_has_its_level() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
@@ -60,7 +59,7 @@ fn a_bucket_of_a_plugin_that_is_configured_again_has_its_level() {
     assert_eq!(passes(&gateway), 0);
 }
 
-/// Two listeners with one `vm_id`, whose limits are at odds: one of them changes.
+/// Two listeners share a `vm_id` but have different limits, and one of them changes.
 #[test]
 fn a_new_plugin_goes_on_with_the_one_that_it_is_like() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(5, 1_000));
@@ -73,7 +72,7 @@ fn a_new_plugin_goes_on_with_the_one_that_it_is_like() {
     assert_eq!(passes(&gateway), 8, "nobody has counted so before");
 }
 
-/// What was lent out to a worker comes back before the next configuration looks.
+/// A worker's reservation is refunded before the next configuration reads the cell.
 #[test]
 fn what_a_worker_held_is_back_when_the_next_one_looks() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(10_000, 20_000));
@@ -85,13 +84,14 @@ fn what_a_worker_held_is_back_when_the_next_one_looks() {
     assert_eq!(passes(&gateway), 200);
     gateway.world.configuration.replace(rules(300, 300));
     assert!(gateway.vms[0].configure_again());
-    // 39,800 and 200 less of 40,000 are 297.75 of 300.
+    // Of 40,000, 39,800 and then 200 are refunded, which leaves 297.75 of 300.
     assert_eq!(passes(&gateway), 297);
 }
 
-/// How many calls the host answers when a request ends that began before a reload, in a configuration of so many limits.
+/// How many host calls the end of a request takes if it began before a reload, with this many
+/// limits.
 fn calls_at_the_end(limits: usize) -> usize {
-    // Another quota beside it moves the permits to another cell.
+    // Another quota in the same group moves the permits to another cell.
     let rules = |quota: u32| {
         let limit = |n: usize| {
             format!(

@@ -82,7 +82,7 @@ fn active_statuses(gateway: &Gateway) -> Vec<u32> {
     gateway.vms.iter().map(|vm| active_status(gateway, vm)).collect()
 }
 
-/// Nothing is left of any request or call, and nothing has crashed.
+/// Checks that no request or call has left state, and nothing has crashed.
 fn is_clean(gateway: &Gateway) {
     gateway.end_all();
     gateway.world.faults.replace(Faults { kind: Kind::Nothing, ..Faults::default() });

@@ -1,17 +1,16 @@
-//! Scripted decisions once more, by the whole filter: every callback and every host call between a host and them.
-//!
-//! It does not know: why a request is refused. It is told whether it was when the core was asked alone.
+//! Replays scripted decisions through the whole filter, with every callback and host call in
+//! between.
 
 use super::gateway::{Fate, Gateway};
 use diana::request::Part;
 use diana::store::Rules;
 use diana::time::Time;
 
-/// What happened, in its order.
+/// One event of a script.
 pub enum Event {
-    /// A worker was asked about a request, and refused it or not.
+    /// A worker decided about a request.
     Asked { now: Time, worker: usize, parts: Vec<(Part, Vec<u8>)>, refused: bool },
-    /// The request of this number is over.
+    /// A request ended.
     Over { now: Time, request: usize },
 }
 
@@ -23,9 +22,9 @@ impl Event {
     }
 }
 
-/// The number of the first request about which the whole filter decides otherwise.
+/// The number of the first request about which the whole filter decides differently.
 pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
-    // nginx tells the time in whole milliseconds, and what is between them is the core's own affair.
+    // nginx' clock has whole milliseconds, so scripts with finer times are for Envoy only.
     if rules == Rules::Strict && events.iter().any(|event| event.now().as_ns() % 1_000_000 > 0) {
         return None;
     }

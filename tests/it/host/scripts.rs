@@ -1,6 +1,4 @@
-//! Single things that a host does, one after the other.
-//!
-//! It does not know: chance.
+//! Single behaviours of a host, one after the other.
 
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
@@ -14,7 +12,7 @@ fn envoy() -> Gateway {
     Gateway::start(Rules::Lenient, 2, CONFIGURATION)
 }
 
-/// What becomes of so many requests, one after the other.
+/// The fates of `count` requests, one after the other.
 fn fates(gateway: &Gateway, path: &str, count: usize) -> Vec<Fate> {
     let requests: Vec<usize> = (0..count).map(|worker| gateway.request(worker, path, "ann")).collect();
     requests.into_iter().map(|request| gateway.fate(request)).collect()
@@ -94,7 +92,8 @@ fn who_the_host_does_not_let_go_is_let_go_when_it_does() {
     assert_eq!((gateway.paused(), gateway.fate(held[1])), (0, REFUSED));
 }
 
-/// A permit and a turn of who could not be let go come back when it ends, or when it is given up.
+/// The permit and the turn of a stream that could not be resumed are refunded when the stream ends
+/// or is abandoned.
 #[test]
 fn who_is_not_let_go_holds_nothing_in_the_end() {
     for gives_up in [false, true] {
@@ -187,7 +186,7 @@ fn a_clock_that_steps_back_holds_nobody() {
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Paused]);
     let clock = &gateway.world.clock;
     gateway.pass(50);
-    // The timers of a host go by another clock.
+    // A host's timers use another clock.
     clock.set(clock.get() - 3_600_000_000_000);
     gateway.world.set_back.set(3_600_000_000_000);
     let vm = &gateway.vms[1];
@@ -199,7 +198,7 @@ fn a_clock_that_steps_back_holds_nobody() {
     assert_eq!(gateway.paused(), 0);
 }
 
-/// What has waited and gone on is charged like any other.
+/// A request that waited and then passed is charged like any other.
 #[test]
 fn who_has_gone_on_keeps_what_he_took() {
     let gateway = Gateway::start(
@@ -224,7 +223,7 @@ fn refusals_that_end_make_room_for_others() {
     assert_eq!(fates(&gateway, "/held", 1_001)[999..], [Fate::Paused, REFUSED]);
 }
 
-/// A host that uses a number again without a word has ended what had it.
+/// If a host reuses a stream's number without notice, the earlier stream has ended.
 #[test]
 fn a_number_that_is_used_again_is_another_stream() {
     let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);

@@ -1,13 +1,13 @@
-//! A request as a host shows it to a filter: Envoy in one way, nginx in another.
+//! A request as a host presents it to a filter: Envoy in one way, nginx in another.
 //!
-//! It does not know: what becomes of it. nginx decodes a path before it shows it, and shows what was sent as well; that it
-//! resolves dot segments and merges slashes is left out here. Sources: ngx_wasm_module `src/common/proxy_wasm`, nginx
-//! 1.27.4 `src/http/ngx_http_variables.c`.
+//! nginx decodes a path before it presents the path, and presents the original as well. Dot
+//! segments and merged slashes are left out here. Sources: ngx_wasm_module `src/common/proxy_wasm`,
+//! nginx 1.27.4 `src/http/ngx_http_variables.c`.
 
 use diana::request::{Part, escape};
 use diana::store::Rules;
 
-/// What nginx has in `:authority`, whatever the client asks for.
+/// The value that nginx has in `:authority`, whatever the client requests.
 const MACHINE: &str = "machine";
 
 /// All headers with their lines, in their order.
@@ -32,7 +32,7 @@ pub fn headers(rules: Rules, parts: &[(Part, Vec<u8>)]) -> Vec<(String, Vec<u8>)
     parts.iter().filter_map(named).chain(machine).collect()
 }
 
-/// `X-User-Id`: nginx keeps what the client wrote.
+/// `X-User-Id`: nginx keeps the client's spelling.
 fn as_sent(name: &str) -> String {
     let words = name.split('-').map(|word| match word.split_at_checked(1) {
         Some((first, rest)) => first.to_ascii_uppercase() + rest,
@@ -55,7 +55,7 @@ fn decoded(target: &[u8]) -> Vec<u8> {
     path
 }
 
-/// An attribute by its path. nginx tells an address without a port.
+/// An attribute by its path. nginx has an address without a port.
 pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<Vec<u8>> {
     if rules == Rules::Strict
         && let Some(variable) = path.strip_prefix(b"ngx\0")
@@ -75,7 +75,7 @@ pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<
     Some(line.to_vec())
 }
 
-/// A variable of nginx's; one that a test has given it as a property is found as well.
+/// A variable of nginx; a variable that a test has set as a property is found as well.
 fn variable(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
     let line = |wanted: Part| parts.iter().find(|(part, _)| *part == wanted).map(|(_, line)| line.clone());
     match name {
@@ -112,8 +112,8 @@ fn host(target: &[u8], line: &[u8]) -> Vec<u8> {
     name.strip_suffix(b".").unwrap_or(name).to_ascii_lowercase()
 }
 
-/// The lines of all headers whose name is this but for case and for `-` in place of `_`, joined. nginx drops headers of which
-/// the name is anything but letters, digits and `-`, unless it is told otherwise.
+/// The joined lines of all headers whose name matches except for case and for `-` in place of `_`.
+/// By default nginx drops headers with other characters than letters, digits and `-` in the name.
 fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
     let is_named = |known: &str| {
         known.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -125,8 +125,9 @@ fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
     (!lines.is_empty()).then(|| lines.join(separator))
 }
 
-/// The status, the body and further headers of the response that a client gets for a local one. Envoy makes headers of a gRPC
-/// status, and of the body its message. nginx ignores the status, and adds a line feed to a body.
+/// The status, the body and further headers of the response that a client gets for a local one.
+/// Envoy turns a gRPC status into headers, and the body into its message. nginx ignores the status,
+/// and adds a line feed to a body.
 pub fn local_response(
     rules: Rules,
     status: u32,
@@ -151,11 +152,12 @@ pub fn local_response(
     }
 }
 
-/// So many lines of headers overflow the buffer that ngx_wasm_module makes for a filter that reads the whole map: it makes
-/// room for 100 of them and one pseudo-header, and writes all pseudo-headers as well.
+/// This many lines of headers overflow the buffer that ngx_wasm_module makes for a filter that
+/// reads the whole map: the buffer has room for 100 lines and one pseudo-header, but the module
+/// writes all pseudo-headers.
 pub const MANY: usize = 97;
 
-/// What a filter gets that reads the whole map: all pseudo-headers, and of nginx the first 100 headers.
+/// The map that a filter gets: all pseudo-headers, and in nginx the first 100 headers.
 pub fn map(rules: Rules, headers: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
     let (pseudo, mut others): (Vec<_>, Vec<_>) =
         headers.into_iter().partition(|(name, _)| name.starts_with(':'));
@@ -165,7 +167,7 @@ pub fn map(rules: Rules, headers: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8
     pseudo.into_iter().chain(others).collect()
 }
 
-/// Serialised as the ABI has it.
+/// The headers, serialised in the format of the ABI.
 pub fn pairs(headers: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = (headers.len() as u32).to_le_bytes().to_vec();
     for (name, value) in headers {

@@ -1,6 +1,4 @@
-//! A simulated store for all gateways: Redis with the script in it, behind webdis. It carries out what it is asked.
-//!
-//! It does not know: how its answers get back, or whether.
+//! A simulated global store: Redis with the script in it, behind webdis.
 
 use super::counts::{Count, Kind, Said};
 use diana::remote::redis::script::{SCRIPT, SHA1};
@@ -9,15 +7,15 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Store {
     counts: BTreeMap<String, (Kind, Count)>,
-    /// Whether it keeps the script.
+    /// Whether the store has the script.
     knows: bool,
-    /// Commands that it has carried out, whatever became of the answer.
+    /// Commands that the store has executed, whatever became of the replies.
     pub decisions: usize,
     pub given_back: usize,
     pub accounts: usize,
     /// Reports of permits.
     pub reports: usize,
-    /// The most that was ever handed out of one key, by kind.
+    /// The most that was ever granted of one key, by kind.
     pub most: BTreeMap<Kind, i64>,
 }
 
@@ -45,13 +43,13 @@ impl Store {
         self.knows = false;
     }
 
-    /// What is handed out by all rules of this kind and first number, and not back.
+    /// The quota that all rules of this kind and first number have granted and not got back.
     pub fn taken(&self, kind: u64, first: u64) -> i64 {
         let of = self.counts.values().filter(|(Kind(known, [a, ..]), _)| (*known, *a) == (kind, first));
         of.map(|(_, count)| count.taken).sum()
     }
 
-    /// The body of the answer to a call whose body this is, at an instant in µs.
+    /// The body of the reply to a call with this body, at an instant in µs.
     pub fn answer(&mut self, now: u64, body: &[u8]) -> String {
         let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
         let [name, script, keys, rest @ ..] = &*parts else { panic!("{parts:?}") };
@@ -107,7 +105,7 @@ impl Store {
                 count.report(kind, now);
                 continue;
             }
-            // An answer of garbage may have said that something was charged that never was: then there is no count.
+            // A garbage reply may have reported a charge that never was: then there is no count.
             let Some(count) = self.counts.get_mut(keys.next().unwrap()) else { continue };
             assert_eq!(count.0, kind);
             if *verb == 2 {
@@ -151,7 +149,7 @@ impl Store {
             }
         }
         let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
-        // What a look does, time has done.
+        // A check without cost applies only the effects of time.
         asked.iter().for_each(|one| _ = step(one, 0));
         let before: Vec<Count> = asked.iter().map(|one| self.counts[one.key].1.clone()).collect();
         let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
@@ -181,7 +179,7 @@ impl Store {
                 told[10..].copy_from_slice(&lent);
             }
         }
-        // What workers report may be more than there is, after they were cut off.
+        // Workers may report more permits than there are, after they were cut off from the store.
         let granted = asked.iter().zip(&told).filter(|(one, told)| one.kind.0 != 7 || told[5] > 0);
         for (one, _) in granted {
             let most = self.most.entry(one.kind.known()).or_default();

@@ -1,6 +1,5 @@
-//! One worker of a simulated gateway: a filter, the contexts that its host has made, and the calls it answers.
-//!
-//! It does not know: what the filter should do, or what its calls are answered (`vm/calls.rs`).
+//! One worker of a simulated gateway: a filter, the contexts that its host has made, and the host
+//! calls it makes. `vm/calls.rs` replies to the calls.
 
 mod calls;
 
@@ -22,17 +21,17 @@ struct Inner {
     filter: Filter,
     world: Rc<World>,
     last_id: Cell<u32>,
-    /// The context whose callback runs, and the one that calls are about.
+    /// The context whose callback runs, and the effective context.
     current: Cell<(u32, u32)>,
     in_tick: Cell<bool>,
     roots: RefCell<BTreeMap<u32, Timer>>,
     streams: RefCell<BTreeMap<u32, Stream>>,
-    /// What a call has asked for, done when the callback has returned, as Envoy does it.
+    /// Effects of host calls that happen after the callback has returned, as in Envoy.
     later: RefCell<VecDeque<Later>>,
     /// Kinds and names of metrics by their numbers.
     metrics: RefCell<HashMap<u32, (u32, String)>>,
     calls: Callouts,
-    /// What is told about a call, within the callback.
+    /// The reply to a call, during its callback.
     answer: RefCell<Option<Answer>>,
 }
 
@@ -45,9 +44,9 @@ struct Timer {
 struct Stream {
     root: u32,
     request: usize,
-    /// Its headers have been seen by the filter.
+    /// The filter has seen the headers.
     seen: bool,
-    /// The headers of its response are on their way.
+    /// The response headers are on their way.
     responds: bool,
 }
 
@@ -95,7 +94,7 @@ impl Vm {
         result
     }
 
-    /// Does what the callback has asked for, in its order.
+    /// Performs the delayed effects in order.
     fn catch_up(&self) {
         loop {
             let next = self.0.later.borrow_mut().pop_front();
@@ -136,7 +135,8 @@ impl Vm {
         self.world().noted.borrow()[request].fate.clone()
     }
 
-    /// A plugin with the gateway's configuration, beside those there are; whether the filter takes it.
+    /// Creates a plugin with the gateway's configuration beside the existing ones. Returns whether
+    /// the filter accepts it.
     pub fn configure(&self) -> bool {
         let (root, size) = (self.id(), self.world().configuration.borrow().len());
         self.0.roots.borrow_mut().insert(root, Timer::default());
@@ -148,18 +148,18 @@ impl Vm {
         taken
     }
 
-    /// The plugin that new requests go to is configured anew, as it is.
+    /// Configures the newest plugin again with the present configuration.
     pub fn configure_again(&self) -> bool {
         let size = self.world().configuration.borrow().len();
         self.newest_root().is_some_and(|root| self.enter(root, |filter| filter.on_configure(root, size)))
     }
 
-    /// To how many streams the filter owes something.
+    /// How many streams have state in the filter.
     pub fn owing(&self) -> usize {
         self.0.filter.streams()
     }
 
-    /// How many calls the filter takes for not answered yet.
+    /// How many calls are in flight in the filter.
     pub fn calling(&self) -> usize {
         self.0.filter.calling()
     }
@@ -172,7 +172,7 @@ impl Vm {
         self.0.roots.borrow().keys().next().copied()
     }
 
-    /// A plugin goes, though its streams may still be there.
+    /// Deletes a plugin, although its streams may still exist.
     pub fn delete_root(&self, root: u32) {
         for stream in self.0.streams.borrow().values().filter(|stream| stream.root == root) {
             let noted = &mut self.world().noted.borrow_mut()[stream.request];
@@ -185,13 +185,13 @@ impl Vm {
         }
     }
 
-    /// Begins `GET path` of `user`, and notes it.
+    /// Begins and records `GET path` of `user`.
     pub fn request(&self, path: &str, user: &str) -> usize {
         let id = self.id();
         self.request_as(id, path, user)
     }
 
-    /// The same in a context of this number, which need not be new.
+    /// The same in the context `id`, which need not be new.
     pub fn request_as(&self, id: u32, path: &str, user: &str) -> usize {
         let parts = [
             (Part::Method, "GET"),
@@ -203,7 +203,7 @@ impl Vm {
         self.send(id, parts.map(|(part, line)| (part, line.into())).into())
     }
 
-    /// Begins a request of these parts, and notes it.
+    /// Begins and records a request of these parts.
     pub fn ask(&self, parts: Vec<(Part, Vec<u8>)>) -> usize {
         self.send(self.id(), parts)
     }
@@ -241,7 +241,7 @@ impl Vm {
         request
     }
 
-    /// What a host does with the action that a callback about a request returns.
+    /// Applies the action that a callback about a request returns.
     fn go_on(&self, id: u32, action: Action) {
         if let Some(request) = self.request_of(id)
             && action == Action::Continue
@@ -251,7 +251,7 @@ impl Vm {
         }
     }
 
-    /// The streams there are, oldest first.
+    /// The existing streams, oldest first.
     pub fn streams(&self) -> Vec<u32> {
         self.0.streams.borrow().keys().copied().collect()
     }
@@ -260,13 +260,13 @@ impl Vm {
         self.0.streams.borrow().values().filter(|stream| stream.root == root).count()
     }
 
-    /// More of a request comes: hosts ask about its body though its headers wait.
+    /// Delivers a part of the body. Hosts make this callback although the headers wait.
     pub fn body(&self, id: u32) {
         let action = self.enter(id, |filter| filter.on_request_more(id));
         self.go_on(id, action);
     }
 
-    /// The upstream answers, if the request is there.
+    /// The upstream replies, if the request has reached it.
     pub fn serve(&self, id: u32) {
         if let Some(request) = self.request_of(id)
             && self.fate(request) == Fate::Upstream
@@ -277,14 +277,14 @@ impl Vm {
         }
     }
 
-    /// The upstream answers a request by its number.
+    /// The upstream replies to the request of this number.
     pub fn serve_request(&self, request: usize) {
         let streams = self.streams();
         let of = streams.into_iter().find(|id| self.request_of(*id) == Some(request));
         self.serve(of.expect("a request that has not ended"));
     }
 
-    /// The client is gone.
+    /// The client disconnects.
     pub fn reset(&self, id: u32) {
         if let Some(request) = self.request_of(id) {
             self.world().note(request, Fate::Reset);
@@ -316,7 +316,7 @@ impl Vm {
         roots.iter().filter(|(_, timer)| timer.period > 0).map(|(root, timer)| (timer.at, *root)).min()
     }
 
-    /// A timer fires, whether it is due or not.
+    /// Fires a timer, due or not.
     pub fn tick(&self, root: u32) {
         self.0.in_tick.set(true);
         self.enter(root, |filter| filter.on_tick(root));
@@ -326,12 +326,12 @@ impl Vm {
         }
     }
 
-    /// When something happens next to a call.
+    /// The time of the next event of a call.
     pub fn next_call(&self) -> Option<u64> {
         self.0.calls.next()
     }
 
-    /// It happens: a call arrives, or the filter is told an answer.
+    /// Runs the next event of a call: the call arrives, or the filter gets the reply.
     pub fn call_goes_on(&self) {
         let Some(due) = self.0.calls.take() else { return };
         let world = self.world();
@@ -346,7 +346,8 @@ impl Vm {
         }
     }
 
-    /// An answer to a call that was answered long ago, or was never made. A host tells it to the plugin that has made the call.
+    /// Reports a reply to a call that already has one, or was never made. The host reports it to
+    /// the plugin that made the call.
     pub fn tell_again(&self, token: u32, answer: Answer) {
         let calls = &self.0.calls;
         let root = if calls.was_made(token) { calls.asker(token) } else { self.newest_root() };
@@ -354,7 +355,7 @@ impl Vm {
         root.into_iter().for_each(|root| self.tell(root, token, answer.clone()));
     }
 
-    /// The filter is told the answer to a call, which it may have made or not.
+    /// Reports the reply to a call, which the filter need not have made.
     pub fn tell(&self, root: u32, token: u32, answer: Answer) {
         let size = answer.1.len();
         let before = self.0.answer.replace(Some(answer));
@@ -362,7 +363,7 @@ impl Vm {
         self.0.answer.replace(before);
     }
 
-    /// A gRPC call of a plugin is answered.
+    /// Reports the reply to a gRPC call of a plugin.
     pub fn tell_grpc(&self, root: u32, token: u32, message: Vec<u8>) {
         let size = message.len();
         let before = self.0.answer.replace(Some((None, message)));
@@ -370,7 +371,7 @@ impl Vm {
         self.0.answer.replace(before);
     }
 
-    /// A callback about a context that is not there, or once more about one that is.
+    /// Makes a callback about a context that does not exist, or a second time about one that does.
     pub fn repeat(&self, which: u8, id: u32) {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));
         match which % 6 {
@@ -385,7 +386,8 @@ impl Vm {
 }
 
 impl Inner {
-    /// Done when the callback has returned, or at once by a host that ends a stream within the call.
+    /// Delays an effect until the callback has returned. A host that ends a stream within the call
+    /// performs it at once.
     fn later(&self, later: Later) {
         match self.me.upgrade() {
             Some(me) if self.world.reenters => Vm(me).act(later),

@@ -1,4 +1,4 @@
-//! Warnings in the log: each once for a gateway, however many workers take its configuration.
+//! Warnings in the log: each once a gateway, however many workers accept its configuration.
 
 use super::gateway::{Fate, Gateway};
 use diana::host::proxy_wasm::Callbacks;
@@ -8,7 +8,7 @@ const ALONE: &str = "there is no `store`";
 const NO_VM_ID: &str = "`vm_id` is empty";
 const WARNING: u32 = 3;
 
-/// One limit in the form that was designed first, with a global rule and no store.
+/// One limit in the original form, with a global rule and no store.
 fn original(keys: &str) -> String {
     format!(r#"{{"Url": "/", "rules": [{{"name": "all", "actor": "account", "scope": "global", {keys}}}]}}"#)
 }
@@ -30,7 +30,7 @@ fn a_global_rule_without_a_store_limits_and_is_said_to_be_counted_alone() {
     }
 }
 
-/// nginx crashes if a request is resumed from a timer: what stands in for the store makes nobody wait.
+/// nginx crashes if a timer resumes a request, so the substitute for the store holds no requests.
 #[test]
 fn nginx_refuses_what_a_global_rule_without_a_store_would_make_wait() {
     let gateway = Gateway::start(

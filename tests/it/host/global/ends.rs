@@ -9,7 +9,7 @@ use diana::store::Rules;
 const WINDOW: &str = r#"{"name": "window", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#;
 const PERMITS: &str = r#"{"name": "permits", "algo": "C", "rpu": 2, "max_hold": "1d", "scope": "global"}"#;
 
-/// All calls have this mishap.
+/// All calls have one of these mishaps.
 fn always(mishaps: &'static [Mishap]) -> Fares {
     Fares { mishaps, one_in: 1, ..Fares::default() }
 }
@@ -57,7 +57,7 @@ fn permits_come_back_when_requests_end() {
 #[test]
 fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
     let gateway = start(1, &limit("/", PERMITS));
-    // The store gets the script.
+    // The first call uploads the script.
     assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
     gateway.end_all();
     gateway.pass(10);
@@ -111,7 +111,7 @@ fn a_late_answer_is_given_back() {
 #[test]
 fn an_answer_that_comes_when_nobody_counts_on_it_is_given_back() {
     let gateway = start(1, &limit("/", PERMITS));
-    // The store gets the script.
+    // The first call uploads the script.
     assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
     let request = gateway.request(0, "/", "ann");
     let (vm, clock) = (&gateway.vms[0], &gateway.world.clock);
@@ -251,7 +251,7 @@ fn a_store_that_was_given_up_in_giving_back_is_probed() {
     assert_eq!((ask(&gateway, 0, "/"), gateway.counter("diana.rule.permits.degraded")), (Fate::Upstream, 0));
 }
 
-/// Also for longer than the store remembers a silent worker.
+/// The store counts the permits longer than it remembers a silent worker.
 #[test]
 fn permits_of_an_old_configuration_count_until_their_requests_end() {
     let gateway = start(1, &limit("/", PERMITS));

@@ -119,7 +119,7 @@ impl Gateways {
         self.all.iter().map(|gateway| gateway.counter(name)).sum()
     }
 
-    /// How many requests for this path have gone on.
+    /// How many requests for this path have passed.
     pub fn went(&self, path: &str) -> usize {
         let of = |gateway: &Gateway| {
             let noted = gateway.world.noted.borrow();
@@ -227,7 +227,7 @@ fn reload(gateways: &Gateways, vm: &Vm, what: u8) {
         1 => _ = vm.configure_again(),
         _ => {
             let old = vm.oldest_root().filter(|root| Some(*root) != vm.newest_root());
-            // Envoy keeps a plugin for as long as it has streams.
+            // Envoy keeps a plugin while it has streams.
             let waits = |root: &u32| vm.streams_of(*root) > 0 && !gateways.setup.fares.outlives;
             old.filter(|root| !waits(root)).into_iter().for_each(|root| vm.delete_root(root));
         }

@@ -24,7 +24,7 @@ fn each(gateway: &Gateway, count: usize) -> Vec<Fate> {
 fn without_its_store_a_rule_does_what_it_says() {
     let (passes, closed) = (Fate::Upstream, Fate::Answered(503));
     let cases = [
-        // Two gateways share four.
+        // Two gateways share a quota of four.
         (r#""on_error": "local""#, vec![passes.clone(), passes.clone(), REFUSED, REFUSED]),
         (r#""on_error": "allow""#, vec![passes.clone(); 4]),
         (r#""on_error": "deny""#, vec![closed.clone(); 4]),

@@ -104,7 +104,7 @@ fn a_timer_that_could_not_be_set_is_set_when_it_can_be() {
     }
 }
 
-/// One fault of many, again and again: the timer goes on.
+/// Rare faults of the timer, again and again: the timer goes on.
 #[test]
 fn a_timer_that_fails_at_times_goes_on() {
     for seed in 0..20 {

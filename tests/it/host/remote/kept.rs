@@ -68,7 +68,7 @@ fn take(gateway: &Gateway, worker: usize) -> Option<usize> {
     (gateway.fate(request) == Fate::Upstream).then_some(request)
 }
 
-/// However many configurations later.
+/// However many configurations lie in between.
 #[test]
 fn a_permit_comes_back_where_it_was_taken_along() {
     for documents in [&[90][..], &[90, 91], &[90, 80], &[90, 91, 90, 80]] {

@@ -5,7 +5,7 @@ use crate::host::callouts;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Always the same cases; `$PROPTEST_RNG_SEED` tries others.
+/// Always the same cases; `$PROPTEST_RNG_SEED` selects others.
 fn cases() -> ProptestConfig {
     let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
     match config.rng_seed {

@@ -1,7 +1,5 @@
-//! What the host of a worker answers to each call of the filter, by the rules of Envoy or of nginx; or the fault whose turn it
-//! is.
-//!
-//! It does not know: which callbacks there are.
+//! The replies of a worker's host to each host call, by the rules of Envoy or of nginx, unless a
+//! fault is due.
 
 use super::{Inner, Later, Stream, Timer};
 use crate::host::callouts::{self, Made};
@@ -17,7 +15,7 @@ const BAD_ARGUMENT: u32 = 2;
 const COUNTER: u32 = 0;
 const HISTOGRAM: u32 = 2;
 
-/// So many metrics fit into 5 MiB, nginx's default, with 40 workers: 1 KiB each.
+/// The number of metrics that fit into 5 MiB, nginx's default, with 40 workers: 1 KiB each.
 const NGINX_METRICS: usize = 5_120;
 
 impl Host for Inner {
@@ -36,7 +34,7 @@ impl Host for Inner {
 }
 
 impl Inner {
-    /// The stream that calls are about.
+    /// The effective stream.
     fn effective<R>(&self, read: impl FnOnce(&mut Stream) -> R) -> Option<R> {
         self.streams.borrow_mut().get_mut(&self.current.get().1).map(read)
     }
@@ -100,7 +98,7 @@ impl Inner {
             Call::EffectiveContext { id } => {
                 let known = self.streams.borrow().contains_key(&id) || self.roots.borrow().contains_key(&id);
                 match (world.rules, known) {
-                    // nginx takes it and does nothing.
+                    // nginx accepts the call and does nothing.
                     (Rules::Strict, _) => Reply::status(0),
                     (Rules::Lenient, true) => {
                         self.current.set((self.current.get().0, id));
@@ -141,7 +139,7 @@ impl Inner {
                 Some((Some(200), body)) => Reply::bytes(callouts::mark(body).into_bytes()),
                 _ => Reply::status(1),
             },
-            // The test tells the answer.
+            // The test reports the reply.
             Call::GrpcCall { .. } => Reply::number(self.calls.number().into()),
             Call::BufferBytes { buffer: 4 | 5, start, max } => match &*self.answer.borrow() {
                 Some((_, body)) => {
@@ -199,7 +197,7 @@ impl Inner {
         Reply::status(0)
     }
 
-    /// The parts of the request that calls are about.
+    /// The parts of the effective request.
     fn parts(&self) -> Option<Vec<(Part, Vec<u8>)>> {
         let request = self.effective(|stream| stream.request)?;
         Some(self.world.noted.borrow()[request].parts.clone())
