@@ -1,4 +1,4 @@
-//! The other algorithms, where a real gateway shows what they are for.
+//! The other algorithms in a real gateway, each with the traffic it is meant for.
 
 use gateway::{Config, Connection, Gateway, wait_until};
 use serde_json::json;
@@ -8,14 +8,14 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// How many of 200 requests pass right before the end of a second, and how many right after it; `None` when the
-/// machine was too slow for that.
+/// How many of 200 requests pass just before the end of a second, and how many just after it;
+/// `None` if the machine was too slow for that.
 fn attack(connection: &mut Connection, path: &str) -> Option<(u32, u32)> {
     let mut burst = || {
         let mut ask = || connection.request("GET", path, &[], b"").unwrap().status == 200;
         (0..100).filter(|_| ask()).count() as u32
     };
-    // Not of this one or the next: what an attempt before this one has taken is to be free again.
+    // Not this second or the next, so that the quota used by an earlier attempt is free again.
     let begun = since_epoch().as_secs();
     wait_until("the end of a second", Duration::from_secs(5), || {
         let now = since_epoch();

@@ -1,4 +1,4 @@
-//! What a client, a log and a scraper of metrics get to see.
+//! What a client, an access log and a metrics scraper receive.
 
 use crate::{limits, start};
 use gateway::{Config, Gateway};

@@ -1,6 +1,4 @@
-//! Documents that are tried for a part of all users before they serve, and watched when they do.
-//!
-//! It does not know: how a document comes to a gateway.
+//! Candidates that decide for a part of all users before their promotion, and are watched after it.
 
 use gateway::config::cluster;
 use gateway::{Config, Connection, Gateway, wait_until};
@@ -11,7 +9,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 const FIRST: usize = 50;
 
-/// So much for each user.
+/// A document with this quota for each user.
 fn document(rpu: usize) -> String {
     let rule = json!({"name": "per-user", "actor": "user", "algo": "W", "rpu": rpu, "unit": "7d"});
     json!([{"url": "/", "rules": [rule]}]).to_string()
@@ -25,7 +23,7 @@ struct Tried {
 }
 
 impl Tried {
-    /// A gateway all of whose workers serve the first document.
+    /// A gateway whose workers all have the first document as active.
     fn start(canary: &Value) -> Tried {
         let server = Documents::start().unwrap();
         server.put(document(FIRST));
@@ -51,7 +49,7 @@ impl Tried {
             .unwrap_or_else(|error| panic!("{error}\n{}", self.gateway.logs()));
     }
 
-    /// How many of so many requests of a user who never came before pass; all others are refused.
+    /// How many of `requests` requests of a new user pass; all others are refused.
     fn user(&mut self, requests: usize) -> usize {
         self.users += 1;
         let user = format!("user-{}", self.users);
@@ -65,7 +63,8 @@ impl Tried {
         (0..requests).filter(passes).count()
     }
 
-    /// Users come, of so many requests each, until the log says so; how many came, and how many requests passed.
+    /// Sends requests of new users until the log has the words. Returns how many users came, and
+    /// how many requests passed.
     fn users_until(&mut self, requests: usize, said: &str) -> (usize, usize) {
         let (mut users, mut passed) = (0, 0);
         wait_until(said, PATIENCE, || {
@@ -94,7 +93,7 @@ fn a_document_that_would_refuse_more_is_tried_for_some_and_never_serves() {
     assert_eq!(tried.user(FIRST + 1), FIRST, "the first document serves, and counts on");
     let told = tried.gateway.access_log().iter().filter(|line| *line == "per-user").count();
     assert!(told as u64 >= refused / 2, "{told} lines of the access log name the rule, of {refused}");
-    // It is not tried again.
+    // The rejected document is not tried again.
     let polls = tried.counter("config.result.refused.polls") + tried.counter("config.result.unchanged.polls");
     tried.wait("two more polls", |tried| {
         tried.counter("config.result.refused.polls") + tried.counter("config.result.unchanged.polls")
@@ -112,7 +111,7 @@ fn a_document_that_refuses_no_more_serves_after_its_trial() {
     tried.wait("all to serve it", |tried| tried.counter("config.switches") >= 6);
     assert_eq!(tried.user(FIRST), FIRST - 10);
     assert_eq!(tried.counter("canary.promotions"), 1);
-    // More than before.
+    // A higher quota than before.
     tried.server.put(document(FIRST + 10));
     tried.wait("its trial", |tried| tried.gateway.logs().matches("tried beside").count() == 2);
     while tried.counter("canary.result.newly_admitted.requests") == 0 {
@@ -125,7 +124,7 @@ fn a_document_that_refuses_no_more_serves_after_its_trial() {
 fn a_document_that_refuses_too_much_is_taken_back() {
     let mut tried = Tried::start(&json!({"hold": "3s", "max_refused": "20%"}));
     tried.server.put(document(3));
-    // While it is tried nobody needs more.
+    // During the canary no user needs more.
     tried.users_until(2, "promoted: ");
     let (users, _) = tried.users_until(10, "rolled back: it newly refused ");
     tried.wait("all to serve the first one again", |tried| tried.counter("config.switches") >= 9);

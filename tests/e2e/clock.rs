@@ -1,4 +1,4 @@
-//! A clock that steps under a real Envoy: the tests stand between it and the C library's clock.
+//! A clock that steps under a real Envoy: the tests preload a shim for the C library's clock.
 
 use crate::limits;
 use gateway::{Config, Connection, Gateway, target, wait_until};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// The wall clock is an hour behind as long as the file `$STEPPED_BACK` is there.
+/// The wall clock is an hour behind while the file `$STEPPED_BACK` exists.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ int clock_gettime(clockid_t id, struct timespec *now) {
 }
 "#;
 
-/// A folder with the shim in it, compiled by what links Rust's own programs.
+/// A folder with the shim, compiled by the linker driver of Rust's own programs.
 fn shim() -> PathBuf {
     let folder = target().join("gateway").join(format!("clock-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -38,7 +38,7 @@ fn shim() -> PathBuf {
     folder
 }
 
-/// Once: who waited when the clock stepped back waited for as long again as it had stepped.
+/// Regression test: a request that waited while the clock stepped back waited longer by the step.
 #[test]
 fn a_clock_that_steps_back_holds_nobody_who_waits() {
     let folder = shim();
@@ -55,7 +55,7 @@ fn a_clock_that_steps_back_holds_nobody_who_waits() {
         connection.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
         connection
     };
-    // The first goes at once, and the last in four seconds.
+    // The first request passes at once, and the last in four seconds.
     assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
     let _waiting: Vec<Connection> = (0..4).map(|_| connect()).collect();
     let counted = || gateway.stats().unwrap().sum("diana_requests", &[("rule", "queue"), ("result", "ok")]);

@@ -1,4 +1,4 @@
-//! Configurations on their way through Envoy: both forms, and those that are refused.
+//! Configurations as Envoy delivers them: both forms, and refused ones.
 
 use crate::{limits, start};
 use gateway::{Config, Connection, Gateway, Plugin, Update, free_port, root, wait_until};
@@ -61,7 +61,7 @@ fn a_new_configuration_takes_over_and_unchanged_rules_keep_their_counts() {
     assert_eq!(gateway.get("/two", &[]).unwrap().status, 429);
 }
 
-/// Envoy's own way: the listener is in a file that it watches.
+/// Envoy's own mechanism: Envoy watches the listener's file.
 #[test]
 fn bad_and_good_updates_under_load_fail_no_request_and_unchanged_rules_count_on() {
     let limits = |more: Value| {
@@ -78,7 +78,7 @@ fn bad_and_good_updates_under_load_fail_no_request_and_unchanged_rules_count_on(
         let (mut passed, mut failed, begin) = (0, 0, Instant::now());
         let goes_on = || !stops.load(Relaxed) && begin.elapsed() < Duration::from_secs(60);
         while goes_on() {
-            // A listener that goes closes its connections.
+            // A listener that ends closes its connections.
             let Ok(mut connection) = Connection::open(address) else { continue };
             while let (true, Ok(answer)) = (goes_on(), connection.request("GET", "/free", &[], b"")) {
                 match answer.status {
@@ -145,7 +145,7 @@ fn the_repositorys_envoy_yaml_works_as_its_comments_say() {
     assert_eq!(stats.sum("diana_requests", &[("rule", "login"), ("result", "refused")]), 1);
 }
 
-/// Until its last connection has ended, an old configuration is in use beside the new one.
+/// The old configuration stays in use beside the new one until its last connection ends.
 #[test]
 fn while_the_old_configuration_is_drained_both_count_exactly() {
     let rule = |rpu: u32| json!({"url": "/counted", "rules": [{"actor": "ip", "rpu": rpu, "unit": "hour"}]});
@@ -157,7 +157,7 @@ fn while_the_old_configuration_is_drained_both_count_exactly() {
     let mut old = gateway.connect().unwrap();
     assert_eq!(status(&mut old, "/counted"), Some(200));
     assert_eq!(gateway.update_beside(rule(6)).unwrap(), Update::Accepted);
-    // A connection that the old listener has not accepted before it goes is reset.
+    // The old listener resets connections that it has not accepted before its end.
     let connect = || {
         let mut new = gateway.connect().ok()?;
         status(&mut new, "/free").map(|_| new)

@@ -1,4 +1,4 @@
-//! Counts, to the request: what passes a limit is its burst and what the time refilled, never one more.
+//! Exact counts: a limit admits its burst and the refill, never one request more.
 
 use crate::{limits, start};
 use gateway::{Gateway, Load, Report, Shot, wait_until};
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// At most so many pass `burst` and `rpu` per `unit_secs` in the time a load took.
+/// The most requests that `burst` and `rpu` per `unit_secs` admit in the duration of a load.
 fn at_most(burst: u64, rpu: u64, unit_secs: u64, report: &Report) -> u64 {
     let ns = u64::try_from(report.duration().as_nanos()).unwrap();
     burst + (u128::from(ns) * u128::from(rpu) / (u128::from(unit_secs) * 1_000_000_000)) as u64
@@ -40,7 +40,7 @@ fn ten_thousand_requests_against_a_hundred_a_minute() {
     );
 }
 
-/// Of quotas of which much is lent to the workers, all passes and no more.
+/// Quotas with large reservations admit all of the quota and no more.
 #[test]
 fn what_workers_hold_ahead_passes_as_well_and_no_more() {
     for (algo, path) in [("TB", "/bucket"), ("W", "/window"), ("SW", "/sliding")] {
@@ -48,7 +48,7 @@ fn what_workers_hold_ahead_passes_as_well_and_no_more() {
         let gateway = start(json!({"headers": "off", "limits": [{"url": path, "rules": rules}]}));
         let load = Load { connections: 50, ..Load::requests(20_000) };
         let report = gateway.load(load, |_| Shot::get(path)).unwrap();
-        // What a worker still held when all others were refused comes back within moments.
+        // Reservations that a worker still held during the last refusals are refunded soon.
         let mut passed = report.status(200);
         wait_until("the rest of the quota", Duration::from_secs(5), || {
             let more = gateway.get(path, &[]).unwrap().status == 200;
@@ -70,7 +70,7 @@ fn a_thousand_users_have_their_own_hundred() {
     let report = gateway
         .load_watched(
             Load { connections: 32, ..Load::requests(USERS * 150) },
-            // Users take turns: each is served by both workers, and meets itself on several connections.
+            // Users take turns: each reaches both workers, and has several connections at once.
             |index| Shot::get("/").header("x-user-id", format!("user-{}", index / 16 % USERS)),
             |answer| {
                 let mut passed = passed.lock().unwrap();
@@ -103,7 +103,7 @@ fn the_hour_is_charged_only_for_what_the_second_let_pass() {
     let passed = passed + u64::from(last.status == 200);
     let left = remaining(last.header("ratelimit").unwrap(), "hour");
     println!("{passed} of 40,001 passed in {:?}; the hour has {left} of 100 left", report.duration());
-    // An hour's token comes back every 36 s.
+    // A token of 100 an hour refills every 36 s.
     let refilled = at_most(0, 100, 3_600, &report) + 1;
     assert!((100 - passed..=100 - passed + refilled).contains(&left), "{left} left of 100 after {passed}");
     assert_eq!(counted(&gateway, "hour", "ok"), passed);
@@ -112,7 +112,7 @@ fn the_hour_is_charged_only_for_what_the_second_let_pass() {
 
 #[test]
 fn what_a_second_group_refuses_is_not_charged_to_the_first() {
-    // Two actors are two cell groups: each request passes two swaps, or none.
+    // Two actors are two groups: each request makes two swaps, or none.
     let gateway = start(limits(json!([
         {"name": "all", "rpu": 1000, "unit": "hour"},
         {"name": "user", "actor": "user", "rpu": 10, "unit": "hour"},
@@ -120,7 +120,7 @@ fn what_a_second_group_refuses_is_not_charged_to_the_first() {
     let shot = |index: u64| Shot::get("/").header("x-user-id", format!("user-{}", index % 20));
     let report = gateway.load(Load { connections: 40, ..Load::requests(20_000) }, shot).unwrap();
     assert_eq!((report.status(200), report.lost), (200, 0), "20 users with 10 each");
-    // Until workers have given back what they were charged ahead.
+    // Waits until the workers have refunded their reservations.
     let mut asked = 0;
     wait_until("all but what passed to be left", Duration::from_secs(20), || {
         asked += 1;

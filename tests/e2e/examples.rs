@@ -1,4 +1,4 @@
-//! The examples of servers beside the gateway, as they stand in `examples`.
+//! The examples of stores and document servers, as they are in `examples`.
 
 use gateway::limitador::Limitador;
 use gateway::{Gateway, Redis, Webdis, free_port, root, wait_until};
@@ -7,12 +7,12 @@ use servers::{Documents, RateLimitService};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A gateway of an example, whose server has moved from one port to another.
+/// The gateway of an example, with its server at another port.
 fn example(name: &str, store: (u16, u16)) -> Gateway {
     changed(name, store, &[])
 }
 
-/// The same, of a file in which these words stand in place of those.
+/// The same, with words of the file replaced.
 fn changed(name: &str, store: (u16, u16), words: &[(&str, &str)]) -> Gateway {
     let file = root().join("examples").join(name).join("envoy.yaml");
     let port = |number| if number == store.0 { store.1 } else { free_port().unwrap() };
@@ -24,7 +24,7 @@ fn changed(name: &str, store: (u16, u16), words: &[(&str, &str)]) -> Gateway {
     Gateway::from_text(&text, port).unwrap()
 }
 
-/// How many requests of `count` pass for a user, each gateway in its turn.
+/// How many of `count` requests of a user pass, at the gateways in turn.
 fn passed(gateways: &[Gateway], user: &str, count: usize) -> usize {
     let mut connections: Vec<_> = gateways.iter().map(|gateway| gateway.connect().unwrap()).collect();
     let mut passes = |index: usize| {
@@ -35,7 +35,7 @@ fn passed(gateways: &[Gateway], user: &str, count: usize) -> usize {
     (0..count).filter(|index| passes(*index)).count()
 }
 
-/// The front with the example's own configuration, but for its ports and its log.
+/// The example's webdis, with other ports and another log.
 fn webdis(redis: &Redis) -> Webdis {
     let file = root().join("examples/global-redis/webdis.json");
     let mut config: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
@@ -52,7 +52,7 @@ fn two_gateways_count_in_one_redis() {
     let gateways = [(); 2].map(|()| example("global-redis", store));
     let start = Instant::now();
     let count = passed(&gateways, "ann", 300);
-    // A token comes back every 0.6 s.
+    // A token refills every 0.6 s.
     let most = 100 + (start.elapsed().as_millis() / 600) as usize + 1;
     assert!((100..=most).contains(&count), "{count} passed, from 100 to {most} may");
     assert_eq!(passed(&gateways, "bob", 10), 10, "another user");
@@ -75,7 +75,7 @@ fn two_gateways_ask_one_rate_limit_service() {
     assert_eq!(passed(&gateways, "bob", 10), 10, "another user");
     assert!(service.calls() > 0);
     drop(service);
-    // The service is away: each gateway counts to half of the limit by itself.
+    // The service is down: each gateway counts half of the limit by itself.
     let alone = passed(&gateways[..1], "carl", 150);
     assert!((50..=100).contains(&alone), "{alone}");
 }
@@ -85,14 +85,14 @@ fn limits() -> String {
     fs::read_to_string(root().join("examples/rate-limit-service/limits.yaml")).unwrap()
 }
 
-/// Two gateways of the example count in this service, which has the limits of the example's file.
+/// Two gateways of the example share this service, which has the limits of the example's file.
 fn two_gateways_ask_limitador(port: u16) {
     let gateways = [(); 2].map(|()| example("rate-limit-service", (8081, port)));
     assert_eq!(passed(&gateways, "ann", 250), 100);
     let bob = gateways[0].get("/api", &[("x-user-id", "bob")]).unwrap();
     let left = bob.header("ratelimit").unwrap_or_default();
     assert!(bob.status == 200 && left.starts_with("\"per-user\";r=99;t="), "{left}");
-    // Both rules were asked about, and Limitador does not say which of them refuses.
+    // The query has both rules, and Limitador does not say which of them refuses.
     let ann = gateways[1].get("/api", &[("x-user-id", "ann")]).unwrap();
     assert!(ann.status == 429 && ann.text().contains("\"violated-policies\":[]"), "{}", ann.text());
     let elsewhere = gateways[1].get("/", &[]).unwrap();
@@ -100,7 +100,7 @@ fn two_gateways_ask_limitador(port: u16) {
     assert!(elsewhere.status == 200 && left.starts_with("\"everybody\";r="), "{left}");
 }
 
-/// Limitador's library judges by the example's file as its server does.
+/// Limitador's library decides by the example's file as its server does.
 #[test]
 fn limitador_judges_by_the_limits_of_the_example() {
     let limits: Value = serde_norway::from_str(&limits()).unwrap();
@@ -115,7 +115,7 @@ fn real_limitador_judges_by_the_limits_of_the_example() {
     two_gateways_ask_limitador(limitador.address().port());
 }
 
-/// And what is seen of it in Prometheus' format.
+/// The metrics of the example in Prometheus' format.
 #[test]
 fn a_document_comes_from_a_server() {
     let text = fs::read_to_string(root().join("examples/remote-config/documents/diana.json")).unwrap();
@@ -148,7 +148,7 @@ fn a_document_comes_from_a_server() {
     assert!(gateway.log_contains("remote configuration of cluster files refused: "));
 }
 
-/// As its README has documents tried, but for the spans.
+/// A canary as in the README, with shorter spans.
 #[test]
 fn a_document_of_the_example_is_tried_first() {
     let text = fs::read_to_string(root().join("examples/remote-config/documents/diana.json")).unwrap();
@@ -157,7 +157,7 @@ fn a_document_of_the_example_is_tried_first() {
     let words = [("# canary:", "canary:"), ("hold: 20s", "hold: 4s"), ("max_stale: 20s", "max_stale: 4s")];
     let gateway = changed("remote-config", (8080, documents.address().port()), &words);
     let policy = || gateway.get("/", &[]).unwrap().header("ratelimit-policy").unwrap_or_default().to_owned();
-    // Each look is a client's request or two, too: no more of them than twenty a second let pass.
+    // Each check also sends a client request or two, so the checks are limited to twenty a second.
     let wait = |what: &str, is_so: &dyn Fn() -> bool| {
         let found = || {
             std::thread::sleep(Duration::from_millis(200)); // a client's own time, not a wait for a condition

@@ -1,4 +1,5 @@
-//! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate limit service.
+//! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate
+//! limit service.
 
 mod batches;
 mod exact;
@@ -23,11 +24,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For one user over both gateways, and for one in each alone.
+/// The quota of one user over both gateways, and in each gateway alone.
 const QUOTA: usize = 20;
 const SHARE: usize = QUOTA / 2;
 
-/// What all gateways of a test know, and nobody else.
+/// The secret that all gateways of a test share.
 const SECRET: &str = "a secret of the tests only";
 
 /// A Redis, its front, and gateways of two workers each that count in it.
@@ -43,7 +44,7 @@ impl Shared {
         Shared::with(json!({}), limits, |config| config)
     }
 
-    /// Two gateways with these limits whose `store: {redis: …}` has this beside what it needs.
+    /// Two gateways with these limits and further keys of `store: {redis: …}`.
     pub fn with(store: Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
         let redis = Redis::start().unwrap();
         let webdis = Webdis::start(&redis).unwrap();
@@ -58,7 +59,7 @@ impl Shared {
     }
 }
 
-/// `store`, with this beside what it needs; a test on a busy machine is patient unless it says otherwise.
+/// `store` with further keys. The timeout is long by default, because a test machine may be busy.
 pub fn in_redis(more: Value) -> Value {
     let mut options = json!({"cluster": "webdis", "secret": SECRET, "timeout": "1s", "replicas": 2});
     if more.get("clusters").is_some() {
@@ -68,8 +69,8 @@ pub fn in_redis(more: Value) -> Value {
     json!({"redis": options})
 }
 
-/// Two gateways with this document, which know these clusters by name; `true` is one that speaks gRPC. Of a few
-/// connections each of their workers has some.
+/// Two gateways with this document and these clusters by name; `true` marks a gRPC cluster.
+/// Connections are balanced, so that a few connections reach each worker.
 pub fn gateways(
     document: &Value,
     clusters: &[(&str, SocketAddr, bool)],
@@ -88,7 +89,7 @@ pub fn client(redis: &Redis) -> redis::Connection {
     redis::Client::open(format!("redis://{}", redis.address())).unwrap().get_connection().unwrap()
 }
 
-/// One limit on a path, of one rule `name` that counts users for all gateways, with these keys more.
+/// A limit on a path with one global rule `name` that counts users, with these further keys.
 pub fn shared_rule(path: &str, name: &str, keys: &Value) -> Value {
     let mut rule = json!({"name": name, "actor": "user", "scope": "global"});
     rule.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
@@ -100,7 +101,8 @@ pub fn connections(gateways: &[Gateway], to_each: usize) -> Vec<Connection> {
     (0..to_each).flat_map(|_| gateways).map(|gateway| gateway.connect().unwrap()).collect()
 }
 
-/// How many of `count` requests of a user pass, over all these connections in turn; all others are refused.
+/// How many of `count` requests of a user pass, over all these connections in turn; all others are
+/// refused.
 pub fn passed(connections: &mut [Connection], path: &str, user: &str, count: usize) -> usize {
     let all = connections.len();
     let passes = |index: &usize| {
@@ -112,19 +114,21 @@ pub fn passed(connections: &mut [Connection], path: &str, user: &str, count: usi
     (0..count).filter(passes).count()
 }
 
-/// The sum over all gateways of one of the filter's own counters, as Envoy names it: `rule.NAME.degraded`.
+/// The sum over all gateways of one of the filter's counters, by Envoy's name:
+/// `rule.NAME.degraded`.
 pub fn counted(gateways: &[Gateway], name: &str) -> u64 {
     let counter = |gateway: &Gateway| gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap();
     gateways.iter().map(counter).sum()
 }
 
-/// How many requests a rule has counted without its store, as Prometheus sees it.
+/// How many requests a rule has counted without its store, as Prometheus shows it.
 fn degraded(gateways: &[Gateway], rule: &str) -> u64 {
     let sum = |gateway: &Gateway| gateway.stats().unwrap().sum("diana_degraded", &[("rule", rule)]);
     gateways.iter().map(sum).sum()
 }
 
-/// Each gateway lets its share of the rule at `/` pass for this user, and says that it counts alone.
+/// Checks that each gateway admits its own share of the rule at `/` for this user, and reports that
+/// it counts alone.
 pub fn assert_alone(gateways: &[Gateway], user: &str) {
     for gateway in gateways {
         let before = degraded(std::slice::from_ref(gateway), "quota");
@@ -138,7 +142,7 @@ pub fn assert_alone(gateways: &[Gateway], user: &str) {
     }
 }
 
-/// Both gateways together let the quota of the rule at `/` pass for this user.
+/// Checks that both gateways together admit the quota of the rule at `/` for this user.
 pub fn assert_together(gateways: &[Gateway], user: &str) {
     let before = degraded(gateways, "quota");
     let mut connections = connections(gateways, 4);
@@ -148,7 +152,7 @@ pub fn assert_together(gateways: &[Gateway], user: &str) {
     assert_eq!(degraded(gateways, "quota"), before, "{user}");
 }
 
-/// Until every worker asks the store again.
+/// Waits until every worker queries the store again.
 pub fn wait_together(gateways: &[Gateway]) {
     let mut connections = connections(gateways, 4);
     let whole = format!("\"quota\";r={}", QUOTA - 1);
@@ -166,7 +170,7 @@ pub fn wait_together(gateways: &[Gateway]) {
     .unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
 }
 
-/// The rule at `/` of which these speak.
+/// The rule at `/` of the functions above.
 pub fn quota() -> Value {
     json!([shared_rule("=/", "quota", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d"}))])
 }

@@ -1,10 +1,10 @@
-//! Requests made to break the filter: none passes a rule, none stops a VM.
+//! Requests that try to break the filter: none passes a rule, none stops a VM.
 
 use crate::{limits, start};
 use gateway::{Config, Gateway};
 use serde_json::json;
 
-/// The VM has not trapped, and the gateway serves.
+/// Checks that the VM has not trapped and the gateway works.
 fn unharmed(gateway: &Gateway) {
     assert!(!gateway.log_contains("Function: proxy_on"), "{}", gateway.logs());
     assert_eq!(gateway.admin().counter("wasm.diana.vm_reload_success").unwrap_or(0), 0);
@@ -77,13 +77,14 @@ fn an_empty_path_passes_no_rule() {
         {"url": "/", "rules": [{"name": "all", "actor": "user", "rpu": 1, "unit": "hour", "missing": "skip"}]},
     ]}));
     for (target, first, second) in [
-        // Envoy answers these by itself: the first three are not HTTP to it, the others no path.
+        // Envoy itself replies to these: the first three are not HTTP, the others have no path.
         ("GET ", 400, 400),
         ("GET ?x", 400, 400),
         ("GET *", 400, 400),
         ("OPTIONS *", 404, 404),
         ("GET http://a?x", 404, 404),
-        // What reaches the filter is counted under `/`, even without a path; there is no route for CONNECT.
+        // Requests that reach the filter are counted under `/`, even without a path; CONNECT has no
+        // route.
         ("GET http://a", 200, 429),
         ("CONNECT a:80", 404, 429),
     ] {

@@ -1,9 +1,9 @@
-//! The file without the response's callbacks.
+//! `diana-lean.wasm`, the module without the response callbacks.
 
 use gateway::{Config, Gateway, filter};
 use serde_json::{Value, json};
 
-/// A gateway that loads it.
+/// A gateway that loads `diana-lean.wasm`.
 fn start(document: Value) -> Result<Gateway, Box<dyn std::error::Error>> {
     let lean = filter::filter()?.with_file_name("diana-lean.wasm");
     Ok(Gateway::start(Config { filter: Some(lean), ..Config::new(document) })?)

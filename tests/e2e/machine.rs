@@ -1,6 +1,5 @@
-//! How late the machine itself is while a test goes on: what it does to others it does to the gateway as well.
-//!
-//! What it does not know: what is measured beside it.
+//! A control that measures the machine's own lateness during a test, which also affects the
+//! gateway.
 
 #[cfg(target_os = "linux")]
 use nix::{
@@ -14,7 +13,7 @@ use std::sync::mpsc;
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Tells threads to end; also when an assertion fails, as else their scope would wait for them for ever.
+/// Tells threads to end, also after a failed assertion; otherwise their scope would wait for ever.
 pub struct Ending<'s>(pub &'s AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -23,16 +22,17 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// How often the control tries.
+/// The period of the control.
 const TICK: Duration = Duration::from_millis(1);
 
-/// When something of a known time arrived, and how late: a thread wakes up each millisecond and writes to a socket,
-/// whose reader is a thread as well. That is a request's way from its turn to the upstream, without a gateway. One list
-/// a core.
+/// When an event of known time arrived, and how late. A thread wakes up each millisecond and writes
+/// to a socket, which another thread reads. That is a request's way from its turn to the upstream,
+/// without a gateway. One list a core.
 pub struct Control(Vec<Vec<(Instant, Duration)>>);
 
 impl Control {
-    /// While `work` goes on, on each core: a virtual machine's may stall alone.
+    /// Runs the control on each core during `work`, because one core of a virtual machine may stall
+    /// alone.
     pub fn beside<T>(work: impl FnOnce() -> T) -> (T, Control) {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -74,8 +74,8 @@ impl Control {
         })
     }
 
-    /// How late the latest was that came, or was still to come, between these instants; of all cores together, as a
-    /// request's way leads over several.
+    /// The greatest lateness of events that arrived or were outstanding between these instants. It
+    /// sums over all cores, because a request passes through several.
     pub fn late_between(&self, from: Instant, to: Instant) -> Duration {
         let overlaps = |(came, late): &&(Instant, Duration)| *came - *late <= to && *came >= from;
         let worst = |core: &Vec<(Instant, Duration)>| {
@@ -84,13 +84,13 @@ impl Control {
         self.0.iter().map(worst).sum()
     }
 
-    /// How late each came.
+    /// The lateness of each event.
     pub fn all(&self) -> impl Iterator<Item = Duration> + '_ {
         self.0.iter().flatten().map(|(_, late)| *late)
     }
 }
 
-/// Those that this process may use.
+/// The cores that this process may use.
 #[cfg(target_os = "linux")]
 fn cores() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
@@ -104,7 +104,7 @@ fn stay_on(core: usize) {
     sched_setaffinity(Pid::from_raw(0), &only).unwrap();
 }
 
-/// As many, but they cannot be named.
+/// The number of cores is the same, but they have no names here.
 #[cfg(not(target_os = "linux"))]
 fn cores() -> Vec<usize> {
     (0..thread::available_parallelism().map_or(1, usize::from)).collect()

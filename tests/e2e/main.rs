@@ -1,7 +1,8 @@
-//! The filter in a real Envoy. Each test has a gateway of its own; none but the soak waits for time to pass.
+//! The filter in a real Envoy. Each test has a gateway of its own. No test but the soak waits for
+//! time to pass.
 //!
-//! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM` and `$ENVOY` name
-//! others.
+//! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM`
+//! and `$ENVOY` name others.
 
 mod algorithms;
 mod answers;

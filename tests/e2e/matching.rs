@@ -1,4 +1,4 @@
-//! What a request says about itself, as Envoy hands it over.
+//! The parts of a request as Envoy provides them.
 
 use crate::start;
 use gateway::{Config, Gateway};
@@ -8,7 +8,7 @@ fn once(name: &str, actor: Value) -> Value {
     json!([{"name": name, "actor": actor, "rpu": 1, "unit": "hour", "missing": "skip"}])
 }
 
-/// Sends raw header lines to `target`; whether the request passed.
+/// Sends raw header lines to `target`. Returns whether the request passes.
 fn passes(gateway: &Gateway, target: &str, lines: &str) -> bool {
     let request = format!("GET {target} HTTP/1.1\r\n{lines}\r\n");
     match gateway.raw(request.as_bytes()).unwrap().unwrap().status {
@@ -88,7 +88,7 @@ fn an_actor_may_come_from_anywhere() {
     assert_eq!(gateway.request("PUT", "/method", &[], b"").unwrap().status, 200);
 }
 
-/// Proxies in front add lines; a client must not choose its address with one of its own.
+/// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {
     let document = json!({
@@ -104,7 +104,8 @@ fn an_address_list_in_several_lines_is_one_list() {
     assert!(!passes(&gateway, "/", &lines("203.0.113.3, 203.0.113.4")));
 }
 
-/// Which of two lines a backend believes nobody knows: whose lines differ is counted by address.
+/// It is unknown which of two lines a backend uses, so a request with differing lines is counted by
+/// address.
 #[test]
 fn a_header_in_two_lines_is_no_way_around_a_rule() {
     let gateway = start(json!({"limits": [{"url": "/", "rules": [
@@ -137,7 +138,7 @@ fn a_line_in_front_chooses_nothing() {
     assert!(!passes(&gateway, "/plan", "host: a\r\nx-plan: mine\r\nx-plan: free\r\n"));
 }
 
-/// Backends do not agree on what these paths are: what one takes for `/health`, another serves as `/hello`.
+/// Backends disagree on these paths: one reads `/health`, another `/hello`.
 #[test]
 fn what_is_never_limited_lends_that_to_no_other_path() {
     let gateway = start(json!({"limits": [

@@ -1,4 +1,5 @@
-//! A million actors in the room of ten thousand, and what a flood of them does to one that is refused.
+//! A million actors in a table for ten thousand, and what such a flood does to an actor that is
+//! refused.
 
 use crate::start;
 use gateway::{Gateway, Load, Shot};
@@ -23,7 +24,7 @@ fn a_million_actors_take_no_more_memory_than_ten_thousand() {
     }
     assert_eq!(gateway.get("/", &victim).unwrap().status, 429);
 
-    // What Envoy itself needs for such a load, before an actor is counted.
+    // Warms up Envoy's own memory for such a load, before actors are counted.
     gateway.load(Load::requests(50_000), |_| Shot::get("/").header("x-user-id", "victim")).unwrap();
     let idle = rss_mib(&gateway);
     gateway.load(Load::requests(10_000), invented).unwrap();
@@ -52,7 +53,8 @@ fn a_million_actors_take_no_more_memory_than_ten_thousand() {
     assert!(last - small < 8.0, "memory grew by {:.1} MiB from 10,000 actors to 1,000,000", last - small);
 }
 
-/// With one request an hour each invented actor refuses as well, and no cell is worth less than another.
+/// With one request an hour each invented actor is refused as well, so no cell has a lower eviction
+/// rank than another.
 #[test]
 fn nobody_gets_free_by_inventing_actors_that_are_refused_too() {
     let gateway = start(json!({

@@ -1,4 +1,4 @@
-//! What Envoy shows of a gateway: its statistics as Prometheus reads them, and its access log.
+//! A gateway as Envoy shows it: its statistics as Prometheus reads them, and its access log.
 
 use gateway::{Config, Connection, Gateway, wait_until};
 use serde_json::json;
@@ -99,7 +99,7 @@ fn the_access_log_tells_how_the_actor_was_found() {
         for (line, expected) in log.iter().zip(&expected) {
             assert!(line.starts_with(expected.as_str()), "{line}\nis not {expected}");
         }
-        // What is left of admitted requests needs no attribute.
+        // A header has the remaining quota of an admitted request, so it needs no attribute.
         assert!(log[0].ends_with(r#""by-ip";r=0;t=3600"#), "{}", log[0]);
     }
 }

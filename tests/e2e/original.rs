@@ -1,4 +1,4 @@
-//! The document that was designed first, as it stood: `scope: global` and no store.
+//! The original document, unchanged: `scope: global` and no store.
 
 use gateway::{Config, Gateway, Plugin};
 use serde_json::Value;
@@ -20,7 +20,7 @@ rules:
 
 const WARNING: &str = "there is no `store`: each gateway counts this rule";
 
-/// Statuses of so many requests of a device, as fast as they go.
+/// The statuses of `count` requests of a device, sent as fast as possible.
 fn statuses(gateway: &Gateway, device: &str, count: usize) -> Vec<u16> {
     let mut connection = gateway.connect().unwrap();
     let status = |_| connection.request("GET", "/", &[("x-device-id", device)], b"").unwrap().status;
@@ -36,7 +36,7 @@ fn the_original_document_starts_and_limits_and_its_warning_is_logged_once() {
         let statuses = statuses(&gateway, "phone", sent);
         let count = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
         assert_eq!(count(200) + count(429), sent, "{statuses:?}");
-        // Both quotas fill up again within the second that a slow machine may take.
+        // Both quotas refill within the second that a slow machine may take.
         assert!(count(200) >= 10 && count(429) > 0, "{statuses:?}");
         assert_eq!(self::statuses(&gateway, "tablet", 1), [200], "another device has a quota of its own");
         let degraded = gateway.stats().unwrap().sum("diana_degraded", &[("rule", "root-0")]);

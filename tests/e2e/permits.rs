@@ -1,4 +1,5 @@
-//! Permits of a concurrency limit: never more than there are, and each comes back however its request ends.
+//! Permits of a concurrency limit: never more than there are, and each is released however its
+//! request ends.
 
 use crate::limits;
 use gateway::config::cluster;
@@ -13,12 +14,13 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What an upstream does while a permit is held: no test waits for it, it only makes requests overlap.
+/// The upstream's work while a permit is held. No test waits for this time; it makes requests
+/// overlap.
 fn work() {
     thread::sleep(Duration::from_millis(5)); // the simulated upstream's own time, not a wait for a condition
 }
 
-/// 64 clients, some of which hang up, before an upstream some of whose answers are errors.
+/// 64 clients, some of which disconnect, before an upstream some of whose responses are errors.
 #[test]
 fn never_more_in_flight_than_permitted_and_none_is_lost() {
     const PERMITS: i64 = 8;
@@ -26,7 +28,8 @@ fn never_more_in_flight_than_permitted_and_none_is_lost() {
     let (counted, peak) = (Arc::clone(&now), Arc::clone(&most));
     let upstream = Upstream::start(move |request| {
         if request.path == "/hangs-up" {
-            // Whoever asked is gone before this is over: it is not known here until when it holds its permit.
+            // The client disconnects before the work ends, so the upstream does not know how long
+            // the permit is held.
             work();
             return Reply::new(200, "nobody reads this");
         }
@@ -57,18 +60,18 @@ fn never_more_in_flight_than_permitted_and_none_is_lost() {
     let most = most.load(Ordering::SeqCst);
     println!("of 64 clients at most {most} were in flight; {PERMITS} may be");
     assert!((1..=PERMITS).contains(&most), "{most} in flight");
-    // A request alone has taken one permit: all others are back.
+    // The checking request holds one permit: all others are released.
     let policy = wait_until("all permits to be back", PATIENCE, || free(&gateway, PERMITS - 1)).unwrap();
     assert_eq!(policy.header("ratelimit-policy"), Some(r#""permits";q=8;qu="concurrent-requests""#));
 }
 
-/// The answer to a request of its own, if it leaves so many permits.
+/// The response to a request of its own, if that request leaves so many permits.
 fn free(gateway: &Gateway, left: i64) -> Option<Response> {
     let answer = gateway.get("/works", &[]).ok()?;
     answer.header("ratelimit")?.starts_with(&format!("\"permits\";r={left}")).then_some(answer)
 }
 
-/// One that the path names: `/stalls/and/more` stalls.
+/// An upstream whose path selects the ending: `/stalls/and/more` stalls.
 fn endings() -> Upstream {
     let handler = |request: &gateway::Received| {
         let ending = match request.path.split('/').nth(1) {
@@ -88,7 +91,7 @@ fn route(path: &str, cluster: &str, timeout: &str, idle_timeout: &str) -> Value 
     json!({"match": {"prefix": path}, "route": route})
 }
 
-/// Sends a request whose answer does not come whole, and reads so many bytes of it.
+/// Sends a request whose response stays incomplete, and reads this many bytes of it.
 fn begin(gateway: &Gateway, path: &str, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -97,7 +100,7 @@ fn begin(gateway: &Gateway, path: &str, bytes: usize) -> TcpStream {
     stream
 }
 
-/// Sends a request that the upstream never answers, and waits until it has come there.
+/// Sends a request to which the upstream never replies, and waits until the upstream has it.
 fn hold(gateway: &Gateway, upstream: &Upstream) -> TcpStream {
     let asked = upstream.requests();
     let stream = begin(gateway, "/silent", 0);
@@ -155,7 +158,7 @@ fn a_permit_comes_back_however_its_request_ends() {
         }
         all_back(name);
     }
-    // Here the end is in the test's hands, and that it is held until then can be seen.
+    // Here the test controls the end, and can check that the permit is held until then.
     let before_answer = hold(&gateway, &upstream);
     wait_until("its permit to be held", PATIENCE, || free(&gateway, PERMITS - 2)).unwrap();
     let within_answer = begin(&gateway, "/stalls", "HTTP/1.1 200 OK".len());
@@ -167,7 +170,8 @@ fn a_permit_comes_back_however_its_request_ends() {
     all_back("a client that left within its answer");
 }
 
-/// A permit whose request does not end, and which is not given back a second time when it does.
+/// A permit whose request outlives `max_hold` expires, and is not refunded a second time at the
+/// end.
 #[test]
 fn a_permit_that_is_held_too_long_counts_as_returned_once() {
     const MAX_HOLD: Duration = Duration::from_secs(2);
@@ -185,7 +189,7 @@ fn a_permit_that_is_held_too_long_counts_as_returned_once() {
         let active = || gateway.admin().counter("http.gateway.downstream_rq_active").ok();
         wait_until("the others to end", PATIENCE, || (active()? == count).then_some(())).unwrap();
     };
-    // `None` if the machine let the time run out before it was looked at.
+    // `None` if the time ran out before the check.
     let attempt = || {
         active(0);
         let begun = Instant::now();

@@ -1,6 +1,6 @@
-//! Configurations that come from a server while the gateway runs: all workers take them, or none does.
+//! Remote configurations at run time: all workers activate a document, or none does.
 //!
-//! Which document serves in a worker is told by the quota in the `RateLimit-Policy` of its answers.
+//! The quota in the `RateLimit-Policy` of a response shows which document is active in the worker.
 
 mod clients;
 mod kept;
@@ -19,24 +19,24 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Two workers, and the main thread, which has one as well.
+/// Two workers, and the main thread, which has a VM as well.
 const VMS: u64 = 3;
-/// The local document's.
+/// The quota of the local document.
 const LOCAL: u64 = 1_000_000;
 
-/// A gateway of two workers, and the server that its configuration comes from.
+/// A gateway of two workers, and its document server.
 struct Remote {
     gateway: Gateway,
     documents: Documents,
 }
 
 impl Remote {
-    /// With this beside what `remote` needs, and a server that has no document yet.
+    /// A gateway with further keys of `remote`, and a server without a document.
     fn start(remote: Value) -> Remote {
         Remote::with(remote, |config| config)
     }
 
-    /// The same in a gateway that is changed in this way.
+    /// The same, with a change of the gateway's configuration.
     fn with(remote: Value, change: impl FnOnce(Config) -> Config) -> Remote {
         let documents = Documents::start().unwrap();
         let mut config = change(Config { balanced: true, ..Config::new(local(&remote)) });
@@ -48,23 +48,23 @@ impl Remote {
         Clients::connect(&self.gateway)
     }
 
-    /// One of the filter's own numbers, by Envoy's name: `config.generation`.
+    /// One of the filter's metrics, by Envoy's name: `config.generation`.
     fn counted(&self, name: &str) -> u64 {
         self.gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap()
     }
 
-    /// How many answers came to this so far.
+    /// How many polls have had this result so far.
     fn polls(&self, result: &str) -> u64 {
         self.counted(&format!("config.result.{result}.polls"))
     }
 
-    /// Until there are `more` such answers than now.
+    /// Waits for `more` polls with this result.
     fn wait_polls(&self, result: &str, more: u64) {
         let most = self.polls(result) + more;
         self.wait(result, || self.polls(result) >= most);
     }
 
-    /// Until it holds.
+    /// Waits until `holds` is true.
     fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
         wait_until(what, PATIENCE, || holds().then_some(())).unwrap_or_else(|error| {
             panic!(
@@ -75,18 +75,18 @@ impl Remote {
         });
     }
 
-    /// Until this quota is what all workers count by.
+    /// Waits until all workers count by this quota.
     fn wait_for(&self, clients: &mut Clients, quota: u64) {
         self.wait(&format!("a quota of {quota}"), || clients.quotas().iter().all(|found| *found == quota));
     }
 
-    /// The lines of the log that have this.
+    /// The lines of the log with this text.
     fn lines(&self, text: &str) -> Vec<String> {
         self.gateway.logs().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 }
 
-/// The local document, with this beside what `remote` needs.
+/// The local document, with further keys of `remote`.
 fn local(remote: &Value) -> Value {
     let mut all =
         json!({"cluster": "config", "path": "/diana.json", "interval": "200ms", "timeout": "150ms"});

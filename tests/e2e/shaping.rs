@@ -1,7 +1,8 @@
-//! A leaky bucket in front of an upstream: when its requests arrive there.
+//! A leaky bucket in front of an upstream: the arrival times of its requests.
 //!
-//! A request arrives after its turn by what the host's timer is late, and by what the machine is: the one is stated,
-//! the other is measured beside it. What arrives late makes the gap behind it shorter by as much.
+//! A request arrives after its turn by the lateness of the host's timer and of the machine. The
+//! former is documented, the latter measured by a control. A late arrival shortens the next gap by
+//! as much.
 
 use crate::limits;
 use crate::machine::Control;
@@ -10,13 +11,13 @@ use gateway::{Load, Shot};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Between two turns of 50 a second, in milliseconds, as all that follows.
+/// The gap between two turns of 50 a second, in milliseconds, like all values below.
 const TURN: f64 = 20.0;
-/// How late Envoy's timer lets 99 of 100 requests go, as docs/configuration/algorithms.md states. libevent reads
-/// `CLOCK_MONOTONIC_COARSE`, which a kernel at 250 Hz moves every 4 ms; ticks are set, and waited for, in whole
-/// milliseconds.
+/// The lateness of Envoy's timer for 99 of 100 requests, as docs/configuration/algorithms.md
+/// states. libevent reads `CLOCK_MONOTONIC_COARSE`, which a kernel at 250 Hz moves every 4 ms.
+/// Ticks are set, and waited for, in whole milliseconds.
 const COARSE: f64 = 6.0;
-/// The same with `EVENT_PRECISE_TIMER=1`: what is left are the ticks' whole milliseconds.
+/// The same with `EVENT_PRECISE_TIMER=1`: the whole milliseconds of ticks remain.
 const PRECISE: f64 = 1.2;
 /// The hundredth of 499 gaps.
 const BEYOND: usize = 5;
@@ -27,7 +28,8 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// 500 requests of 20 clients through a leaky bucket of 50 a second: what is wrong with their arrivals.
+/// Sends 500 requests of 20 clients through a leaky bucket of 50 a second. An error describes wrong
+/// arrivals.
 fn shaped(env: &[(&str, &str)], name: &str, precision: f64) -> Result<(), String> {
     let rule = json!([{"name": "shaped", "algo": "LB", "rpu": 50, "unit": "second"}]);
     let (gateway, _upstream, arrivals) = watched(limits(rule), env);
@@ -64,7 +66,8 @@ fn shaped(env: &[(&str, &str)], name: &str, precision: f64) -> Result<(), String
         machine[machine.len() / 100 * 99],
         machine[machine.len() - 1],
     );
-    // Never early, whatever the machine does. The first turn cannot have been given out before it was asked for.
+    // No request arrives early, whatever the machine does. The first turn is not before its
+    // request.
     for (turn, after) in (0..).zip(&after) {
         let due = TURN * f64::from(turn);
         assert!(*after >= due, "arrival {turn} came {:.1} ms before its turn", due - after);
@@ -79,7 +82,7 @@ fn shaped(env: &[(&str, &str)], name: &str, precision: f64) -> Result<(), String
     Ok(())
 }
 
-/// Up to three times, for stalls of the machine that its control has not seen.
+/// Up to three attempts, for stalls that the machine's control has missed.
 fn is_shaped(env: &[(&str, &str)], name: &str, precision: f64) {
     for attempt in 1..3 {
         match shaped(env, name, precision) {

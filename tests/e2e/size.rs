@@ -1,9 +1,9 @@
-//! What the documents say of the size of the filter.
+//! The size of the filter as the documents state it.
 
 use gateway::{filter, root};
 use std::fs;
 
-/// A statement is wrong if it is further off than that.
+/// A stated size is wrong if it differs by more than this.
 const TOLERANCE_PERCENT: u64 = 2;
 
 /// The number between these words in a file, in bytes, times `unit`.

@@ -1,9 +1,10 @@
-//! Everything at once, for as long as one likes: rules of all algorithms, users and addresses that never come back,
-//! clients that leave while they wait and in the middle of a request, reloads, and VMs that are killed. What holds at the
-//! end of a short test has to hold here at any time.
+//! Everything at once, for any length of time: rules of all algorithms, users and addresses that
+//! never return, clients that leave while they wait and during a request, reloads, and killed VMs.
+//! What holds at the end of a short test must hold here at any time.
 //!
-//! As one of the tests it takes ten seconds; `cargo xtask soak` runs it for `$SOAK_SECONDS`. What passed is counted by the
-//! upstream, so that a request that slips past the filter while its VM is dead is counted too.
+//! As a test it takes ten seconds; `cargo xtask soak` runs it for `$SOAK_SECONDS`. The upstream
+//! counts the requests that pass, including requests that slip past the filter while its VM is
+//! dead.
 
 mod bounds;
 mod clients;
@@ -17,15 +18,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After this long without a byte a stream ends: those that wait in a killed VM.
+/// A stream ends after this long without a byte: streams that wait in a killed VM.
 const IDLE: &str = "3s";
-/// Memory may grow by so much between the second fifth of the time and the last.
+/// Memory may grow by this much between the second fifth of the time and the last.
 const TOLERANCE_MIB: f64 = 16.0;
 const PERMITS: i64 = 4;
 const QUEUE: u64 = 20;
 
-/// `turn` changes something that no other limit depends on. One user has so little that it is refused on the slowest
-/// machine.
+/// `turn` changes a limit that no check depends on. One user's quota is so small that even the
+/// slowest machine gets refusals.
 fn document(turn: u64) -> Value {
     let user = |name: &str, keys: Value| {
         let mut rule = json!({"name": name, "actor": "user", "missing": "share"});
@@ -78,7 +79,7 @@ fn everything_at_once_for_as_long_as_one_likes() {
         routes: vec![route(json!({"cluster": "upstream", "timeout": "0s", "idle_timeout": IDLE}))],
         use_remote_address: false,
         drain: Duration::from_secs(1),
-        // A line for each of the many evictions and refusals is not what is to be tested.
+        // The many evictions and refusals need no log line each.
         log_level: "warning".into(),
         ..Config::new(document(0))
     })
@@ -87,7 +88,7 @@ fn everything_at_once_for_as_long_as_one_likes() {
     let begun = Instant::now();
     thread::scope(|scope| {
         traffic.start(scope, address);
-        // Whatever fails ends the clients too, or the scope would wait for them.
+        // A failure must end the clients too, or the scope would wait for them.
         let _ending = traffic.ending();
         let mut watch = Watch { begun, length, memory: Vec::new(), reloads: 0, kills: 0, printed: begun };
         let reload_every = (length / 4).min(Duration::from_secs(15));
@@ -105,7 +106,7 @@ fn everything_at_once_for_as_long_as_one_likes() {
             watch.look(&mut gateway, &traffic);
             thread::sleep(Duration::from_millis(200)); // between two looks; nothing waits for it
         }
-        // A machine that is busy with others may take longer for it.
+        // A busy machine may take longer.
         wait_until("everything to be tried", PATIENCE, || traffic.untried().is_empty().then_some(()))
             .unwrap_or_else(|error| panic!("{error}: {}", traffic.untried().join(", ")));
         traffic.end();
@@ -113,11 +114,11 @@ fn everything_at_once_for_as_long_as_one_likes() {
     });
 }
 
-/// What is looked at all the time.
+/// The values that are checked all the time.
 struct Watch {
     begun: Instant,
     length: Duration,
-    /// When, and MiB.
+    /// Elapsed time and memory in MiB.
     memory: Vec<(Duration, f64)>,
     reloads: u64,
     kills: u64,
@@ -125,7 +126,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Kills the VM of one worker, and waits until it has another.
+    /// Kills the VM of one worker, and waits for its replacement.
     fn kill(&self, gateway: &Gateway, traffic: &Traffic) {
         let _disturbed = traffic.kill();
         let before = reloads(gateway, "success");
@@ -154,11 +155,11 @@ impl Watch {
         );
     }
 
-    /// What has to hold at any time.
+    /// Checks what must hold at any time.
     fn check(&self, gateway: &Gateway, traffic: &Traffic) {
         traffic.check_errors(self.begun);
         let passed = traffic.passed();
-        // Read after the counts: time that goes by in between only allows for more.
+        // The clock is read after the counts: time that passes in between only allows for more.
         Bounds::new(self.begun.elapsed()).check(&passed);
         let peak = traffic.peak();
         assert!(peak <= PERMITS, "{peak} in flight, {PERMITS} may be");
@@ -167,7 +168,8 @@ impl Watch {
             assert_eq!(stats.sum(name, &[]), 0, "{name}");
         }
         assert_eq!(stats.sum("diana_requests", &[("result", "error")]), 0);
-        // A reload is no measure: Envoy makes another VM for each configuration that it meets a dead one in.
+        // Reloads are no measure: Envoy makes another VM for each configuration in which it meets a
+        // dead one.
         let log = gateway.logs();
         let died = log.lines().filter(|line| line.contains("Function: "));
         let (killed, others): (Vec<&str>, Vec<&str>) =
@@ -176,7 +178,7 @@ impl Watch {
         assert_eq!(reloads(gateway, "failure"), Some(0));
     }
 
-    /// What has to hold at the end, when the clients have gone.
+    /// Checks what must hold after the clients have gone.
     fn conclude(&self, gateway: &mut Gateway, traffic: &Traffic) {
         self.check(gateway, traffic);
         self.print(traffic);
@@ -186,9 +188,9 @@ impl Watch {
             let found = wait_until(path, PATIENCE, || seen().filter(is_there));
             found.unwrap_or_else(|error| panic!("{error}: {:?} has none of {expected:?}", seen()));
         };
-        // The one that asks takes one.
+        // The checking request takes one.
         left("/c/works", &[format!("\"c\";r={}", PERMITS - 1)]);
-        // Or waits for the one that asked just before it.
+        // Or waits for the check just before it.
         left("/lb", &[format!("\"lb\";r={QUEUE}"), format!("\"lb\";r={}", QUEUE - 1)]);
         let part = |from: u32, to: u32| {
             let (from, to) = (self.length * from / 5, self.length * to / 5);
@@ -202,13 +204,13 @@ impl Watch {
             "memory: {early:.1} MiB in the second fifth of the time, {late:.1} MiB in the last (medians; at most \
              {TOLERANCE_MIB} MiB more)"
         );
-        // A fifth of less than a minute is no warm-up.
+        // A fifth of less than a minute is too short for a warm-up.
         let short = self.length < Duration::from_secs(60);
         assert!(short || late - early <= TOLERANCE_MIB, "memory grew by {:.1} MiB", late - early);
     }
 }
 
-/// How often a VM was made anew, by what came of it.
+/// How often a VM was replaced, by result.
 fn reloads(gateway: &Gateway, event: &str) -> Option<u64> {
     gateway.admin().counter(&format!("wasm.diana.vm_reload_{event}")).ok()
 }

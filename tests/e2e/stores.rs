@@ -1,11 +1,11 @@
-//! What stands beside a gateway in tests is what an Envoy takes for the real thing: its own filters ask it here.
+//! The simulated stores satisfy Envoy's own filters, like the real ones.
 
 use gateway::config::cluster;
 use gateway::{Config, Gateway, Redis, Webdis};
 use serde_json::json;
 use servers::{Answers, Code, RateLimitService, Upstash};
 
-/// An Envoy whose own rate limit filter asks the service: five an hour for each user.
+/// An Envoy whose own rate limit filter queries the service: five an hour for each user.
 fn limited_by(service: &RateLimitService) -> Gateway {
     let filter = |name: &str, module: &str, message: &str, mut config: serde_json::Value| {
         let kind = format!("type.googleapis.com/envoy.extensions.filters.http.{module}.v3.{message}");

@@ -1,4 +1,4 @@
-//! Requests that wait for their turn, and refusals that are held back.
+//! Requests that wait for their turn, and delayed refusals.
 
 use crate::{limits, start};
 use gateway::{Config, Connection, Gateway, Load, Reply, Shot, Update, Upstream, wait_until};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A gateway in front of a server that notes when each request arrives.
+/// A gateway in front of a server that records when each request arrives.
 pub fn watched(document: Value, env: &[(&str, &str)]) -> Watched {
     let env: Vec<_> = env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     watched_with(|config| Config { env, ..config }, document)
@@ -46,7 +46,7 @@ fn a_token_bucket_lends_what_comes_while_one_waits() {
     let rule = json!([{"name": "lent", "rpu": 10, "unit": "second", "burst": 1, "max_wait": "450ms"}]);
     let (gateway, _upstream, arrivals) = watched(limits(rule), &[]);
     let report = gateway.load(Load { connections: 10, ..Load::requests(10) }, |_| Shot::get("/")).unwrap();
-    // One at once, four that wait for 100 to 400 ms; the others are refused at once.
+    // One passes at once, four wait for 100 to 400 ms; the others are refused at once.
     assert_eq!((report.status(200), report.status(429)), (5, 5));
     let arrivals = arrivals.lock().unwrap().clone();
     for (turn, arrival) in arrivals.iter().enumerate() {
@@ -54,7 +54,7 @@ fn a_token_bucket_lends_what_comes_while_one_waits() {
     }
 }
 
-/// Also where Envoy asks about the body of a request whose headers wait.
+/// Also if Envoy makes a callback for the body of a request whose headers wait.
 #[test]
 fn a_body_waits_with_its_request() {
     let rule = limits(json!([{"name": "shaped", "algo": "LB", "rpu": 4, "unit": "second"}]));
@@ -70,7 +70,7 @@ fn a_body_waits_with_its_request() {
     }
 }
 
-/// Envoy's timeouts go on while a request waits; what they end gives its turn back.
+/// Envoy's timeouts run while a request waits; a request that they end refunds its turn.
 #[test]
 fn a_request_whose_time_is_up_while_it_waits_leaves_the_queue() {
     const QUEUE: u64 = 20;
@@ -92,14 +92,14 @@ fn a_request_whose_time_is_up_while_it_waits_leaves_the_queue() {
         let load = Load { connections: QUEUE, ..Load::requests(QUEUE) };
         let report = gateway.load(load, |_| Shot::get("/hours")).unwrap();
         assert_eq!((report.status(504), report.lost), (QUEUE, 0), "{what}: {:?}", report.by_status);
-        // The turn of the one that asks is taken as long as it waits.
+        // The checking request itself takes a turn while it waits.
         let free = format!("\"hours\";r={}", QUEUE - 1);
         wait_until("the queue to be gone", Duration::from_secs(30), || {
             let answer = gateway.get("/hours", &[]).ok().filter(|answer| answer.status == 504)?;
             answer.header("ratelimit")?.starts_with(&free).then_some(())
         })
         .unwrap_or_else(|error| panic!("{what}: {error}"));
-        // Turns that were not given back would have others refused, or wait for longer than they may.
+        // Turns without a refund would cause refusals, or waits beyond the maximum.
         let mut ended = 0;
         assert_eq!(gateway.get("/soon", &[]).unwrap().status, 200);
         wait_until("a turn that comes in time", Duration::from_secs(30), || {
@@ -117,7 +117,7 @@ fn a_request_whose_time_is_up_while_it_waits_leaves_the_queue() {
     }
 }
 
-/// They wait in the old configuration, and those that come later wait behind them in the new one.
+/// Requests wait in the old configuration, and later ones wait behind them in the new one.
 #[test]
 fn a_new_configuration_takes_over_while_requests_wait() {
     const WAITING: usize = 50;
@@ -142,7 +142,7 @@ fn a_new_configuration_takes_over_while_requests_wait() {
     assert_eq!(gateway.update_beside(json!({"limits": [queue, more]})).unwrap(), Update::Accepted);
     let before = arrivals.lock().unwrap().len();
     assert!(before < WAITING, "the machine is too slow for this test");
-    // A connection that the old listener has not accepted before it goes is reset.
+    // The old listener resets connections that it has not accepted before its end.
     wait_until("an answer by the new configuration", Duration::from_secs(30), || {
         let answer = ask(&gateway, "/more").receive(false).ok().filter(|answer| answer.status == 200)?;
         answer.header("ratelimit")?.contains("\"more\"").then_some(())
@@ -172,7 +172,7 @@ fn a_refusal_is_held_back() {
     assert!(before.elapsed() >= Duration::from_millis(300));
 }
 
-/// Beyond a bound refusals are not held back: a flood of them must not fill the memory.
+/// Beyond a bound refusals are not delayed: a flood of them must not fill the memory.
 #[test]
 fn no_more_refusals_are_held_back_than_a_worker_has_room_for() {
     let rule = json!([{"name": "slow", "rpu": 0, "unit": "hour", "reject_delay": "60s"}]);
@@ -201,7 +201,7 @@ fn a_thousand_clients_that_leave_leave_no_queue_behind() {
     wait_until("all to have their turns", Duration::from_secs(30), || (counted() >= 1_000).then_some(()))
         .unwrap();
     drop(waiting);
-    // With the others' turns before it, it would wait for a hundred seconds.
+    // Behind the turns of the others, it would wait for a hundred seconds.
     let free = wait_until("the queue to be gone", Duration::from_secs(60), || {
         let before = Instant::now();
         let answer = gateway.get("/", &[]).ok()?;

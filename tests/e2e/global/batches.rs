@@ -1,4 +1,4 @@
-//! What requests ask together and are told, and what rules of both scopes ask and charge.
+//! Batches: queries of several requests in one call, and requests with rules of both scopes.
 
 use super::{Shared, connections, counted, shared_rule};
 use gateway::{Config, Connection, Load, Received, Reply, Response, Shot, Upstream};
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::thread;
 
-/// With a question for each request, those that come while a call is under way go in the next one.
+/// If each request needs a query, requests that arrive during a call go in the next call.
 #[test]
 fn requests_that_come_together_ask_together() {
     const EACH: u64 = 10_000;
@@ -32,14 +32,14 @@ fn requests_that_come_together_ask_together() {
         "{passed} requests, {questions} questions in {calls} calls: {:.1} a call",
         questions as f64 / calls as f64
     );
-    // A call without the script is made once more with it.
+    // A call without the script is repeated with it.
     assert_eq!((passed, calls), (2 * EACH, made));
     assert!((2 * EACH..=2 * EACH + 500).contains(&questions), "{questions}");
     assert!(questions > 2 * calls, "{questions} questions in {calls} calls");
     assert_eq!(of("failed_calls"), 0);
 }
 
-/// All keys and what is kept of them.
+/// All keys and their values.
 fn counts(shared: &Shared) -> BTreeMap<String, Vec<u8>> {
     let mut client = shared.client();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut client).unwrap();
@@ -87,7 +87,7 @@ fn what_is_refused_there_is_not_charged_here() {
     assert!(left.contains("\"here\";r=94") && left.contains("\"there\";r=4"), "{left}");
 }
 
-/// Of many that wait for one answer each is told its own, and so is the access log.
+/// Each of many requests that share a reply gets its own verdict, and so does the access log.
 #[test]
 fn each_is_told_what_is_about_itself() {
     const USERS: u64 = 50;
@@ -118,7 +118,8 @@ fn each_is_told_what_is_about_itself() {
     assert!(lines.is_empty(), "{lines:#?}");
 }
 
-/// Also one that Envoy cannot hold whole, and where it asks about the body of a request whose headers wait.
+/// Also a body that Envoy cannot buffer whole, and with a callback for the body of a request whose
+/// headers wait.
 #[test]
 fn a_body_waits_with_its_request() {
     let limits = json!([shared_rule("/", "quota", &json!({"algo": "W", "rpu": 4, "unit": "7d"}))]);

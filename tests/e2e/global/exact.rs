@@ -1,6 +1,6 @@
-//! However many gateways and workers count the same actor, what passes is its quota and no more.
+//! Any number of gateways and workers that count the same actor admit its quota and no more.
 //!
-//! All clocks here are one: the machine's. What has come back in the time that a load took is reckoned from it.
+//! All clocks are the machine's one clock. The refill is computed from the duration of a load.
 
 use super::{Shared, counted, shared_rule};
 use gateway::{Config, Load, Reply, Report, Shot, Upstream};
@@ -39,16 +39,16 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// The least and the most that may pass from then to then, with requests all the time, of 100 a minute.
+/// The least and the most requests that 100 a minute admit between two times, under constant load.
 fn bound(algo: &str, from: Duration, to: Duration) -> (u64, u64) {
     let refilled = ((to - from).as_micros() * u128::from(RPU) / MINUTE.as_micros()) as u64;
     let windows = to.as_secs() / 60 - from.as_secs() / 60 + 1;
     match algo {
         "TB" => (RPU, RPU + refilled),
         "W" => (RPU, RPU * windows),
-        // A worker that was refused comes back for its turn up to 100 ms late.
+        // A refused worker takes its next turn up to 100 ms late.
         "LB" => (1, 1 + refilled),
-        // Shorter than a unit less a slice.
+        // A span shorter than a unit minus a slice.
         _ if to - from < MINUTE - MINUTE / 10 => (RPU, RPU),
         _ => panic!("the machine is too slow for this test"),
     }
@@ -91,7 +91,7 @@ fn two_gateways_let_a_quota_pass_once() {
     }
 }
 
-/// Permits of both gateways together, watched where the requests arrive.
+/// Permits of both gateways together, observed at the upstream.
 #[test]
 fn two_gateways_have_no_more_in_flight_than_permitted() {
     const PERMITS: i64 = 8;

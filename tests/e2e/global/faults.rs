@@ -1,5 +1,5 @@
-//! A store that is there and does not do what it is asked: each gateway counts its share alone, nothing fails, and where
-//! that can be they count together again.
+//! A store that is reachable but fails: each gateway counts its share alone, no request fails, and
+//! the gateways count together again when the store recovers.
 
 use super::{
     PATIENCE, QUOTA, SHARE, Shared, assert_alone, assert_together, counted, gateways, in_redis, quota,
@@ -14,7 +14,7 @@ fn command(shared: &Shared, words: &[&str]) {
     command.query::<redis::Value>(&mut shared.client()).unwrap();
 }
 
-/// One of two in front of a Redis with a password, which the other knows.
+/// One of two fronts lacks the password of its Redis.
 #[test]
 fn a_front_with_a_wrong_password() {
     let redis = Redis::start_with(&["--requirepass", "right"]).unwrap();
@@ -29,7 +29,7 @@ fn a_front_with_a_wrong_password() {
     assert_together(&all, "ann");
 }
 
-/// And what becomes of requests whose rule does not want them counted alone.
+/// The fates of requests whose rule does not fall back to local counting.
 #[test]
 fn a_cluster_that_the_gateway_does_not_know() {
     let rule = |path: &str, name: &str, on_error: &str| {
@@ -45,7 +45,7 @@ fn a_cluster_that_the_gateway_does_not_know() {
         let ann = [&[("x-user-id", "bob")], headers].concat();
         all[0].get(path, &ann).unwrap()
     };
-    // More than the limit, whoever counts.
+    // More requests than the limit, whoever counts.
     const ALLOWED: usize = QUOTA + 1;
     (0..ALLOWED).for_each(|_| assert_eq!(ask("/allow", &[]).status, 200));
     let denied = ask("/deny", &[]);
@@ -61,7 +61,8 @@ fn a_cluster_that_the_gateway_does_not_know() {
     assert_eq!((alone("allowing"), alone("denying")), (ALLOWED as u64, 2));
 }
 
-/// Read-only, out of memory: it says so, and later it does not. What asks it whether it works would read in vain.
+/// A read-only Redis and one out of memory report an error, and later recover. A probe that only
+/// reads would succeed in vain.
 #[test]
 fn a_redis_that_does_not_write_for_a_while() {
     let shared = Shared::start(&quota());
@@ -76,7 +77,7 @@ fn a_redis_that_does_not_write_for_a_while() {
         let before: usize = answers();
         command(&shared, begin);
         assert_alone(&shared.gateways, name);
-        // Of four workers each has asked it twice more.
+        // Each of four workers has queried twice more.
         let failed = counted(&shared.gateways, "store.webdis.failed_calls") + 8;
         let probed = || (counted(&shared.gateways, "store.webdis.failed_calls") >= failed).then_some(());
         wait_until("probes that fail", PATIENCE, probed).unwrap();
@@ -87,7 +88,7 @@ fn a_redis_that_does_not_write_for_a_while() {
     }
 }
 
-/// What it keeps of the script goes and comes without anybody noticing; with its counts they begin anew.
+/// The loss of the script goes unnoticed; the loss of the counts resets the limits.
 #[test]
 fn a_redis_that_forgets_the_script() {
     let mut shared = Shared::start(&quota());

@@ -1,4 +1,4 @@
-//! A front that answers, but not what a front would, or too late: as good as none.
+//! A front with wrong or late replies is treated like no front.
 
 use super::{PATIENCE, assert_alone, gateways, in_redis, quota};
 use gateway::{Ending, Gateway, Received, Reply, Upstream, wait_until};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Stands in a reply for the number of the call.
+/// Placeholder in a reply for the number of the call.
 const NUMBER: &str = "NUMBER";
 
-/// The number that a call carries behind its keys.
+/// The number of a call, which follows its keys.
 fn number(body: &[u8]) -> String {
     let text = String::from_utf8(body.to_vec()).unwrap();
     let mut parts = text.split('/').skip(2);
@@ -19,8 +19,8 @@ fn number(body: &[u8]) -> String {
     parts.nth(keys).unwrap().to_owned()
 }
 
-/// What a front answers a request that is counted, and how often it did; a probe it always answers well, so that all go
-/// on asking.
+/// A front's reply to queries, and how often it was sent. Probes always get a good reply, so that
+/// all workers go on querying.
 #[derive(Clone)]
 struct Answer {
     reply: Arc<Mutex<Reply>>,
@@ -44,7 +44,7 @@ impl Answer {
         }
     }
 
-    /// Requests by users of this name are counted alone, and this has been answered.
+    /// Checks that requests by users of this name are counted locally after such a reply.
     fn is_as_good_as_none(&self, all: &[Gateway], name: &str) {
         let before = self.times.load(Ordering::SeqCst);
         let mut tries = 0;
@@ -107,7 +107,7 @@ fn answers_that_make_no_sense() {
         *answer.reply.lock().unwrap() = reply;
         answer.is_as_good_as_none(&all, name);
     }
-    // One that would refuse, if it came in time.
+    // A reply that would refuse if it arrived in time.
     let refusal = format!(r#"{{"EVALSHA":[{NUMBER},1,9000000,0,9000000,9000000,0,0,0,0,0,0,0,0]}}"#);
     *answer.reply.lock().unwrap() = Reply::new(200, refusal);
     *answer.late.lock().unwrap() = Duration::from_millis(150);

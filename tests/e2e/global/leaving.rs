@@ -1,5 +1,5 @@
-//! Requests that end before their store has answered, or before they have been answered themselves: what was charged for
-//! them comes back.
+//! Requests that end before the store's reply or before their own response: their charges are
+//! refunded.
 
 use super::{PATIENCE, Shared, shared_rule};
 use gateway::{Config, Connection, Gateway, wait_until};
@@ -16,7 +16,7 @@ fn active(gateway: &Gateway, count: u64) {
     wait_until("requests to begin or end", PATIENCE, || (active()? == count).then_some(())).unwrap();
 }
 
-/// Until a request on the path is told that so many are left behind it, at either gateway.
+/// Waits until a request on the path, at either gateway, leaves this much quota.
 fn left(gateways: &[Gateway], path: &str, name: &str, count: u64) {
     let starts = format!("\"{name}\";r={count};");
     let alone = format!("\"{name}\";r={count}");
@@ -31,7 +31,7 @@ fn left(gateways: &[Gateway], path: &str, name: &str, count: u64) {
     }
 }
 
-/// Twenty that hang up while nobody answers them: the store has charged them when it answers.
+/// Twenty clients disconnect before a reply: the store has charged them when it replies.
 #[test]
 fn who_leaves_while_the_store_is_asked_is_given_back_what_it_charged() {
     const GONE: usize = 20;
@@ -42,7 +42,7 @@ fn who_leaves_while_the_store_is_asked_is_given_back_what_it_charged() {
         shared_rule("/window", "window", &json!({"algo": "W", "rpu": 100, "unit": "7d"})),
     ]);
     let shared = Shared::with(json!({"timeout": "10s", "in_flight": 4}), &limits, |config| config);
-    // The store knows the script, and all have connections to it.
+    // The store has the script, and all workers have connections to it.
     assert_eq!(shared.gateways[0].get("/window", &[("x-user-id", "bob")]).unwrap().status, 200);
     for path in ["/bucket", "/leased", "/permits", "/window"] {
         shared.redis.stop_answering().unwrap();
@@ -59,7 +59,7 @@ fn who_leaves_while_the_store_is_asked_is_given_back_what_it_charged() {
         shared.redis.go_on().unwrap();
     }
     left(&shared.gateways, "/permits", "permits", 99);
-    // Each look costs one.
+    // Each check costs one unit.
     let passes = |path: &str| {
         let mut passed = 0;
         let mut tries = 0;
@@ -82,7 +82,7 @@ fn who_leaves_while_the_store_is_asked_is_given_back_what_it_charged() {
     }
 }
 
-/// Over two gateways, half of whose clients hang up somewhere in the middle.
+/// At two gateways, half of whose clients disconnect at any point.
 #[test]
 fn permits_come_back_to_redis_after_hang_ups() {
     const PERMITS: u64 = 8;
@@ -112,7 +112,7 @@ fn permits_come_back_to_redis_after_hang_ups() {
     left(&shared.gateways, "/", "permits", PERMITS - 1);
 }
 
-/// Those whose time is up while they wait for their turn, which a store gave them.
+/// Requests that time out while they wait for a turn that a store gave them.
 #[test]
 fn a_turn_comes_back_to_redis_from_who_does_not_wait_for_it() {
     const QUEUE: u64 = 20;
@@ -145,7 +145,7 @@ fn a_turn_comes_back_to_redis_from_who_does_not_wait_for_it() {
         of(429)
     );
     assert_eq!((of(504), of(429)), (QUEUE as usize, 2), "{statuses:?}");
-    // The turn of the one that asks is taken as long as it waits.
+    // The checking request itself takes a turn while it waits.
     let free = format!("\"turns\";r={}", QUEUE - 1);
     for gateway in &shared.gateways {
         let mut last = None;

@@ -6,15 +6,15 @@ use gateway::{Config, Connection};
 
 const QUOTA: usize = 60;
 
-/// How many of so many requests each gateway lets pass.
+/// How many of `count` requests a gateway admits.
 fn passed(connection: &mut Connection, count: usize) -> usize {
     let headers = [("x-plan", "free"), ("x-tier", "a")];
     let passes = |_: &usize| connection.request("GET", "/", &headers, b"").unwrap().status == 200;
     (0..count).filter(passes).count()
 }
 
-/// Envoy hands over a `Struct` in the order of a map, which may differ from process to process. So each document is
-/// text here, with the keys of its objects in opposite orders.
+/// Envoy passes a `Struct` in the order of a map, which may differ from process to process. So each
+/// document is text here, with the keys of its objects in opposite orders.
 #[test]
 fn two_gateways_whose_documents_differ_in_the_order_of_keys_share_a_quota() {
     let redis = Redis::start().unwrap();

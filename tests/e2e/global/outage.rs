@@ -1,7 +1,8 @@
-//! A store that goes away under load and comes back: nobody waits longer than the timeout, and soon nobody waits at all.
+//! A store that goes down under load and recovers: no request waits longer than the timeout, and
+//! soon none waits at all.
 //!
-//! A request may be later than the timeout by what Envoy's timer is, and by what the machine is, which is measured beside
-//! it.
+//! A request may exceed the timeout by the lateness of Envoy's timer and of the machine. A control
+//! measures the machine's.
 
 use super::{Shared, counted, shared_rule};
 use crate::machine::{Control, Ending};
@@ -15,20 +16,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
-/// Beyond the timeout, for Envoy's timer and the way there and back.
+/// Allowance beyond the timeout, for Envoy's timer and the round trip.
 const GRACE: Duration = Duration::from_millis(20);
-/// For one user over all gateways, and for one in each alone: a quarter.
+/// The quota of one user over all gateways; in each alone, a quarter of it.
 const QUOTA: usize = 60;
 const SHARE: usize = QUOTA / 4;
 const USERS: usize = 20;
-/// To each gateway, and how often each sends.
+/// Clients at each gateway, and the pause between two of their requests.
 const CLIENTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 const WORKERS: u64 = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 const RESUMED: Duration = Duration::from_secs(2);
 
-/// The store is there; goes; is known to be gone; comes back; is asked again. Each has users of its own.
+/// The store is up; goes down; is known to be down; recovers; is queried again. Each phase has
+/// users of its own.
 const PHASES: [&str; 5] = ["before", "going", "gone", "coming", "after"];
 
 struct Sample {
@@ -40,11 +42,11 @@ struct Sample {
     received: Instant,
 }
 
-/// Clients that go on until they are told to stop.
+/// Clients that send requests until they are told to stop.
 struct Clients<'g> {
     gateways: &'g [Gateway],
     phase: AtomicUsize,
-    /// Of each client, the phase of the request that was answered last.
+    /// For each client, the phase of its last response.
     reached: Vec<AtomicUsize>,
     stopped: AtomicBool,
     samples: Mutex<Vec<Sample>>,
@@ -70,7 +72,7 @@ impl Clients<'_> {
         }
     }
 
-    /// From now on requests are of this phase, and none before it is under way.
+    /// Begins a phase, and waits until no request of an earlier phase is in flight.
     fn begin(&self, phase: &str) {
         let phase = PHASES.iter().position(|name| *name == phase).unwrap();
         self.phase.store(phase, Ordering::SeqCst);
@@ -78,7 +80,7 @@ impl Clients<'_> {
         wait_until("all clients to begin", PATIENCE, || reached().then_some(())).unwrap();
     }
 
-    /// Until each user of this phase has been asked for so often at each gateway.
+    /// Waits until each user of this phase has sent this many requests to each gateway.
     fn ask_all(&self, times: usize) {
         let phase = self.phase.load(Ordering::SeqCst);
         wait_until("enough requests", PATIENCE, || {
@@ -99,7 +101,8 @@ fn says(gateways: &[Gateway], text: &str, times: usize) {
     said.unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
 }
 
-/// Up to three times, for stalls of the machine that its control has not seen; what is counted has to be right each time.
+/// Up to three attempts, for stalls that the machine's control has missed; counts must be exact in
+/// each.
 fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
     for attempt in 1..3 {
         match timely(name, &goes, &comes) {
@@ -110,7 +113,8 @@ fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
     timely(name, &goes, &comes).unwrap();
 }
 
-/// Requests under load while the store goes in one way and comes back in another. An error is what took too long.
+/// Load while the store goes down in one way and recovers in another. An error describes a late
+/// response.
 fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -> Result<(), String> {
     let keys = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
     let store = json!({"timeout": "50ms", "replicas": 4});
@@ -135,7 +139,8 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         clients.begin("gone");
         let (before, begun) = (calls(), Instant::now());
         clients.ask_all(2 * SHARE);
-        // Each worker's probes: at first sooner and sooner, then each three quarters of a second at the soonest.
+        // Each worker's probes: at first with growing pauses, then at most one in three quarters of
+        // a second.
         let most = WORKERS * (3 + begun.elapsed().as_millis() as u64 / 750);
         let probes = calls() - before;
         println!("{name}: {probes} probes in {:.1} s, at most {most} may", begun.elapsed().as_secs_f64());
@@ -172,8 +177,8 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
     late.and(judge(name, &clients.samples.into_inner().unwrap(), &machine, alone))
 }
 
-/// `alone` is how many requests were counted by one gateway while the store was there: none, unless the machine stood
-/// still so long that calls were too late.
+/// `alone` is how many requests a gateway counted alone while the store was up: none, unless the
+/// machine stalled so long that calls timed out.
 fn judge(
     name: &str,
     samples: &[Sample],
@@ -214,7 +219,7 @@ fn judge(
         if alone[phase] > 0 && is_calm {
             judged = Err(format!("{name}, {title}: {} were counted alone", alone[phase]));
         }
-        // What passed of each user at each gateway.
+        // The requests that passed, by user and gateway.
         let mut passed = HashMap::<usize, [usize; 2]>::new();
         for one in of_phase().filter(|one| one.status == 200) {
             passed.entry(one.user).or_default()[one.gateway] += 1;

@@ -1,4 +1,4 @@
-//! Permits of several gateways while their store does not answer, and afterwards.
+//! Permits of several gateways while their store does not reply, and afterwards.
 
 use super::{PATIENCE, Shared, counted, shared_rule};
 use crate::machine::Ending;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 const PERMITS: i64 = 8;
 const CLIENTS: usize = 16;
-/// A permit is held so long.
+/// How long a request holds its permit.
 const HOLD: Duration = Duration::from_millis(200);
 const STOP: Duration = Duration::from_millis(1_500);
 
-/// Webdis stands still for 1.5 s under permits that are held: nothing is admitted twice, and all permits are in use again
-/// within seconds, not after `max_hold`.
+/// Webdis stalls for 1.5 s while permits are held: no permit is granted twice, and all permits are
+/// in use again within seconds, not after `max_hold`.
 #[test]
 fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
     let (now, most, passed) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)), AtomicU64::new(0));
@@ -31,7 +31,7 @@ fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
         Reply::new(200, "done")
     })
     .unwrap();
-    // Whoever cannot be counted is refused: what is in flight is what Redis has admitted.
+    // Requests that cannot be counted are refused, so Redis has admitted every request in flight.
     let keys = json!({"algo": "C", "rpu": PERMITS, "max_hold": "1h", "on_error": "deny"});
     let limits = json!([shared_rule("/", "permits", &keys)]);
     let change = |config| Config { upstream: Some(upstream.address()), ..config };

@@ -1,4 +1,4 @@
-//! Nothing in the store tells who was counted: neither keys nor values, and none stays there for ever.
+//! The store does not reveal actors: neither its keys nor its values do, and every key expires.
 
 use super::{Shared, connections, shared_rule};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! New configurations in the middle of traffic: the stores' counts go on, and so does what was fetched ahead.
+//! New configurations during traffic: the stores keep their counts, and the gateways their leases.
 
 use super::{PATIENCE, Shared, counted, in_redis, shared_rule};
 use crate::machine::Ending;
@@ -11,13 +11,14 @@ use std::time::Duration;
 
 const QUOTA: u64 = 3_000;
 const PATHS: [&str; 3] = ["/bucket", "/bucket-ahead", "/window-ahead"];
-/// What is fetched ahead at once. With a configuration goes what its workers are just being lent: it counts as spent.
+/// The size of a lease. If a lease is being granted when its configuration ends, the lease counts
+/// as spent.
 const PIECE: u64 = 10;
 const WORKERS: u64 = 4;
 const RELOADS: u64 = 2;
-/// So many refusals in a row: nothing comes back any more.
+/// After this many refusals in a row, no more refunds are expected.
 const ENOUGH: u64 = 1_000;
-/// To each gateway, and how often each sends.
+/// Clients at each gateway, and the pause between two of their requests.
 const CLIENTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(3);
 
@@ -25,9 +26,9 @@ const PAUSE: Duration = Duration::from_millis(3);
 struct Traffic {
     stopped: AtomicBool,
     passed: [AtomicU64; PATHS.len()],
-    /// Since one passed.
+    /// Refusals since the last request that passed.
     refused: [AtomicU64; PATHS.len()],
-    /// Written, and never answered, as the connection ended first.
+    /// Requests without a response, because the connection ended first.
     lost: [AtomicU64; PATHS.len()],
 }
 
@@ -67,12 +68,12 @@ impl Traffic {
     }
 }
 
-/// Nobody is counted alone because the machine stands still.
+/// A long timeout, so that a stall of the machine causes no local counting.
 fn patient() -> Value {
     json!({"timeout": "5s"})
 }
 
-/// All count the same, but for a rule that nobody asks for.
+/// Limits that count the same, except for a rule that no request matches.
 fn limits(number: u64) -> Value {
     let rule = |path: &str, algo: &str, lease: u64| {
         shared_rule(path, &path[2..], &json!({"algo": algo, "rpu": QUOTA, "unit": "7d", "lease": lease}))

@@ -1,4 +1,4 @@
-//! A rate limit service that two gateways ask.
+//! A rate limit service for two gateways.
 
 use super::{
     QUOTA, SECRET, assert_alone, connections, counted, gateways, passed, shared_rule, wait_together,
@@ -22,8 +22,8 @@ fn asking(service: &RateLimitService, timeout: &str) -> Vec<Gateway> {
     gateways(&document(timeout), &[("ratelimit", service.address(), true)], |config| config)
 }
 
-/// Of all three kinds; of several rules that which refuses is charged for nothing, and where the service charges the
-/// others all the same, they are.
+/// All three kinds of service. If one of several rules refuses, it is not charged; the others are
+/// charged if the service does so.
 #[test]
 fn two_gateways_ask_one_service() {
     for manner in [Manner::Best, Manner::Limitador, Manner::Envoy] {
@@ -35,7 +35,7 @@ fn two_gateways_ask_one_service() {
         assert_eq!(passed(&mut connections(&all, 4), "/both", "carl", 20), 5, "{manner:?}");
         let refused = all[0].get("/both", &[("x-user-id", "carl")]).unwrap();
         let body = refused.text();
-        // Only this manner does not say which of the two rules refuses.
+        // Only this kind does not say which of the two rules refuses.
         let violated = if manner == Manner::Limitador { "[]" } else { r#"["narrow"]"# };
         let violated = format!("\"violated-policies\":{violated}");
         assert!(
@@ -54,8 +54,8 @@ fn two_gateways_ask_one_service() {
     }
 }
 
-/// Limitador does not say that `login` refuses the abuser. Were `everybody` blamed, the workers would refuse everybody else
-/// from their caches: 349 of 400 requests.
+/// Limitador does not say that `login` refuses the abuser. If `everybody` were blamed, the workers
+/// would refuse all other users from their caches: 349 of 400 requests.
 #[test]
 fn an_abuser_of_one_rule_gets_nobody_else_refused() {
     let rule = |path: &str, name: &str, keys: Value| {
@@ -76,7 +76,7 @@ fn an_abuser_of_one_rule_gets_nobody_else_refused() {
     let mut connections = connections(&all, 4);
     let (mut abused, mut others) = (0, 0);
     for _ in 0..400 / connections.len() {
-        // The abuser and somebody else take turns on each connection, so that they share workers.
+        // The abuser and another user take turns on each connection, so that they share workers.
         for connection in &mut connections {
             abused += passed(std::slice::from_mut(connection), "/login", "mallory", 1);
             others += passed(std::slice::from_mut(connection), "/", "ann", 1);
@@ -93,7 +93,8 @@ fn an_abuser_of_one_rule_gets_nobody_else_refused() {
     }
 }
 
-/// Errors, garbage, silence, an end: each gateway counts to its share, and with the service it counts again.
+/// Errors, garbage, silence, an exit: each gateway counts its share, and counts with the service
+/// again when it recovers.
 #[test]
 fn a_service_that_does_not_answer_as_it_should() {
     let service = RateLimitService::start().unwrap();

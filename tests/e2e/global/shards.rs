@@ -18,7 +18,7 @@ fn one_of_three_stores_goes() {
     let store = in_redis(json!({"clusters": ["a", "b", "c"]}));
     let all = gateways(&json!({"limits": quota(), "store": store}), &clusters, |config| config);
     let mut connections = connections(&all, 4);
-    // A half of what each may, and all of it for one.
+    // Half of each user's quota, and all of it for one user.
     for user in 0..USERS {
         assert_eq!(passed(&mut connections, "/", &user.to_string(), SHARE), SHARE, "user {user}");
     }
@@ -31,7 +31,8 @@ fn one_of_three_stores_goes() {
     assert_eq!(counted(&all, "rule.quota.degraded"), 0);
     let [a, (_, redis, webdis), c] = stores;
     drop(webdis);
-    // Of the others the other half is left; of theirs a share at each gateway.
+    // The users of the other stores have their other half left; users of the lost store get a share
+    // at each gateway.
     let mut counts = BTreeMap::<usize, usize>::new();
     for user in 0..USERS {
         let count = passed(&mut connections, "/", &user.to_string(), 2 * QUOTA);

@@ -1,7 +1,8 @@
-//! A front that mixes up its replies: no request gets the verdict of another one.
+//! A front that mixes up its replies: no request gets another request's verdict.
 //!
-//! Two kinds of users tell wrong verdicts apart: *idle* ones, whose quota nobody can use up, and *spent* ones, whose quota is
-//! used up. Without a verdict of the store a request is refused with 503, so 200 and 429 are the store's own words.
+//! Two kinds of users reveal wrong verdicts: *idle* users, whose quota is never used up, and
+//! *spent* users, whose quota is used up. Without a verdict of the store a request is refused with
+//! 503, so 200 and 429 are the store's own verdicts.
 
 use super::{PATIENCE, Shared, counted, gateways, in_redis, shared_rule};
 use crate::machine::Ending;
@@ -13,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const TOKEN: &str = "a token of the tests only";
-/// Of each kind.
+/// Users of each kind.
 const USERS: u64 = 200;
-/// To each gateway.
+/// Clients at each gateway.
 const CLIENTS: usize = 8;
 
 fn limits() -> Value {
@@ -30,15 +31,15 @@ fn strays(all: &[Gateway], cluster: &str) -> u64 {
     counted(all, &format!("store.{cluster}.stray_replies"))
 }
 
-/// What clients have been told so far.
+/// The verdicts that clients have received so far.
 #[derive(Default)]
 struct Verdicts {
     stopped: AtomicBool,
-    /// By the store: an idle user passed, a spent one was refused.
+    /// Right verdicts of the store: an idle user passed, a spent user was refused.
     right: AtomicU64,
     idle_refused: AtomicU64,
     spent_passed: AtomicU64,
-    /// The store gave no verdict.
+    /// Requests without a verdict of the store.
     without: AtomicU64,
 }
 
@@ -49,7 +50,7 @@ impl Verdicts {
             if self.stopped.load(Ordering::SeqCst) {
                 return;
             }
-            // Clients are out of step with one another, so that calls of both kinds follow one another.
+            // Clients are out of step with one another, so that calls of both kinds alternate.
             let path = if (turn / 2 + client).is_multiple_of(2) { "/idle" } else { "/spent" };
             let counter = match (path, status(&mut connection, path, turn % USERS)) {
                 ("/idle", 200) | ("/spent", 429) => &self.right,
@@ -62,7 +63,7 @@ impl Verdicts {
         }
     }
 
-    /// How many were right and wrong, and for how many the store gave none.
+    /// Counts of right and wrong verdicts, and of requests without a verdict.
     fn read(&self) -> [u64; 4] {
         [&self.right, &self.idle_refused, &self.spent_passed, &self.without]
             .map(|count| count.load(Ordering::SeqCst))
@@ -73,7 +74,7 @@ fn status(connection: &mut Connection, path: &str, user: u64) -> u16 {
     connection.request("GET", path, &[("x-user-id", &user.to_string())], b"").unwrap().status
 }
 
-/// Clients of both kinds ask all gateways while this happens.
+/// Clients of both kinds send requests to all gateways during `work`.
 fn beside(all: &[Gateway], work: impl FnOnce(&Verdicts)) -> [u64; 4] {
     let mut connection = all[0].connect().unwrap();
     for user in 0..USERS {
@@ -93,14 +94,14 @@ fn beside(all: &[Gateway], work: impl FnOnce(&Verdicts)) -> [u64; 4] {
     verdicts.read()
 }
 
-/// Until the store gives verdicts again.
+/// Waits until the store gives verdicts again.
 fn wait_for_verdicts(verdicts: &Verdicts) {
     let before = verdicts.right.load(Ordering::SeqCst);
     let more = || (verdicts.right.load(Ordering::SeqCst) > before + 100).then_some(());
     wait_until("verdicts of the store", PATIENCE, more).unwrap();
 }
 
-/// Each time until each of both gateways has noticed.
+/// Each round lasts until both gateways have noticed.
 #[test]
 fn replies_that_have_shifted_decide_nothing() {
     let redis = Redis::start().unwrap();
@@ -115,7 +116,8 @@ fn replies_that_have_shifted_decide_nothing() {
             let before: Vec<u64> =
                 all.iter().map(|one| strays(std::slice::from_ref(one), "upstash")).collect();
             wait_until("replies to other calls", PATIENCE, || {
-                // Anew each time: a gateway whose calls pause now, as after the round before, is in step after it.
+                // The shift is renewed each time: a gateway whose calls pause, for example after
+                // the last round, is in step after its pause.
                 upstash.shift();
                 let has_seen = |(one, before)| strays(std::slice::from_ref(one), "upstash") > before;
                 let [_, idle_refused, spent_passed, _] = verdicts.read();
@@ -130,22 +132,23 @@ fn replies_that_have_shifted_decide_nothing() {
     println!("shifted: {strays} stray replies; {right} right verdicts, {without} without the store");
     assert_eq!((idle_refused, spent_passed), (0, 0), "wrong verdicts, beside {right} right ones");
     let said: usize = all.iter().map(|one| one.logs().matches("a reply to another call").count()).sum();
-    // The breaker's line: once for each pause.
+    // The breaker logs once a pause.
     assert!((6..=strays as usize).contains(&said), "{said} lines, {strays} stray replies");
 }
 
-/// Stalls a little longer than the timeout. Not every run makes webdis mix up its replies: the counts are printed.
+/// Stalls a little longer than the timeout. Webdis does not mix up its replies in every run, so the
+/// counts are printed.
 #[test]
 fn a_webdis_that_stalls_under_load_decides_nothing_wrong() {
     const LEAST: u64 = 8;
     const MOST: u64 = 40;
-    // Many connections make it likely that webdis reuses the descriptor of one for another.
+    // Many connections make it likely that webdis reuses a descriptor for another connection.
     let store = json!({"timeout": "50ms", "in_flight": 2});
     let mut shared = Shared::with(store, &limits(), |config| Config { concurrency: 4, ..config });
     let all = std::mem::take(&mut shared.gateways);
     let (mut stalls, begun) = (0, Instant::now());
     let [right, idle_refused, spent_passed, without] = beside(&all, |verdicts| {
-        // A few more after the first stray reply, which leaves its connection one behind.
+        // A few more stalls after the first stray reply, which leaves its connection one behind.
         let mut enough = MOST;
         while stalls < enough {
             wait_for_verdicts(verdicts);

@@ -27,7 +27,7 @@ fn two_gateways_count_by_the_upstash_dialect() {
     redis::cmd("SCRIPT").arg("FLUSH").query::<redis::Value>(&mut client(&redis)).unwrap();
     assert_together(&all, "bob");
     assert_eq!(counted(&all, "rule.quota.degraded"), 0);
-    // So many at once that a call has several commands, and with what was fetched ahead.
+    // Enough concurrent requests that a call has several commands, and with leases.
     let calls = upstash.calls();
     let load = |gateway: &gateway::Gateway| {
         let load = Load { connections: 100, ..Load::requests(3_000) };
@@ -46,7 +46,7 @@ fn two_gateways_count_by_the_upstash_dialect() {
     let all_of_it = 4 * (QUOTA as u64 + 500);
     assert_eq!(passed + refused, 6_000);
     assert!(passed <= all_of_it);
-    // What the gateway that was through first still had of its last piece comes back within moments.
+    // The rest of the first gateway's last lease is refunded soon.
     wait_until("the rest of the quota", PATIENCE, || {
         let user = |number: usize| (number % 4).to_string();
         let asks = (0..8).map(|number| all[number / 4].get("/leased", &[("x-user-id", &user(number))]));

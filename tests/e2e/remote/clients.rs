@@ -1,4 +1,4 @@
-//! Connections that reach all workers, and stay open while configurations come and go.
+//! Connections that reach all workers and stay open through changes of configuration.
 
 use crate::machine::Ending;
 use gateway::{Connection, Gateway, Response};
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Two to each worker.
+/// Two connections to each worker.
 const CONNECTIONS: usize = 4;
-/// A client's own time between two requests.
+/// The pause between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A few connections.
 pub struct Clients(Vec<Connection>);
 
 impl Clients {
-    /// To a gateway that deals them out evenly.
+    /// Connects to a gateway that balances connections.
     pub fn connect(gateway: &Gateway) -> Clients {
         let mut clients = Clients((0..CONNECTIONS).map(|_| gateway.connect().unwrap()).collect());
         clients.quotas();
@@ -33,7 +33,7 @@ impl Clients {
         self.0.iter_mut().map(get).collect()
     }
 
-    /// What the rule of each connection's worker counts to.
+    /// The quota in the worker of each connection.
     pub fn quotas(&mut self) -> Vec<u64> {
         let answers = self.get("/");
         answers
@@ -44,50 +44,50 @@ impl Clients {
     }
 }
 
-/// What the rule counted to that was told in an answer.
+/// The quota in a response.
 pub fn quota(answer: &Response) -> u64 {
     let policy = answer.header("ratelimit-policy").unwrap_or_default();
     let told = policy.strip_prefix("\"quota\";q=").and_then(|rest| rest.split(';').next());
     told.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{} {policy:?}", answer.status))
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Copy, Debug)]
 pub struct Shot {
     pub connection: usize,
-    /// Before the request was written.
+    /// The instant before the request was written.
     pub sent: Instant,
-    /// When its answer had been read.
+    /// The instant after the response was read.
     pub received: Instant,
     pub status: u16,
-    /// What the rule counted to.
+    /// The quota in the response.
     pub quota: u64,
 }
 
-/// What came of traffic so far.
+/// The responses of a load so far.
 #[derive(Default)]
 pub struct Traffic(Mutex<Vec<Shot>>);
 
 impl Traffic {
-    /// All answers, in the order in which they came.
+    /// All responses, in the order of arrival.
     pub fn shots(&self) -> Vec<Shot> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Whether the last answer of each connection is by this quota.
+    /// Whether the last response of each connection has this quota.
     pub fn is_by(&self, quota: u64) -> bool {
         let shots = self.shots();
         let last = |connection| shots.iter().rev().find(|shot| shot.connection == connection);
         (0..CONNECTIONS).all(|connection| last(connection).is_some_and(|shot| shot.quota == quota))
     }
 
-    /// From `since` on, the last request that was not by this quota.
+    /// The last request since `since` whose response had another quota.
     pub fn last_of_others(&self, since: Instant, quota: u64) -> Option<Instant> {
         let others = self.shots().into_iter().filter(|shot| shot.sent >= since && shot.quota != quota);
         others.map(|shot| shot.sent).max()
     }
 
-    /// Sends requests on all connections for as long as `what` takes. Each is answered, with 200 or 429.
+    /// Sends requests on all connections during `what`. Each gets a response with 200 or 429.
     pub fn during<R>(&self, clients: Clients, what: impl FnOnce() -> R) -> R {
         let stopped = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What stays as it was while documents come, and what knows them from its beginning.
+//! State that survives changes of documents, and new VMs that start with the document.
 
 use super::clients::quota as quota_of;
 use super::{LOCAL, Remote, VMS, local, quota};
@@ -31,7 +31,7 @@ fn a_rule_that_stays_the_same_keeps_its_count() {
     assert_eq!(remote.counted("config.generation"), 2);
 }
 
-/// Though its server is away.
+/// The document server is down.
 #[test]
 fn a_listener_that_is_updated_has_the_remote_document_at_once() {
     let mut remote = Remote::start(json!({}));
@@ -47,13 +47,13 @@ fn a_listener_that_is_updated_has_the_remote_document_at_once() {
     remote.documents.restart().unwrap();
     remote.documents.put(quota(3_000).to_string());
     remote.wait_for(&mut remote.connect(), 3_000);
-    // Another source: of that nothing is known.
+    // Another source, whose document is unknown.
     let other = local(&json!({"path": "/none.json"}));
     assert_eq!(remote.gateway.update(other).unwrap(), Update::Accepted);
     assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
 }
 
-/// It took away what the remote document needs.
+/// The local document lost a part that the remote document needs.
 #[test]
 fn a_listener_that_is_updated_says_why_it_cannot_serve_the_remote_document() {
     let with_actor = |name: &str| {
@@ -80,7 +80,7 @@ fn a_listener_that_is_updated_says_why_it_cannot_serve_the_remote_document() {
     remote.wait_for(&mut remote.connect(), 3_000);
 }
 
-/// Whoever of them has asked the server until then.
+/// Any of the workers may have polled until then.
 #[test]
 fn workers_that_are_made_anew_have_it_at_once_and_go_on_asking() {
     let upstream = Upstream::start(|request| match request.path.as_str() {
@@ -96,10 +96,10 @@ fn workers_that_are_made_anew_have_it_at_once_and_go_on_asking() {
     remote.documents.kill();
     let before = remote.counted("config.switches");
     for _ in 0..8 {
-        // The answer itself is lost with the VM; the next request to its worker has another one made.
+        // The response is lost with the VM; the next request to the worker creates another VM.
         _ = remote.gateway.get("/die", &[]);
         for answer in clients.get("/") {
-            // Between one and the next it may be refused for 100 ms.
+            // Between two VMs requests may be refused for 100 ms.
             assert!(answer.status == 503 || quota_of(&answer) == 2_000, "{answer:?}");
         }
     }
@@ -110,7 +110,8 @@ fn workers_that_are_made_anew_have_it_at_once_and_go_on_asking() {
     remote.wait("all to be there again", all);
 }
 
-/// Though the configuration of before is still there, whose clients have not gone, and would try it for an hour.
+/// The previous configuration still exists, because its clients stay, and would continue the canary
+/// for an hour.
 #[test]
 fn a_document_that_is_tried_serves_at_once_without_a_canary() {
     let canary = json!({"canary": {"percent": 100, "hold": "1h"}});
@@ -126,7 +127,7 @@ fn a_document_that_is_tried_serves_at_once_without_a_canary() {
     remote.wait("the new one, too", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 3_000);
 }
 
-/// The one before has no canary, and goes on serving its clients.
+/// The previous configuration has no canary, and keeps its clients.
 #[test]
 fn a_canary_that_an_update_brings_holds_while_the_one_before_is_drained() {
     let mut remote = Remote::with(json!({}), |config| Config { drain: Duration::from_secs(600), ..config });

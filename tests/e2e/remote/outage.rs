@@ -1,4 +1,5 @@
-//! A server that is away: its last document serves for a while, then the local one, and then again its own.
+//! A document server that is down: its last document stays active for a while, then the local one,
+//! and then the server's again.
 
 use super::clients::Traffic;
 use super::{LOCAL, PATIENCE, Remote, VMS, local, quota};
@@ -7,7 +8,7 @@ use serde_json::json;
 use servers::Fault;
 use std::time::Duration;
 
-/// More than is asked for.
+/// A quota higher than the load.
 const REMOTE: u64 = 2_000_000;
 const MAX_STALE: Duration = Duration::from_millis(1_500);
 
@@ -27,12 +28,12 @@ fn a_server_that_goes_and_comes_back() {
         wait_until(what, PATIENCE, || traffic.is_by(quota).then_some(()))
             .unwrap_or_else(|error| panic!("{error}"));
     };
-    // It may have been asked before it had one.
+    // The server may have been polled before it had a document.
     let missed = remote.lines("cannot be had: ").len();
     traffic.during(clients, || {
         remote.wait_polls("unchanged", 1);
         remote.documents.kill();
-        // The last one may have been killed before it was answered.
+        // The last poll may have been cut off before its reply.
         let contact = remote.documents.seen().iter().rev().nth(1).unwrap().at;
         all_by("the local document to serve", LOCAL);
         let shots = traffic.shots();
@@ -75,7 +76,7 @@ fn a_server_that_does_not_answer_in_time() {
     println!("{:#?}", remote.lines("cannot be had: "));
 }
 
-/// Nobody can tell before the gateway runs.
+/// The mistake shows only at run time.
 #[test]
 fn a_cluster_that_the_gateway_does_not_know() {
     let document = local(&json!({"cluster": "nobody"}));

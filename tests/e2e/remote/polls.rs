@@ -1,20 +1,20 @@
-//! Who asks the server, how often, and what it says that it has.
+//! Which worker polls, how often, and with which validators.
 
 use super::{INTERVAL, Remote, VMS, quota};
 use serde_json::json;
 use servers::{Documents, Seen};
 
-/// They are watched for so long.
+/// The number of polls to observe.
 const POLLS: usize = 20;
 
-/// Since the last of those before, until there are so many more.
+/// The polls from the last earlier one until there are `POLLS` more.
 fn watch(remote: &Remote) -> Vec<Seen> {
     let before = remote.documents.requests();
     remote.wait("polls", || remote.documents.requests() >= before + POLLS);
     remote.documents.seen().split_off(before - 1)
 }
 
-/// One asks each 5/8 to 6/8 of an interval; all of them would ask three times as often.
+/// One worker polls each 5/8 to 6/8 of an interval; all workers would poll three times as often.
 #[test]
 fn one_worker_asks_and_is_told_that_nothing_is_new() {
     let remote = Remote::start(json!({"timeout": "1s", "headers": {"authorization": "Bearer a-token"}}));
@@ -58,7 +58,8 @@ fn a_date_will_do_where_there_is_no_tag() {
     }
 }
 
-/// As files do that are known by the second of their last change: two within one would look the same.
+/// Like a file server with modification times in seconds: two changes within a second look the
+/// same.
 #[test]
 fn a_change_in_the_same_second_is_seen() {
     let remote = Remote::start(json!({}));
@@ -72,7 +73,7 @@ fn a_change_in_the_same_second_is_seen() {
     assert!(remote.documents.seen().iter().all(|request| request.status != Some(304)));
 }
 
-/// What they say to have is the last answer's, not the last document's.
+/// Polls carry the validators of the last reply, not of the last document.
 #[test]
 fn a_server_without_a_document_is_asked_until_it_has_one() {
     let remote = Remote::start(json!({}));

@@ -1,4 +1,5 @@
-//! Answers that are no good: what ran runs on, the reason is told once, and the next good document is taken.
+//! Bad replies: the active document stays, the reason is logged once, and the next good document is
+//! accepted.
 
 use super::{Remote, local, quota};
 use gateway::config::cluster;
@@ -6,7 +7,7 @@ use gateway::{Config, Gateway, filter};
 use serde_json::{Value, json};
 use servers::{Documents, Fault};
 
-/// What is served, and what is told of it.
+/// The name, the body, and the text in the log.
 type Bad = (&'static str, Vec<u8>, &'static str);
 
 fn bad() -> Vec<Bad> {
@@ -64,7 +65,7 @@ fn a_bad_document_changes_nothing_and_is_named_once() {
         let (switches, told) = (remote.counted("config.switches"), remote.lines("refused: ").len());
         remote.documents.put(document);
         remote.wait_polls("refused", 1);
-        // The same again, which the tag has told, or not.
+        // The same body again, with or without a matching tag.
         remote.wait("another poll", || {
             remote.documents.seen().iter().rev().take(2).all(|seen| seen.status == Some(304))
         });
@@ -82,7 +83,7 @@ fn a_bad_document_changes_nothing_and_is_named_once() {
     println!("{:#?}", remote.lines("refused: "));
 }
 
-/// It is no contact either: a server that has nothing for `max_stale` is as good as none.
+/// A bad reply is no contact either: a server without a good reply for `max_stale` counts as down.
 #[test]
 fn an_answer_of_another_status_changes_nothing() {
     let remote = Remote::start(json!({}));

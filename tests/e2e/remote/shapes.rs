@@ -1,4 +1,4 @@
-//! The four servers of `examples/remote-config`, each asked as its README says.
+//! The four servers of `examples/remote-config`, each polled as its README says.
 
 use super::{Remote, quota};
 use gateway::config::cluster;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use servers::Documents;
 use std::fs;
 
-/// What stands under `remote` in each block of the README.
+/// The `remote` section of each block of the README.
 fn blocks() -> Vec<Value> {
     let text = fs::read_to_string(root().join("examples/remote-config/README.md")).unwrap();
     let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -15,7 +15,7 @@ fn blocks() -> Vec<Value> {
     blocks.map(read).collect()
 }
 
-/// A gateway that asks in this way, but more often.
+/// A gateway that polls in this way, but more often.
 fn start(block: &Value) -> Remote {
     let name = block["cluster"].as_str().unwrap();
     let mut more = block.clone();
@@ -36,7 +36,7 @@ fn each_server_is_asked_in_its_own_way() {
         let mut clients = remote.connect();
         remote.documents.put(quota(2_000).to_string());
         remote.wait_for(&mut clients, 2_000);
-        // Those that keep no tag send it again and again.
+        // Servers without a tag send the document again and again.
         remote.wait_polls("unchanged", 2);
         remote.documents.put("{\"limit\": []}");
         remote.wait_polls("refused", 1);
@@ -56,7 +56,7 @@ fn each_server_is_asked_in_its_own_way() {
     }
 }
 
-/// Without a tag it is read each time, and told once.
+/// Without a tag the document is read each time, and logged once.
 #[test]
 fn a_bad_document_that_is_sent_again_and_again_is_named_once() {
     let consul = blocks().remove(1);

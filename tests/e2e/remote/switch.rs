@@ -1,4 +1,4 @@
-//! A document that takes another's place, in the middle of traffic.
+//! A change of documents during traffic.
 
 use super::clients::Traffic;
 use super::{PATIENCE, Remote, VMS, quota};
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(500);
 const QUOTAS: [u64; 5] = [500_000, 400_000, 300_000, 200_000, 5];
 
-/// The last one is so tight that all are refused. A machine that does other things meanwhile may be late once.
+/// The last document refuses all requests. A busy machine may be late once.
 #[test]
 fn a_change_is_enforced_by_every_worker_within_an_interval_and_no_request_is_lost() {
     let remote = Remote::start(json!({"interval": "500ms", "timeout": "1s"}));
     let traffic = Traffic::default();
     let mut late = Vec::new();
     let clients = remote.connect();
-    // Each has begun without a document, and so has the VM in which Envoy tries a configuration before.
+    // Each VM has begun without a document, and so has the VM in which Envoy validates a
+    // configuration.
     let begun = remote.counted("config.switches");
     traffic.during(clients, || {
         for (number, to) in (1..).zip(QUOTAS) {

@@ -1,12 +1,13 @@
-//! What may have passed by each rule of the soak's configuration after so long, as the documentation says.
+//! The most requests that each rule of the soak may have admitted after a time, as the
+//! documentation states.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How many have passed, by path and user.
+/// Requests that passed, by path and user.
 pub type Passed = HashMap<(String, String), u64>;
 
-/// After a time.
+/// The bounds after a time.
 pub struct Bounds {
     seconds: f64,
 }
@@ -17,7 +18,7 @@ impl Bounds {
         Self { seconds: elapsed.as_secs_f64() }
     }
 
-    /// None has more than may be.
+    /// Checks that no count exceeds its bound.
     pub fn check(&self, passed: &Passed) {
         let mut of_path = HashMap::<&str, u64>::new();
         for ((path, user), count) in passed {
@@ -41,7 +42,7 @@ impl Bounds {
             "/tb" | "/both" if user == "steady-0" => self.bucket(1, 1),
             "/sl" if user == "steady-0" => self.seconds.floor() as u64 + 1,
             "/tb" => self.bucket(200, 20),
-            // `rpu` in each unit of the clock, of which the first and the last may be touched only.
+            // `rpu` in each unit of the clock, including the partial first and last units.
             "/w" => 200 * (self.seconds.ceil() as u64 + 1),
             // `rpu` in any span of nine tenths of 2 s.
             "/sw" => 200 * (self.seconds / 1.8).ceil() as u64,

@@ -1,4 +1,4 @@
-//! Who asks, and what stands behind the gateway: both count.
+//! The soak's clients, and the upstream behind the gateway: both count requests.
 
 use super::bounds::Passed;
 use gateway::{Connection, Reply, Upstream, filter};
@@ -11,25 +11,26 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-/// An answer that is not one, or of the gateway's own misfortune; it was asked for after `sent`, and came at `received`.
+/// A failed or unexpected response to a request that was sent after `sent`; it arrived at
+/// `received`.
 struct Odd {
     what: String,
     sent: Instant,
     received: Instant,
 }
 
-/// What the upstream has seen.
+/// The upstream's counts.
 #[derive(Default)]
 struct Behind {
     passed: Mutex<Passed>,
     in_flight: AtomicI64,
     peak: AtomicI64,
-    /// Until then the gateway ends streams of clients that did not leave: like those that leave they give back their
-    /// permits, while the upstream still works for them.
+    /// Until this time the gateway ends streams of clients that did not leave. Their permits are
+    /// released while the upstream still works for them.
     ending: Mutex<Option<Instant>>,
 }
 
-/// Longer than the upstream works for anybody.
+/// Longer than the upstream works for any request.
 const WORK: Duration = Duration::from_millis(500);
 
 /// The clients and the upstream of one soak.
@@ -41,14 +42,15 @@ pub struct Traffic {
     left: AtomicU64,
     newcomers: AtomicU64,
     odd: Mutex<Vec<Odd>>,
-    /// From when until when something that was done on purpose may end streams; the last may be under way.
+    /// Periods in which a deliberate disturbance may end streams; the last one may be open.
     disturbed: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
-/// How long after a VM was killed streams may end of it: those that wait in it end by their idle timeout of 3 s.
+/// How long after the kill of a VM its streams may end: waiting streams end by their idle timeout
+/// of 3 s.
 const AFTERMATH: Duration = Duration::from_secs(4);
 
-/// Over, but for what comes of it a little later, when it is dropped.
+/// A disturbance. It ends, except for its aftermath, when this is dropped.
 pub struct Disturbed<'a> {
     traffic: &'a Traffic,
     aftermath: Duration,
@@ -75,14 +77,14 @@ impl Drop for Ending<'_> {
 }
 
 impl Traffic {
-    /// What stands behind the gateway.
+    /// The upstream behind the gateway.
     pub fn upstream(&self) -> Upstream {
         let behind = Arc::clone(&self.behind);
         Upstream::start(move |request| {
             let user = request.header("x-user-id").unwrap_or_default();
             match request.path.as_str() {
                 "/trap" => return Reply::new(200, vec![b'x'; filter::TRAP_BYTES]),
-                // A permit is given back when its client leaves, of which the upstream knows nothing.
+                // A permit is released when its client leaves, which the upstream does not notice.
                 "/c/leaves" => thread::sleep(Duration::from_millis(5)), // its own time
                 "/c/works" => {
                     let now = behind.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
@@ -103,7 +105,7 @@ impl Traffic {
         .unwrap()
     }
 
-    /// Lets all clients begin.
+    /// Starts all clients.
     pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, address: SocketAddr) {
         const PATHS: [&str; 5] = ["/tb", "/w", "/sw", "/sl", "/both"];
         for client in 0..4u64 {
@@ -127,7 +129,7 @@ impl Traffic {
         scope.spawn(move || self.leave(address, half));
     }
 
-    /// One who never came before and never comes again.
+    /// A request of a user that never came before and never returns.
     fn newcomer(&self) -> (&'static str, Vec<(&'static str, String)>) {
         let number = self.newcomers.fetch_add(1, Ordering::Relaxed);
         let [_, a, b, c, ..] = (number as u32).to_be_bytes();
@@ -135,10 +137,11 @@ impl Traffic {
         ("/churn", vec![("x-user-id", format!("new-{number}")), ("x-forwarded-for", address)])
     }
 
-    /// One request after the other, on one connection for as long as it lasts.
+    /// Sends one request after the other, on one connection while the connection lasts.
     fn ask(&self, address: SocketAddr, shot: impl Fn(u64) -> (&'static str, Vec<(&'static str, String)>)) {
         let mut connection = None;
-        // A connection may end at any time after the last answer, and that is seen when the next one is asked for.
+        // A connection may end at any time after the last response. The client notices at its next
+        // request.
         let mut sent = Instant::now();
         for turn in 0.. {
             if self.over.load(Ordering::Relaxed) {
@@ -176,14 +179,15 @@ impl Traffic {
         }
     }
 
-    /// One who asks and leaves, sometimes at once and sometimes a little later, for ever.
+    /// Sends requests and disconnects, at once or a little later, for ever.
     fn leave(&self, address: SocketAddr, request: &[u8]) {
         for turn in 0u64.. {
             if self.over.load(Ordering::Relaxed) {
                 return;
             }
             if let Ok(mut stream) = TcpStream::connect(address) {
-                // Reading is how it stays for a while; an answer is as good.
+                // A read with a timeout keeps the connection for a while; a response ends the wait
+                // earlier.
                 drop(stream.set_read_timeout(Some(Duration::from_millis(1 + turn % 20))));
                 drop(stream.write_all(request));
                 drop(stream.read(&mut [0]));
@@ -192,13 +196,14 @@ impl Traffic {
         }
     }
 
-    /// The gateway's configuration is replaced, until the value is dropped: it ends the streams of the old one.
+    /// Marks a replacement of the configuration, until the value is dropped. Streams of the old one
+    /// end.
     pub fn replace(&self) -> Disturbed<'_> {
         *self.behind.ending.lock().unwrap() = Some(Instant::now() + Duration::from_secs(3600));
         self.disturb(WORK)
     }
 
-    /// A VM is killed, and another one made, until the value is dropped.
+    /// Marks the kill and the replacement of a VM, until the value is dropped.
     pub fn kill(&self) -> Disturbed<'_> {
         self.disturb(AFTERMATH)
     }
@@ -208,17 +213,17 @@ impl Traffic {
         Disturbed { traffic: self, aftermath }
     }
 
-    /// The clients end, at the latest when the value is dropped.
+    /// Ends the clients at the latest when the value is dropped.
     pub fn ending(&self) -> Ending<'_> {
         Ending(self)
     }
 
-    /// The clients end.
+    /// Ends the clients.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// No answer was odd but while something was done to the gateway.
+    /// Checks that responses were odd only during disturbances.
     pub fn check_errors(&self, begun: Instant) {
         let disturbed = self.disturbed.lock().unwrap().clone();
         let provoked = |odd: &Odd| {
@@ -236,7 +241,8 @@ impl Traffic {
         assert!(odd.is_empty(), "nothing was done to the gateway, and yet:\n{}", odd.join("\n"));
     }
 
-    /// What has not happened yet: everything has to pass, and to be refused where little is let through.
+    /// The events that have not happened yet: every path must pass, and refuse where its limit is
+    /// low.
     pub fn untried(&self) -> Vec<String> {
         let by_status = self.by_status.lock().unwrap();
         let lacks = |path: &&str, status| !by_status.contains_key(&(*path, status));
@@ -249,7 +255,7 @@ impl Traffic {
         passed.chain(refused).chain(left).collect()
     }
 
-    /// What has passed so far.
+    /// The requests that have passed so far.
     pub fn passed(&self) -> Passed {
         self.behind.passed.lock().unwrap().clone()
     }
