@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 /// The admin interface of one Envoy.
 #[derive(Clone, Copy, Debug)]
 pub struct Admin {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -21,7 +21,7 @@ impl Admin {
             .with_context(|| format!("Envoy's admin does not answer {path}"))
     }
 
-    /// Whether the process has started wholly.
+    /// Whether the process has started completely.
     pub fn ready(&self) -> bool {
         self.get("/ready").is_ok_and(|response| response.status == 200)
     }
@@ -46,7 +46,7 @@ impl Admin {
         value.map_or(Ok(0), |value| value.trim().parse().with_context(|| format!("`{name}` is {value}")))
     }
 
-    /// All statistics, as Prometheus would see them.
+    /// All statistics in Prometheus' format.
     pub fn stats(&self) -> Result<Stats> {
         Ok(Stats::parse(&self.get("/stats/prometheus")?.text()))
     }
@@ -71,7 +71,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Reads the Prometheus text format; lines it does not understand are left out.
+    /// Reads the Prometheus text format; unknown lines are left out.
     pub fn parse(text: &str) -> Self {
         Self { samples: text.lines().filter_map(sample).collect() }
     }
@@ -95,7 +95,7 @@ impl Stats {
         self.matching(name, labels).next().map(|sample| sample.value)
     }
 
-    /// The sum over all samples of this name with at least these labels; 0 when there are none.
+    /// The sum over all samples of this name with at least these labels; 0 if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         self.matching(name, labels).map(|sample| sample.value as u64).sum()
     }

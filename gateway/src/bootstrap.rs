@@ -1,5 +1,5 @@
-//! Config → what Envoy reads: a bootstrap, and the gateway's listener as a file of the listener
-//! discovery service, so that replacing the file replaces the filter's configuration in a running
+//! Turns a `Config` into Envoy's files: a bootstrap, and the gateway's listener as a file of the
+//! listener discovery service. Replacing that file replaces the filter's configuration in a running
 //! process.
 
 use crate::config::{Config, Plugin};
@@ -13,7 +13,7 @@ pub(crate) const LISTENER: &str = "gateway";
 pub(crate) const LISTENERS_FILE: &str = "listeners.json";
 /// The access log, in the process' folder.
 pub(crate) const ACCESS_LOG: &str = "access.log";
-/// A socket in the process' folder: no port to find for the listener that plays the upstream.
+/// A socket in the process' folder, so that the upstream's listener needs no port.
 const UPSTREAM_SOCKET: &str = "upstream.sock";
 
 /// The bootstrap. All paths in it are relative to the process' folder, where Envoy is started.
@@ -128,7 +128,7 @@ fn upstream_listener(config: &Config, address: &Value) -> Value {
     let manager = json!({
         "@type": HCM,
         "stat_prefix": "upstream",
-        // As generous as the gateway may be: this side must not be the one that refuses.
+        // As generous as the gateway can be configured: this side must not refuse first.
         "max_request_headers_kb": 192,
         "route_config": routes("upstream", &[answer(config)]),
         "http_filters": [{
@@ -155,7 +155,7 @@ pub(crate) fn cluster(name: &str, address: &Value, http2: bool) -> Value {
             "cluster_name": name,
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
-        // A load test is not the place to learn about the defaults of 1024.
+        // Envoy's defaults of 1024 would limit a load test.
         "circuit_breakers": {"thresholds": [
             {"max_connections": 100_000, "max_pending_requests": 100_000, "max_requests": 100_000},
         ]},
@@ -185,7 +185,7 @@ fn stats_tags() -> Value {
     ])
 }
 
-/// Every request gets the answer.
+/// A direct response to every request.
 fn answer(config: &Config) -> Value {
     let (status, body) = &config.answer;
     json!({"match": {"prefix": "/"}, "direct_response": {"status": status, "body": {"inline_string": body}}})

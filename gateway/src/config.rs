@@ -1,5 +1,4 @@
-//! What a test may choose about its gateway. Everything has a default but the filter's
-//! configuration.
+//! The settings of a test's gateway. Everything except the filter's configuration has a default.
 
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -9,10 +8,10 @@ use std::time::Duration;
 /// The filter's configuration in the form in which Envoy gets it.
 #[derive(Clone, Debug)]
 pub enum Plugin {
-    /// `google.protobuf.StringValue`: handed over byte for byte.
+    /// `google.protobuf.StringValue`: passed byte for byte.
     Text(String),
-    /// `google.protobuf.Struct`: what a document in YAML becomes. Envoy's documentation promises
-    /// the filter JSON, but 1.40 hands over the message in protobuf's own encoding.
+    /// `google.protobuf.Struct`: the form of a document in YAML. Envoy's documentation promises the
+    /// filter JSON, but 1.40 passes the message in protobuf's own encoding.
     Struct(Value),
 }
 
@@ -42,27 +41,29 @@ pub struct Config {
     pub plugin: Plugin,
     /// The filter to load; by default the one this workspace builds.
     pub filter: Option<PathBuf>,
-    /// Gateways keep shared data by this name, within one process.
+    /// The name of the shared data within one process.
     pub vm_id: String,
-    /// What a VM that has trapped means: `FAIL_RELOAD`, `FAIL_CLOSED` or `FAIL_OPEN`.
+    /// The policy after a trap of a VM: `FAIL_RELOAD`, `FAIL_CLOSED` or `FAIL_OPEN`.
     pub failure_policy: String,
     /// The least time between two reloads of a VM that has trapped.
     pub reload_backoff: Duration,
-    /// Envoy's `allow_on_headers_stop_iteration`: a filter that pauses a request's headers is asked
-    /// about its body, too.
+    /// Envoy's `allow_on_headers_stop_iteration`: a filter that pauses a request's headers gets
+    /// callbacks for its body, too.
     pub stop_iteration: bool,
     /// Worker threads.
     pub concurrency: u32,
-    /// Where requests go that pass; by default a listener of the same Envoy that gives `answer`.
+    /// The upstream; by default a listener of the same Envoy that responds with `answer`.
     pub upstream: Option<SocketAddr>,
-    /// Status and body of the answer when there is no `upstream`.
+    /// Status and body of the response if there is no `upstream`.
     pub answer: (u16, String),
-    /// More routes, tried before the one that sends everything to the upstream and gives it 30 s.
+    /// More routes, matched before the route that sends everything to the upstream with a timeout
+    /// of 30 s.
     pub routes: Vec<Value>,
-    /// Envoy's `request_timeout`: how long a request may take to be whole and on its way.
+    /// Envoy's `request_timeout`: how long a request may take until it is complete and sent
+    /// upstream.
     pub request_timeout: Option<Duration>,
-    /// Whether the client's address is that of the connection (true) or what `x-forwarded-for`
-    /// claims (false).
+    /// Whether the client's address is the connection's (true) or the one in `x-forwarded-for`
+    /// (false).
     pub use_remote_address: bool,
     /// Whether Envoy normalises paths before the filter sees them.
     pub normalize_path: bool,
@@ -73,13 +74,11 @@ pub struct Config {
     pub access_log: Option<String>,
     /// The level of Envoy's own log, with levels for components after a comma: `info,wasm:debug`.
     pub log_level: String,
-    /// What stands in the place of the filter, in front of the router: nothing, or other filters,
-    /// to compare with.
+    /// Filters in place of Diana, in front of the router, to compare with.
     pub instead: Option<Vec<Value>>,
-    /// Whether the gateway itself gives `answer`, and no upstream is asked.
+    /// Whether the gateway itself responds with `answer`, without an upstream.
     pub direct: bool,
-    /// Whether the workers get equally many connections; else the kernel deals them out as it
-    /// likes.
+    /// Whether Envoy balances connections over the workers; otherwise the kernel distributes them.
     pub balanced: bool,
     /// How long an old configuration lives after an update.
     pub drain: Duration,

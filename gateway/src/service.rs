@@ -1,7 +1,7 @@
 //! One program that serves on a loopback port, with a folder of its own.
 //!
-//! What it does not know: what it serves. It is told how to start the program and which line of its
-//! log says that it listens: asking the port would not tell whether another program has it.
+//! A line of the program's log reports that it listens. A connection attempt would not show whether
+//! another program has the port.
 
 use crate::process::Folder;
 use crate::{free_port, wait_until};
@@ -17,16 +17,16 @@ use std::time::Duration;
 
 const START: Duration = Duration::from_secs(20);
 const LOG: &str = "log";
-/// Between asking for a free port and listening there another program may take it.
+/// Another program may take a free port before this one listens there.
 const ATTEMPTS: u32 = 5;
 
-/// What it is and how it is started.
+/// A program and how to start it.
 pub trait Program {
-    /// What to run, and the Debian package that has it.
+    /// The name of the program and of its Debian package.
     const NAME: &'static str;
-    /// Is in the log once it listens.
+    /// The text in the log once the program listens.
     const LISTENS: &'static str;
-    /// Its arguments, to listen on this port of 127.0.0.1. What it writes is its log.
+    /// The arguments to listen on this port of 127.0.0.1. The program's output is its log.
     fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>>;
 }
 
@@ -40,7 +40,7 @@ pub struct Service<P: Program> {
 }
 
 impl<P: Program> Service<P> {
-    /// Starts one on a free port and waits until it listens.
+    /// Starts the program on a free port and waits until it listens.
     pub(crate) fn run(program: P) -> Result<Self> {
         let folder = Folder::create()?;
         let mut attempt = 1;
@@ -54,33 +54,33 @@ impl<P: Program> Service<P> {
         }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Ends it at once, with all that it holds, and waits until it is gone: connections to it are
+    /// Kills the program, with all its state, and waits until it is gone: connections to it are
     /// refused.
     pub fn kill(&mut self) {
-        // Both fail only if it has ended by itself.
+        // Both calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Ends it if it runs and starts it anew, with nothing in it, on the same port.
+    /// Restarts the program without its state, on the same port.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.child = start(&self.program, self.port, &self.folder)?;
         Ok(())
     }
 
-    /// From now on it says nothing: connections are taken, as the system does that for it, and
-    /// nobody reads from them.
+    /// Stops the program without ending it: the system still accepts connections, but the program
+    /// reads nothing.
     pub fn stop_answering(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// It answers again, also what it has been asked meanwhile.
+    /// Resumes the program. It replies to earlier requests as well.
     pub fn go_on(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
@@ -123,14 +123,14 @@ fn start<P: Program>(program: &P, port: u16, folder: &Folder) -> Result<Child> {
     bail!("`{name}` does not listen on port {port}:\n{}", said())
 }
 
-/// How to install what is missing, where there is apt-get.
+/// How to install missing programs, where there is apt-get.
 pub const INSTALL: &str = "install it with `apt-get install redis-server webdis`";
 
 fn is_missing(error: &Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Whether there is a program of this name to run.
+/// Whether there is a program of this name.
 pub fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(name).is_file())

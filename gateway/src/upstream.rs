@@ -1,6 +1,5 @@
-//! A server of the test's own, to stand behind the gateway or beside it: an upstream whose answers
-//! carry costs, a store that is slow, a server of configurations. HTTP/1.1, a thread a connection;
-//! the handler may block.
+//! A server that a test controls: an upstream, a slow store, or a document server. HTTP/1.1, a
+//! thread a connection; the handler may block.
 
 use crate::http::{read_chunks, read_exactly, read_headers, read_line};
 use anyhow::Result;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// A request as the server got it.
+/// A request as the server received it.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     /// `GET`, …
@@ -30,7 +29,7 @@ impl Received {
     }
 }
 
-/// What the server answers.
+/// The server's response.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// 200, …
@@ -39,23 +38,23 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How much of it is sent.
+    /// How much of the response is sent.
     pub ending: Ending,
 }
 
-/// How an answer ends.
+/// How a response ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
-    /// With the last byte of its body.
+    /// The response is complete.
     #[default]
     Whole,
-    /// Nothing is sent of it, until whoever asked hangs up.
+    /// Nothing is sent until the client disconnects.
     Silence,
-    /// Nothing is sent of it: the connection is closed.
+    /// Nothing is sent: the server closes the connection.
     Closed,
-    /// After the first byte of its body, until whoever asked hangs up.
+    /// The response stalls after the first byte of its body, until the client disconnects.
     Stall,
-    /// After the first byte of its body the connection is closed.
+    /// The server closes the connection after the first byte of the body.
     HangUp,
 }
 
@@ -93,7 +92,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts one on a free port.
+    /// Starts a server on a free port.
     pub fn start(handler: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -108,12 +107,12 @@ impl Upstream {
         Ok(Self { address, shared })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of requests it was asked so far.
+    /// The number of requests received so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
@@ -122,7 +121,7 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes `accept`, which then sees the flag and lets go of the port.
+        // Wakes `accept`, which then sees the flag and closes the port.
         let _ = TcpStream::connect(self.address);
         for stream in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = stream.shutdown(Shutdown::Both);
@@ -141,9 +140,10 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let shared = Arc::clone(shared);
         thread::spawn(move || {
             let peer = stream.peer_addr().ok();
-            // The peer's closing is the usual end of a connection.
+            // The peer usually ends the connection.
             drop(serve(stream, &shared));
-            // Kept until then only to be ended with the server; a copy holds a descriptor.
+            // The copy exists only so that the server can end the connection, and holds a
+            // descriptor.
             let other = |open: &TcpStream| open.peer_addr().is_ok_and(|open| Some(open) != peer);
             shared.open.lock().unwrap_or_else(PoisonError::into_inner).retain(other);
         });
@@ -219,7 +219,7 @@ mod tests {
         let answer = connection.request("POST", "/a?b", &[("X-Sent", "this")], b"body").unwrap();
         assert_eq!((answer.status, answer.text().as_str()), (201, "POST /a?b body"));
         assert_eq!(answer.header("x-seen"), Some("this"));
-        // The next one of the same connection, and one of another.
+        // The next request on the same connection, and one on another.
         let head = connection.request("HEAD", "/", &[], b"").unwrap();
         assert_eq!((head.status, head.body.len(), head.header("x-seen")), (201, 0, Some("nothing")));
         let chunked = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";

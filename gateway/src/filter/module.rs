@@ -1,7 +1,5 @@
-//! A linked WebAssembly module → one that ships: without the callbacks that its host can do
-//! without, and told so.
-//!
-//! It does not know: which callbacks those are. Source of the layout: the WebAssembly core
+//! Turns a linked WebAssembly module into a released one: removes the callbacks that its host does
+//! not need, and marks the module with a letter. Source of the layout: the WebAssembly core
 //! specification, §5.5.
 //!
 //! ```text
@@ -14,12 +12,11 @@ use anyhow::{Context, Result, bail, ensure};
 const CUSTOM: u8 = 0;
 const EXPORTS: u8 = 7;
 
-/// Stands once in the data of the linked module, in front of the letter that tells what it was made
-/// into; `src/host/proxy_wasm/callbacks.rs` has it.
+/// The mark, which occurs once in the data of the linked module, before the letter of the released
+/// file. `src/host/proxy_wasm/callbacks.rs` declares it.
 const MARK: &[u8] = b"\0diana's callbacks: ";
 
-/// The module without these exports and without custom sections (names, producers), marked by a
-/// letter.
+/// Removes these exports and all custom sections (names, producers), and sets the letter.
 pub fn make(module: &[u8], without: &[&str], letter: u8) -> Result<Vec<u8>> {
     let (header, mut rest) = module.split_at_checked(8).context("no module")?;
     ensure!(header == b"\0asm\x01\0\0\0", "no WebAssembly module of version 1");
@@ -44,7 +41,7 @@ pub fn make(module: &[u8], without: &[&str], letter: u8) -> Result<Vec<u8>> {
     Ok(made)
 }
 
-/// The names of what a module exports.
+/// The names of a module's exports.
 pub fn export_names(module: &[u8]) -> Result<Vec<String>> {
     let mut rest = module.get(8..).context("no module")?;
     while let [id, tail @ ..] = rest {
@@ -89,13 +86,13 @@ pub(super) fn push(module: &mut Vec<u8>, id: u8, section: &[u8]) {
     module.extend_from_slice(section);
 }
 
-/// As many bytes as the number in front of them says, and what stands behind them.
+/// The bytes whose count precedes them, and the rest behind them.
 pub(super) fn bytes(from: &[u8]) -> Result<(&[u8], &[u8])> {
     let (size, rest) = read(from)?;
     rest.split_at_checked(size).context("a part of the module ends early")
 }
 
-/// A number in LEB128, and what stands behind it.
+/// A number in LEB128, and the rest behind it.
 pub(super) fn read(from: &[u8]) -> Result<(usize, &[u8])> {
     let mut number = 0;
     for (place, byte) in from.iter().enumerate().take(5) {

@@ -1,13 +1,13 @@
-//! A module that ships → the same one with a callback that traps when a piece of an answer's body
-//! has one size: a way to kill a VM that the filter itself does not offer.
+//! Adds a callback to a released module that traps when a chunk of a response body has one size.
+//! Tests use it to kill a VM, which the filter itself does not offer.
 //!
-//! It does not know: what the module does. The functions that it has keep their numbers. Source of
-//! the layout and of the instructions: the WebAssembly core specification, §5.4 and §5.5.
+//! The module's own functions keep their numbers. Source of the layout and of the instructions: the
+//! WebAssembly core specification, §5.4 and §5.5.
 
 use super::module::{bytes, number, push, read};
 use anyhow::{Context, Result, ensure};
 
-/// The size.
+/// The size of the chunk that traps.
 pub const TRAP_BYTES: usize = 4242;
 
 const TYPES: u8 = 1;
@@ -16,15 +16,15 @@ const FUNCTIONS: u8 = 3;
 const EXPORTS: u8 = 7;
 const CODE: u8 = 10;
 
-/// No module that is made for Envoy has it.
+/// No module for Envoy exports this callback.
 const CALLBACK: &[u8] = b"proxy_on_response_body";
-/// Three numbers (the stream, the size, whether it ends) to one.
+/// Three numbers (the stream, the size, the end of the body) to one.
 const TYPE: &[u8] = &[0x60, 3, 0x7f, 0x7f, 0x7f, 1, 0x7f];
 /// No locals; `local.get 1`, `i32.const 4242`, `i32.eq`, `if`, `unreachable`, `end`, `i32.const 0`,
 /// `end`.
 const BODY: &[u8] = &[0, 0x20, 1, 0x41, 0x92, 0x21, 0x46, 0x04, 0x40, 0x00, 0x0b, 0x41, 0, 0x0b];
 
-/// The module with the callback.
+/// The module with the callback added.
 pub(super) fn add(module: &[u8]) -> Result<Vec<u8>> {
     let (header, mut rest) = module.split_at_checked(8).context("no module")?;
     ensure!(!module.windows(CALLBACK.len()).any(|bytes| bytes == CALLBACK), "the module has the callback");
@@ -45,7 +45,7 @@ pub(super) fn add(module: &[u8]) -> Result<Vec<u8>> {
                 push(&mut made, TYPES, &one_more(TYPE));
             }
             IMPORTS => {
-                // All are functions: the module brings its own memory.
+                // All imports are functions: the module brings its own memory.
                 function += count;
                 push(&mut made, IMPORTS, section);
             }
