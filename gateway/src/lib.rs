@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Config ──> bootstrap ──> Gateway (one Envoy process, its own folder under target/)
-//!                              │ admin: stats, listeners, acceptance of an update
-//!   get, raw, load ─HTTP/1.1──>│ listener: connection manager, diana, router
-//!                              ├──> upstream: a second listener of the same Envoy, or an `Upstream`
-//!                              └──> store: a `Webdis` in front of a `Redis`, both processes
+//!                             │ admin: stats, listeners, acceptance of an update
+//!  get, raw, load ─HTTP/1.1──>│ listener: connection manager, diana, router
+//!                             ├──> upstream: a second listener of the same Envoy, or an `Upstream`
+//!                             └──> store: a `Webdis` in front of a `Redis`, both processes
 //! ```
 //!
 //! This is a crate of its own because both `xtask` and `tests/e2e` need it. A test that depended on

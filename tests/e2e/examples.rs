@@ -160,7 +160,7 @@ fn a_document_of_the_example_is_tried_first() {
     // Each check also sends a client request or two, so the checks are limited to twenty a second.
     let wait = |what: &str, is_so: &dyn Fn() -> bool| {
         let found = || {
-            std::thread::sleep(Duration::from_millis(200)); // a client's own time, not a wait for a condition
+            std::thread::sleep(Duration::from_millis(200)); // the client's pause
             policy();
             is_so().then_some(())
         };

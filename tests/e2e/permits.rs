@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The upstream's work while a permit is held. No test waits for this time; it makes requests
 /// overlap.
 fn work() {
-    thread::sleep(Duration::from_millis(5)); // the simulated upstream's own time, not a wait for a condition
+    thread::sleep(Duration::from_millis(5)); // the upstream's work
 }
 
 /// 64 clients, some of which disconnect, before an upstream some of whose responses are errors.

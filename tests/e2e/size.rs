@@ -18,7 +18,8 @@ fn is_near(stated: u64, built: u64) -> bool {
     stated.abs_diff(built) * 100 <= built * TOLERANCE_PERCENT
 }
 
-/// `docs/bench/speed.md` states the size at the commit it was measured on. `goals.md` states the present one.
+/// `docs/bench/speed.md` states the size at the commit it was measured on. `goals.md` states the
+/// present size.
 #[test]
 fn the_documents_state_the_size_of_the_built_filter() {
     assert!(is_near(98, 100) && !is_near(97, 100) && is_near(102, 100) && !is_near(103, 100));

@@ -267,8 +267,8 @@ pub(super) fn grpc_message(size: usize) -> Vec<u8> {
     reply_bytes(GRPC_MESSAGE, size)
 }
 
-/// The bytes that a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any length costs
-/// little memory, and a longer reply is recognised as too long.
+/// The bytes that a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any length
+/// costs little memory, and a longer reply is recognised as too long.
 fn reply_bytes(buffer: u32, size: usize) -> Vec<u8> {
     let size = size.min(MAX_REPLY_BYTES.saturating_add(1));
     // SAFETY: the host writes a pointer and a size.

@@ -99,7 +99,7 @@ fn two_gateways_have_no_more_in_flight_than_permitted() {
     let peak = Arc::clone(&most);
     let upstream = Upstream::start(move |_| {
         peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        thread::sleep(Duration::from_millis(5)); // the simulated upstream's own time, not a wait for a condition
+        thread::sleep(Duration::from_millis(5)); // the upstream's work
         now.fetch_sub(1, Ordering::SeqCst);
         Reply::new(200, "done")
     })

@@ -36,7 +36,7 @@ impl Answer {
         }
         self.times.fetch_add(1, Ordering::SeqCst);
         let late = *self.late.lock().unwrap();
-        thread::sleep(late); // a slow server's own time, not a wait for a condition
+        thread::sleep(late); // a slow server
         let reply = self.reply.lock().unwrap().clone();
         match str::from_utf8(&reply.body) {
             Ok(text) => Reply { body: text.replace(NUMBER, &number).into(), ..reply },

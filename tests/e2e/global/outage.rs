@@ -68,7 +68,7 @@ impl Clients<'_> {
             let sample = Sample { phase, gateway, user, status, sent, received: Instant::now() };
             self.samples.lock().unwrap().push(sample);
             self.reached[client].store(phase, Ordering::SeqCst);
-            thread::sleep(PAUSE); // a client's own time, not a wait for a condition
+            thread::sleep(PAUSE); // the client's pause
         }
     }
 

@@ -26,7 +26,7 @@ fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
         let now = gauge.fetch_add(1, Ordering::SeqCst) + 1;
         peak.fetch_max(now, Ordering::SeqCst);
         all.fetch_max(now, Ordering::SeqCst);
-        thread::sleep(HOLD); // the simulated upstream's own time, not a wait for a condition
+        thread::sleep(HOLD); // the upstream's work
         gauge.fetch_sub(1, Ordering::SeqCst);
         Reply::new(200, "done")
     })
@@ -43,7 +43,7 @@ fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
             let status = connection.request("GET", "/", &[("x-user-id", "ann")], b"").unwrap().status;
             assert!([200, 429, 503].contains(&status), "{status}");
             passed.fetch_add(u64::from(status == 200), Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(5)); // a client's own time, not a wait for a condition
+            thread::sleep(Duration::from_millis(5)); // the client's pause
         }
     };
     let all_in_use = || {

@@ -55,7 +55,7 @@ impl Traffic {
                 }
                 (answer.header("connection") != Some("close")).then_some(open)
             });
-            thread::sleep(PAUSE); // a client's own time, not a wait for a condition
+            thread::sleep(PAUSE); // the client's pause
         }
     }
 

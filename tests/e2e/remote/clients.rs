@@ -107,7 +107,7 @@ impl Traffic {
             let (status, received) = (answer.status, Instant::now());
             assert!([200, 429].contains(&status), "{status}: {}", answer.text());
             self.0.lock().unwrap().push(Shot { connection, sent, received, status, quota: quota(&answer) });
-            thread::sleep(PAUSE); // a client's own time, not a wait for a condition
+            thread::sleep(PAUSE); // the client's pause
         }
     }
 }

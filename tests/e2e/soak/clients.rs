@@ -85,13 +85,13 @@ impl Traffic {
             match request.path.as_str() {
                 "/trap" => return Reply::new(200, vec![b'x'; filter::TRAP_BYTES]),
                 // A permit is released when its client leaves, which the upstream does not notice.
-                "/c/leaves" => thread::sleep(Duration::from_millis(5)), // its own time
+                "/c/leaves" => thread::sleep(Duration::from_millis(5)), // the upstream's work
                 "/c/works" => {
                     let now = behind.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
                     if behind.ending.lock().unwrap().is_none_or(|until| Instant::now() > until) {
                         behind.peak.fetch_max(now, Ordering::SeqCst);
                     }
-                    thread::sleep(Duration::from_millis(5)); // its own time
+                    thread::sleep(Duration::from_millis(5)); // the upstream's work
                     behind.in_flight.fetch_sub(1, Ordering::SeqCst);
                 }
                 "/churn" => {}
