@@ -25,17 +25,17 @@ fn gateway(all: &str) -> Gateway {
 }
 
 /// The attributes of a request of a user, or of nobody, as `name=value` with blanks between them.
-fn told(gateway: &Gateway, path: &str, user: &str) -> String {
+fn attributes(gateway: &Gateway, path: &str, user: &str) -> String {
     let address = (Part::Address, b"10.0.0.1:0".to_vec());
     let mut parts = vec![(Part::Path, path.as_bytes().to_vec()), address];
     if !user.is_empty() {
         parts.push((Part::Header("x-user-id".into()), user.as_bytes().to_vec()));
     }
     let request = gateway.vms[0].ask(parts);
-    attributes(gateway, request)
+    attributes_of(gateway, request)
 }
 
-fn attributes(gateway: &Gateway, request: usize) -> String {
+fn attributes_of(gateway: &Gateway, request: usize) -> String {
     let attributes = gateway.world.noted.borrow()[request].attributes.clone();
     assert!(attributes.iter().all(|(name, _)| ATTRIBUTES.contains(&&**name)), "{attributes:?}");
     let words: Vec<String> = attributes
@@ -49,33 +49,33 @@ fn attributes(gateway: &Gateway, request: usize) -> String {
 fn refusals_and_delays_are_told_and_nothing_else() {
     let gateway = gateway("");
     for _ in 0..3 {
-        assert_eq!(told(&gateway, "/", "ann"), "");
+        assert_eq!(attributes(&gateway, "/", "ann"), "");
     }
-    assert_eq!(told(&gateway, "/", "ann"), "rule=tight actor=actor remaining=0");
-    assert_eq!(told(&gateway, "/", "ann"), "rule=tight actor=actor remaining=0", "the cached refusal");
-    (0..3).for_each(|_| _ = told(&gateway, "/", ""));
-    assert_eq!(told(&gateway, "/", ""), "rule=tight actor=ip remaining=0");
-    assert_eq!(told(&gateway, "/shared", ""), "");
-    assert_eq!(told(&gateway, "/shared", ""), "rule=together actor=shared remaining=0");
-    assert_eq!(told(&gateway, "/mine", ""), "rule=own actor=missing");
-    assert_eq!(told(&gateway, "/watched", "ann"), "");
-    assert_eq!(told(&gateway, "/watched", "ann"), "shadow=watched actor=actor remaining=0");
-    assert_eq!(told(&gateway, "/", "mallory"), "rule=deny");
-    assert_eq!(told(&gateway, "/", "root"), "");
-    assert_eq!(told(&gateway, "/slow", "ann"), "");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight actor=actor remaining=0", "the cached refusal");
+    (0..3).for_each(|_| _ = attributes(&gateway, "/", ""));
+    assert_eq!(attributes(&gateway, "/", ""), "rule=tight actor=ip remaining=0");
+    assert_eq!(attributes(&gateway, "/shared", ""), "");
+    assert_eq!(attributes(&gateway, "/shared", ""), "rule=together actor=shared remaining=0");
+    assert_eq!(attributes(&gateway, "/mine", ""), "rule=own actor=missing");
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "");
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "shadow=watched actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/", "mallory"), "rule=deny");
+    assert_eq!(attributes(&gateway, "/", "root"), "");
+    assert_eq!(attributes(&gateway, "/slow", "ann"), "");
     let waits = gateway.world.noted.borrow().len();
-    assert_eq!(told(&gateway, "/slow", "ann"), "actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/slow", "ann"), "actor=actor remaining=0");
     gateway.settle();
-    assert_eq!(attributes(&gateway, waits), "actor=actor remaining=0 waited_ms=1000");
+    assert_eq!(attributes_of(&gateway, waits), "actor=actor remaining=0 waited_ms=1000");
 }
 
 #[test]
 fn all_requests_are_told_if_so_configured() {
     let gateway = gateway(r#", "access_log": "all""#);
-    assert_eq!(told(&gateway, "/", "ann"), "actor=actor remaining=2");
-    assert_eq!(told(&gateway, "/", ""), "actor=ip remaining=2");
-    assert_eq!(told(&gateway, "/watched", "ann"), "actor=actor remaining=0");
-    assert_eq!(told(&gateway, "/", "root"), "");
+    assert_eq!(attributes(&gateway, "/", "ann"), "actor=actor remaining=2");
+    assert_eq!(attributes(&gateway, "/", ""), "actor=ip remaining=2");
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/", "root"), "");
     gateway.fail(Kind::Store);
-    assert_eq!(told(&gateway, "/", "bob"), "actor=actor", "nothing could be counted");
+    assert_eq!(attributes(&gateway, "/", "bob"), "actor=actor", "nothing could be counted");
 }

@@ -89,28 +89,28 @@ pub struct Server {
     pub status: u32,
     pub document: Vec<u8>,
     /// Whether the server sends entity tags.
-    pub marks: bool,
+    pub sends_etags: bool,
     /// How many requests have arrived.
     pub polls: usize,
 }
 
 impl Server {
     pub fn of(document: &str) -> Server {
-        Server { status: 200, document: document.into(), marks: true, polls: 0 }
+        Server { status: 200, document: document.into(), sends_etags: true, polls: 0 }
     }
 
     fn answer(&mut self, known: Option<&[u8]>) -> Answer {
         self.polls += 1;
-        let mark = mark(&self.document);
+        let etag = etag(&self.document);
         match self.status {
-            200 if self.marks && known == Some(mark.as_bytes()) => (Some(304), Vec::new()),
+            200 if self.sends_etags && known == Some(etag.as_bytes()) => (Some(304), Vec::new()),
             status => (Some(status), self.document.clone()),
         }
     }
 }
 
 /// The entity tag of a document.
-pub fn mark(document: &[u8]) -> String {
+pub fn etag(document: &[u8]) -> String {
     format!("\"{:016x}\"", diana::table::Hasher::name(document))
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// The reply of one rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, a receipt of five, and the lease.
-pub type Said = [u64; 13];
+pub type RuleReply = [u64; 13];
 
 const SECOND: u64 = 1_000_000;
 
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-fn said(outcome: u64, wait: u64, remaining: u64, full_in: u64, receipt: [u64; 3]) -> Said {
+fn said(outcome: u64, wait: u64, remaining: u64, full_in: u64, receipt: [u64; 3]) -> RuleReply {
     let [cost, at, booked] = receipt;
     [outcome, wait, remaining, 0, full_in, cost, at, booked, 0, 0, 0, 0, 0]
 }
@@ -72,7 +72,7 @@ impl Count {
     }
 
     /// Checks a request of this cost, and charges it if it is admitted.
-    pub fn step(&mut self, all: Kind, now: u64, cost: u64) -> Said {
+    pub fn step(&mut self, all: Kind, now: u64, cost: u64) -> RuleReply {
         let Kind(kind, [a, b, c, d, ..]) = all;
         let told = match kind {
             1 => {
@@ -139,7 +139,7 @@ impl Count {
         told
     }
 
-    pub fn give_back(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [cost, at, booked, ..]: [u64; 5]) {
+    pub fn refund(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [cost, at, booked, ..]: [u64; 5]) {
         match kind {
             // The refund excludes what the bucket gained meanwhile only because of the charge.
             1 => {

@@ -193,7 +193,7 @@ impl World {
     }
 
     /// How many lines of the log contain these words.
-    pub fn said(&self, words: &str) -> usize {
+    pub fn logged(&self, words: &str) -> usize {
         self.log.borrow().iter().filter(|(_, line)| line.contains(words)).count()
     }
 }
@@ -337,8 +337,8 @@ impl Gateway {
     }
 
     /// How many streams have state in the filters.
-    pub fn owing(&self) -> usize {
-        self.vms.iter().map(Vm::owing).sum()
+    pub fn kept_streams(&self) -> usize {
+        self.vms.iter().map(Vm::kept_streams).sum()
     }
 
     /// Makes all calls of a kind fail from now on, or none.

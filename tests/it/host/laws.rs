@@ -66,6 +66,6 @@ pub fn all_is_back(gateway: &Gateway) {
 
 pub fn nothing_is_owed(gateway: &Gateway) {
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     gateway.no_crash();
 }

@@ -221,7 +221,7 @@ fn nginx_has_counters_as_long_as_they_fit() {
     };
     assert_eq!(names.iter().find(is_gauge), None);
     assert!(gateway.world.recorded.borrow().is_empty());
-    assert_eq!(gateway.world.said("metrics"), 0);
+    assert_eq!(gateway.world.logged("metrics"), 0);
 
     let rules: Vec<String> =
         (0..1_500).map(|n| format!(r#"{{"name": "rule-{n}", "rpu": 1, "unit": "hour"}}"#)).collect();
@@ -229,7 +229,7 @@ fn nginx_has_counters_as_long_as_they_fit() {
     let gateway = Gateway::start(Rules::Strict, 1, &many);
     gateway.no_crash();
     assert_eq!(gateway.world.counters.borrow().len(), 4_096);
-    assert_eq!(gateway.world.said("the host does not define"), 1);
+    assert_eq!(gateway.world.logged("the host does not define"), 1);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn no_timer_is_set_and_none_is_needed() {
         }
     }
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     gateway.no_crash();
 }
 
@@ -175,7 +175,7 @@ fn documents_of_a_server_are_refused() {
     let remote = r#"{"limits": [], "remote": {"cluster": "config", "path": "/diana.json"}}"#;
     let configure = |rules| {
         let gateway = Gateway::start(rules, 1, r#"{"limits": []}"#);
-        (gateway.configure(remote), gateway.world.said("remote: this host's timer cannot be set"))
+        (gateway.configure(remote), gateway.world.logged("remote: this host's timer cannot be set"))
     };
     assert_eq!(configure(Rules::Strict), (false, 1));
     assert_eq!(configure(Rules::Lenient), (true, 0));

@@ -156,7 +156,7 @@ fn a_header_that_nginx_cannot_tell_apart_is_refused() {
     for (rules, taken) in [(Rules::Strict, false), (Rules::Lenient, true)] {
         let gateway = Gateway::start(rules, 1, r#"{"limits": []}"#);
         assert_eq!(gateway.configure(&json), taken);
-        let said = gateway.world.said("configuration refused, the header `x_plan` cannot be read in nginx");
+        let said = gateway.world.logged("configuration refused, the header `x_plan` cannot be read in nginx");
         assert_eq!(said, usize::from(!taken));
     }
 }

@@ -129,8 +129,8 @@ fn counts_that_a_small_zone_loses_are_told() {
         let advice = format!(
             "{GONE}, and the actors counted in it start anew; the zone of `shm_kv` seems to be too small: enlarge it, this configuration alone needs up to {needed} KiB"
         );
-        assert_eq!(gateway.world.said(&advice), if is_lost { 2 } else { 0 });
-        assert_eq!(gateway.world.said(GONE), gateway.world.said(&advice));
+        assert_eq!(gateway.world.logged(&advice), if is_lost { 2 } else { 0 });
+        assert_eq!(gateway.world.logged(GONE), gateway.world.logged(&advice));
         gateway.no_crash();
     }
 }
@@ -143,6 +143,6 @@ fn writes_that_a_full_zone_fails_are_told() {
     }
     assert!(gateway.counter("diana.shared_data_errors") > 100);
     assert_eq!(gateway.counter("diana.lost_keys"), 0);
-    assert_eq!(gateway.world.said("a key cannot be written, and requests counted in it pass"), 2);
+    assert_eq!(gateway.world.logged("a key cannot be written, and requests counted in it pass"), 2);
     gateway.no_crash();
 }

@@ -89,7 +89,7 @@ fn is_clean(gateway: &Gateway) {
     fare(gateway, Fares::default());
     let roots: Vec<_> = gateway.vms.iter().filter_map(|vm| Some((vm, vm.newest_root()?))).collect();
     roots.into_iter().for_each(|(vm, root)| vm.delete_root(root));
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     assert_eq!(gateway.vms.iter().map(Vm::calling).sum::<usize>(), 0);
     gateway.no_crash();
 }

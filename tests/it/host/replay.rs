@@ -53,6 +53,6 @@ pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
     }
     gateway.no_crash();
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     None
 }

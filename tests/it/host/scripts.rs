@@ -23,10 +23,10 @@ fn a_filter_without_the_responses_refuses_to_tell_in_them() {
     let rules = r#""limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]"#;
     let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Lean, false);
     assert!(!gateway.configure(&format!("{{{rules}}}")));
-    assert_eq!(gateway.world.said("headers: `diana-lean.wasm` adds none"), 1);
+    assert_eq!(gateway.world.logged("headers: `diana-lean.wasm` adds none"), 1);
     assert!(gateway.configure(&format!(r#"{{{rules}, "headers": "off"}}"#)));
     assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, REFUSED]);
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn nginx_gets_no_module_that_would_crash_it() {
         let configuration =
             r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}], "headers": "off"}"#;
         assert_eq!(gateway.configure(configuration), taken);
-        assert_eq!(gateway.world.said("load `diana-nginx.wasm`"), usize::from(!taken));
+        assert_eq!(gateway.world.logged("load `diana-nginx.wasm`"), usize::from(!taken));
     }
 }
 
 #[test]
 fn where_nobody_can_wait_what_would_is_refused_and_that_is_said_once() {
     let gateway = Gateway::start(Rules::Strict, 3, CONFIGURATION);
-    assert_eq!(gateway.world.said("cannot hold requests"), 1);
+    assert_eq!(gateway.world.logged("cannot hold requests"), 1);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, REFUSED]);
     assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);
     gateway.no_crash();
@@ -58,14 +58,14 @@ fn a_request_to_which_nothing_is_owed_leaves_nothing() {
             {"url": "/permits", "rules": [{"algo": "C", "rpu": 1}]}]}"#,
     );
     assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, REFUSED]);
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     gateway.configure(
         r#"{"headers": "off", "limits": [{"url": "/permits", "rules": [{"algo": "C", "rpu": 1}]}]}"#,
     );
     assert_eq!(fates(&gateway, "/permits", 2), [Fate::Upstream, REFUSED]);
-    assert_eq!(gateway.owing(), 1, "a permit");
+    assert_eq!(gateway.kept_streams(), 1, "a permit");
     gateway.end_all();
-    assert_eq!((gateway.owing(), fates(&gateway, "/permits", 1)), (0, vec![Fate::Upstream]));
+    assert_eq!((gateway.kept_streams(), fates(&gateway, "/permits", 1)), (0, vec![Fate::Upstream]));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_response_carries_what_was_decided() {
     let headers = gateway.world.noted.borrow()[request].headers.clone();
     assert_eq!(headers[0].0, "ratelimit-policy");
     assert!(headers[1].1.starts_with("\"quota\";r=4"), "{headers:?}");
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn who_is_not_let_go_holds_nothing_in_the_end() {
         assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
         gateway.fail(Kind::LettingGo);
         gateway.pass(5_000);
-        assert_eq!((gateway.paused(), gateway.owing()), (1, 2));
+        assert_eq!((gateway.paused(), gateway.kept_streams()), (1, 2));
         if gives_up {
             gateway.pass(10_000);
-            assert_eq!((gateway.paused(), gateway.owing()), (1, 1));
+            assert_eq!((gateway.paused(), gateway.kept_streams()), (1, 1));
         }
         gateway.end_all();
         gateway.fail(Kind::Nothing);
-        assert_eq!(gateway.owing(), 0);
+        assert_eq!(gateway.kept_streams(), 0);
         assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
     }
 }
@@ -126,7 +126,7 @@ fn without_a_timer_nobody_waits() {
     assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);
     gateway.fail(Kind::Nothing);
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn each_plugin_has_its_own_configuration() {
     vm.delete_root(old);
     assert_eq!(gateway.fate(waits[1]), Fate::Upstream, "it is not left behind");
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     gateway.no_crash();
 }
 

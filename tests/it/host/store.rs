@@ -1,6 +1,6 @@
 //! A simulated global store: Redis with the script in it, behind webdis.
 
-use super::counts::{Count, Kind, Said};
+use super::counts::{Count, Kind, RuleReply};
 use diana::remote::redis::script::{SCRIPT, SHA1};
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ impl Store {
             assert_eq!(count.0, kind);
             if *verb == 2 {
                 self.given_back += 1;
-                count.1.give_back(kind, now, rule[7..].try_into().unwrap());
+                count.1.refund(kind, now, rule[7..].try_into().unwrap());
             } else {
                 self.accounts += 1;
                 count.1.account(kind, now, rule[7..].try_into().unwrap());
@@ -153,7 +153,7 @@ impl Store {
         asked.iter().for_each(|one| _ = step(one, 0));
         let before: Vec<Count> = asked.iter().map(|one| self.counts[one.key].1.clone()).collect();
         let mut step = |one: &Asked, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
-        let mut told: Vec<Said> = asked.iter().map(|one| step(one, one.cost)).collect();
+        let mut told: Vec<RuleReply> = asked.iter().map(|one| step(one, one.cost)).collect();
         let refused = asked.iter().zip(&told).any(|(one, told)| one.enforced && told[0] > 0);
         let passes = told.iter().all(|told| told[0] + told[1] == 0);
         if refused {

@@ -155,7 +155,7 @@ impl Vm {
     }
 
     /// How many streams have state in the filter.
-    pub fn owing(&self) -> usize {
+    pub fn kept_streams(&self) -> usize {
         self.0.filter.streams()
     }
 
@@ -341,22 +341,22 @@ impl Vm {
             }
             What::Answered(answer) => {
                 self.0.calls.answered(due.token, due.root);
-                self.tell(due.root, due.token, answer);
+                self.report(due.root, due.token, answer);
             }
         }
     }
 
     /// Reports a reply to a call that already has one, or was never made. The host reports it to
     /// the plugin that made the call.
-    pub fn tell_again(&self, token: u32, answer: Answer) {
+    pub fn report_again(&self, token: u32, answer: Answer) {
         let calls = &self.0.calls;
         let root = if calls.was_made(token) { calls.asker(token) } else { self.newest_root() };
         let root = root.filter(|root| self.0.roots.borrow().contains_key(root));
-        root.into_iter().for_each(|root| self.tell(root, token, answer.clone()));
+        root.into_iter().for_each(|root| self.report(root, token, answer.clone()));
     }
 
     /// Reports the reply to a call, which the filter need not have made.
-    pub fn tell(&self, root: u32, token: u32, answer: Answer) {
+    pub fn report(&self, root: u32, token: u32, answer: Answer) {
         let size = answer.1.len();
         let before = self.0.answer.replace(Some(answer));
         self.enter(root, |filter| filter.on_http_call_response(token, size));
@@ -364,7 +364,7 @@ impl Vm {
     }
 
     /// Reports the reply to a gRPC call of a plugin.
-    pub fn tell_grpc(&self, root: u32, token: u32, message: Vec<u8>) {
+    pub fn report_grpc(&self, root: u32, token: u32, message: Vec<u8>) {
         let size = message.len();
         let before = self.0.answer.replace(Some((None, message)));
         self.enter(root, |filter| filter.on_grpc_receive(token, size));

@@ -21,7 +21,7 @@ fn a_global_rule_without_a_store_limits_and_is_said_to_be_counted_alone() {
         let (passed, refused) = (Fate::Upstream, Fate::Answered(429));
         assert_eq!(fates, [&passed, &passed, &passed, &refused, &refused].map(Clone::clone), "{rules:?}");
         assert_eq!(gateway.counter("diana.rule.all.degraded"), 5);
-        assert_eq!(gateway.world.said(ALONE), 1, "{rules:?}");
+        assert_eq!(gateway.world.logged(ALONE), 1, "{rules:?}");
         let log = gateway.world.log.borrow();
         assert!(log.iter().any(|(level, line)| *level == WARNING && line.contains(ALONE)), "{log:?}");
         drop(log);
@@ -40,7 +40,7 @@ fn nginx_refuses_what_a_global_rule_without_a_store_would_make_wait() {
     );
     let fates: Vec<Fate> = (0..3).map(|turn| gateway.fate(gateway.request(turn, "/", "ann"))).collect();
     assert_eq!(fates, [Fate::Upstream, Fate::Answered(429), Fate::Answered(429)]);
-    assert_eq!(gateway.world.said("this host cannot hold requests"), 1);
+    assert_eq!(gateway.world.logged("this host cannot hold requests"), 1);
     gateway.end_all();
     gateway.no_crash();
 }
@@ -53,7 +53,7 @@ fn an_empty_vm_id_is_said_once_and_is_not_read_on_nginx() {
         let gateway = Gateway::new(rules, 3, Callbacks::All, false);
         *gateway.world.vm_id.borrow_mut() = vm_id.into();
         assert!(gateway.configure(r#"{"limits": []}"#));
-        assert_eq!(gateway.world.said(NO_VM_ID), times, "{rules:?} `{vm_id}`");
+        assert_eq!(gateway.world.logged(NO_VM_ID), times, "{rules:?} `{vm_id}`");
         gateway.no_crash();
     }
 }
@@ -68,5 +68,5 @@ fn a_rule_that_never_refuses_is_named_after_the_line_of_the_configuration() {
     let place = |words: &str| log.iter().position(|(_, line)| line.contains(words));
     let warning = place("configuration, limits[1].rules[0]: the rule `many` can never refuse").unwrap();
     assert_eq!(place("configuration taken"), Some(warning - 1), "{log:?}");
-    assert_eq!(gateway.world.said("can never refuse"), 1, "{log:?}");
+    assert_eq!(gateway.world.logged("can never refuse"), 1, "{log:?}");
 }

@@ -24,7 +24,7 @@ fn requests_wait_for_the_store_and_it_counts_them_all() {
     let fates: Vec<Fate> = (1..5).map(|worker| ask(&gateway, worker, "/")).collect();
     assert_eq!(fates, [Fate::Upstream, Fate::Upstream, REFUSED, REFUSED]);
     gateway.end_all();
-    assert_eq!((clusters(&gateway).taken(2, 3), gateway.owing()), (3, 0));
+    assert_eq!((clusters(&gateway).taken(2, 3), gateway.kept_streams()), (3, 0));
     gateway.no_crash();
 }
 
@@ -67,7 +67,7 @@ fn who_leaves_while_the_store_is_asked_is_charged_nothing() {
     assert!(requests.iter().all(|request| gateway.fate(*request) == Fate::Reset));
     gateway.pass(10);
     assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).reports()), (2, 2));
-    assert_eq!((clusters(&gateway).taken(7, 2), gateway.owing()), (0, 0));
+    assert_eq!((clusters(&gateway).taken(7, 2), gateway.kept_streams()), (0, 0));
 }
 
 /// The store lacks the script, so it has charged nothing, and no request waits for the reply.
@@ -140,7 +140,7 @@ fn who_is_gone_when_the_answer_is_told_gives_back() {
     assert!((1..5).contains(&gone), "{gone}");
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).taken(7, 9), gateway.owing()), (0, 0));
+    assert_eq!((clusters(&gateway).taken(7, 9), gateway.kept_streams()), (0, 0));
     gateway.no_crash();
 }
 
@@ -183,7 +183,7 @@ fn where_there_is_no_timer_nobody_waits() {
 fn nginx_takes_no_configuration_with_a_store() {
     let gateway = Gateway::new(Rules::Strict, 1, Callbacks::All, false);
     assert!(!gateway.configure(&configuration(r#""a""#, &limit("/", WINDOW))));
-    assert_eq!(gateway.world.said("this host cannot hold requests while a store is asked"), 1);
+    assert_eq!(gateway.world.logged("this host cannot hold requests while a store is asked"), 1);
 }
 
 /// The client leaves when one of two stores has replied. That store gets its permit back.
@@ -218,7 +218,7 @@ fn who_leaves_between_two_answers_gives_back_the_first() {
         let vm = &gateway.vms[0];
         vm.streams().into_iter().for_each(|id| vm.reset(id));
         gateway.pass(200);
-        assert_eq!((clusters(&gateway).taken(7, 2), gateway.owing()), (0, 0), "user {user}");
+        assert_eq!((clusters(&gateway).taken(7, 2), gateway.kept_streams()), (0, 0), "user {user}");
     }
     assert!(both > 5 && between > 5, "{both} {between}");
 }
@@ -242,12 +242,12 @@ fn a_store_that_was_given_up_in_giving_back_is_probed() {
     fare(&gateway, always(&[Mishap::NotMade]));
     gateway.end_all();
     assert_eq!(
-        gateway.world.said("is not asked until it answers a probe: the gateway knows no such cluster"),
+        gateway.world.logged("is not asked until it answers a probe: the gateway knows no such cluster"),
         1
     );
     fare(&gateway, Fares::default());
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("answers again"), 1);
+    assert_eq!(gateway.world.logged("answers again"), 1);
     assert_eq!((ask(&gateway, 0, "/"), gateway.counter("diana.rule.permits.degraded")), (Fate::Upstream, 0));
 }
 
@@ -277,7 +277,7 @@ fn a_turn_that_is_given_back_during_an_outage_comes_back_after_it() {
     let waiting = *gateway.vms[0].streams().last().unwrap();
     clusters(&gateway).down.set(true);
     (0..3).for_each(|_| _ = ask(&gateway, 0, "/"));
-    assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+    assert_eq!(gateway.world.logged("is not asked until it answers a probe"), 1);
     gateway.vms[0].reset(waiting);
     gateway.pass(500);
     assert_eq!(clusters(&gateway).given_back(), 0);
@@ -344,7 +344,7 @@ fn whatever_befalls_a_call_its_request_goes_on_in_time() {
             assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream, "{mishap:?}");
             assert!((1..=2).contains(&clusters(&gateway).taken(2, 3)), "{mishap:?}");
             gateway.end_all();
-            assert_eq!(gateway.owing(), 0);
+            assert_eq!(gateway.kept_streams(), 0);
             gateway.no_crash();
         }
     }
@@ -411,7 +411,7 @@ fn a_rule_without_its_store_is_degraded_though_another_refuses() {
             gateway.request(0, "/", user);
             gateway.pass(10);
         });
-        assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+        assert_eq!(gateway.world.logged("is not asked until it answers a probe"), 1);
         let counted = || {
             let names = ["degraded", "result.ok.requests", "result.error.requests"];
             names.map(|name| gateway.counter(&format!("diana.rule.window.{name}")))

@@ -189,7 +189,7 @@ fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
         // A reply to a call that was never made, or that has ended long ago.
         28 => {
             let body = br#"{"EVALSHA":[0,0,1,0,0,1,0,0,0,0,0,0,0]}"#;
-            vm.tell_again(what.into(), (Some(200), body.into()));
+            vm.report_again(what.into(), (Some(200), body.into()));
         }
         29 if gateways.setup.reloads => reload(gateways, vm, what),
         30 if gateways.setup.goes_down => match what % 4 {

@@ -38,9 +38,9 @@ fn without_its_store_a_rule_does_what_it_says() {
         clusters(&gateway).down.set(true);
         assert_eq!(each(&gateway, 4), fates, "{more}");
         assert_eq!(gateway.counter("diana.rule.shared.degraded"), 4, "{more}");
-        assert_eq!(gateway.world.said("is not asked until it answers a probe"), 1);
+        assert_eq!(gateway.world.logged("is not asked until it answers a probe"), 1);
         gateway.end_all();
-        assert_eq!(gateway.owing(), 0);
+        assert_eq!(gateway.kept_streams(), 0);
         gateway.no_crash();
     }
 }
@@ -71,7 +71,7 @@ fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
             gateway.request(worker, "/", "ann");
             gateway.pass(60);
         }
-        assert_eq!(gateway.world.said("is not asked until it answers a probe"), 2);
+        assert_eq!(gateway.world.logged("is not asked until it answers a probe"), 2);
         for turn in 0..300 {
             let request = gateway.request(turn, "/", "ann");
             assert_eq!(gateway.fate(request), Fate::Upstream, "{turn}");
@@ -80,7 +80,7 @@ fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
         clusters(&gateway).down.set(false);
         clusters(&gateway).silent.borrow_mut().clear();
         gateway.pass(1_100);
-        assert_eq!(gateway.world.said("answers again"), 2);
+        assert_eq!(gateway.world.logged("answers again"), 2);
         let before = gateway.counter("diana.rule.shared.degraded");
         assert_eq!(each(&gateway, 4), [Fate::Upstream, Fate::Upstream, Fate::Upstream, REFUSED]);
         assert_eq!(gateway.counter("diana.rule.shared.degraded"), before);
@@ -108,7 +108,7 @@ fn what_one_store_refuses_no_other_charges() {
     }
     assert!((1..20).contains(&back), "some are counted side by side, some apart: {back}");
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
 }
 
 /// The host fails when the filter turns to a stream: the refusal is sent later, and the request is
@@ -138,7 +138,7 @@ fn a_queue_in_shadow_makes_nobody_wait() {
         assert_eq!(each(&gateway, 2), [Fate::Upstream, second], "{mode}");
         gateway.settle();
         gateway.end_all();
-        assert_eq!(gateway.owing(), 0);
+        assert_eq!(gateway.kept_streams(), 0);
     }
 }
 
@@ -159,7 +159,7 @@ fn a_turn_is_given_back_by_who_leaves() {
     assert_eq!(gateway.fate(request), Fate::Upstream, "it has the turn of the one that left");
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).given_back(), gateway.owing()), (1, 0));
+    assert_eq!((clusters(&gateway).given_back(), gateway.kept_streams()), (1, 0));
     assert_eq!(noted(&gateway, request).fate, Fate::Served);
 }
 
@@ -169,7 +169,7 @@ fn a_long_reply_of_a_store_costs_no_more_than_the_longest_one() {
     let gateway = start(1, &rule(r#""on_error": "deny""#));
     let request = gateway.request(0, "/", "ann");
     let vm = &gateway.vms[0];
-    vm.tell(vm.newest_root().unwrap(), 1, (Some(200), vec![b' '; 5 << 20]));
+    vm.report(vm.newest_root().unwrap(), 1, (Some(200), vec![b' '; 5 << 20]));
     assert_eq!(gateway.fate(request), Fate::Answered(503));
     assert_eq!(gateway.world.longest.take(), (1 << 20) + 1);
 
@@ -181,7 +181,7 @@ fn a_long_reply_of_a_store_costs_no_more_than_the_longest_one() {
     let request = gateway.request(0, "/", "ann");
     assert_eq!(gateway.fate(request), Fate::Paused);
     let vm = &gateway.vms[0];
-    vm.tell_grpc(vm.newest_root().unwrap(), 1, vec![8; 5 << 20]);
+    vm.report_grpc(vm.newest_root().unwrap(), 1, vec![8; 5 << 20]);
     assert_eq!(gateway.fate(request), Fate::Answered(503));
     assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
 }

@@ -12,7 +12,7 @@ fn with_canary(document: &str) -> Gateway {
     gateway.pass(1_000);
     put_document(&gateway, document);
     gateway.pass(1_200);
-    assert_eq!(gateway.world.said("tried beside the one that serves"), 1);
+    assert_eq!(gateway.world.logged("tried beside the one that serves"), 1);
     gateway
 }
 
@@ -38,7 +38,7 @@ fn permits_are_tried_as_long_as_their_requests_last() {
     assert_eq!(requests.iter().map(|at| gateway.fate(*at)).collect::<Vec<_>>(), vec![Fate::Upstream; 3]);
     assert_eq!(comparisons(&gateway), [2, 1, 0], "two in flight");
     gateway.end_all();
-    assert_eq!(gateway.owing(), 0);
+    assert_eq!(gateway.kept_streams(), 0);
     (0..2).for_each(|worker| _ = gateway.request(worker, "/", "ann"));
     assert_eq!(comparisons(&gateway), [4, 1, 0], "they came back");
     is_clean(&gateway);
@@ -148,11 +148,11 @@ fn what_served_before_serves_again_when_too_many_are_refused() {
     };
     assert_eq!(ask(1), Fate::Upstream);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("promoted: it would newly refuse 0 of 1 requests"), 1);
+    assert_eq!(gateway.world.logged("promoted: it would newly refuse 0 of 1 requests"), 1);
     let refused = (0..40).filter(|_| ask(2) != Fate::Upstream).count();
     assert_eq!(refused, 37);
     gateway.pass(1_000);
-    assert_eq!(gateway.world.said("rolled back: it newly refused 37 of 40 requests"), 1);
+    assert_eq!(gateway.world.logged("rolled back: it newly refused 37 of 40 requests"), 1);
     assert_eq!(ask(2), Fate::Upstream);
     assert_eq!((gateway.counter("diana.config.generation"), verdict_counts(&gateway)), (3, [1, 0, 1]));
     is_clean(&gateway);
@@ -193,7 +193,7 @@ fn requests_are_compared_for_which_a_store_is_asked() {
     assert!(clusters(&gateway).decisions() > before);
     assert_eq!(comparisons(&gateway), [6, 2, 0], "three pass, two would not, three are refused by both");
     gateway.pass(60_000);
-    assert_eq!(gateway.world.said("not promoted: it would newly refuse 2 of 5 requests"), 1);
+    assert_eq!(gateway.world.logged("not promoted: it would newly refuse 2 of 5 requests"), 1);
     is_clean(&gateway);
 }
 
@@ -214,7 +214,7 @@ fn what_lets_in_more_is_promoted_under_attack() {
     );
     gateway.pass(60_000);
     let words = format!("config promoted: it would newly refuse 0 of {passed} requests");
-    assert_eq!(gateway.world.said(&words), 1);
+    assert_eq!(gateway.world.logged(&words), 1);
     is_clean(&gateway);
 }
 
@@ -242,7 +242,7 @@ fn one_actor_more_is_no_other_actor_less() {
     assert_eq!((passes(&gateway, 20, 1, "ann"), passes(&gateway, 20, 1, "bob")), (1, 20));
     assert_eq!(comparisons(&gateway), [2, 19, 19]);
     gateway.pass(60_000);
-    assert_eq!(gateway.world.said("not promoted: it would newly refuse 19 of 21 requests"), 1);
+    assert_eq!(gateway.world.logged("not promoted: it would newly refuse 19 of 21 requests"), 1);
     is_clean(&gateway);
 }
 
@@ -266,13 +266,13 @@ fn an_attack_takes_nothing_back() {
     let gateway = changing(quota, &quota.replace('5', "6"));
     gateway.pass(1_200);
     gateway.pass(60_500);
-    assert_eq!(gateway.world.said("promoted: it would newly refuse 0 of 0 requests"), 1);
+    assert_eq!(gateway.world.logged("promoted: it would newly refuse 0 of 0 requests"), 1);
     gateway.pass(1_000);
     let passed = passes(&gateway, 500, 10, "ann");
     assert!(passed < 10, "{passed}");
     assert!(comparisons(&gateway)[0] > 400, "{:?}", comparisons(&gateway));
     gateway.pass(60_000);
-    assert_eq!((gateway.world.said("rolled back"), gateway.counter("diana.config.generation")), (0, 2));
+    assert_eq!((gateway.world.logged("rolled back"), gateway.counter("diana.config.generation")), (0, 2));
     is_clean(&gateway);
 }
 
@@ -283,13 +283,13 @@ fn what_is_refused_for_lack_of_a_store_is_not_held_against_a_document() {
     let gateway = changing(quota, &quota.replace("900", "901"));
     gateway.pass(61_000);
     gateway.pass(1_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     fare(&gateway, Fares { mishaps: &[Mishap::Unavailable], one_in: 1, ..Fares::default() });
     let before = comparisons(&gateway);
     assert_eq!(passes(&gateway, 100, 10, "ann"), 0);
     assert_eq!(comparisons(&gateway), before);
     gateway.pass(5_000);
-    assert_eq!(gateway.world.said("rolled back"), 0);
+    assert_eq!(gateway.world.logged("rolled back"), 0);
     is_clean(&gateway);
 }
 

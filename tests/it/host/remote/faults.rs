@@ -154,11 +154,11 @@ fn a_long_answer_costs_no_more_than_a_long_document() {
     put_document(&gateway, &"x".repeat(5 << 20));
     gateway.pass(2_000);
     assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
-    assert_eq!(gateway.world.said("refused: more than 1 MiB"), 1);
+    assert_eq!(gateway.world.logged("refused: more than 1 MiB"), 1);
     let keys: Vec<String> = (0..5_000).map(|key| format!(r#""key-{key}": 1"#)).collect();
     put_document(&gateway, &format!("{{{}}}", keys.join(", ")));
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("refused: 5000 mistakes: (1) "), 1);
+    assert_eq!(gateway.world.logged("refused: 5000 mistakes: (1) "), 1);
     let log = gateway.world.log.borrow();
     assert!(log.iter().all(|(_, line)| line.len() < 20_000));
     drop(log);
@@ -176,8 +176,8 @@ fn no_header_of_a_poll_is_told() {
     }
     clusters(&gateway).down.set(true);
     gateway.pass(20_000);
-    assert_eq!(gateway.world.said("s3cret"), 0);
+    assert_eq!(gateway.world.logged("s3cret"), 0);
     assert!(gateway.world.log.borrow().len() > 3);
     assert!(!gateway.configure(&configuration(r#", "headers": {"authorization": "Bearer s3cret\n"}"#)));
-    assert_eq!(gateway.world.said("s3cret"), 0);
+    assert_eq!(gateway.world.logged("s3cret"), 0);
 }

@@ -49,7 +49,7 @@ impl Run {
             5 => put_document(gateway, BAD[usize::from(what) % BAD.len()]),
             6 => change(gateway, |server| server.status = [200, 500, 304, 404][usize::from(what) % 4]),
             7 => clusters(gateway).down.set(what.is_multiple_of(2)),
-            8 => change(gateway, |server| server.marks = what.is_multiple_of(2)),
+            8 => change(gateway, |server| server.sends_etags = what.is_multiple_of(2)),
             9..24 => gateway.pass(u64::from(what) * 8),
             24 => {
                 let clock = &gateway.world.clock;
@@ -68,7 +68,7 @@ impl Run {
                     bytes[at] ^= 1;
                 }
             }),
-            30 => vm.tell(vm.newest_root().unwrap(), what.into(), (Some(200), document(599).into())),
+            30 => vm.report(vm.newest_root().unwrap(), what.into(), (Some(200), document(599).into())),
             _ => fare(gateway, Fares::default()),
         }
     }
@@ -104,7 +104,7 @@ proptest! {
         fare(&gateway, Fares::default());
         clusters(&gateway).down.set(false);
         change(&gateway, |server| {
-            (server.status, server.marks, server.document) = (200, true, document(newest + 1).into());
+            (server.status, server.sends_etags, server.document) = (200, true, document(newest + 1).into());
         });
         // If no timer could be set, a request sets one.
         active_statuses(&gateway);

@@ -136,7 +136,7 @@ impl Inner {
                 status.map_or(Reply::status(1), |status| Reply::bytes(status.to_string().into_bytes()))
             }
             Call::HeaderValue { map: 6, name: b"etag" } => match &*self.answer.borrow() {
-                Some((Some(200), body)) => Reply::bytes(callouts::mark(body).into_bytes()),
+                Some((Some(200), body)) => Reply::bytes(callouts::etag(body).into_bytes()),
                 _ => Reply::status(1),
             },
             // The test reports the reply.

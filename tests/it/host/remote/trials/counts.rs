@@ -51,7 +51,7 @@ fn an_actor_is_one_in_all_workers() {
         assert!(refused.abs_diff(admitted) <= 1, "{same} {refused} {admitted}");
         phases += usize::from(refused > 40);
         assert_eq!(
-            gateway.world.said(" not promoted: "),
+            gateway.world.logged(" not promoted: "),
             0,
             "{same} {refused} {admitted} {:?}",
             log_lines(&gateway)
@@ -113,7 +113,7 @@ fn the_one_before_is_watched_beside_with_what_it_had_counted() {
     }
     put_candidate(&gateway, &window(4));
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     gateway.pass(1_000);
     for user in 0..10 {
         assert_eq!(passes(&gateway, 5, 1, &format!("user-{user}")), 4, "it starts anew");
@@ -142,7 +142,7 @@ fn tables_of_documents_that_never_served_do_not_pile_up() {
         }
         sizes.push(size(&gateway));
     }
-    let tried = gateway.world.said("tried beside");
+    let tried = gateway.world.logged("tried beside");
     assert!(tried == 20 && sizes[19] < sizes[9] * 11 / 10, "{tried} tried: {sizes:?}");
 }
 
@@ -163,7 +163,7 @@ fn what_is_tried_changes_no_fate() {
         let gateways = [(); 2].map(|()| with_canary(3, active_statuses, 100, "100%", ""));
         put_document(&gateways[1], &tried);
         gateways.iter().for_each(|gateway| gateway.pass(1_200));
-        assert_eq!(gateways[1].world.said("tried beside"), 1);
+        assert_eq!(gateways[1].world.logged("tried beside"), 1);
         let mut state = seed;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

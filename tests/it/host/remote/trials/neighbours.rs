@@ -11,11 +11,11 @@ fn who_is_taken_off_the_allow_list_is_tried() {
     put_candidate(&gateway, &without);
     assert_eq!(passes(&gateway, 40, 10, "probe"), 40);
     gateway.pass(61_000);
-    let promoted = gateway.world.said("config promoted: ");
+    let promoted = gateway.world.logged("config promoted: ");
     let later = passes(&gateway, 40, 10, "probe");
     gateway.pass(61_000);
     assert_eq!(
-        (promoted, gateway.world.said("rolled back")),
+        (promoted, gateway.world.logged("rolled back")),
         (0, 0),
         "30 of 40 would be refused, {later} of 40 pass now, {:?} {:?}",
         comparisons(&gateway),
@@ -31,7 +31,7 @@ fn who_is_taken_off_the_allow_list_is_watched() {
     let gateway = with_canary(1, &with, 100, "5%", "");
     put_candidate(&gateway, &without);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     gateway.pass(1_000);
     assert!(passes(&gateway, 100, 10, "probe") < 100);
     gateway.pass(61_000);
@@ -58,7 +58,7 @@ fn a_rule_that_shields_another_is_missed_when_it_is_tried() {
     assert_eq!(attack(&gateway), 40);
     gateway.pass(61_000);
     assert_eq!(
-        gateway.world.said("config promoted: "),
+        gateway.world.logged("config promoted: "),
         0,
         "all of 40 users would be refused: {:?} {:?}",
         comparisons(&gateway),
@@ -72,7 +72,7 @@ fn a_rule_that_shields_another_is_missed_when_it_is_watched() {
     let gateway = with_canary(1, &with, 100, "5%", "");
     put_candidate(&gateway, &without);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     gateway.pass(1_000);
     assert_eq!(attack(&gateway), 0);
     gateway.pass(61_000);
@@ -193,7 +193,7 @@ fn tables_of_other_sizes_do_not_pile_up() {
         }
         sizes.push(size(&gateway));
     }
-    let tried = gateway.world.said("tried beside");
+    let tried = gateway.world.logged("tried beside");
     assert!(tried == 20 && sizes[19] < sizes[0] * 2, "{tried} tried: {sizes:?}");
 }
 
@@ -212,7 +212,7 @@ fn all_together_are_one_where_a_store_counts_them() {
         assert!(admitted > refused, "{refused} {admitted}");
         gateway.pass(61_000);
         assert_eq!(
-            gateway.world.said("config promoted: it would newly refuse 0 of "),
+            gateway.world.logged("config promoted: it would newly refuse 0 of "),
             1,
             "{scope} {passed} {refused} {admitted} {:?}",
             log_lines(&gateway)
@@ -266,7 +266,7 @@ fn what_a_rule_of_both_would_have_refused_takes_nothing_back() {
     let gateway = with_canary(1, &both(1_000), 100, "50%", "");
     put_candidate(&gateway, &both(9));
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     gateway.pass(1_000);
     // The previous document would admit ten of them.
     assert!(passes(&gateway, 580, 100, "ann") <= 10);

@@ -13,7 +13,7 @@ fn a_global_rule_that_has_not_changed_takes_nothing_back() {
     }
     put_candidate(&gateway, &beside(&shared, "b"));
     gateway.pass(62_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     gateway.pass(1_000);
     for user in 0..40 {
         assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0);
@@ -31,7 +31,7 @@ fn a_store_that_goes_takes_nothing_back() {
     let gateway = with_canary(1, &shared, 100, "5%", &store);
     put_candidate(&gateway, &beside(&shared, "b"));
     gateway.pass(62_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1);
+    assert_eq!(gateway.world.logged("config promoted: "), 1);
     gateway.pass(1_000);
     fare(&gateway, Fares { mishaps: &[Mishap::Unavailable], one_in: 1, ..Fares::default() });
     // Polls fail as well, which does not matter for so short a time.
@@ -59,7 +59,7 @@ fn a_list_weighs_no_more_than_its_share() {
     let [same, refused, _] = comparisons(&gateway);
     gateway.pass(60_500);
     assert_eq!(
-        gateway.world.said(" not promoted: "),
+        gateway.world.logged(" not promoted: "),
         0,
         "4 of 100 users, but {refused} of {}",
         same + refused
@@ -81,7 +81,7 @@ fn a_token_that_is_changed_serves_nothing_that_was_refused() {
     put_candidate(&gateway, &document(431));
     passes(&gateway, 5, 1, "ann");
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said(" not promoted: "), 1);
+    assert_eq!(gateway.world.logged(" not promoted: "), 1);
     assert!(gateway.configure(&with("two")));
     let at_once = gateway.fate(gateway.request(0, "/", "bob"));
     gateway.pass(2_000);
@@ -191,7 +191,7 @@ fn a_flood_that_both_refuse_hides_nobody() {
     assert_eq!(comparisons(&gateway), [1_000, 40, 0]);
     gateway.pass(61_000);
     assert_eq!(
-        gateway.world.said("config promoted: "),
+        gateway.world.logged("config promoted: "),
         0,
         "all 40 of the users would be refused: {:?}",
         log_lines(&gateway)
