@@ -79,7 +79,7 @@ fn strict(is_over: bool) -> Gateway {
     assert!(requests.into_iter().all(|request| gateway.fate(request) == Fate::Upstream));
     if is_over {
         gateway.pass(61_000);
-        assert_eq!((gateway.world.said("not promoted: "), verdict_counts(&gateway)), (1, [0, 1, 0]));
+        assert_eq!((gateway.world.logged("not promoted: "), verdict_counts(&gateway)), (1, [0, 1, 0]));
     }
     gateway
 }
@@ -115,7 +115,7 @@ fn what_is_tried_is_promoted_when_more_may_be_refused() {
     let gateway = strict(false);
     assert!(gateway.configure(&configuration(&CANARY.replace("50%", "100%"))));
     gateway.pass(61_000);
-    assert_eq!((gateway.world.said("not promoted"), gateway.world.said("config promoted: ")), (0, 1));
+    assert_eq!((gateway.world.logged("not promoted"), gateway.world.logged("config promoted: ")), (0, 1));
     assert_eq!(active_statuses(&gateway), [430; 2]);
     is_clean(&gateway);
 }

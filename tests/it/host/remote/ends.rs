@@ -72,7 +72,7 @@ fn who_waits_for_a_store_goes_on_and_gives_back() {
         assert!(requests.iter().all(|request| gateway.fate(*request) != Fate::Paused));
         gateway.end_all();
         gateway.pass(500);
-        assert_eq!((clusters(&gateway).taken(6, 2), gateway.owing()), (0, 0), "round {round}");
+        assert_eq!((clusters(&gateway).taken(6, 2), gateway.kept_streams()), (0, 0), "round {round}");
         put_document(&gateway, &limits("/", &shared));
         gateway.pass(2_000);
     }

@@ -18,7 +18,7 @@ fn a_document_is_not_refused_because_a_call_failed() {
             active_statuses(&gateway);
             gateway.pass(5_000);
             assert_eq!(active_statuses(&gateway), [431; 2], "{kind:?} {seed}");
-            assert_eq!(gateway.world.said("config refused"), 0, "{:?}", gateway.world.log.borrow());
+            assert_eq!(gateway.world.logged("config refused"), 0, "{:?}", gateway.world.log.borrow());
         }
     }
 }
@@ -138,7 +138,7 @@ fn a_document_that_one_plugin_cannot_take_is_told_there() {
     );
     gateway.pass(5_000);
     assert_eq!(active_statuses(&gateway), [430], "what ran runs on");
-    assert_eq!(gateway.world.said("unknown actor `tenant`"), 1, "{:?}", gateway.world.log.borrow());
+    assert_eq!(gateway.world.logged("unknown actor `tenant`"), 1, "{:?}", gateway.world.log.borrow());
     vm.delete_root(vm.newest_root().unwrap());
     assert_eq!((vm.newest_root(), active_statuses(&gateway)), (Some(able), vec![430]));
     gateway.pass(2_000);

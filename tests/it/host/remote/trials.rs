@@ -39,10 +39,10 @@ fn with_canary(workers: usize, document: &str, percent: u32, max_refused: &str, 
 }
 
 fn put_candidate(gateway: &Gateway, document: &str) {
-    let before = gateway.world.said("tried beside the one that serves");
+    let before = gateway.world.logged("tried beside the one that serves");
     put_document(gateway, document);
     gateway.pass(1_200);
-    let after = gateway.world.said("tried beside the one that serves");
+    let after = gateway.world.logged("tried beside the one that serves");
     assert_eq!(after, before + 1, "{:?}", log_lines(gateway));
 }
 

@@ -9,7 +9,7 @@ fn all_workers_take_a_document_within_an_interval_and_one_asks() {
     assert_eq!(active_statuses(&gateway), [LOCAL; 4]);
     gateway.pass(1_000);
     assert_eq!(active_statuses(&gateway), [430; 4]);
-    assert_eq!(gateway.world.said("remote configuration of cluster config taken"), 1);
+    assert_eq!(gateway.world.logged("remote configuration of cluster config taken"), 1);
     gateway.pass(20_000);
     assert!((24..36).contains(&polls(&gateway)), "{} polls in 21 intervals", polls(&gateway));
     for status in 431..450 {
@@ -114,8 +114,8 @@ fn without_contact_the_local_document_serves_until_there_is_contact_again() {
         assert_eq!(active_statuses(&gateway), [430; 3]);
         gateway.pass(4_000);
         assert_eq!(active_statuses(&gateway), [LOCAL; 3]);
-        assert_eq!(gateway.world.said("cannot be had"), 1);
-        assert_eq!(gateway.world.said("no contact for `max_stale`"), 1);
+        assert_eq!(gateway.world.logged("cannot be had"), 1);
+        assert_eq!(gateway.world.logged("no contact for `max_stale`"), 1);
         // The wall clock steps, and no worker depends on it.
         let clock = &gateway.world.clock;
         clock.set(clock.get() - 3_600_000_000_000);
@@ -126,7 +126,7 @@ fn without_contact_the_local_document_serves_until_there_is_contact_again() {
         gateway.vms.iter().for_each(|vm| vm.tick(vm.newest_root().unwrap()));
         gateway.pass(5_000);
         assert_eq!(active_statuses(&gateway), [430; 3]);
-        assert_eq!(gateway.world.said("is in contact again"), 1);
+        assert_eq!(gateway.world.logged("is in contact again"), 1);
         is_clean(&gateway);
     }
 }
@@ -148,7 +148,7 @@ fn a_bad_answer_changes_nothing_and_is_told_once() {
         change(&gateway, |server| (server.status, server.document) = (status, body.into()));
         gateway.pass(9_000);
         assert_eq!(active_statuses(&gateway), [430; 2], "{body}");
-        assert_eq!(gateway.world.said(words), 1, "{words}: {:?}", gateway.world.log.borrow());
+        assert_eq!(gateway.world.logged(words), 1, "{words}: {:?}", gateway.world.log.borrow());
         change(&gateway, |server| (server.status, server.document) = (200, document(431).into()));
         gateway.pass(5_000);
         assert_eq!(active_statuses(&gateway), [431; 2], "{body}");

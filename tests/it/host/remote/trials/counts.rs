@@ -21,7 +21,7 @@ fn a_trial_begins_with_what_was_counted_where_it_serves() {
     assert_eq!(passes(&gateway, 1, 1, "ann"), 1, "two of ten");
     gateway.pass(61_000);
     assert_eq!(comparisons(&gateway)[1], before[1], "nothing is newly refused: {:?}", log_lines(&gateway));
-    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.logged("config promoted: "), 1, "{:?}", log_lines(&gateway));
 }
 
 /// One client with a connection to each of two workers. Both documents admit equally many requests,
@@ -77,7 +77,7 @@ fn an_actor_with_a_quota_of_its_own_is_the_same_under_both() {
     assert!(refused > 20 && admitted > refused, "{refused} {admitted}");
     gateway.pass(60_000);
     assert_eq!(
-        gateway.world.said("config promoted: it would newly refuse 0 of "),
+        gateway.world.logged("config promoted: it would newly refuse 0 of "),
         1,
         "{:?}",
         log_lines(&gateway)
@@ -121,7 +121,7 @@ fn the_one_before_is_watched_beside_with_what_it_had_counted() {
     gateway.pass(1_000);
     // The previous document would have admitted none of these, and refuses again as soon as it is
     // active.
-    let is_back = gateway.world.said("rolled back");
+    let is_back = gateway.world.logged("rolled back");
     let passed = passes(&gateway, 5, 1, "user-0");
     assert_eq!((is_back, passed), (0, 0), "{:?}", log_lines(&gateway));
 }

@@ -35,7 +35,13 @@ fn who_is_taken_off_the_allow_list_is_watched() {
     gateway.pass(1_000);
     assert!(passes(&gateway, 100, 10, "probe") < 100);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
+    assert_eq!(
+        gateway.world.logged("rolled back"),
+        1,
+        "{:?} {:?}",
+        comparisons(&gateway),
+        log_lines(&gateway)
+    );
 }
 
 /// An unchanged rule was never reached as long as another rule kept a client out.
@@ -76,7 +82,13 @@ fn a_rule_that_shields_another_is_missed_when_it_is_watched() {
     gateway.pass(1_000);
     assert_eq!(attack(&gateway), 0);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said("rolled back"), 1, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
+    assert_eq!(
+        gateway.world.logged("rolled back"),
+        1,
+        "{:?} {:?}",
+        comparisons(&gateway),
+        log_lines(&gateway)
+    );
 }
 
 /// A refused request is charged to no rule, so a new rule would not see it.
@@ -89,7 +101,7 @@ fn what_is_refused_by_a_rule_of_both_is_not_charged_to_the_new_one() {
     assert!(passed <= 10, "{passed}, so none of 50 a day would be refused");
     gateway.pass(2_000);
     assert_eq!(
-        gateway.world.said(" not promoted"),
+        gateway.world.logged(" not promoted"),
         0,
         "{:?} {:?}",
         comparisons(&gateway),
@@ -111,13 +123,19 @@ fn an_exclusive_limit_beside_a_global_rule_takes_nothing_back() {
         &shared.replacen(r#"{"limits": ["#, r#"{"limits": [{"url": "/health", "exclusive": true}, "#, 1),
     );
     gateway.pass(62_000);
-    assert_eq!(gateway.world.said("config promoted: "), 1, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.logged("config promoted: "), 1, "{:?}", log_lines(&gateway));
     gateway.pass(1_000);
     for user in 0..40 {
         assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0, "as before");
     }
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
+    assert_eq!(
+        gateway.world.logged("rolled back"),
+        0,
+        "{:?} {:?}",
+        comparisons(&gateway),
+        log_lines(&gateway)
+    );
 }
 
 /// In another order, `ip` means the same.
@@ -149,7 +167,7 @@ fn a_plugin_that_is_drained_takes_nothing_that_the_newest_has_refused() {
         put_candidate(&gateway, &document(431));
         assert_eq!(passes(&gateway, 50, 10, "ann"), 50);
         gateway.pass(62_000);
-        assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", log_lines(&gateway));
+        assert_eq!(gateway.world.logged(" not promoted: "), 1, "{:?}", log_lines(&gateway));
         gateway.pass(10_000);
         assert_eq!(passes(&gateway, 10, 10, "ann"), 10, "early {early}: {:?}", log_lines(&gateway));
     }
@@ -173,7 +191,7 @@ fn what_was_not_promoted_is_not_tried_again_and_again() {
     // At night there are no requests.
     gateway.pass(200_000);
     assert_eq!(passes(&gateway, 50, 10, "ann"), 50, "{:?}", log_lines(&gateway));
-    assert_eq!(gateway.world.said("tried beside the one that serves"), 1, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.logged("tried beside the one that serves"), 1, "{:?}", log_lines(&gateway));
 }
 
 /// Cells of few sizes: cells of other keys are half as large, and so on.
@@ -241,7 +259,7 @@ fn a_global_limit_that_is_raised_stays_in_a_fleet() {
     Gateway::pass_all(&fleet, 2_000);
     put_document(&fleet[0], &shared(50));
     Gateway::pass_all(&fleet, 65_000);
-    let said = |words: &str| fleet.iter().map(|gateway| gateway.world.said(words)).sum::<usize>();
+    let said = |words: &str| fleet.iter().map(|gateway| gateway.world.logged(words)).sum::<usize>();
     assert_eq!(said("config promoted: "), 2, "{:?}", fleet.each_ref().map(log_lines));
     let mut passed = 0;
     for _ in 0..70 {
@@ -271,5 +289,11 @@ fn what_a_rule_of_both_would_have_refused_takes_nothing_back() {
     // The previous document would admit ten of them.
     assert!(passes(&gateway, 580, 100, "ann") <= 10);
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?} {:?}", comparisons(&gateway), log_lines(&gateway));
+    assert_eq!(
+        gateway.world.logged("rolled back"),
+        0,
+        "{:?} {:?}",
+        comparisons(&gateway),
+        log_lines(&gateway)
+    );
 }

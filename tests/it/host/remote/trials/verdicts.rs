@@ -19,7 +19,7 @@ fn a_global_rule_that_has_not_changed_takes_nothing_back() {
         assert_eq!(passes(&gateway, 1, 10, &format!("user-{user}")), 0);
     }
     gateway.pass(2_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.logged("rolled back"), 0, "{:?}", log_lines(&gateway));
 }
 
 /// Each gateway then counts a part, while the previous document would be compared with the whole.
@@ -39,7 +39,7 @@ fn a_store_that_goes_takes_nothing_back() {
     assert_eq!(passed, 20, "a fifth");
     fare(&gateway, Fares::default());
     gateway.pass(3_000);
-    assert_eq!(gateway.world.said("rolled back"), 0, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.logged("rolled back"), 0, "{:?}", log_lines(&gateway));
 }
 
 /// Clients on a list are compared for a tenth of them, like all others.
@@ -113,7 +113,7 @@ fn a_tenant_is_no_user_of_the_same_number() {
     }
     assert_eq!(comparisons(&gateway)[1], 49);
     gateway.pass(61_000);
-    assert_eq!(gateway.world.said(" not promoted: "), 1, "{:?}", log_lines(&gateway));
+    assert_eq!(gateway.world.logged(" not promoted: "), 1, "{:?}", log_lines(&gateway));
 }
 
 /// If the host fails while the candidate is built, the worker tries again and again.
