@@ -35,11 +35,13 @@
 //! give away the difference between two workers' clocks at each request. Larger debt is clamped.
 //! Debt is also clamped if the next token would take longer than the unit.
 
+mod migrate;
+
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
-    Admission, Algorithm, Charge, Deficit, Kind, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
-    RESERVED_FOR, Reservation, Reserve, Verdict,
+    Admission, Algorithm, Charge, Kind, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota, RESERVED_FOR,
+    Reservation, Reserve, Verdict,
 };
 use crate::document::Fields;
 use crate::table::EvictionRank;
@@ -382,25 +384,5 @@ impl Reserve for TokenBucket {
             self.store(cell, self.full_at_after(cell, now, reservation.spent));
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
-    }
-}
-
-impl Migrate for TokenBucket {
-    /// Reserved units count as missing, because workers may still spend them.
-    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
-        let rate = self.rate;
-        let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
-        let (full_at, reserved) = self.without_expired(cell, at);
-        let full_at = rate.add(full_at, rate.span_of(reserved)).min(self.latest_possible(at));
-        Some(Deficit { at, ns: rate.sub(full_at, Exact::whole(at.as_ns())).ceil(), of_ns: self.fill.ns })
-    }
-
-    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
-        let Deficit { at, ns, of_ns } = deficit;
-        let lacking_ns = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
-        let lacking_ns = u64::try_from(lacking_ns.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
-        let full_at = at.as_ns().saturating_add(lacking_ns).saturating_add(ns.saturating_sub(of_ns));
-        self.store(cell, Exact::whole(full_at));
-        write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 }
