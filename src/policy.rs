@@ -1,15 +1,13 @@
-//! All rules, compiled: which of them apply to a request, and what they decide together.
-//!
-//! It does not know: the configuration's syntax, the host, or what a refusal looks like to a client.
+//! All rules, compiled: which rules apply to a request, and what they decide together.
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
-//!               ├─ Group  (one actor, one cell, one load and one swap)
-//!               │    └─ Rule  (quota, algorithm, enforced or shadow)
-//!               └─ Elsewhere  (the same in a store for all gateways: one question; and the groups that stand in for it)
+//!               ├─ Group        (one actor: one cell, one load and one swap)
+//!               │    └─ Rule    (quota, algorithm, enforced or shadow)
+//!               └─ GlobalGroup  (one actor in a global store: one question, a fallback, a lease)
 //! ```
 //!
-//! INVARIANT: a policy cannot be wrong. Whatever could be refused was refused when it was compiled.
+//! A policy cannot be wrong: the compilation has refused every mistake.
 
 mod build;
 mod candidate;
@@ -63,45 +61,48 @@ use group::Group;
 use refund::GroupIndex;
 use std::sync::Arc;
 
-/// Names a rule within its policy.
+/// The index of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(usize);
 
 impl RuleId {
-    /// The rule of this number.
+    /// The rule at this index.
     pub fn new(index: usize) -> RuleId {
         RuleId(index)
     }
 
-    /// A number from 0 up to the number of rules.
+    /// The index: below the number of rules.
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// A rule: what it is called, how it counts, and whether it refuses.
+/// A rule: its name, its counters, and whether it refuses.
 #[derive(Debug)]
 pub struct Rule {
     name: Box<str>,
-    /// Whatever it is called: how it counts, whom, and for which requests.
+    /// The hash of all that the rule does, without its name.
     meaning: u64,
-    /// Whether a store for all gateways counts it.
+    /// Whether a global store counts the rule.
     is_global: bool,
     enforced: bool,
     reject_delay: Span,
     cost: u64,
     primary: Counters,
-    /// Of a rule that a store for all gateways counts: how it counts here while that store is not to be had.
+    /// The counters that decide while the global store is down.
     fallback: Option<Counters>,
-    /// And how what was fetched ahead from there is spent.
+    /// The counters that spend leased quota.
     leased: Option<Counters>,
 }
 
-/// Which of a rule's ways to count.
+/// Which counters of its rules a group uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
+    /// The rule's own counters.
     Primary,
+    /// The counters while the global store is down.
     Fallback,
+    /// The counters of leased quota.
     Leased,
 }
 
@@ -111,18 +112,18 @@ impl Rule {
         &self.name
     }
 
-    /// Whether it refuses; else it only counts and reports.
+    /// Whether the rule refuses. A shadow rule only counts and reports.
     pub fn enforced(&self) -> bool {
         self.enforced
     }
 
-    /// Whether a store counts it for all gateways.
+    /// Whether a global store counts the rule.
     pub fn is_global(&self) -> bool {
         self.is_global
     }
 
-    fn counts(&self, way: Role) -> &Counters {
-        let other = match way {
+    fn counters(&self, role: Role) -> &Counters {
+        let other = match role {
             Role::Primary => None,
             Role::Fallback => self.fallback.as_ref(),
             Role::Leased => self.leased.as_ref(),
@@ -130,10 +131,10 @@ impl Rule {
         other.unwrap_or(&self.primary)
     }
 
-    fn counts_mut(&mut self, way: Role) -> &mut Counters {
-        match (way, &mut self.fallback, &mut self.leased) {
-            (Role::Fallback, Some(spare), _) => spare,
-            (Role::Leased, _, Some(ahead)) => ahead,
+    fn counters_mut(&mut self, role: Role) -> &mut Counters {
+        match (role, &mut self.fallback, &mut self.leased) {
+            (Role::Fallback, Some(fallback), _) => fallback,
+            (Role::Leased, _, Some(leased)) => leased,
             _ => &mut self.primary,
         }
     }
@@ -150,11 +151,11 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    fn holds(&self, request: &Request) -> bool {
+    fn matches(&self, request: &Request) -> bool {
         self.conditions.iter().all(|condition| condition.matches(request))
     }
 
-    fn holds_certainly(&self, request: &Request) -> bool {
+    fn is_certain(&self, request: &Request) -> bool {
         self.conditions.iter().all(|condition| condition.is_certain(request))
     }
 }
@@ -163,39 +164,40 @@ impl Limit {
 #[derive(Debug)]
 pub struct Policy {
     parts: Parts,
-    /// Whether rules look at headers, and not only at the path.
+    /// Whether rules read headers, and not only the path.
     reads_headers: bool,
     path: PartId,
     content_type: PartId,
     ip: ip::ClientIp,
-    /// The actor `ip`, in place of one that a request lacks.
+    /// The actor `ip`, which replaces an actor that a request lacks.
     address: Named,
     tree: Tree,
     limits: Vec<Limit>,
-    /// Configurations that come after this one look at some of them, and keep no others.
+    /// Shared with later configurations, whose migrations need some of the rules.
     rules: Vec<Arc<Rule>>,
     lists: Lists,
     /// Whether the deny list refuses.
     enforced: bool,
-    /// For whom it is tried, if it does not decide.
+    /// If the policy is a candidate: the sample of actors that it is tried on.
     candidate_for: Option<Sample>,
-    /// Then: what rules mean that are the same in the one that decides, sorted.
+    /// If the policy is a candidate: the meanings of its rules that the active policy has as well,
+    /// sorted.
     same: Vec<u64>,
     shards: Shards,
 }
 
 impl Policy {
-    /// A request whose parts are read from `source` as this policy asks for them.
+    /// A request whose parts are read from `source` when the policy needs them.
     pub fn request<'a>(&'a self, source: &'a dyn Source) -> Request<'a> {
         Request::new(source, &self.parts)
     }
 
-    /// How many parts of a request its rules name.
+    /// The number of request parts that the rules name.
     pub fn parts(&self) -> usize {
         self.parts.iter().count()
     }
 
-    /// The names of all headers that are looked at.
+    /// The names of all headers that the rules read.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Header(name) => Some(&**name),
@@ -203,64 +205,67 @@ impl Policy {
         })
     }
 
-    /// Whether rules look at headers, and not only at the path: then it pays to read all of them at once.
+    /// Whether rules read headers, and not only the path. If so, it pays to read all headers at
+    /// once.
     pub fn reads_headers(&self) -> bool {
         self.reads_headers
     }
 
-    /// The rule of this name. `None` only for a name from another policy.
+    /// The rule with this id. `None` only for an id of another policy.
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
         self.rules.get(id.0).map(|rule| &**rule)
     }
 
-    /// For a host that cannot hold requests: what would wait is refused, and no refusal is held back. Whether
-    /// that changes anything.
+    /// For a host that cannot hold requests: refuses requests that would have to wait, and delays
+    /// no refusal. Returns whether any decision changes.
     pub fn refuse_to_wait(&mut self) -> bool {
         let mut changed = false;
         for rule in self.rules.iter_mut().filter_map(Arc::get_mut) {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            let Rule { enforced, primary: own, fallback: spare, .. } = rule;
-            for count in spare.iter_mut().chain([own]).flat_map(Counters::all_mut) {
-                if let Some(algorithm) = count.algorithm.without_waiting() {
+            let Rule { enforced, primary, fallback, .. } = rule;
+            for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
+                if let Some(algorithm) = counter.algorithm.without_waiting() {
                     changed |= *enforced;
-                    count.shown = algorithm.shown(count.quota);
-                    count.algorithm = algorithm;
+                    counter.shown = algorithm.shown(counter.quota);
+                    counter.algorithm = algorithm;
                 }
             }
         }
         changed
     }
 
-    /// How long to hold a refusal back: as long as that of its rules which asks for most.
+    /// How long the host delays a refusal: the longest `reject_delay` of the rules that refuse.
     pub fn reject_delay(&self, decision: &Decision) -> Span {
         let delay = |report: &RuleReport| self.rule(report.rule).map(|rule| rule.reject_delay);
         let refusing = decision.refusing().filter_map(delay).max();
-        // Any of the suspects may have refused, and each asks for at least the shortest delay.
+        // Any suspect may have refused, and each asks for at least the shortest delay.
         refusing.or_else(|| decision.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
     }
 
-    /// All rules, in the order they are asked.
+    /// All rules, in the order in which they are checked.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
         self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), &**rule))
     }
 
-    /// Whether anything is on the allow list.
+    /// Whether the allow list has entries.
     pub fn has_allow_list(&self) -> bool {
         !self.lists.allow.is_empty()
     }
 
-    /// Whether anything is on the deny list.
+    /// Whether the deny list has entries.
     pub fn has_deny_list(&self) -> bool {
         !self.lists.deny.is_empty()
     }
 
-    /// Of the secret by which a store's counts are named: gateways that count together have the same.
+    /// A checksum of the secret that names counts in the global store. Gateways that count together
+    /// have equal checksums.
     pub fn fingerprint(&self) -> u16 {
         self.shards.fingerprint()
     }
 
-    /// The number of keys of the store that this policy can ever use, and the bytes of all their values.
+    /// The number of keys of the shared data that this policy can ever use, and the bytes of all
+    /// their values.
     pub fn footprint(&self) -> (u64, u64) {
         let tables = self.limits.iter().flat_map(|limit| &limit.groups).map(|group| &group.table);
         tables.fold((0, 0), |(keys, bytes), table| {
@@ -269,19 +274,20 @@ impl Policy {
         })
     }
 
-    /// The groups with a table of sets.
+    /// The primary groups with room for more than one actor, and the number of sets of each table.
     fn sampled_groups(&self) -> impl Iterator<Item = (&Group, u64)> {
         let groups = self.limits.iter().flat_map(|limit| &limit.groups);
-        let own = groups.filter(|group| group.role == Role::Primary);
-        own.filter_map(|group| Some((&**group, group.table.sets()?)))
+        let primary = groups.filter(|group| group.role == Role::Primary);
+        primary.filter_map(|group| Some((&**group, group.table.sets()?)))
     }
 
-    /// The tables for many actors, each by its first rule, and how many sets each has.
+    /// The tables with room for more than one actor: the first rule of each, and the number of its
+    /// sets.
     pub fn tables(&self) -> impl Iterator<Item = (RuleId, u64)> {
         self.sampled_groups().map(|(group, sets)| (RuleId(group.rules.start), sets))
     }
 
-    /// How many cells are in use in one set of a table.
+    /// The number of cells in use in one set of a table; `random` selects the set.
     pub(crate) fn used_cells<S: Store + ?Sized>(
         &self,
         overridden: &Overridden,
@@ -299,8 +305,9 @@ impl Policy {
         Some(set.cells().filter(is_used).count())
     }
 
-    /// Whether the client speaks gRPC: `application/grpc`, alone or with a suffix as in `+proto`. With anything
-    /// else after it a gateway does not answer as to gRPC, and what is said for gRPC would become a body.
+    /// Whether the client speaks gRPC: the content type is `application/grpc`, alone or with a
+    /// suffix such as `+proto`. For any other content type, a gateway does not answer in gRPC, and
+    /// a gRPC message would become the body.
     pub fn is_grpc(&self, request: &Request) -> bool {
         let Some(rest) =
             request.get(self.content_type).and_then(|value| value.strip_prefix(b"application/grpc"))
@@ -326,10 +333,11 @@ impl Policy {
         self.groups(limit).get(group)
     }
 
-    /// Finds the limits that apply, less specific first: those whose url and conditions match, but for the ones
-    /// that a more specific exclusive limit switches off. A limit that applies in one reading of the path
-    /// applies: what is exclusive in one reading, or by one line of a header, switches nothing off in another.
-    /// The path is not read where no url asks for it. `matches` is room to work in.
+    /// Finds the limits that apply to the request, less specific first. A limit applies if its url
+    /// and its conditions match in one reading of the path. An exclusive limit switches less
+    /// specific limits off only in the same reading, and only if it matches by every line of a
+    /// header. If no url pattern asks for the path, the path is not read. `matches` is working
+    /// memory.
     fn applicable(&self, request: &Request, matches: &mut Vec<usize>, found: &mut Vec<usize>) {
         found.clear();
         if self.tree.is_root() {
@@ -344,19 +352,21 @@ impl Policy {
         found.dedup();
     }
 
-    /// Adds those of one reading.
+    /// Adds the limits that apply in one reading of the path.
     fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) {
         let start = found.len();
         let limit = |index: usize| self.limits.get(index);
-        found.extend(matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.holds(request))));
+        found.extend(
+            matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.matches(request))),
+        );
         let of_this = found.get(start..).unwrap_or_default();
-        let frees = |limit: &&Limit| limit.exclusive && limit.holds_certainly(request);
-        let exclusive = of_this.iter().rev().filter_map(|index| limit(*index)).find(frees);
-        let least = exclusive.map_or(0, |limit| limit.rank);
-        if least > 0 {
+        let switches_off = |limit: &&Limit| limit.exclusive && limit.is_certain(request);
+        let exclusive = of_this.iter().rev().filter_map(|index| limit(*index)).find(switches_off);
+        let min_rank = exclusive.map_or(0, |limit| limit.rank);
+        if min_rank > 0 {
             let mut place = 0;
             found.retain(|index| {
-                let is_kept = place < start || limit(*index).is_some_and(|limit| limit.rank >= least);
+                let is_kept = place < start || limit(*index).is_some_and(|limit| limit.rank >= min_rank);
                 place = place.saturating_add(1);
                 is_kept
             });

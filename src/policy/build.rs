@@ -1,6 +1,5 @@
-//! Puts a policy together from compiled parts: sorts limits, forms cell groups, lays out cells and tables.
-//!
-//! It does not know: where the parts come from. Whoever drafts a policy has checked it.
+//! Builds a policy from drafts of its parts: sorts limits, forms groups, lays out cells and tables.
+//! The drafts have been checked before.
 
 use super::canonical::{merged, ordinals};
 use super::global_group::{GlobalGroup, OnError, Shards};
@@ -18,113 +17,114 @@ use crate::time::Span;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A rule to be.
+/// A rule, as the configuration describes it.
 #[derive(Debug)]
 pub struct RuleDraft {
     /// Unique in the policy.
     pub name: String,
-    /// Whom it counts; nobody in particular is everybody together.
+    /// The actors that the rule counts as one tuple. Without any, the rule counts all requests
+    /// together.
     pub actors: Vec<Named>,
-    /// What happens when the request lacks the actor.
+    /// How the rule treats requests without the actor.
     pub missing: Missing,
-    /// Whether it refuses.
+    /// Whether the rule refuses. A shadow rule only counts and reports.
     pub enforced: bool,
-    /// How long a refusal of it is held back.
+    /// How long the host delays a refusal by this rule; zero: not at all.
     pub reject_delay: Span,
-    /// How it counts.
+    /// The counters.
     pub counters: Counters,
-    /// Set when a store for all gateways counts it.
+    /// Set if a global store counts the rule.
     pub global: Option<GlobalDraft>,
 }
 
-/// A rule to be that a store for all gateways counts.
+/// The part of a rule that only a global rule has.
 #[derive(Debug)]
 pub struct GlobalDraft {
-    /// What happens while that store is not to be had.
+    /// What happens while the global store is down.
     pub on_error: OnError,
-    /// How it counts by itself then, for [`OnError::Local`].
+    /// The counters for that time, if `on_error` is [`OnError::Local`].
     pub fallback: Option<Counters>,
-    /// How what was fetched ahead is spent.
+    /// The counters that spend leased quota, if the rule has a lease.
     pub leased: Option<Counters>,
 }
 
-/// Where shared rules are counted.
+/// The global store.
 #[derive(Debug)]
 pub struct StoreDraft {
-    /// The names of the stores, each of which has a share of all counts; at least one.
+    /// The names of the shards, at least one. Each actor is counted in one of them.
     pub shards: Vec<String>,
-    /// What all gateways that count together know, and nobody else.
+    /// The key of the hashes that name counts. Gateways that count together share the secret.
     pub secret: String,
 }
 
-/// A limit to be.
+/// A limit, as the configuration describes it.
 #[derive(Debug)]
 pub struct LimitDraft {
-    /// Its url pattern.
+    /// The url pattern.
     pub pattern: Pattern,
-    /// All of them have to hold.
+    /// The conditions. All of them have to match.
     pub conditions: Vec<Box<dyn Matcher>>,
-    /// The conditions in canonical text: see [`Matcher::meaning`].
+    /// The canonical text of the conditions: see [`Matcher::meaning`].
     pub meaning: String,
-    /// Whether it switches off less specific limits.
+    /// Whether the limit switches off less specific limits.
     pub exclusive: bool,
-    /// Its rules.
+    /// The rules, in the order of the document.
     pub rules: Vec<RuleDraft>,
 }
 
 impl LimitDraft {
-    /// Of two limits, the less specific one is less.
+    /// The specificity of the limit: a less specific limit compares as less.
     pub fn specificity(&self) -> (Specificity, usize) {
         (self.pattern.specificity(), self.conditions.len())
     }
 
-    /// For which requests it is, in canonical text.
+    /// The canonical text of the url pattern and the conditions.
     pub(crate) fn meaning(&self) -> String {
         [&sized(&self.pattern.to_string()), &*self.meaning].concat()
     }
 }
 
 impl RuleDraft {
-    /// Whom it counts in a limit of this meaning, in canonical text.
+    /// The canonical text of the actors that the rule counts in a limit with this meaning.
     pub(crate) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
         format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
     }
 }
 
-/// A policy to be.
+/// A policy, as the configuration describes it.
 #[derive(Debug)]
 pub struct Draft {
-    /// The request parts that its actors and conditions name.
+    /// The request parts that actors and conditions name.
     pub parts: Parts,
-    /// How the client's address is found.
+    /// How to find the client IP.
     pub ip: ip::ClientIp,
     /// The actor `ip`.
     pub address: Named,
-    /// Its limits.
+    /// The limits, in the order of the document.
     pub limits: Vec<LimitDraft>,
-    /// Its lists.
+    /// The allow list and the deny list.
     pub lists: Lists,
-    /// Whether the deny list refuses.
+    /// Whether the deny list refuses, or only reports.
     pub enforced: bool,
-    /// How many actors the table of each cell group is made for.
+    /// The number of actors that the table of each group has room for.
     pub max_actors: u64,
-    /// Given if a rule is shared.
+    /// Set if a rule is global.
     pub store: Option<StoreDraft>,
-    /// Given if it is tried beside the policy that decides.
+    /// Set if the policy is a candidate.
     pub candidate: Option<CandidateOptions>,
 }
 
 impl Draft {
-    /// The policy.
+    /// Compiles the policy.
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, candidate: trial } =
-            self;
-        // What is equally specific stays in the order of the configuration.
+        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, candidate } = self;
+        // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
         let limits = merged(placed.into_iter().map(|(_, limit)| limit));
-        // A rule means another thing where the client is found in another way, or another limit shuts its own out.
+        // The meaning of a rule also depends on how the client IP is found, and on the exclusive
+        // limits.
         let mut around: Vec<String> =
             limits.iter().filter(|limit| limit.exclusive).map(LimitDraft::meaning).collect();
         sort::sort_by_key(&mut around, Clone::clone);
@@ -134,10 +134,10 @@ impl Draft {
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
-        let sample = trial.as_ref().map(|trial| trial.sample);
+        let sample = candidate.as_ref().map(|candidate| candidate.sample);
         let found_by = ip.meaning().to_owned();
         let around = around.concat();
-        let mut builder = Builder { max_actors, around, found_by, candidate: trial, ..Builder::default() };
+        let mut builder = Builder { max_actors, around, found_by, candidate, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.into_iter().enumerate() {
@@ -174,44 +174,45 @@ impl Draft {
 #[derive(Default)]
 struct Builder {
     max_actors: u64,
-    /// What every rule means beside what stands in it.
+    /// The meanings of all exclusive limits. They are part of the meaning of each local rule.
     around: String,
     found_by: String,
     candidate: Option<CandidateOptions>,
-    /// What rules mean that are the same in the one that decides.
+    /// The meanings of a candidate's rules that the active policy has as well.
     same: Vec<u64>,
     rules: Vec<Arc<Rule>>,
     groups: usize,
 }
 
 impl Builder {
-    /// Rules of one limit that count the same actor form a group, in the order of their first ones; shared rules do
-    /// so with those that are alike in what happens without the store.
+    /// Forms the groups of one limit, in the order of their first rules. The rules of a group count
+    /// the same actor. The global rules of a group also agree on `on_error` and on having a lease.
     fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
         let ordinals = ordinals(limit, &rules);
         for (mut rule, ordinal) in rules.into_iter().zip(ordinals) {
-            let means = self.meaning(limit, &rule);
-            if let Some(trial) = &self.candidate {
-                let is_same = trial.active_meanings.binary_search(&means).is_ok();
+            let meaning = self.meaning(limit, &rule);
+            if let Some(candidate) = &self.candidate {
+                let is_same = candidate.active_meanings.binary_search(&meaning).is_ok();
                 if is_same {
-                    self.same.push(means);
+                    self.same.push(meaning);
                 }
-                // It has no store to ask, and what that says of the one is what it says of the other.
+                // A candidate asks no global store. If the active policy has the same rule, its
+                // reply is valid for both.
                 if rule.global.take().is_some() && is_same {
                     continue;
                 }
             }
-            let whom = rule.actors_name(limit);
-            let shared = rule.global.as_ref().map_or("", GlobalDraft::kind);
-            match sorted.iter_mut().find(|(known, kind, _)| *known == whom && *kind == shared) {
-                Some((.., group)) => group.push(PlacedRule { means, ordinal, rule }),
-                None => sorted.push((whom, shared, vec![PlacedRule { means, ordinal, rule }])),
+            let actors = rule.actors_name(limit);
+            let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
+            match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
+                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, rule }),
+                None => sorted.push((actors, global, vec![PlacedRule { meaning, ordinal, rule }])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
-        for (whom, kind, rules) in sorted {
-            self.group(&whom, kind, rules, &mut groups, &mut global_group);
+        for (actors, kind, rules) in sorted {
+            self.group(&actors, kind, rules, &mut groups, &mut global_group);
         }
         (groups, global_group)
     }
@@ -228,14 +229,15 @@ impl Builder {
             return;
         };
         let (actors, missing) = (first.actors.clone(), first.missing);
-        let on_error = first.global.as_ref().map(|shared| shared.on_error);
-        let leased = first.global.as_ref().is_some_and(|shared| shared.leased.is_some());
+        let on_error = first.global.as_ref().map(|global| global.on_error);
+        let leased = first.global.as_ref().is_some_and(|global| global.leased.is_some());
         let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        self.rules.extend(drafts.into_iter().map(|PlacedRule { means: meaning, rule: draft, .. }| {
+        self.rules.extend(drafts.into_iter().map(|PlacedRule { meaning, rule: draft, .. }| {
             let is_shared = draft.global.is_some();
-            let (spare, ahead) = draft.global.map_or((None, None), |shared| (shared.fallback, shared.leased));
+            let (fallback, leased) =
+                draft.global.map_or((None, None), |global| (global.fallback, global.leased));
             Arc::new(Rule {
                 name: draft.name.into(),
                 meaning,
@@ -244,118 +246,116 @@ impl Builder {
                 reject_delay: draft.reject_delay,
                 cost: 1,
                 primary: draft.counters,
-                fallback: spare,
-                leased: ahead,
+                fallback,
+                leased,
             })
         }));
-        let means = Hasher::name(meaning.as_bytes());
-        let whom = GroupActors { means, actors, missing, rules: start..self.rules.len() };
+        let meaning = Hasher::name(meaning.as_bytes());
+        let actors = GroupActors { meaning, actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
-            groups.push(self.cells(&name, &whom, Role::Primary).into());
+            groups.push(self.cells(&name, &actors, Role::Primary).into());
             return;
         };
-        let mut others = |way, word| {
-            groups.push(self.cells(&format!("{name} {word}"), &whom, way).into());
+        let mut others = |role, word| {
+            groups.push(self.cells(&format!("{name} {word}"), &actors, role).into());
             groups.len().saturating_sub(1)
         };
-        let spare = (on_error == OnError::Local).then(|| others(Role::Fallback, "spare"));
-        let ahead = leased.then(|| others(Role::Leased, "ahead"));
-        let group = Arc::new(self.cells(&name, &whom, Role::Primary));
-        global_group.push(GlobalGroup {
-            group,
-            on_error,
-            fallback: spare,
-            leased: ahead,
-            name: means,
-            ordinals,
-        });
+        let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "spare"));
+        let leased = leased.then(|| others(Role::Leased, "ahead"));
+        let group = Arc::new(self.cells(&name, &actors, Role::Primary));
+        global_group.push(GlobalGroup { group, on_error, fallback, leased, name: meaning, ordinals });
     }
 
-    /// What a rule means, whatever it is called and wherever its limit stands.
+    /// The hash of the rule's meaning, whatever its name and the place of its limit.
     fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
-        let RuleDraft { enforced, counters: counts, global: shared, .. } = rule;
-        let kind = shared.as_ref().map_or("", GlobalDraft::kind);
-        // What a store has counted it has counted, whatever shuts the rule out.
-        let around = if shared.is_some() { "" } else { &*self.around };
+        let RuleDraft { enforced, counters, global, .. } = rule;
+        let kind = global.as_ref().map_or("", GlobalDraft::kind);
+        // The store's count of a rule is the same whichever exclusive limits switch the rule off.
+        let around = if global.is_some() { "" } else { &*self.around };
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
-        let numbers = [u64::from(*enforced), counts.default.salt, counts.default.lease, counts.others()];
+        let numbers =
+            [u64::from(*enforced), counters.default.salt, counters.default.lease, counters.others()];
         Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
     }
 
-    /// A group whose rules count in this way.
-    fn cells(&mut self, name: &str, whom: &GroupActors, way: Role) -> Group {
-        let GroupActors { means, actors, missing, rules } = whom;
+    /// The group of these rules in this role.
+    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
+        let GroupActors { meaning, actors, missing, rules } = actors;
         let mut size = 0usize;
-        // How each rule counts, and where: changes when a quota does, so that the other cells stay.
-        let mut how = Vec::new();
+        // How each rule counts, and where. Another quota changes this text, so its actors get new
+        // cells and the old cells stay.
+        let mut layout = Vec::new();
         let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
         // States lie in an order that does not depend on the order of the rules in the document.
-        let mut placed: Vec<_> =
-            own.iter().enumerate().map(|(at, rule)| (rule.counts(way).order(), rule.enforced, at)).collect();
+        let mut placed: Vec<_> = own
+            .iter()
+            .enumerate()
+            .map(|(at, rule)| (rule.counters(role).order(), rule.enforced, at))
+            .collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
         for (.., at) in placed {
             let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
-            let counts = rule.counts_mut(way);
-            let bytes = counts.size();
-            how.push(format!("{bytes} {}", counts.default.algorithm.meaning()));
-            counts.all_mut().for_each(|count| count.offset = size);
+            let counters = rule.counters_mut(role);
+            let bytes = counters.size();
+            layout.push(format!("{bytes} {}", counters.default.algorithm.meaning()));
+            counters.all_mut().for_each(|counter| counter.offset = size);
             size = size.saturating_add(bytes);
         }
-        let counts = || {
+        let counters = || {
             let rules = self.rules.get(rules.clone()).unwrap_or_default();
-            rules.iter().flat_map(|rule| rule.counts(way).all())
+            rules.iter().flat_map(|rule| rule.counters(role).all())
         };
-        let lends = counts().all(|count| count.algorithm.as_reserve().is_some());
-        let waits = counts().any(|count| count.algorithm.without_waiting().is_some());
-        let settles = counts().any(|count| count.algorithm.ends_with_request());
+        let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
+        let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
+        let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
-        let (how, is_one) = (how.join(", "), actors.is_empty());
+        let (layout, is_single) = (layout.join(", "), actors.is_empty());
         let table = match &self.candidate {
-            None => Table::new(name, &how, size, if is_one { 1 } else { self.max_actors }),
-            // The same keys for whatever is tried, as they are never given back, and few sizes. All together are one of
-            // several, too.
+            None => Table::new(name, &layout, size, if is_single { 1 } else { self.max_actors }),
+            // All candidates use the same keys and few sizes of values, because a host never frees
+            // a key. A table for all requests together gets a set as well.
             Some(CandidateOptions { name: of, .. }) => {
-                let most = if is_one { 2 } else { self.max_actors };
+                let most = if is_single { 2 } else { self.max_actors };
                 let size = size.next_power_of_two();
-                Table::new(&format!("trial {id}"), &format!("{of} {name}: {how}"), size, most)
+                Table::new(&format!("trial {id}"), &format!("{of} {name}: {layout}"), size, most)
             }
         };
-        let (means, actors, missing, rules) = (*means, actors.clone(), *missing, rules.clone());
+        let (meaning, actors, missing, rules) = (*meaning, actors.clone(), *missing, rules.clone());
         Group {
             id,
             name: Hasher::name(name.as_bytes()),
-            means,
+            meaning,
             actors,
             missing,
             rules,
-            role: way,
+            role,
             table,
-            can_reserve: lends,
-            may_wait: waits,
-            ends_with_request: settles,
+            can_reserve,
+            may_wait,
+            ends_with_request,
         }
     }
 }
 
-/// A rule to be, what it means, and its number among shared rules that mean the same.
+/// A rule, the hash of its meaning, and its number among global rules with the same meaning.
 struct PlacedRule {
-    means: u64,
+    meaning: u64,
     ordinal: u64,
     rule: RuleDraft,
 }
 
-/// Whom a group counts, by which rules.
+/// The actors and the rules of a group.
 struct GroupActors {
-    /// Its actors, and in which limit.
-    means: u64,
+    /// The hash of the limit's and the actors' meaning.
+    meaning: u64,
     actors: Vec<Named>,
     missing: Missing,
     rules: Range<usize>,
 }
 
 impl GlobalDraft {
-    /// Rules of one kind may stand in one group.
+    /// The kind of a global rule. Only rules of one kind form a group.
     pub(crate) fn kind(&self) -> &'static str {
         match (self.on_error, self.leased.is_some()) {
             (OnError::Local, false) => "local",

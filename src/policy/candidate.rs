@@ -1,9 +1,8 @@
-//! Policies that are tried beside the one that decides: for a part of all actors, the same ones each time; what differs in
-//! both; and who it is that one of them refuses.
+//! Candidates: policies that are tried beside the active one, on the same sample of actors each
+//! time.
 //!
-//! It does not know: what becomes of the trial.
-//!
-//! A rule that means the same in both and that a store counts is not tried: what that has counted is known for both.
+//! A candidate does not try a global rule that the active policy has as well: the global store's
+//! reply is valid for both.
 
 use super::decide::Scratch;
 use super::group::Group;
@@ -13,37 +12,37 @@ use crate::request::Request;
 use crate::sort;
 use crate::table::Hasher;
 
-/// Whole percent of all actors.
+/// A sample of all actors, in whole percent: 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample(pub u8);
 
-/// How a policy is tried.
+/// The options of a candidate.
 #[derive(Clone, Debug)]
 pub struct CandidateOptions {
-    /// For whom.
+    /// The sample of actors.
     pub sample: Sample,
-    /// Keeps what it counts apart from what other trials have.
+    /// Keeps the counts of this candidate apart from those of other candidates.
     pub name: u64,
-    /// What the rules of the one that decides mean: see [`Policy::meanings`].
+    /// The meanings of the active policy's rules: see [`Policy::meanings`].
     pub active_meanings: Vec<u64>,
 }
 
 impl Policy {
-    /// What its rules mean, sorted.
+    /// The hashes of the rules' meanings, sorted.
     pub fn meanings(&self) -> Vec<u64> {
         sorted(self.rules.iter().map(|rule| rule.meaning).collect())
     }
 
-    /// Whether a decision of `of`, this policy, which is tried, or the one that decides, has to do with a rule that is not
-    /// the same in both.
+    /// Whether a rule that only one policy has took part in `decision`. `self` is the candidate.
+    /// `of` made the decision, and is the candidate or the active policy.
     pub fn differs_in(&self, of: &Policy, decision: &Decision) -> bool {
         decision.reports.iter().any(|report| of.rule(report.rule).is_none_or(|rule| !self.has(rule)))
     }
 
-    /// Whether a decision of `decides` is a refusal by a rule that a store counts, and if so, whether that is the same in
-    /// this policy, which is tried.
-    pub fn store_refuses(&self, decides: &Policy, decision: &Decision) -> Option<bool> {
-        let rules = decision.refusing().filter_map(|report| decides.rule(report.rule));
+    /// Whether this candidate has a global rule of `active` that refuses in `decision`. `None` if
+    /// no global rule refuses.
+    pub fn store_refuses(&self, active: &Policy, decision: &Decision) -> Option<bool> {
+        let rules = decision.refusing().filter_map(|report| active.rule(report.rule));
         rules.filter(|rule| rule.is_global).map(|rule| self.has(rule)).max()
     }
 
@@ -55,12 +54,12 @@ impl Policy {
         let Some(Sample(percent)) = self.candidate_for else {
             return false;
         };
-        // As numbers below 100 are spread evenly over those of 64 bits (Lemire 2019).
+        // Maps the hash evenly to 0 to 99 by a multiplication (Lemire 2019).
         let place = u128::from(hash).saturating_mul(100) >> 64;
         place >= percent.into()
     }
 
-    /// Whether a client that a list names is not among those for whom the policy is tried.
+    /// Whether the client IP is outside the candidate's sample. Decisions by a list depend on this.
     pub(crate) fn leaves_out_client(&self, request: &Request, hasher: &Hasher) -> bool {
         let mut key = Vec::new();
         self.candidate_for.is_some()
@@ -75,7 +74,8 @@ pub(crate) fn sorted(mut meanings: Vec<u64>) -> Vec<u64> {
 }
 
 impl Group {
-    /// Whether the actor of this key is not among those for whom the policy is tried. Everybody together are.
+    /// Whether the actor with this key is outside the candidate's sample. All requests together are
+    /// never outside.
     pub(crate) fn is_left_out(&self, policy: &Policy, hasher: &Hasher, key: Option<&[u8]>) -> bool {
         let is_somebody = policy.candidate_for.is_some() && !self.actors.is_empty();
         is_somebody && policy.leaves_out(hasher.hash(key.unwrap_or_default()))
@@ -83,8 +83,9 @@ impl Group {
 }
 
 impl Scratch {
-    /// Who is refused by the last decision: the actor of the first rule that refuses, the same number under any policy; or
-    /// all together whom it counts, if it counts them so.
+    /// Identifies the actor that the last decision refuses: the actor of the first rule that
+    /// refuses. The number is the same under any policy. If the rule counts all requests together,
+    /// the number stands for all of them.
     pub(crate) fn refused_actor(&self, policy: &Policy, hasher: &Hasher) -> Option<u64> {
         let Scratch { decision: Decision { reports, .. }, keys, checks, globals, .. } = self;
         let rule = reports.iter().find(|report| report.result == RuleResult::Refused)?.rule;
@@ -94,7 +95,7 @@ impl Scratch {
             .filter_map(|global| Some((&policy.global_group(global.place)?.group, &global.key)));
         let (group, key) = checks.chain(globals).find(|(group, _)| group.ids().any(|id| id == rule))?;
         if group.actors.is_empty() {
-            return Some(group.means);
+            return Some(group.meaning);
         }
         let meaning = |all: u64, actor: &Named| all.rotate_left(1) ^ Hasher::name(actor.meaning().as_bytes());
         Some(group.actors.iter().fold(hasher.hash(keys.get(key.clone())?), meaning))

@@ -1,6 +1,4 @@
 //! Brings drafts into a form that does not depend on the order of limits and rules in the document.
-//!
-//! It does not know: cells or tables.
 
 use super::group::Counters;
 use super::{LimitDraft, RuleDraft};
@@ -8,7 +6,8 @@ use crate::map::KeyMap;
 use crate::sort;
 use crate::table::Hasher;
 
-/// Merges limits for the same requests, so that a rule counts the same whichever of these limits lists it.
+/// Merges limits for the same requests, so that a rule counts the same whichever of these limits
+/// lists it.
 pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
     let (mut places, mut merged) = (KeyMap::<usize>::default(), Vec::<LimitDraft>::new());
     for limit in limits {
@@ -27,22 +26,23 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
     merged
 }
 
-/// For each rule of a limit, how many shared rules before it have the same meaning. Rules with the same meaning are first
-/// ordered by their overrides, so that the order of the rules in the document does not change this number.
+/// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
+/// with the same meaning are first sorted by their overrides. So the number does not depend on the
+/// order of the rules in the document.
 pub(crate) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
     let mut alike = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
-        if let Some(shared) = &rule.global {
+        if let Some(global) = &rule.global {
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
-            let Counters { default: count, .. } = &rule.counters;
-            alike.push(((name, count.salt), rule.counters.others(), shared.kind(), rule.enforced, at));
+            let Counters { default: counter, .. } = &rule.counters;
+            alike.push(((name, counter.salt), rule.counters.others(), global.kind(), rule.enforced, at));
         }
     }
     sort::sort_by_key(&mut alike, |rule| *rule);
     let (mut ordinals, mut last, mut next) = (vec![0; rules.len()], None, 0u64);
-    for (means, .., at) in alike {
-        next = if last == Some(means) { next.saturating_add(1) } else { 0 };
-        last = Some(means);
+    for (meaning, .., at) in alike {
+        next = if last == Some(meaning) { next.saturating_add(1) } else { 0 };
+        last = Some(meaning);
         ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);
     }
     ordinals

@@ -1,4 +1,4 @@
-//! The check of one group in one decision: its cell, what its rules say, and the charge.
+//! The check of one group in one decision: its cell, the verdicts of its rules, and the charge.
 
 use super::cells::{Actor, Attempt, Change, OpenCell, Reservations, ReservedCell, Swapped, swap, update};
 use super::context::{Context, WorkerCache};
@@ -41,7 +41,7 @@ impl GroupCheck {
         GroupCheck { group: Arc::clone(group), place, hash, key, buffers }
     }
 
-    /// Ends the check; what it needed room for is returned.
+    /// Ends the check, and returns the buffers for later requests.
     pub(crate) fn into_buffers(mut self) -> Buffers {
         self.buffers.cell.close();
         self.buffers
@@ -60,7 +60,7 @@ impl GroupCheck {
         context.rules(&self.group, self.key(keys), self.buffers.cell.blocker())
     }
 
-    /// Checks a cell from the refusal cache. Returns whether the rules refuse still.
+    /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
     pub(crate) fn check_cached<S: ?Sized>(
         &mut self,
         cached: &[u8],
@@ -127,7 +127,8 @@ impl GroupCheck {
     }
 
     /// Stores the charged cell. Returns `false` if another worker was faster and too little is
-    /// left. For a busy actor the worker reserves a part of the rest, where `may_reserve` allows it.
+    /// left. For a busy actor the worker reserves a part of the rest, where `may_reserve` allows
+    /// it.
     pub(crate) fn commit<S: Store + ?Sized>(
         &mut self,
         may_reserve: bool,

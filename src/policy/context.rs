@@ -1,4 +1,4 @@
-//! What every decision of a worker depends on beside the request.
+//! The inputs of a worker's decisions beside the request.
 
 use super::Policy;
 use super::cells::{GlobalRefusalCache, Migration, RefusalCache, Reservations};
@@ -7,7 +7,7 @@ use super::overridden::Overridden;
 use crate::table::Hasher;
 use crate::time::Time;
 
-/// What every decision of a worker depends on beside the request.
+/// The inputs of a worker's decisions beside the request.
 pub(crate) struct Context<'a, S: ?Sized> {
     pub(crate) policy: &'a Policy,
     pub(crate) store: &'a S,
@@ -21,7 +21,8 @@ pub(crate) struct Context<'a, S: ?Sized> {
 }
 
 impl<'a, S: ?Sized> Context<'a, S> {
-    /// A group's rules as they count the actor of this key; or the actor whose cell blocks its set.
+    /// A group's rules, as they count the actor with this key or the actor whose cell blocks the
+    /// set.
     pub(crate) fn rules<'k>(&self, group: &'k Group, key: &'k [u8], blocker: Option<u64>) -> ActorRules<'k>
     where
         'a: 'k,
@@ -32,7 +33,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
         }
     }
 
-    /// A group's rules as they count the actor with this hash.
+    /// A group's rules, as they count the actor with this hash.
     pub(crate) fn rules_of<'k>(&self, group: &'k Group, hash: u64) -> ActorRules<'k>
     where
         'a: 'k,
@@ -41,7 +42,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
     }
 }
 
-/// What a worker keeps between decisions.
+/// The caches of a worker, from one decision to the next.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerCache {
     pub(crate) refusals: RefusalCache,

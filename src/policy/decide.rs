@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   deny list, allow list     ── on one ────────────────────► Reject, or Allowed
-//!   identify: which limits match, whom do their groups count
+//!   identify: which limits match, which actors do their groups count
 //!   refusal cache             ── still refused ─────────────► Reject, no store is asked
 //!   open each group's cell, and check its rules
 //!        │                    ── one refuses ───────────────► Reject, nothing is charged
@@ -16,8 +16,8 @@
 //! The clock is read after the loads. The worker that stored a cell had read the clock before, so a
 //! cell that seems to come from the future means that the clock stepped back.
 //!
-//! Between its charge and its refund, a request counts as passed. Other requests may then be refused
-//! without need, but none is admitted without right.
+//! Between its charge and its refund, a request counts as passed. Other requests may then be
+//! refused without need, but none is admitted without right.
 
 use super::cells::Reservations;
 use super::check::{Buffers, GroupCheck};
@@ -48,7 +48,7 @@ pub(crate) struct Scratch {
     pub(crate) keys: Vec<u8>,
     pub(crate) checks: Vec<GroupCheck>,
     pub(crate) globals: Vec<GlobalCheck>,
-    spare: Vec<Buffers>,
+    free_buffers: Vec<Buffers>,
     limits: Vec<usize>,
     matches: Vec<usize>,
 }
@@ -105,7 +105,7 @@ pub(crate) struct Refused {
 
 impl Scratch {
     pub(crate) fn clear(&mut self) {
-        let Scratch { decision, charges, keys, checks, spare, globals, refills, .. } = self;
+        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.left_out = 0;
@@ -114,10 +114,10 @@ impl Scratch {
         keys.clear();
         globals.clear();
         refills.clear();
-        spare.extend(checks.drain(..).map(GroupCheck::into_buffers));
+        free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
     }
 
-    /// What the lists decide, if the client is on one that counts.
+    /// The outcome by the lists, if the client is on a list that is enforced.
     fn decide_by_lists<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<Outcome> {
         let (policy, decision) = (context.policy, &mut self.decision);
         let client = |request: &Request| policy.ip.client(request);
@@ -139,7 +139,7 @@ impl Scratch {
     /// Adds a check for each group of each limit that matches. Returns an enforced rule that needs
     /// an actor which the request lacks; such shadow rules only report.
     fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
-        let Scratch { decision, keys, checks, globals, spare, limits, matches, .. } = self;
+        let Scratch { decision, keys, checks, globals, free_buffers, limits, matches, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;
         policy.applicable(request, matches, limits);
@@ -159,7 +159,7 @@ impl Scratch {
                         globals.push(GlobalCheck::new(policy, (at, index), hash, start..keys.len(), keys));
                     }
                     Identity::Actor(hash) => {
-                        let buffers = spare.pop().unwrap_or_default();
+                        let buffers = free_buffers.pop().unwrap_or_default();
                         checks.push(GroupCheck::new(group, (at, index), hash, start..keys.len(), buffers));
                     }
                     Identity::Missing => {
@@ -194,19 +194,20 @@ impl Scratch {
         if let Some(group) = context.policy.group(place) {
             let bytes = self.keys.get(key.clone()).unwrap_or_default();
             let hash = group.hash(&context.policy.rules, context.hasher, bytes);
-            self.checks.push(GroupCheck::new(group, place, hash, key, self.spare.pop().unwrap_or_default()));
+            let buffers = self.free_buffers.pop().unwrap_or_default();
+            self.checks.push(GroupCheck::new(group, place, hash, key, buffers));
         }
     }
 
-    /// Refuses the request if a cached refusal still holds. Each cached refusal reports, so that the
-    /// longest wait is named. A group with a lease is not looked up: see
+    /// Refuses the request if a cached refusal still holds. Each cached refusal reports, so that
+    /// the longest wait is named. A group with a lease is not looked up: see
     /// [`Scratch::refuse_leased_from_cache`].
     fn refuse_from_cache<S: ?Sized>(&mut self, cache: &WorkerCache, context: &Context<S>) -> bool {
         let Scratch { decision: Decision { reports, .. }, keys, checks, globals, .. } = self;
         let WorkerCache { refusals, global_refusals, .. } = cache;
         let policy = context.policy;
         let unleased = || globals.iter().filter(|global| !global.is_leased(policy));
-        // Most requests have none. Then the clock, a host call, is not read.
+        // Most requests have no cached refusal. Then the clock, a host call, is not read.
         let is_cached = checks.iter().any(|check| refusals.contains(check.group.id, check.hash))
             || unleased().any(|global| global.is_cached(policy, global_refusals));
         if !is_cached {

@@ -1,6 +1,4 @@
-//! What a policy decides about one request, and what each rule contributed.
-//!
-//! It does not know: how it is shown to the client (`response`), nor metrics' names (the host's).
+//! The decision about one request, and the contribution of each rule.
 
 use super::{Policy, Rule, RuleId};
 use crate::algorithm::{Admission, Quota, Verdict};
@@ -9,23 +7,23 @@ use crate::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// What the deny list is called where rules are named; no rule has this name.
+/// The name of the deny list where rules are named. No rule has this name.
 pub const DENY: &str = "deny";
 
-/// What the allow list is called.
+/// The name of the allow list.
 pub const ALLOW: &str = "allow";
 
-/// What happens to the request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// It passes.
+    /// The request passes.
     #[default]
     Pass,
-    /// It passes and nothing was counted: the allow list names it.
+    /// The request passes uncounted: the allow list names the client.
     Allowed,
-    /// It passes at that instant.
+    /// The request passes at this instant.
     Delay(Time),
-    /// It is refused and charged to no rule.
+    /// The request is refused, and no rule is charged.
     Reject(Reason),
     /// Global stores have to answer first; they were asked under this number.
     Query(u32),
@@ -34,30 +32,31 @@ pub enum Outcome {
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Of the rules that refuse, the one whose wait is longest.
+    /// This rule refuses. If several rules refuse, this one has the longest wait.
     Rule(RuleId),
     /// The request lacks the actor of this rule, which says `missing: deny`.
     NoActor(RuleId),
-    /// The store refuses the request without saying which of several rules does: see [`Tally::Unattributed`].
+    /// A global store refuses, and does not say which of several rules does: see
+    /// [`RuleResult::Unattributed`].
     Unattributed,
-    /// The store that counts this rule is not to be had, and the rule says `on_error: deny`.
+    /// The global store of this rule is down, and the rule says `on_error: deny`.
     Unavailable(RuleId),
-    /// The deny list names it.
+    /// The deny list names the client.
     Denied,
 }
 
 /// How a rule counted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleResult {
-    /// It admits; charged if the request passes.
+    /// The rule admits the request. The rule is charged if the request passes.
     Admitted,
-    /// It refuses.
+    /// The rule refuses the request.
     Refused,
-    /// It would refuse, but is in shadow.
+    /// The shadow rule would refuse the request.
     Shadowed,
-    /// The store refuses the request because of this rule or another one with the same tally, without saying which.
+    /// The store refuses because of one of the rules with this result, and does not say which.
     Unattributed,
-    /// The store failed: not counted, and not held against the request.
+    /// The store failed. The rule neither counts nor refuses the request.
     Uncounted,
 }
 
@@ -72,9 +71,9 @@ impl RuleResult {
 pub enum ActorSource {
     /// The request has the actor.
     Actor,
-    /// The request lacks the actor and is counted by its address.
+    /// The request lacks the actor, and is counted by client IP.
     Address,
-    /// The request lacks the actor and is counted with all such requests.
+    /// The request lacks the actor, and is counted with all such requests.
     Shared,
     /// The request lacks the actor, and the rule says `missing: deny`.
     Missing,
@@ -92,7 +91,7 @@ impl ActorSource {
     }
 }
 
-/// What one rule contributed.
+/// The contribution of one rule to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleReport {
     /// The rule.
@@ -101,59 +100,61 @@ pub struct RuleReport {
     pub quota: Quota,
     /// How the rule found the actor.
     pub actor: ActorSource,
-    /// How it counted the request.
+    /// How the rule counted the request.
     pub result: RuleResult,
-    /// The verdict of the algorithm. `None` without one: uncounted, no actor, or admitted by a store that does not say how
-    /// much is left. For [`Tally::Unattributed`] only the outcome is known.
+    /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or
+    /// if a store admits without saying how much is left. For [`RuleResult::Unattributed`], only
+    /// the admission is known.
     pub verdict: Option<Verdict>,
-    /// Whether the rule's own store was not to be had: what is here stands in for it.
+    /// Whether the rule's global store was down, so that the report stands for the rule's
+    /// `on_error`.
     pub degraded: bool,
 }
 
-/// What happened to the store on the way, for metrics.
+/// Events of one or more operations on cells, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Cells dropped with nothing lost.
+    /// Cells that were evicted without loss.
     pub evicted_lossless: u32,
-    /// Cells dropped whose actors start anew.
+    /// Cells that were evicted although their actors then start anew.
     pub evicted_lossy: u32,
-    /// Newcomers refused because every cell of their set refuses.
+    /// Newcomers that were refused because every cell of their set refuses.
     pub set_full: u32,
-    /// Swaps that another worker won.
+    /// Swaps that were lost to another worker.
     pub swaps_lost: u32,
     /// Loads or swaps that failed.
     pub faults: u32,
-    /// Values found that were not ours, or of another shape.
+    /// Foreign values: Diana did not write them, or they have another shape.
     pub foreign: u32,
-    /// Refusals decided from what this worker knew, without asking the store.
+    /// Refusals from the worker's refusal cache.
     pub cached: u32,
-    /// Requests that the deny list names, let pass in shadow.
+    /// Requests that pass although a deny list in shadow names the client.
     pub denied_in_shadow: u32,
 }
 
 impl Events {
     pub(crate) fn evicted(&mut self, eviction: Option<Eviction>) {
-        let count = match eviction {
+        let counter = match eviction {
             Some(Eviction::Lossless) => &mut self.evicted_lossless,
             Some(Eviction::Lossy) => &mut self.evicted_lossy,
             Some(Eviction::SetFull { .. }) => &mut self.set_full,
             None => return,
         };
-        *count = count.saturating_add(1);
+        *counter = counter.saturating_add(1);
     }
 }
 
-/// What a policy decides about one request.
+/// The decision of a policy about one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// What happens.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What each rule contributed that was asked.
+    /// The reports of the rules that were checked.
     pub reports: Vec<RuleReport>,
-    /// What happened to the store on the way.
+    /// The events on the way to the decision.
     pub events: Events,
-    /// Of a policy that is tried: how many groups of rules were left out, as their actor is not among those for whom it
-    /// is.
+    /// Under a candidate: the number of groups and lists that were left out, because the actor is
+    /// outside the sample.
     pub left_out: u32,
 }
 
@@ -163,8 +164,9 @@ impl Decision {
         matches!(self.outcome, Outcome::Reject(_))
     }
 
-    /// For access logs, who refuses: names of rules separated by commas, or `deny` for the list. If they are separated by
-    /// `|`, one of these rules refuses, and the store does not say which.
+    /// For access logs: the names of the rules that refuse, separated by commas, or `deny` for the
+    /// deny list. If the names are separated by `|`, one of these rules refuses, and the store does
+    /// not say which.
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
         match self.outcome {
             Outcome::Reject(Reason::Unattributed) => self.names(policy, false, RuleResult::Unattributed, "|"),
@@ -174,7 +176,7 @@ impl Decision {
         }
     }
 
-    /// For access logs, who would refuse if it were not in shadow, in the same form.
+    /// For access logs: the shadow rules that would refuse, in the same form.
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
         self.names(policy, self.events.denied_in_shadow > 0, RuleResult::Shadowed, ",")
     }
@@ -183,19 +185,19 @@ impl Decision {
         &self,
         policy: &'p Policy,
         denied: bool,
-        tally: RuleResult,
-        between: &str,
+        result: RuleResult,
+        separator: &str,
     ) -> Option<Cow<'p, str>> {
-        let reports = self.reports.iter().filter(|report| report.result == tally);
+        let reports = self.reports.iter().filter(|report| report.result == result);
         let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
-        Some(names.fold(first, |all, name| [&*all, between, name].concat().into()))
+        Some(names.fold(first, |all, name| [&*all, separator, name].concat().into()))
     }
 
-    /// The report of the rule that decides: the rule that the refusal names, else the first rule in shadow
-    /// that would refuse, else the rule with the least left. Among equals the slowest to grow decides.
-    /// Rules in shadow come last.
+    /// The report of the rule that decides: the rule that the refusal names, else the first shadow
+    /// rule that would refuse, else the rule with the least left. If several rules have as little
+    /// left, the slowest to grow decides. Shadow rules come last.
     pub fn decisive(&self, policy: &Policy) -> Option<&RuleReport> {
         let reports = || self.reports.iter();
         match self.outcome {
@@ -214,7 +216,8 @@ impl Decision {
         shadowed.or_else(|| reports().min_by_key(tightness))
     }
 
-    /// Refuses a request that cannot be held until its turn. The rule with the longest wait refuses, with this wait.
+    /// Refuses a request that cannot be held until its turn. The rule with the longest wait
+    /// refuses, with this wait.
     pub(crate) fn refuse_to_hold(&mut self, policy: &Policy) {
         let wait = |report: &RuleReport| {
             let is_enforced = policy.rule(report.rule).is_some_and(Rule::enforced);
@@ -231,7 +234,7 @@ impl Decision {
         }
     }
 
-    /// The rules that refuse, in the order they were asked; none when a list decided.
+    /// The rules that refuse, in the order in which they were checked. None if a list decided.
     pub fn refusing(&self) -> impl Iterator<Item = &RuleReport> {
         self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
@@ -242,16 +245,17 @@ impl Decision {
     }
 }
 
-/// The refusing rule whose wait is longest; one that never admits waits longest.
+/// The outcome by these reports. Of the rules that refuse, the one with the longest wait decides; a
+/// rule that never admits waits longest.
 pub(crate) fn refusal(reports: &[RuleReport]) -> Outcome {
-    // A permit comes back when another request ends: that is sooner than its time is up.
+    // A permit returns when another request ends, which is sooner than the permit expires.
     let is_permit = |report: &RuleReport| report.quota.unit == Span::ZERO;
     let wait = |report: &&RuleReport| match report.verdict.map(|verdict| verdict.admission) {
         Some(Admission::Refuse { retry_after: Some(_) }) if is_permit(report) => Span::from_secs(1),
         Some(Admission::Refuse { retry_after }) => retry_after.unwrap_or(Span::from_ns(u64::MAX)),
         _ => Span::ZERO,
     };
-    // Backwards, because the last of equals is taken and the first is meant.
+    // Reversed, because `max_by_key` takes the last of equals and the first one decides.
     let refusing = reports.iter().rev().filter(|report| report.result == RuleResult::Refused);
     let is_unattributed = reports.iter().any(|report| report.result == RuleResult::Unattributed);
     let otherwise = if is_unattributed { Outcome::Reject(Reason::Unattributed) } else { Outcome::Pass };

@@ -1,7 +1,5 @@
-//! A cell group: all rules of one limit that count the same actor. Their states lie side by side in one
+//! A group: all rules of one limit that count the same actor. Their states lie side by side in one
 //! cell, so that one load and one swap decide them together.
-//!
-//! It does not know: the store, or other groups.
 
 use super::{ActorSource, Policy, Role, Rule, RuleId};
 use crate::actor::{self, Named};
@@ -14,25 +12,25 @@ use crate::time::Time;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How a rule counts one actor: its quota, or the one that an override gives it.
+/// A quota and its algorithm. A rule has one counter for most actors, and one for each override.
 #[derive(Debug)]
 pub struct Counter {
-    /// What the rule says.
+    /// The configured quota.
     pub quota: Quota,
-    /// What clients are shown of it.
+    /// The quota that response headers show: [`Algorithm::shown`].
     pub(crate) shown: Quota,
-    /// What decides.
+    /// The algorithm that decides.
     pub algorithm: Box<dyn Algorithm>,
-    /// How much is fetched ahead, of a rule that a store for all gateways counts; 0 is nothing.
+    /// The most units that one lease of a global rule holds for one actor; 0: no lease.
     pub lease: u64,
-    /// Of the algorithm's meaning.
+    /// The hash of [`Algorithm::meaning`].
     pub(crate) salt: u64,
-    /// Where its state lies in the group's cell.
+    /// Where the state begins in the group's cell, in bytes.
     pub(crate) offset: usize,
 }
 
 impl Counter {
-    /// A quota and its algorithm.
+    /// A counter without a lease.
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
         Counter { quota, shown: algorithm.shown(quota), algorithm, lease: 0, salt, offset: 0 }
@@ -49,12 +47,12 @@ impl Counter {
     }
 }
 
-/// How a rule counts, and how those actors that it counts in another way.
+/// The counters of one rule.
 #[derive(Debug)]
 pub struct Counters {
-    /// Everybody else.
+    /// The counter for actors without an override.
     pub default: Counter,
-    /// By key.
+    /// The overrides, by actor value.
     pub overrides: KeyMap<Counter>,
 }
 
@@ -67,31 +65,31 @@ impl Counters {
         self.overrides.values_mut().iter_mut().chain([&mut self.default])
     }
 
-    /// How the actor of this value is counted, if an override makes this differ from other actors.
+    /// The override of this actor value, if it counts differently from the default.
     pub(crate) fn other(&self, value: &[u8]) -> Option<&Counter> {
-        self.overrides.get(value).filter(|count| count.salt != self.default.salt)
+        self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
     }
 
-    /// A number for all effective overrides, whatever their order; 0 if there are none.
+    /// A hash of all effective overrides, whatever their order; 0 without any.
     pub(crate) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {
-            let name = |count: &Counter| Hasher::name(&[&count.salt.to_le_bytes(), value].concat());
+            let name = |counter: &Counter| Hasher::name(&[&counter.salt.to_le_bytes(), value].concat());
             sum.wrapping_add(self.other(value).map_or(0, name))
         };
         self.overrides.keys().fold(0, sum)
     }
 
-    /// Bytes of a state of it.
+    /// The size of the rule's state in bytes: the largest of its counters.
     pub(crate) fn size(&self) -> usize {
-        self.all().map(|count| count.algorithm.size()).max().unwrap_or(0)
+        self.all().map(|counter| counter.algorithm.size()).max().unwrap_or(0)
     }
 
-    /// Orders rules by how they count.
+    /// The order of the rule's state in a cell, independent of the document's order.
     pub(crate) fn order(&self) -> (usize, u64, u64) {
         (self.size(), self.default.salt, self.others())
     }
 
-    /// How the actor of this key is counted.
+    /// The counter of the actor with this key.
     pub(crate) fn of(&self, key: &[u8]) -> &Counter {
         let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
         let own = if self.overrides.is_empty() { None } else { own() };
@@ -99,21 +97,21 @@ impl Counters {
     }
 }
 
-/// What happens to a request that lacks the actor.
+/// How a rule treats requests without the actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// It is counted by its address.
+    /// The rule counts them by client IP.
     Ip,
-    /// The rule does not apply.
+    /// The rule does not apply to them.
     Skip,
-    /// All such requests are counted together.
+    /// The rule counts all of them together.
     Share,
-    /// It is refused.
+    /// The rule refuses them.
     Deny,
 }
 
 impl Missing {
-    /// The word that configures it.
+    /// The word in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Missing::Ip => "ip",
@@ -128,40 +126,41 @@ impl Missing {
 pub(crate) struct Group {
     /// Unique in the policy.
     pub(crate) id: usize,
-    /// Whom it counts, in words that mean the same in every policy, hashed.
+    /// The hash of what the group counts and of its role, the same in every policy.
     pub(crate) name: u64,
-    /// The same, however it counts.
-    pub(crate) means: u64,
+    /// The hash of the limit's and the actors' meaning, the same for every role.
+    pub(crate) meaning: u64,
     pub(crate) actors: Vec<Named>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
-    /// Which of its rules' ways to count is counted here.
+    /// Which counters of its rules the group uses.
     pub(crate) role: Role,
     pub(crate) table: Table,
-    /// Whether a worker may be charged ahead by all its rules, and by all their overrides.
+    /// Whether workers may reserve quota: each counter of each rule allows it.
     pub(crate) can_reserve: bool,
     /// Whether a rule may make a request wait.
     pub(crate) may_wait: bool,
-    /// Whether a charge ends with the request.
+    /// Whether a charge of any rule ends with the request, as a permit does.
     pub(crate) ends_with_request: bool,
 }
 
-/// Whom a group counts in one request.
+/// The actor that a group counts in one request.
 pub(crate) enum Identity {
-    /// The actor with this hash, whose key was written.
+    /// The actor with this hash. Its key is written.
     Actor(u64),
-    /// Nobody: the rules do not apply.
+    /// The request lacks the actor, and the rules do not apply.
     NotApplicable,
-    /// Nobody, which is not allowed.
+    /// The request lacks the actor, and the rules refuse it.
     Missing,
 }
 
-/// Keeps a value, an address in its place, and the lack of both apart.
+/// The first byte of a key. It keeps apart a value, an address in place of a value, and requests
+/// that share one count.
 const BY_VALUE: u8 = 0;
 const BY_ADDRESS: u8 = 1;
 const SHARED: u8 = 2;
 
-/// How the actor of this key was found.
+/// How the rules found the actor with this key.
 pub(crate) fn actor_source(key: &[u8]) -> ActorSource {
     match key.first() {
         Some(&BY_ADDRESS) => ActorSource::Address,
@@ -170,13 +169,13 @@ pub(crate) fn actor_source(key: &[u8]) -> ActorSource {
     }
 }
 
-/// The key of an actor's value.
+/// The key of an actor value.
 pub(crate) fn by_value(value: &[u8]) -> Vec<u8> {
     [&[BY_VALUE], value].concat()
 }
 
 impl Group {
-    /// Whom it counts; the actor's key is appended to `keys`.
+    /// Finds the actor in the request, and appends the actor's key to `keys`.
     pub(crate) fn identify(
         &self,
         policy: &Policy,
@@ -204,27 +203,27 @@ impl Group {
         Identity::Actor(self.hash(&policy.rules, hasher, keys.get(start..).unwrap_or_default()))
     }
 
-    /// The hash of the actor of this key.
+    /// The hash of the actor with this key. `all` are the policy's rules.
     pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
         self.for_actor(all, key).hash(hasher)
     }
 
-    /// The rules of this group, among all of its policy.
+    /// The rules of this group. `all` are the policy's rules.
     pub(crate) fn own<'p>(&self, all: &'p [Arc<Rule>]) -> &'p [Arc<Rule>] {
         all.get(self.rules.clone()).unwrap_or_default()
     }
 
-    /// The same, one by one.
+    /// Iterates over the rules of this group.
     pub(crate) fn rules<'p>(&self, all: &'p [Arc<Rule>]) -> impl Iterator<Item = &'p Rule> + use<'p> {
         self.own(all).iter().map(|rule| &**rule)
     }
 
-    /// Their names, in the same order.
+    /// The ids of the rules, in the same order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
         self.rules.clone().map(RuleId)
     }
 
-    /// The group as it counts the actor of this key.
+    /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
         ActorRules { own: self.own(all), group: self, key }
     }
@@ -239,7 +238,8 @@ pub(crate) struct ActorRules<'a> {
 }
 
 impl<'a> ActorRules<'a> {
-    /// Prepares the cell at `now`. Returns whether the cell has to be stored even if a rule refuses.
+    /// Prepares the cell at `now`. Returns whether the cell has to be stored even if a rule
+    /// refuses.
     pub(crate) fn prepare(self, cell: &mut [u8], now: Time) -> bool {
         let prepare = |changed: bool, (_, counter): (&Rule, &Counter)| {
             counter.algorithm.prepare(counter.state_mut(cell), now) || changed
@@ -249,49 +249,50 @@ impl<'a> ActorRules<'a> {
 
     /// Each rule, and the counter that counts the actor.
     pub(crate) fn counters(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
-        let (key, way) = (self.key, self.group.role);
-        self.own.iter().map(move |rule| (&**rule, rule.counts(way).of(key)))
+        let (key, role) = (self.key, self.group.role);
+        self.own.iter().map(move |rule| (&**rule, rule.counters(role).of(key)))
     }
 
-    /// The actor's hash. One with a quota of its own counts in a cell of its own, as a rule does whose quota has
-    /// changed.
+    /// The actor's hash. An override changes the hash, so that the actor counts in another cell.
     pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
         let mut hash = hasher.hash(self.key);
         if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
             for rule in self.own {
-                if let Some(count) = rule.counts(self.group.role).other(value) {
-                    hash ^= mix(count.salt.wrapping_add(u64::try_from(count.offset).unwrap_or(0)));
+                if let Some(counter) = rule.counters(self.group.role).other(value) {
+                    hash ^= mix(counter.salt.wrapping_add(u64::try_from(counter.offset).unwrap_or(0)));
                 }
             }
         }
         hash
     }
 
-    /// What the actor's cell is worth: as much as that of its rules which is worth most. Nobody is refused by
-    /// a rule in shadow.
+    /// The eviction rank of the actor's cell: the highest of its rules. A shadow rule refuses
+    /// nobody.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
-        let worth =
-            |(rule, count): (&Rule, &Counter)| match count.algorithm.eviction_rank(count.state(cell), now) {
+        let rank = |(rule, counter): (&Rule, &Counter)| {
+            let rank = counter.algorithm.eviction_rank(counter.state(cell), now);
+            match rank {
                 EvictionRank::Refusing(span) if !rule.enforced => EvictionRank::Used(span),
-                worth => worth,
-            };
-        self.counters().map(worth).max().unwrap_or(EvictionRank::Nothing)
+                rank => rank,
+            }
+        };
+        self.counters().map(rank).max().unwrap_or(EvictionRank::Nothing)
     }
 
-    /// Takes charges back, one for each rule; those of cost 0 are none.
+    /// Refunds one charge of each rule. A charge of cost 0 changes nothing.
     pub(crate) fn refund(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
-        for ((_, count), charge) in self.counters().zip(charges) {
+        for ((_, counter), charge) in self.counters().zip(charges) {
             if charge.cost > 0 {
-                count.algorithm.refund(count.state_mut(cell), now, charge);
+                counter.algorithm.refund(counter.state_mut(cell), now, charge);
             }
         }
     }
 
-    /// Takes pieces back, one for each rule.
+    /// Returns one reservation of each rule to the cell.
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
-        for ((_, count), reservation) in self.counters().zip(reservations) {
-            if let Some(reserve) = count.algorithm.as_reserve() {
-                reserve.release(count.state_mut(cell), now, reservation);
+        for ((_, counter), reservation) in self.counters().zip(reservations) {
+            if let Some(reserve) = counter.algorithm.as_reserve() {
+                reserve.release(counter.state_mut(cell), now, reservation);
             }
         }
     }

@@ -1,6 +1,4 @@
-//! Who is never limited and who is always refused.
-//!
-//! It does not know: rules. The deny list is asked first: who stands on both is refused.
+//! The allow list and the deny list. The deny list is checked first: a client on both is refused.
 
 use super::Policy;
 use crate::actor::{self, Named, address::Network};
@@ -13,23 +11,23 @@ use std::net::IpAddr;
 pub enum Member {
     /// All addresses of a network.
     Network(Network),
-    /// One value of an actor, as [`actor::parse_key`] gives it.
+    /// One value of an actor, as [`actor::parse_key`] returns it.
     Actor(Named, Vec<u8>),
 }
 
 /// The allow list and the deny list.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// Never limited.
+    /// Requests that no rule limits.
     pub allow: List,
-    /// Always refused.
+    /// Requests that are always refused.
     pub deny: List,
 }
 
-/// A list that is asked in as many steps as it has kinds of entries, however many entries.
+/// A list. A lookup takes one step for each kind of entry, however many entries there are.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The first addresses of all networks, by their family (IPv4 or not) and the bits of their prefix.
+    /// The first addresses of all networks, by family (whether IPv4) and by prefix length in bits.
     networks: Vec<((bool, u8), KeySet)>,
     actors: Vec<(Named, KeySet)>,
 }
@@ -50,9 +48,9 @@ impl FromIterator<Member> for List {
     }
 }
 
-/// Adds a key to those of its kind; there are few kinds.
+/// Adds a key to the set of its kind. There are few kinds.
 fn add<K: PartialEq>(list: &mut Vec<(K, KeySet)>, kind: K, key: &[u8]) {
-    match list.iter_mut().find(|(known, _)| *known == kind) {
+    match list.iter_mut().find(|(other, _)| *other == kind) {
         Some((_, keys)) => {
             keys.add(key);
         }
@@ -64,7 +62,7 @@ fn add<K: PartialEq>(list: &mut Vec<(K, KeySet)>, kind: K, key: &[u8]) {
     }
 }
 
-/// An address among those of its family.
+/// The bytes of an address, unique within its family.
 fn bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -73,21 +71,22 @@ fn bytes(address: IpAddr) -> [u8; 16] {
 }
 
 impl Policy {
-    /// The values in lists and overrides that are looked for in one header each, with the header's name.
+    /// The values of lists and overrides that are read from one header alone, each with the
+    /// header's name.
     pub fn header_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let listed = [&self.lists.deny, &self.lists.allow].into_iter().flat_map(|list| &list.actors);
         let listed = listed.flat_map(|(named, values)| values.keys().map(move |key| (named, key)));
-        let alone =
+        let single =
             self.limits.iter().flat_map(|limit| &limit.groups).filter_map(|group| match &*group.actors {
                 [named] => Some((named, group.rules.clone())),
                 _ => None,
             });
-        let overridden = alone.flat_map(|(named, rules)| {
+        let overridden = single.flat_map(|(named, rules)| {
             let rules = self.rules.get(rules).unwrap_or_default().iter();
             rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
         });
         listed.chain(overridden).filter_map(|(named, key)| match self.parts.get(named.actor().header()?)? {
-            // Behind the length of the value, see `actor::key`.
+            // A key begins with the value's length in four bytes: see `actor::key`.
             Part::Header(name) => Some((&**name, key.get(4..)?)),
             _ => None,
         })
@@ -99,7 +98,7 @@ impl List {
         self.networks.is_empty() && self.actors.is_empty()
     }
 
-    /// Whether the request's client, or one of its actors, stands on the list.
+    /// Whether the request's client or one of its actors is on the list.
     pub(crate) fn names(&self, request: &Request, client: impl Fn(&Request) -> Option<IpAddr>) -> bool {
         let is_listed = |address: IpAddr| {
             let mut family = self.networks.iter().filter(|((v4, _), _)| *v4 == address.is_ipv4());

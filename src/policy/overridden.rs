@@ -1,6 +1,4 @@
-//! Which cells are those of actors that an override names: a table knows actors by their hashes only.
-//!
-//! It does not know: what an override changes.
+//! The cells of actors with an override. A table knows actors only by their hashes.
 
 use super::Policy;
 use super::group::by_value;
@@ -11,18 +9,19 @@ use crate::table::Hasher;
 #[derive(Debug, Default)]
 pub(crate) struct Overridden(KeyMap<Vec<u8>>);
 
-/// Both in one key.
+/// The map's key for a group and a hash.
 fn of(group: usize, hash: u64) -> [u8; 16] {
     let group = u128::try_from(group).unwrap_or(u128::MAX);
     (group.rotate_left(64) ^ u128::from(hash)).to_le_bytes()
 }
 
 impl Overridden {
-    /// Those of `policy`, whose actors are hashed by `hasher`.
+    /// The overridden actors of `policy`, hashed by `hasher`.
     pub(crate) fn new(policy: &Policy, hasher: &Hasher) -> Overridden {
         let mut keys = KeyMap::default();
         for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
-            for value in group.rules(&policy.rules).flat_map(|rule| rule.counts(group.role).overrides.keys())
+            for value in
+                group.rules(&policy.rules).flat_map(|rule| rule.counters(group.role).overrides.keys())
             {
                 let key = by_value(value);
                 keys.insert(&of(group.id, group.hash(&policy.rules, hasher, &key)), key);
@@ -31,7 +30,7 @@ impl Overridden {
         Overridden(keys)
     }
 
-    /// The key of the actor with this hash in the group; empty, which is nobody's, when no override names it.
+    /// The key of the actor with this hash in the group. Empty if the actor has no override.
     pub(crate) fn key(&self, group: usize, hash: u64) -> &[u8] {
         self.0.get(&of(group, hash)).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! Refunds what requests were charged, here and in global stores: the one undo.
+//! Refunds of charges, in cells of this gateway and in global stores: the one undo.
 //!
 //! If a cell is evicted meanwhile, its charges are gone with it. A cell that was created anew for
 //! the same actor is taken for the old one.
@@ -12,7 +12,7 @@ use crate::store::Store;
 /// The index of a limit in the policy, and of a group in the limit.
 pub(crate) type GroupIndex = (usize, usize);
 
-/// What a request was charged and may be refunded.
+/// The charges of a request that may be refunded.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Charges {
@@ -22,7 +22,7 @@ pub(crate) struct Charges {
     pub(crate) global: Vec<(usize, GlobalCharge)>,
 }
 
-/// What one group was charged.
+/// The charges of one group.
 #[derive(Debug)]
 pub(crate) struct Charged {
     pub(crate) place: GroupIndex,
@@ -34,9 +34,9 @@ pub(crate) struct Charged {
 /// Which charges a refund concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refund {
-    /// Those that end with the request, as permits do.
+    /// The charges that end with the request, as permits do.
     Ended,
-    /// All: the request leaves before its turn.
+    /// All charges: the request leaves before its turn.
     All,
 }
 
@@ -50,7 +50,7 @@ impl Charges {
         self.global.clear();
     }
 
-    /// The request goes on: of global charges only those are kept that end with it.
+    /// The request goes on. Only global charges that end with the request are kept.
     pub(crate) fn keep_ending(&mut self) {
         self.global.retain(|(_, charge)| charge.parameters.ends_with_request());
     }

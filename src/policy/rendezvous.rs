@@ -1,11 +1,9 @@
-//! Which of several stores has a key: the one with the highest random weight (Thaler and Ravishankar 1998), so that
-//! taking one away moves only what it had.
-//!
-//! It does not know: what a store is, or whether it is there.
+//! Rendezvous hashing: the shard of a key is the one with the highest random weight (Thaler and
+//! Ravishankar 1998). Removing a shard moves only the keys of this shard.
 
 use crate::prng::mix;
 
-/// The place of the store among `names`, which are hashes.
+/// The index of the key's shard; 0 without names. `names` are hashes.
 pub(crate) fn shard(names: &[u64], key: u64) -> usize {
     let weighed = names.iter().enumerate().map(|(place, name)| (mix(*name ^ mix(key)), place));
     weighed.max().map_or(0, |(_, place)| place)
@@ -20,7 +18,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_part() {
+    fn every_shard_gets_its_part() {
         for count in [2, 3, 5] {
             let names = names(count);
             let mut charged = vec![0u64; names.len()];
@@ -32,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_moves_only_what_it_had() {
+    fn a_removed_shard_moves_only_its_own_keys() {
         let all = names(5);
         for gone in 0..all.len() {
             let mut rest = all.clone();

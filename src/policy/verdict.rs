@@ -1,4 +1,4 @@
-//! What the rules of one group say about one request: all admit, or none is charged.
+//! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::group::ActorRules;
 use super::{ActorSource, Role, RuleReport, RuleResult};
@@ -30,8 +30,8 @@ impl GroupVerdict {
         }
     }
 
-    /// Removes the charges from the cell: another rule refuses. Verdicts then tell what is left
-    /// without the request.
+    /// Removes the charges from the cell, because another rule refuses. The verdicts then tell how
+    /// much is left without the request.
     pub(crate) fn undo(&mut self, rules: ActorRules, cell: &mut [u8], now: Time) {
         cell.copy_from_slice(&self.before);
         for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {

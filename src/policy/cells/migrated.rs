@@ -1,14 +1,13 @@
-//! A request outlives its configuration: what it gives back is given back as well where its actor has taken it along.
-//!
-//! It does not know: when requests end.
+//! Refunds for requests that outlive their configuration: a charge is also refunded in the cells to
+//! which it has migrated.
 //!
 //! ```text
-//!   charged in    the group then  ◄── since ──  the one after  ◄── since ──  the group now
-//!   given back    there, by `give_back`         and here                     and here
+//!   charged in   the group then           ◄─ since ─  the next group  ◄─ since ─  the group now
+//!   refunded     `Charges::refund_local`              `MigratedCharges::refund_in`
 //! ```
 //!
-//! An actor that a later configuration counts in another cell has copied its cell with all permits that were out, so that
-//! they would be out there until their time is up. Only what was charged before can have been copied.
+//! A migrated cell is a copy, with all permits that were out. They count in the copy until they
+//! expire. Only charges from before the copy can be in it.
 
 use super::migration::GroupMigration;
 use super::swap::update;
@@ -37,7 +36,8 @@ impl MigratedCharges<'_> {
         if context.migration.is_empty() {
             return events;
         }
-        // Reading the clock is a host call, so it is read once, and only for a group that has a successor.
+        // Reading the clock is a host call, so it is read once, and only for a group that has a
+        // successor.
         let read = OnceCell::new();
         let clock = || *read.get_or_init(|| (context.clock)());
         for charged in &self.charges.local {
@@ -49,9 +49,9 @@ impl MigratedCharges<'_> {
             let successors =
                 context.migration.successors(&older.table).filter_map(|place| context.policy.group(place));
             for group in successors {
-                if let Some(line) = context.migration.group(group.id) {
+                if let Some(migration) = context.migration.group(group.id) {
                     let to = group.for_actor(&context.policy.rules, key);
-                    self.refund(charged, from, (line, to), &clock, context, &mut events);
+                    self.refund(charged, from, (migration, to), &clock, context, &mut events);
                 }
             }
         }
@@ -62,12 +62,12 @@ impl MigratedCharges<'_> {
         &self,
         charged: &Charged,
         from: ActorRules,
-        (line, to): (&GroupMigration, ActorRules),
+        (migration, to): (&GroupMigration, ActorRules),
         clock: &dyn Fn() -> Time,
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Some((since, later)) = line.after(from.group, to, clock) else {
+        let Some((since, later)) = migration.after(from.group, to, clock) else {
             return;
         };
         for to in later {
@@ -77,30 +77,32 @@ impl MigratedCharges<'_> {
             }
             let until =
                 |copied: Option<Time>| copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
-            let back = |copied: &dyn Fn(&Counter) -> Option<Time>| -> Vec<Charge> {
+            let refunds = |copied: &dyn Fn(&Counter) -> Option<Time>| -> Vec<Charge> {
                 let rules = to.counters();
                 rules.map(|to| self.refundable(charged, from, to, until(copied(to.1)))).collect()
             };
-            if back(&|_| None).iter().any(|charge| charge.cost > 0) {
+            if refunds(&|_| None).iter().any(|charge| charge.cost > 0) {
                 update(to.group, hash, context, events, &|cell, now| {
-                    let charges = back(&|count| count.algorithm.as_migrate()?.copied_at(count.state(cell)));
+                    let charges =
+                        refunds(&|counter| counter.algorithm.as_migrate()?.copied_at(counter.state(cell)));
                     to.refund(charges, cell, now);
                 });
             }
         }
     }
 
-    /// What of a charge goes back to a rule that has taken along what was charged before `until`.
+    /// The part of a charge to refund to a migrated rule: all of it if it was charged before
+    /// `until`, else nothing.
     fn refundable(
         &self,
         charged: &Charged,
         from: ActorRules,
-        (rule, count): (&Rule, &Counter),
+        (rule, counter): (&Rule, &Counter),
         until: Time,
     ) -> Charge {
-        let own = from.counters().zip(&charged.charges).filter(|((_, own), _)| own.salt == count.salt);
+        let own = from.counters().zip(&charged.charges).filter(|((_, own), _)| own.salt == counter.salt);
         let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
-        let ends = self.refund == Refund::All || count.algorithm.ends_with_request();
+        let ends = self.refund == Refund::All || counter.algorithm.ends_with_request();
         charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
     }
 }
@@ -133,11 +135,11 @@ mod tests {
         }
     }
 
-    /// So many limits with two rules each, one of which has this quota.
+    /// A policy of `limits` limits with two rules each, one of which has `rpu`.
     fn policy(limits: usize, rpu: u64) -> Policy {
-        let mut globals = Parts::default();
-        let ip = ip::ClientIp::compile(None, &mut globals);
-        let address = Actors::ip(&mut Scope { parts: &mut globals, ip: &ip });
+        let mut parts = Parts::default();
+        let ip = ip::ClientIp::compile(None, &mut parts);
+        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
         let limit = |n: usize| LimitDraft {
             pattern: format!("/{n}").parse().unwrap(),
             conditions: Vec::new(),
@@ -147,7 +149,7 @@ mod tests {
         };
         let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
         Draft {
-            parts: globals,
+            parts,
             ip,
             address,
             limits,
@@ -160,13 +162,14 @@ mod tests {
         .build()
     }
 
-    /// Whatever the number of groups, the end of a request visits those that have taken its own along.
+    /// Whatever the number of groups, the end of a request visits only the successors of its
+    /// groups.
     #[test]
-    fn a_group_has_its_own_heirs_and_no_others() {
+    fn a_group_finds_only_its_own_successors() {
         for limits in [1, 40] {
             let (before, after) = (policy(limits, 50), policy(limits, 60));
-            let past = Previous::new(&before, &Migration::default());
-            let migration = Migration::new(&after, &[past], Replacement::Certain, Time::ZERO);
+            let previous = Previous::new(&before, &Migration::default());
+            let migration = Migration::new(&after, &[previous], Replacement::Certain, Time::ZERO);
             for at in 0..limits {
                 let older = before.group((at, 0)).unwrap();
                 assert_eq!(migration.successors(&older.table).collect::<Vec<_>>(), [(at, 0)]);

@@ -1,16 +1,14 @@
-//! What an actor takes along from configurations before this one: the states of rules that count as they did, and the
-//! level of a bucket that another quota got.
-//!
-//! It does not know: why a configuration took another's place, or what a state means.
+//! Migration: an actor's cell starts with the actor's states under previous configurations. A rule
+//! that counts the same keeps its state. A bucket whose quota changed keeps its level.
 //!
 //! ```text
-//!   this policy's group          ── since ──  the one before  ── since ──  and before that
-//!   the actor has no cell: begins as one ◄─── no cell either ◄──────────── has one: handed on from group to group
+//!   this policy's group             ── since ──  the previous one  ── since ──  the one before
+//!   no cell: starts as a copy ◄───────────────── no cell either ◄────────────── has a cell
 //! ```
 //!
-//! Nothing is taken from an older cell: who is still counted there is counted there by itself. Where a quota goes back to
-//! what it was, an actor's cell may lack what was counted meanwhile; so all of its cells are looked at, and of each rule
-//! that state counts of which least is left.
+//! Older cells are only read: a worker that still has the older configuration counts in them. If a
+//! quota returns to a former value, an actor's cell may lack the charges of the meantime. So a
+//! migration reads all cells of the actor, and takes for each rule the state with the least left.
 
 use super::refusals::{SLOTS, index};
 use crate::policy::context::Context;
@@ -26,73 +24,75 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// How many configurations are looked at in search of a cell: each costs who has none a load.
+/// How many previous configurations a migration reads. Each adds one load for an actor without a
+/// cell.
 const GENERATIONS: usize = 3;
 
-/// By how much longer a cell may mean something than its rules say: clocks differ, and what is lent comes back later.
+/// How much longer an older cell counts than its rules say: clocks differ, and reservations return
+/// late.
 const MARGIN: Span = Span::from_secs(10);
 
-/// How sure it is that one configuration took another's place.
+/// Whether a configuration certainly replaced another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
     /// It did.
     Certain,
-    /// It may have: they are alike. Only what counts just the same is taken along.
+    /// It may have: the two are alike. Only states of rules that count the same migrate.
     Likely,
 }
 
-/// What later configurations have to know of one.
+/// A previous configuration, as far as a migration needs it.
 #[derive(Debug)]
 pub struct Previous {
     rules: Vec<Arc<Rule>>,
-    /// By name.
+    /// Sorted by name.
     groups: Vec<Arc<Group>>,
-    client: GroupMigrations,
+    migrations: GroupMigrations,
 }
 
-/// The groups before those of one policy.
+/// The migrations to the groups of one policy.
 #[derive(Debug, Default)]
 pub(crate) struct Migration {
-    client: GroupMigrations,
-    /// The numbers of the older groups' tables, and which groups come after them; in order.
+    migrations: GroupMigrations,
+    /// The table numbers of previous groups, and the groups that follow them; sorted.
     successors: Vec<(u64, GroupIndex)>,
-    /// Actors of which what is before them has been looked at; two of one slot have it one after the other.
+    /// Actors whose migration is complete. Actors with the same slot replace each other.
     migrated: Vec<Cell<u64>>,
 }
 
-/// By group.
+/// By the group's id.
 type GroupMigrations = Vec<Option<Arc<GroupMigration>>>;
 
 #[derive(Debug)]
 pub(crate) struct GroupMigration {
-    /// The newest first.
+    /// The newest comes first.
     previous: Vec<Arc<PreviousGroup>>,
-    /// From then on no older cell means anything.
+    /// From this instant on, no older cell counts.
     ends: Time,
 }
 
 #[derive(Debug)]
 struct PreviousGroup {
     group: Arc<Group>,
-    /// The group's: nothing else of its policy is kept.
+    /// The group's rules. Nothing else of the policy is kept.
     rules: Vec<Arc<Rule>>,
-    /// When the next one took its place, and whether it did.
+    /// When the next configuration replaced this one, and how certain that is.
     since: Time,
     replacement: Replacement,
 }
 
-/// An older cell, and which of the ancestors' it is.
+/// The index of a previous group, and the actor's cell there.
 pub(crate) type PreviousCell = (usize, Vec<u8>);
 
 impl Previous {
     pub(crate) fn new(policy: &Policy, migration: &Migration) -> Previous {
         let mut groups = own_groups(policy);
         sort::sort_by_key(&mut groups, |group| group.name);
-        Previous { rules: policy.rules.clone(), groups, client: migration.client.clone() }
+        Previous { rules: policy.rules.clone(), groups, migrations: migration.migrations.clone() }
     }
 }
 
-/// Those that are counted here, and not in place of a store.
+/// The primary groups: they count in this gateway, and not in place of a global store.
 fn own_groups(policy: &Policy) -> Vec<Arc<Group>> {
     let mut groups = Vec::new();
     for limit in &policy.limits {
@@ -105,13 +105,14 @@ fn own_groups(policy: &Policy) -> Vec<Arc<Group>> {
     groups
 }
 
-/// What [`Lineage::successors`] finds: so the end of a request does not visit all groups.
-fn successors(policy: &Policy, client: &GroupMigrations) -> Vec<(u64, GroupIndex)> {
+/// The index for [`Migration::successors`]: without it, the end of a request would visit all
+/// groups.
+fn successors(policy: &Policy, migrations: &GroupMigrations) -> Vec<(u64, GroupIndex)> {
     let mut successors = Vec::new();
     for (at, limit) in policy.limits.iter().enumerate() {
         for (index, group) in limit.groups.iter().enumerate() {
-            let line = client.get(group.id).and_then(Option::as_ref);
-            for previous in line.iter().flat_map(|line| &line.previous) {
+            let migration = migrations.get(group.id).and_then(Option::as_ref);
+            for previous in migration.iter().flat_map(|migration| &migration.previous) {
                 successors.push((previous.group.table.number(), (at, index)));
             }
         }
@@ -122,22 +123,29 @@ fn successors(policy: &Policy, client: &GroupMigrations) -> Vec<(u64, GroupIndex
 }
 
 impl Migration {
-    /// Of a policy that takes the place, `now`, of one of these, or stands beside them; the likeliest first.
-    pub(crate) fn new(policy: &Policy, pasts: &[Previous], replacement: Replacement, now: Time) -> Migration {
-        let mut client = GroupMigrations::new();
+    /// The migrations to `policy`, which replaces one of `previous` at `now` or is tried beside
+    /// them. Each group migrates from the first configuration in `previous` that has it.
+    pub(crate) fn new(
+        policy: &Policy,
+        previous: &[Previous],
+        replacement: Replacement,
+        now: Time,
+    ) -> Migration {
+        let mut migrations = GroupMigrations::new();
         for group in &own_groups(policy) {
-            let before = pasts.iter().find_map(|past| past.before(group, policy, replacement, now));
-            if let Some(line) = before {
-                client.resize(group.id, None);
-                client.push(Some(line));
+            let before =
+                previous.iter().find_map(|previous| previous.before(group, policy, replacement, now));
+            if let Some(migration) = before {
+                migrations.resize(group.id, None);
+                migrations.push(Some(migration));
             }
         }
-        let noted = if client.is_empty() { 0 } else { SLOTS };
-        let successors = successors(policy, &client);
-        Migration { client, successors, migrated: vec![Cell::new(0); noted] }
+        let slots = if migrations.is_empty() { 0 } else { SLOTS };
+        let successors = successors(policy, &migrations);
+        Migration { migrations, successors, migrated: vec![Cell::new(0); slots] }
     }
 
-    /// The groups that come after the one of this table.
+    /// The groups that follow the group of this table.
     pub(crate) fn successors(&self, table: &Table) -> impl Iterator<Item = GroupIndex> + '_ {
         let number = table.number();
         let from = self.successors.partition_point(|(known, _)| *known < number);
@@ -145,33 +153,33 @@ impl Migration {
         all.map(|(_, place)| *place)
     }
 
-    /// Whether there is nothing before any group.
+    /// Whether no group has a previous group.
     pub(crate) fn is_empty(&self) -> bool {
-        self.client.is_empty()
+        self.migrations.is_empty()
     }
 
-    /// What is before this group, if anything is.
+    /// The migration to this group, if it has a previous group.
     pub(crate) fn group(&self, group: usize) -> Option<&GroupMigration> {
-        self.client.get(group)?.as_deref()
+        self.migrations.get(group)?.as_deref()
     }
 
     fn slot(&self, group: usize, hash: u64) -> Option<(&Cell<u64>, u64)> {
-        let mark = hash.rotate_left(32) ^ u64::try_from(group).unwrap_or(0).wrapping_add(1);
-        self.migrated.get(index(group, hash)).map(|slot| (slot, mark))
+        let id = hash.rotate_left(32) ^ u64::try_from(group).unwrap_or(0).wrapping_add(1);
+        self.migrated.get(index(group, hash)).map(|slot| (slot, id))
     }
 
-    /// The actor's cell has all that is before it.
+    /// Records that the actor's migration is complete.
     pub(crate) fn mark_migrated(&self, group: usize, hash: u64) {
-        self.slot(group, hash).into_iter().for_each(|(slot, mark)| slot.set(mark));
+        self.slot(group, hash).into_iter().for_each(|(slot, id)| slot.set(id));
     }
 
     fn is_migrated(&self, group: usize, hash: u64) -> bool {
-        self.slot(group, hash).is_some_and(|(slot, mark)| slot.get() == mark)
+        self.slot(group, hash).is_some_and(|(slot, id)| slot.get() == id)
     }
 }
 
 impl Previous {
-    /// What is before a group, if an actor could take anything along.
+    /// The migration to `group`. `None` if no state of this configuration could migrate.
     fn before(
         &self,
         group: &Group,
@@ -183,53 +191,54 @@ impl Previous {
         let older = self.groups.get(place.ok()?)?;
         let rules = older.own(&self.rules).to_vec();
         let first = PreviousGroup { group: Arc::clone(older), rules, since: now, replacement };
-        let (to, from) = (group.for_actor(&policy.rules, &[]), first.counted(&[]));
+        let (to, from) = (group.for_actor(&policy.rules, &[]), first.for_actor(&[]));
         let overrides = (to.overrides(), from.overrides());
         if overrides == (0, 0)
-            && !to.counters().any(|(rule, count)| first.source(rule, count, to, &[]).is_some())
+            && !to.counters().any(|(rule, counter)| first.source(rule, counter, to, &[]).is_some())
         {
             return None;
         }
-        let earlier = self.client.get(older.id).and_then(Option::as_ref).filter(|line| now < line.ends);
+        let earlier =
+            self.migrations.get(older.id).and_then(Option::as_ref).filter(|migration| now < migration.ends);
         if overrides.0 == overrides.1 && older.table.is(&group.table) {
-            // For this group nothing has changed.
+            // Nothing has changed for this group.
             return earlier.cloned();
         }
         let mut previous = vec![Arc::new(first)];
-        let earlier = earlier.map(|line| &*line.previous).unwrap_or_default();
+        let earlier = earlier.map(|migration| &*migration.previous).unwrap_or_default();
         previous.extend_from_slice(earlier.get(..GENERATIONS.saturating_sub(1)).unwrap_or(earlier));
         let mut longest = to.longest_refill(now);
         for previous in &previous {
-            longest = longest.max(previous.counted(&[]).longest_refill(now));
+            longest = longest.max(previous.for_actor(&[]).longest_refill(now));
         }
         Some(Arc::new(GroupMigration { previous, ends: now.after(longest).after(longest).after(MARGIN) }))
     }
 }
 
 impl PreviousGroup {
-    fn counted<'a>(&'a self, key: &'a [u8]) -> ActorRules<'a> {
+    fn for_actor<'a>(&'a self, key: &'a [u8]) -> ActorRules<'a> {
         ActorRules { own: &self.rules, group: &self.group, key }
     }
 
-    /// Where the state of one of the rules of `to` comes from, and whether it counts the same: one of that name before
-    /// others.
+    /// The counter whose state migrates to `rule`, and whether it counts the same. A rule with the
+    /// same name comes before others.
     fn source<'a>(
         &'a self,
         rule: &Rule,
-        count: &Counter,
+        counter: &Counter,
         to: ActorRules<'a>,
         key: &'a [u8],
     ) -> Option<(bool, &'a Counter)> {
         let (mut best, mut most) = (None, None);
-        for (older, other) in self.counted(key).counters() {
-            let same = other.salt == count.salt;
+        for (older, other) in self.for_actor(key).counters() {
+            let same = other.salt == counter.salt;
             let fits = Some((same, older.name == rule.name));
-            // Most do not: then it is not looked whether the rule is still there.
+            // Most counters are not resized. Then the search in `to` is saved.
             let is_resized = || {
                 self.replacement == Replacement::Certain
-                    && other.quota.unit == count.quota.unit
-                    && other.algorithm.parameters().is_resized(&count.algorithm.parameters())
-                    && !to.counters().any(|(_, count)| count.salt == other.salt)
+                    && other.quota.unit == counter.quota.unit
+                    && other.algorithm.parameters().is_resized(&counter.algorithm.parameters())
+                    && !to.counters().any(|(_, counter)| counter.salt == other.salt)
             };
             if fits > most && (same || is_resized()) {
                 (best, most) = (Some((same, other)), fits);
@@ -238,11 +247,12 @@ impl PreviousGroup {
         best
     }
 
-    /// Hands the states of its cell `from` on to a cell of its successor's; what takes nothing along stays as it is.
+    /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A
+    /// state without a source stays as it is.
     fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8], now: Time) {
-        for (rule, count) in to.counters() {
-            let state = count.state_mut(cell);
-            let Some((same, older)) = self.source(rule, count, to, key) else {
+        for (rule, counter) in to.counters() {
+            let state = counter.state_mut(cell);
+            let Some((same, older)) = self.source(rule, counter, to, key) else {
                 continue;
             };
             let from = older.state(from);
@@ -250,7 +260,7 @@ impl PreviousGroup {
                 state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             } else if is_used(from)
                 && let (Some(source), Some(target)) =
-                    (older.algorithm.as_migrate(), count.algorithm.as_migrate())
+                    (older.algorithm.as_migrate(), counter.algorithm.as_migrate())
                 && let Some(deficit) = source.deficit(from, self.since, now)
             {
                 target.begin_with(state, deficit);
@@ -259,35 +269,35 @@ impl PreviousGroup {
     }
 }
 
-/// Whether anything was ever counted in it.
+/// Whether the state was ever charged.
 fn is_used(state: &[u8]) -> bool {
     state.iter().any(|byte| *byte != 0)
 }
 
 impl ActorRules<'_> {
-    /// Another number for other overrides; 0 for none.
+    /// A hash of the overrides; 0 without any.
     fn overrides(self) -> u64 {
         let others = |rule: &Arc<Rule>| {
-            let counts = rule.counts(self.group.role);
-            let offset = u64::try_from(counts.default.offset).unwrap_or(0);
-            Some(counts.others())
+            let counters = rule.counters(self.group.role);
+            let offset = u64::try_from(counters.default.offset).unwrap_or(0);
+            Some(counters.others())
                 .filter(|others| *others > 0)
                 .map_or(0, |others| mix(others.wrapping_add(offset)))
         };
         self.own.iter().map(others).fold(0, u64::wrapping_add)
     }
 
-    /// How long a cell that is used up at `now` takes to be as good as new, whoever it is of.
+    /// The longest time until a cell that is used up at `now` is like a new one, for any actor.
     fn longest_refill(self, now: Time) -> Span {
         let (mut longest, mut state) = (Span::ZERO, Vec::new());
         for rule in self.own {
-            let counts = rule.counts(self.group.role);
-            for count in counts.overrides.values().iter().chain([&counts.default]) {
+            let counters = rule.counters(self.group.role);
+            for counter in counters.overrides.values().iter().chain([&counters.default]) {
                 state.clear();
-                state.resize(count.algorithm.size(), 0);
-                count.algorithm.prepare(&mut state, now);
-                let left = count.algorithm.step(&mut state, now, 0).remaining;
-                longest = longest.max(count.algorithm.step(&mut state, now, left).full_in);
+                state.resize(counter.algorithm.size(), 0);
+                counter.algorithm.prepare(&mut state, now);
+                let left = counter.algorithm.step(&mut state, now, 0).remaining;
+                longest = longest.max(counter.algorithm.step(&mut state, now, left).full_in);
             }
         }
         longest
@@ -295,7 +305,9 @@ impl ActorRules<'_> {
 }
 
 impl GroupMigration {
-    /// If this group is before that of `to`: before when it counted, and all that came after it, the newest first.
+    /// The groups to which the charges of `group` have migrated, newest first, and the instant
+    /// before which they were charged. `None` if `group` is not a previous group of `to`, or no
+    /// longer counts.
     pub(crate) fn after<'a>(
         &'a self,
         group: &Group,
@@ -307,12 +319,13 @@ impl GroupMigration {
             return None;
         }
         let (later, from) = self.previous.split_at_checked(at)?;
-        let later = later.iter().map(|previous| previous.counted(to.key));
+        let later = later.iter().map(|previous| previous.for_actor(to.key));
         let before = from.first()?.since.after(Span::from_ns(1));
         Some((before, [to].into_iter().chain(later).collect()))
     }
 
-    /// The older cells of an actor that takes them along: one with this hash, which has a cell or will have one.
+    /// The cells that migrate to an actor's cell. `hash` is the actor's, and `has_cell` tells
+    /// whether the store has the actor's cell.
     pub(crate) fn find<S: Store + ?Sized>(
         &self,
         to: ActorRules,
@@ -325,16 +338,17 @@ impl GroupMigration {
         if now >= self.ends || (has_cell && context.migration.is_migrated(to.group.id, hash)) {
             return found;
         }
-        // A cell that it has may be as old as the oldest group that counted there, or is newer than all of them.
-        let mut looks = !has_cell;
+        // An existing cell may be as old as the oldest group that used it. Then all later groups
+        // are read. If no group used the cell, it is newer than all of them.
+        let mut may_be_older = !has_cell;
         for (at, previous) in self.previous.iter().enumerate().rev() {
             let table = &previous.group.table;
-            let older = previous.counted(to.key).hash(context.hasher);
+            let older = previous.for_actor(to.key).hash(context.hasher);
             if older == hash && table.is(&to.group.table) {
-                looks = true;
+                may_be_older = true;
                 continue;
             }
-            if !looks {
+            if !may_be_older {
                 continue;
             }
             match table.load(context.store, older) {
@@ -345,7 +359,8 @@ impl GroupMigration {
         found
     }
 
-    /// Puts what the actor takes along into its cell; whether that changes it.
+    /// Merges an older cell into the actor's cell: of each rule's two states, the one with less
+    /// left wins. Returns whether the cell changed.
     pub(crate) fn merge(
         &self,
         (at, mut older): PreviousCell,
@@ -356,23 +371,23 @@ impl GroupMigration {
         let before = self.previous.get(..=at).unwrap_or_default();
         for (next, previous) in before.iter().enumerate().rev() {
             let successor = next.checked_sub(1).and_then(|next| before.get(next));
-            let successor = successor.map_or(to, |successor| successor.counted(to.key));
-            let mut handed = vec![0; successor.group.table.cell_size()];
-            previous.migrate(&older, successor, to.key, &mut handed, now);
-            older = handed;
+            let successor = successor.map_or(to, |successor| successor.for_actor(to.key));
+            let mut migrated = vec![0; successor.group.table.cell_size()];
+            previous.migrate(&older, successor, to.key, &mut migrated, now);
+            older = migrated;
         }
         let mut changed = false;
-        for (_, count) in to.counters() {
-            let (older, own) = (count.state_mut(&mut older), count.state_mut(cell));
+        for (_, counter) in to.counters() {
+            let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
             let left = |state: &[u8]| {
                 let mut state = state.to_vec();
-                count.algorithm.prepare(&mut state, now);
-                let verdict = count.algorithm.step(&mut state, now, 0);
+                counter.algorithm.prepare(&mut state, now);
+                let verdict = counter.algorithm.step(&mut state, now, 0);
                 (verdict.remaining, Reverse(verdict.full_in))
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
                 own.copy_from_slice(older);
-                count.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.copied(own, now));
+                counter.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.copied(own, now));
                 changed = true;
             }
         }

@@ -1,4 +1,5 @@
-//! One actor's cell, open for a decision: where its bytes come from, and whether it has to be stored.
+//! One actor's cell, open for a decision: where its bytes come from, and whether it has to be
+//! stored.
 //!
 //! ```text
 //!   Failed ── load ──► Loaded ── open ──► Open ── commit or store_repair
@@ -258,7 +259,7 @@ impl OpenCell {
     }
 }
 
-/// Whose cell it is.
+/// The actor of a cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Actor<'a> {
     pub(crate) group: &'a Group,

@@ -1,20 +1,20 @@
-//! What a worker knows to be refused: the cell as it was last read, for a short while.
+//! The refusal cache: cells and global replies that refused, for 100 ms.
 //!
-//! It does not know: algorithms. A cell that refused is kept as bytes; whether it refuses still is worked
-//! out again from them, so that an answer without the store is the answer the store would give, unless
-//! somebody gave something back or the policy changed, which is seen after [`TRUSTED`] at the latest.
+//! A cell that refused is cached as bytes, and its rules check the bytes again. So the cache
+//! answers as the store would, unless a refund or another policy came in between. The worker sees
+//! those after [`CACHED_FOR`] at the latest.
 
 use crate::algorithm::{Admission, Verdict};
 use crate::policy::RuleReport;
 use crate::time::{Span, Time};
 
-/// For how long a cell is believed without being read again.
+/// How long a worker trusts a cached refusal: 100 ms.
 const CACHED_FOR: Span = Span::from_ms(100);
 
-/// How many actors a worker remembers; a power of two.
+/// The number of actors that a worker caches; a power of two.
 pub(crate) const SLOTS: usize = 1024;
 
-/// The slot of an actor, which it shares with others.
+/// The slot of an actor. Several actors share a slot.
 pub(crate) fn index(group: usize, hash: u64) -> usize {
     let mixed = hash ^ u64::try_from(group).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     usize::try_from(mixed & 0xffff).unwrap_or(0) & SLOTS.saturating_sub(1)
@@ -41,19 +41,20 @@ impl RefusalCache {
         (slot.is_taken && slot.hash == hash && slot.group == group).then_some(slot)
     }
 
-    /// Whether this actor is remembered, however long ago it was read.
+    /// Whether a cell of this actor is cached, however old.
     pub(crate) fn contains(&self, group: usize, hash: u64) -> bool {
         self.slot(group, hash).is_some()
     }
 
-    /// The cell of this actor if it refused and was read just before `now`.
+    /// The cached cell of this actor, if it was read less than [`CACHED_FOR`] before `now`.
     pub(crate) fn lookup(&self, group: usize, hash: u64, now: Time) -> Option<&[u8]> {
         let slot = self.slot(group, hash)?;
         let fresh = now >= slot.read_at && now.since(slot.read_at) < CACHED_FOR;
         fresh.then_some(&*slot.cell)
     }
 
-    /// Remembers a cell that refused at `now`, in place of another actor's.
+    /// Caches a cell that refused at `now`. It replaces the cell of another actor with the same
+    /// slot.
     pub(crate) fn insert(&mut self, group: usize, hash: u64, now: Time, cell: &[u8]) {
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, CachedCell::default());
@@ -66,7 +67,7 @@ impl RefusalCache {
     }
 }
 
-/// What a store for all gateways has refused, by group and actor, and what it said.
+/// Refusals of global stores, by group and actor, with their reports.
 #[derive(Debug, Default)]
 pub(crate) struct GlobalRefusalCache {
     slots: Vec<CachedRefusal>,
@@ -77,38 +78,40 @@ struct CachedRefusal {
     group: usize,
     hash: u64,
     at: Time,
-    /// The refusal is repeated for at least this span.
+    /// The worker repeats the refusal for at least this span.
     holds: Span,
     reports: Vec<RuleReport>,
 }
 
 impl GlobalRefusalCache {
     fn entry(&self, group: usize, hash: u64) -> Option<&CachedRefusal> {
-        self.slots.get(index(group, hash)).filter(|said| said.group == group && said.hash == hash)
+        self.slots.get(index(group, hash)).filter(|cached| cached.group == group && cached.hash == hash)
     }
 
-    /// Whether anything is remembered about this actor, however long ago it was said.
+    /// Whether a refusal of this actor is cached, however old.
     pub(crate) fn contains(&self, group: usize, hash: u64) -> bool {
-        self.entry(group, hash).is_some_and(|said| !said.reports.is_empty())
+        self.entry(group, hash).is_some_and(|cached| !cached.reports.is_empty())
     }
 
-    /// What was said about this actor just before `now`, if it is still refused, as it would be said at `now`.
+    /// Adds the reports of a cached refusal of this actor, adjusted to `now`. Returns whether the
+    /// actor is still refused.
     pub(crate) fn lookup(&self, group: usize, hash: u64, now: Time, to: &mut Vec<RuleReport>) -> bool {
-        let Some(said) = self.entry(group, hash) else {
+        let Some(cached) = self.entry(group, hash) else {
             return false;
         };
-        let since = now.since(said.at);
-        let is_fresh = now >= said.at && since < CACHED_FOR;
-        let is_over = since >= said.holds && said.reports.iter().any(|report| is_over(report, since));
-        if !is_fresh || said.reports.is_empty() || is_over {
+        let since = now.since(cached.at);
+        let is_fresh = now >= cached.at && since < CACHED_FOR;
+        let is_over = since >= cached.holds && cached.reports.iter().any(|report| is_over(report, since));
+        if !is_fresh || cached.reports.is_empty() || is_over {
             return false;
         }
-        to.extend(said.reports.iter().map(|report| later(*report, since)));
+        to.extend(cached.reports.iter().map(|report| later(*report, since)));
         true
     }
 
-    /// Caches a refusal, which replaces another actor's. The refusal is repeated for at least `holds`, but not for longer
-    /// than [`TRUSTED`]. Otherwise a bucket that refills within microseconds would need a question for each request.
+    /// Caches a refusal, which replaces the refusal of another actor with the same slot. The worker
+    /// repeats the refusal for at least `holds`, but not for longer than [`CACHED_FOR`]. Otherwise
+    /// a bucket that refills within microseconds would need a question for each request.
     pub(crate) fn insert(
         &mut self,
         (group, hash): (usize, u64),
@@ -119,21 +122,21 @@ impl GlobalRefusalCache {
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, CachedRefusal::default());
         }
-        if let Some(said) = self.slots.get_mut(index(group, hash)) {
-            (said.group, said.hash, said.at, said.holds) = (group, hash, at, holds);
-            said.reports.clear();
-            said.reports.extend_from_slice(reports);
+        if let Some(cached) = self.slots.get_mut(index(group, hash)) {
+            (cached.group, cached.hash, cached.at, cached.holds) = (group, hash, at, holds);
+            cached.reports.clear();
+            cached.reports.extend_from_slice(reports);
         }
     }
 }
 
-/// Whether a refusal is over after so long.
+/// Whether the refusal is over `since` after it.
 fn is_over(report: &RuleReport, since: Span) -> bool {
     let outcome = report.verdict.map(|verdict| verdict.admission);
     matches!(outcome, Some(Admission::Refuse { retry_after: Some(wait) }) if wait <= since)
 }
 
-/// The same report after so long in which nobody was charged.
+/// The report `since` later, if nothing was charged meanwhile.
 fn later(report: RuleReport, since: Span) -> RuleReport {
     let verdict = report.verdict.map(|verdict| {
         let outcome = match verdict.admission {
@@ -155,19 +158,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_believed_for_100_ms_and_only_its_own() {
-        let mut known = RefusalCache::default();
+    fn a_refusal_is_cached_for_100_ms_for_its_own_actor_only() {
+        let mut cache = RefusalCache::default();
         let at = |ms: u64| Time::ZERO.after(Span::from_ms(ms));
-        assert_eq!(known.lookup(0, 7, at(0)), None);
-        known.insert(0, 7, at(1000), b"cell");
-        assert_eq!(known.lookup(0, 7, at(1000)), Some(&b"cell"[..]));
-        assert_eq!(known.lookup(0, 7, at(1099)), Some(&b"cell"[..]));
-        assert_eq!(known.lookup(0, 7, at(1100)), None);
-        assert_eq!(known.lookup(0, 7, at(999)), None, "the clock stepped back");
-        assert_eq!(known.lookup(1, 7, at(1000)), None);
-        assert_eq!(known.lookup(0, 8, at(1000)), None);
-        known.insert(0, 7 + (1 << 16), at(1000), b"other");
-        assert_eq!(known.lookup(0, 7, at(1000)), None, "it took the slot");
+        assert_eq!(cache.lookup(0, 7, at(0)), None);
+        cache.insert(0, 7, at(1000), b"cell");
+        assert_eq!(cache.lookup(0, 7, at(1000)), Some(&b"cell"[..]));
+        assert_eq!(cache.lookup(0, 7, at(1099)), Some(&b"cell"[..]));
+        assert_eq!(cache.lookup(0, 7, at(1100)), None);
+        assert_eq!(cache.lookup(0, 7, at(999)), None, "the clock stepped back");
+        assert_eq!(cache.lookup(1, 7, at(1000)), None);
+        assert_eq!(cache.lookup(0, 8, at(1000)), None);
+        cache.insert(0, 7 + (1 << 16), at(1000), b"other");
+        assert_eq!(cache.lookup(0, 7, at(1000)), None, "it took the slot");
     }
 
     #[test]
@@ -176,9 +179,9 @@ mod tests {
         let many: Vec<(usize, u64)> = (0..1000).map(|n| (3, n)).collect();
         let groups: Vec<(usize, u64)> = (0..8).map(|group| (group, 7)).collect();
         for actors in [many, groups] {
-            let mut known = RefusalCache::default();
-            actors.iter().for_each(|(group, hash)| known.insert(*group, *hash, at, b"cell"));
-            assert!(actors.iter().all(|(group, hash)| known.lookup(*group, *hash, at).is_some()));
+            let mut cache = RefusalCache::default();
+            actors.iter().for_each(|(group, hash)| cache.insert(*group, *hash, at, b"cell"));
+            assert!(actors.iter().all(|(group, hash)| cache.lookup(*group, *hash, at).is_some()));
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a worker holds ahead and spends by itself: its share of a quota of which much is left.
-//!
-//! It does not know: how a share is judged. It finds it, keeps it, and gives back what lies idle.
+//! Reservations: quota that a worker charges ahead for a busy actor, and then spends from memory.
 //!
 //! ```text
-//!   left in the cell    ████████████████████████████████     a request of a busy actor: 1 / 64 of what is left
-//!   share of a worker   ▌                                    is charged at once; the next ones ask nobody
-//!   left < 128          each request is charged by itself: exact at the end
+//!   left in the cell  ████████████████████████████████   a request of a busy actor also charges
+//!   reservation       ▌                                  1/64 of it; later requests load nothing
+//!   left < 128        each request is charged by itself: exact at the end
 //! ```
 //!
-//! Nobody else can spend what is in a share, so that no more ever pass than may; until it is given back, at the latest
-//! [`KEPT`] or two after it was taken, others may be refused what lies idle in it. Whether an actor is busy is
-//! told by its last few requests in this worker: who comes seldom costs no more than without shares.
+//! No other worker can spend a reservation, so no more requests pass than the rule allows. Until
+//! the refund, other workers may refuse requests for want of the reserved quota. The refund comes
+//! at most two [`VALID_FOR`] after the charge. The last few requests of an actor in this worker
+//! tell whether the actor is busy. An infrequent actor costs no more than without
+//! reservations.
 
 use super::refusals::{SLOTS, index};
 use super::swap::update;
@@ -23,28 +23,28 @@ use crate::store::Store;
 use crate::table::Entry;
 use crate::time::{Span, Time};
 
-/// A share is spent for so long, and then taken anew.
+/// How long a worker spends a reservation: 100 ms.
 pub(crate) const VALID_FOR: Span = RESERVED_FOR;
 
-/// A share is this part of what is left, and there is none of fewer than two.
+/// A reservation is 1/64 of what is left. Reservations below two units are not made.
 const FRACTION: u64 = 64;
 
-/// An actor is busy after so many requests, none of them later than [`LULL`] after the one before.
-const BUSY: u32 = 4;
-const LULL: Span = Span::from_ms(200);
+/// An actor is busy after four requests in a row, none more than [`MAX_GAP`] after the one before.
+const BUSY_AFTER: u32 = 4;
+const MAX_GAP: Span = Span::from_ms(200);
 
-/// How much to take of what is left, beside the request's own cost.
+/// The units to reserve of what is left, beside the request's own cost.
 pub(crate) fn amount_of(left: u64) -> Option<u64> {
-    left.checked_div(FRACTION).filter(|global| *global >= 2)
+    left.checked_div(FRACTION).filter(|amount| *amount >= 2)
 }
 
-/// Shares by group and actor. Two actors of one slot have it one after the other.
+/// Reservations by group and actor. Actors with the same slot take turns.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     slots: Vec<ReservedCell>,
-    /// The slots that hold a share, or have held one since the last tick.
+    /// The slots with a reservation, now or since the last tick.
     listed: Vec<usize>,
-    /// Whether none is ever taken.
+    /// Whether the worker makes no reservations.
     is_off: bool,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct ReservedCell {
     requests: u32,
     last: Time,
     reserved_at: Time,
-    /// Whether the slot is listed in `charged`.
+    /// Whether the slot is in [`Reservations::listed`].
     is_listed: bool,
-    /// The cell, charged for this worker's requests only.
+    /// The cell with the charges of this worker's requests only, and without the reservation.
     pub(crate) cell: Vec<u8>,
-    /// One a rule; none when nothing is held.
+    /// One for each rule; none without a reservation.
     pub(crate) reservations: Vec<Reservation>,
 }
 
@@ -69,30 +69,31 @@ impl ReservedCell {
         self.group == group && self.hash == hash
     }
 
-    /// Whether it may be spent at `now`.
+    /// Whether the reservation may be spent at `now`.
     pub(crate) fn is_fresh(&self, now: Time) -> bool {
         now >= self.reserved_at && now.since(self.reserved_at) < VALID_FOR
     }
 }
 
 impl Reservations {
-    /// Takes no shares from now on.
+    /// Makes no reservations from now on.
     pub(crate) fn stop(&mut self) {
         self.is_off = true;
     }
 
-    /// The share of this actor, fresh or not.
+    /// The reservation of this actor, fresh or not.
     pub(crate) fn find(&self, group: usize, hash: u64) -> Option<&ReservedCell> {
         let slot = self.slots.get(index(group, hash))?;
         (slot.is_of(group, hash) && !slot.reservations.is_empty()).then_some(slot)
     }
 
-    /// Whether anything is held that has to be given back some day.
+    /// Whether reservations have to be refunded.
     pub(crate) fn holds_any(&self) -> bool {
         !self.listed.is_empty()
     }
 
-    /// A request of this actor was charged at `now`: whether the actor is busy, and its slot free for a share.
+    /// Notes a request of this actor at `now`. Returns whether the actor is busy, and its slot has
+    /// room for a reservation.
     pub(crate) fn is_busy(&mut self, group: usize, hash: u64, now: Time) -> bool {
         if self.is_off {
             return false;
@@ -109,15 +110,15 @@ impl Reservations {
             }
             (slot.group, slot.hash, slot.requests) = (group, hash, 0);
         }
-        if now < slot.last || now.since(slot.last) > LULL {
+        if now < slot.last || now.since(slot.last) > MAX_GAP {
             slot.requests = 0;
         }
         slot.requests = slot.requests.saturating_add(1);
         slot.last = now;
-        slot.requests >= BUSY
+        slot.requests >= BUSY_AFTER
     }
 
-    /// Keeps a share that was just charged: `cell` is without it.
+    /// Keeps a reservation that was just charged. `cell` is the cell without it.
     pub(crate) fn put(
         &mut self,
         (group, hash): (usize, u64),
@@ -138,7 +139,7 @@ impl Reservations {
         slot.keep(cell, reservations);
     }
 
-    /// Spends of a share: what it is afterwards.
+    /// Keeps the rest of a reservation of which a request has spent.
     pub(crate) fn spend(
         &mut self,
         group: usize,
@@ -154,7 +155,7 @@ impl Reservations {
         }
     }
 
-    /// Forgets a share: it has been given back, or is gone with its cell.
+    /// Forgets a reservation that was refunded, or is gone with its cell.
     pub(crate) fn forget(&mut self, group: usize, hash: u64) {
         if self.find(group, hash).is_some() {
             let at = index(group, hash);
@@ -162,12 +163,12 @@ impl Reservations {
         }
     }
 
-    /// Gives back what lies idle since [`KEPT`] or longer, or `all`.
+    /// Refunds reservations that are no longer fresh, or `all`.
     pub(crate) fn return_idle<S: Store + ?Sized>(&mut self, context: &Context<S>, all: bool) -> Events {
         let mut events = Events::default();
         let now = (context.clock)();
-        let Reservations { slots, listed: charged, .. } = self;
-        charged.retain(|at| {
+        let Reservations { slots, listed, .. } = self;
+        listed.retain(|at| {
             let is_over =
                 |slot: &&mut ReservedCell| all || slot.reservations.is_empty() || !slot.is_fresh(now);
             let Some(slot) = slots.get_mut(*at).filter(is_over) else {
@@ -196,15 +197,14 @@ impl ReservedCell {
         let Some(group) = context.policy.group(self.place) else {
             return;
         };
-        let counted = group.for_actor(&context.policy.rules, context.overridden.key(group.id, self.hash));
-        update(group, self.hash, context, events, &|cell, now| {
-            counted.release(&self.reservations, cell, now)
-        });
+        let rules = group.for_actor(&context.policy.rules, context.overridden.key(group.id, self.hash));
+        update(group, self.hash, context, events, &|cell, now| rules.release(&self.reservations, cell, now));
     }
 }
 
-/// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each rule;
-/// if a rule reserves nothing, `reservations` is empty and the cell is not to be stored as it is.
+/// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each
+/// rule; if a rule reserves nothing, `reservations` is empty and the cell is not to be stored as it
+/// is.
 pub(crate) fn reserve(
     rules: ActorRules,
     remaining: u64,

@@ -18,7 +18,7 @@ pub(crate) trait Change {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_>;
 }
 
-/// What a [`Change`] wants stored.
+/// The result of an attempt of a [`Change`].
 pub(crate) enum Attempt<'e> {
     Store(&'e mut Entry),
     Nothing,
