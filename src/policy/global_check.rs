@@ -1,14 +1,14 @@
-//! A group of shared rules in one decision: who stands in for their store, what it is asked, and what it told.
-//!
-//! It does not know: how a store is asked, or what else the request is judged by.
+//! The check of one global group in one decision: a local group in its place, or the store's
+//! replies.
 //!
 //! ```text
-//!   Part ─┬─ the store is not to be had ──► a bid that counts here, or passed, or refused     (on_error)
-//!         ├─ something was fetched ahead ─► a bid that spends it; nothing left: ask
-//!         └─ else ────────────────────────► Pending ─ questions ─► told ─► conclude
+//!   GlobalCheck ─┬─ the store is down ─► the fallback group, or pass, or refuse        (on_error)
+//!                ├─ it has a lease ────► the leased group; too little left: ask the store
+//!                └─ otherwise ─────────► Pending ─ questions ─► replies ─► conclude
 //! ```
 //!
-//! If one store has to be asked, all of the request are: so none has to be asked when another has answered.
+//! If one store of a request has to be asked, all of them are asked at once. So no store has to be
+//! asked after another one has answered.
 
 use super::cells::GlobalRefusalCache;
 use super::check::GroupCheck;
@@ -25,35 +25,36 @@ use crate::time::{Span, Time};
 use std::mem::take;
 use std::ops::Range;
 
-/// For actors of longer keys nothing is fetched ahead: a worker keeps them until what was fetched has lapsed, and how long
-/// they are is the clients' choice.
+/// The longest key, in bytes, of an actor with a lease. A worker keeps the key until the lease
+/// expires, and clients choose the key's length.
 const LONGEST_LEASED_KEY: usize = 512;
 
-/// A group of shared rules in one decision.
+/// The check of one global group in one decision.
 #[derive(Clone, Debug)]
 pub(crate) struct GlobalCheck {
-    /// Of the limit, and of the group among those that are counted elsewhere.
+    /// The index of the limit, and of the group among the limit's global groups.
     pub(crate) place: GroupIndex,
-    /// The actor's, in the group.
+    /// The actor's hash in the group.
     pub(crate) hash: u64,
-    /// Where the actor's key is among the keys of all bids and parts.
+    /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
-    /// Which store counts the actor.
+    /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
-    /// Whether more is fetched ahead when the store is asked: nothing else keeps what is there from being spent.
+    /// Whether the question to the store also refills the lease: only if the lease does not
+    /// suffice.
     pub(crate) fetches: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum GlobalState {
-    /// The store has to be asked.
+    /// The store has to answer.
     Unanswered,
-    /// A bid stands in for it.
+    /// A local group decides: the fallback, or the lease.
     Local,
-    /// It is not to be had, and that is taken so.
+    /// The store is down, and `on_error` decides.
     Unavailable(OnError),
-    /// What it told about each rule, and when that came.
+    /// The reply about each rule, and when the replies came.
     Answered(Vec<RuleReply>, Time),
 }
 
@@ -74,7 +75,7 @@ impl GlobalCheck {
         matches!(self.state, GlobalState::Unanswered)
     }
 
-    /// Whether its store is not to be had, and an enforced rule says that this refuses.
+    /// Whether the store is down, and an enforced rule refuses because of this.
     pub(crate) fn refuses(&self, policy: &Policy) -> bool {
         let is_enforced =
             |global_group: &GlobalGroup| global_group.group.rules(&policy.rules).any(|rule| rule.enforced);
@@ -82,25 +83,25 @@ impl GlobalCheck {
             && policy.global_group(self.place).is_some_and(is_enforced)
     }
 
-    /// The bid that spends what was fetched ahead.
+    /// The check of the leased group.
     pub(crate) fn lease<'b>(&self, checks: &'b [GroupCheck]) -> Option<&'b GroupCheck> {
         checks
             .iter()
             .find(|check| check.is_leased() && check.place.0 == self.place.0 && check.key == self.key)
     }
 
-    /// Whether its rules fetch ahead: then what the gateway holds is looked at before a cached refusal.
+    /// Whether the rules have a lease. If so, the lease is checked before a cached refusal.
     pub(crate) fn is_leased(&self, policy: &Policy) -> bool {
         policy.global_group(self.place).is_some_and(|global_group| global_group.leased.is_some())
     }
 
-    /// Whether the store has refused, however long ago.
+    /// Whether a refusal of the store is cached, however old.
     pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
         group.is_some_and(|group| refusals.contains(group, self.hash))
     }
 
-    /// Adds what the store said just now, if it refused.
+    /// Adds the reports of a cached refusal that still holds. Returns whether there is one.
     pub(crate) fn report_cached(
         &self,
         policy: &Policy,
@@ -112,7 +113,7 @@ impl GlobalCheck {
         group.is_some_and(|group| refusals.lookup(group, self.hash, now, to))
     }
 
-    /// When the store lets the request go on, if that is later: enforced rules say so.
+    /// When the request may go on, if an enforced rule of the store delays it.
     pub(crate) fn ready_at(&self, policy: &Policy) -> Option<Time> {
         let (GlobalState::Answered(replies, came), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
@@ -127,55 +128,42 @@ impl GlobalCheck {
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
-    /// Adds what the store has told, or what its absence comes to; a bid that stands in reports by itself.
+    /// Adds a report for each rule, by the replies or by `on_error`. A local group reports by
+    /// itself.
     pub(crate) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
         let Some(global_group) = policy.global_group(self.place) else {
             return;
         };
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = global_group.group.ids().zip(global_group.group.for_actor(&policy.rules, key).counters());
-        let found = actor_source(key);
-        let tally = |enforced| if enforced { RuleResult::Refused } else { RuleResult::Shadowed };
+        let actor = actor_source(key);
         match &self.state {
             GlobalState::Unanswered | GlobalState::Local => {}
-            GlobalState::Unavailable(on_error) => to.extend(rules.map(|(id, (rule, count))| {
+            GlobalState::Unavailable(on_error) => to.extend(rules.map(|(id, (rule, counter))| {
                 let is_denied = *on_error == OnError::Deny;
-                let tally = if is_denied { tally(rule.enforced) } else { RuleResult::Uncounted };
-                RuleReport {
-                    rule: id,
-                    quota: count.shown,
-                    actor: found,
-                    result: tally,
-                    verdict: None,
-                    degraded: true,
-                }
+                let result =
+                    if is_denied { RuleResult::of_refusal(rule.enforced) } else { RuleResult::Uncounted };
+                RuleReport { rule: id, quota: counter.shown, actor, result, verdict: None, degraded: true }
             })),
             GlobalState::Answered(replies, _) => {
-                to.extend(rules.zip(replies).map(|((id, (rule, count)), reply)| {
-                    let tally = match (reply.verdict.admits(), reply.attributed) {
+                to.extend(rules.zip(replies).map(|((id, (rule, counter)), reply)| {
+                    let result = match (reply.verdict.admits(), reply.attributed) {
                         (true, _) => RuleResult::Admitted,
-                        (false, true) => tally(rule.enforced),
+                        (false, true) => RuleResult::of_refusal(rule.enforced),
                         (false, false) => RuleResult::Unattributed,
                     };
                     // Without attribution a refusal has a verdict, but an admission has none.
-                    let is_known = reply.attributed || tally == RuleResult::Unattributed;
+                    let is_known = reply.attributed || result == RuleResult::Unattributed;
                     // A store may have a larger limit of its own, or report any number.
-                    let remaining = reply.verdict.remaining.min(count.shown.rpu);
+                    let remaining = reply.verdict.remaining.min(counter.shown.rpu);
                     let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
-                    RuleReport {
-                        rule: id,
-                        quota: count.shown,
-                        actor: found,
-                        result: tally,
-                        verdict,
-                        degraded: false,
-                    }
+                    RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded: false }
                 }))
             }
         }
     }
 
-    /// Whether the store refuses.
+    /// Whether an enforced rule of the store refuses.
     pub(crate) fn is_refused(&self, policy: &Policy) -> bool {
         let (GlobalState::Answered(replies, _), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
@@ -189,7 +177,7 @@ impl GlobalCheck {
             .any(|(rule, reply)| rule.enforced && !reply.verdict.admits())
     }
 
-    /// What the store has charged.
+    /// The charges of the store, with the shard.
     pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
         let (GlobalState::Answered(replies, _), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
@@ -208,13 +196,14 @@ impl GlobalCheck {
 }
 
 impl Scratch {
-    /// Has somebody stand in for every store where that can be; whether any store is to be had.
+    /// Adds the checks of local groups, for stores that are down and for leases. Returns whether
+    /// any store is available.
     pub(crate) fn use_local_groups<S: ?Sized>(&mut self, context: &Context<S>) -> bool {
-        let (mut reaches, mut leased) = (false, true);
+        let (mut is_available, mut leased) = (false, true);
         for global in &mut self.globals {
             let global_group = context.policy.global_group(global.place);
             if (context.is_available)(global.shard) {
-                reaches = true;
+                is_available = true;
                 let is_short = global.key.len() <= LONGEST_LEASED_KEY;
                 leased &= is_short && global_group.is_some_and(|global_group| global_group.leased.is_some());
             } else if let Some(global_group) = global_group {
@@ -222,11 +211,12 @@ impl Scratch {
             }
         }
         self.add_local_checks(leased, context);
-        reaches
+        is_available
     }
 
-    /// Adds the bids of those that are not to be had, and of those of which something was fetched `ahead`.
-    pub(crate) fn add_local_checks<S: ?Sized>(&mut self, ahead: bool, context: &Context<S>) {
+    /// Adds the checks of the fallback groups of stores that are down, and with `spends_leases`
+    /// those of the leased groups.
+    pub(crate) fn add_local_checks<S: ?Sized>(&mut self, spends_leases: bool, context: &Context<S>) {
         for at in 0..self.globals.len() {
             let Some(global) = self.globals.get_mut(at) else {
                 return;
@@ -234,7 +224,7 @@ impl Scratch {
             let index =
                 context.policy.global_group(global.place).and_then(|global_group| match global.state {
                     GlobalState::Unavailable(OnError::Local) => global_group.fallback,
-                    GlobalState::Unanswered if ahead => global_group.leased,
+                    GlobalState::Unanswered if spends_leases => global_group.leased,
                     _ => None,
                 });
             if let Some(index) = index {
@@ -245,8 +235,9 @@ impl Scratch {
         }
     }
 
-    /// What has to be known when the stores have answered. Nothing that was fetched ahead is spent, and more is fetched only
-    /// of what is used up: else a request that another rule has ask each time would fetch each time.
+    /// Keeps what the decision needs when the stores have answered. The request spends no lease,
+    /// and refills only a lease that is used up. Otherwise, if another rule makes every request
+    /// ask, every request would refill.
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
         let Scratch { decision: Decision { reports, events, .. }, keys, checks, globals, .. } = self;
@@ -256,15 +247,15 @@ impl Scratch {
                 global.fetches = global.lease(checks).is_some_and(GroupCheck::refuses);
             }
         }
-        let stays = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
-        let checks = checks.iter().filter(stays).map(|check| (check.place, check.key.clone())).collect();
+        let is_kept = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
+        let checks = checks.iter().filter(is_kept).map(|check| (check.place, check.key.clone())).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
         Pending { keys, checks, globals, reports, events: *events, at }
     }
 }
 
 impl GlobalCheck {
-    /// The fetch that this request made, and the store's answer to it.
+    /// The refill that this request asked for, and the replies to it.
     pub(crate) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
         let GlobalState::Answered(replies, _) = &self.state else {
             return None;

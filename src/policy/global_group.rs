@@ -1,6 +1,4 @@
-//! Rules that a store for all gateways counts: what it is asked about them, and which of several stores.
-//!
-//! It does not know: how a store is asked, or what an algorithm's numbers mean.
+//! Rules that a global store counts: the questions about them, and the shard of each actor.
 
 use super::group::Group;
 use super::{CountKey, Policy, Rule, RuleQuery, rendezvous};
@@ -11,46 +9,47 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher as _;
 use std::sync::Arc;
 
-/// What happens to a request whose store is not to be had.
+/// How a rule decides while its global store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// It is counted here, against a part of the limit.
+    /// The gateway counts the request, against a part of the limit.
     Local,
-    /// The rule lets it pass.
+    /// The rule lets the request pass.
     Allow,
-    /// It is refused.
+    /// The rule refuses the request.
     Deny,
 }
 
-/// Rules of one limit that count the same actor in the same store.
+/// Rules of one limit that count the same actor in the same global store.
 #[derive(Debug)]
 pub(crate) struct GlobalGroup {
-    /// Whom they count.
+    /// The rules and their actor.
     pub(crate) group: Arc<Group>,
     pub(crate) on_error: OnError,
-    /// Which of the limit's groups counts in place of the store.
+    /// The index of the limit's group that counts while the store is down.
     pub(crate) fallback: Option<usize>,
-    /// Which of them spends what was fetched ahead.
+    /// The index of the limit's group that spends leased quota.
     pub(crate) leased: Option<usize>,
-    /// The same in every gateway and in every build.
+    /// The hash of what the group counts, the same in every gateway and every build.
     pub(crate) name: u64,
-    /// For each rule, how many before it mean just the same.
+    /// For each rule, the number of global rules before it with the same meaning.
     pub(crate) ordinals: Vec<u64>,
 }
 
 impl GlobalGroup {
-    /// Which store counts the actor of this key.
+    /// The shard that counts the actor with this key.
     pub(crate) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
         policy.shards.of(self.name, key)
     }
 
-    /// How long the store's buckets of a group that fetches ahead take to refill by a piece. Meanwhile the refill stays in
-    /// the store, as long as the bucket has room, and is then fetched at once.
+    /// The time in which the store's bucket of a leased rule refills by one piece; zero without a
+    /// lease. Until then, the refill stays in the store, as far as the bucket has room. Then one
+    /// question fetches all of it.
     pub(crate) fn refill_time(&self, policy: &Policy, key: &[u8]) -> Span {
-        let of = |(_, count): (&Rule, &super::Counter)| {
-            let (parameters, Quota { rpu, unit }) = (count.algorithm.parameters(), count.quota);
-            let reservation = count.lease.min(parameters.burst()? / 2);
-            let ns = u128::from(unit.as_ns()).saturating_mul(reservation.into()).checked_div(rpu.into())?;
+        let of = |(_, counter): (&Rule, &super::Counter)| {
+            let (parameters, Quota { rpu, unit }) = (counter.algorithm.parameters(), counter.quota);
+            let piece = counter.lease.min(parameters.burst()? / 2);
+            let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
             u64::try_from(ns).ok().map(Span::from_ns)
         };
         let leased = self.leased.is_some();
@@ -58,35 +57,36 @@ impl GlobalGroup {
         rules.filter_map(of).max().unwrap_or_default()
     }
 
-    /// What to ask about each rule; how much ahead is for the first of several that ask.
+    /// The question about each rule. With `fetches`, the question also asks for a lease.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
         key: &[u8],
         cost: Option<u64>,
-        ahead: bool,
+        fetches: bool,
     ) -> Vec<RuleQuery> {
         let rules =
             self.group.ids().zip(self.group.for_actor(&policy.rules, key).counters()).zip(&self.ordinals);
-        let ask = |((id, (rule, count)), ordinal): ((_, (&Rule, &super::Counter)), &u64)| {
-            let parameters = count.algorithm.parameters();
-            // An actor's own quota is the rule's: another rule may give it the same.
-            let name = [self.name, rule.primary.default.salt, count.salt, *ordinal | parameters.layout()];
+        let ask = |((id, (rule, counter)), ordinal): ((_, (&Rule, &super::Counter)), &u64)| {
+            let parameters = counter.algorithm.parameters();
+            // The rule is part of the name of an override's count: another rule may have the same
+            // override.
+            let name = [self.name, rule.primary.default.salt, counter.salt, *ordinal | parameters.layout()];
             RuleQuery {
                 rule: id,
                 key: policy.shards.count_key(name, key),
-                quota: count.quota,
+                quota: counter.quota,
                 parameters,
                 enforced: rule.enforced,
                 cost: cost.unwrap_or(rule.cost),
-                lease: if ahead { count.lease } else { 0 },
+                lease: if fetches { counter.lease } else { 0 },
             }
         };
         rules.map(ask).collect()
     }
 }
 
-/// The stores among which all counts are spread, and the secret that they are named by.
+/// The shards among which all counts are divided, and the secret that names counts.
 #[derive(Debug)]
 pub(crate) struct Shards {
     names: Vec<u64>,
@@ -100,7 +100,7 @@ impl Default for Shards {
 }
 
 impl Shards {
-    /// The secret may be of any length: it is hashed to one of 128 bits.
+    /// Shards with these names. The secret may have any length; its hash is a key of 128 bits.
     pub(crate) fn new(names: &[String], secret: &str) -> Shards {
         let mut hasher = SipHasher13::new();
         hasher.write(secret.as_bytes());
@@ -108,7 +108,8 @@ impl Shards {
         Shards { names: names.iter().map(|name| Hasher::name(name.as_bytes())).collect(), secret }
     }
 
-    /// Tells secrets apart, one in 65,536 excepted, and tells nothing else of them.
+    /// A checksum of the secret, of 16 bits. Different secrets have different checksums, except for
+    /// one in 65,536. The checksum tells nothing else about the secret.
     pub(crate) fn fingerprint(&self) -> u16 {
         let mut hasher = self.secret;
         hasher.write(b"fingerprint");
@@ -123,12 +124,13 @@ impl Shards {
         hasher.finish128().as_bytes()
     }
 
-    /// Where the count of a rule and an actor is: nobody without the secret can tell whose it is.
+    /// The name of the count of a rule and an actor. Nobody without the secret can tell whose count
+    /// it is.
     fn count_key(&self, rule: [u64; 4], key: &[u8]) -> CountKey {
         self.hash(&rule, key)
     }
 
-    /// Which store counts the actor of this key in this group.
+    /// The shard that counts the actor with this key in this group.
     fn of(&self, group: u64, key: &[u8]) -> usize {
         match self.names.as_slice() {
             [] | [_] => 0,

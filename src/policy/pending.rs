@@ -1,6 +1,4 @@
-//! A request about which stores are being asked: the questions, what they have told, and what that comes to.
-//!
-//! It does not know: how a store is asked, or how long that may take.
+//! A request that waits for global stores: the questions, the replies, and the decision by them.
 
 use super::check::GroupCheck;
 use super::context::{Context, WorkerCache};
@@ -15,43 +13,43 @@ use crate::store::Store;
 use crate::time::Time;
 use std::ops::Range;
 
-/// A request about which stores are being asked.
+/// A request that waits for global stores.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// Of all bids and parts, one behind the other.
+    /// The keys of all checks, one after the other.
     pub(crate) keys: Vec<u8>,
-    /// Who else has to admit, once the stores have: groups that are counted here, and whom they count.
+    /// The local groups to check once the stores have answered, and where their actors' keys stand.
     pub(crate) checks: Vec<(GroupIndex, Range<usize>)>,
     pub(crate) globals: Vec<GlobalCheck>,
-    /// What was said, and what happened, before any store was asked.
+    /// The reports and events from before the stores were asked.
     pub(crate) reports: Vec<RuleReport>,
     pub(crate) events: Events,
-    /// When it began to ask: what stores lend it lasts from then.
+    /// When the stores were asked. The lifetime of leased quota counts from then.
     pub(crate) at: Time,
 }
 
-/// What stores have charged, by shard.
+/// Charges of global stores, by shard.
 type GlobalCharges = Vec<(usize, GlobalCharge)>;
 
-/// What follows from a decision, beside the charges in [`Scratch`].
+/// The consequences of a decision, beside the charges in [`Scratch`].
 pub(crate) struct Conclusion {
-    /// Charges of global stores for a request that is refused, by shard.
+    /// The charges of global stores to refund, because the request is refused; by shard.
     pub(crate) refused: Vec<(usize, GlobalCharge)>,
-    /// The quota that was leased.
+    /// Quota that global stores leased.
     pub(crate) fetched: Fetched,
 }
 
-/// The quota that stores have handed out ahead.
+/// Quota that global stores leased.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
-    /// What is kept, and until when it may be spent.
+    /// The leases that need an account, and when they expire.
     pub(crate) kept: Vec<(LeaseRefill, Time)>,
-    /// What goes back at once, by shard.
+    /// Quota to return at once, by shard.
     pub(crate) returned: Vec<(usize, GlobalQuery)>,
 }
 
 impl Pending {
-    /// The actors whose quota could be fetched ahead, by number.
+    /// The numbers of the actors whose leases the request would refill.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
         let leased = |global: &&GlobalCheck| {
             global.fetches
@@ -60,12 +58,12 @@ impl Pending {
         self.globals.iter().filter(leased).map(|global| number(global.place, global.hash))
     }
 
-    /// Another request of this worker already fetches.
+    /// Refills no lease: another request of this worker already does.
     pub(crate) fn fetches_nothing(&mut self) {
         self.globals.iter_mut().for_each(|global| global.fetches = false);
     }
 
-    /// Keeps a fetch only if no other worker fetches for the same actor.
+    /// Refills a lease only if no other worker refills the lease of the same actor.
     pub(crate) fn claim<S: Store + ?Sized>(&mut self, context: &Context<S>) {
         let Pending { keys, globals, events, .. } = self;
         for global in globals.iter_mut().filter(|global| global.fetches) {
@@ -74,7 +72,7 @@ impl Pending {
         }
     }
 
-    /// One question for each shard that has to be asked.
+    /// One question for each shard that has to answer.
     pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
         let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
         for global in self.globals.iter().filter(|global| global.is_unanswered()) {
@@ -91,7 +89,8 @@ impl Pending {
         shards.into_iter().map(|(shard, groups)| (shard, GlobalQuery::Decide(groups))).collect()
     }
 
-    /// A shard has told something, or will not; whether no other has yet to.
+    /// Takes the replies of a shard; `None` if the shard will not answer. Returns whether no other
+    /// shard has to answer.
     pub(crate) fn answer(
         &mut self,
         policy: &Policy,
@@ -116,7 +115,7 @@ impl Pending {
         !self.globals.iter().any(GlobalCheck::is_unanswered)
     }
 
-    /// None of those that have yet to tell something will.
+    /// Treats all shards that have not answered as down.
     pub(crate) fn give_up(&mut self, policy: &Policy) {
         for global in self.globals.iter_mut().filter(|global| global.is_unanswered()) {
             if let Some(global_group) = policy.global_group(global.place) {
@@ -125,8 +124,8 @@ impl Pending {
         }
     }
 
-    /// What stores have charged so far, and what was fetched ahead. Unless the worker is retired, it keeps fetched quota
-    /// whatever happens to the request.
+    /// The charges of stores so far, and the leased quota. Unless the worker is retired, it keeps
+    /// leased quota whatever happens to the request.
     pub(crate) fn collect<S: Store + ?Sized>(
         &self,
         is_retired: bool,
@@ -137,10 +136,10 @@ impl Pending {
         for global in &self.globals {
             charges.extend(global.charges(context.policy, &self.keys));
             let replies = global.fetched(&self.keys);
-            let comes = |(_, replies): &(LeaseRefill, &[RuleReply])| {
+            let is_granted = |(_, replies): &(LeaseRefill, &[RuleReply])| {
                 replies.iter().all(|reply| reply.grant.amount > 0)
             };
-            if global.fetches && !replies.as_ref().is_some_and(comes) {
+            if global.fetches && !replies.as_ref().is_some_and(is_granted) {
                 global.refill(&self.keys).into_iter().for_each(|refill| refill.release(context, events));
             }
             let Some((refill, replies)) = replies else {
@@ -194,7 +193,7 @@ impl Pending {
 }
 
 impl Scratch {
-    /// Remembers for a while what stores have refused.
+    /// Caches the refusals of global stores.
     fn cache_refusals(&self, policy: &Policy, cache: &mut WorkerCache) {
         for global in self.globals.iter().filter(|global| global.is_refused(policy)) {
             let Some(global_group) = policy.global_group(global.place) else {
@@ -203,14 +202,19 @@ impl Scratch {
             let GlobalState::Answered(replies, now) = &global.state else {
                 continue;
             };
-            // Permits come back at any time: their lack is not cached. If the store does not say which rule refuses, this
-            // rule may admit the actor's other requests.
+            // Permits come back at any time: their lack is not cached. If the store does not say
+            // which rule refuses, this rule may admit the actor's other requests.
             if !global_group.group.ends_with_request && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
                 global.report(policy, &self.keys, &mut reports);
                 let key = self.keys.get(global.key.clone()).unwrap_or_default();
-                let holds = global_group.refill_time(policy, key);
-                cache.global_refusals.insert((global_group.group.id, global.hash), *now, holds, &reports);
+                let refill_time = global_group.refill_time(policy, key);
+                cache.global_refusals.insert(
+                    (global_group.group.id, global.hash),
+                    *now,
+                    refill_time,
+                    &reports,
+                );
             }
         }
     }

@@ -1,102 +1,101 @@
-//! What is asked of a store that counts for all gateways, and what it tells.
-//!
-//! It does not know: which store that is, how it is asked, or what becomes of the answer.
+//! Questions to a global store and its replies, whatever the store's protocol.
 
 use super::RuleId;
 use crate::algorithm::{Parameters, Quota, Verdict};
 use crate::time::Span;
 
-/// Under which name a store keeps the count of one rule and actor: a keyed hash of both.
+/// The name of a count in a global store: a keyed hash of the rule and the actor.
 pub type CountKey = [u8; 16];
 
-/// One question to one store, which answers it at one instant, whole or not at all.
+/// One question to one shard. The shard answers it at one instant, as a whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GlobalQuery {
-    /// A request: each group's rules. All of them are charged, or none.
+    /// A request: the rules of each group. The store charges all of them, or none.
     Decide(Vec<Vec<RuleQuery>>),
-    /// What was charged is to be given back.
+    /// Refunds charges.
     Refund(Vec<GlobalCharge>),
-    /// What became of quota that was handed out ahead.
+    /// Accounts for leased quota, and returns the rest.
     ReturnLease(Vec<LeaseUsage>),
-    /// How many permits a worker holds.
+    /// Reports the permits that a worker holds.
     ReportPermits(Vec<LevelReport>),
 }
 
-/// How many permits a worker holds of one rule and actor.
+/// The permits that a worker holds of one rule and actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelReport {
-    /// Where the count is.
+    /// The name of the count.
     pub key: CountKey,
-    /// How it is counted, and what is reported: see [`Terms::reporting`].
+    /// The algorithm's parameters with the level: see [`Parameters::reporting`].
     pub parameters: Parameters,
 }
 
-/// One rule, as it counts one actor.
+/// The question about one rule and actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleQuery {
     /// The rule.
     pub rule: RuleId,
-    /// Where its count is.
+    /// The name of the count.
     pub key: CountKey,
-    /// The rule's quota.
+    /// The quota of the actor.
     pub quota: Quota,
-    /// How it counts.
+    /// The algorithm's parameters.
     pub parameters: Parameters,
-    /// Whether it refuses.
+    /// Whether the rule refuses. A shadow rule does not.
     pub enforced: bool,
-    /// What the request costs.
+    /// The cost of the request, in units; 0 charges nothing.
     pub cost: u64,
-    /// How much to hand out ahead beside that, if there is so much; 0 is nothing.
+    /// The units to lease beside the cost, if that many are left; 0: none.
     pub lease: u64,
 }
 
-/// What a store charged one rule, in numbers that only it understands.
+/// The charge of one rule in a global store. Only the store understands the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalCharge {
-    /// Where the count is.
+    /// The name of the count.
     pub key: CountKey,
-    /// How it is counted.
+    /// The algorithm's parameters.
     pub parameters: Parameters,
-    /// The cost, of which 0 is none; then when it was charged, what it was booked at, and two stamps.
+    /// The cost, 0 for no charge; the time of the charge; the instant at which it was booked; two
+    /// stamps.
     pub numbers: [u64; 5],
 }
 
-/// What became of quota that was handed out ahead.
+/// The use of leased quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseUsage {
-    /// Where the count is.
+    /// The name of the count.
     pub key: CountKey,
-    /// How it is counted.
+    /// The algorithm's parameters.
     pub parameters: Parameters,
-    /// Of which generation it was.
+    /// The generation of the lease.
     pub generation: u64,
-    /// How much was used since the last account.
+    /// Units that were used since the last account.
     pub used: u64,
-    /// How much comes back unused.
+    /// Unused units that return to the store.
     pub left: u64,
 }
 
-/// What a store tells about one rule of [`Question::Decide`].
+/// The reply about one rule of a [`GlobalQuery::Decide`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleReply {
-    /// The verdict; its charge means nothing here.
+    /// The verdict, without its charge.
     pub verdict: Verdict,
-    /// See [`Receipt::numbers`].
+    /// The charge: see [`GlobalCharge::numbers`].
     pub charge: [u64; 5],
-    /// What was handed out ahead.
+    /// The leased quota.
     pub grant: LeaseGrant,
-    /// Whether the store answered for this rule. If not, the store only said whether the request passes: `verdict`
-    /// holds that outcome, and how much is left of this rule is unknown.
+    /// Whether the store answered for this rule. If not, `verdict` only tells whether the request
+    /// passes, and how much is left of this rule is unknown.
     pub attributed: bool,
 }
 
-/// Quota that was handed out ahead.
+/// Leased quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// How much.
+    /// Units; 0: no lease.
     pub amount: u64,
-    /// Of which generation; an [`Account`] names it.
+    /// The generation of the lease. A [`LeaseUsage`] names it.
     pub generation: u64,
-    /// For how long it may be used, from before it was asked for.
+    /// How long the quota may be spent, counted from before the question was sent.
     pub lasts: Span,
 }

@@ -1,6 +1,4 @@
-//! Quota that is fetched ahead for one actor: asked for, put where all workers find it, accounted for.
-//!
-//! It does not know: when that is due, because half of a piece is gone or one has lapsed, or who makes the call.
+//! The lease of one actor: claim a fetch, ask for the missing part, deposit it, account for it.
 
 use super::cells::{peek, update, update_or_create};
 use super::check::GroupCheck;
@@ -8,14 +6,14 @@ use super::context::Context;
 use super::global_check::GlobalCheck;
 use super::group::Group;
 use super::refund::GroupIndex;
-use super::{Events, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleQuery, RuleReply};
+use super::{Counter, Events, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleQuery, RuleReply};
 use crate::algorithm::lease;
 use crate::store::Store;
 use crate::table::Hasher;
 use crate::time::Time;
 use std::cell::Cell;
 
-/// A fetch of more quota ahead that is due. Duties are found by number, so only tests can compare them.
+/// A lease to refill or to account for. Refills are found by number, so only tests compare them.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) struct LeaseRefill {
@@ -24,28 +22,29 @@ pub(crate) struct LeaseRefill {
     pub(crate) key: Vec<u8>,
 }
 
-/// The result of depositing a fetched piece.
+/// The result of depositing leased quota.
 #[derive(Debug, Default)]
 pub(crate) struct Deposited {
-    /// Until when the piece may be spent, if the store needs an account of it afterwards.
+    /// When the quota expires, if the store needs an account of it afterwards.
     pub(crate) until: Option<Time>,
-    /// What goes back to the store at once, and the store's shard.
+    /// The quota to return at once, and the store's shard.
     pub(crate) returned: Option<(usize, GlobalQuery)>,
 }
 
-/// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose colliding actors.
+/// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose
+/// colliding actors.
 pub(crate) fn number((limit, group): GroupIndex, hash: u64) -> u64 {
     hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
 }
 
 impl LeaseRefill {
-    /// Of the actor of this key, in the first limit's first group that a store counts.
+    /// The lease of the actor with this key, in the first global group of the first limit.
     #[cfg(test)]
     pub(crate) fn testing(key: &[u8]) -> LeaseRefill {
         LeaseRefill { place: (0, 0), hash: Hasher::name(key), key: key.into() }
     }
 
-    /// The actor's number, as [`number`] has it.
+    /// Identifies the actor: see [`number`].
     pub(crate) fn number(&self) -> u64 {
         number(self.place, self.hash)
     }
@@ -62,33 +61,33 @@ impl LeaseRefill {
 }
 
 impl LeaseRefill {
-    /// The group and the actor in whose cell it is kept.
+    /// The group and the hash of the cell that holds the lease.
     fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
-        let ahead = policy.global_group(self.place)?.leased?;
-        let group = policy.group((self.place.0, ahead))?;
+        let leased = policy.global_group(self.place)?.leased?;
+        let group = policy.group((self.place.0, leased))?;
         Some((group, group.hash(&policy.rules, hasher, &self.key)))
     }
 
-    /// Claims to fetch more. Returns whether no other worker of the gateway is fetching: if each of them fetched a piece at
-    /// once, requests could be refused for want of quota that goes back a moment later.
+    /// Claims the fetch. Returns whether no other worker of the gateway is fetching. If each worker
+    /// fetched a piece at once, requests could be refused for want of quota that returns a moment
+    /// later.
     pub(crate) fn claim<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) -> bool {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
-        let counted = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key);
         let is_claimed = |cell: &[u8], now| {
-            let mut rules = counted.counters();
-            rules.any(|(_, count)| lease::is_claimed(count.state(cell), now))
+            rules.counters().any(|(_, counter)| lease::is_claimed(counter.state(cell), now))
         };
         let stored = peek(group, hash, context).ok().flatten();
         if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
             return false;
         }
         let claims = Cell::new(false);
-        let is_done = update_or_create(counted, hash, context, events, &|cell, now| {
+        let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
             claims.set(!is_claimed(cell, now));
             if claims.get() {
-                counted.counters().for_each(|(_, count)| lease::claim(count.state_mut(cell), now));
+                rules.counters().for_each(|(_, counter)| lease::claim(counter.state_mut(cell), now));
             }
         });
         is_done && claims.get()
@@ -99,14 +98,14 @@ impl LeaseRefill {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return;
         };
-        let counted = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key);
         update(group, hash, context, events, &|cell, _| {
-            counted.counters().for_each(|(_, count)| lease::release(count.state_mut(cell)));
+            rules.counters().for_each(|(_, counter)| lease::release(counter.state_mut(cell)));
         });
     }
 
-    /// Puts fetched quota into the shared data for all workers, as far as the rule's lease has room. A store lends the same
-    /// amount for every rule of a group, or nothing.
+    /// Deposits fetched quota in the shared data for all workers, as far as the lease has room. A
+    /// store leases the same amount for every rule of a group, or nothing.
     pub(crate) fn deposit<S: Store + ?Sized>(
         &self,
         replies: &[RuleReply],
@@ -122,31 +121,34 @@ impl LeaseRefill {
         if replies.iter().any(|reply| reply.grant.amount == 0) {
             return Deposited::default();
         }
-        let (counted, queries) = (
+        let (rules, queries) = (
             group.for_actor(&context.policy.rules, &self.key),
             global_group.queries(context.policy, &self.key, Some(0), true),
         );
-        let back = Cell::new(Vec::new());
-        let is_done = update_or_create(counted, hash, context, events, &|cell, now| {
-            let rules = counted.counters().zip(replies).zip(&queries);
-            let put = rules.map(|(((_, count), reply), query)| {
+        let returned = Cell::new(Vec::new());
+        let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
+            let rules = rules.counters().zip(replies).zip(&queries);
+            let put = rules.map(|(((_, counter), reply), query)| {
                 let LeaseGrant { amount, generation, lasts } = reply.grant;
                 let (piece, verdict) = (query.lease, reply.verdict);
                 let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
-                let [displaced, surplus] = lease::deposit(count.state_mut(cell), now, &deposit);
+                let [displaced, surplus] = lease::deposit(counter.state_mut(cell), now, &deposit);
                 [if query.parameters.wants_account() { displaced } else { Default::default() }, surplus]
             });
-            back.set(put.collect());
+            returned.set(put.collect());
         });
         // If it is unknown whether the write succeeded, the quota may be in the cell.
-        let back = if is_done { back.take() } else { Vec::new() };
+        let returned = if is_done { returned.take() } else { Vec::new() };
         let wants_account = queries.iter().any(|query| query.parameters.wants_account());
         let until =
             replies.iter().map(|reply| since.after(reply.grant.lasts)).max().filter(|_| wants_account);
-        Deposited { until, returned: accounts(&queries, back).map(|back| (self.shard(context.policy), back)) }
+        Deposited {
+            until,
+            returned: accounts(&queries, returned).map(|returned| (self.shard(context.policy), returned)),
+        }
     }
 
-    /// The question that returns quota handed out ahead by the store, unused.
+    /// The question that returns leased quota, unused.
     pub(crate) fn unused(&self, policy: &Policy, replies: &[RuleReply]) -> Option<(usize, GlobalQuery)> {
         let queries = policy.global_group(self.place)?.queries(policy, &self.key, None, false);
         let account = |(query, reply): (RuleQuery, &RuleReply)| {
@@ -159,7 +161,7 @@ impl LeaseRefill {
         (!accounts.is_empty()).then(|| (self.shard(policy), GlobalQuery::ReturnLease(accounts)))
     }
 
-    /// Which shard counts this actor.
+    /// The shard that counts the actor.
     pub(crate) fn shard(&self, policy: &Policy) -> usize {
         policy.global_group(self.place).map_or(0, |global_group| global_group.shard(policy, &self.key))
     }
@@ -170,16 +172,16 @@ impl LeaseRefill {
             context.policy.global_group(self.place)?.queries(context.policy, &self.key, Some(0), true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
-            let (now, counted) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
-            for (query, (_, count)) in queries.iter_mut().zip(counted.counters()) {
-                query.lease = lease::room(count.state(entry.cell()), now, query.lease);
+            let (now, rules) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
+            for (query, (_, counter)) in queries.iter_mut().zip(rules.counters()) {
+                query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
             }
         }
         queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))
     }
 
-    /// Accounts for quota fetched before, if the store needs this. With `all`, quota that has not lapsed is returned
-    /// as well.
+    /// The account of leased quota, if the store needs one. With `all`, quota that has not expired
+    /// returns as well.
     pub(crate) fn account<S: Store + ?Sized>(
         &self,
         context: &Context<S>,
@@ -192,14 +194,14 @@ impl LeaseRefill {
         if !queries.iter().any(|query| query.parameters.wants_account()) {
             return None;
         }
-        let counted = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key);
         let spent = Cell::new(Vec::new());
         let is_done = update(group, hash, context, events, &|cell, now| {
-            let rules = counted.counters();
-            spent.set(rules.map(|(_, count)| lease::account(count.state_mut(cell), now, all)).collect());
+            let usage = |(_, counter): (_, &Counter)| lease::account(counter.state_mut(cell), now, all);
+            spent.set(rules.counters().map(usage).collect());
         });
         if !is_done {
-            // What is still in the cell would be told twice.
+            // The usage may still be in the cell. The next account would report it again.
             return None;
         }
         let spent = queries.iter().zip(spent.take());
@@ -209,7 +211,7 @@ impl LeaseRefill {
     }
 }
 
-/// The account of each rule's lease.
+/// The account of each rule's lease. `None` if nothing was used or is left.
 fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Usage; 2]>) -> Option<GlobalQuery> {
     let account = |(query, spent): (&RuleQuery, [lease::Usage; 2])| {
         let (key, parameters) = (query.key, query.parameters);
