@@ -1,9 +1,9 @@
 //! One request, from its headers to its end. The host calls, and acts on the decision's outcome.
 //!
 //! ```text
-//!   start(request) ─┬─► Pass, Allowed or Reject ──────────────────────────► … the response … ─► settle()
+//!   start(request) ─┬─► Pass, Allowed or Reject ───────────────────────────────┬─► … ─► settle()
 //!                   ├─► Delay(until) ─ the host holds the request ─► resume() ─┘
-//!                   └─► Query ─ the host holds the request and makes calls ─► answer() ─► one of the above
+//!                   └─► Query ─ the host makes calls ─► answer() ─► one of the above
 //! ```
 
 mod fetches;
@@ -143,8 +143,8 @@ impl Session {
     }
 
     /// The request is over, in whatever way. Charges that end with the request are refunded, once.
-    /// A request that leaves while it waits is refunded all of its charges, and its turn if no other
-    /// request has a later one.
+    /// A request that leaves while it waits is refunded all of its charges, and its turn if no
+    /// other request has a later one.
     pub fn settle<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,

@@ -1,10 +1,10 @@
-//! Quota that one worker fetches ahead from stores: when it is running out, and what becomes of the rest.
-//!
-//! It does not know: how it is spent. That is in the shared data, where all workers find it.
+//! The leases of one worker: when to refill them, and when to account for them. The leased quota is
+//! in the shared data, where all workers find it.
 //!
 //! ```text
-//!   half of a piece is left ─► due ─ tick ─► account, ask ─► fetched ─► deposited ─► lapses ─ tick ─► account
-//!   nothing is left: the request asks for itself, and one request of a worker for a piece as well
+//!   half a piece is left ─► due ─ tick ─► account, ask ─► fetched ─► deposited ─► tracked
+//!   tracked ─ tick ─► expired ─► account
+//!   nothing is left: the request asks, and one request of a worker refills the lease as well
 //! ```
 
 use crate::map::NumberMap;
@@ -15,46 +15,47 @@ use crate::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Of so many actors it is noted when something lapses. What is not accounted for counts as spent.
-const MOST: usize = 4_096;
+/// The most leases that are due, and the most expiries that are tracked. Quota without an account
+/// counts as spent.
+const MAX_TRACKED: usize = 4_096;
 
-/// What lapses within so little is one generation's, which are seconds.
-const SAME: Span = Span::from_ms(500);
+/// Expiries this close together are those of one generation, because a generation lasts seconds.
+const SAME_GENERATION: Span = Span::from_ms(500);
 
-/// Everything that a request or an answer does here costs constant or logarithmic time.
+/// Each step of a request or an answer takes constant or logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
-    /// Who is to have more fetched at the next tick.
+    /// The leases to refill at the next tick.
     due: Vec<LeaseRefill>,
-    /// The fetches under way and their start times, by the numbers of the questions.
-    under_way: NumberMap<(LeaseRefill, Time)>,
-    /// The numbers of the actors in `due` and in `under_way`.
-    known: NumberMap<()>,
+    /// The fetches in flight and their start times, by the numbers of the questions.
+    in_flight: NumberMap<(LeaseRefill, Time)>,
+    /// The numbers of the actors in `due` and in `in_flight`.
+    scheduled: NumberMap<()>,
     ids: u32,
     /// The numbers of the actors for which requests fetch.
     leases: NumberMap<()>,
-    /// The same by request.
+    /// The numbers of these actors, by request.
     requests: NumberMap<Vec<u64>>,
-    /// What was fetched, by the actor's number.
+    /// The leases that need an account, by the actor's number.
     fetched: NumberMap<FetchedLease>,
-    /// When each piece is checked next, and the actor's number; the earliest first.
-    lapsing: BinaryHeap<Reverse<(Time, u64)>>,
+    /// When each lease is checked next, and the actor's number; the earliest first.
+    expiring: BinaryHeap<Reverse<(Time, u64)>>,
 }
 
-/// What was fetched for one actor.
+/// The leases of one actor that need an account.
 #[derive(Debug)]
 struct FetchedLease {
     refill: LeaseRefill,
-    /// One entry for each generation: when it lapses, and when it is checked next.
-    reservations: Vec<(Time, Time)>,
+    /// For each generation: when it expires, and when it is checked next.
+    expiries: Vec<(Time, Time)>,
 }
 
 impl Fetches {
     pub(super) fn due(&mut self, refills: impl Iterator<Item = LeaseRefill>) {
         for refill in refills {
             let number = refill.number();
-            if self.known.get(number).is_none() && self.due.len() < MOST {
-                self.known.insert(number, ());
+            if self.scheduled.get(number).is_none() && self.due.len() < MAX_TRACKED {
+                self.scheduled.insert(number, ());
                 self.due.push(refill);
             }
         }
@@ -65,10 +66,10 @@ impl Fetches {
     }
 
     pub(super) fn holds_any(&self) -> bool {
-        !self.lapsing.is_empty()
+        !self.expiring.is_empty()
     }
 
-    /// A request asks that could fetch ahead for these: whether it is the first to do so.
+    /// Notes a request that could fetch for these actors. Returns whether no other request does.
     pub(super) fn begin(&mut self, ticket: u32, leases: impl Iterator<Item = u64>) -> bool {
         let leases: Vec<u64> = leases.collect();
         if leases.iter().any(|lease| self.leases.get(*lease).is_some()) {
@@ -81,36 +82,34 @@ impl Fetches {
         true
     }
 
-    /// That request does so no longer.
-    pub(super) fn end(&mut self, who: Waiter) {
-        if let Waiter::Request(ticket) = who
+    /// The request no longer fetches.
+    pub(super) fn end(&mut self, waiter: Waiter) {
+        if let Waiter::Request(ticket) = waiter
             && let Some(leases) = self.requests.remove(ticket)
         {
             leases.into_iter().for_each(|lease| _ = self.leases.remove(lease));
         }
     }
 
-    /// Something was fetched that lapses then, and has to be accounted for.
-    pub(super) fn lapses(&mut self, refill: LeaseRefill, until: Time) {
+    /// Tracks a lease that expires at `until` and then needs an account.
+    pub(super) fn track(&mut self, refill: LeaseRefill, until: Time) {
         let number = refill.number();
-        let is_same = |at: Time| at.since(until) < SAME && until.since(at) < SAME;
-        let charged = self.fetched.get_mut(number);
-        let known =
-            charged.and_then(|charged| charged.reservations.iter_mut().find(|(known, _)| is_same(*known)));
-        if let Some((known, _)) = known {
-            *known = until.max(*known);
-        } else if self.lapsing.len() < MOST {
-            self.lapsing.push(Reverse((until, number)));
+        let is_same = |at: Time| at.since(until) < SAME_GENERATION && until.since(at) < SAME_GENERATION;
+        let lease = self.fetched.get_mut(number);
+        let same = lease.and_then(|lease| lease.expiries.iter_mut().find(|(at, _)| is_same(*at)));
+        if let Some((at, _)) = same {
+            *at = until.max(*at);
+        } else if self.expiring.len() < MAX_TRACKED {
+            self.expiring.push(Reverse((until, number)));
             match self.fetched.get_mut(number) {
-                Some(charged) => charged.reservations.push((until, until)),
-                None => {
-                    self.fetched.insert(number, FetchedLease { refill, reservations: vec![(until, until)] })
-                }
+                Some(lease) => lease.expiries.push((until, until)),
+                None => self.fetched.insert(number, FetchedLease { refill, expiries: vec![(until, until)] }),
             }
         }
     }
 
-    /// Ends the fetch with this number, with or without an answer. Returns what goes back to the store: all if not `keeps`.
+    /// Ends the fetch with this number, with or without replies. Returns the quota to return; this
+    /// is all of it if not `keeps`.
     pub(super) fn fetched<S: Store + ?Sized>(
         &mut self,
         id: u32,
@@ -118,21 +117,21 @@ impl Fetches {
         context: &Context<S>,
         events: &mut Events,
     ) -> Option<(usize, GlobalQuery)> {
-        let (refill, since) = self.under_way.remove(id)?;
-        self.known.remove(refill.number());
+        let (refill, since) = self.in_flight.remove(id)?;
+        self.scheduled.remove(refill.number());
         let replies = replies?;
         if !keeps {
             return refill.unused(context.policy, replies);
         }
         let deposited = refill.deposit(replies, since, context, events);
         if let Some(until) = deposited.until {
-            self.lapses(refill, until);
+            self.track(refill, until);
         }
         deposited.returned
     }
 
-    /// Has fetched what is due, and accounts for what has lapsed; or fetches nothing and accounts for `all`, because the worker
-    /// ends.
+    /// Refills leases that are due, and accounts for expired leases. With `all`, the worker ends:
+    /// it refills nothing and accounts for all leases.
     pub(super) fn tick<S: Store + ?Sized>(
         &mut self,
         client: &mut StoreClient,
@@ -151,41 +150,42 @@ impl Fetches {
                 if let Some(query) = refill.query(context)
                     && client.ask(shard, Waiter::Fetch(id), query)
                 {
-                    self.under_way.insert(id, (refill, now));
+                    self.in_flight.insert(id, (refill, now));
                     continue;
                 }
             }
-            self.known.remove(number);
+            self.scheduled.remove(number);
         }
-        while let Some(refill) = self.lapsed(now, all) {
+        while let Some(refill) = self.expired(now, all) {
             if let Some(account) = refill.account(context, events, all) {
                 client.refund(refill.shard(context.policy), account);
             }
         }
     }
 
-    /// Removes a piece that has lapsed at `now`, or any piece if `all`. Returns its duty.
-    fn lapsed(&mut self, now: Time, all: bool) -> Option<LeaseRefill> {
-        while let Some(Reverse((at, number))) = self.lapsing.peek().copied() {
+    /// Removes a generation that has expired at `now`, or any generation if `all`. Returns its
+    /// lease.
+    fn expired(&mut self, now: Time, all: bool) -> Option<LeaseRefill> {
+        while let Some(Reverse((at, number))) = self.expiring.peek().copied() {
             if at > now && !all {
                 return None;
             }
-            self.lapsing.pop();
-            let Some(charged) = self.fetched.get_mut(number) else {
+            self.expiring.pop();
+            let Some(lease) = self.fetched.get_mut(number) else {
                 continue;
             };
-            let Some(place) = charged.reservations.iter().position(|(_, looked)| *looked == at) else {
+            let Some(place) = lease.expiries.iter().position(|(_, looked)| *looked == at) else {
                 continue;
             };
-            let (until, _) = charged.reservations.swap_remove(place);
+            let (until, _) = lease.expiries.swap_remove(place);
             if until > now && !all {
                 // More of this generation has arrived since.
-                charged.reservations.push((until, until));
-                self.lapsing.push(Reverse((until, number)));
-            } else if charged.reservations.is_empty() {
-                return self.fetched.remove(number).map(|charged| charged.refill);
+                lease.expiries.push((until, until));
+                self.expiring.push(Reverse((until, number)));
+            } else if lease.expiries.is_empty() {
+                return self.fetched.remove(number).map(|lease| lease.refill);
             } else {
-                return Some(charged.refill.clone());
+                return Some(lease.refill.clone());
             }
         }
         None

@@ -1,6 +1,4 @@
-//! What one worker keeps between requests: room to decide in, what it knows, what it holds ahead, whom it asks.
-//!
-//! It does not know: requests. A [`Session`](super::Session) is one.
+//! One worker of the gateway: its caches and reservations, and its calls to global stores.
 
 use super::fetches::Fetches;
 use crate::policy::{
@@ -15,7 +13,7 @@ use crate::table::{Hasher, Seed};
 use crate::time::{Span, Time};
 use std::mem::take;
 
-/// What one worker keeps between requests.
+/// The state of one worker, from one request to the next.
 #[derive(Debug)]
 pub struct Worker {
     actors: Actors,
@@ -46,7 +44,7 @@ impl Actors {
     }
 }
 
-/// How often a worker that [`Worker::holds`] wants to be woken.
+/// How often the host calls [`Worker::tick`] while [`Worker::holds_reservations`]: every 100 ms.
 pub const TICK: Span = Span::from_ms(100);
 
 impl Worker {
@@ -67,49 +65,50 @@ impl Worker {
         }
     }
 
-    /// Hashes actor values with another seed from now on. `policy` is the one that the worker was made for.
+    /// Replaces the seed. `policy` is the one that the worker was made for.
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
         self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
     }
 
-    /// It asks these stores about shared rules; without, none of them is to be had.
+    /// The worker, with a client for these global stores. A worker without a client treats every
+    /// global store as down. `random` must differ between workers.
     pub fn with_global_store(self, options: GlobalStoreOptions, random: u64) -> Worker {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
-    /// What workers under a later configuration have to know of this one's, whose policy this is.
+    /// The worker's part of a later migration. `policy` is the one that the worker was made for.
     pub fn previous(&self, policy: &Policy) -> Previous {
         Previous::new(policy, &self.actors.migration)
     }
 
-    /// Actors take along what was counted before, as far as it means something under `policy`: under the first of `pasts`
-    /// that has anything of a group, which served until `now`.
-    pub fn migrate_from(&mut self, policy: &Policy, pasts: &[Previous], replacement: Replacement, now: Time) {
-        self.actors.migration = Migration::new(policy, pasts, replacement, now);
+    /// Migrates counts to `policy`, which replaces the configurations `older` at `now`. Each group
+    /// migrates from the first configuration that has it.
+    pub fn migrate_from(&mut self, policy: &Policy, older: &[Previous], replacement: Replacement, now: Time) {
+        self.actors.migration = Migration::new(policy, older, replacement, now);
     }
 
-    /// Charges nothing ahead: for a host that cannot wake the worker to give back what lies idle.
+    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones.
     pub fn disable_reservations(&mut self) {
         self.cache.reservations.stop();
     }
 
-    /// Whether it holds quota that was charged ahead: then call [`Worker::tick`] within [`TICK`], and again.
+    /// Whether the worker holds reservations. If so, call [`Worker::tick`] at least every [`TICK`].
     pub fn holds_reservations(&self) -> bool {
         self.cache.reservations.holds_any()
     }
 
-    /// How long a request waits for a store; `None` where there is none.
+    /// How long a request waits for a global store; `None` without one.
     pub fn timeout(&self) -> Option<Span> {
         Some(self.client.as_ref()?.options().timeout)
     }
 
-    /// The gateway's names of the stores.
+    /// The gateway's names of the global store's clusters, by shard.
     pub fn clusters(&self) -> &[String] {
         self.client.as_ref().map(|client| &*client.options().clusters).unwrap_or_default()
     }
 
-    /// The gateway's name of a store.
+    /// The gateway's name of the cluster of a shard; empty for an unknown shard.
     pub fn cluster(&self, shard: usize) -> &str {
         self.clusters().get(shard).map_or("", |name| name)
     }
@@ -132,7 +131,8 @@ impl Worker {
         MigratedCharges { policy, overridden: &self.actors.overridden, charges, refund }
     }
 
-    /// Who is refused by the last decision, as far as that is an actor: the same number under any policy.
+    /// Identifies the actor that the last decision refuses, if any. Any policy gives the same
+    /// number.
     pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
         self.scratch.refused_actor(policy, &self.actors.hasher)
     }
@@ -146,9 +146,9 @@ impl Worker {
     pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
         let decision = &mut self.scratch.decision;
         decision.refuse_to_hold(policy);
-        let counted = &mut decision.events;
-        counted.swaps_lost = counted.swaps_lost.saturating_add(events.swaps_lost);
-        counted.faults = counted.faults.saturating_add(events.faults);
+        let own = &mut decision.events;
+        own.swaps_lost = own.swaps_lost.saturating_add(events.swaps_lost);
+        own.faults = own.faults.saturating_add(events.faults);
         decision
     }
 
@@ -172,8 +172,7 @@ impl Worker {
         take(&mut self.scratch.charges)
     }
 
-    /// Asks the global stores. Returns the number under which they are asked, and whether none of
-    /// them has to answer any more.
+    /// Asks the global stores. Returns the ticket, and whether no store has to answer any more.
     pub(super) fn query<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -218,8 +217,7 @@ impl Worker {
         self.refund_global(refused);
     }
 
-    /// The request is gone before all global stores have answered. The charges of those that have
-    /// are refunded.
+    /// The request left before all stores answered: refunds the charges of those that did.
     pub(super) fn abandon<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -236,8 +234,7 @@ impl Worker {
         events
     }
 
-    /// Refunds a request's charges: local ones in their cells, global ones now or when their store
-    /// is asked again.
+    /// Refunds local charges in their cells, global ones now or when their store is asked again.
     pub(super) fn refund<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -260,7 +257,7 @@ impl Worker {
                 client.release(shard, &charge);
                 continue;
             }
-            match shards.iter_mut().find(|(known, _)| *known == shard) {
+            match shards.iter_mut().find(|(other, _)| *other == shard) {
                 Some((_, charges)) => charges.push(charge),
                 None => shards.push((shard, vec![charge])),
             }
@@ -272,24 +269,24 @@ impl Worker {
 
     fn take_fetched(&mut self, fetched: Fetched) {
         let Worker { fetches, client, .. } = self;
-        fetched.kept.into_iter().for_each(|(refill, until)| fetches.lapses(refill, until));
+        fetched.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
         for (shard, query) in fetched.returned {
             client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
         }
     }
 
-    /// Who has asked does not wait for the answer any more.
-    pub(super) fn cancel(&mut self, who: Waiter) {
-        self.client.iter_mut().for_each(|client| client.cancel(who));
-        self.fetches.end(who);
+    /// The waiter needs no answer any more.
+    pub(super) fn cancel(&mut self, waiter: Waiter) {
+        self.client.iter_mut().for_each(|client| client.cancel(waiter));
+        self.fetches.end(waiter);
     }
 
-    /// The next call that the host has to make; `now` is of a clock that never steps.
+    /// The next call that the host has to make. `now` is monotonic.
     pub fn next_call(&mut self, policy: &Policy, now: Time) -> Option<Call> {
         self.client.as_mut()?.next(policy, now)
     }
 
-    /// A call is over: what it tells, and whom. `now` is of a clock that never steps.
+    /// Ends a call. Returns the replies, each with its waiter. `now` is monotonic.
     pub fn call_done(&mut self, id: u32, answer: CallResult, now: Time) -> Vec<Completion> {
         let mut completions = Vec::new();
         if let Some(client) = &mut self.client {
@@ -298,12 +295,12 @@ impl Worker {
         completions
     }
 
-    /// Whether anything would come of an answer to this call.
+    /// Whether an answer to this call would have any effect.
     pub fn awaits(&self, id: u32) -> bool {
         self.client.as_ref().is_some_and(|client| client.awaits(id))
     }
 
-    /// Takes what is news for the worker itself, and leaves what is for requests.
+    /// Handles completions for the worker itself, and leaves those for requests.
     pub fn absorb<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -320,8 +317,8 @@ impl Worker {
                 Waiter::Request(_) => true,
                 Waiter::Fetch(id) => {
                     let replies = (completion.replies.as_deref(), !cache.is_retired);
-                    let back = fetches.fetched(id, replies, &context, &mut events);
-                    if let (Some(client), Some((shard, query))) = (client.as_mut(), back) {
+                    let returned = fetches.fetched(id, replies, &context, &mut events);
+                    if let (Some(client), Some((shard, query))) = (client.as_mut(), returned) {
                         client.refund(shard, query);
                     }
                     false
@@ -332,8 +329,8 @@ impl Worker {
         events
     }
 
-    /// How many cells are in use in one set of a table. A random number chooses the set; the table is given by its
-    /// place in [`Policy::tables`]. A cell that can be evicted without loss is not in use.
+    /// The number of cells in use in one set of a table. `random` selects the set; `table` is an
+    /// index in [`Policy::tables`]. A cell that can be evicted without loss is not in use.
     pub fn used_cells<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -345,13 +342,13 @@ impl Worker {
         policy.used_cells(&self.actors.overridden, store, table, random, now)
     }
 
-    /// What has happened to the calls to each store.
+    /// The statistics of the calls to each shard.
     pub fn call_stats(&mut self) -> Vec<(usize, CallStats)> {
         self.client.as_mut().map(|client| client.call_stats().collect()).unwrap_or_default()
     }
 
-    /// Returns idle quota that was charged ahead, and fetches more where due. If `all`, the worker is retired: it returns
-    /// all such quota, and charges and fetches nothing ahead any more.
+    /// Refunds idle reservations, and refills leases that are due. If `all`, the worker is retired:
+    /// it returns all reserved and leased quota, and neither reserves nor leases any more.
     pub fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -372,14 +369,14 @@ impl Worker {
         events
     }
 
-    /// Ends calls that a host never answers; `now` is of a clock that never steps.
+    /// Ends calls that the host never answers. `now` is monotonic.
     pub fn expire(&mut self, now: Time) -> Vec<Completion> {
         let mut completions = Vec::new();
         self.client.iter_mut().for_each(|client| client.tick(now, &mut completions));
         completions
     }
 
-    /// After how long [`Worker::tick`] has to be called at the latest, if at all: zero is as soon as can be.
+    /// The longest time until the next [`Worker::tick`]; zero: at once. `None`: no tick is needed.
     pub fn wants(&self) -> Option<Span> {
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
@@ -387,12 +384,12 @@ impl Worker {
         }
     }
 
-    /// Whether there is nothing left to send to stores.
+    /// Whether nothing is left to send to global stores.
     pub fn is_done(&self) -> bool {
         self.client.as_ref().is_none_or(StoreClient::is_done)
     }
 
-    /// When it has to be called for the calls that are under way, by the clock that never steps.
+    /// When the worker next has something to do for its calls, by the monotonic clock.
     pub fn wake(&self) -> Option<Time> {
         self.client.as_ref()?.wake()
     }

@@ -1,4 +1,4 @@
-//! What a worker notes about quota that it fetches ahead, and what it asks.
+//! Which leases a worker refills and accounts for, and what it asks for.
 
 use super::*;
 use crate::actor::{Actors, Scope, ip};
@@ -15,7 +15,7 @@ use crate::request::Parts;
 use crate::store::{Portable, Rules, Simulated};
 use crate::table::{EvictionRank, Hasher, Seed};
 
-/// To a store it is a bucket, which wants an account; nobody counts by it here.
+/// A bucket in the store, which needs an account. Nothing counts by it locally.
 struct Bucket;
 
 impl Algorithm for Bucket {
@@ -46,15 +46,15 @@ impl Algorithm for Bucket {
     }
 }
 
-/// One shared rule, of which ten are fetched ahead.
+/// A policy with one global rule that leases ten units.
 fn policy() -> Policy {
     let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
     let counts =
         |algorithm| Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() };
-    let (mut own, ahead) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota));
+    let (mut own, lease) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota));
     own.default.lease = 10;
-    let shared =
-        GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(Box::new(ahead))) };
+    let global =
+        GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(Box::new(lease))) };
     let rule = RuleDraft {
         name: "rule".into(),
         actors: Vec::new(),
@@ -62,7 +62,7 @@ fn policy() -> Policy {
         enforced: true,
         reject_delay: Span::ZERO,
         counters: own,
-        global: Some(shared),
+        global: Some(global),
     };
     let limit = LimitDraft {
         pattern: "/".parse().unwrap(),
@@ -99,7 +99,7 @@ fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
     fetches.due.len()
 }
 
-/// A worker's fetches, and what they are asked of.
+/// The fetches of a worker, with a client and a store.
 struct Bench {
     policy: Policy,
     client: StoreClient,
@@ -120,7 +120,7 @@ impl Bench {
     ) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
-        let (store, reaches, migration) = (&self.store, |_| true, Migration::default());
+        let (store, is_available, migration) = (&self.store, |_| true, Migration::default());
         let context = Context {
             policy: &self.policy,
             store,
@@ -128,21 +128,21 @@ impl Bench {
             overridden: &overridden,
             migration: &migration,
             clock: &clock,
-            is_available: &reaches,
+            is_available: &is_available,
         };
         work(&mut self.fetches, &mut self.client, &context);
     }
 
-    /// How many questions go out at a tick.
+    /// Ticks, and returns how many questions were sent so far.
     fn tick(&mut self, ms: u64, all: bool) -> u32 {
         self.with(ms, |fetches, client, context| {
             fetches.tick(client, context, &mut Events::default(), all);
         });
         while self.client.next(&self.policy, at(ms)).is_some() {}
-        self.client.call_stats().map(|(_, tally)| tally.queries).sum()
+        self.client.call_stats().map(|(_, stats)| stats.queries).sum()
     }
 
-    /// What was asked under a number is told.
+    /// Ends the fetch with this number.
     fn fetched(&mut self, id: u32, ms: u64, replies: Option<&[RuleReply]>) {
         self.with(ms, |fetches, _, context| {
             fetches.fetched(id, (replies, true), context, &mut Events::default());
@@ -150,7 +150,7 @@ impl Bench {
     }
 }
 
-/// So much of a second, for a second.
+/// A lease of `amount` units that lasts one second.
 fn grant(amount: u64) -> RuleReply {
     let verdict = Verdict {
         admission: crate::algorithm::Admission::Admit { delay: Span::ZERO },
@@ -164,14 +164,14 @@ fn grant(amount: u64) -> RuleReply {
 }
 
 #[test]
-fn of_requests_for_one_actor_one_fetches_until_it_is_over() {
+fn one_request_of_an_actor_fetches_until_it_ends() {
     let mut fetches = Fetches::default();
     assert!(fetches.begin(1, [5, 15].into_iter()));
-    assert!(!fetches.begin(2, [15].into_iter()), "under way");
-    assert!(!fetches.begin(3, [25, 5].into_iter()), "one of them is");
-    assert!(fetches.begin(4, [25].into_iter()), "who fetches not keeps nobody from it");
+    assert!(!fetches.begin(2, [15].into_iter()), "in flight");
+    assert!(!fetches.begin(3, [25, 5].into_iter()), "one of them is in flight");
+    assert!(fetches.begin(4, [25].into_iter()), "a request that does not fetch blocks no other");
     fetches.end(Waiter::Fetch(1));
-    assert!(!fetches.begin(5, [5].into_iter()), "another's number");
+    assert!(!fetches.begin(5, [5].into_iter()), "the number of another waiter");
     fetches.end(Waiter::Request(1));
     assert!(fetches.begin(6, [5, 15].into_iter()));
     [4, 6].into_iter().for_each(|ticket| fetches.end(Waiter::Request(ticket)));
@@ -180,135 +180,132 @@ fn of_requests_for_one_actor_one_fetches_until_it_is_over() {
 
 #[test]
 fn an_actor_is_due_once_until_it_has_been_fetched() {
-    let mut scratch = Bench::new();
-    assert_eq!((due(&mut scratch.fetches, 0..2), due(&mut scratch.fetches, 0..2)), (2, 2));
-    assert!(scratch.fetches.is_due());
-    assert_eq!(scratch.tick(0, false), 2);
-    assert_eq!((due(&mut scratch.fetches, 0..3), scratch.fetches.under_way.len()), (1, 2), "under way");
-    scratch.fetched(0, 5, None);
-    scratch.fetched(9, 5, Some(&[grant(10)]));
-    assert_eq!((due(&mut scratch.fetches, 0..3), scratch.fetches.under_way.len()), (2, 1));
-    assert!(!scratch.fetches.holds_any(), "nothing has come");
+    let mut bench = Bench::new();
+    assert_eq!((due(&mut bench.fetches, 0..2), due(&mut bench.fetches, 0..2)), (2, 2));
+    assert!(bench.fetches.is_due());
+    assert_eq!(bench.tick(0, false), 2);
+    assert_eq!((due(&mut bench.fetches, 0..3), bench.fetches.in_flight.len()), (1, 2), "in flight");
+    bench.fetched(0, 5, None);
+    bench.fetched(9, 5, Some(&[grant(10)]));
+    assert_eq!((due(&mut bench.fetches, 0..3), bench.fetches.in_flight.len()), (2, 1));
+    assert!(!bench.fetches.holds_any(), "nothing was fetched");
 }
 
 #[test]
-fn what_has_come_is_accounted_for_when_it_has_lapsed() {
+fn a_lease_is_accounted_for_when_it_expires() {
     for all in [false, true] {
-        let mut scratch = Bench::new();
-        due(&mut scratch.fetches, 0..1);
-        assert_eq!(scratch.tick(0, false), 1);
-        scratch.fetched(0, 5, Some(&[grant(0)]));
-        assert!(!scratch.fetches.holds_any(), "of nothing there is no account");
-        due(&mut scratch.fetches, 0..1);
-        scratch.tick(10, false);
-        scratch.fetched(1, 15, Some(&[grant(10)]));
-        scratch.client = client();
-        assert_eq!((scratch.fetches.holds_any(), scratch.tick(1_009, false)), (true, 0));
+        let mut bench = Bench::new();
+        due(&mut bench.fetches, 0..1);
+        assert_eq!(bench.tick(0, false), 1);
+        bench.fetched(0, 5, Some(&[grant(0)]));
+        assert!(!bench.fetches.holds_any(), "an empty lease needs no account");
+        due(&mut bench.fetches, 0..1);
+        bench.tick(10, false);
+        bench.fetched(1, 15, Some(&[grant(10)]));
+        bench.client = client();
+        assert_eq!((bench.fetches.holds_any(), bench.tick(1_009, false)), (true, 0));
         let ms = if all { 1_009 } else { 1_010 };
-        assert_eq!((scratch.tick(ms, all), scratch.fetches.holds_any()), (1, false), "{all}");
-        assert_eq!(scratch.tick(5_000, all), 0, "once");
+        assert_eq!((bench.tick(ms, all), bench.fetches.holds_any()), (1, false), "{all}");
+        assert_eq!(bench.tick(5_000, all), 0, "once");
     }
 }
 
-/// What comes of it would be nobody's.
+/// Nobody would use the fetched quota.
 #[test]
 fn a_worker_that_ends_fetches_nothing() {
-    let mut scratch = Bench::new();
-    due(&mut scratch.fetches, 0..1);
-    assert_eq!(
-        (scratch.tick(0, true), scratch.fetches.is_due(), scratch.fetches.under_way.len()),
-        (0, false, 0)
-    );
+    let mut bench = Bench::new();
+    due(&mut bench.fetches, 0..1);
+    assert_eq!((bench.tick(0, true), bench.fetches.is_due(), bench.fetches.in_flight.len()), (0, false, 0));
 }
 
 #[test]
-fn what_lapses_together_is_noted_once() {
+fn close_expiries_are_tracked_once() {
     let mut fetches = Fetches::default();
     for ms in [1_000, 1_400, 1_900, 950] {
-        fetches.lapses(refill(1), at(ms));
+        fetches.track(refill(1), at(ms));
     }
-    fetches.lapses(refill(2), at(1_000));
-    let lapse = |actor: usize| {
-        let charged = fetches.fetched.get(refill(actor).number()).unwrap();
-        charged.reservations.iter().map(|(until, _)| *until).collect::<Vec<_>>()
+    fetches.track(refill(2), at(1_000));
+    let expiries = |actor: usize| {
+        let lease = fetches.fetched.get(refill(actor).number()).unwrap();
+        lease.expiries.iter().map(|(until, _)| *until).collect::<Vec<_>>()
     };
-    assert_eq!(lapse(1), [at(1_400), at(1_900)]);
-    assert_eq!(lapse(2), [at(1_000)]);
-    assert_eq!(fetches.lapsing.len(), 3);
+    assert_eq!(expiries(1), [at(1_400), at(1_900)]);
+    assert_eq!(expiries(2), [at(1_000)]);
+    assert_eq!(fetches.expiring.len(), 3);
 }
 
 #[test]
-fn pieces_lapse_in_their_order_and_those_that_last_longer_are_kept() {
+fn leases_expire_in_order_and_extended_ones_stay() {
     let mut fetches = Fetches::default();
     for (actor, ms) in [(1, 1_000), (2, 900), (1, 1_400), (1, 2_000), (3, 1_000)] {
-        fetches.lapses(refill(actor), at(ms));
+        fetches.track(refill(actor), at(ms));
     }
-    let mut lapsed = |ms: u64| {
+    let mut expired = |ms: u64| {
         let mut actors = Vec::new();
-        while let Some(of) = fetches.lapsed(at(ms), false) {
+        while let Some(of) = fetches.expired(at(ms), false) {
             actors.push((1..4).find(|actor| of == refill(*actor)).unwrap());
         }
         actors
     };
-    assert_eq!([899, 900].map(&mut lapsed), [vec![], vec![2]]);
-    assert_eq!([1_399, 1_400].map(&mut lapsed), [vec![3], vec![1]]);
-    assert_eq!([1_999, 2_000, 9_000].map(&mut lapsed), [vec![], vec![1], vec![]]);
+    assert_eq!([899, 900].map(&mut expired), [vec![], vec![2]]);
+    assert_eq!([1_399, 1_400].map(&mut expired), [vec![3], vec![1]]);
+    assert_eq!([1_999, 2_000, 9_000].map(&mut expired), [vec![], vec![1], vec![]]);
     assert!(fetches.fetched.is_empty() && !fetches.holds_any());
 }
 
 #[test]
-fn no_more_is_noted_than_there_is_room_for() {
+fn the_number_of_tracked_leases_is_limited() {
     let mut fetches = Fetches::default();
-    assert_eq!(due(&mut fetches, 0..MOST + 9), MOST);
-    (0..MOST + 9).for_each(|actor| fetches.lapses(refill(actor), at(1)));
-    assert_eq!((fetches.fetched.len(), fetches.lapsing.len()), (MOST, MOST));
-    fetches.lapses(refill(0), at(2));
+    assert_eq!(due(&mut fetches, 0..MAX_TRACKED + 9), MAX_TRACKED);
+    (0..MAX_TRACKED + 9).for_each(|actor| fetches.track(refill(actor), at(1)));
+    assert_eq!((fetches.fetched.len(), fetches.expiring.len()), (MAX_TRACKED, MAX_TRACKED));
+    fetches.track(refill(0), at(2));
     let first = fetches.fetched.get(refill(0).number()).unwrap();
-    assert_eq!(first.reservations, [(at(2), at(1))], "actors that are noted stay so");
+    assert_eq!(first.expiries, [(at(2), at(1))], "tracked actors stay tracked");
 }
 
-/// Counts the visited entries, with different numbers of other actors.
+/// Compares the number of visited map entries with few and with many other actors.
 #[test]
-fn what_a_request_costs_does_not_depend_on_how_many_others_there_are() {
+fn the_cost_of_a_request_does_not_depend_on_other_actors() {
     let steps = |others: usize| {
-        let mut scratch = Bench::new();
-        let _ = due(&mut scratch.fetches, 9..9 + others);
-        scratch.tick(0, false);
-        let fetches = &mut scratch.fetches;
+        let mut bench = Bench::new();
+        let _ = due(&mut bench.fetches, 9..9 + others);
+        bench.tick(0, false);
+        let fetches = &mut bench.fetches;
         for (actor, number) in (9..9 + others).zip(9..) {
-            fetches.lapses(refill(actor), at(1_000));
+            fetches.track(refill(actor), at(1_000));
             assert!(fetches.begin(number, [u64::from(number)].into_iter()));
         }
         let before = STEPS.get();
         assert!(fetches.begin(1, [1, 2].into_iter()));
         fetches.end(Waiter::Request(1));
         fetches.due([refill(1)].into_iter());
-        fetches.lapses(refill(2), at(1_200));
-        assert!(fetches.lapsed(at(999), false).is_none());
-        scratch.fetched(0, 5, None);
+        fetches.track(refill(2), at(1_200));
+        assert!(fetches.expired(at(999), false).is_none());
+        bench.fetched(0, 5, None);
         STEPS.get() - before
     };
     assert_eq!(steps(1), steps(4_000));
 }
 
-/// Nobody is told what a question was about, so that one for another would do.
+/// The reply does not name the question, so the question has to be right.
 #[test]
-fn what_is_asked_is_a_decision_that_costs_nothing_and_brings_what_is_missing() {
-    let mut scratch = Bench::new();
-    let asks = |scratch: &mut Bench| {
+fn a_refill_asks_for_the_missing_part_at_no_cost() {
+    let mut bench = Bench::new();
+    let asks = |bench: &mut Bench| {
         let mut query = None;
-        scratch.with(20, |_, _, context| query = refill(1).query(context));
+        bench.with(20, |_, _, context| query = refill(1).query(context));
         let Some(GlobalQuery::Decide(groups)) = query else {
             return None;
         };
         Some(groups.iter().flatten().map(|query| (query.cost, query.lease)).collect::<Vec<(u64, u64)>>())
     };
-    assert_eq!(asks(&mut scratch), Some(vec![(0, 10)]));
+    assert_eq!(asks(&mut bench), Some(vec![(0, 10)]));
     for (amount, missing) in [(7, Some(vec![(0, 3)])), (2, Some(vec![(0, 1)])), (9, None)] {
-        scratch.fetches.due([refill(1)].into_iter());
-        let id = scratch.fetches.ids;
-        scratch.tick(10, false);
-        scratch.fetched(id, 15, Some(&[grant(amount)]));
-        assert_eq!(asks(&mut scratch), missing, "after {amount}");
+        bench.fetches.due([refill(1)].into_iter());
+        let id = bench.fetches.ids;
+        bench.tick(10, false);
+        bench.fetched(id, 15, Some(&[grant(amount)]));
+        assert_eq!(asks(&mut bench), missing, "after {amount}");
     }
 }
