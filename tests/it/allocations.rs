@@ -1,6 +1,4 @@
-//! What a decision allocates: nothing, beside what the store hands over.
-//!
-//! It does not know: the host's own memory.
+//! Allocations of a decision: none, except for values that the store returns.
 
 use crate::harness::{START, get, policy, store, worker};
 use diana::algorithm::KINDS;
@@ -15,34 +13,35 @@ thread_local! {
     static LIVE: Cell<isize> = const { Cell::new(0) };
 }
 
-/// How many bytes this thread has been given, less those that it gave back.
+/// The bytes that this thread has allocated and not freed.
 pub fn live() -> isize {
     LIVE.get()
 }
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator, with counters for each thread.
 struct Counting;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: all is left to the system's.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         _ = COUNT.try_with(|count| count.set(count.get() + 1));
         _ = LIVE.try_with(|live| live.set(live.get() + layout.size() as isize));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         _ = LIVE.try_with(|live| live.set(live.get() - layout.size() as isize));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// How often each of some requests allocates, a minute apart or at one instant, after a few that make room.
+/// The number of allocations of each of 50 requests, `apart` from each other, after 50 requests
+/// that fill the buffers.
 fn allocations(json: &str, apart: Span) -> Vec<usize> {
     let host = Simulated::new(Rules::Lenient);
     let (store, policy, request) = (store(&host), policy(json), get("/api/7", "ann"));
@@ -59,8 +58,8 @@ fn allocations(json: &str, apart: Span) -> Vec<usize> {
     (0..50).map(|_| ask()).collect()
 }
 
-/// How often the store allocates for one load and one swap.
-fn of_the_store() -> usize {
+/// The number of allocations of the store for one load and one swap.
+fn store_allocations() -> usize {
     let host = Simulated::new(Rules::Lenient);
     let store = store(&host);
     store.swap(b"key", b"value", None).unwrap();
@@ -76,20 +75,20 @@ const RULES: &str = r#"[{"url": "/", "rules": [{"rpu": 1000000, "unit": "day"}]}
         {"actor": ["user", "ip"], "algo": "W", "rpu": 1000000, "unit": "day"}]}]"#;
 
 #[test]
-fn a_request_that_spends_of_shares_allocates_nothing() {
+fn a_request_that_spends_a_reservation_allocates_nothing() {
     assert_eq!(allocations(RULES, Span::ZERO), [0; 50]);
 }
 
-/// Of each group one load and one swap.
+/// One load and one swap for each group.
 #[test]
-fn a_request_that_is_swapped_allocates_what_the_store_does() {
-    assert_eq!(allocations(RULES, Span::from_secs(60)), [3 * of_the_store(); 50]);
+fn a_swapped_request_allocates_only_in_the_store() {
+    assert_eq!(allocations(RULES, Span::from_secs(60)), [3 * store_allocations(); 50]);
 }
 
-/// But for permits, of which a session has to know what to give back.
+/// Except for permits: a session has to keep their charges.
 #[test]
-fn no_algorithm_allocates_of_its_own() {
-    let one = of_the_store();
+fn no_algorithm_allocates_by_itself() {
+    let one = store_allocations();
     for kind in KINDS.iter().filter(|kind| kind.per_unit) {
         let json = format!(
             r#"{{"url": "/", "rules": [{{"actor": "user", "algo": "{}", "rpu": 100, "unit": "hour"}}]}}"#,
@@ -100,7 +99,7 @@ fn no_algorithm_allocates_of_its_own() {
 }
 
 #[test]
-fn a_known_refusal_allocates_nothing() {
+fn a_cached_refusal_allocates_nothing() {
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}"#;
     assert_eq!(allocations(json, Span::ZERO), [0; 50]);
 }

@@ -1,20 +1,19 @@
-//! Scripted decisions: a configuration, then one request a line and what is decided about it.
-//!
-//! It does not know: how a decision is made. To add one: a `check` in the file of its subject.
+//! Scripted decisions: a configuration, then one request a line and the expected decision. To add a
+//! script, add a `check` to the file of its subject.
 //!
 //! ```text
-//!   0ms  ip=10.0.0.1 user=ann GET /api      -> pass
-//!   0ms  4x user=ann GET /api               -> pass                       four times, the same each time
-//!   1s   w1 user=ann GET /api               -> refuse per-user retry=3s   asked of another worker
-//!   1s   user=bob x-plan=free GET /api      -> pass root=9 per-user=4     what each rule reports, in order
-//!   2s   2x settle                             the two oldest requests end that hold something until they do
+//!   0ms  ip=10.0.0.1 user=ann GET /api   -> pass
+//!   0ms  4x user=ann GET /api            -> pass                      four times, the same result
+//!   1s   w1 user=ann GET /api            -> refuse per-user retry=3s  by another worker
+//!   1s   user=bob x-plan=free GET /api   -> pass root=9 per-user=4    each rule's report, in order
+//!   2s   2x settle                       ends the two oldest requests that have charges
 //! ```
 //!
-//! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), or else the name of a
-//! header, each with its value, in which `_` is a space. After the arrow: `pass`, `allowed`, `denied`,
-//! `wait=1s`, `no-actor RULE`, or `refuse RULE retry=1s`, where `retry` may be left out, or be `never`.
-//! Then, unless nobody cares, all rules that were asked: `RULE=7` admits and has seven left,
-//! `RULE=refused`, `RULE=shadowed`, `RULE=uncounted`, or `none` when no rule was.
+//! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), or else the
+//! name of a header, each with its value, in which `_` is a space. After the arrow: `pass`,
+//! `allowed`, `denied`, `wait=1s`, `no-actor RULE`, or `refuse RULE retry=1s`, where `retry` may be
+//! left out, or be `never`. Then optionally all rules that were checked: `RULE=7` admits and has
+//! seven left, `RULE=refused`, `RULE=shadowed`, `RULE=uncounted`, or `none` if no rule was checked.
 
 mod actors;
 mod buckets;
@@ -37,8 +36,9 @@ use diana::store::{Rules, Simulated};
 use diana::time::{Span, Time};
 use std::collections::VecDeque;
 
-/// Runs `script` under `json`, on a simulated host of either kind: first the core alone, then the whole filter, if
-/// nobody waits in it, as a host has him wait and not go on at once.
+/// Runs `script` under `json`, on a simulated host of either kind: first the engine alone, then the
+/// whole filter. The filter is left out if a request waits, because a host really holds the
+/// request.
 #[track_caller]
 fn check(json: &str, script: &str) {
     for rules in [Rules::Lenient, Rules::Strict] {
@@ -101,7 +101,7 @@ struct Line<'s> {
     now: Time,
     times: usize,
     worker: usize,
-    /// It is no request but the end of one.
+    /// Whether the line ends requests.
     settles: bool,
     parts: Vec<(Part, Vec<u8>)>,
     expected: &'s str,
@@ -223,7 +223,7 @@ impl Found {
         Found { outcome, reports }
     }
 
-    /// Why this is not what is expected.
+    /// Compares the decision with the expected words. The error tells the difference.
     fn fulfils(&self, expected: &str) -> Result<(), String> {
         let expected: Vec<&str> = expected.split_whitespace().collect();
         let mut rest = expected.as_slice();

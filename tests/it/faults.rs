@@ -1,6 +1,4 @@
-//! Stores that fail: a request is never refused, and nothing panics, because of a store.
-//!
-//! It does not know: why a store fails.
+//! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
 use crate::harness::{Counting, Gateway, Random, at, get, store};
 use diana::policy::{Decision, Outcome, RuleResult};
@@ -8,7 +6,7 @@ use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Versi
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// A store of which one call in `one_in` fails, having written or not.
+/// A store in which one call in `one_in` fails, before or after it writes.
 struct Failing<'h> {
     store: Portable<&'h Simulated>,
     random: RefCell<Random>,
@@ -35,7 +33,7 @@ impl Store for Failing<'_> {
     }
 }
 
-/// A store on which somebody else is always faster.
+/// A store in which another worker always wins the swap.
 struct Losing<'h>(Portable<&'h Simulated>);
 
 impl Store for Losing<'_> {
@@ -90,7 +88,7 @@ fn what_cannot_be_counted_passes_and_says_so() {
 }
 
 #[test]
-fn a_dead_store_stops_nobody_and_a_revived_one_counts() {
+fn a_dead_store_refuses_nobody_and_a_revived_one_counts() {
     let host = Simulated::new(Rules::Lenient);
     let failing = Failing { store: store(&host), random: RefCell::new(Random(1)), one_in: Cell::new(1) };
     let mut gateway = Gateway::new(THREE_GROUPS, failing);
@@ -123,7 +121,7 @@ fn a_store_that_always_loses_is_given_up() {
 }
 
 #[test]
-fn a_damaged_value_counts_as_never_written_and_is_told() {
+fn a_damaged_value_counts_as_absent_and_is_reported() {
     let host = Simulated::new(Rules::Strict);
     let gateway = Gateway::new(r#"{"url": "/", "rules": [{"rpu": 1, "unit": "hour"}]}"#, store(&host));
     let is_service = |key: &[u8]| [&b"diana/rules"[..], b"diana/seed"].contains(&key);

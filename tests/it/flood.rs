@@ -1,6 +1,4 @@
-//! Clients that invent actors: nobody frees itself so, and nothing grows.
-//!
-//! It does not know: how a table chooses whom to drop.
+//! Clients that invent actors: they free nobody from a limit, and memory does not grow.
 
 use crate::harness::{Gateway, Random, at, get, store};
 use diana::policy::{Events, Outcome, RuleResult};
@@ -15,7 +13,7 @@ fn json(max_actors: u64, keys: &str) -> String {
     )
 }
 
-/// Bytes of the keys that are neither the rules' nor the seed's.
+/// The bytes of all keys except those of the store's rules and of the seed.
 fn names(host: &Simulated) -> usize {
     host.keys().iter().filter(|key| !is_service(key)).map(Vec::len).sum()
 }
@@ -26,7 +24,8 @@ fn is_service(key: &[u8]) -> bool {
 
 type Simple<'h> = Gateway<Portable<&'h Simulated>>;
 
-/// Who may pass while `INVENTED` requests of invented actors come, one a millisecond.
+/// Sends `INVENTED` requests of invented actors, one a millisecond. The villain has to stay
+/// refused.
 fn flood(gateway: &mut Simple, seed: u64, different: usize) -> Events {
     let (mut random, mut total) = (Random(seed), Events::default());
     for turn in 0..INVENTED {
@@ -44,7 +43,7 @@ fn flood(gateway: &mut Simple, seed: u64, different: usize) -> Events {
     total
 }
 
-/// Uses up what the villain has.
+/// Uses up the villain's quota.
 fn throttle(gateway: &mut Simple, burst: usize) {
     for _ in 0..burst {
         assert_eq!(gateway.ask(0, &get("/", "villain"), at(0)).outcome, Outcome::Pass);
@@ -71,9 +70,10 @@ fn nobody_is_freed_by_actors_that_refuse_themselves() {
     }
 }
 
-/// The villain is back where it began a minute later, each invented actor after 20 requests not before 72 s.
+/// The villain's cell is like new after a minute, that of an invented actor with 20 requests only
+/// after 72 s.
 #[test]
-fn nobody_is_freed_who_is_held_shorter_than_others() {
+fn nobody_with_a_shorter_refusal_is_freed() {
     let host = Simulated::new(Rules::Lenient);
     let keys = r#""rpu": 1000, "overrides": {"villain": {"rpu": 1, "unit": "minute"}}"#;
     let mut gateway = Gateway::new(&json(16, keys), store(&host));
@@ -96,7 +96,7 @@ fn nobody_is_freed_by_actors_that_come_once_or_often() {
 }
 
 #[test]
-fn nobody_is_freed_because_another_rule_has_forgotten() {
+fn nobody_is_freed_because_another_rule_has_refilled() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"local": {"max_actors": 16}, "limits": [{"url": "/", "rules": [
         {"actor": "user", "unit": "hour", "rpu": 10}, {"actor": "user", "unit": "second", "rpu": 100000}]}]}"#;
@@ -106,7 +106,7 @@ fn nobody_is_freed_because_another_rule_has_forgotten() {
 }
 
 #[test]
-fn who_has_used_more_stays_and_newcomers_pass() {
+fn an_actor_that_used_more_stays_and_newcomers_pass() {
     let host = Simulated::new(Rules::Strict);
     let mut gateway = Gateway::new(&json(16, r#""rpu": 10"#), store(&host));
     for _ in 0..9 {
@@ -120,7 +120,7 @@ fn who_has_used_more_stays_and_newcomers_pass() {
 }
 
 #[test]
-fn who_is_back_where_it_began_goes_without_loss() {
+fn an_actor_with_a_full_quota_is_evicted_without_loss() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&json(8, r#""rpu": 3600"#), store(&host));
     let mut total = Events::default();
@@ -161,19 +161,20 @@ fn memory_is_fixed_once_every_key_is_written() {
     }
 }
 
-/// Who would be refused by a rule in shadow gives way to newcomers, and each of them is counted by itself.
+/// Actors that a shadow rule would refuse give way to newcomers, and each newcomer is counted by
+/// itself.
 #[test]
 fn nobody_is_counted_with_another_by_a_rule_in_shadow() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&json(8, r#""rpu": 1, "mode": "shadow""#), store(&host));
     for turn in 0..200 {
         let request = get("/", &format!("user-{turn}"));
-        let tallies = [0, 0].map(|_| gateway.ask(0, &request, at(0)).reports[0].result);
-        assert_eq!(tallies, [RuleResult::Admitted, RuleResult::Shadowed], "user {turn}");
+        let results = [0, 0].map(|_| gateway.ask(0, &request, at(0)).reports[0].result);
+        assert_eq!(results, [RuleResult::Admitted, RuleResult::Shadowed], "user {turn}");
     }
 }
 
-/// Their quota is mixed into where they are kept, and crowds them no more than others.
+/// Their quota is part of their hash. They fill sets no more than other actors.
 #[test]
 fn actors_with_quotas_of_their_own_spread_as_others_do() {
     let users: Vec<String> = (0..1000).map(|user| format!("user-{user}")).collect();
@@ -189,7 +190,7 @@ fn actors_with_quotas_of_their_own_spread_as_others_do() {
     assert!(evicted < 5, "{evicted} of 1,000");
 }
 
-/// A newcomer with a quota of its own must not shorten what it is refused with.
+/// A newcomer with an override must not shorten the refusals of others.
 #[test]
 fn nobody_is_freed_by_a_newcomer_with_another_quota() {
     let host = Simulated::new(Rules::Lenient);

@@ -1,7 +1,5 @@
-//! How often the store is asked: once a group to judge, once a group to charge, and not at all for a
-//! refusal that the worker knows.
-//!
-//! It does not know: what is written.
+//! Host calls of a decision: one load for each group, one swap for each charged group, and none for
+//! a refusal from the worker's cache.
 
 use crate::harness::{Counting, Gateway, at, get, store};
 use diana::policy::Outcome;
@@ -63,7 +61,7 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
 }
 
 #[test]
-fn what_holds_nothing_settles_nothing() {
+fn a_request_without_charges_settles_nothing() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "C", "rpu": 1}, {"rpu": 9, "unit": "hour"}]}"#;
     let mut gateway = gateway(&host, json);
@@ -76,7 +74,7 @@ fn what_holds_nothing_settles_nothing() {
 }
 
 #[test]
-fn each_group_is_asked_and_charged_once() {
+fn each_group_is_loaded_and_swapped_once() {
     let host = Simulated::new(Rules::Strict);
     let json = r#"[{"url": "/", "rules": [{"rpu": 9, "unit": "hour"}, {"actor": "user", "rpu": 2, "unit": "hour"}]},
                    {"url": "/api", "rules": [{"actor": "user", "rpu": 9, "unit": "hour"}]}]"#;
@@ -89,7 +87,7 @@ fn each_group_is_asked_and_charged_once() {
 }
 
 #[test]
-fn nothing_is_asked_when_nothing_is_counted() {
+fn an_uncounted_request_makes_no_store_call() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"allow": ["10.0.0.2"], "deny": ["10.0.0.3"], "limits": [
         {"url": "/api", "rules": [{"rpu": 9, "unit": "hour"}]},
@@ -106,7 +104,7 @@ fn nothing_is_asked_when_nothing_is_counted() {
 }
 
 #[test]
-fn what_changes_nothing_is_not_swapped() {
+fn an_unchanged_cell_is_not_swapped() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 0, "unit": "hour", "mode": "shadow"}]}"#;
     let mut gateway = gateway(&host, json);
@@ -120,9 +118,9 @@ fn what_changes_nothing_is_not_swapped() {
 
 const ONE_A_MINUTE: &str = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
 
-/// Nor is it asked again about a rule that lets nobody in, of which nothing is kept.
+/// A rule of 0 refuses from the cache as well, although its cell holds nothing.
 #[test]
-fn a_closed_rule_is_known_to_refuse() {
+fn a_rule_of_zero_refuses_from_the_cache() {
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 0, "unit": "hour"}]}"#;
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(json, Counting::new(store(&host)));
@@ -131,7 +129,7 @@ fn a_closed_rule_is_known_to_refuse() {
 }
 
 #[test]
-fn a_known_refusal_is_a_refusal_like_any_other() {
+fn a_cached_refusal_equals_any_other() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = gateway(&host, ONE_A_MINUTE);
     for now in [0, 0] {
@@ -144,11 +142,11 @@ fn a_known_refusal_is_a_refusal_like_any_other() {
 }
 
 #[test]
-fn what_is_known_of_one_actor_is_held_against_no_other() {
+fn a_cached_refusal_concerns_its_own_actor_only() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "hour"}]}"#;
     let mut gateway = gateway(&host, json);
-    // More than a worker remembers.
+    // More actors than a worker caches.
     for user in 0..3000 {
         let request = get("/", &format!("user-{user}"));
         assert!(!gateway.ask(0, &request, at(0)).is_rejected(), "{user}");
@@ -157,7 +155,7 @@ fn what_is_known_of_one_actor_is_held_against_no_other() {
 }
 
 #[test]
-fn what_is_known_is_not_believed_when_it_is_over() {
+fn a_cached_refusal_ends_with_its_wait() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"rpu": 20, "unit": "second", "burst": 1}]}"#;
     let mut gateway = gateway(&host, json);
@@ -180,7 +178,7 @@ fn what_others_gave_back_is_seen_within_a_tenth_of_a_second() {
     gateway.store.taken();
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
 
-    // Somebody gives one back.
+    // Another worker refunds a charge.
     let version = plain.load(&key).unwrap().map(|loaded| loaded.version);
     plain.swap(&key, &with_one_left, version).unwrap();
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(99)), (false, 0, 0), "not seen yet");
@@ -188,7 +186,7 @@ fn what_others_gave_back_is_seen_within_a_tenth_of_a_second() {
 }
 
 #[test]
-fn a_clock_that_steps_back_asks_again() {
+fn a_clock_that_steps_back_loads_again() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = gateway(&host, ONE_A_MINUTE);
     gateway.ask(0, &get("/", "ann"), at(1000));

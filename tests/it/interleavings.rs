@@ -46,7 +46,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 /// Adds the charges of `exchanges` to the model, and checks that no rule admitted too many.
-fn tally(model: &mut Model, exchanges: &[Exchange]) {
+fn charge_model(model: &mut Model, exchanges: &[Exchange]) {
     for Exchange { client, decision, .. } in exchanges {
         let passed = match decision.outcome {
             Outcome::Pass => true,
@@ -98,7 +98,7 @@ proptest! {
         let mut model = Model::new(specs);
         let mut gateway = TestGateway::new(model.json("hour"), rules, plans.len());
         let exchanges = gateway.run(&plans, || START, &mut Random(seed));
-        tally(&mut model, &exchanges);
+        charge_model(&mut model, &exchanges);
         for Exchange { client, decision, .. } in &exchanges {
             if let Outcome::Reject(Reason::Rule(id)) = decision.outcome {
                 let spec = &model.specs[id.index()];
@@ -175,7 +175,7 @@ fn assert_within_bound(admitted: &[Time], burst: u64) {
     }
 }
 
-/// The properties above prove nothing if workers never meet. These seeds are always the same.
+/// The properties above prove nothing if workers never interfere. These seeds are fixed.
 #[test]
 fn workers_do_lose_swaps_and_give_back() {
     let spec = |actor, burst| Spec { api: false, actor, burst, shadow: false };
@@ -183,10 +183,10 @@ fn workers_do_lose_swaps_and_give_back() {
     for seed in 0..100 {
         let mut model = Model::new(vec![spec(0, 7), spec(1, 5), spec(2, 2)]);
         let mut gateway = TestGateway::new(model.json("hour"), Rules::Strict, 3);
-        // The first groups have enough for all requests, the last one has not.
+        // The first groups have enough for all requests, the last one does not.
         let plan = |user: usize| vec![Client { user, ip: 0, api: false }; 2];
         let exchanges = gateway.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
-        tally(&mut model, &exchanges);
+        charge_model(&mut model, &exchanges);
         assert_exact(&gateway, &mut model);
         lost += exchanges.iter().map(|exchanges| exchanges.decision.events.swaps_lost).sum::<u32>();
         late += exchanges.iter().filter(is_late).count();

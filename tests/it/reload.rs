@@ -1,6 +1,4 @@
-//! A new configuration over the store of the old one: what still means the same keeps its count.
-//!
-//! It does not know: how a configuration is delivered.
+//! A new configuration over the store of the old one: unchanged rules keep their counts.
 
 mod generations;
 mod kept;
@@ -20,12 +18,12 @@ fn remaining(decision: &Decision) -> Vec<u64> {
     decision.reports.iter().map(|report| report.verdict.unwrap().remaining).collect()
 }
 
-/// What ann has left at `target` under a configuration with these limits.
+/// The quota that ann has left at `target` under a configuration with these limits.
 fn ask(host: &Simulated, limits: &[String], target: &str) -> Vec<u64> {
     ask_as(host, &format!("[{}]", limits.join(", ")), &get(target, "ann"))
 }
 
-/// What is left for whoever sends `request`.
+/// The quota that is left for the sender of `request`.
 fn ask_as(host: &Simulated, json: &str, request: &Values) -> Vec<u64> {
     remaining(&Gateway::new(json, store(host)).ask_anew(request, at(0)))
 }
@@ -43,9 +41,9 @@ fn a_limit_keeps_its_count_wherever_it_stands() {
     }
 }
 
-/// Whatever stores count for all gateways beside it.
+/// Whether or not a global rule stands beside it.
 #[test]
-fn a_rule_keeps_its_count_when_one_of_all_gateways_comes_before_it() {
+fn a_rule_keeps_its_count_when_a_global_rule_comes_before_it() {
     let own = r#"{"actor": "user", "rpu": 9, "unit": "hour"}"#;
     let shared = own.replace("9", "1000").replace('}', r#", "scope": "global"}"#);
     let ask = |host: &Simulated, rules: &str| {
@@ -72,9 +70,10 @@ fn another_quota_starts_anew_and_memory_does_not_grow() {
     }
 }
 
-/// Cells of one size in which the rules lie at other places: an override makes room for more in either.
+/// Cells of one size with the rules in other places: an override enlarges the state of one or the
+/// other rule.
 #[test]
-fn configurations_that_lay_a_cell_out_differently_count_side_by_side() {
+fn configurations_with_different_cell_layouts_count_side_by_side() {
     let rules = |first: &str, second: &str| {
         format!(
             r#"{{"url": "/", "rules": [
@@ -91,7 +90,7 @@ fn configurations_that_lay_a_cell_out_differently_count_side_by_side() {
     }
 }
 
-/// While an old configuration is drained, or two listeners share a `vm_id`.
+/// For example while an old configuration drains, or if two listeners share a `vm_id`.
 #[test]
 fn configurations_that_differ_in_a_quota_count_side_by_side() {
     for actor in ["all", "user"] {
@@ -113,9 +112,10 @@ fn configurations_that_differ_in_a_quota_count_side_by_side() {
     }
 }
 
-/// Once: the one with the shorter queue cut the other's each time it was asked, and who waited there was passed.
+/// A past defect: the configuration with the shorter queue cut the queue of the other one, and
+/// requests overtook those that waited.
 #[test]
-fn configurations_that_differ_in_how_long_one_waits_count_side_by_side() {
+fn configurations_that_differ_in_max_wait_count_side_by_side() {
     for algo in [r#""algo": "LB", "queue": 100000"#, r#""burst": 1"#] {
         let limit = |wait: &str| {
             let rule = format!(r#"{{{algo}, "rpu": 200, "unit": "second", "max_wait": "{wait}"}}"#);
@@ -135,7 +135,7 @@ fn configurations_that_differ_in_how_long_one_waits_count_side_by_side() {
 }
 
 #[test]
-fn limits_that_differ_in_a_condition_alone_keep_their_own_counts() {
+fn limits_that_differ_only_in_a_condition_keep_their_own_counts() {
     let host = Simulated::new(Rules::Lenient);
     let conditions = [
         r#""methods": "GET""#,
@@ -150,7 +150,7 @@ fn limits_that_differ_in_a_condition_alone_keep_their_own_counts() {
         format!(r#"{{"url": "/", {condition}, "rules": [{{"actor": "user", "rpu": 9, "unit": "hour"}}]}}"#)
     };
     let mut limits: Vec<String> = conditions.iter().map(limit).collect();
-    // Each request is one limit's alone, but for the last.
+    // Each request but the last one matches one limit only.
     let request = |method: &str, host: &str, plan: &str| {
         Values::default()
             .with(Part::Path, "/")
@@ -169,7 +169,7 @@ fn limits_that_differ_in_a_condition_alone_keep_their_own_counts() {
     ];
     let ask =
         |limits: &[String], request: &Values| ask_as(&host, &format!("[{}]", limits.join(", ")), request);
-    // As many are used up in each as its place says.
+    // Each limit is used once more than its place in the list.
     for (place, request) in requests.iter().enumerate() {
         for used in 0..=place as u64 {
             assert_eq!(ask(&limits, request), [8 - used], "{place}");
@@ -187,7 +187,7 @@ fn limits_that_differ_in_a_condition_alone_keep_their_own_counts() {
 }
 
 #[test]
-fn an_actor_that_is_defined_anew_starts_anew() {
+fn an_actor_with_a_new_definition_starts_anew() {
     let host = Simulated::new(Rules::Lenient);
     let json = |apikey: &str, tenant: &str| {
         format!(
@@ -199,14 +199,14 @@ fn an_actor_that_is_defined_anew_starts_anew() {
             "actors": {{"apikey": {{{apikey}}}, "tenant": {{{tenant}}}}}}}"#
         )
     };
-    // The same value wherever it is looked for.
+    // The same value in every source.
     let request = get("/?a=1", "ann").with(Part::Header("b".into()), "1").with(Part::Header("c".into()), "1");
     let request = request.with(Part::Header("d".into()), "1");
     let ask = |apikey: &str, tenant: &str| ask_as(&host, &json(apikey, tenant), &request);
     assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [8, 8, 8, 8]);
     assert_eq!(ask(r#""header": "b""#, r#""header": "c""#), [8, 7, 8, 7], "another source");
     assert_eq!(ask(r#""header": "d""#, r#""header": "c""#), [8, 6, 8, 6], "another header");
-    // What an actor is called makes no difference.
+    // An actor's name makes no difference.
     assert_eq!(ask(r#""header": "c""#, r#""header": "b""#), [5, 7, 7, 5], "the other's names");
     assert_eq!(ask(r#""query": "a""#, r#""header": "c""#), [7, 4, 7, 4], "as at the beginning");
 }

@@ -1,6 +1,4 @@
-//! Sessions that wait: what is given back by those that leave, and what becomes of them where nobody may wait.
-//!
-//! It does not know: timers. A host holds a request and lets it go.
+//! Sessions that wait: the refunds of those that leave, and hosts that cannot hold requests.
 
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana::algorithm::Admission;
@@ -40,7 +38,7 @@ impl<'h> One<'h> {
     }
 }
 
-/// How long after [`START`] a request goes on.
+/// How long after [`START`] a request goes on; `None` if it is refused.
 fn turn(decision: &Decision) -> Option<Span> {
     match decision.outcome {
         Outcome::Delay(until) => Some(until.since(START)),
@@ -72,7 +70,7 @@ fn turns_are_given_out_in_order_and_the_queue_is_bounded() {
 }
 
 #[test]
-fn whoever_leaves_in_whatever_order_leaves_no_queue_behind() {
+fn requests_that_leave_in_any_order_free_the_queue() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
         let host = Simulated::new(Rules::Strict);
         let mut one = One::new(QUEUE, &host, true);
@@ -100,7 +98,7 @@ fn a_turn_with_others_behind_it_stays_empty_until_they_are_gone() {
 }
 
 #[test]
-fn who_has_gone_on_keeps_what_he_took() {
+fn a_resumed_request_keeps_its_charges() {
     let host = Simulated::new(Rules::Lenient);
     let mut one = One::new(QUEUE, &host, true);
     let mut sessions: Vec<Session> = (0..3).map(|_| one.start("ann", START).0).collect();
@@ -112,7 +110,7 @@ fn who_has_gone_on_keeps_what_he_took() {
 }
 
 #[test]
-fn where_nobody_may_wait_what_would_is_refused_and_charged_nothing() {
+fn without_waiting_a_request_that_would_wait_is_refused_uncharged() {
     let host = Simulated::new(Rules::Strict);
     for json in
         [QUEUE, r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "burst": 1, "max_wait": "1s"}]}"#]
@@ -128,10 +126,10 @@ fn where_nobody_may_wait_what_would_is_refused_and_charged_nothing() {
     }
 }
 
-/// Once: it was told when it might have waited, and what remained with those that might; and who would have
-/// waited was taken for one that is not refused, whose cell may be dropped.
+/// A past defect: the refusal named the wait and the rest of a rule with a queue. The refused actor
+/// also ranked as not refused, so its cell could be evicted.
 #[test]
-fn where_nobody_may_wait_a_refusal_is_that_of_a_rule_without_waiting() {
+fn without_waiting_a_refusal_equals_that_of_a_rule_without_queue() {
     for rule in [r#""algo": "LB", "max_wait": "30s""#, r#""burst": 1, "max_wait": "30s""#] {
         let limit =
             format!(r#"{{"url": "/", "rules": [{{"actor": "user", "rpu": 1, "unit": "minute", {rule}}}]}}"#);
@@ -152,9 +150,9 @@ fn where_nobody_may_wait_a_refusal_is_that_of_a_rule_without_waiting() {
     }
 }
 
-/// What a rule in shadow would refuse, it does not count.
+/// A shadow rule does not count requests that it would refuse.
 #[test]
-fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
+fn without_waiting_a_shadow_rule_counts_requests_that_it_admits() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "mode": "shadow"}]}"#;
     let mut one = One::new(json, &host, false);
@@ -167,7 +165,7 @@ fn where_nobody_may_wait_a_rule_in_shadow_counts_what_it_would_let_pass() {
 }
 
 #[test]
-fn a_permit_comes_back_once_however_its_request_ends() {
+fn a_permit_returns_once_however_its_request_ends() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}"#;
     let mut one = One::new(json, &host, true);
@@ -186,7 +184,7 @@ fn a_permit_comes_back_once_however_its_request_ends() {
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 1);
 }
 
-/// The bucket gets back all that they took, though a permit of the same cell has come back before.
+/// All charges are refunded to the bucket, although a permit of the same cell has returned before.
 #[test]
 fn who_leaves_gives_all_back_though_permits_have_come_back() {
     let json = r#"{"url": "/", "rules": [
@@ -216,7 +214,7 @@ fn who_has_waited_and_gone_on_owes_the_store_nothing() {
     assert_eq!(gateway.store.taken(), (0, 0));
 }
 
-/// A store whose swap number `loses` another worker wins, and takes 5 ms for it.
+/// A store that loses swap number `loses` to another worker, which takes 5 ms.
 struct Slow<'h> {
     store: Portable<&'h Simulated>,
     loses: Cell<u32>,
@@ -238,9 +236,10 @@ impl Store for Slow<'_> {
     }
 }
 
-/// Once: the wait was counted from when the last group was judged, and the next turn came too soon after it.
+/// A past defect: the wait counted from the check of the last group, so the next turn came too soon
+/// after it.
 #[test]
-fn a_turn_is_the_one_that_was_booked_however_long_other_groups_take() {
+fn a_turn_counts_from_the_check_of_its_own_group() {
     let json = r#"{"url": "/", "rules": [
         {"name": "queue", "algo": "LB", "rpu": 50, "unit": "second"},
         {"name": "user", "actor": "user", "rpu": 100, "unit": "second"}]}"#;
@@ -260,9 +259,9 @@ fn a_turn_is_the_one_that_was_booked_however_long_other_groups_take() {
     );
 }
 
-/// A host that holds as many requests as it may refuses one that would have to wait.
+/// A host that holds as many requests as it can refuses a request that would have to wait.
 #[test]
-fn a_request_that_cannot_be_held_is_refused_for_as_long_as_it_would_have_waited() {
+fn a_request_that_cannot_be_held_is_refused_with_its_wait() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"name": "day", "algo": "W", "rpu": 3, "unit": "day"},
         {"name": "shadow", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9, "mode": "shadow"},

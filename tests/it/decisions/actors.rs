@@ -1,4 +1,4 @@
-//! Whom a rule counts: every source of an actor's value, tuples, overrides.
+//! The actors that a rule counts: every source of an actor's value, tuples, overrides.
 
 use super::check;
 
@@ -57,7 +57,8 @@ fn lines_that_differ_are_nobodys() {
         "0ms authorization=Bearer_e30.eyJzdWIiOiJhbGljZSJ9.c2ln GET / -> pass x=0
          0ms authorization=Bearer_e30.eyJzdWIiOiJib2IifQ.c2ln authorization=Bearer_e30.eyJzdWIiOiJhbGljZSJ9.c2ln GET / -> pass none",
     );
-    // By default who is missing is counted by address: a line in front buys nothing.
+    // By default, requests without the actor are counted by client IP. Another line in front gains
+    // nothing.
     check(
         r#"{"url": "/", "rules": [{"name": "user", "actor": "user", "rpu": 1, "unit": "hour"}]}"#,
         "0ms ip=10.0.0.1 user=ann                  GET / -> pass user=0
@@ -211,7 +212,7 @@ fn an_override_counts_one_actor_differently() {
 }
 
 #[test]
-fn all_is_one_cell() {
+fn all_requests_share_one_cell() {
     check(
         r#"{"url": "/", "rules": [{"name": "all", "actor": "all", "rpu": 2, "unit": "hour"}]}"#,
         "0ms user=ann ip=10.0.0.1 GET /  -> pass all=1

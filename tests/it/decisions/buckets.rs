@@ -7,7 +7,7 @@ fn rule(keys: &str) -> String {
 }
 
 #[test]
-fn a_full_bucket_is_lent_and_refilled() {
+fn a_full_bucket_empties_and_refills() {
     check(
         &rule(r#""rpu": 2, "unit": "500ms", "burst": 3"#),
         "0ms 3x  user=ann GET / -> pass
@@ -32,7 +32,7 @@ fn a_third_of_a_second_is_exact() {
 }
 
 #[test]
-fn an_empty_bucket_saves_up() {
+fn an_empty_bucket_fills() {
     check(
         &rule(r#""rpu": 2, "unit": "second", "start": "empty""#),
         "0ms      user=ann GET / -> refuse r retry=500ms
@@ -46,7 +46,7 @@ fn an_empty_bucket_saves_up() {
 }
 
 #[test]
-fn a_new_cell_that_refuses_is_stored_though_others_refuse_too() {
+fn a_new_cell_that_refuses_is_stored_although_others_refuse() {
     let json = r#"{"url": "/", "rules": [
         {"name": "saved", "actor": "user", "rpu": 1, "unit": "second", "start": "empty"},
         {"name": "total", "rpu": 1, "unit": "2s"}]}"#;
@@ -57,7 +57,7 @@ fn a_new_cell_that_refuses_is_stored_though_others_refuse_too() {
          1s       user=bob GET / -> refuse total retry=2s saved=refused total=refused
          3s       user=bob GET / -> pass saved=0 total=0",
     );
-    // The other way round: what admits but has just begun is stored when another rule refuses.
+    // The reverse: a new cell that admits is stored although another rule refuses.
     let json = r#"{"url": "/", "rules": [
         {"name": "saved", "actor": "user", "rpu": 1, "unit": "second", "start": "empty", "mode": "shadow"},
         {"name": "closed", "rpu": 0, "unit": "second"}]}"#;
@@ -69,7 +69,7 @@ fn a_new_cell_that_refuses_is_stored_though_others_refuse_too() {
 }
 
 #[test]
-fn nobody_passes_a_rule_of_zero() {
+fn a_rule_of_zero_refuses_every_request() {
     check(
         &rule(r#""rpu": 0, "unit": "second""#),
         "0ms  user=ann GET / -> refuse r retry=never r=refused

@@ -1,9 +1,9 @@
-//! What a limit asks besides its url.
+//! Conditions: what a limit requires beside its url.
 
 use super::check;
 
 #[test]
-fn methods_hosts_and_headers_have_to_hold() {
+fn methods_hosts_and_headers_have_to_match() {
     let json = r#"{"url": "/", "methods": ["POST", "PUT"], "hosts": ["api.example.com", "*.example.org"],
         "headers": {"x-plan": "free", "x-beta": {"present": false}, "x-app": {"prefix": "ios-"},
                     "x-version": {"regex": "1\\.[0-9]+"}},
@@ -77,9 +77,9 @@ fn head_is_get_without_the_body() {
     );
 }
 
-/// A client may add a line, and say that it is somebody who is not limited.
+/// A client may add a line that claims the identity of somebody without a limit.
 #[test]
-fn one_line_of_a_header_frees_nobody() {
+fn one_header_line_frees_nobody() {
     let json = r#"[{"url": "/", "rules": [{"name": "all", "rpu": 9, "unit": "hour"}]},
         {"url": "/", "exclusive": true, "headers": {"x-plan": "pro"}}]"#;
     check(

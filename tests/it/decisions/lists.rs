@@ -1,4 +1,4 @@
-//! Who is never limited and who is always refused.
+//! The allow list and the deny list.
 
 use super::check;
 
@@ -53,7 +53,7 @@ fn a_value_is_listed_for_its_own_actor_only() {
 }
 
 #[test]
-fn who_stands_on_both_lists_is_denied() {
+fn a_client_on_both_lists_is_denied() {
     check(
         &format!(r#"{{"allow": ["10.0.0.0/8"], "deny": ["10.0.0.7"], {LIMIT}}}"#),
         "0ms ip=10.0.0.7 GET / -> denied
@@ -62,7 +62,7 @@ fn who_stands_on_both_lists_is_denied() {
 }
 
 #[test]
-fn lists_hold_where_no_limit_applies() {
+fn lists_apply_without_a_limit() {
     let json =
         r#"{"deny": ["192.0.2.7"], "limits": [{"url": "/api", "rules": [{"rpu": 1, "unit": "hour"}]}]}"#;
     check(

@@ -1,4 +1,4 @@
-//! Requests that lack the actor.
+//! Requests without the actor.
 
 use super::check;
 use crate::harness::{Gateway, START, store};
@@ -31,8 +31,8 @@ fn by_default_they_are_counted_by_address() {
 }
 
 #[test]
-fn an_address_is_nobodys_user() {
-    // What an address, or nobody at all, is hashed as, sent as a user.
+fn an_address_is_no_user() {
+    // The bytes that are hashed for an address, and for a shared count, sent as a user.
     let addresses: [&[u8]; 4] = [b"\x04\x20\x0a\0\0\x01", b"\x01\x04\x20\x0a\0\0\x01", b"\x02", b"\x01"];
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&rule(""), store(&host));
@@ -47,7 +47,7 @@ fn an_address_is_nobodys_user() {
 }
 
 #[test]
-fn skip_leaves_them_alone() {
+fn skip_does_not_count_them() {
     check(
         &rule(r#", "missing": "skip""#),
         "0ms 9x ip=10.0.0.1 GET / -> pass none
@@ -85,7 +85,7 @@ fn deny_refuses_them() {
 }
 
 #[test]
-fn of_several_that_demand_an_actor_the_first_is_named() {
+fn the_first_rule_that_demands_an_actor_is_named() {
     let json = r#"{"limits": [
         {"url": "/api", "rules": [
             {"name": "device", "actor": "device", "rpu": 1, "unit": "hour", "missing": "deny"}]},
@@ -103,7 +103,7 @@ fn of_several_that_demand_an_actor_the_first_is_named() {
 }
 
 #[test]
-fn rules_that_differ_in_it_alone_are_asked_apart() {
+fn rules_that_differ_only_in_missing_are_checked_apart() {
     let skips = r#"{"name": "skips", "actor": "user", "rpu": 1, "unit": "hour", "missing": "skip"}"#;
     let shares = r#"{"name": "shares", "actor": "user", "rpu": 2, "unit": "hour", "missing": "share"}"#;
     for (rules, both) in [([skips, shares], "skips=0 shares=1"), ([shares, skips], "shares=1 skips=0")] {
@@ -121,7 +121,7 @@ fn rules_that_differ_in_it_alone_are_asked_apart() {
 }
 
 #[test]
-fn a_tuple_lacks_what_one_of_its_actors_lacks() {
+fn a_tuple_is_missing_if_one_of_its_actors_is() {
     let json = r#"{"url": "/", "rules": [
         {"name": "pair", "actor": ["user", "device"], "rpu": 1, "unit": "hour", "missing": "share"}]}"#;
     check(

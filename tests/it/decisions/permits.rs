@@ -23,7 +23,7 @@ fn a_permit_is_held_until_the_request_ends() {
 }
 
 #[test]
-fn a_permit_that_does_not_come_back_counts_as_returned() {
+fn a_permit_that_does_not_return_expires() {
     check(
         r#"{"url": "/", "rules": [{"name": "r", "algo": "concurrency", "rpu": 2, "max_hold": "8s"}]}"#,
         "0ms   2x  GET / -> pass
@@ -41,7 +41,7 @@ fn a_permit_that_does_not_come_back_counts_as_returned() {
 }
 
 #[test]
-fn a_permit_comes_back_once_and_nothing_else_does() {
+fn a_permit_returns_once_and_nothing_else_does() {
     let json = r#"{"url": "/", "rules": [
         {"name": "c", "actor": "user", "algo": "C", "rpu": 1},
         {"name": "tb", "actor": "user", "rpu": 3, "unit": "hour"},
@@ -76,7 +76,7 @@ fn a_request_that_another_rule_refuses_holds_nothing() {
 }
 
 #[test]
-fn who_waits_holds_a_permit_meanwhile() {
+fn a_waiting_request_holds_its_permit() {
     let json = r#"{"url": "/", "rules": [
         {"name": "c", "actor": "user", "algo": "C", "rpu": 2},
         {"name": "lb", "actor": "user", "algo": "LB", "rpu": 1, "unit": "second"}]}"#;
@@ -90,7 +90,7 @@ fn who_waits_holds_a_permit_meanwhile() {
     );
 }
 
-/// A permit may come back at any moment: it is told as a second, however long it may be held.
+/// A permit may return at any moment. Its `retry` is a second, whatever its `max_hold`.
 #[test]
 fn a_quota_that_is_longer_away_than_a_permit_is_named() {
     for (unit, named) in [("10s", "tb"), ("500ms", "c")] {
@@ -109,7 +109,7 @@ fn a_quota_that_is_longer_away_than_a_permit_is_named() {
 }
 
 #[test]
-fn a_limit_without_permits_lets_nobody_in() {
+fn a_limit_of_zero_permits_refuses_every_request() {
     check(
         r#"{"url": "/", "rules": [{"name": "r", "algo": "C", "rpu": 0}]}"#,
         "0ms  GET / -> refuse r retry=never r=refused
@@ -118,7 +118,7 @@ fn a_limit_without_permits_lets_nobody_in() {
 }
 
 #[test]
-fn to_settle_twice_is_to_settle_once() {
+fn settling_twice_has_the_effect_of_once() {
     let host = Simulated::new(Rules::Strict);
     let mut gateway = Gateway::new(r#"{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}"#, store(&host));
     let (mut first, _) = gateway.start(0, &get("/", "ann"), at(0));

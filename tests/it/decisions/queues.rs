@@ -1,4 +1,4 @@
-//! Rules that hold requests back until their turn.
+//! Rules that delay requests until their turn.
 
 use super::check;
 use crate::harness::{at, get, policy, store};
@@ -65,7 +65,7 @@ fn with_neither_queue_nor_max_wait_requests_wait_for_ten_seconds_at_most() {
 }
 
 #[test]
-fn without_a_queue_what_comes_too_early_is_refused() {
+fn without_a_queue_early_requests_are_refused() {
     check(
         &rule(r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 0"#),
         "0ms    user=ann GET / -> pass r=0
@@ -75,7 +75,7 @@ fn without_a_queue_what_comes_too_early_is_refused() {
 }
 
 #[test]
-fn a_token_bucket_may_lend_what_comes_while_a_request_waits() {
+fn a_token_bucket_with_max_wait_delays_up_to_it() {
     check(
         &rule(r#""rpu": 10, "unit": "second", "burst": 2, "max_wait": "200ms""#),
         "0ms       user=ann GET / -> pass r=3
@@ -108,7 +108,7 @@ fn the_longest_wait_counts_and_a_refusal_takes_no_turn() {
 }
 
 #[test]
-fn a_rule_in_shadow_holds_nobody_back() {
+fn a_shadow_rule_delays_nobody() {
     check(
         &rule(r#""algo": "LB", "rpu": 1, "unit": "second", "queue": 1, "mode": "shadow""#),
         "0ms    user=ann GET / -> pass r=1
@@ -118,7 +118,7 @@ fn a_rule_in_shadow_holds_nobody_back() {
 }
 
 #[test]
-fn where_no_host_holds_requests_who_would_wait_is_refused() {
+fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
     let mut policy = policy(&rule(r#""algo": "LB", "rpu": 10, "unit": "second""#));
     assert!(policy.refuse_to_wait());
     let (host, seed) = (Simulated::new(Rules::Lenient), [0; 16]);

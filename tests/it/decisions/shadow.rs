@@ -5,7 +5,7 @@ use crate::harness::{Gateway, START, get, store};
 use diana::store::{Rules, Simulated};
 
 #[test]
-fn a_shadow_rule_counts_on_its_own_and_stops_nobody() {
+fn a_shadow_rule_counts_by_itself_and_refuses_nobody() {
     let json = r#"{"url": "/", "rules": [
         {"name": "trial", "actor": "user", "rpu": 2, "unit": "second", "mode": "shadow"},
         {"name": "real", "actor": "user", "rpu": 4, "unit": "hour"},
@@ -52,7 +52,7 @@ fn in_a_shadow_policy_nothing_is_refused() {
 }
 
 #[test]
-fn the_access_log_is_told_who_refused_and_who_would_have() {
+fn the_access_log_names_rules_that_refuse_and_would_refuse() {
     let json = r#"{"deny": [{"user": "mallory"}], "limits": [{"url": "/", "rules": [
         {"name": "few", "actor": "user", "rpu": 1, "unit": "hour"},
         {"name": "watched", "rpu": 1, "unit": "hour", "mode": "shadow"}]}]}"#;

@@ -3,7 +3,7 @@
 use super::check;
 
 #[test]
-fn the_hour_is_charged_only_for_what_passed() {
+fn the_hour_is_charged_only_for_passed_requests() {
     let json = r#"{"url": "/", "rules": [
         {"name": "per-second", "actor": "user", "rpu": 5, "unit": "second"},
         {"name": "per-hour", "actor": "user", "rpu": 8, "unit": "hour"}]}"#;
@@ -63,7 +63,7 @@ fn the_decision_names_the_rule_whose_wait_is_longest() {
 }
 
 #[test]
-fn what_a_worker_knows_names_the_same_rule() {
+fn a_cached_refusal_names_the_same_rule() {
     let json = r#"{"url": "/", "rules": [
         {"name": "minute", "actor": "user", "rpu": 1, "unit": "minute"},
         {"name": "hour", "actor": "ip", "rpu": 1, "unit": "hour"}]}"#;
@@ -112,7 +112,7 @@ fn the_same_actor_in_two_limits_counts_apart() {
 }
 
 #[test]
-fn two_limits_that_say_the_same_count_apart() {
+fn two_equal_limits_count_apart() {
     let limit = |name: &str| {
         format!(
             r#"{{"url": "/", "rules": [{{"name": "{name}", "actor": "user", "rpu": 2, "unit": "hour"}}]}}"#

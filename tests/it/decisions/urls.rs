@@ -1,9 +1,10 @@
-//! Which limits apply to a path: overlapping, exclusive, and however it is spelt.
+//! Which limits apply to a path: overlapping limits, exclusive limits, and other spellings of a
+//! path.
 
 use super::check;
 
 #[test]
-fn the_less_specific_limit_is_asked_first() {
+fn the_less_specific_limit_is_checked_first() {
     let json = r#"[
         {"url": "/sample/*/x", "rules": [{"name": "any", "rpu": 9, "unit": "hour"}]},
         {"url": "/sample", "rules": [{"name": "sample", "rpu": 2, "unit": "hour"}]},
@@ -57,7 +58,7 @@ fn of_two_exclusive_limits_the_more_specific_one_counts() {
 }
 
 #[test]
-fn an_exclusive_limit_whose_conditions_do_not_hold_switches_nothing_off() {
+fn an_exclusive_limit_that_does_not_match_switches_nothing_off() {
     let json = r#"[
         {"url": "/", "rules": [{"name": "free", "rpu": 9, "unit": "hour"}]},
         {"url": "/", "headers": {"x-plan": "pro"}, "exclusive": true,
@@ -114,7 +115,7 @@ fn no_spelling_slips_past() {
 }
 
 #[test]
-fn a_root_limit_holds_for_whatever_is_asked() {
+fn a_root_limit_applies_to_every_path() {
     let json = r#"{"url": "/", "rules": [{"name": "root", "rpu": 1, "unit": "hour"}]}"#;
     check(
         json,
@@ -148,7 +149,7 @@ fn a_limit_that_applies_in_any_reading_applies() {
     );
 }
 
-/// What is exclusive for one backend must not free what another one serves.
+/// A limit that is exclusive for one backend must not switch off a limit of another one.
 #[test]
 fn an_exclusive_limit_switches_nothing_off_in_another_reading() {
     let json = r#"[

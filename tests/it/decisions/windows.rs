@@ -24,7 +24,7 @@ fn a_window_begins_at_a_full_minute_of_utc() {
 }
 
 #[test]
-fn what_windows_let_pass_around_a_boundary() {
+fn requests_that_windows_admit_around_a_boundary() {
     let quota = r#""rpu": 3, "unit": "10s""#;
     // Twice the quota within a second.
     check(
@@ -53,7 +53,7 @@ fn what_windows_let_pass_around_a_boundary() {
 }
 
 #[test]
-fn a_sliding_window_frees_what_a_slice_took_when_the_slice_leaves() {
+fn a_sliding_window_frees_a_slice_when_the_slice_leaves() {
     check(
         &rule("SW", r#""rpu": 4, "unit": "10s", "slices": 5"#),
         "0ms       user=ann GET / -> pass r=3
@@ -86,7 +86,7 @@ fn a_sliding_log_frees_each_request_a_unit_after_it() {
 }
 
 #[test]
-fn a_clock_that_steps_back_opens_no_window_anew() {
+fn a_clock_that_steps_back_opens_no_new_window() {
     for algo in ["W", "SW", "SL"] {
         check(
             &rule(algo, r#""rpu": 2, "unit": "minute""#),

@@ -49,22 +49,22 @@ impl TestGateway {
             let mut threads = Vec::new();
             for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
                 threads.push(scope.spawn(move || {
-                    let seat = WorkerStore { baton, me, store };
+                    let worker_store = WorkerStore { baton, me, store };
                     // Each thread has its own policy, as in a gateway.
                     let policy = policy(json);
                     baton.wait(me);
-                    let one = |client: &Client| {
+                    let exchange = |client: &Client| {
                         let now = Cell::new(Time::ZERO);
                         // Other threads may run between the reading of the clock and the next step.
-                        let tell = || {
+                        let read_clock = || {
                             now.set(clock());
                             baton.pass(me);
                             now.get()
                         };
-                        let decision = ask(&policy, worker, &seat, &client.request(), tell);
+                        let decision = ask(&policy, worker, &worker_store, &client.request(), read_clock);
                         Exchange { client: *client, now: now.get(), decision }
                     };
-                    plan.iter().map(one).collect::<Vec<_>>()
+                    plan.iter().map(exchange).collect::<Vec<_>>()
                 }));
             }
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()

@@ -64,7 +64,7 @@ impl Model {
     /// Sorts the rules like a policy: by url, then by the first rule of each group.
     pub fn new(mut specs: Vec<Spec>) -> Model {
         let order: Vec<(bool, usize)> = specs.iter().map(|spec| (spec.api, spec.actor)).collect();
-        let first = |spec: &Spec| order.iter().position(|known| *known == (spec.api, spec.actor));
+        let first = |spec: &Spec| order.iter().position(|other| *other == (spec.api, spec.actor));
         specs.sort_by_key(|spec| (spec.api, first(spec)));
         Model { specs, charged: BTreeMap::new() }
     }
@@ -110,15 +110,15 @@ impl Model {
         let refused = rules.iter().any(refuses);
         let mut reports = Vec::new();
         for rule in rules {
-            let tally = match (self.left(rule, client), self.specs[rule].shadow) {
+            let result = match (self.left(rule, client), self.specs[rule].shadow) {
                 (0, true) => RuleResult::Shadowed,
                 (0, false) => RuleResult::Refused,
                 _ => RuleResult::Admitted,
             };
-            if !refused && tally == RuleResult::Admitted {
+            if !refused && result == RuleResult::Admitted {
                 self.charge(rule, client);
             }
-            reports.push((rule, tally, self.left(rule, client)));
+            reports.push((rule, result, self.left(rule, client)));
         }
         (refused, reports)
     }

@@ -1,6 +1,5 @@
-//! Several configurations one after the other: how far back is looked, at what cost, and what is taken from which.
-//!
-//! It does not know: how one rule is told from another.
+//! Several configurations in a row: how many of them a migration reads, at what cost, and which
+//! state it takes.
 
 use super::kept::{DAY, left, left_of, limit, next, rule};
 use super::remaining;
@@ -12,7 +11,8 @@ fn rules(hourly: u32) -> String {
     limit(&[rule(5, r#", "algo": "W", "unit": "hour""#), rule(hourly, r#", "algo": "W", "unit": "hour""#)])
 }
 
-/// What somebody new costs under the last of as many configurations, each of them so long after the one before.
+/// The loads and swaps for a new actor under the last of `configurations`, each of them `apart` ms
+/// after the one before.
 fn cost(configurations: u32, apart: u64) -> (usize, usize) {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&rules(100), store(&host));
@@ -28,7 +28,7 @@ fn cost(configurations: u32, apart: u64) -> (usize, usize) {
 }
 
 #[test]
-fn no_more_than_three_generations_are_looked_at_and_none_that_is_long_over() {
+fn a_migration_reads_at_most_three_configurations_and_no_expired_one() {
     assert_eq!(
         [1, 2, 3, 4, 9].map(|configurations| cost(configurations, 1)),
         [2, 3, 4, 4, 4].map(|n| (n, 1))
@@ -36,9 +36,10 @@ fn no_more_than_three_generations_are_looked_at_and_none_that_is_long_over() {
     assert_eq!([1, 2, 9].map(|configurations| cost(configurations, DAY)), [(2, 1); 3]);
 }
 
-/// Whether or not the worker has seen to it before. Cells of three rules are in keys of their own.
+/// Whether or not the worker has migrated the actor before. The cells of three rules are under
+/// other keys than those of two.
 #[test]
-fn who_loses_the_new_cell_has_what_the_older_one_says() {
+fn an_actor_whose_new_cell_is_evicted_migrates_again() {
     let host = Simulated::new(Rules::Lenient);
     let window = |rpu| rule(rpu, r#", "algo": "W", "unit": "hour""#);
     let json = |rules: &[String]| format!(r#"{{"local": {{"max_actors": 8}}, "limits": {}}}"#, limit(rules));
@@ -47,7 +48,7 @@ fn who_loses_the_new_cell_has_what_the_older_one_says() {
     let json = json(&[window(5), window(60), window(50)]);
     let mut new = Gateway::after(&old, Replacement::Certain, &json, Counting::new(store(&host)), at(0));
     assert_eq!(remaining(&new.ask(0, &get("/", "ann"), at(0))), [2, 59, 49]);
-    // Each of them uses more than she does.
+    // Each of these actors uses more than ann.
     for request in 0..80 {
         new.ask(0, &get("/", &format!("invented {}", request / 4)), at(0));
     }
@@ -57,7 +58,7 @@ fn who_loses_the_new_cell_has_what_the_older_one_says() {
 }
 
 #[test]
-fn a_bucket_that_is_new_takes_nothing_from_one_that_is_still_there() {
+fn a_new_bucket_takes_nothing_from_a_bucket_that_stays() {
     let host = Simulated::new(Rules::Lenient);
     let bucket = |rpu| rule(rpu, r#", "unit": "hour""#);
     let old = Gateway::new(&limit(&[bucket(10)]), store(&host));
@@ -66,9 +67,9 @@ fn a_bucket_that_is_new_takes_nothing_from_one_that_is_still_there() {
     assert_eq!(left(&new, 0), [4, 19]);
 }
 
-/// A cell of then has more to say than one of meanwhile, which lacks the rule.
+/// The cell of the first configuration counts, because the cell of the second one lacks the rule.
 #[test]
-fn a_rule_that_comes_back_goes_on_from_its_own_state() {
+fn a_rule_that_returns_continues_from_its_own_state() {
     let host = Simulated::new(Rules::Lenient);
     let kept = rule(9, r#", "algo": "W", "unit": "7d""#);
     let both = limit(&[kept.clone(), rule(20, r#", "unit": "hour", "start": "empty""#)]);
@@ -80,9 +81,9 @@ fn a_rule_that_comes_back_goes_on_from_its_own_state() {
     assert_eq!(left(&back, 1_800_000), [7, 9]);
 }
 
-/// It is a part of what the store counts, for as long as that is away.
+/// The fallback counts only a part of a global quota, while the store is down.
 #[test]
-fn what_is_counted_in_place_of_a_store_begins_anew() {
+fn a_fallback_starts_anew() {
     let host = Simulated::new(Rules::Lenient);
     let json = |other| {
         let shared = |rpu| rule(rpu, r#", "algo": "W", "unit": "hour", "scope": "global""#);
@@ -98,9 +99,9 @@ fn what_is_counted_in_place_of_a_store_begins_anew() {
     assert_eq!(new.store.taken(), (1, 1));
 }
 
-/// Nobody else takes anything along.
+/// No other actor migrates.
 #[test]
-fn whom_an_override_names_keeps_its_count_under_another_quota_of_all_others_and_in_another_rule() {
+fn an_overridden_actor_keeps_its_count_when_other_quotas_change() {
     let host = Simulated::new(Rules::Lenient);
     let window = |rpu, rest: &str| rule(rpu, &format!(r#", "algo": "W", "unit": "hour"{rest}"#));
     let bob = r#", "overrides": {"bob": {"rpu": 50}}"#;

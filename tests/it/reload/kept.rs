@@ -1,6 +1,4 @@
-//! A configuration takes another's place: what an actor takes along from an older cell, and what nobody does.
-//!
-//! It does not know: buckets whose quota changes.
+//! A configuration replaces another one: which counts of an actor migrate, and which do not.
 
 use super::remaining;
 use crate::harness::{Counting, Gateway, Random, at, get, store};
@@ -17,7 +15,7 @@ pub(super) fn limit(rules: &[String]) -> String {
     format!(r#"[{{"url": "/", "rules": [{}]}}]"#, rules.join(", "))
 }
 
-/// A rule that counts users; every kind but the first has keys of its own.
+/// A rule that counts users. Each kind but the first has configuration keys of its own.
 pub(super) fn rule(rpu: u32, rest: &str) -> String {
     format!(r#"{{"actor": "user", "rpu": {rpu}{rest}}}"#)
 }
@@ -26,7 +24,7 @@ fn window(rpu: u32) -> String {
     rule(rpu, r#", "algo": "W", "unit": "hour""#)
 }
 
-/// What serves after `before`, from `ms` on.
+/// A gateway whose configuration replaces that of `before` at `ms`.
 pub(super) fn next<'h>(
     host: &'h Simulated,
     before: &Gateway<Host>,
@@ -36,7 +34,7 @@ pub(super) fn next<'h>(
     Gateway::after(before, Replacement::Certain, json, store(host), at(ms))
 }
 
-/// What is left for ann after one request more.
+/// The quota that ann has left after one more request.
 pub(super) fn left(gateway: &Gateway<Host>, ms: u64) -> Vec<u64> {
     left_of(gateway, "ann", ms)
 }
@@ -57,14 +55,14 @@ fn a_rule_keeps_its_count_though_its_neighbours_change() {
     ];
     for kind in kinds {
         for rules in [Rules::Lenient, Rules::Strict] {
-            for descent in [Replacement::Certain, Replacement::Likely] {
+            for replacement in [Replacement::Certain, Replacement::Likely] {
                 let host = Simulated::new(rules);
                 let kept = rule(9, kind);
                 let old = Gateway::new(&limit(&[window(100), kept.clone()]), store(&host));
                 let first = left(&old, 0)[1];
                 assert_eq!(left(&old, 0), [98, first - 1], "{kind}");
                 let json = limit(&[kept.clone(), window(90), window(80)]);
-                let new = Gateway::after(&old, descent, &json, store(&host), at(1));
+                let new = Gateway::after(&old, replacement, &json, store(&host), at(1));
                 assert_eq!(left(&new, 1), [first - 2, 89, 79], "{kind}");
                 assert_eq!(left(&new, 1), [first - 3, 88, 78], "{kind}, of a worker that comes later");
                 assert_eq!(left_of(&new, "bob", 1), [first, 89, 79], "{kind}, of somebody else");
@@ -123,7 +121,7 @@ fn a_quota_other_than_a_buckets_starts_anew() {
 }
 
 #[test]
-fn an_override_takes_along_what_counts_it_as_before() {
+fn an_override_that_stays_keeps_its_count() {
     let host = Simulated::new(Rules::Lenient);
     let rules = |bob: u32, base: u32, other: u32| {
         let overridden =
@@ -154,7 +152,7 @@ fn another_number_of_actors_keeps_counts() {
     users.iter().for_each(|user| assert_eq!(left_of(&new, user, 0), [7]));
 }
 
-/// Ann is asked for under the first and the last only, bob under all.
+/// Ann sends requests under the first and the last configuration only, bob under all.
 #[test]
 fn counts_come_through_three_changes() {
     let host = Simulated::new(Rules::Lenient);
@@ -170,9 +168,9 @@ fn counts_come_through_three_changes() {
     assert_eq!((left(last, 0), left_of(last, "bob", 0)), (vec![7, 102], vec![5, 102]));
 }
 
-/// However often others do.
+/// However often other groups change.
 #[test]
-fn a_group_that_has_not_changed_is_no_generation_more() {
+fn an_unchanged_group_adds_no_previous_configuration() {
     let changes = ["", r#", "overrides": {"bob": {"rpu": 3}, "eve": {"rpu": 4}}"#];
     for overrides in changes {
         let host = Simulated::new(Rules::Lenient);
@@ -195,9 +193,9 @@ fn a_group_that_has_not_changed_is_no_generation_more() {
     }
 }
 
-/// What was counted between is not lost with the way back, in whatever worker it is first asked for.
+/// The counts of the meantime stay, in whichever worker the actor's next request arrives.
 #[test]
-fn a_change_that_is_taken_back_keeps_counts() {
+fn a_reverted_change_keeps_counts() {
     let host = Simulated::new(Rules::Lenient);
     let rules = |other| limit(&[window(9), window(other)]);
     let one = Gateway::new(&rules(100), store(&host));
@@ -210,29 +208,29 @@ fn a_change_that_is_taken_back_keeps_counts() {
     }
 }
 
-/// As while the older one is drained: each goes on from what it has.
+/// As while the older configuration drains: each continues from its own count.
 #[test]
 fn old_and_new_do_not_disturb_each_other() {
-    for descent in [Replacement::Certain, Replacement::Likely] {
+    for replacement in [Replacement::Certain, Replacement::Likely] {
         let host = Simulated::new(Rules::Lenient);
         let mut old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
         let ask = |gateway: &mut Gateway<Host>, turn| remaining(&gateway.ask(turn, &get("/", "ann"), at(0)));
         assert_eq!(ask(&mut old, 0), [8, 99]);
         let json = limit(&[window(9), window(50)]);
-        let mut new = Gateway::after(&old, descent, &json, store(&host), at(0));
+        let mut new = Gateway::after(&old, replacement, &json, store(&host), at(0));
         for turn in 0..7 {
             let kept = 7 - turn as u64;
             assert_eq!(ask(&mut old, turn), [kept, 91 + kept]);
-            // When it was first asked for, the old one had counted two.
-            if kept > 1 || descent == Replacement::Certain {
-                assert_eq!(ask(&mut new, turn), [kept - 1, 42 + kept], "{descent:?}");
+            // At its first request under the new configuration, the old one had counted two.
+            if kept > 1 || replacement == Replacement::Certain {
+                assert_eq!(ask(&mut new, turn), [kept - 1, 42 + kept], "{replacement:?}");
             }
         }
     }
 }
 
 #[test]
-fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
+fn each_actor_costs_one_more_load_once() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
     left(&old, 0);
@@ -246,7 +244,7 @@ fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
     assert_eq!([cost("ann", 0), cost("ann", 0)], [(2, 1), (1, 1)]);
     assert_eq!([cost("bob", 0), cost("bob", 0)], [(2, 1), (1, 1)]);
     assert_eq!(cost("eve", DAY), (1, 1));
-    // The same group, with another beside it: nothing is looked for.
+    // The same group, beside another one: no older cell is read.
     let json = limit(&[window(9), window(100)])
         .replace(r#"[{"url""#, r#"[{"url": "/b", "rules": [{"rpu": 1, "unit": "hour"}]}, {"url""#);
     let mut new = Gateway::after(&old, Replacement::Certain, &json, Counting::new(store(&host)), at(0));
@@ -256,7 +254,7 @@ fn only_who_comes_from_before_costs_a_load_more_and_nobody_does_afterwards() {
 }
 
 #[test]
-fn who_is_refused_takes_along_what_was_counted_once() {
+fn a_refused_actor_migrates_once() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&limit(&[window(1), window(100)]), store(&host));
     left(&old, 0);
@@ -269,9 +267,10 @@ fn who_is_refused_takes_along_what_was_counted_once() {
     }
 }
 
-/// All cells of its set refuse: what was counted of an actor is looked for when there is one for it, and not before.
+/// All cells of the actor's set refuse. The older cells are read when the actor gets a cell, and
+/// not before.
 #[test]
-fn who_gets_no_cell_costs_no_load_more_and_keeps_its_older_count() {
+fn an_actor_without_a_cell_migrates_when_it_gets_one() {
     let host = Simulated::new(Rules::Lenient);
     let json = |hourly: u32| {
         let kept = rule(5, r#", "algo": "W", "unit": "7d""#);
@@ -293,7 +292,7 @@ fn who_gets_no_cell_costs_no_load_more_and_keeps_its_older_count() {
     assert_eq!(new.store.taken(), (2, 1));
 }
 
-/// How one rule counts, and how much it lets through in a day in which nothing comes back.
+/// The keys of a rule, and how many requests it admits in a day without a refill.
 fn kept_rules() -> impl Strategy<Value = (String, usize)> {
     let kinds = [
         (r#", "unit": "7d""#, 0),
@@ -320,9 +319,10 @@ fn neighbours() -> impl Strategy<Value = Vec<String>> {
 }
 
 proptest! {
-    /// One after the other, workers switching at once: no more pass in all than the rule lets through.
+    /// Configurations in a row, each new in all workers at once: in total, no more requests pass
+    /// than the rule admits.
     #[test]
-    fn a_rule_lets_no_more_through_over_any_changes(
+    fn a_rule_admits_no_more_over_any_changes(
         (kept, most) in kept_rules(),
         changes in prop::collection::vec((neighbours(), any::<bool>(), any::<bool>(), 1..8usize), 2..5),
         seed in any::<u64>(),
@@ -333,10 +333,10 @@ proptest! {
         let mut ms = 0;
         for (mut rules, first, is_certain, requests) in changes {
             rules.insert(if first { 0 } else { rules.len() }, kept.clone());
-            let descent = if is_certain { Replacement::Certain } else { Replacement::Likely };
+            let replacement = if is_certain { Replacement::Certain } else { Replacement::Likely };
             let json = limit(&rules);
             let mut next = match &gateway {
-                Some(before) => Gateway::after(before, descent, &json, store(&host), at(ms)),
+                Some(before) => Gateway::after(before, replacement, &json, store(&host), at(ms)),
                 None => Gateway::new(&json, store(&host)),
             };
             for _ in 0..requests * 3 {

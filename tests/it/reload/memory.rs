@@ -1,6 +1,4 @@
-//! Many configurations one after the other: what a worker keeps in memory of those that are gone.
-//!
-//! It does not know: what it keeps it for.
+//! Many configurations in a row: how much memory a worker keeps for those that are gone.
 
 use crate::allocations::live;
 use crate::harness::{at, policy, worker};
@@ -9,7 +7,7 @@ use diana::session::Worker;
 
 const LIMITS: usize = 100;
 
-/// One limit for each, of a rule that counts by the day, as often as its quota says.
+/// One limit for each quota, with one rule that counts by the day.
 fn limits(quotas: &[usize], rest: &str) -> String {
     let limit = |(place, rpu): (usize, &usize)| {
         format!(r#"{{"url": "/{place}", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "day"{rest}}}]}}"#)
@@ -18,17 +16,18 @@ fn limits(quotas: &[usize], rest: &str) -> String {
     format!("[{}]", limits.join(", "))
 }
 
-/// How many bytes the last of such configurations takes up with its worker, a minute after the one before it each.
+/// The bytes of the last of these configurations with its worker. Each one replaces the one before
+/// after a minute.
 fn bytes(configurations: &[String]) -> isize {
     let before = live();
     let mut last: Option<(Policy, Worker)> = None;
     for (minute, json) in (0..).zip(configurations) {
         let policy = policy(json);
         let mut worker = worker(&policy, &[7; 16]);
-        if let Some((before, of_before)) = &last {
+        if let Some((before, previous)) = &last {
             worker.migrate_from(
                 &policy,
-                &[of_before.previous(before)],
+                &[previous.previous(before)],
                 Replacement::Certain,
                 at(minute * 60_000),
             );
@@ -38,11 +37,11 @@ fn bytes(configurations: &[String]) -> isize {
     live() - before
 }
 
-/// What a worker remembers by hash, once there is anything to remember.
-const NOTED: isize = 8 * 1024;
+/// The bytes of a worker's table of migrated actors, once there is a migration.
+const MIGRATED: isize = 8 * 1024;
 
 #[test]
-fn rules_that_are_gone_go_but_for_those_of_which_counts_may_be_taken_along() {
+fn removed_rules_are_freed_unless_counts_may_migrate() {
     let mut quotas = [1_000; LIMITS];
     let first = limits(&quotas, "");
     let one = bytes(std::slice::from_ref(&first));
@@ -55,15 +54,15 @@ fn rules_that_are_gone_go_but_for_those_of_which_counts_may_be_taken_along() {
         quotas[7] = 2_000 + change;
         the_same.push(limits(&quotas, ""));
     }
-    let taken = bytes(&the_same) - one - NOTED;
+    let taken = bytes(&the_same) - one - MIGRATED;
     assert!(taken < one / 10, "{taken} bytes beside {one}: of one limit");
-    let taken = bytes(&each_another) - one - NOTED;
+    let taken = bytes(&each_another) - one - MIGRATED;
     assert!(taken < one, "{taken} bytes beside {one}: of each limit one rule");
 }
 
-/// However much is said of single actors.
+/// Also with overrides.
 #[test]
-fn nothing_is_kept_of_limits_that_did_not_change() {
+fn unchanged_limits_are_kept_once() {
     let of_one = r#", "overrides": {"ann": {"rpu": 1}, "bob": {"rpu": 2}}"#;
     let configurations: Vec<String> = (0..50)
         .map(|change| {
@@ -73,6 +72,6 @@ fn nothing_is_kept_of_limits_that_did_not_change() {
         })
         .collect();
     let one = bytes(&configurations[..1]);
-    let taken = bytes(&configurations) - one - NOTED;
+    let taken = bytes(&configurations) - one - MIGRATED;
     assert!(taken < one / 10, "{taken} bytes beside {one}");
 }

@@ -1,6 +1,4 @@
-//! A token bucket gets another quota: its level comes along in proportion.
-//!
-//! It does not know: rules that count as they did.
+//! A token bucket gets another quota: its level migrates in proportion.
 
 use super::kept::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
@@ -9,12 +7,12 @@ use diana::store::{Rules, Simulated};
 use diana::time::Span;
 use proptest::prelude::*;
 
-/// So many an hour, with these keys beside.
+/// A bucket of `rpu` an hour, with the keys `rest`.
 fn bucket(rpu: u32, rest: &str) -> String {
     limit(&[rule(rpu, &format!(r#", "unit": "hour"{rest}"#))])
 }
 
-/// What is left of the second after `used` requests under the first, and one more.
+/// The quota left under `new` after `used` requests under `old`, and one more request.
 fn after(old: &str, used: usize, new: &str) -> Vec<u64> {
     let host = Simulated::new(Rules::Lenient);
     let before = Gateway::new(old, store(&host));
@@ -36,9 +34,9 @@ fn a_level_comes_along_in_proportion() {
     assert_eq!(after(&bucket(60, r#", "burst": 10"#), 6, &bucket(600, r#", "burst": 10"#)), [3], "rpu alone");
 }
 
-/// Nothing is in it that was not there.
+/// A migration adds no tokens.
 #[test]
-fn one_that_is_full_stays_full_and_who_is_new_begins_as_ever() {
+fn a_full_bucket_stays_full_and_new_actors_start_as_usual() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     left(&old, 0);
@@ -53,7 +51,7 @@ fn one_that_is_full_stays_full_and_who_is_new_begins_as_ever() {
 }
 
 #[test]
-fn what_comes_after_the_change_comes_as_the_new_quota_says() {
+fn after_the_change_the_new_quota_refills() {
     let host = Simulated::new(Rules::Lenient);
     for (user, ms, expected) in
         [("ann", 0, 0), ("bob", 180_000, 0), ("eve", 1_800_000, 9), ("joe", 3_600_000, 19)]
@@ -65,9 +63,9 @@ fn what_comes_after_the_change_comes_as_the_new_quota_says() {
     }
 }
 
-/// A slow one takes longer to forget than the one before it.
+/// A slow bucket takes longer to fill than the bucket before it.
 #[test]
-fn an_empty_one_that_becomes_slow_is_remembered_as_long() {
+fn an_empty_bucket_that_becomes_slow_stays_empty() {
     let host = Simulated::new(Rules::Lenient);
     let slow = |unit| limit(&[rule(10, &format!(r#", "unit": "hour", "burst": {unit}"#))]);
     let old = Gateway::new(&slow(1), store(&host));
@@ -89,7 +87,7 @@ fn a_debt_is_no_smaller_than_before() {
             _ => None,
         }
     };
-    // With 3 a minute the fourth request waits for a minute, and the next one for 20 s more.
+    // With 3 a minute, the fourth request waits for a minute, and the next one for 20 s more.
     assert_eq!(waits("ann", 3, 4, 3), Some(Span::from_secs(80)));
     assert_eq!(waits("bob", 3, 4, 6), Some(Span::from_secs(70)), "who waits does so for a minute");
     assert_eq!(waits("eve", 3, 4, 2), Some(Span::from_secs(90)), "and then for what comes in 30 s");
@@ -97,7 +95,7 @@ fn a_debt_is_no_smaller_than_before() {
 }
 
 #[test]
-fn who_an_override_names_takes_its_own_level_along() {
+fn an_overridden_actor_keeps_its_own_level() {
     let host = Simulated::new(Rules::Lenient);
     let rules = |base, bob| bucket(base, &format!(r#", "overrides": {{"bob": {{"rpu": {bob}}}}}"#));
     let old = Gateway::new(&rules(10, 100), store(&host));
@@ -111,7 +109,7 @@ fn who_an_override_names_takes_its_own_level_along() {
 }
 
 #[test]
-fn a_level_comes_through_several_changes_and_back() {
+fn a_level_migrates_through_several_changes_and_back() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&bucket(100, ""), store(&host));
     for user in ["ann", "bob"] {
@@ -126,7 +124,7 @@ fn a_level_comes_through_several_changes_and_back() {
     }
 }
 
-/// Of several that change, each goes on from the one of its name.
+/// If several buckets change, each one migrates from the bucket of its name.
 #[test]
 fn buckets_are_told_apart_by_their_names() {
     let host = Simulated::new(Rules::Lenient);
@@ -135,12 +133,12 @@ fn buckets_are_told_apart_by_their_names() {
     let before = Gateway::new(&old, store(&host));
     (0..5).for_each(|_| _ = left(&before, 0));
     let new = limit(&[named("b", 200), named("a", 20), named("d", 2_000), named("c", 1_000)]);
-    // The one that is new goes on from one that has changed, whichever.
+    // The new bucket migrates from one of those that have changed.
     assert_eq!(left(&next(&host, &before, &new, 0), 0), [189, 9, 999, 994]);
 }
 
 #[test]
-fn nobodys_level_comes_along_where_the_predecessor_is_not_certain() {
+fn no_level_migrates_if_the_replacement_is_only_likely() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
@@ -148,9 +146,9 @@ fn nobodys_level_comes_along_where_the_predecessor_is_not_certain() {
     assert_eq!(left(&new, 0), [19]);
 }
 
-/// Both go on by themselves.
+/// Each counts on by itself.
 #[test]
-fn the_old_one_is_not_touched() {
+fn a_migration_leaves_the_old_bucket_unchanged() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
@@ -160,9 +158,9 @@ fn the_old_one_is_not_touched() {
     }
 }
 
-/// What a worker holds ahead is not in the bucket; what it gives back later is lost.
+/// A reservation is not in the bucket. Its refund after the migration is lost.
 #[test]
-fn what_is_lent_out_counts_as_spent() {
+fn a_reservation_counts_as_spent() {
     let host = Simulated::new(Rules::Lenient);
     let mut old: Gateway<Host> = Gateway::new(&bucket(10_000, ""), store(&host));
     let passed = (0..10).filter(|_| !old.ask(0, &get("/", "ann"), at(0)).is_rejected()).count();
@@ -173,7 +171,7 @@ fn what_is_lent_out_counts_as_spent() {
 }
 
 proptest! {
-    /// In proportion to the last token, and never more.
+    /// In proportion, exact to one token, and never more.
     #[test]
     fn no_level_is_more_than_its_proportion(
         (rpu, burst, new_rpu, new_burst) in (1..2_000u32, 1..500u64, 1..2_000u32, 1..800_000u64),
@@ -188,7 +186,7 @@ proptest! {
         let decision = new.ask_anew(&get("/", "ann"), at(ms));
         let passed = u64::from(!decision.is_rejected());
         let left = decision.reports[0].verdict.unwrap().remaining + passed;
-        // In fractions of a token, of which one takes `hour` at the old rate.
+        // In fractions of a token: at the old rate, one token takes `hour` of them.
         let hour = 3_600_000u128;
         let (burst, new_burst) = (u128::from(burst), u128::from(new_burst));
         let lacks = (u128::from(used).min(burst) * hour).saturating_sub(u128::from(ms) * u128::from(rpu));
