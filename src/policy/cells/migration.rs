@@ -148,8 +148,8 @@ impl Migration {
     /// The groups that follow the group of this table.
     pub(crate) fn successors(&self, table: &Table) -> impl Iterator<Item = GroupIndex> + '_ {
         let number = table.number();
-        let from = self.successors.partition_point(|(known, _)| *known < number);
-        let all = self.successors.iter().skip(from).take_while(move |(known, _)| *known == number);
+        let from = self.successors.partition_point(|(older, _)| *older < number);
+        let all = self.successors.iter().skip(from).take_while(move |(older, _)| *older == number);
         all.map(|(_, place)| *place)
     }
 
