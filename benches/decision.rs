@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   step        the algorithm alone: an instant and bytes in, verdict and bytes out
-//!   check       one key of 10,000, each with its bytes in a map in memory: what governor's keyed check does
-//!   keyed       one key of 10,000: hash, load from shared data in memory, find, step, swap
-//!   decision    the same for a whole request: what matches, whom it counts, the verdict, what to tell
+//!   check       one key of 10,000, with its bytes in a map in memory, as in governor's keyed check
+//!   keyed       one key of 10,000: hash, load from memory, find, step, swap
+//!   decision    a whole request: matching limits, actors, verdicts, headers
 //!   governor    its check of one key of 10,000, and its check without keys
 //! ```
 //!
-//! All are admitted. Our state is bytes in a value of 16 cells, which is copied out and in again as in a host, and which
-//! several workers may change; `governor`'s is a number in the memory of one process.
+//! All are admitted. Our state is bytes in a value of 16 cells, which is copied out and in again as
+//! in a host, and which several workers may change; `governor`'s is a number in the memory of one
+//! process.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use diana::algorithm::{Algorithm, KINDS, Kind, Quota};
@@ -81,7 +82,8 @@ fn check(criterion: &mut Criterion) {
         let empty = || vec![0; algorithm.size()];
         let mut cells: HashMap<String, Vec<u8>> = names.iter().map(|name| (name.clone(), empty())).collect();
         let mut names = names.iter().cycle();
-        // Each key again after ten milliseconds, so that a sliding log, too, has room, and a hundred to look through.
+        // Each key again after ten milliseconds, so that a sliding log, too, has room, and a
+        // hundred to look through.
         let mut at = START_NS;
         group.bench_function(kind.short, |bencher| {
             bencher.iter(|| {

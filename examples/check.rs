@@ -1,9 +1,9 @@
 //! Checks configurations before a gateway reads them: `cargo run --quiet --example check -- FILE…`.
 //!
 //! A FILE is a Diana document in JSON, or an nginx configuration file. In an nginx file the check
-//! reads every `proxy_wasm diana '…'`, unescaped as nginx does it, and the zone of `shm_kv`. The check
-//! does not read included files. The exit code is 0 if a gateway would accept everything, 1 if there
-//! is a mistake, and 2 if a file cannot be read.
+//! reads every `proxy_wasm diana '…'`, unescaped as nginx does it, and the zone of `shm_kv`. The
+//! check does not read included files. The exit code is 0 if a gateway would accept everything, 1
+//! if there is a mistake, and 2 if a file cannot be read.
 
 use diana::config;
 use diana::host::nginx;

@@ -89,7 +89,8 @@ pub trait Reserve: Algorithm {
         at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
     }
 
-    /// Whether `reservation` may pay for requests at `now`. The caller checks [`RESERVED_FOR`](super::RESERVED_FOR).
+    /// Whether `reservation` may pay for requests at `now`. The caller checks
+    /// [`RESERVED_FOR`](super::RESERVED_FOR).
     fn covers(&self, _reservation: &Reservation, _now: Time) -> bool {
         true
     }

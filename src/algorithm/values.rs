@@ -74,8 +74,8 @@ pub struct Charge {
     pub stamp: (u32, u32),
 }
 
-/// How much of its quota a cell lacked at an instant. [`super::Migrate::begin_with`] takes the deficit
-/// over into the cell of another quota.
+/// How much of its quota a cell lacked at an instant. [`super::Migrate::begin_with`] takes the
+/// deficit over into the cell of another quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deficit {
     /// The instant of the measurement.

@@ -1,7 +1,7 @@
 //! House rules that no compiler checks: which module may use which, and what every file has to say.
 //!
-//! It does not know: the order of the modules. `src/lib.rs` lists them from the outside in, level by level,
-//! with an empty line between two levels; a module uses only what stands on levels below its own.
+//! `src/lib.rs` lists them from the outside in, level by level, with an empty line between two
+//! levels; a module uses only what stands on levels below its own.
 
 mod source;
 

@@ -1,6 +1,5 @@
-//! The targets of the fuzzer, on the inputs that are kept: seeds, and what once made one of them fail.
-//!
-//! It does not know: what a target checks.
+//! The targets of the fuzzer, on the inputs that are kept: seeds, and what once made one of them
+//! fail.
 
 #[path = "../../fuzz/src/targets/mod.rs"]
 mod targets;

@@ -1,6 +1,6 @@
 //! Everything that is tested from outside, through the public API alone, in one native binary.
 //!
-//! It does not know: any real host. Time is an argument, stores and hosts are simulated, nothing waits.
+//! Time is an argument, stores and hosts are simulated, nothing waits.
 
 mod algorithm;
 mod allocations;

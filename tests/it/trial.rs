@@ -1,6 +1,4 @@
 //! A policy that is tried beside the one that decides: for whom, and where it counts.
-//!
-//! It does not know: what is compared, or what follows.
 
 use crate::harness::{START, get, store};
 use diana::config::{compile, compile_over};
@@ -125,7 +123,8 @@ fn a_rule_is_another_one_that_differs_in_anything() {
         (r#""scope": "global", "lease": 2"#, r#""scope": "local""#, 1),
         (r#""lease": 2"#, r#""lease": 3"#, 1),
         (r#""lease": 2"#, r#""lease": 2, "on_error": "deny""#, 1),
-        // What shuts others out concerns all that no store has counted, and who clients are concerns all.
+        // What shuts others out concerns all that no store has counted, and who clients are
+        // concerns all.
         (r#""url": "/a/","#, r#""url": "/a/", "exclusive": true,"#, 1),
         (r#""limits""#, r#""ip": {"trusted_hops": 1}, "limits""#, 2),
         (r#""limits""#, r#""mode": "shadow", "limits""#, 2),

@@ -1,6 +1,8 @@
-//! The least that a filter on the Rust SDK can be: a context for each request, and no callback of its own.
+//! The least that a filter on the Rust SDK can be: a context for each request, and no callback of
+//! its own.
 //!
-//! It is built with the profile that the filter ships with. Natively it is empty, because there the SDK is not.
+//! It is built with the profile that the filter ships with. Natively it is empty, because there the
+//! SDK is not.
 #![cfg(target_arch = "wasm32")]
 #![allow(missing_docs)] // what the SDK's macro exports has none
 

@@ -1,7 +1,5 @@
 //! What sends the requests: `wrk` or `oha` where they are installed, else our own. One core; the
 //! other is Envoy's.
-//!
-//! It does not know: what is measured.
 
 use crate::own::Connections;
 use anyhow::{Context, Result, bail};

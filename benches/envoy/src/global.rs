@@ -1,8 +1,6 @@
 //! Rules that two gateways count together in Redis: how often it is asked, and how long requests
 //! take, beside the same rule in each gateway alone and no filter. All live through all rounds,
 //! which they take in turn.
-//!
-//! It does not know: how the filter asks.
 
 use crate::generator::Target;
 use crate::line::PATH;

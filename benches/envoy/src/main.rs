@@ -8,7 +8,7 @@
 //!   global: two gateways that count in one Redis ─► paced sends the requests ─► global.md
 //! ```
 //!
-//! It does not know: how the filter works. To add a line, add it to the list in `line.rs`.
+//! To add a line, add it to the list in `line.rs`.
 
 mod chart;
 mod cpu;

@@ -1,8 +1,6 @@
 //! An open-loop load: so many requests a second, whether answers come or not. What a gateway is
 //! slow with others then wait for, as they would in life; a load that waits for each answer would
 //! ask less of a slow gateway.
-//!
-//! It does not know: what is measured.
 
 use crate::generator::Target;
 use crate::own::Client;

@@ -1,6 +1,4 @@
 //! What was measured, as a table, as JSON and as a chart.
-//!
-//! It does not know: how it was measured.
 
 use crate::chart::{self, Bar};
 use crate::generator::CONNECTIONS;

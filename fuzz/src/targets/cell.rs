@@ -1,6 +1,4 @@
 //! Bytes as a cell of any kind of algorithm, and what may happen to it.
-//!
-//! It does not know: the bounds of the kinds, for which there are slow models in `tests/it/algorithm`.
 
 use super::input::Input;
 use diana::algorithm::{Admission, Algorithm, Charge, KINDS, Quota, Reservation, Verdict};
@@ -17,7 +15,8 @@ const MOST_OPERATIONS: usize = 24;
 const VALUES: [&str; 12] =
     ["null", "0", "1", "2", "3", "60", "1000", "1000000000", r#""1s""#, r#""1.5s""#, r#""1h""#, r#""full""#];
 
-/// Any bytes are a cell: they are mended once, what is promised of them holds, and so it does whatever comes then.
+/// Any bytes are a cell: they are mended once, what is promised of them holds, and so it does
+/// whatever comes then.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let Some(algorithm) = algorithm(&mut input) else { return };
@@ -190,7 +189,8 @@ fn promises(run: &Run, idle_ns: u64) {
     }
 
     if !run.is_ours && run.algorithm.as_reserve().is_some() {
-        // Other bytes may say that some is lent to workers, which counts as spent when nobody can be spending of it.
+        // Other bytes may say that some is lent to workers, which counts as spent when nobody can
+        // be spending of it.
         return;
     }
     let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
@@ -238,7 +238,8 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
     }
 }
 
-/// A worker is handed a piece, spends of it, and gives it back: then what it has spent is missing, and no more.
+/// A worker is handed a piece, spends of it, and gives it back: then what it has spent is missing,
+/// and no more.
 fn reserve(run: &mut Run, input: &mut Input) {
     let Some(reserve) = run.algorithm.as_reserve() else {
         return;

@@ -1,6 +1,4 @@
 //! Bytes as a configuration, and requests as its policy decides about them.
-//!
-//! It does not know: which configurations are right.
 
 use diana::config::{Configuration, compile};
 use diana::document::{Value, parse, parse_json};
@@ -38,7 +36,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether all its numbers are read to the last bit: serde_json may miss that by one where there are many digits.
+/// Whether all its numbers are read to the last bit: serde_json may miss that by one where there
+/// are many digits.
 fn is_exact(document: &Value) -> bool {
     match document {
         Value::Number(number) => {

@@ -1,9 +1,8 @@
 //! Lines of a request as actors of all kinds read them, in more than one spelling.
 //!
-//! It does not know: who sent them.
-//!
 //! ```text
-//!   P/a/b?k=1 ⏎ Happ.example:80 ⏎ Cs=1; t=2 ⏎ F203.0.113.9, 10.0.0.1 ⏎ Uann      the first letter says which part it is
+//!   P/a/b?k=1 ⏎ Happ.example:80 ⏎ Cs=1; t=2 ⏎ F203.0.113.9, 10.0.0.1 ⏎ Uann
+//!   the first letter says which part it is
 //! ```
 
 use super::path::escaped;

@@ -1,6 +1,4 @@
 //! Bytes read as numbers, from the front. What is not there is zero.
-//!
-//! It does not know: what they are for.
 
 /// What is left of the bytes.
 #[derive(Clone, Copy)]

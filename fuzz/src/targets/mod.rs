@@ -1,9 +1,9 @@
 //! What must hold for any bytes: each target is a function of bytes that panics if it does not.
 //!
-//! It does not know: where bytes come from. A fuzzer brings them, and `tests/it/fuzz.rs` those that are kept.
+//! A fuzzer brings them, and `tests/it/fuzz.rs` those that are kept.
 //!
-//! To add one: a file here with a `run`, its line below, its file in `fuzz_targets/`, its `[[bin]]` in `Cargo.toml`, and a
-//! folder of seeds in `corpus/`.
+//! To add one: a file here with a `run`, its line below, its file in `fuzz_targets/`, its `[[bin]]`
+//! in `Cargo.toml`, and a folder of seeds in `corpus/`.
 
 pub mod cell;
 pub mod configuration;

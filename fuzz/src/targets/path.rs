@@ -1,6 +1,4 @@
 //! Request targets in all their readings.
-//!
-//! It does not know: what a backend makes of them.
 
 use diana::request::path::{Path, Readings, segment};
 
@@ -12,8 +10,8 @@ const LONGEST: usize = 1024 * 1024;
 /// Of so many lengths inputs have, one is read at that length as well.
 const LONG_ONE_IN: usize = 128;
 
-/// Any bytes have readings, all of them normal. To read a long target takes seconds, which the fuzzer does not allow, if
-/// the time grows with the square of the length.
+/// Any bytes have readings, all of them normal. To read a long target takes seconds, which the
+/// fuzzer does not allow, if the time grows with the square of the length.
 pub fn run(bytes: &[u8]) {
     if !bytes.is_empty() && bytes.len().is_multiple_of(LONG_ONE_IN) {
         let long = bytes.repeat(LONGEST / bytes.len());
@@ -58,7 +56,8 @@ fn lowered(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same target with letters, digits and dots as escapes, but for those that belong to an escape already.
+/// The same target with letters, digits and dots as escapes, but for those that belong to an escape
+/// already.
 pub fn escaped(target: &[u8]) -> Vec<u8> {
     let (mut rest, mut out) = (target, Vec::new());
     while let [first, behind @ ..] = rest {

@@ -1,6 +1,4 @@
 //! Rules for a store to be asked about.
-//!
-//! It does not know: the store.
 
 use diana::algorithm::{Parameters, Quota};
 use diana::policy::{RuleId, RuleQuery};

@@ -1,6 +1,4 @@
 //! Bytes as a document that is laid over a local one.
-//!
-//! It does not know: which documents are right.
 
 use diana::config::{Configuration, compile, compile_over};
 use diana::document::{Value, parse};
@@ -14,7 +12,8 @@ const LOCAL: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "tenant", "r
 /// Keys that are the local one's.
 const OWN: [&str; 3] = ["local", "store", "remote"];
 
-/// Bytes are refused with reasons, always the same, or stand in place of what they have in common with the local document.
+/// Bytes are refused with reasons, always the same, or stand in place of what they have in common
+/// with the local document.
 pub fn run(bytes: &[u8]) {
     let (one, other) =
         (compile_over(LOCAL.as_bytes(), bytes, None), compile_over(LOCAL.as_bytes(), bytes, None));

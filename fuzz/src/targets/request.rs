@@ -1,6 +1,4 @@
 //! Whole requests: a gateway to which things happen, and a host whose answers may be anything.
-//!
-//! It does not know: what the filter is made of.
 
 use super::input::Input;
 use crate::host::faults::Kind;
@@ -15,7 +13,8 @@ use std::rc::Rc;
 /// Longer ones take long, and find no more.
 const MOST_BYTES: usize = 300;
 
-/// No host call is made more often than this within a callback: the store's swaps are the most, 4,096 for each rule.
+/// No host call is made more often than this within a callback: the store's swaps are the most,
+/// 4,096 for each rule.
 const MOST_CALLS: u32 = 100_000;
 
 /// The laws of a gateway hold, whatever happens; and nothing a host answers makes the filter panic.

@@ -1,7 +1,7 @@
 //! The source as text: its files, their modules, and what they name.
 //!
-//! It does not know: the rules. It reads Rust line by line, as it is formatted here: comments are left out,
-//! text in quotes is not.
+//! It reads Rust line by line, as it is formatted here: comments are left out, text in quotes is
+//! not.
 
 use std::fs;
 use std::path::Path;
@@ -87,8 +87,8 @@ impl File {
         found
     }
 
-    /// The modules of the crate's root that it names, with the lines: `crate::a`, `crate::{a, b::c}`, and
-    /// `super::a` where it climbs so far.
+    /// The modules of the crate's root that it names, with the lines: `crate::a`,
+    /// `crate::{a, b::c}`, and `super::a` where it climbs so far.
     pub fn uses(&self, modules: &[String]) -> Vec<(usize, String)> {
         let mut code = String::new();
         let mut starts = Vec::new();
@@ -112,7 +112,8 @@ impl File {
         used
     }
 
-    /// Whether a module of the same name stands somewhere in its own folder: `super::` means that one.
+    /// Whether a module of the same name stands somewhere in its own folder: `super::` means that
+    /// one.
     fn has_neighbour(&self, name: &str) -> bool {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         root.join("src").join(self.module()).join(format!("{name}.rs")).exists()

@@ -1,6 +1,4 @@
 //! Names in documents: each exists in the code.
-//!
-//! It does not know: whether what a document says of a name is true.
 
 use super::text;
 use diana::algorithm;
@@ -205,7 +203,8 @@ fn every_command_that_a_document_names_exists() {
     assert!(count > 10, "{count}");
 }
 
-/// The keys in the first cells of the first table of a section whose header begins with `| key | `: `a`, `b.c`.
+/// The keys in the first cells of the first table of a section whose header begins with `| key | `:
+/// `a`, `b.c`.
 fn keys(reference: &str, section: &str) -> Vec<String> {
     let (_, rest) = reference.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{section}"));
     let rest = rest.split("\n## ").next().unwrap();
