@@ -1,6 +1,7 @@
 //! `cargo xtask lint`: everything that can be checked without running a test, cheapest first.
 
 use crate::step::{self, Step, cargo};
+use crate::wrap;
 use anyhow::Result;
 use gateway::filter;
 
@@ -25,6 +26,7 @@ pub fn steps() -> Vec<Step> {
     vec![
         Step::new("formatting", cargo(&["fmt", "--all", "--check"])),
         Step::new("formatting, fuzz", cargo(&fuzz)),
+        wrap::step(),
         Step::new("lints", clippy(&["--workspace", "--all-targets"])),
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),

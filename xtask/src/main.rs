@@ -71,7 +71,7 @@ enum Task {
     },
     /// Run all checks and tests: `lint`, native tests, end-to-end tests
     Test,
-    /// Run all checks that need no test: formatting, clippy, documentation
+    /// Run all checks that need no test: formatting, width of comments, clippy, documentation
     Lint,
     /// Wrap comments and Markdown prose at 100 columns
     Wrap {
