@@ -15,13 +15,13 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use diana::algorithm::{Algorithm, KINDS, Kind, Quota};
 use diana::config;
-use diana::document::{Errors, Node, parse};
 use diana::policy::Outcome;
 use diana::request::{Part, Values};
 use diana::session::{Session, Worker};
 use diana::store::{Portable, Rules, Simulated, Swap};
 use diana::table::{Dated, Hasher, Table, shared_seed};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
+use diana_document::{Errors, Node, parse};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};
 use std::collections::HashMap;
 use std::hint::black_box;

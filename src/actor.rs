@@ -28,8 +28,8 @@ mod query;
 pub use key::{key, parse_key};
 pub use names::{Actors, Named};
 
-use crate::document::{Node, Value, nearest, one_of, quoted};
 use crate::request::{PartId, Parts, Request};
+use diana_document::{Node, Value, nearest, one_of, quoted};
 use std::fmt;
 
 /// A source of actor values.
@@ -179,13 +179,13 @@ pub(crate) mod testing {
     //! Compiles definitions and returns values or mistakes.
 
     use super::*;
-    use crate::document::{self, Error, Errors};
     use crate::request::Values;
+    use diana_document::{Error, Errors};
 
     /// Calls `read` with `json` and a scope with default options. Returns its result and the
     /// mistakes.
     pub fn with_scope<T>(json: &str, read: impl FnOnce(Node, &mut Scope) -> T) -> (T, Parts, Vec<String>) {
-        let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
+        let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
         let options = ip::ClientIp::compile(None, &mut parts);
         let outcome = read(Node::root(&value, &errors), &mut Scope { parts: &mut parts, ip: &options });

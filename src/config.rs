@@ -21,11 +21,11 @@ mod rule;
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
-use crate::document::{self, Error, Errors, Fields, Node, Value};
 use crate::policy::{CandidateOptions, Draft, LimitDraft, Lists, Policy};
 use crate::remote::{self as stores, source};
 use crate::request::Parts;
 use crate::response::ResponseOptions;
+use diana_document::{Error, Errors, Fields, Node, Value};
 
 /// A valid configuration.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct Configuration {
 
 /// Compiles a configuration. The error lists every mistake.
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
-    let document = document::parse(bytes).map_err(|error| vec![error])?;
+    let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None, false));
     checked(configuration, errors.into_vec())
@@ -63,7 +63,7 @@ pub fn compile_over(
     over: &[u8],
     candidate: Option<CandidateOptions>,
 ) -> Result<Configuration, Vec<Error>> {
-    let (document, other) = (document::parse(bytes), document::parse(over));
+    let (document, other) = (diana_document::parse(bytes), diana_document::parse(over));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
     let (known, errors) = (Errors::default(), Errors::default());
     let base = Top::of(Node::root(&document, &known));
@@ -235,7 +235,9 @@ fn is_wrapped(entries: &[(String, Value)]) -> bool {
 fn is_limit(entries: &[(String, Value)]) -> bool {
     let known: Vec<&str> = TOP_KEYS.iter().chain(["headers"].iter()).chain(LIMIT_KEYS).copied().collect();
     let meant = |of: &[&str]| {
-        entries.iter().any(|(key, _)| document::nearest(key, &known).is_some_and(|near| of.contains(&near)))
+        entries
+            .iter()
+            .any(|(key, _)| diana_document::nearest(key, &known).is_some_and(|near| of.contains(&near)))
     };
     !meant(&["limits"]) && meant(LIMIT_KEYS)
 }

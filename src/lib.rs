@@ -50,11 +50,4 @@ pub mod store;
 
 pub mod request;
 
-pub mod document;
-
-pub mod exclusive;
-pub mod format;
-pub mod map;
-pub mod prng;
-pub mod sort;
-pub mod time;
+pub mod number_map;

@@ -10,8 +10,8 @@ pub mod methods;
 pub mod pattern;
 pub mod tree;
 
-use crate::document::Node;
 use crate::request::{Parts, Request};
+use diana_document::Node;
 use std::fmt;
 
 /// One condition of a limit.
@@ -54,11 +54,11 @@ pub(crate) mod testing {
     //! Compiles conditions from JSON and evaluates them on requests made of values.
 
     use super::*;
-    use crate::document::{self, Error, Errors};
     use crate::request::{Part, Values};
+    use diana_document::{Error, Errors};
 
     fn compile(kind: &Kind, json: &str) -> (Option<Box<dyn Matcher>>, Parts, Vec<String>) {
-        let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
+        let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
         let matcher = (kind.compile)(Node::root(&value, &errors), &mut parts);
         (matcher, parts, errors.into_vec().iter().map(Error::to_string).collect())

@@ -23,7 +23,7 @@ pub use client::StoreClient;
 pub use completion::{Call, CallResult, CallStats, Completion, Waiter};
 pub use protocol::{GlobalStoreOptions, Message, Protocol};
 
-use crate::time::Span;
+use diana_base::time::Span;
 
 /// A store forgets the permits of a worker that has not reported for this span. Such a worker is
 /// dead or cut off.

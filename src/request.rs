@@ -19,7 +19,7 @@ pub mod pairs;
 pub mod path;
 pub mod token;
 
-use crate::format::{alone, sized};
+use diana_base::format::{alone, sized};
 use joined::Joined;
 use pairs::Pairs;
 use std::cell::Cell;

@@ -24,8 +24,8 @@ pub(crate) use options::{own_headers, percent, percent_of};
 pub use special::{ResponseOverride, RuleResponses};
 pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
 
-use crate::format;
 use crate::policy::{Decision, Outcome, Policy, Reason, RuleId};
+use diana_base::format;
 use fields::Limit;
 use options::{Body, Form};
 use std::borrow::Cow;

@@ -15,7 +15,7 @@ use crate::policy::{Charges, Decision, Events, Outcome, Pending, Policy, Refund}
 use crate::remote::{Completion, Waiter};
 use crate::request::Request;
 use crate::store::Store;
-use crate::time::Time;
+use diana_base::time::Time;
 use std::mem::take;
 
 /// One request.

@@ -23,7 +23,7 @@ mod seed;
 pub use seed::{Dated, Hasher, Seed, keep_seed, shared_seed};
 
 use crate::store::{Fault, Store, Swap, Version};
-use crate::time::Span;
+use diana_base::time::Span;
 use layout::{Key, Layout, Lookup};
 
 /// What is lost if a cell is evicted, in ascending order.

@@ -108,7 +108,7 @@ impl Network {
     /// mistake, because either the address or the prefix is wrong. The error is a message for the
     /// author of the configuration.
     pub fn parse(text: &str) -> Result<Network, String> {
-        let word = crate::document::quoted(text);
+        let word = diana_document::quoted(text);
         let (address, prefix) = match text.trim().split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text.trim(), None),

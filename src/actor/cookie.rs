@@ -6,9 +6,9 @@
 //! backend ignores.
 
 use super::{Actor, Kind, Scope, append, only};
-use crate::document::{Node, quoted};
-use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request};
+use diana_base::format::sized;
+use diana_document::{Node, quoted};
 
 pub static KIND: Kind = Kind { key: "cookie", compile, bare: None };
 

@@ -4,9 +4,9 @@
 //! this one sets or verifies. A header whose lines differ counts as missing (see [`Request::get`]).
 
 use super::{Actor, Kind, Scope, append};
-use crate::document::Node;
 use crate::request::token::header_name;
 use crate::request::{Part, PartId, Parts, Request};
+use diana_document::Node;
 
 pub static KIND: Kind = Kind { key: "header", compile, bare: None };
 

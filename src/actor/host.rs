@@ -3,8 +3,8 @@
 //! A client can request any host. All spellings of a host are one actor (see [`host::name`]).
 
 use super::{Actor, Kind, Scope, append, nothing_to_set};
-use crate::document::Node;
 use crate::request::{Part, PartId, Parts, Request, host};
+use diana_document::Node;
 
 pub static KIND: Kind = Kind { key: "host", compile, bare: Some(bare) };
 

@@ -14,8 +14,8 @@
 
 use super::address::{self, Network};
 use super::{Actor, Kind, Scope, header};
-use crate::document::{Fields, Node, Value, quoted};
 use crate::request::{Part, PartId, Parts, Request};
+use diana_document::{Fields, Node, Value, quoted};
 use std::net::IpAddr;
 
 /// The kind `ip`.
@@ -180,11 +180,11 @@ pub(super) fn by_client(scope: &mut Scope) -> Box<dyn Actor> {
 mod tests {
     use super::*;
     use crate::actor::testing;
-    use crate::document::{self, Error, Errors};
     use crate::request::Values;
+    use diana_document::{Error, Errors};
 
     fn options(json: &str, parts: &mut Parts) -> (ClientIp, Vec<String>) {
-        let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
+        let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let options = ClientIp::compile(Some(Node::root(&value, &errors)), parts);
         (options, errors.into_vec().iter().map(Error::to_string).collect())
     }

@@ -13,12 +13,12 @@
 //! the path has the key twice, because parsers disagree which one counts (RFC 7519, section 4).
 
 use super::{Actor, Kind, Scope, append};
-use crate::document::{self, Node, Value};
-use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request};
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use diana_base::format::sized;
+use diana_document::{Node, Value};
 
 pub static KIND: Kind = Kind { key: "jwt", compile, bare: None };
 
@@ -67,7 +67,7 @@ fn payload(authorization: &[u8]) -> Option<Value> {
     else {
         return None;
     };
-    document::parse_json(&BASE64URL.decode(payload).ok()?)
+    diana_document::parse_json(&BASE64URL.decode(payload).ok()?)
 }
 
 /// The value at `path`. Each level follows the longest key that is a prefix of the path; the whole
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(testing::value(r#"{"jwt": "sub"}"#, Values::default()), None);
         // `{"sub": "alice"}` as a `google.protobuf.Struct`, a form that configurations may have.
         let message = b"\x0a\x0e\x0a\x03sub\x12\x07\x1a\x05alice";
-        assert!(document::parse(message).is_ok());
+        assert!(diana_document::parse(message).is_ok());
         let token = format!("Bearer a.{}.c", BARE.encode(message));
         assert_eq!(authorized(r#"{"jwt": "sub"}"#, &token), None);
     }

@@ -11,7 +11,7 @@
 
 use super::Named;
 use crate::request::Request;
-use crate::sort;
+use diana_base::sort;
 
 /// Appends the key of `actors` in this request to `out`. If the request lacks one of the actors,
 /// returns `false` and appends nothing. The key of `all`, an empty list, is empty.
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
     use crate::actor::Actors;
     use crate::actor::testing::with_scope;
-    use crate::document::{Errors, Node, Value};
     use crate::request::{Part, Parts, Values};
+    use diana_document::{Errors, Node, Value};
     use proptest::prelude::*;
 
     fn select(names: &[&str]) -> (Vec<Named>, Parts) {

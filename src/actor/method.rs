@@ -3,8 +3,8 @@
 //! Methods are case-sensitive (RFC 9110, section 9.1).
 
 use super::{Actor, Kind, Scope, append, nothing_to_set};
-use crate::document::Node;
 use crate::request::{Part, PartId, Parts, Request};
+use diana_document::Node;
 
 pub static KIND: Kind = Kind { key: "method", compile, bare: Some(bare) };
 

@@ -3,8 +3,8 @@
 //! Two rules count the same clients if their lists of [`Named`] from [`Actors::select`] are equal.
 
 use super::{Actor, Scope, compile, header, ip};
-use crate::document::{Node, Value, nearest, one_of, quoted};
-use crate::sort;
+use diana_base::sort;
+use diana_document::{Node, Value, nearest, one_of, quoted};
 use std::sync::Arc;
 
 /// Counts all requests together.
@@ -181,7 +181,6 @@ fn check_name(name: &str, node: &Node) {
 mod tests {
     use super::*;
     use crate::actor::testing::with_scope;
-    use crate::document;
     use crate::request::{Part, Request, Values};
 
     /// Selects `actor` in a document `{"actors": …, "actor": …}`. Returns the names, or the
@@ -284,8 +283,8 @@ mod tests {
         let value = |json: &str, name: &str| {
             let (named, parts, mistakes) = with_scope(json, |node, scope| {
                 let actors = Actors::compile(Some(node), scope);
-                let name = document::Value::Text(name.into());
-                let errors = document::Errors::default();
+                let name = diana_document::Value::Text(name.into());
+                let errors = diana_document::Errors::default();
                 actors.select(Node::root(&name, &errors), scope).unwrap()
             });
             assert_eq!(mistakes, [""; 0]);

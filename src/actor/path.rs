@@ -8,9 +8,9 @@
 //! by parameters that its backend ignores.
 
 use super::{Actor, Kind, Scope, only};
-use crate::document::{Node, quoted};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
+use diana_document::{Node, quoted};
 
 /// The kind `path`.
 pub static KIND: Kind = Kind { key: "path", compile, bare: None };
@@ -63,8 +63,8 @@ fn read(node: &Node, parts: &mut Parts) -> Option<PathSegment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Error, Errors, Value};
     use crate::request::Values;
+    use diana_document::{Error, Errors, Value};
 
     fn actor(number: u64) -> Result<(PathSegment, Parts), Vec<Error>> {
         let (value, errors, mut parts) = (Value::Whole(number), Errors::default(), Parts::default());

@@ -4,8 +4,8 @@
 //! eight bytes. The raw bytes are the value; nothing is stripped.
 
 use super::{Actor, Kind, Scope, append};
-use crate::document::{Node, Value};
 use crate::request::{Part, PartId, Parts, Request};
+use diana_document::{Node, Value};
 
 pub static KIND: Kind = Kind { key: "property", compile, bare: None };
 

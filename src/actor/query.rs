@@ -9,9 +9,9 @@
 //! that its backend ignores.
 
 use super::{Actor, Kind, Scope, append, only};
-use crate::document::Node;
-use crate::format::sized;
 use crate::request::{Part, PartId, Parts, Request, escape};
+use diana_base::format::sized;
+use diana_document::Node;
 
 pub static KIND: Kind = Kind { key: "query", compile, bare: None };
 

@@ -18,9 +18,9 @@
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
 use super::{Algorithm, Charge, Kind, Migrate, Parameters, Quota, Verdict, sliding_window};
-use crate::document::Fields;
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: Kind = Kind {

@@ -23,9 +23,9 @@ use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
-use crate::document::Fields;
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: Kind = Kind {

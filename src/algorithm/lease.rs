@@ -17,7 +17,7 @@
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Reserve, Verdict};
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
 /// and until `u64` each, units left and units used since the last account `u32` each. Then: the

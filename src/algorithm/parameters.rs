@@ -4,7 +4,7 @@
 
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
-use crate::time::Span;
+use diana_base::time::Span;
 
 /// The number of an algorithm kind, and up to six parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

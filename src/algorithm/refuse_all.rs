@@ -2,7 +2,7 @@
 
 use super::{Admission, Algorithm, Charge, Parameters, Reserve, Verdict};
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// Refuses every request.
 #[derive(Clone, Copy, Debug)]

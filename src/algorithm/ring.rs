@@ -16,7 +16,7 @@
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Charge, MAX_SKEW};
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// By how many slices all clamps together have moved the cell; wraps.
 const MOVED_SLICES: usize = 8;

@@ -15,10 +15,10 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
-use crate::document::Fields;
-use crate::sort;
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::sort;
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: Kind = Kind {

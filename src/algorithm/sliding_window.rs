@@ -11,9 +11,9 @@
 
 use super::ring::Ring;
 use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Reserve, Verdict};
-use crate::document::Fields;
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: Kind = Kind {

@@ -43,9 +43,9 @@ use super::{
     Admission, Algorithm, Charge, Kind, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota, RESERVED_FOR,
     Reservation, Reserve, Verdict,
 };
-use crate::document::Fields;
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: Kind = Kind {

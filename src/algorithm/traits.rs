@@ -1,9 +1,9 @@
 //! What every algorithm does, and what some do besides.
 
 use super::{Admission, Charge, Deficit, Parameters, Quota, Reservation, Verdict};
-use crate::document::Fields;
 use crate::table::EvictionRank;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
 use std::fmt;
 
 /// One algorithm with its parameters. A cell has `size()` bytes; an unused cell is all zero.

@@ -1,6 +1,6 @@
 //! The values that an algorithm takes and returns.
 
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// An amount of cost per unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

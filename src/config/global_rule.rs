@@ -3,11 +3,11 @@
 use super::global_store::GlobalStore;
 use super::rule::count;
 use crate::algorithm::{Kind, Quota, lease::Lease};
-use crate::document::{Error, Errors, Fields, Node, Value};
-use crate::map::KeyMap;
 use crate::policy::{Counter, Counters, GlobalDraft, OnError};
 use crate::remote::rls;
 use crate::response;
+use diana_base::map::KeyMap;
+use diana_document::{Error, Errors, Fields, Node, Value};
 
 const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";

@@ -1,13 +1,13 @@
 //! `store`: the store that counts global rules for all gateways.
 
-use crate::document::{Fields, Node, Value, quoted};
-use crate::format::plain;
 use crate::policy::StoreDraft;
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::rls::Rls;
 use crate::remote::{self, Protocol};
 use crate::response;
-use crate::time::Span;
+use diana_base::format::plain;
+use diana_base::time::Span;
+use diana_document::{Fields, Node, Value, quoted};
 
 /// In bytes. A shorter secret could be found by brute force.
 const MIN_SECRET_BYTES: usize = 16;

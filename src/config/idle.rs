@@ -7,8 +7,8 @@
 //! `Parameters::covers` compares how much each of the two rules admits.
 
 use crate::algorithm::{Parameters, Quota};
-use crate::document::{Error, Node, quoted};
 use crate::policy::{LimitDraft, RuleDraft};
+use diana_document::{Error, Node, quoted};
 
 /// The number of rules above which there are no warnings, because each rule is compared with every
 /// other one.

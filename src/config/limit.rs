@@ -2,10 +2,10 @@
 
 use super::rule;
 use crate::actor::Scope;
-use crate::document::{Node, Value};
 use crate::matcher::{KINDS, pattern::Pattern};
 use crate::policy::LimitDraft;
 use crate::response::ResponseOverride;
+use diana_document::{Node, Value};
 use std::sync::Arc;
 
 /// Reads a limit. Reports each mistake at its place and then returns `None`.

@@ -6,11 +6,11 @@ use super::global_rule::{self, Roles, roles};
 use super::names::Names;
 use crate::actor::{self, Actors, Named, Scope};
 use crate::algorithm::{self, Kind, Quota, RefuseAll};
-use crate::document::{Fields, Node, Value, fold, nearest, one_of, quoted};
-use crate::map::KeySet;
 use crate::policy::{Counter, Missing, RuleDraft};
 use crate::response::{ResponseOverride, RuleResponses};
-use crate::time::Span;
+use diana_base::map::KeySet;
+use diana_base::time::Span;
+use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
 
 /// The context in which a rule is read.
 pub(super) struct Reader<'a> {

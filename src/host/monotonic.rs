@@ -8,7 +8,7 @@
 //!                       ▼               │   ahead = now − monotonic, largest since the last step
 //! ```
 
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// A worker may be paused for at most this long between its two clock reads. A larger gap is a step
 /// of the host's clock.

@@ -22,11 +22,11 @@
 //! small. The condition then holds and is not certain.
 
 use super::{Kind, Matcher};
-use crate::document::{Node, Value, quoted};
-use crate::format::sized;
 use crate::request::token::header_name;
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
-use crate::sort;
+use diana_base::format::sized;
+use diana_base::sort;
+use diana_document::{Node, Value, quoted};
 use regex_lite::{Regex, RegexBuilder};
 
 /// The kind `headers`.

@@ -7,9 +7,9 @@
 //! itself. An IPv6 address is compared as an address: `[::1]` is `[0:0::1]`.
 
 use super::{Kind, Matcher};
-use crate::document::{Node, quoted};
 use crate::request::{Part, PartId, Parts, Request, host};
-use crate::sort;
+use diana_base::sort;
+use diana_document::{Node, quoted};
 
 /// The kind `hosts`.
 pub static KIND: Kind = Kind { key: "hosts", compile };

@@ -9,10 +9,10 @@
 //! with `HEAD`. `HEAD` does not include `GET`.
 
 use super::{Kind, Matcher};
-use crate::document::{Node, quoted};
 use crate::request::token::is_token;
 use crate::request::{Part, PartId, Parts, Request};
-use crate::sort;
+use diana_base::sort;
+use diana_document::{Node, quoted};
 
 /// The kind `methods`.
 pub static KIND: Kind = Kind { key: "methods", compile };

@@ -14,8 +14,8 @@
 //! any segment, so a pattern with one is refused; escaped as `%7Bname%7D` and `%3Aname` they are
 //! literal.
 
-use crate::document::{Node, quoted};
 use crate::request::path;
+use diana_document::{Node, quoted};
 use std::fmt;
 use std::str::FromStr;
 
@@ -224,7 +224,7 @@ impl fmt::Display for Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Errors, Value};
+    use diana_document::{Errors, Value};
 
     fn check(cases: &[(&str, &str)]) {
         for (text, expected) in cases {

@@ -12,7 +12,7 @@
 
 use super::pattern::{Pattern, Segment};
 use crate::request::path::Path;
-use crate::sort;
+use diana_base::sort;
 use std::collections::BTreeMap;
 
 /// Patterns by their segments. The default has no pattern.

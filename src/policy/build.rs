@@ -6,14 +6,14 @@ use super::global_group::{GlobalGroup, OnError, Shards};
 use super::group::{Counters, Group, Missing};
 use super::{CandidateOptions, Limit, Lists, Policy, Role, Rule};
 use crate::actor::{Named, ip};
-use crate::format::sized;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
 use crate::matcher::tree::Tree;
 use crate::request::{Part, Parts};
-use crate::sort;
 use crate::table::{Hasher, Table};
-use crate::time::Span;
+use diana_base::format::sized;
+use diana_base::sort;
+use diana_base::time::Span;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@ use super::group::Group;
 use super::{Decision, Policy, Rule, RuleResult};
 use crate::actor::Named;
 use crate::request::Request;
-use crate::sort;
 use crate::table::Hasher;
+use diana_base::sort;
 
 /// A sample of all actors, in whole percent: 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use super::group::Counters;
 use super::{LimitDraft, RuleDraft};
-use crate::map::KeyMap;
-use crate::sort;
 use crate::table::Hasher;
+use diana_base::map::KeyMap;
+use diana_base::sort;
 
 /// Merges limits for the same requests, so that a rule counts the same whichever of these limits
 /// lists it.

@@ -8,7 +8,7 @@ use super::verdict::GroupVerdict;
 use super::{Events, Role, RuleReport, RuleResult};
 use crate::store::Store;
 use crate::table::Eviction;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::cells::{GlobalRefusalCache, Migration, RefusalCache, Reservations};
 use super::group::{ActorRules, Group};
 use super::overridden::Overridden;
 use crate::table::Hasher;
-use crate::time::Time;
+use diana_base::time::Time;
 
 /// The inputs of a worker's decisions beside the request.
 pub(crate) struct Context<'a, S: ?Sized> {

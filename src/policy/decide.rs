@@ -31,8 +31,8 @@ use super::{
     RuleResult,
 };
 use crate::request::Request;
-use crate::sort;
 use crate::store::Store;
+use diana_base::sort;
 use std::ops::Range;
 
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates

@@ -3,7 +3,7 @@
 use super::{Policy, Rule, RuleId};
 use crate::algorithm::{Admission, Quota, Verdict};
 use crate::table::Eviction;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 

@@ -21,7 +21,7 @@ use super::{
     Decision, GlobalCharge, LeaseRefill, Pending, Policy, RuleQuery, RuleReply, RuleReport, RuleResult,
 };
 use crate::algorithm::{Admission, Verdict};
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::mem::take;
 use std::ops::Range;
 

@@ -4,7 +4,7 @@ use super::group::Group;
 use super::{CountKey, Policy, Rule, RuleQuery, rendezvous};
 use crate::algorithm::Quota;
 use crate::table::Hasher;
-use crate::time::Span;
+use diana_base::time::Span;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher as _;
 use std::sync::Arc;

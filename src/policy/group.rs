@@ -4,11 +4,11 @@
 use super::{ActorSource, Policy, Role, Rule, RuleId};
 use crate::actor::{self, Named};
 use crate::algorithm::{Algorithm, Charge, Quota, Reservation};
-use crate::map::KeyMap;
-use crate::prng::mix;
 use crate::request::Request;
 use crate::table::{EvictionRank, Hasher, Table};
-use crate::time::Time;
+use diana_base::map::KeyMap;
+use diana_base::prng::mix;
+use diana_base::time::Time;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::Policy;
 use crate::actor::{self, Named, address::Network};
-use crate::map::KeySet;
 use crate::request::{Part, Request};
+use diana_base::map::KeySet;
 use std::net::IpAddr;
 
 /// One entry of a list.

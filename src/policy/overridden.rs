@@ -2,8 +2,8 @@
 
 use super::Policy;
 use super::group::by_value;
-use crate::map::KeyMap;
 use crate::table::Hasher;
+use diana_base::map::KeyMap;
 
 /// The keys of overridden actors, by group and hash.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use super::{
     Events, GlobalCharge, GlobalQuery, LeaseRefill, Outcome, Policy, RuleQuery, RuleReply, RuleReport,
 };
 use crate::store::Store;
-use crate::time::Time;
+use diana_base::time::Time;
 use std::ops::Range;
 
 /// A request that waits for global stores.

@@ -2,7 +2,7 @@
 
 use super::RuleId;
 use crate::algorithm::{Parameters, Quota, Verdict};
-use crate::time::Span;
+use diana_base::time::Span;
 
 /// The name of a count in a global store: a keyed hash of the rule and the actor.
 pub type CountKey = [u8; 16];

@@ -10,7 +10,7 @@ use super::{Counter, Events, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleQu
 use crate::algorithm::lease;
 use crate::store::Store;
 use crate::table::Hasher;
-use crate::time::Time;
+use diana_base::time::Time;
 use std::cell::Cell;
 
 /// A lease to refill or to account for. Refills are found by number, so only tests compare them.

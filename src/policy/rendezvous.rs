@@ -1,7 +1,7 @@
 //! Rendezvous hashing: the shard of a key is the one with the highest random weight (Thaler and
 //! Ravishankar 1998). Removing a shard moves only the keys of this shard.
 
-use crate::prng::mix;
+use diana_base::prng::mix;
 
 /// The index of the key's shard; 0 without names. `names` are hashes.
 pub(crate) fn shard(names: &[u64], key: u64) -> usize {

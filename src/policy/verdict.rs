@@ -3,7 +3,7 @@
 use super::group::ActorRules;
 use super::{ActorSource, Role, RuleReport, RuleResult};
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
 #[derive(Debug, Default)]

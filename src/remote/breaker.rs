@@ -8,7 +8,7 @@
 //!                                                         └── it fails: twice the pause
 //! ```
 
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 const FAILURES: u32 = 3;
 const SLOW_ANSWERS: u32 = 8;

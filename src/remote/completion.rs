@@ -3,7 +3,7 @@
 
 use super::Message;
 use crate::policy::RuleReply;
-use crate::time::Span;
+use diana_base::time::Span;
 
 /// Who receives the reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

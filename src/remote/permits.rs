@@ -16,7 +16,7 @@ use super::PERMITS_EXPIRE;
 use super::client::QueuedQuery;
 use crate::algorithm::Parameters;
 use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
 
 /// The most actors of one store whose levels a worker tracks. For further actors the store counts

@@ -5,7 +5,7 @@ use super::rls::Rls;
 use super::{CallError, CallResult};
 use crate::policy::{GlobalQuery, Policy};
 use crate::request::pairs;
-use crate::time::Span;
+use diana_base::time::Span;
 use std::borrow::Cow;
 
 /// Which global stores count, and how to call them.

@@ -15,9 +15,9 @@ mod upstash;
 mod webdis;
 
 use super::{CallError, MAX_REPLY_BYTES};
-use crate::document::parse_json;
-use crate::format;
 use crate::policy::{CountKey, GlobalQuery, RuleReply};
+use diana_base::format;
+use diana_document::parse_json;
 
 /// The interface of the HTTP proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

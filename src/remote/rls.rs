@@ -7,9 +7,9 @@ mod messages;
 
 use super::{CallError, MAX_REPLY_BYTES};
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::format::hex;
 use crate::policy::{GlobalQuery, LeaseGrant, Policy, RuleId, RuleQuery, RuleReply};
-use crate::time::Span;
+use diana_base::format::hex;
+use diana_base::time::Span;
 use headers::{MAX_HEADERS, Tightest, tightest};
 use messages::{
     Counted, Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, OK, OVER_LIMIT, Request, Response,

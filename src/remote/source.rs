@@ -19,14 +19,14 @@ pub use comparison::{CanaryCounts, CanaryStats, Comparison};
 pub use follow::{Follower, PollResult, Snapshot, Task};
 pub use head::Validators;
 
-use crate::document::{self, Value};
 use crate::policy::Sample;
 use crate::request::pairs;
 use crate::table::Hasher;
-use crate::time::Span;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use diana_base::time::Span;
+use diana_document::Value;
 use std::borrow::Cow;
 
 /// The longest reply that is read, in bytes. A longer reply is an error.
@@ -121,7 +121,7 @@ impl FetchError {
             FetchError::NotMade => "the gateway has no such cluster, or none of its hosts",
             FetchError::None => "no answer in time",
             FetchError::Status(status) => {
-                return Cow::Owned(["status ", &crate::format::alone(status.into())].concat());
+                return Cow::Owned(["status ", &diana_base::format::alone(status.into())].concat());
             }
             FetchError::TooLarge => "more than 1 MiB",
             FetchError::NotJson => "not JSON, in which `pointer` could point",
@@ -177,7 +177,8 @@ impl RemoteOptions {
     fn document(&self, body: &[u8]) -> Result<Vec<u8>, FetchError> {
         let found = match self.pointer.is_empty() {
             true => body.to_vec(),
-            false => match place(document::parse_json(body).ok_or(FetchError::NotJson)?, &self.pointer) {
+            false => match place(diana_document::parse_json(body).ok_or(FetchError::NotJson)?, &self.pointer)
+            {
                 Some(Value::Text(text)) => text.into_bytes(),
                 Some(value @ (Value::List(_) | Value::Object(_))) => value.to_string().into_bytes(),
                 _ => return Err(FetchError::Nowhere),

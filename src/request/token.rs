@@ -1,6 +1,6 @@
 //! Tokens: the syntax of methods and header names (RFC 9110 §5.6.2).
 
-use crate::document::{Node, quoted};
+use diana_document::{Node, quoted};
 
 /// Whether `bytes` are a token: one or more letters, digits and some marks.
 pub fn is_token(bytes: &[u8]) -> bool {
@@ -31,7 +31,7 @@ pub fn header_name(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Error, Errors, Value};
+    use diana_document::{Error, Errors, Value};
 
     #[test]
     fn a_token_has_no_gap_and_no_separator() {

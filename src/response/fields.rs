@@ -14,10 +14,10 @@
 
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
-use crate::format::{alone, field_string, number};
 use crate::policy::{Decision, Policy, RuleReport, RuleResult};
-use crate::sort;
-use crate::time::Span;
+use diana_base::format::{alone, field_string, number};
+use diana_base::sort;
+use diana_base::time::Span;
 use std::cmp::Reverse;
 
 /// The most rules that the headers show, so that they stay short under any policy.

@@ -2,8 +2,8 @@
 //! configuration.
 
 use super::{ResponseOverride, RuleResponses};
-use crate::document::{Node, Value};
 use crate::request::token::{header_name, is_token};
+use diana_document::{Node, Value};
 
 /// The options of responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,11 +209,11 @@ pub(crate) fn percent_of(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{self, Error, Errors};
+    use diana_document::{Error, Errors};
 
     /// Compiles `{response: …, headers: …}`.
     fn compile(json: &str) -> (ResponseOptions, Vec<String>) {
-        let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
+        let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut fields = Node::root(&value, &errors).fields().unwrap();
         let options = ResponseOptions::compile(fields.take("response"), fields.take("headers"));
         fields.finish();

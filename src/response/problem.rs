@@ -10,8 +10,8 @@
 //! | `quota-exceeded` | any other refusal |
 
 use super::name;
-use crate::format::{json_string, number};
 use crate::policy::{DENY, Decision, Policy, Reason};
+use diana_base::format::{json_string, number};
 
 /// The media type (RFC 9457 §3).
 pub(super) const CONTENT_TYPE: &str = "application/problem+json";

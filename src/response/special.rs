@@ -3,9 +3,9 @@
 
 use super::ResponseOptions;
 use super::options::{own_headers, reserved};
-use crate::document::Node;
-use crate::map::KeyMap;
 use crate::policy::{Decision, Policy, Reason, RuleId};
+use diana_base::map::KeyMap;
+use diana_document::Node;
 use std::sync::Arc;
 
 /// A configured status and headers. Absent parts come from the enclosing `response`.
@@ -98,8 +98,8 @@ mod tests {
     use super::super::Refusal;
     use super::super::testing::{admit, decision, policy, refuse};
     use super::*;
-    use crate::document::{self, Errors};
     use crate::policy::{Outcome, RuleResult};
+    use diana_document::Errors;
 
     fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         let (rule, _) = policy.rules().next().unwrap();
@@ -113,7 +113,7 @@ mod tests {
     /// Options with these responses: of the first rule's limit, of its `missing`, of the deny list.
     fn options_with(top: u32, limit: &str, missing: &str, deny: &str) -> ResponseOptions {
         let read = |json: &str| {
-            let (value, errors) = (document::parse(json.as_bytes()).unwrap(), Errors::default());
+            let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
             let read = ResponseOverride::compile(&Node::root(&value, &errors));
             assert!(errors.is_empty(), "{json}");
             read.filter(|_| json != "{}")

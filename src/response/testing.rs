@@ -2,13 +2,13 @@
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
-use crate::map::KeyMap;
 use crate::policy::{
     ActorSource, Counter, Counters, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy,
     Reason, RuleDraft, RuleReport, RuleResult,
 };
 use crate::request::Parts;
-use crate::time::Span;
+use diana_base::map::KeyMap;
+use diana_base::time::Span;
 
 /// A policy of rules with these names; `~` before a name puts the rule into shadow.
 pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {

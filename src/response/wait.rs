@@ -3,7 +3,7 @@
 use super::ResponseOptions;
 use crate::algorithm::{Admission, Quota};
 use crate::policy::{Decision, Reason, RuleReport};
-use crate::time::Span;
+use diana_base::time::Span;
 
 /// The wait for headers that require a value, if the rule admits no requests and has no unit.
 /// Waiting does not help. One hour keeps clients from constant retries and lets them return on the

@@ -10,7 +10,7 @@ use crate::remote::{Call, CallResult, CallStats, Completion, GlobalStoreOptions,
 use crate::request::Request;
 use crate::store::Store;
 use crate::table::{Hasher, Seed};
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::mem::take;
 
 /// The state of one worker, from one request to the next.

@@ -7,7 +7,7 @@
 //! cells of refused actors are stored under it.
 
 use crate::store::{Fault, Store, Swap};
-use crate::time::Time;
+use diana_base::time::Time;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher as _;
 

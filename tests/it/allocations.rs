@@ -4,7 +4,7 @@ use crate::harness::{START, get, policy, store, worker};
 use diana::algorithm::KINDS;
 use diana::session::Session;
 use diana::store::{Rules, Simulated, Store};
-use diana::time::Span;
+use diana_base::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -10,7 +10,7 @@
 mod shapes;
 
 use diana::config::{Configuration, compile, compile_over};
-use diana::document::Error;
+use diana_document::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

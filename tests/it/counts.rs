@@ -7,7 +7,7 @@ use diana::policy::Outcome;
 use diana::remote::Message;
 use diana::session::{Session, Worker};
 use diana::store::{Rules, Simulated};
-use diana::time::Time;
+use diana_base::time::Time;
 
 /// The keys of the counts that a request of `user` queries, in order.
 fn keys(rules: &str, user: &str) -> Vec<String> {

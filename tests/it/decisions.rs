@@ -33,7 +33,7 @@ use diana::algorithm;
 use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, RuleResult};
 use diana::request::{Part, Values};
 use diana::store::{Rules, Simulated};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// Runs `script` under `json`, on a simulated host of either kind: first the engine alone, then the

@@ -7,7 +7,7 @@ use diana::request::{Part, Values};
 use diana::session::{Session, Worker};
 use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
 use diana::table::{Dated, Seed, shared_seed};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::cell::Cell;
 
 /// The start of every test: an instant as hosts report it, in November 2023.

@@ -5,7 +5,7 @@ use crate::harness::{Counting, Gateway, at, get, store};
 use diana::policy::Outcome;
 use diana::request::{Part, Values};
 use diana::store::{Portable, Rules, Simulated, Store};
-use diana::time::Time;
+use diana_base::time::Time;
 
 type Counted<'h> = Gateway<Counting<Portable<&'h Simulated>>>;
 

@@ -14,7 +14,7 @@ use crate::harness::{Random, START, at};
 use baton::{Exchange, TestGateway};
 use diana::policy::{Outcome, Reason, RuleResult};
 use diana::store::Rules;
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use model::{Client, Model, Spec};
 use proptest::prelude::*;
 use std::collections::HashMap;

@@ -9,7 +9,7 @@ use diana::remote::redis::{Dialect, Redis};
 use diana::remote::{
     Call, CallResult, Completion, GlobalStoreOptions, Message, Protocol, StoreClient, Waiter,
 };
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 const NO_SCRIPT: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
 /// Admitted, nine left, and a charge.

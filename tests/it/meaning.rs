@@ -14,7 +14,7 @@ use diana::remote::{GlobalStoreOptions, Protocol};
 use diana::request::{Part, Values};
 use diana::session::{Session, Worker};
 use diana::store::{Rules, SharedData, Simulated};
-use diana::time::Time;
+use diana_base::time::Time;
 use document::{Document, SECRET};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@ use diana::policy::{Decision, Outcome, Reason, RuleResult};
 use diana::remote::{CallResult, Message};
 use diana::session::{Session, Worker};
 use diana::store::{Portable, Rules, Simulated};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 const OK: &[u8] = b"\x08\x01";
 const OVER_LIMIT: &[u8] = b"\x08\x02";

@@ -7,7 +7,7 @@ use crate::harness::{Counting, Random, START, ask, at, get, policy, store, worke
 use diana::policy::{Outcome, Policy};
 use diana::session::{Session, TICK, Worker};
 use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use proptest::prelude::*;
 use std::cell::Cell;
 

@@ -5,7 +5,7 @@ use diana::algorithm::Admission;
 use diana::policy::{Decision, Outcome, Policy, RuleResult};
 use diana::session::{Session, Worker};
 use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::cell::Cell;
 
 const SEED: [u8; 16] = [7; 16];

@@ -7,10 +7,10 @@
 
 use super::path::escaped;
 use diana::actor::{Actors, Named, Scope, address, ip, key};
-use diana::document::{Errors, Node, parse, parse_json};
 use diana::request::pairs::{Pairs, encode};
 use diana::request::token::is_token;
 use diana::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, host};
+use diana_document::{Errors, Node, parse, parse_json};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::LazyLock;

@@ -2,7 +2,7 @@
 
 use diana::algorithm::{Parameters, Quota};
 use diana::policy::{RuleId, RuleQuery};
-use diana::time::Span;
+use diana_base::time::Span;
 
 /// The rule of this number; those of odd numbers are in shadow.
 pub fn query(number: usize) -> RuleQuery {

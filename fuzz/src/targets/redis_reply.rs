@@ -110,7 +110,7 @@ fn check_replies(queries: &[&GlobalQuery], replies: &Replies) {
 
 /// The numbers of the script for this reply.
 fn numbers(reply: &RuleReply) -> [u64; 13] {
-    let us = |span: diana::time::Span| {
+    let us = |span: diana_base::time::Span| {
         assert!(span.as_ns().is_multiple_of(1_000));
         span.as_ns() / 1_000
     };

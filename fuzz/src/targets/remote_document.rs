@@ -1,7 +1,7 @@
 //! Bytes as a document that is laid over a local one.
 
 use diana::config::{Configuration, compile, compile_over};
-use diana::document::{Value, parse};
+use diana_document::{Value, parse};
 
 /// What a document is laid over: it has all that one must leave alone.
 const LOCAL: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "day"}, {"rpu": 5, "unit": "day", "scope": "global"}]}],

@@ -10,7 +10,7 @@ use diana::remote::source::{
     ServerReply, Task, Validators, pointer,
 };
 use diana::store::{Portable, Rules, Simulated, Store};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 const STATUSES: [u32; 6] = [200, 200, 304, 0, 404, 503];
 const POINTERS: [&str; 5] = ["", "/a", "/kvs/0/value", "/0/~1~0", "/"];

@@ -8,7 +8,7 @@ use diana::algorithm::Admission;
 use diana::policy::{GlobalQuery, LeaseGrant};
 use diana::remote::CallError;
 use diana::remote::rls::Rls;
-use diana::time::Span;
+use diana_base::time::Span;
 
 const MOST_RULES: usize = 8;
 

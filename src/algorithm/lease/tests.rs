@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::algorithm::{RefuseAll, token_bucket};
-use crate::document::{Errors, Node, parse};
+use diana_document::{Errors, Node, parse};
 
 /// More than any piece in these tests.
 const PIECE: u64 = 1_000;

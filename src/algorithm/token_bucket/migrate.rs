@@ -3,7 +3,7 @@
 use super::{LATEST, TokenBucket, u64_at, write};
 use crate::algorithm::rate::Exact;
 use crate::algorithm::{Deficit, Migrate};
-use crate::time::Time;
+use diana_base::time::Time;
 
 impl Migrate for TokenBucket {
     /// Reserved units count as missing, because workers may still spend them.

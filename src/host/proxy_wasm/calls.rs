@@ -3,12 +3,12 @@
 
 use super::abi::{self, *};
 use super::memory;
-use crate::format;
 use crate::remote::MAX_REPLY_BYTES;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};
-use crate::time::Time;
+use diana_base::format;
+use diana_base::time::Time;
 use log::Level;
 use std::ptr::null_mut;
 

@@ -8,7 +8,7 @@ use crate::remote::rls::Rls;
 use crate::remote::{CallResult, Completion, Message};
 use crate::session::{Session, Worker};
 use crate::store::Fault;
-use crate::time::Time;
+use diana_base::time::Time;
 use log::{info, warn};
 
 /// A call in flight: the host's number and the worker's number.

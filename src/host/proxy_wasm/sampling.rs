@@ -2,10 +2,10 @@
 //! the whole table.
 
 use super::plugin::Plugin;
-use crate::exclusive::Exclusive;
 use crate::policy::RuleId;
-use crate::prng;
 use crate::store::Rules;
+use diana_base::exclusive::Exclusive;
+use diana_base::prng;
 use std::cell::Cell;
 
 /// A worker samples one set of one table after this many requests. One load costs about 1 µs, that

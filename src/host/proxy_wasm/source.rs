@@ -8,9 +8,6 @@ use super::candidate::Candidate;
 use super::metrics::Ids;
 use super::plugin::{MAX_LOGGED, Plugin, mistakes};
 use crate::config;
-use crate::document::Error;
-use crate::exclusive::Exclusive;
-use crate::format;
 use crate::policy::{CandidateOptions as How, Sample};
 use crate::remote::source::{
     CanaryStats, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
@@ -19,7 +16,10 @@ use crate::remote::source::{
 use crate::session::Worker;
 use crate::store::Fault;
 use crate::table::Hasher;
-use crate::time::Time;
+use diana_base::exclusive::Exclusive;
+use diana_base::format;
+use diana_base::time::Time;
+use diana_document::Error;
 use log::{Level, log};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -4,7 +4,7 @@
 use super::plugin::Plugin;
 use crate::remote::Completion;
 use crate::session::Worker;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 impl Plugin {
     /// Whether the worker needs the timer earlier than it fires. No clock is read: if the worker

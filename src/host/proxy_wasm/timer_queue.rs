@@ -5,8 +5,8 @@
 
 use super::calls::{self, LocalReply};
 use super::streams::NumberMap;
-use crate::sort;
-use crate::time::{Span, Time};
+use diana_base::sort;
+use diana_base::time::{Span, Time};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

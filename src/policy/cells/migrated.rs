@@ -17,7 +17,7 @@ use crate::policy::group::ActorRules;
 use crate::policy::refund::{Charged, Charges, Refund};
 use crate::policy::{Counter, Events, Overridden, Policy, Rule};
 use crate::store::Store;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::cell::OnceCell;
 
 /// The charges of a request under a previous policy.
@@ -112,12 +112,12 @@ mod tests {
     use super::*;
     use crate::actor::{Actors, Scope, ip};
     use crate::algorithm::{KINDS, Quota};
-    use crate::document::{Errors, Node, parse};
-    use crate::map::KeyMap;
     use crate::policy::{
         Counters, Draft, LimitDraft, Lists, Migration, Missing, Previous, Replacement, RuleDraft,
     };
     use crate::request::Parts;
+    use diana_base::map::KeyMap;
+    use diana_document::{Errors, Node, parse};
 
     fn rule(name: String, rpu: u64) -> RuleDraft {
         let quota = Quota { rpu, unit: Span::from_secs(1) };

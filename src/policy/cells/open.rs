@@ -15,7 +15,7 @@ use crate::policy::group::{ActorRules, Group};
 use crate::policy::refund::GroupIndex;
 use crate::store::{Fault, Store, Swap};
 use crate::table::{Entry, Eviction, Set};
-use crate::time::Time;
+use diana_base::time::Time;
 use std::mem::replace;
 
 #[derive(Debug, Default)]

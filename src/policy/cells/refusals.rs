@@ -6,7 +6,7 @@
 
 use crate::algorithm::{Admission, Verdict};
 use crate::policy::RuleReport;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// How long a worker trusts a cached refusal: 100 ms.
 const CACHED_FOR: Span = Span::from_ms(100);

@@ -21,7 +21,7 @@ use crate::policy::refund::GroupIndex;
 use crate::policy::{Counter, Events};
 use crate::store::Store;
 use crate::table::Entry;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// How long a worker spends a reservation: 100 ms.
 pub(crate) const VALID_FOR: Span = RESERVED_FOR;

@@ -5,7 +5,7 @@ use crate::policy::context::Context;
 use crate::policy::group::{ActorRules, Group};
 use crate::store::{Fault, Store, Swap};
 use crate::table::Entry;
-use crate::time::Time;
+use diana_base::time::Time;
 
 /// After this many lost swaps in a row the store counts as broken. Each loss means that another
 /// worker has won. Even if 64 workers did nothing else, one worker would lose that often in a row

@@ -5,7 +5,7 @@
 //! costs amortized constant time.
 
 use super::Waiter;
-use crate::map::NumberMap;
+use crate::number_map::NumberMap;
 use crate::policy::GlobalQuery;
 use std::collections::VecDeque;
 

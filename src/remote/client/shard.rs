@@ -7,7 +7,7 @@ use crate::remote::permits::Permits;
 use crate::remote::redis::Replies;
 use crate::remote::refunds::Refunds;
 use crate::remote::{CallError, CallStats, Completion, Waiter};
-use crate::time::Time;
+use diana_base::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;
 

@@ -12,9 +12,9 @@
 use super::command::MAX_NUMBER;
 use super::{CallError, Replies};
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::document::Value;
 use crate::policy::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
-use crate::time::Span;
+use diana_base::time::Span;
+use diana_document::Value;
 use std::slice::Iter;
 
 /// Appends the reply to each query of the call with this number. After an error, some replies may

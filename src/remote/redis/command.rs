@@ -9,8 +9,8 @@
 //! ```
 
 use crate::algorithm::Parameters;
-use crate::format::number;
 use crate::policy::{CountKey, GlobalQuery};
+use diana_base::format::number;
 
 /// The largest number of the script, which counts in doubles.
 pub const MAX_NUMBER: u64 = (1 << 53) - 1;

@@ -6,7 +6,7 @@ mod replies;
 use super::*;
 use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use crate::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery};
-use crate::time::Span;
+use diana_base::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

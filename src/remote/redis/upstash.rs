@@ -9,8 +9,8 @@
 //! ```
 
 use super::super::CallError;
-use crate::document::Value;
-use crate::format::json_string;
+use diana_base::format::json_string;
+use diana_document::Value;
 
 /// Appends one element of a command, between the brackets of its list.
 pub fn part(to: &mut String, text: &str, is_first: bool) {

@@ -10,8 +10,8 @@
 //! Webdis 0.1.9 reads what follows the last dot of the last part as a format, so dots are escaped.
 
 use super::super::CallError;
-use crate::document::Value;
-use crate::format::hex;
+use diana_base::format::hex;
+use diana_document::Value;
 
 /// Appends one part of a command, escaped: `/` ends a part, `?` begins options, and `+` stands for
 /// a space.

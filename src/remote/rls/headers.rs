@@ -7,7 +7,7 @@
 
 use super::messages::{Header, Headers};
 use crate::algorithm::Quota;
-use crate::time::Span;
+use diana_base::time::Span;
 use prost::Message;
 
 /// If a message has more headers, none is read.

@@ -10,7 +10,7 @@ use super::{Rls, unit};
 use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use crate::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
 use crate::remote::{CallError, MAX_REPLY_BYTES};
-use crate::time::Span;
+use diana_base::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;

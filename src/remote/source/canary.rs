@@ -15,7 +15,7 @@ use super::comparison::{CanaryCounts, CanaryStats};
 use super::follow::Follower;
 use super::head::Head;
 use crate::store::Store;
-use crate::time::Time;
+use diana_base::time::Time;
 
 /// The fewest requests after which the refused share can roll a document back.
 const MIN_REQUESTS: u64 = 20;

@@ -14,7 +14,7 @@
 use super::RemoteOptions;
 use crate::store::{Loaded, Store, Swap, Version};
 use crate::table::Hasher;
-use crate::time::Time;
+use diana_base::time::Time;
 
 /// The validators of a reply (RFC 9110 §8.8), as the server wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub(super) fn hash(document: &[u8]) -> u64 {
 impl Keys {
     pub(super) fn of(options: &RemoteOptions) -> Keys {
         let mut id = String::new();
-        options.id().to_le_bytes().into_iter().for_each(|byte| crate::format::hex(&mut id, byte));
+        options.id().to_le_bytes().into_iter().for_each(|byte| diana_base::format::hex(&mut id, byte));
         let key = |kind: &str, end: &str| ["diana/", kind, &id, end].concat().into_bytes();
         Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")], canary_counts: key("t", "") }
     }

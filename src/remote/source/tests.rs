@@ -10,7 +10,7 @@ use super::*;
 use crate::request::HeaderLines;
 use crate::request::pairs::Pairs;
 use crate::store::{Portable, Rules, Simulated, Store};
-use crate::time::Time;
+use diana_base::time::Time;
 use proptest::prelude::*;
 use workers::Workers;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::lease::Lease;
 use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
-use crate::map::{KeyMap, STEPS};
+use crate::number_map::STEPS;
 use crate::policy::{
     Counter, Counters, Draft, GlobalDraft, GlobalQuery, LimitDraft, Lists, Migration, Missing, OnError,
     Overridden, Policy, RuleDraft, StoreDraft,
@@ -14,6 +14,7 @@ use crate::remote::{GlobalStoreOptions, Protocol};
 use crate::request::Parts;
 use crate::store::{Portable, Rules, Simulated};
 use crate::table::{EvictionRank, Hasher, Seed};
+use diana_base::map::KeyMap;
 
 /// A bucket in the store, which needs an account. Nothing counts by it locally.
 struct Bucket;

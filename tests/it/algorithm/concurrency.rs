@@ -3,7 +3,7 @@
 use super::schedule::{Event, Run, within};
 use super::subject::{compile, concurrency};
 use diana::algorithm::{Admission, Quota};
-use diana::time::Span;
+use diana_base::time::Span;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

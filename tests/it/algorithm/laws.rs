@@ -4,7 +4,7 @@ use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within
 use super::subject::{Rule, SUBJECTS, cases, power, rules};
 use diana::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
 use diana::table::EvictionRank;
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use proptest::prelude::*;
 
 #[test]

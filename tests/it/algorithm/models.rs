@@ -13,7 +13,7 @@ pub use slices::Slices;
 use super::schedule::{Run, astray, begins, onward, visible};
 use super::subject::{cases, rules};
 use diana::algorithm::Verdict;
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use proptest::prelude::*;
 use std::fmt::Debug;
 

@@ -3,7 +3,7 @@
 use super::models::Reference;
 use super::subject::{Rule, power};
 use diana::algorithm::{Admission, Algorithm, Verdict};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use proptest::prelude::*;
 use std::rc::Rc;
 

@@ -2,8 +2,8 @@
 
 use super::models::{Bucket, Log, Queue, Reference, Slices};
 use diana::algorithm::{Algorithm, KINDS, Kind, MAX_WAIT, Quota};
-use diana::document::{Errors, Node, parse};
-use diana::time::Span;
+use diana_base::time::Span;
+use diana_document::{Errors, Node, parse};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;

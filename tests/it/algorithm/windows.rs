@@ -5,7 +5,7 @@ use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
 use diana::algorithm::{Admission, Quota, Reservation};
 use diana::table::EvictionRank;
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;

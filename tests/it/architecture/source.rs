@@ -1,22 +1,23 @@
-//! The source as text: its files, their modules, and what they name.
-//!
-//! It reads Rust line by line, as it is formatted here: comments are left out, text in quotes is
-//! not.
+//! The source as text: its files, and what they name. It reads Rust line by line, as it is formatted
+//! here: comments are left out, text in quotes is not.
 
 use std::fs;
 use std::path::Path;
 
-/// One file of `src/`.
+/// One file of the filter or of a crate below it.
 pub struct File {
     /// From the root of the repository.
     pub path: String,
     pub text: String,
 }
 
-/// Every file of `src/`.
+/// Every file of the filter and of the crates below it.
 pub fn files() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (mut files, mut folders) = (Vec::new(), vec![root.join("src")]);
+    let crates = fs::read_dir(root.join("crates")).unwrap();
+    let mut folders: Vec<_> = crates.map(|entry| entry.unwrap().path().join("src")).collect();
+    folders.push(root.join("src"));
+    let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -33,32 +34,10 @@ pub fn files() -> Vec<File> {
     files
 }
 
-/// The modules of `src/lib.rs`, outermost level first.
-pub fn levels() -> Vec<Vec<String>> {
-    let files = files();
-    let root = files.iter().find(|file| file.is_root()).unwrap();
-    let mut levels = vec![Vec::new()];
-    for (_, line) in root.code() {
-        let module = line.trim().trim_start_matches("pub ").strip_prefix("mod ");
-        match module.and_then(|rest| rest.strip_suffix(';')) {
-            Some(module) => levels.last_mut().unwrap().push(module.to_string()),
-            None if line.is_empty() => levels.push(Vec::new()),
-            None => {}
-        }
-    }
-    levels.retain(|level| !level.is_empty());
-    levels
-}
-
 impl File {
-    /// The module of `src/lib.rs` that this file belongs to.
-    pub fn module(&self) -> &str {
-        let path = self.path.trim_start_matches("src/");
-        path.split('/').next().unwrap().trim_end_matches(".rs")
-    }
-
-    pub fn is_root(&self) -> bool {
-        self.path == "src/lib.rs"
+    /// Whether it belongs to the adapter of the host.
+    pub fn is_host(&self) -> bool {
+        self.path == "src/host.rs" || self.path.starts_with("src/host/")
     }
 
     pub fn is_tests(&self) -> bool {
@@ -86,72 +65,4 @@ impl File {
         }
         found
     }
-
-    /// The modules of the crate's root that it names, with the lines: `crate::a`,
-    /// `crate::{a, b::c}`, and `super::a` where it climbs so far.
-    pub fn uses(&self, modules: &[String]) -> Vec<(usize, String)> {
-        let mut code = String::new();
-        let mut starts = Vec::new();
-        for (_, line) in self.code() {
-            starts.push(code.len());
-            code.push_str(line);
-            code.push('\n');
-        }
-        let line_of = |at: usize| starts.partition_point(|start| *start <= at);
-        let mut used = Vec::new();
-        for (at, found) in code.match_indices("crate::") {
-            let rest = &code[at + found.len()..];
-            used.extend(heads(rest).into_iter().map(|name| (line_of(at), name)));
-        }
-        for (at, found) in code.match_indices("super::") {
-            let name = head(&code[at + found.len()..]);
-            if modules.contains(&name) && !self.has_neighbour(&name) {
-                used.push((line_of(at), name));
-            }
-        }
-        used
-    }
-
-    /// Whether a module of the same name stands somewhere in its own folder: `super::` means that
-    /// one.
-    fn has_neighbour(&self, name: &str) -> bool {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        root.join("src").join(self.module()).join(format!("{name}.rs")).exists()
-    }
-}
-
-fn head(path: &str) -> String {
-    path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-}
-
-/// The first names of a path, or of each path of a group.
-fn heads(rest: &str) -> Vec<String> {
-    let Some(group) = rest.strip_prefix('{') else {
-        return vec![head(rest)];
-    };
-    let (mut depth, mut names, mut fresh) = (0, Vec::new(), true);
-    for (at, c) in group.char_indices() {
-        match c {
-            '}' if depth == 0 => break,
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => fresh = true,
-            _ if fresh && !c.is_whitespace() => {
-                names.push(head(&group[at..]));
-                fresh = false;
-            }
-            _ => {}
-        }
-    }
-    names
-}
-
-#[test]
-fn what_a_file_uses_is_found() {
-    let text = "use crate::table::Worth;\nuse crate::{\n    actor::{key, Named}, // crate::no\n    time,\n};\n\
-                fn f() -> crate::store::Fault { super::policy::x() }\n";
-    let file = File { path: "src/algorithm/x.rs".into(), text: text.into() };
-    let used = file.uses(&["policy".to_string()]);
-    let expected = [(1, "table"), (2, "actor"), (2, "time"), (6, "store"), (6, "policy")];
-    assert_eq!(used, expected.map(|(line, name)| (line, name.to_string())));
 }

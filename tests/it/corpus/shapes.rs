@@ -3,7 +3,7 @@
 
 use super::{fault, files};
 use diana::config::compile;
-use diana::document::{Value, parse};
+use diana_document::{Value, parse};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::fs;

@@ -6,7 +6,7 @@ use diana::algorithm;
 use diana::policy::Outcome;
 use diana::session::{Session, Worker};
 use diana::store::{Rules, Simulated};
-use diana::time::Span;
+use diana_base::time::Span;
 
 fn rule(keys: &str) -> String {
     format!(r#"{{"url": "/", "rules": [{{"name": "r", "actor": "user", {keys}}}]}}"#)

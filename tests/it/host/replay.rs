@@ -4,7 +4,7 @@
 use super::gateway::{Fate, Gateway};
 use diana::request::Part;
 use diana::store::Rules;
-use diana::time::Time;
+use diana_base::time::Time;
 
 /// One event of a script.
 pub enum Event {

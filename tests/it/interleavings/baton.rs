@@ -6,7 +6,7 @@ use diana::policy::{Decision, Policy};
 use diana::session::Worker;
 use diana::store::{Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written};
 use diana::table::Seed;
-use diana::time::Time;
+use diana_base::time::Time;
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex};
 

@@ -4,7 +4,7 @@ use super::kept::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana::policy::Replacement;
 use diana::store::{Rules, Simulated};
-use diana::time::Span;
+use diana_base::time::Span;
 use proptest::prelude::*;
 
 /// A bucket of `rpu` an hour, with the keys `rest`.

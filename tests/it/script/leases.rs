@@ -4,7 +4,7 @@ use super::store::{Query, Reply, Store, advance, begins, check, us, visible, who
 use crate::algorithm::schedule::{Event, Run, onward, within};
 use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
 use diana::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use proptest::prelude::*;
 
 pub const SECOND: u64 = 1_000_000;

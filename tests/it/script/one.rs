@@ -6,7 +6,7 @@ use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
 use crate::algorithm::subject::{Rule, log, sliding_window, waiting_bucket};
 use diana::algorithm::{Algorithm, Parameters, Quota, RefuseAll};
 use diana::remote::redis::script::{SCRIPT, SHA1};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::sample::select;

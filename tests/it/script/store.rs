@@ -217,7 +217,7 @@ impl Reply {
 
 /// The same part of a verdict at a whole µs.
 pub fn visible(verdict: &Verdict) -> Visible {
-    let us = |span: diana::time::Span| span.as_ns().div_ceil(1_000);
+    let us = |span: diana_base::time::Span| span.as_ns().div_ceil(1_000);
     let (outcome, wait) = match verdict.admission {
         Admission::Admit { delay } => (0, us(delay)),
         Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),

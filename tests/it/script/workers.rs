@@ -11,7 +11,7 @@ use diana::config;
 use diana::policy::{GlobalCharge, GlobalQuery, Policy, RuleId, RuleQuery};
 use diana::remote::redis::{Dialect, Redis};
 use diana::remote::{CallResult, Completion, GlobalStoreOptions, Message, Protocol, StoreClient, Waiter};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

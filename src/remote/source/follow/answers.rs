@@ -5,7 +5,7 @@ use super::{Follower, LONGEST_PAUSE, PollResult};
 use crate::remote::source::head::{Head, hash};
 use crate::remote::source::{FetchError, ServerReply, Validators};
 use crate::store::Store;
-use crate::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// The number of refusals that are remembered as logged.
 const MAX_LOGGED: usize = 15;

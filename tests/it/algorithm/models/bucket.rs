@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// The token bucket by its definition: a level that grows by `rpu` per unit, up to `burst`. A
 /// request may take the level below zero by what comes in `max_wait`, and waits until the level is

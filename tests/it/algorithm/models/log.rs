@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// The instant of each admitted unit. Only instants of the last unit count.
 ///

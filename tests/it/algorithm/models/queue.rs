@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Quota, Verdict};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// Turns that are one token's time apart. A request takes the first free turns, as many as it
 /// costs. It is refused if the last of them were more than `longest` away.

@@ -3,7 +3,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana::algorithm::{Admission, Charge, Verdict};
-use diana::time::{Span, Time};
+use diana_base::time::{Span, Time};
 
 /// Every charge with the number of its slice. A span of `span` has `per` slices, counted from the
 /// epoch. The limit applies to the last `len` slices, including the current one.

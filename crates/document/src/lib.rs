@@ -7,6 +7,20 @@
 //!   bytes ─ parse ─► Value ─ root ─► Node ─ fields ─► Fields ─ take("url") ─► Node ─ text ─► &str
 //!                                     └────────── all mistakes ─► Errors ◄──────┘
 //! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 mod errors;
 mod fields;
@@ -20,7 +34,7 @@ pub use fields::Fields;
 pub use value::{Value, parse, parse_json};
 pub use words::{fold, nearest, one_of};
 
-use crate::time::Span;
+use diana_base::time::Span;
 use places::Place;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;

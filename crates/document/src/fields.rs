@@ -5,7 +5,7 @@
 
 use super::places::Place;
 use super::{Errors, Node, Value, nearest, one_of, quoted};
-use crate::map::KeySet;
+use diana_base::map::KeySet;
 use std::borrow::Cow;
 
 /// The keys of one object, and which of them have been taken.

@@ -1,8 +1,8 @@
 //! Collects all mistakes in a document, each with its place.
 
 use super::places::{Place, Places};
-use crate::exclusive::Exclusive;
-use crate::map::KeySet;
+use diana_base::exclusive::Exclusive;
+use diana_base::map::KeySet;
 use std::borrow::Cow;
 use std::fmt;
 

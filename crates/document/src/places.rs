@@ -1,7 +1,7 @@
 //! The places of values in a document. A place is a number; its path is built only for a mistake.
 
 use super::quoted;
-use crate::exclusive::Exclusive;
+use diana_base::exclusive::Exclusive;
 use std::borrow::Cow;
 use std::fmt::Write;
 

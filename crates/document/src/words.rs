@@ -1,7 +1,7 @@
 //! Words in a configuration: names that ignore case, time spans, and suggestions for misspelt
 //! words.
 
-use crate::time::Span;
+use diana_base::time::Span;
 
 /// The form in which names are compared: lower case, with `_` and `-` as spaces.
 pub fn fold(name: &str) -> String {
