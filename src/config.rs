@@ -21,8 +21,9 @@ mod rule;
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::KINDS;
+use crate::global::GlobalStoreOptions;
 use crate::policy::{CandidateOptions, Draft, LimitDraft, Lists, Policy};
-use crate::remote::{self as stores, source};
+use crate::remote::source;
 use crate::request::Parts;
 use crate::response::ResponseOptions;
 use diana_document::{Error, Errors, Fields, Node, Value};
@@ -35,7 +36,7 @@ pub struct Configuration {
     /// The options of responses.
     pub response: ResponseOptions,
     /// The global store, which counts rules with `scope: global`.
-    pub store: Option<stores::GlobalStoreOptions>,
+    pub store: Option<GlobalStoreOptions>,
     /// The source of the remote document that is laid over this one.
     pub remote: Option<source::RemoteOptions>,
     /// Whether requests that every rule admits without delay get attributes for the access log.
@@ -286,7 +287,7 @@ fn read(top: Top, candidate: Option<CandidateOptions>, has_remote: bool) -> Opti
     let (store, mut options) = store.map(|store| (store.draft, store.options)).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
-    options.iter_mut().for_each(|options: &mut stores::GlobalStoreOptions| options.name_rules(&policy));
+    options.iter_mut().for_each(|options: &mut GlobalStoreOptions| options.protocol.name_rules(&policy));
     Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
 }
 

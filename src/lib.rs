@@ -9,7 +9,7 @@
 //!                 └──── Decision ◄──┘ check all rules, then charge all
 //!                 │        │
 //!                 │        └──► response: status, headers, body
-//!                 └──► remote: requests to a global store and its replies, as bytes
+//!                 └──► global: requests to a global store and its replies
 //! ```
 //!
 //! Only `host` has a clock and does I/O. Every other module is a function of its arguments. The
@@ -37,6 +37,8 @@ pub mod session;
 pub mod response;
 
 pub mod remote;
+
+pub mod global;
 
 pub mod policy;
 

@@ -11,8 +11,8 @@ mod worker;
 
 pub use worker::{TICK, Worker};
 
+use crate::global::{Completion, Waiter};
 use crate::policy::{Charges, Decision, Events, Outcome, Pending, Policy, Refund};
-use crate::remote::{Completion, Waiter};
 use crate::request::Request;
 use crate::store::Store;
 use diana_base::time::Time;

@@ -101,7 +101,7 @@ impl Reader<'_> {
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
-        let windows_only = self.store.is_some_and(|store| store.options.protocol.is_service());
+        let windows_only = self.store.is_some_and(|store| store.is_service);
         Some(Rule {
             on_error: on_error.unwrap_or(OnError::Local),
             lease,

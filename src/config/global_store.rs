@@ -1,9 +1,9 @@
 //! `store`: the store that counts global rules for all gateways.
 
+use crate::global::{GlobalStoreOptions, Protocol};
 use crate::policy::StoreDraft;
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::rls::Rls;
-use crate::remote::{self, Protocol};
 use crate::response;
 use diana_base::format::plain;
 use diana_base::time::Span;
@@ -19,10 +19,12 @@ const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers"];
 
 /// The compiled `store` object.
 pub(super) struct GlobalStore {
-    pub(super) options: remote::GlobalStoreOptions,
+    pub(super) options: GlobalStoreOptions,
     pub(super) draft: StoreDraft,
     /// The number of gateways by which a quota is divided while the store is down.
     pub(super) replicas: u64,
+    /// Whether the store counts in its own windows, and supports neither leases nor refunds.
+    pub(super) is_service: bool,
 }
 
 /// Compiles `store`. Reports each mistake at its place and then returns `None`.
@@ -79,7 +81,7 @@ fn redis(node: &Node) -> Option<GlobalStore> {
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let redis = Redis::new(dialect?, prefix?, headers);
-    common?.global_store(clusters?, Protocol::Redis(redis))
+    common?.global_store(clusters?, Box::new(redis), false)
 }
 
 fn rls(node: &Node) -> Option<GlobalStore> {
@@ -96,7 +98,7 @@ fn rls(node: &Node) -> Option<GlobalStore> {
     let common = common(&mut fields, 64);
     fields.belong(REDIS_ONLY, "to `redis`");
     fields.finish();
-    common?.global_store(vec![cluster?], Protocol::Rls(Rls::new(domain?)))
+    common?.global_store(vec![cluster?], Box::new(Rls::new(domain?)), true)
 }
 
 /// The options that both kinds of store have.
@@ -140,13 +142,19 @@ fn common(fields: &mut Fields, in_flight: u64) -> Option<Common> {
 }
 
 impl Common {
-    fn global_store(self, clusters: Vec<String>, protocol: Protocol) -> Option<GlobalStore> {
+    fn global_store(
+        self,
+        clusters: Vec<String>,
+        protocol: Box<dyn Protocol>,
+        is_service: bool,
+    ) -> Option<GlobalStore> {
         let Common { timeout, in_flight, secret, replicas } = self;
         let draft = StoreDraft { shards: clusters.clone(), secret };
         Some(GlobalStore {
-            options: remote::GlobalStoreOptions { clusters, timeout, in_flight, protocol },
+            options: GlobalStoreOptions { clusters, timeout, in_flight, protocol },
             draft,
             replicas,
+            is_service,
         })
     }
 }

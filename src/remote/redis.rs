@@ -10,12 +10,13 @@
 
 mod answer;
 mod command;
+mod protocol;
 pub mod script;
 mod upstash;
 mod webdis;
 
-use super::{CallError, MAX_REPLY_BYTES};
-use crate::policy::{CountKey, GlobalQuery, RuleReply};
+use crate::global::{CallError, MAX_REPLY_BYTES, Replies};
+use crate::policy::{CountKey, GlobalQuery};
 use diana_base::format;
 use diana_document::parse_json;
 
@@ -28,7 +29,7 @@ pub enum Dialect {
     Upstash,
 }
 
-/// A call to make: a `POST`. [`super::Protocol`] adds the pseudo-headers.
+/// A call to make: a `POST`. [`Protocol`](crate::global::Protocol) adds the pseudo-headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCall<'r> {
     /// The path.
@@ -38,10 +39,6 @@ pub struct HttpCall<'r> {
     /// The body.
     pub body: Vec<u8>,
 }
-
-/// The reply to each query of a call, in order, or why it has none. A query has one [`RuleReply`]
-/// for each of its rules.
-pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 
 /// A Redis behind an HTTP proxy.
 #[derive(Clone, Debug)]

@@ -4,9 +4,10 @@
 
 mod headers;
 mod messages;
+mod protocol;
 
-use super::{CallError, MAX_REPLY_BYTES};
 use crate::algorithm::{Admission, Charge, Verdict};
+use crate::global::{CallError, MAX_REPLY_BYTES};
 use crate::policy::{GlobalQuery, LeaseGrant, Policy, RuleId, RuleQuery, RuleReply};
 use diana_base::format::hex;
 use diana_base::time::Span;

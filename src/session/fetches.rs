@@ -7,9 +7,9 @@
 //!   nothing is left: the request asks, and one request of a worker refills the lease as well
 //! ```
 
+use crate::global::{StoreClient, Waiter};
 use crate::number_map::NumberMap;
 use crate::policy::{Context, Events, GlobalQuery, LeaseRefill, RuleReply};
-use crate::remote::{StoreClient, Waiter};
 use crate::store::Store;
 use diana_base::time::{Span, Time};
 use std::cmp::Reverse;

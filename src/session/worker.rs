@@ -1,12 +1,12 @@
 //! One worker of the gateway: its caches and reservations, and its calls to global stores.
 
 use super::fetches::Fetches;
+use crate::global::{Call, CallResult, CallStats, Completion, GlobalStoreOptions, StoreClient, Waiter};
 use crate::policy::{
     self, Charges, Conclusion, Context, Decision, Events, Fetched, GlobalCharge, GlobalQuery,
     MigratedCharges, Migration, Outcome, Overridden, Pending, Policy, Previous, Refund, Replacement, Scratch,
     WorkerCache,
 };
-use crate::remote::{Call, CallResult, CallStats, Completion, GlobalStoreOptions, StoreClient, Waiter};
 use crate::request::Request;
 use crate::store::Store;
 use crate::table::{Hasher, Seed};

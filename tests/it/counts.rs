@@ -3,8 +3,8 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{Configuration, compile};
+use diana::global::Message;
 use diana::policy::Outcome;
-use diana::remote::Message;
 use diana::session::{Session, Worker};
 use diana::store::{Rules, Simulated};
 use diana_base::time::Time;

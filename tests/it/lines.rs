@@ -4,11 +4,9 @@ mod permits;
 
 use diana::algorithm::{Parameters, Quota};
 use diana::config;
+use diana::global::{Call, CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
 use diana::policy::{GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleId, RuleQuery};
 use diana::remote::redis::{Dialect, Redis};
-use diana::remote::{
-    Call, CallResult, Completion, GlobalStoreOptions, Message, Protocol, StoreClient, Waiter,
-};
 use diana_base::time::{Span, Time};
 
 const NO_SCRIPT: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
@@ -25,7 +23,7 @@ fn client(in_flight: usize) -> StoreClient {
         clusters: vec!["a".into()],
         timeout: Span::from_ms(50),
         in_flight,
-        protocol: Protocol::Redis(redis),
+        protocol: Box::new(redis),
     };
     StoreClient::new(options, 7)
 }
@@ -50,7 +48,7 @@ fn query() -> GlobalQuery {
 fn body(call: &Call) -> &str {
     match &call.message {
         Message::Http { body, .. } => std::str::from_utf8(body).unwrap(),
-        Message::Grpc(_) => panic!("an HTTP call"),
+        Message::Grpc { .. } => panic!("an HTTP call"),
     }
 }
 
@@ -87,7 +85,7 @@ fn answered(client: &mut StoreClient, id: u32, result: CallResult, ms: u64) -> V
 #[test]
 fn a_call_names_its_cluster_and_brings_its_own_headers() {
     let token = ("authorization".to_owned(), "Bearer x".to_owned());
-    let protocol = Protocol::Redis(Redis::new(Dialect::Upstash, "diana".into(), vec![token]));
+    let protocol = Box::new(Redis::new(Dialect::Upstash, "diana".into(), vec![token]));
     let (clusters, timeout) = (vec!["a".into(), "name.upstash.io".into()], Span::from_ms(50));
     let mut client = StoreClient::new(GlobalStoreOptions { clusters, timeout, in_flight: 1, protocol }, 7);
     assert!(client.ask(1, Waiter::Request(1), query()));

@@ -9,8 +9,9 @@ mod document;
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana::config::{Configuration, compile};
+use diana::global::GlobalStoreOptions;
 use diana::policy::Outcome;
-use diana::remote::{GlobalStoreOptions, Protocol};
+use diana::remote::redis::{Dialect, Redis};
 use diana::request::{Part, Values};
 use diana::session::{Session, Worker};
 use diana::store::{Rules, SharedData, Simulated};
@@ -63,21 +64,17 @@ fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(Rules::Lenient);
-    let GlobalStoreOptions { clusters, timeout, in_flight, protocol: Protocol::Redis(redis) } =
-        options.unwrap()
-    else {
-        panic!("counted in Redis")
-    };
+    let GlobalStoreOptions { clusters, timeout, in_flight, .. } = options.unwrap();
     let keys = |request: Values| {
         // Each request has a new worker, so that no earlier reply or queue interferes.
-        let protocol = Protocol::Redis(redis.clone());
+        let protocol = Box::new(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
         let options = GlobalStoreOptions { clusters: clusters.clone(), timeout, in_flight, protocol };
         let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 1);
         let request = policy.request(&request);
         let (_, decision) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));
         let Outcome::Query(_) = decision.outcome else { return BTreeSet::new() };
         let call = worker.next_call(&policy, Time::ZERO).unwrap();
-        let diana::remote::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
+        let diana::global::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
         let body = String::from_utf8(body).unwrap();
         body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
     };

@@ -2,8 +2,8 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{self, Configuration};
+use diana::global::{CallResult, Message};
 use diana::policy::{Decision, Outcome, Reason, RuleResult};
-use diana::remote::{CallResult, Message};
 use diana::session::{Session, Worker};
 use diana::store::{Portable, Rules, Simulated};
 use diana_base::time::{Span, Time};
@@ -55,7 +55,7 @@ impl<'h> Service<'h> {
             return (decision.clone(), false);
         }
         let call = worker.next_call(policy, Time::ZERO).unwrap();
-        assert!(matches!(call.message, Message::Grpc(_)));
+        assert!(matches!(call.message, Message::Grpc { .. }));
         let completions = worker.call_done(call.id, CallResult::Message(reply), Time::ZERO);
         match session.answer(policy, worker, store, &completions[0], clock) {
             Some(decision) if !session.is_waiting() => (decision.clone(), true),

@@ -8,9 +8,9 @@
 use super::input::Input;
 use super::query::query;
 use diana::algorithm::Admission;
+use diana::global::{CallError, Replies};
 use diana::policy::{GlobalCharge, GlobalQuery, LeaseUsage, RuleReply};
-use diana::remote::CallError;
-use diana::remote::redis::{Dialect, Redis, Replies};
+use diana::remote::redis::{Dialect, Redis};
 
 const STATUSES: [u32; 4] = [200, 400, 503, 0];
 

@@ -5,8 +5,8 @@
 use super::input::Input;
 use super::query::query;
 use diana::algorithm::Admission;
+use diana::global::CallError;
 use diana::policy::{GlobalQuery, LeaseGrant};
-use diana::remote::CallError;
 use diana::remote::rls::Rls;
 use diana_base::time::Span;
 

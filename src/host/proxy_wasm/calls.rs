@@ -3,7 +3,7 @@
 
 use super::abi::{self, *};
 use super::memory;
-use crate::remote::MAX_REPLY_BYTES;
+use crate::global::MAX_REPLY_BYTES;
 use crate::request::pairs;
 use crate::response::Refusal;
 use crate::store::{Fault, SharedData, Written};

@@ -3,9 +3,8 @@
 
 use super::calls;
 use super::plugin::{Handled, Plugin};
+use crate::global::{CallResult, Completion, Message};
 use crate::policy::Outcome;
-use crate::remote::rls::Rls;
-use crate::remote::{CallResult, Completion, Message};
 use crate::session::{Session, Worker};
 use crate::store::Fault;
 use diana_base::time::Time;
@@ -115,8 +114,8 @@ impl Plugin {
 fn send(cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault> {
     match message {
         Message::Http { headers, body } => calls::http_call(cluster, headers, body, timeout_ms),
-        Message::Grpc(message) => {
-            calls::grpc_call(&Rls::service(cluster), Rls::SERVICE, Rls::METHOD, message, timeout_ms)
+        Message::Grpc { cluster, service, method, body } => {
+            calls::grpc_call(cluster, service, method, body, timeout_ms)
         }
     }
 }

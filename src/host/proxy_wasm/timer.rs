@@ -2,7 +2,7 @@
 //! and the streams that wait are in [`TimerQueue`](super::timer_queue::TimerQueue).
 
 use super::plugin::Plugin;
-use crate::remote::Completion;
+use crate::global::Completion;
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
 

@@ -10,8 +10,8 @@
 //! ```
 
 use super::command::MAX_NUMBER;
-use super::{CallError, Replies};
 use crate::algorithm::{Admission, Charge, Verdict};
+use crate::global::{CallError, Replies};
 use crate::policy::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use diana_base::time::Span;
 use diana_document::Value;

@@ -5,7 +5,7 @@ mod replies;
 
 use super::*;
 use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
-use crate::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery};
+use crate::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery, RuleReply};
 use diana_base::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;

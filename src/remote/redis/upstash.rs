@@ -8,7 +8,7 @@
 //!                        ─►  [{"result":[…]},{"error":"ERR …"}]
 //! ```
 
-use super::super::CallError;
+use crate::global::CallError;
 use diana_base::format::json_string;
 use diana_document::Value;
 

@@ -9,7 +9,7 @@
 //!
 //! Webdis 0.1.9 reads what follows the last dot of the last part as a format, so dots are escaped.
 
-use super::super::CallError;
+use crate::global::CallError;
 use diana_base::format::hex;
 use diana_document::Value;
 

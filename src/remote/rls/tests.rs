@@ -8,8 +8,8 @@ use super::messages::{
 };
 use super::{Rls, unit};
 use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use crate::global::{CallError, MAX_REPLY_BYTES};
 use crate::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
-use crate::remote::{CallError, MAX_REPLY_BYTES};
 use diana_base::time::Span;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -4,13 +4,12 @@ use super::*;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::lease::Lease;
 use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
+use crate::global::{CallError, CallResult, GlobalStoreOptions, Message, Protocol, Replies};
 use crate::number_map::STEPS;
 use crate::policy::{
     Counter, Counters, Draft, GlobalDraft, GlobalQuery, LimitDraft, Lists, Migration, Missing, OnError,
     Overridden, Policy, RuleDraft, StoreDraft,
 };
-use crate::remote::redis::{Dialect, Redis};
-use crate::remote::{GlobalStoreOptions, Protocol};
 use crate::request::Parts;
 use crate::store::{Portable, Rules, Simulated};
 use crate::table::{EvictionRank, Hasher, Seed};
@@ -81,9 +80,29 @@ fn policy() -> Policy {
         .build()
 }
 
+/// A protocol that supports every query, and many in one call.
+struct Anything;
+
+impl Protocol for Anything {
+    fn supports(&self, _: &GlobalQuery) -> bool {
+        true
+    }
+
+    fn max_batch(&self) -> usize {
+        64
+    }
+
+    fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64, _: &Policy) -> Message {
+        Message::Http { headers: Vec::new(), body: Vec::new() }
+    }
+
+    fn read(&self, _: &[&GlobalQuery], _: u64, result: CallResult) -> Result<Replies, CallError> {
+        Err(result.error())
+    }
+}
+
 fn client() -> StoreClient {
-    let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
-    let (clusters, protocol) = (vec!["a".into()], Protocol::Redis(redis));
+    let (clusters, protocol) = (vec!["a".into()], Box::new(Anything));
     StoreClient::new(GlobalStoreOptions { clusters, timeout: Span::from_ms(50), in_flight: 1, protocol }, 1)
 }
 

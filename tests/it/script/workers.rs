@@ -8,9 +8,9 @@ use super::store::{Call, Store};
 use crate::host::store::decoded;
 use diana::algorithm::{Parameters, Quota};
 use diana::config;
+use diana::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
 use diana::policy::{GlobalCharge, GlobalQuery, Policy, RuleId, RuleQuery};
 use diana::remote::redis::{Dialect, Redis};
-use diana::remote::{CallResult, Completion, GlobalStoreOptions, Message, Protocol, StoreClient, Waiter};
 use diana_base::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ struct Sim<'s> {
 }
 
 fn worker(faults: Faults, random: u64) -> Worker {
-    let protocol = Protocol::Redis(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
+    let protocol = Box::new(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
     let timeout = Span::from_ns(TIMEOUT * 1_000);
     let options =
         GlobalStoreOptions { clusters: vec!["a".into()], timeout, in_flight: faults.in_flight, protocol };

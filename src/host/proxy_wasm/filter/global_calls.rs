@@ -2,10 +2,10 @@
 //! or the timeout.
 
 use super::{Action, Filter};
+use crate::global::{CallResult, Completion, Waiter};
 use crate::host::proxy_wasm::calls;
 use crate::host::proxy_wasm::plugin::{Handled, NextAction, Plugin};
 use crate::host::proxy_wasm::timer_queue::Held;
-use crate::remote::{CallResult, Completion, Waiter};
 use std::rc::Rc;
 
 /// The gRPC status for success.

@@ -20,7 +20,6 @@
 mod queue;
 mod shard;
 
-use super::redis::Redis;
 use super::{Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Waiter};
 use crate::policy::{GlobalCharge, GlobalQuery, Policy};
 use diana_base::prng;
@@ -123,7 +122,7 @@ impl StoreClient {
             // An error carries no call number, so `NOSCRIPT` may belong to another call. A retried
             // query brings the script and is not retried again.
             let with_script = client.with_script || queued.iter().any(|queued| queued.is_retry);
-            let number = call_number(&mut self.random);
+            let number = protocol.number(random_number(&mut self.random));
             let message = protocol.message(cluster, &queries, with_script, number, policy);
             client.stats.calls = client.stats.calls.saturating_add(1);
             let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
@@ -248,8 +247,7 @@ impl StoreClient {
     }
 }
 
-/// The number that the next call carries.
-fn call_number(random: &mut u64) -> u64 {
+fn random_number(random: &mut u64) -> u64 {
     let (upper, lower) = (prng::next(random), prng::next(random));
-    Redis::number(u64::from(upper) << 32 | u64::from(lower))
+    u64::from(upper) << 32 | u64::from(lower)
 }

@@ -1,12 +1,11 @@
 //! The client of one store: queued queries, pending calls, refunds, and the breaker.
 
 use super::queue::{Queue, QueuedQuery};
+use crate::global::breaker::Breaker;
+use crate::global::permits::Permits;
+use crate::global::refunds::Refunds;
+use crate::global::{CallError, CallStats, Completion, Replies, Waiter};
 use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
-use crate::remote::breaker::Breaker;
-use crate::remote::permits::Permits;
-use crate::remote::redis::Replies;
-use crate::remote::refunds::Refunds;
-use crate::remote::{CallError, CallStats, Completion, Waiter};
 use diana_base::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;

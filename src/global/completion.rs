@@ -1,7 +1,7 @@
 //! The values that a store's client exchanges with the rest of a worker: calls, their results, and
 //! the waiters that receive replies.
 
-use super::Message;
+use super::{CallError, Message};
 use crate::policy::RuleReply;
 use diana_base::time::Span;
 
@@ -54,6 +54,17 @@ pub enum CallResult<'a> {
     Status(u32),
     /// The host could not make the call.
     NotMade,
+}
+
+impl CallResult<'_> {
+    /// The error for a protocol that does not expect such a result.
+    pub fn error(self) -> CallError {
+        match self {
+            CallResult::Status(status) => CallError::Status(status),
+            CallResult::NotMade => CallError::NotMade,
+            CallResult::Http { .. } | CallResult::Message(_) => CallError::Garbage,
+        }
+    }
 }
 
 /// The statistics of a store's calls, for metrics and the log.

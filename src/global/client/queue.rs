@@ -14,15 +14,15 @@ const SPARE: usize = 64;
 
 /// A query and its waiter.
 #[derive(Debug)]
-pub(in crate::remote) struct QueuedQuery {
-    pub(in crate::remote) waiter: Waiter,
-    pub(in crate::remote) query: GlobalQuery,
+pub(in crate::global) struct QueuedQuery {
+    pub(in crate::global) waiter: Waiter,
+    pub(in crate::global) query: GlobalQuery,
     /// Whether a call with this query met a store without the script.
     pub(super) is_retry: bool,
 }
 
 impl QueuedQuery {
-    pub(in crate::remote) fn without_waiter(query: GlobalQuery) -> QueuedQuery {
+    pub(in crate::global) fn without_waiter(query: GlobalQuery) -> QueuedQuery {
         QueuedQuery { waiter: Waiter::Nobody, query, is_retry: false }
     }
 
