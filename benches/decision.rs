@@ -13,15 +13,15 @@
 //! process.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use diana::algorithm::{Algorithm, KINDS, Kind, Quota};
 use diana::config;
-use diana::policy::Outcome;
-use diana::request::{Part, Values};
-use diana::session::{Session, Worker};
-use diana::store::{Portable, Rules, Simulated, Swap};
-use diana::table::{Dated, Hasher, Table, shared_seed};
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
+use diana_limiter::algorithm::{Algorithm, KINDS, Kind, Quota};
+use diana_limiter::policy::Outcome;
+use diana_limiter::request::{Part, Values};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Portable, Rules, Simulated, Swap};
+use diana_limiter::table::{Dated, Hasher, Table, shared_seed};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};
 use std::collections::HashMap;
 use std::hint::black_box;

@@ -19,14 +19,14 @@ mod names;
 mod remote;
 mod rule;
 
-use crate::actor::{Actors, Scope, ip};
-use crate::algorithm::KINDS;
-use crate::global::GlobalStoreOptions;
-use crate::policy::{CandidateOptions, Draft, LimitDraft, Lists, Policy};
 use crate::remote::source;
-use crate::request::Parts;
-use crate::response::ResponseOptions;
 use diana_document::{Error, Errors, Fields, Node, Value};
+use diana_limiter::actor::{Actors, Scope, ip};
+use diana_limiter::algorithm::KINDS;
+use diana_limiter::global::GlobalStoreOptions;
+use diana_limiter::policy::{CandidateOptions, Draft, LimitDraft, Lists, Policy};
+use diana_limiter::request::Parts;
+use diana_limiter::response::ResponseOptions;
 
 /// A valid configuration.
 #[derive(Debug)]

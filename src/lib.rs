@@ -12,9 +12,8 @@
 //!                 └──► global: requests to a global store and its replies
 //! ```
 //!
-//! Only `host` has a clock and does I/O. Every other module is a function of its arguments. The
-//! modules are listed from the outside in. Each module uses only modules below it; a test enforces
-//! the order.
+//! Only `host` has a clock and does I/O. `session` and everything to its right are modules of
+//! `diana-limiter`.
 #![cfg_attr(
     not(test),
     deny(
@@ -28,28 +27,6 @@
     )
 )]
 
-pub mod host;
-
 pub mod config;
-
-pub mod session;
-
-pub mod response;
-
+pub mod host;
 pub mod remote;
-
-pub mod global;
-
-pub mod policy;
-
-pub mod actor;
-pub mod algorithm;
-pub mod matcher;
-
-pub mod table;
-
-pub mod store;
-
-pub mod request;
-
-pub mod number_map;

@@ -2,12 +2,12 @@
 
 use super::global_store::GlobalStore;
 use super::rule::count;
-use crate::algorithm::{Kind, Quota, lease::Lease};
-use crate::policy::{Counter, Counters, GlobalDraft, OnError};
 use crate::remote::rls;
-use crate::response;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
+use diana_limiter::algorithm::{Kind, Quota, lease::Lease};
+use diana_limiter::policy::{Counter, Counters, GlobalDraft, OnError};
+use diana_limiter::response;
 
 const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";

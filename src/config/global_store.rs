@@ -1,13 +1,13 @@
 //! `store`: the store that counts global rules for all gateways.
 
-use crate::global::{GlobalStoreOptions, Protocol};
-use crate::policy::StoreDraft;
 use crate::remote::redis::{Dialect, Redis};
 use crate::remote::rls::Rls;
-use crate::response;
 use diana_base::format::plain;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
+use diana_limiter::global::{GlobalStoreOptions, Protocol};
+use diana_limiter::policy::StoreDraft;
+use diana_limiter::response;
 
 /// In bytes. A shorter secret could be found by brute force.
 const MIN_SECRET_BYTES: usize = 16;

@@ -6,9 +6,9 @@
 //! has no other conditions. No `exclusive` limit can switch off the other rule alone.
 //! `Parameters::covers` compares how much each of the two rules admits.
 
-use crate::algorithm::{Parameters, Quota};
-use crate::policy::{LimitDraft, RuleDraft};
 use diana_document::{Error, Node, quoted};
+use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::policy::{LimitDraft, RuleDraft};
 
 /// The number of rules above which there are no warnings, because each rule is compared with every
 /// other one.

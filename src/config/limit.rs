@@ -1,11 +1,11 @@
 //! One limit: its URL, its conditions, its rules. Each kind of matcher reads its own key.
 
 use super::rule;
-use crate::actor::Scope;
-use crate::matcher::{KINDS, pattern::Pattern};
-use crate::policy::LimitDraft;
-use crate::response::ResponseOverride;
 use diana_document::{Node, Value};
+use diana_limiter::actor::Scope;
+use diana_limiter::matcher::{KINDS, pattern::Pattern};
+use diana_limiter::policy::LimitDraft;
+use diana_limiter::response::ResponseOverride;
 use std::sync::Arc;
 
 /// Reads a limit. Reports each mistake at its place and then returns `None`.

@@ -2,9 +2,9 @@
 //!
 //! The default name consists of the limit's URL and the rule's index in the limit.
 
-use crate::policy::{ALLOW, DENY};
 use diana_base::map::KeySet;
 use diana_document::{Node, Value, quoted};
+use diana_limiter::policy::{ALLOW, DENY};
 
 const MAX_BYTES: usize = 64;
 

@@ -3,11 +3,11 @@
 
 use super::global_store::{cluster, reserved};
 use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit, is_wrapped};
-use crate::policy::Sample;
 use crate::remote::source::{self, Canary, RemoteOptions};
-use crate::response;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
+use diana_limiter::policy::Sample;
+use diana_limiter::response;
 
 const INTERVAL: Span = Span::from_secs(5);
 const TIMEOUT: Span = Span::from_secs(1);

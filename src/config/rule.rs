@@ -4,13 +4,13 @@
 use super::Mode;
 use super::global_rule::{self, Roles, roles};
 use super::names::Names;
-use crate::actor::{self, Actors, Named, Scope};
-use crate::algorithm::{self, Kind, Quota, RefuseAll};
-use crate::policy::{Counter, Missing, RuleDraft};
-use crate::response::{ResponseOverride, RuleResponses};
 use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
+use diana_limiter::actor::{self, Actors, Named, Scope};
+use diana_limiter::algorithm::{self, Kind, Quota, RefuseAll};
+use diana_limiter::policy::{Counter, Missing, RuleDraft};
+use diana_limiter::response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
 pub(super) struct Reader<'a> {

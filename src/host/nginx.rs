@@ -6,9 +6,9 @@
 //! joins the lines of a header in its variable.
 
 use crate::config::Configuration;
-use crate::policy::Policy;
-use crate::request::Part;
 use diana_document::quoted;
+use diana_limiter::policy::Policy;
+use diana_limiter::request::Part;
 
 /// The path of the property for a part, its words separated by zero bytes; `None` if another
 /// property holds the part.

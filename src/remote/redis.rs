@@ -15,10 +15,10 @@ pub mod script;
 mod upstash;
 mod webdis;
 
-use crate::global::{CallError, MAX_REPLY_BYTES, Replies};
-use crate::policy::{CountKey, GlobalQuery};
 use diana_base::format;
 use diana_document::parse_json;
+use diana_limiter::global::{CallError, MAX_REPLY_BYTES, Replies};
+use diana_limiter::policy::{CountKey, GlobalQuery};
 
 /// The interface of the HTTP proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Dialect {
     Upstash,
 }
 
-/// A call to make: a `POST`. [`Protocol`](crate::global::Protocol) adds the pseudo-headers.
+/// A call to make: a `POST`. [`Protocol`](diana_limiter::global::Protocol) adds the pseudo-headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCall<'r> {
     /// The path.

@@ -6,11 +6,11 @@ mod headers;
 mod messages;
 mod protocol;
 
-use crate::algorithm::{Admission, Charge, Verdict};
-use crate::global::{CallError, MAX_REPLY_BYTES};
-use crate::policy::{GlobalQuery, LeaseGrant, Policy, RuleId, RuleQuery, RuleReply};
 use diana_base::format::hex;
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Admission, Charge, Verdict};
+use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
+use diana_limiter::policy::{GlobalQuery, LeaseGrant, Policy, RuleId, RuleQuery, RuleReply};
 use headers::{MAX_HEADERS, Tightest, tightest};
 use messages::{
     Counted, Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, OK, OVER_LIMIT, Request, Response,

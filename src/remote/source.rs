@@ -19,14 +19,14 @@ pub use comparison::{CanaryCounts, CanaryStats, Comparison};
 pub use follow::{Follower, PollResult, Snapshot, Task};
 pub use head::Validators;
 
-use crate::policy::Sample;
-use crate::request::pairs;
-use crate::table::Hasher;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use diana_base::time::Span;
 use diana_document::Value;
+use diana_limiter::policy::Sample;
+use diana_limiter::request::pairs;
+use diana_limiter::table::Hasher;
 use std::borrow::Cow;
 
 /// The longest reply that is read, in bytes. A longer reply is an error.

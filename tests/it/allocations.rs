@@ -1,10 +1,10 @@
 //! Allocations of a decision: none, except for values that the store returns.
 
 use crate::harness::{START, get, policy, store, worker};
-use diana::algorithm::KINDS;
-use diana::session::Session;
-use diana::store::{Rules, Simulated, Store};
 use diana_base::time::Span;
+use diana_limiter::algorithm::KINDS;
+use diana_limiter::session::Session;
+use diana_limiter::store::{Rules, Simulated, Store};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

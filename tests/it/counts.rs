@@ -3,11 +3,11 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{Configuration, compile};
-use diana::global::Message;
-use diana::policy::Outcome;
-use diana::session::{Session, Worker};
-use diana::store::{Rules, Simulated};
 use diana_base::time::Time;
+use diana_limiter::global::Message;
+use diana_limiter::policy::Outcome;
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Rules, Simulated};
 
 /// The keys of the counts that a request of `user` queries, in order.
 fn keys(rules: &str, user: &str) -> Vec<String> {

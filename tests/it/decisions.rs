@@ -29,11 +29,11 @@ mod windows;
 
 use crate::harness::{Gateway, START, store};
 use crate::host::replay::{self, Event};
-use diana::algorithm;
-use diana::policy::{Decision, Outcome, Policy, Reason, RuleId, RuleResult};
-use diana::request::{Part, Values};
-use diana::store::{Rules, Simulated};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm;
+use diana_limiter::policy::{Decision, Outcome, Policy, Reason, RuleId, RuleResult};
+use diana_limiter::request::{Part, Values};
+use diana_limiter::store::{Rules, Simulated};
 use std::collections::VecDeque;
 
 /// Runs `script` under `json`, on a simulated host of either kind: first the engine alone, then the

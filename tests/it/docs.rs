@@ -3,7 +3,7 @@
 
 mod names;
 
-use diana::policy::Policy;
+use diana_limiter::policy::Policy;
 use serde_json::Value;
 use std::fs;
 
@@ -187,18 +187,18 @@ fn rows<'t>(text: &'t str, header: &str) -> Vec<&'t str> {
 /// The tables of algorithms and actors equal the code's lists, line by line.
 #[test]
 fn the_tables_of_kinds_equal_the_lists_of_the_code() {
-    let algorithm = |kind: &&diana::algorithm::Kind| {
+    let algorithm = |kind: &&diana_limiter::algorithm::Kind| {
         let keys: Vec<String> = kind.keys.iter().map(|key| format!("`{key}`")).collect();
         let row = format!("| `{}` | {} | {} | {} |", kind.short, kind.name, keys.join(", "), kind.bound);
         row.replace("|  |", "| |")
     };
-    let algorithms: Vec<String> = diana::algorithm::KINDS.iter().map(algorithm).collect();
+    let algorithms: Vec<String> = diana_limiter::algorithm::KINDS.iter().map(algorithm).collect();
     let page = text("docs/configuration/algorithms.md");
     assert_eq!(rows(&page, "| `algo` | name | keys | admits at most |"), algorithms);
 
     let page = text("docs/configuration/actors.md");
     let actors = rows(&page, "| source | example | value |");
-    let kinds = diana::actor::KINDS;
+    let kinds = diana_limiter::actor::KINDS;
     assert_eq!(actors.len(), kinds.len());
     for (row, kind) in actors.iter().zip(kinds) {
         assert!(row.starts_with(&format!("| `{}` | `", kind.key)), "{}: {row}", kind.key);
@@ -214,15 +214,15 @@ fn the_tables_of_kinds_equal_the_lists_of_the_code() {
 fn every_key_of_the_demo_and_the_reference_is_described() {
     let reference = reference();
     let described = |word: &str| assert!(reference.contains(word), "{word} is not described");
-    for kind in diana::algorithm::KINDS {
+    for kind in diana_limiter::algorithm::KINDS {
         described(&format!("`{}` or `{}`", kind.short, kind.name));
         described(&format!("\n### `{}`, {}\n", kind.short, kind.name));
         for key in kind.keys {
             described(&format!("| `{key}` | `"));
         }
     }
-    let actors = diana::actor::KINDS.iter().map(|kind| kind.key);
-    for key in actors.chain(diana::matcher::KINDS.iter().map(|kind| kind.key)) {
+    let actors = diana_limiter::actor::KINDS.iter().map(|kind| kind.key);
+    for key in actors.chain(diana_limiter::matcher::KINDS.iter().map(|kind| kind.key)) {
         described(&format!("`{key}"));
     }
 }
@@ -293,7 +293,7 @@ fn every_key_of_remote_is_described() {
 fn the_reference_and_the_page_on_accuracy_say_every_bound() {
     for file in ["docs/accuracy.md", "docs/configuration/algorithms.md"] {
         let text = text(file);
-        for kind in diana::algorithm::KINDS {
+        for kind in diana_limiter::algorithm::KINDS {
             let said = text
                 .lines()
                 .any(|line| line.contains(&format!("`{}`", kind.short)) && line.contains(kind.bound));

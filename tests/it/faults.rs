@@ -1,8 +1,8 @@
 //! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
 use crate::harness::{Counting, Gateway, Random, at, get, store};
-use diana::policy::{Decision, Outcome, RuleResult};
-use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use diana_limiter::policy::{Decision, Outcome, RuleResult};
+use diana_limiter::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! Clients that invent actors: they free nobody from a limit, and memory does not grow.
 
 use crate::harness::{Gateway, Random, at, get, store};
-use diana::policy::{Events, Outcome, RuleResult};
-use diana::store::{Portable, Rules, Simulated};
+use diana_limiter::policy::{Events, Outcome, RuleResult};
+use diana_limiter::store::{Portable, Rules, Simulated};
 
 const INVENTED: usize = 50_000;
 

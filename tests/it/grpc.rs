@@ -2,7 +2,7 @@
 //! the status into gRPC's own form.
 
 use crate::harness::policy;
-use diana::request::{Part, Values};
+use diana_limiter::request::{Part, Values};
 
 #[test]
 fn grpc_is_recognised_by_the_whole_type_and_its_suffix() {

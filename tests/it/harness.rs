@@ -2,12 +2,12 @@
 //! values.
 
 use diana::config;
-use diana::policy::{Decision, Events, Outcome, Policy, Previous, Replacement};
-use diana::request::{Part, Values};
-use diana::session::{Session, Worker};
-use diana::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
-use diana::table::{Dated, Seed, shared_seed};
 use diana_base::time::{Span, Time};
+use diana_limiter::policy::{Decision, Events, Outcome, Policy, Previous, Replacement};
+use diana_limiter::request::{Part, Values};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
+use diana_limiter::table::{Dated, Seed, shared_seed};
 use std::cell::Cell;
 
 /// The start of every test: an instant as hosts report it, in November 2023.

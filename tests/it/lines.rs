@@ -2,12 +2,12 @@
 
 mod permits;
 
-use diana::algorithm::{Parameters, Quota};
 use diana::config;
-use diana::global::{Call, CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
-use diana::policy::{GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleId, RuleQuery};
 use diana::remote::redis::{Dialect, Redis};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::global::{Call, CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
+use diana_limiter::policy::{GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleId, RuleQuery};
 
 const NO_SCRIPT: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
 /// Admitted, nine left, and a charge.

@@ -9,13 +9,13 @@ mod document;
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana::config::{Configuration, compile};
-use diana::global::GlobalStoreOptions;
-use diana::policy::Outcome;
 use diana::remote::redis::{Dialect, Redis};
-use diana::request::{Part, Values};
-use diana::session::{Session, Worker};
-use diana::store::{Rules, SharedData, Simulated};
 use diana_base::time::Time;
+use diana_limiter::global::GlobalStoreOptions;
+use diana_limiter::policy::Outcome;
+use diana_limiter::request::{Part, Values};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Rules, SharedData, Simulated};
 use document::{Document, SECRET};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
         let (_, decision) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));
         let Outcome::Query(_) = decision.outcome else { return BTreeSet::new() };
         let call = worker.next_call(&policy, Time::ZERO).unwrap();
-        let diana::global::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
+        let diana_limiter::global::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
         let body = String::from_utf8(body).unwrap();
         body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
     };

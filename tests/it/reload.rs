@@ -6,9 +6,9 @@ mod memory;
 mod resized;
 
 use crate::harness::{Gateway, at, get, store};
-use diana::policy::Decision;
-use diana::request::{Part, Values};
-use diana::store::{Rules, Simulated};
+use diana_limiter::policy::Decision;
+use diana_limiter::request::{Part, Values};
+use diana_limiter::store::{Rules, Simulated};
 
 fn limit(url: &str, rpu: u32) -> String {
     format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}}]}}"#)

@@ -2,11 +2,11 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{self, Configuration};
-use diana::global::{CallResult, Message};
-use diana::policy::{Decision, Outcome, Reason, RuleResult};
-use diana::session::{Session, Worker};
-use diana::store::{Portable, Rules, Simulated};
 use diana_base::time::{Span, Time};
+use diana_limiter::global::{CallResult, Message};
+use diana_limiter::policy::{Decision, Outcome, Reason, RuleResult};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Portable, Rules, Simulated};
 
 const OK: &[u8] = b"\x08\x01";
 const OVER_LIMIT: &[u8] = b"\x08\x02";

@@ -4,10 +4,10 @@
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Counting, Random, START, ask, at, get, policy, store, worker};
-use diana::policy::{Outcome, Policy};
-use diana::session::{Session, TICK, Worker};
-use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana_base::time::{Span, Time};
+use diana_limiter::policy::{Outcome, Policy};
+use diana_limiter::session::{Session, TICK, Worker};
+use diana_limiter::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use proptest::prelude::*;
 use std::cell::Cell;
 

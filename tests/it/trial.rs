@@ -2,10 +2,10 @@
 
 use crate::harness::{START, get, store};
 use diana::config::{compile, compile_over};
-use diana::policy::{CandidateOptions, Decision, Outcome, Policy, Sample};
-use diana::request::Values;
-use diana::session::{Session, Worker};
-use diana::store::{Portable, Rules, Simulated};
+use diana_limiter::policy::{CandidateOptions, Decision, Outcome, Policy, Sample};
+use diana_limiter::request::Values;
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Portable, Rules, Simulated};
 
 const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
 

@@ -1,11 +1,11 @@
 //! Sessions that wait: the refunds of those that leave, and hosts that cannot hold requests.
 
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
-use diana::algorithm::Admission;
-use diana::policy::{Decision, Outcome, Policy, RuleResult};
-use diana::session::{Session, Worker};
-use diana::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::Admission;
+use diana_limiter::policy::{Decision, Outcome, Policy, RuleResult};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use std::cell::Cell;
 
 const SEED: [u8; 16] = [7; 16];

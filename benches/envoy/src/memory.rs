@@ -3,7 +3,7 @@
 
 use crate::line::{Filter, Filters};
 use anyhow::{Context, Result, bail};
-use diana::algorithm;
+use diana_limiter::algorithm;
 use gateway::{Config, Gateway, Load, Shot};
 use serde_json::{Value, json};
 use std::fs;

@@ -1,10 +1,10 @@
 //! Bytes as a cell of any kind of algorithm, and what may happen to it.
 
 use super::input::Input;
-use diana::algorithm::{Admission, Algorithm, Charge, KINDS, Quota, Reservation, Verdict};
-use diana::table::EvictionRank;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Quota, Reservation, Verdict};
+use diana_limiter::table::EvictionRank;
 
 /// As late as this (the year 2349) the longest fill fits twice into what is left of a `u64`.
 const LATEST: u64 = u64::MAX - 205 * 365 * 86_400 * 1_000_000_000;

@@ -1,12 +1,12 @@
 //! Bytes as a configuration, and requests as its policy decides about them.
 
 use diana::config::{Configuration, compile};
-use diana::policy::Outcome;
-use diana::request::{Part, Values};
-use diana::session::{Session, Worker};
-use diana::store::{Portable, Rules, Simulated};
 use diana_base::time::{Span, Time};
 use diana_document::{Value, parse, parse_json};
+use diana_limiter::policy::Outcome;
+use diana_limiter::request::{Part, Values};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Portable, Rules, Simulated};
 
 /// Keys that are in the store beside those of tables.
 const OWN_KEYS: u64 = 4;

@@ -6,11 +6,11 @@
 //! ```
 
 use super::path::escaped;
-use diana::actor::{Actors, Named, Scope, address, ip, key};
-use diana::request::pairs::{Pairs, encode};
-use diana::request::token::is_token;
-use diana::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, host};
 use diana_document::{Errors, Node, parse, parse_json};
+use diana_limiter::actor::{Actors, Named, Scope, address, ip, key};
+use diana_limiter::request::pairs::{Pairs, encode};
+use diana_limiter::request::token::is_token;
+use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, host};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
 //! Request targets in all their readings.
 
-use diana::request::path::{Path, Readings, segment};
+use diana_limiter::request::path::{Path, Readings, segment};
 
 /// The combinations of answers to the four questions that backends answer differently.
 const MOST_READINGS: usize = 16;

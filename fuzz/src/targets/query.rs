@@ -1,8 +1,8 @@
 //! Rules for a store to be asked about.
 
-use diana::algorithm::{Parameters, Quota};
-use diana::policy::{RuleId, RuleQuery};
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::policy::{RuleId, RuleQuery};
 
 /// The rule of this number; those of odd numbers are in shadow.
 pub fn query(number: usize) -> RuleQuery {

@@ -6,7 +6,7 @@ use crate::host::laws;
 use crate::host::play::{CONFIGURATION, Setup, play};
 use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
 use diana::host::proxy_wasm::{Callbacks, Filter};
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -4,11 +4,11 @@
 
 use super::input::Input;
 use super::query::query;
-use diana::algorithm::Admission;
-use diana::global::CallError;
-use diana::policy::{GlobalQuery, LeaseGrant};
 use diana::remote::rls::Rls;
 use diana_base::time::Span;
+use diana_limiter::algorithm::Admission;
+use diana_limiter::global::CallError;
+use diana_limiter::policy::{GlobalQuery, LeaseGrant};
 
 const MOST_RULES: usize = 8;
 

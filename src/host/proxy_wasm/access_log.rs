@@ -6,9 +6,9 @@
 
 use super::calls;
 use super::plugin::Plugin;
-use crate::policy::{Decision, Outcome};
 use diana_base::format::alone;
 use diana_base::time::Span;
+use diana_limiter::policy::{Decision, Outcome};
 
 /// The rules that refuse a request, or the deny list.
 pub const RULE: &str = "diana.rule";

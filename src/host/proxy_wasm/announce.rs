@@ -3,10 +3,10 @@
 
 use super::calls;
 use super::plugin::{MAX_LOGGED, Plugin};
-use crate::store::{Rules, Store, Swap};
-use crate::table::Hasher;
 use diana_base::format;
 use diana_base::time::{Span, Time};
+use diana_limiter::store::{Rules, Store, Swap};
+use diana_limiter::table::Hasher;
 use log::{info, warn};
 
 const KEY: &[u8] = b"diana/announced";

@@ -2,8 +2,8 @@
 //! its host does not need (`gateway/src/filter.rs`) and changes the letter behind the mark to say
 //! so.
 
-use crate::response::ResponseOptions;
-use crate::store::Rules;
+use diana_limiter::response::ResponseOptions;
+use diana_limiter::store::Rules;
 
 /// The bytes in front of the letter, by which a build finds it.
 const MARK: [u8; 20] = *b"\0diana's callbacks: ";

@@ -3,12 +3,12 @@
 
 use super::abi::{self, *};
 use super::memory;
-use crate::global::MAX_REPLY_BYTES;
-use crate::request::pairs;
-use crate::response::Refusal;
-use crate::store::{Fault, SharedData, Written};
 use diana_base::format;
 use diana_base::time::Time;
+use diana_limiter::global::MAX_REPLY_BYTES;
+use diana_limiter::request::pairs;
+use diana_limiter::response::Refusal;
+use diana_limiter::store::{Fault, SharedData, Written};
 use log::Level;
 use std::ptr::null_mut;
 

@@ -26,9 +26,9 @@ use super::metrics::Ids;
 use super::plugin::{Handled, NextAction, Plugin};
 use super::streams::{NewStreams, NumberMap};
 use super::timer_queue::{Held, Turn};
-use crate::session::Session;
 use diana_base::exclusive::Exclusive;
 use diana_base::time::Time;
+use diana_limiter::session::Session;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -3,11 +3,11 @@
 
 use super::calls;
 use super::plugin::{Handled, Plugin};
-use crate::global::{CallResult, Completion, Message};
-use crate::policy::Outcome;
-use crate::session::{Session, Worker};
-use crate::store::Fault;
 use diana_base::time::Time;
+use diana_limiter::global::{CallResult, Completion, Message};
+use diana_limiter::policy::Outcome;
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::Fault;
 use log::{info, warn};
 
 /// A call in flight: the host's number and the worker's number.

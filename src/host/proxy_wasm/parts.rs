@@ -7,10 +7,10 @@
 
 use super::calls;
 use crate::host::nginx;
-use crate::policy::Policy;
-use crate::request::joined::Joined;
-use crate::request::pairs::Pairs;
-use crate::request::{HeaderLines, Part, PartId, Source};
+use diana_limiter::policy::Policy;
+use diana_limiter::request::joined::Joined;
+use diana_limiter::request::pairs::Pairs;
+use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
 
 /// A value of the host; the inner `None` if the host has no such value.

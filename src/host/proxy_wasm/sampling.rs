@@ -2,10 +2,10 @@
 //! the whole table.
 
 use super::plugin::Plugin;
-use crate::policy::RuleId;
-use crate::store::Rules;
 use diana_base::exclusive::Exclusive;
 use diana_base::prng;
+use diana_limiter::policy::RuleId;
+use diana_limiter::store::Rules;
 use std::cell::Cell;
 
 /// A worker samples one set of one table after this many requests. One load costs about 1 µs, that
@@ -64,7 +64,7 @@ impl Plugin {
             return;
         };
         let random = u64::from(self.entropy()) << 32 | u64::from(prng::next(&mut count.into()));
-        let look = |worker: &mut crate::session::Worker| {
+        let look = |worker: &mut diana_limiter::session::Worker| {
             worker.used_cells(policy, &self.store, turn, random, self.last_now())
         };
         if let (Some(Some(used)), Some((rule, sets))) = (self.worker.with(look), tables.get(turn)) {

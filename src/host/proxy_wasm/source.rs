@@ -8,18 +8,18 @@ use super::candidate::Candidate;
 use super::metrics::Ids;
 use super::plugin::{MAX_LOGGED, Plugin, mistakes};
 use crate::config;
-use crate::policy::{CandidateOptions as How, Sample};
 use crate::remote::source::{
     CanaryStats, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
     ServerReply, Snapshot, Task, Validators,
 };
-use crate::session::Worker;
-use crate::store::Fault;
-use crate::table::Hasher;
 use diana_base::exclusive::Exclusive;
 use diana_base::format;
 use diana_base::time::Time;
 use diana_document::Error;
+use diana_limiter::policy::{CandidateOptions as How, Sample};
+use diana_limiter::session::Worker;
+use diana_limiter::store::Fault;
+use diana_limiter::table::Hasher;
 use log::{Level, log};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Maps keyed by the host's stream numbers.
 
-pub(super) use crate::number_map::NumberMap;
+pub(super) use diana_limiter::number_map::NumberMap;
 
 /// The plugins of streams, from a stream's creation to its headers. Hosts create a stream when its
 /// headers have arrived. So usually there is one entry, and nothing is inserted into the map.

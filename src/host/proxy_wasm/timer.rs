@@ -2,9 +2,9 @@
 //! and the streams that wait are in [`TimerQueue`](super::timer_queue::TimerQueue).
 
 use super::plugin::Plugin;
-use crate::global::Completion;
-use crate::session::Worker;
 use diana_base::time::{Span, Time};
+use diana_limiter::global::Completion;
+use diana_limiter::session::Worker;
 
 impl Plugin {
     /// Whether the worker needs the timer earlier than it fires. No clock is read: if the worker

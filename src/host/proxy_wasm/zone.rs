@@ -3,7 +3,7 @@
 
 use super::plugin::Plugin;
 use crate::host::nginx;
-use crate::table::{Dated, keep_seed};
+use diana_limiter::table::{Dated, keep_seed};
 use log::warn;
 use std::cell::Cell;
 

@@ -8,9 +8,9 @@
 //!   report   4 rules  (kind a b c d e f)…
 //! ```
 
-use crate::algorithm::Parameters;
-use crate::policy::{CountKey, GlobalQuery};
 use diana_base::format::number;
+use diana_limiter::algorithm::Parameters;
+use diana_limiter::policy::{CountKey, GlobalQuery};
 
 /// The largest number of the script, which counts in doubles.
 pub const MAX_NUMBER: u64 = (1 << 53) - 1;

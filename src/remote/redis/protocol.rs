@@ -1,9 +1,9 @@
 //! Redis as a store's client sees it: one HTTP request for each call.
 
 use super::Redis;
-use crate::global::{CallError, CallResult, Message, Protocol, Replies};
-use crate::policy::{GlobalQuery, Policy};
-use crate::request::pairs;
+use diana_limiter::global::{CallError, CallResult, Message, Protocol, Replies};
+use diana_limiter::policy::{GlobalQuery, Policy};
+use diana_limiter::request::pairs;
 use std::borrow::Cow;
 
 impl Protocol for Redis {

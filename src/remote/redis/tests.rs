@@ -4,9 +4,9 @@
 mod replies;
 
 use super::*;
-use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
-use crate::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery, RuleReply};
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use diana_limiter::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery, RuleReply};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

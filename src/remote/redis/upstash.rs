@@ -8,9 +8,9 @@
 //!                        ─►  [{"result":[…]},{"error":"ERR …"}]
 //! ```
 
-use crate::global::CallError;
 use diana_base::format::json_string;
 use diana_document::Value;
+use diana_limiter::global::CallError;
 
 /// Appends one element of a command, between the brackets of its list.
 pub fn part(to: &mut String, text: &str, is_first: bool) {

@@ -9,9 +9,9 @@
 //!
 //! Webdis 0.1.9 reads what follows the last dot of the last part as a format, so dots are escaped.
 
-use crate::global::CallError;
 use diana_base::format::hex;
 use diana_document::Value;
+use diana_limiter::global::CallError;
 
 /// Appends one part of a command, escaped: `/` ends a part, `?` begins options, and `+` stands for
 /// a space.

@@ -6,8 +6,8 @@
 //! `x-ratelimit-reset: 30`.
 
 use super::messages::{Header, Headers};
-use crate::algorithm::Quota;
 use diana_base::time::Span;
+use diana_limiter::algorithm::Quota;
 use prost::Message;
 
 /// If a message has more headers, none is read.

@@ -7,10 +7,10 @@ use super::messages::{
     Response, Status,
 };
 use super::{Rls, unit};
-use crate::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
-use crate::global::{CallError, MAX_REPLY_BYTES};
-use crate::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
+use diana_limiter::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;

@@ -14,8 +14,8 @@ use super::Canary;
 use super::comparison::{CanaryCounts, CanaryStats};
 use super::follow::Follower;
 use super::head::Head;
-use crate::store::Store;
 use diana_base::time::Time;
+use diana_limiter::store::Store;
 
 /// The fewest requests after which the refused share can roll a document back.
 const MIN_REQUESTS: u64 = 20;

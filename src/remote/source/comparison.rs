@@ -8,7 +8,7 @@
 //! actors whose hashes begin with enough zero bits.
 
 use super::head::{Keys, u64_at};
-use crate::store::{Store, Swap};
+use diana_limiter::store::{Store, Swap};
 
 /// The most actors that are tracked.
 const MAX_ACTORS: usize = 1_024;

@@ -14,8 +14,8 @@ mod answers;
 
 use super::head::{Head, Keys};
 use super::{FetchError, RemoteOptions, Validators};
-use crate::store::Store;
 use diana_base::time::{Span, Time};
+use diana_limiter::store::Store;
 
 /// How many times in an interval a worker looks at the head. The rest of the interval is for the
 /// poll, so that each worker applies a change on the server within one interval.

@@ -12,9 +12,9 @@
 //! count, so head and bodies never disagree.
 
 use super::RemoteOptions;
-use crate::store::{Loaded, Store, Swap, Version};
-use crate::table::Hasher;
 use diana_base::time::Time;
+use diana_limiter::store::{Loaded, Store, Swap, Version};
+use diana_limiter::table::Hasher;
 
 /// The validators of a reply (RFC 9110 §8.8), as the server wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ mod mishaps;
 mod workers;
 
 use super::*;
-use crate::request::HeaderLines;
-use crate::request::pairs::Pairs;
-use crate::store::{Portable, Rules, Simulated, Store};
 use diana_base::time::Time;
+use diana_limiter::request::HeaderLines;
+use diana_limiter::request::pairs::Pairs;
+use diana_limiter::store::{Portable, Rules, Simulated, Store};
 use proptest::prelude::*;
 use workers::Workers;
 

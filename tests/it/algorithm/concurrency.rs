@@ -2,8 +2,8 @@
 
 use super::schedule::{Event, Run, within};
 use super::subject::{compile, concurrency};
-use diana::algorithm::{Admission, Quota};
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Admission, Quota};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

@@ -2,9 +2,9 @@
 
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within};
 use super::subject::{Rule, SUBJECTS, cases, power, rules};
-use diana::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
-use diana::table::EvictionRank;
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
+use diana_limiter::table::EvictionRank;
 use proptest::prelude::*;
 
 #[test]

@@ -12,8 +12,8 @@ pub use slices::Slices;
 
 use super::schedule::{Run, astray, begins, onward, visible};
 use super::subject::{cases, rules};
-use diana::algorithm::Verdict;
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::Verdict;
 use proptest::prelude::*;
 use std::fmt::Debug;
 

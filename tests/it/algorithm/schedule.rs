@@ -2,8 +2,8 @@
 
 use super::models::Reference;
 use super::subject::{Rule, power};
-use diana::algorithm::{Admission, Algorithm, Verdict};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Algorithm, Verdict};
 use proptest::prelude::*;
 use std::rc::Rc;
 

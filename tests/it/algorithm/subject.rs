@@ -1,9 +1,9 @@
 //! For each kind, a generator of rules with their reference models.
 
 use super::models::{Bucket, Log, Queue, Reference, Slices};
-use diana::algorithm::{Algorithm, KINDS, Kind, MAX_WAIT, Quota};
 use diana_base::time::Span;
 use diana_document::{Errors, Node, parse};
+use diana_limiter::algorithm::{Algorithm, KINDS, Kind, MAX_WAIT, Quota};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;

@@ -2,9 +2,9 @@
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, token_bucket};
-use diana::algorithm::{Admission, Quota};
-use diana::table::EvictionRank;
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::table::EvictionRank;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
 const MS: u64 = 1_000_000;

@@ -2,9 +2,9 @@
 
 use super::schedule::{Event, Run, visible};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
-use diana::algorithm::{Admission, Quota};
-use diana::table::EvictionRank;
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::table::EvictionRank;
 use proptest::prelude::*;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;

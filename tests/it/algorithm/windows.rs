@@ -3,9 +3,9 @@
 
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
-use diana::algorithm::{Admission, Quota, Reservation};
-use diana::table::EvictionRank;
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Quota, Reservation};
+use diana_limiter::table::EvictionRank;
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;

@@ -2,8 +2,8 @@
 
 use super::check;
 use crate::harness::{Gateway, START, store};
-use diana::request::{Part, Values};
-use diana::store::{Rules, Simulated};
+use diana_limiter::request::{Part, Values};
+use diana_limiter::store::{Rules, Simulated};
 
 fn rule(missing: &str) -> String {
     format!(

@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::harness::{Gateway, at, get, store};
-use diana::store::{Rules, Simulated};
+use diana_limiter::store::{Rules, Simulated};
 
 #[test]
 fn a_permit_is_held_until_the_request_ends() {

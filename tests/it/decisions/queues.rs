@@ -2,11 +2,11 @@
 
 use super::check;
 use crate::harness::{at, get, policy, store};
-use diana::algorithm;
-use diana::policy::Outcome;
-use diana::session::{Session, Worker};
-use diana::store::{Rules, Simulated};
 use diana_base::time::Span;
+use diana_limiter::algorithm;
+use diana_limiter::policy::Outcome;
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::store::{Rules, Simulated};
 
 fn rule(keys: &str) -> String {
     format!(r#"{{"url": "/", "rules": [{{"name": "r", "actor": "user", {keys}}}]}}"#)

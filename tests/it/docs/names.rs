@@ -1,9 +1,9 @@
 //! Names in documents: each exists in the code.
 
 use super::text;
-use diana::algorithm;
 use diana::host::proxy_wasm::access_log::ATTRIBUTES;
 use diana::host::proxy_wasm::metrics::{Kind, METRICS, Metric};
+use diana_limiter::algorithm;
 use std::collections::BTreeSet;
 use std::fs;
 

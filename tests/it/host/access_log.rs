@@ -4,8 +4,8 @@
 use super::faults::Kind;
 use super::gateway::Gateway;
 use diana::host::proxy_wasm::access_log::ATTRIBUTES;
-use diana::request::Part;
-use diana::store::Rules;
+use diana_limiter::request::Part;
+use diana_limiter::store::Rules;
 
 const RULES: &str = r#"{"limits": [
     {"url": "/", "rules": [{"name": "wide", "actor": "user", "rpu": 9, "unit": "day"},

@@ -7,7 +7,7 @@
 //! is gone.
 
 use super::store::Store;
-use diana::request::pairs::Pairs;
+use diana_limiter::request::pairs::Pairs;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -111,7 +111,7 @@ impl Server {
 
 /// The entity tag of a document.
 pub fn etag(document: &[u8]) -> String {
-    format!("\"{:016x}\"", diana::table::Hasher::name(document))
+    format!("\"{:016x}\"", diana_limiter::table::Hasher::name(document))
 }
 
 /// Clusters with a store or a document server each, which several gateways may call.

@@ -4,7 +4,7 @@ use super::faults::Kind;
 use super::gateway::Fate;
 use super::laws::{all_is_back, nobody_is_left, nothing_is_owed, permits_hold, quotas_hold};
 use super::play::{Setup, play};
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

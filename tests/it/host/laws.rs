@@ -4,7 +4,7 @@
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
 use super::play::in_flight;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 /// No more requests are in flight than there are permits.
 pub fn permits_hold(gateway: &Gateway) {

@@ -5,7 +5,7 @@ use super::callouts::Clusters;
 use super::faults::{Faults, Kind};
 use super::gateway::{Fate, Gateway};
 use diana::host::proxy_wasm::Callbacks;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 use proptest::prelude::*;
 
 const QUOTA: usize = 400;

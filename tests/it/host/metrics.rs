@@ -4,7 +4,7 @@
 use super::callouts::Clusters;
 use super::faults::Kind;
 use super::gateway::Gateway;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 /// The series of the simulated host that do not belong to a rule, list, store or server.
 const ALWAYS: [&str; 16] = [

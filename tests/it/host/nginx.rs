@@ -2,8 +2,8 @@
 
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
-use diana::request::Part;
-use diana::store::Rules;
+use diana_limiter::request::Part;
+use diana_limiter::store::Rules;
 use serde_json::json;
 
 const MANY: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "many", "rpu": 100000, "unit": "day"}]}]}"#;

@@ -2,8 +2,8 @@
 //! other headers there are.
 
 use super::gateway::{Fate, Gateway};
-use diana::request::Part;
-use diana::store::Rules;
+use diana_limiter::request::Part;
+use diana_limiter::store::Rules;
 use serde_json::{Value, json};
 
 fn header(name: &str, line: &str) -> (Part, Vec<u8>) {

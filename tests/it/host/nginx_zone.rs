@@ -5,7 +5,7 @@ use super::vm::Vm;
 use diana::config;
 use diana::host::nginx::zone_bytes;
 use diana::host::proxy_wasm::Callbacks;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 const SEED: &[u8] = b"diana/seed";
 

@@ -4,7 +4,7 @@ use super::faults::{Faults, Kind};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 /// Each limit has an algorithm of its own, and one limit has three. A day is longer than any run.
 pub const CONFIGURATION: &str = r#"{"limits": [

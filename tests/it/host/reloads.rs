@@ -2,7 +2,7 @@
 //! same keep their counts.
 
 use super::gateway::{Fate, Gateway};
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 /// A limit of `rpu` a day, and beside it a bucket.
 fn rules(rpu: u32, bucket: u32) -> String {

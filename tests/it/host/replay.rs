@@ -2,9 +2,9 @@
 //! between.
 
 use super::gateway::{Fate, Gateway};
-use diana::request::Part;
-use diana::store::Rules;
 use diana_base::time::Time;
+use diana_limiter::request::Part;
+use diana_limiter::store::Rules;
 
 /// One event of a script.
 pub enum Event {

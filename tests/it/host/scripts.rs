@@ -4,7 +4,7 @@ use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
 use super::play::CONFIGURATION;
 use diana::host::proxy_wasm::Callbacks;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 const REFUSED: Fate = Fate::Answered(429);
 

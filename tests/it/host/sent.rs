@@ -4,8 +4,8 @@
 //! segments and merged slashes are left out here. Sources: ngx_wasm_module `src/common/proxy_wasm`,
 //! nginx 1.27.4 `src/http/ngx_http_variables.c`.
 
-use diana::request::{Part, escape};
-use diana::store::Rules;
+use diana_limiter::request::{Part, escape};
+use diana_limiter::store::Rules;
 
 /// The value that nginx has in `:authority`, whatever the client requests.
 const MACHINE: &str = "machine";

@@ -7,7 +7,7 @@ use super::callouts::{Answer, Callouts, What};
 use super::gateway::{Fate, Noted, World};
 use diana::host::proxy_wasm::simulated::{self, Host};
 use diana::host::proxy_wasm::{Action, Callbacks, Filter};
-use diana::request::Part;
+use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};

@@ -2,7 +2,7 @@
 
 use super::gateway::{Fate, Gateway};
 use diana::host::proxy_wasm::Callbacks;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 const ALONE: &str = "there is no `store`";
 const NO_VM_ID: &str = "`vm_id` is empty";

@@ -2,11 +2,13 @@
 
 use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
-use diana::policy::{Decision, Policy};
-use diana::session::Worker;
-use diana::store::{Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written};
-use diana::table::Seed;
 use diana_base::time::Time;
+use diana_limiter::policy::{Decision, Policy};
+use diana_limiter::session::Worker;
+use diana_limiter::store::{
+    Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
+};
+use diana_limiter::table::Seed;
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex};
 

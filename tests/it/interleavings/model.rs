@@ -1,7 +1,7 @@
 //! A slow model of a few rules at one instant, without algorithms, cells or workers.
 
-use diana::policy::RuleResult;
-use diana::request::{Part, Values};
+use diana_limiter::policy::RuleResult;
+use diana_limiter::request::{Part, Values};
 use std::collections::BTreeMap;
 
 /// One rule: `burst` per unit.

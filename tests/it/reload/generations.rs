@@ -4,8 +4,8 @@
 use super::kept::{DAY, left, left_of, limit, next, rule};
 use super::remaining;
 use crate::harness::{Counting, Gateway, at, get, store};
-use diana::policy::Replacement;
-use diana::store::{Rules, Simulated};
+use diana_limiter::policy::Replacement;
+use diana_limiter::store::{Rules, Simulated};
 
 fn rules(hourly: u32) -> String {
     limit(&[rule(5, r#", "algo": "W", "unit": "hour""#), rule(hourly, r#", "algo": "W", "unit": "hour""#)])

@@ -2,8 +2,8 @@
 
 use super::remaining;
 use crate::harness::{Counting, Gateway, Random, at, get, store};
-use diana::policy::Replacement;
-use diana::store::{Portable, Rules, Simulated};
+use diana_limiter::policy::Replacement;
+use diana_limiter::store::{Portable, Rules, Simulated};
 use proptest::prelude::*;
 
 pub(super) type Host<'h> = Portable<&'h Simulated>;

@@ -2,8 +2,8 @@
 
 use crate::allocations::live;
 use crate::harness::{at, policy, worker};
-use diana::policy::{Policy, Replacement};
-use diana::session::Worker;
+use diana_limiter::policy::{Policy, Replacement};
+use diana_limiter::session::Worker;
 
 const LIMITS: usize = 100;
 

@@ -2,9 +2,9 @@
 
 use super::kept::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
-use diana::policy::Replacement;
-use diana::store::{Rules, Simulated};
 use diana_base::time::Span;
+use diana_limiter::policy::Replacement;
+use diana_limiter::store::{Rules, Simulated};
 use proptest::prelude::*;
 
 /// A bucket of `rpu` an hour, with the keys `rest`.
@@ -83,7 +83,7 @@ fn a_debt_is_no_smaller_than_before() {
         (0..used).for_each(|_| _ = left_of(&before, user, 0));
         let decision = next(&host, &before, &bucket(new), 0).ask_anew(&get("/", user), at(0));
         match decision.outcome {
-            diana::policy::Outcome::Delay(until) => Some(until.since(at(0))),
+            diana_limiter::policy::Outcome::Delay(until) => Some(until.since(at(0))),
             _ => None,
         }
     };

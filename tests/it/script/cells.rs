@@ -2,7 +2,7 @@
 
 use super::store::{Query, Reply, Store, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
-use diana::algorithm::Parameters;
+use diana_limiter::algorithm::Parameters;
 use proptest::prelude::*;
 use redis::cmd;
 

@@ -3,8 +3,8 @@
 use super::store::{Query, Reply, Store, advance, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Event, Run, onward, within};
 use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
-use diana::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use proptest::prelude::*;
 
 pub const SECOND: u64 = 1_000_000;

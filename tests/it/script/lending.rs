@@ -2,7 +2,7 @@
 
 use super::leases::{NOW, SECOND, lease};
 use super::store::{Call, Query, Store};
-use diana::algorithm::Parameters;
+use diana_limiter::algorithm::Parameters;
 
 const BUCKET: Parameters = Parameters { kind: 1, numbers: [10_000, 1, 100, 0, 0, SECOND] };
 const WINDOW: Parameters = Parameters { kind: 2, numbers: [100, 60 * SECOND, 0, 0, 0, 0] };

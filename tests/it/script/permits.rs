@@ -2,7 +2,7 @@
 
 use super::store::{Call, Query, Store, check};
 use crate::host::counts::{Count, Kind};
-use diana::algorithm::Parameters;
+use diana_limiter::algorithm::Parameters;
 use proptest::prelude::*;
 use redis::cmd;
 

@@ -4,8 +4,8 @@
 use super::store::{Call, Query, Store, Visible, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power;
-use diana::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
 use diana_base::time::Time;
+use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
 use proptest::prelude::*;
 
 /// One rule of a command: its index, whether it is enforced, and the part of the rest to ask for.

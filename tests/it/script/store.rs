@@ -2,8 +2,8 @@
 
 use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, rules_of};
-use diana::algorithm::{Admission, Parameters, Quota, Verdict};
 use diana::remote::redis::script::SCRIPT;
+use diana_limiter::algorithm::{Admission, Parameters, Quota, Verdict};
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

@@ -6,12 +6,12 @@
 
 use super::store::{Call, Store};
 use crate::host::store::decoded;
-use diana::algorithm::{Parameters, Quota};
 use diana::config;
-use diana::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
-use diana::policy::{GlobalCharge, GlobalQuery, Policy, RuleId, RuleQuery};
 use diana::remote::redis::{Dialect, Redis};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
+use diana_limiter::policy::{GlobalCharge, GlobalQuery, Policy, RuleId, RuleQuery};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

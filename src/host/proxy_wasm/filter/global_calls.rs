@@ -2,10 +2,10 @@
 //! or the timeout.
 
 use super::{Action, Filter};
-use crate::global::{CallResult, Completion, Waiter};
 use crate::host::proxy_wasm::calls;
 use crate::host::proxy_wasm::plugin::{Handled, NextAction, Plugin};
 use crate::host::proxy_wasm::timer_queue::Held;
+use diana_limiter::global::{CallResult, Completion, Waiter};
 use std::rc::Rc;
 
 /// The gRPC status for success.
@@ -158,7 +158,7 @@ impl Filter {
     fn advance(
         &self,
         id: u32,
-        step: impl FnOnce(&Plugin, &mut crate::session::Session, bool) -> Option<Handled>,
+        step: impl FnOnce(&Plugin, &mut diana_limiter::session::Session, bool) -> Option<Handled>,
     ) -> Option<(Rc<Plugin>, NextAction)> {
         let advance = |streams: &mut super::NumberMap<super::Stream>| {
             let stream = streams.get_mut(id)?;

@@ -4,8 +4,8 @@
 use super::{Follower, LONGEST_PAUSE, PollResult};
 use crate::remote::source::head::{Head, hash};
 use crate::remote::source::{FetchError, ServerReply, Validators};
-use crate::store::Store;
 use diana_base::time::{Span, Time};
+use diana_limiter::store::Store;
 
 /// The number of refusals that are remembered as logged.
 const MAX_LOGGED: usize = 15;

@@ -2,7 +2,7 @@
 //! actor.
 
 use super::*;
-use crate::table::Hasher;
+use diana_limiter::table::Hasher;
 
 #[test]
 fn refusals_are_set_off_against_admissions_of_the_same_actor() {

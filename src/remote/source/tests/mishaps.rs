@@ -1,7 +1,7 @@
 //! Tests of followers whose shared data fails or contains foreign values.
 
 use super::*;
-use crate::store::{Fault, Loaded, Swap, Version};
+use diana_limiter::store::{Fault, Loaded, Swap, Version};
 
 /// Shared data in which writes fail under one prefix of keys, or all calls fail.
 struct Broken<'s>(&'s Portable<Simulated>, Option<&'static [u8]>);

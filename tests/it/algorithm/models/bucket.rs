@@ -1,8 +1,8 @@
 //! The model of the token bucket.
 
 use super::{MAX_SKEW_NS, Reference, span};
-use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
 
 /// The token bucket by its definition: a level that grows by `rpu` per unit, up to `burst`. A
 /// request may take the level below zero by what comes in `max_wait`, and waits until the level is

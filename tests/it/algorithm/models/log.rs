@@ -1,8 +1,8 @@
 //! The model of the sliding log.
 
 use super::{MAX_SKEW_NS, Reference, span};
-use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
 
 /// The instant of each admitted unit. Only instants of the last unit count.
 ///

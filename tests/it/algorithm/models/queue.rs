@@ -1,8 +1,8 @@
 //! The model of the leaky bucket.
 
 use super::{MAX_SKEW_NS, Reference, span};
-use diana::algorithm::{Admission, Charge, Quota, Verdict};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
 
 /// Turns that are one token's time apart. A request takes the first free turns, as many as it
 /// costs. It is refused if the last of them were more than `longest` away.

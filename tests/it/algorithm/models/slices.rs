@@ -2,8 +2,8 @@
 //! sum over the last few slices of time.
 
 use super::{MAX_SKEW_NS, Reference, span};
-use diana::algorithm::{Admission, Charge, Verdict};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Charge, Verdict};
 
 /// Every charge with the number of its slice. A span of `span` has `per` slices, counted from the
 /// epoch. The limit applies to the last `len` slices, including the current one.

@@ -4,7 +4,7 @@ use super::*;
 use crate::host::callouts::Mishap;
 use crate::host::faults::Kind;
 use diana::host::proxy_wasm::Callbacks;
-use diana::store::Rules;
+use diana_limiter::store::Rules;
 
 const WINDOW: &str = r#"{"name": "window", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#;
 const PERMITS: &str = r#"{"name": "permits", "algo": "C", "rpu": 2, "max_hold": "1d", "scope": "global"}"#;

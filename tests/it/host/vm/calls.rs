@@ -6,9 +6,9 @@ use crate::host::callouts::{self, Made};
 use crate::host::faults::Turn;
 use crate::host::sent;
 use diana::host::proxy_wasm::simulated::{Call, Host, Reply};
-use diana::request::Part;
-use diana::request::pairs::Pairs;
-use diana::store::Rules;
+use diana_limiter::request::Part;
+use diana_limiter::request::pairs::Pairs;
+use diana_limiter::store::Rules;
 
 const BAD_ARGUMENT: u32 = 2;
 

@@ -127,10 +127,7 @@ fn media_type(node: &Node) -> Option<Box<str>> {
 }
 
 /// Configured headers by name. `reserved` returns the reason why a name is not allowed.
-pub(crate) fn own_headers(
-    node: &Node,
-    reserved: fn(&str) -> Option<&'static str>,
-) -> Vec<(Box<str>, Box<str>)> {
+pub fn own_headers(node: &Node, reserved: fn(&str) -> Option<&'static str>) -> Vec<(Box<str>, Box<str>)> {
     let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
     if let Value::Text(_) = node.value() {
         node.fail("expected an object, found text");
@@ -188,7 +185,7 @@ fn field_value(node: &Node) -> Option<Box<str>> {
 }
 
 /// `20%`, in whole percent, or the number 0.
-pub(crate) fn percent(node: &Node) -> Option<u32> {
+pub fn percent(node: &Node) -> Option<u32> {
     let found = match node.value() {
         Value::Whole(0) => Some(0),
         Value::Text(text) => percent_of(text),
@@ -201,7 +198,7 @@ pub(crate) fn percent(node: &Node) -> Option<u32> {
 }
 
 /// The number in `20%`. No sign is allowed; `parse` alone would accept one.
-pub(crate) fn percent_of(text: &str) -> Option<u32> {
+pub fn percent_of(text: &str) -> Option<u32> {
     let digits = text.trim().strip_suffix('%')?.trim_end();
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

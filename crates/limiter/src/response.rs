@@ -19,8 +19,7 @@ mod testing;
 mod wait;
 
 pub use fields::MAX_SHOWN;
-pub use options::ResponseOptions;
-pub(crate) use options::{own_headers, percent, percent_of};
+pub use options::{ResponseOptions, own_headers, percent, percent_of};
 pub use special::{ResponseOverride, RuleResponses};
 pub use status::{RESOURCE_EXHAUSTED, UNAVAILABLE};
 
