@@ -1,5 +1,4 @@
 //! The protocols of remote servers.
 
-pub mod redis;
 pub mod rls;
 pub mod source;

@@ -3,8 +3,8 @@
 mod permits;
 
 use diana::config;
-use diana::remote::redis::{Dialect, Redis};
 use diana_base::time::{Span, Time};
+use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::{Parameters, Quota};
 use diana_limiter::global::{Call, CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
 use diana_limiter::policy::{GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, Policy, RuleId, RuleQuery};

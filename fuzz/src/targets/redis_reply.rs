@@ -7,7 +7,7 @@
 
 use super::input::Input;
 use super::query::query;
-use diana::remote::redis::{Dialect, Redis};
+use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::global::{CallError, Replies};
 use diana_limiter::policy::{GlobalCharge, GlobalQuery, LeaseUsage, RuleReply};

@@ -1,7 +1,7 @@
 //! A simulated global store: Redis with the script in it, behind webdis.
 
 use super::counts::{Count, Kind, RuleReply};
-use diana::remote::redis::script::{SCRIPT, SHA1};
+use diana_global_redis::script::{SCRIPT, SHA1};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]

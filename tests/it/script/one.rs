@@ -4,8 +4,8 @@
 use super::store::{Query, Reply, Store, advance, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
 use crate::algorithm::subject::{Rule, log, sliding_window, waiting_bucket};
-use diana::remote::redis::script::{SCRIPT, SHA1};
 use diana_base::time::{Span, Time};
+use diana_global_redis::script::{SCRIPT, SHA1};
 use diana_limiter::algorithm::{Algorithm, Parameters, Quota, RefuseAll};
 use gateway::Redis;
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 
 use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, rules_of};
-use diana::remote::redis::script::SCRIPT;
+use diana_global_redis::script::SCRIPT;
 use diana_limiter::algorithm::{Admission, Parameters, Quota, Verdict};
 use gateway::Redis;
 use proptest::prelude::*;

@@ -7,8 +7,8 @@
 use super::store::{Call, Store};
 use crate::host::store::decoded;
 use diana::config;
-use diana::remote::redis::{Dialect, Redis};
 use diana_base::time::{Span, Time};
+use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::{Parameters, Quota};
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
 use diana_limiter::policy::{GlobalCharge, GlobalQuery, Policy, RuleId, RuleQuery};

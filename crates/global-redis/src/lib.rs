@@ -7,6 +7,20 @@
 //! ```
 //!
 //! All keys lie in one slot of a Redis Cluster: `PREFIX:{0}:<32 hexadecimal digits>`.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 mod answer;
 mod command;
