@@ -1,4 +1,3 @@
 //! The protocols of remote servers.
 
-pub mod rls;
 pub mod source;

@@ -2,7 +2,6 @@
 
 use super::global_store::GlobalStore;
 use super::rule::count;
-use crate::remote::rls;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::algorithm::{Kind, Quota, lease::Lease};
@@ -166,7 +165,7 @@ fn windows_only(fields: &mut Fields, kind: &Kind, primary: &Counter) -> Option<(
         fields.fail_as_rule("a rate limit service counts in windows: write `algo: W`");
         return None;
     }
-    if rls::unit(primary.quota.unit).is_none() {
+    if diana_global_rls::unit(primary.quota.unit).is_none() {
         fields.take("unit")?.expected("second, minute, hour or day, by which a rate limit service counts")
     } else {
         Some(())

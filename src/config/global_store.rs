@@ -1,10 +1,10 @@
 //! `store`: the store that counts global rules for all gateways.
 
-use crate::remote::rls::Rls;
 use diana_base::format::plain;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
 use diana_global_redis::{Dialect, Redis};
+use diana_global_rls::Rls;
 use diana_limiter::global::{GlobalStoreOptions, Protocol};
 use diana_limiter::policy::StoreDraft;
 use diana_limiter::response;

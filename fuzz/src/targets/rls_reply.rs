@@ -4,8 +4,8 @@
 
 use super::input::Input;
 use super::query::query;
-use diana::remote::rls::Rls;
 use diana_base::time::Span;
+use diana_global_rls::Rls;
 use diana_limiter::algorithm::Admission;
 use diana_limiter::global::CallError;
 use diana_limiter::policy::{GlobalQuery, LeaseGrant};

@@ -1,6 +1,20 @@
 //! The client of a rate limit service that speaks Envoy's protocol:
 //! `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`. The service receives each rule's
 //! quota but not its algorithm, and cannot refund a charge.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 mod headers;
 mod messages;
