@@ -19,7 +19,6 @@ mod names;
 mod remote;
 mod rule;
 
-use crate::remote::source;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::actor::{Actors, Scope, ip};
 use diana_limiter::algorithm::KINDS;
@@ -27,6 +26,7 @@ use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::{CandidateOptions, Draft, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
 use diana_limiter::response::ResponseOptions;
+use diana_remote_config::RemoteOptions;
 
 /// A valid configuration.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Configuration {
     /// The global store, which counts rules with `scope: global`.
     pub store: Option<GlobalStoreOptions>,
     /// The source of the remote document that is laid over this one.
-    pub remote: Option<source::RemoteOptions>,
+    pub remote: Option<RemoteOptions>,
     /// Whether requests that every rule admits without delay get attributes for the access log.
     pub logs_all: bool,
     /// Settings that are accepted but are probably mistakes, each with its place.

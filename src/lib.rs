@@ -29,4 +29,3 @@
 
 pub mod config;
 pub mod host;
-pub mod remote;

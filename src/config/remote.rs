@@ -3,11 +3,11 @@
 
 use super::global_store::{cluster, reserved};
 use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit, is_wrapped};
-use crate::remote::source::{self, Canary, RemoteOptions};
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::policy::Sample;
 use diana_limiter::response;
+use diana_remote_config::{Canary, RemoteOptions};
 
 const INTERVAL: Span = Span::from_secs(5);
 const TIMEOUT: Span = Span::from_secs(1);
@@ -103,7 +103,7 @@ fn body(node: &Node) -> Option<String> {
 }
 
 fn pointer(node: &Node) -> Option<Vec<String>> {
-    match source::pointer(node.text()?) {
+    match diana_remote_config::pointer(node.text()?) {
         None => node.expected("a JSON pointer such as `/data/0/value`, in which `~1` is `/` and `~0` is `~`"),
         pointer => pointer,
     }

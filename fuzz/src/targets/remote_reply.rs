@@ -4,13 +4,13 @@
 //! with their arguments.
 
 use super::input::Input;
-use diana::remote::source::{
-    Canary, CanaryCounts, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
-    ServerReply, Task, Validators, pointer,
-};
 use diana_base::time::{Span, Time};
 use diana_limiter::policy::Sample;
 use diana_limiter::store::{Portable, Rules, Simulated, Store};
+use diana_remote_config::{
+    Canary, CanaryCounts, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
+    ServerReply, Task, Validators, pointer,
+};
 
 const STATUSES: [u32; 6] = [200, 200, 304, 0, 404, 503];
 const POINTERS: [&str; 5] = ["", "/a", "/kvs/0/value", "/0/~1~0", "/"];

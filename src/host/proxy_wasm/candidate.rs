@@ -13,10 +13,10 @@ use super::calls;
 use super::parts::HostRequest;
 use super::plugin::Plugin;
 use crate::config::Configuration;
-use crate::remote::source::CanaryCounts;
 use diana_base::exclusive::Exclusive;
 use diana_limiter::policy::{Decision, Outcome, Policy, Previous, Reason, Replacement};
 use diana_limiter::session::{Session, Worker};
+use diana_remote_config::CanaryCounts;
 use std::rc::Rc;
 
 /// A candidate's policy, with its own worker state.

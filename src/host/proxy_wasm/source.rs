@@ -8,10 +8,6 @@ use super::candidate::Candidate;
 use super::metrics::Ids;
 use super::plugin::{MAX_LOGGED, Plugin, mistakes};
 use crate::config;
-use crate::remote::source::{
-    CanaryStats, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
-    ServerReply, Snapshot, Task, Validators,
-};
 use diana_base::exclusive::Exclusive;
 use diana_base::format;
 use diana_base::time::Time;
@@ -20,6 +16,10 @@ use diana_limiter::policy::{CandidateOptions as How, Sample};
 use diana_limiter::session::Worker;
 use diana_limiter::store::Fault;
 use diana_limiter::table::Hasher;
+use diana_remote_config::{
+    CanaryStats, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
+    ServerReply, Snapshot, Task, Validators,
+};
 use log::{Level, log};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -5,7 +5,7 @@ use super::Filter;
 use crate::host::proxy_wasm::calls;
 use crate::host::proxy_wasm::plugin::Plugin;
 use crate::host::proxy_wasm::source::Source;
-use crate::remote::source::{FetchError, ServerReply, Validators};
+use diana_remote_config::{FetchError, ServerReply, Validators};
 use std::rc::Rc;
 
 impl Filter {

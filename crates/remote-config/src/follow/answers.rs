@@ -2,8 +2,8 @@
 //! due.
 
 use super::{Follower, LONGEST_PAUSE, PollResult};
-use crate::remote::source::head::{Head, hash};
-use crate::remote::source::{FetchError, ServerReply, Validators};
+use crate::head::{Head, hash};
+use crate::{FetchError, ServerReply, Validators};
 use diana_base::time::{Span, Time};
 use diana_limiter::store::Store;
 
@@ -153,7 +153,7 @@ impl Follower {
 
     /// Names, in the head, the refusal of a document or of an error with this hash over this local
     /// document.
-    pub(in super::super) fn refusal(&self, hash: u64) -> u64 {
+    pub(crate) fn refusal(&self, hash: u64) -> u64 {
         (hash ^ self.local).max(1)
     }
 

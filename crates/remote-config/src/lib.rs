@@ -8,6 +8,20 @@
 //!   ServerReply::Document  ◄── 200 ──────────┤ the value at `pointer` (RFC 6901), maybe base64
 //!   FetchError             ◄── otherwise ────┘ another status, no reply, or no value there
 //! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 mod canary;
 mod comparison;

@@ -1,3 +1,0 @@
-//! The protocols of remote servers.
-
-pub mod source;
