@@ -13,7 +13,6 @@
 //! process.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use diana::config;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, KINDS, Kind, Quota};
@@ -140,7 +139,7 @@ fn decision(criterion: &mut Criterion) {
             kind.short,
             rpu(kind),
         );
-        let policy = config::compile(json.as_bytes()).expect("a configuration").policy;
+        let policy = diana_config::compile(json.as_bytes()).expect("a configuration").policy;
         let host = Simulated::new(Rules::Lenient);
         let store = Portable::probe(&host).expect("a store");
         let fresh = Dated { since: Time::from_ns(1), seed: *b"a seed of a test" };

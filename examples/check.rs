@@ -5,7 +5,6 @@
 //! check does not read included files. The exit code is 0 if a gateway would accept everything, 1
 //! if there is a mistake, and 2 if a file cannot be read.
 
-use diana::config;
 use diana::host::nginx;
 use std::process::ExitCode;
 use std::{env, fs};
@@ -96,7 +95,7 @@ pub fn check(text: &str) -> Report {
 
 /// Checks a document, and returns how many bytes it needs in an nginx zone.
 fn document(report: &mut Report, place: &str, text: &str, is_nginx: bool) -> u64 {
-    let mut configuration = match config::compile(text.as_bytes()) {
+    let mut configuration = match diana_config::compile(text.as_bytes()) {
         Ok(configuration) => configuration,
         Err(errors) => {
             errors.iter().for_each(|error| report.mistake(place, &error.to_string()));

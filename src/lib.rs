@@ -1,19 +1,14 @@
-//! Diana, a rate limiter that runs inside an HTTP gateway.
+//! Diana, a rate limiter that runs inside an HTTP gateway: the proxy-wasm filter.
 //!
 //! ```text
-//!   configuration ──► config ──► Policy            once; a wrong document yields all its mistakes
-//!                                   │
-//!   request ──► host ──► session ──►│ which rules apply?    matcher
-//!                 ▲                 │ which actor counts?   actor
-//!                 │                 │ is enough left?       algorithm, on cells of a table
-//!                 └──── Decision ◄──┘ check all rules, then charge all
-//!                 │        │
-//!                 │        └──► response: status, headers, body
-//!                 └──► global: requests to a global store and its replies
+//!   configuration ──► diana-config ──► Policy      once; a wrong document yields all its mistakes
+//!                                        │
+//!   request ──► host ──► session ───────►│         diana-limiter
+//!                 ▲                      │
+//!                 └─────── Decision ◄────┘
 //! ```
 //!
-//! Only `host` has a clock and does I/O. `session` and everything to its right are modules of
-//! `diana-limiter`.
+//! Only `host` has a clock and does I/O. Everything else is in crates below the filter.
 #![cfg_attr(
     not(test),
     deny(
@@ -27,5 +22,4 @@
     )
 )]
 
-pub mod config;
 pub mod host;

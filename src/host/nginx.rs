@@ -5,7 +5,7 @@
 //! worker or leaves headers out. So the filter reads each part by itself, as a variable. nginx
 //! joins the lines of a header in its variable.
 
-use crate::config::Configuration;
+use diana_config::Configuration;
 use diana_document::quoted;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::Part;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn refused(json: &str) -> Vec<String> {
-        refusals(&crate::config::compile(json.as_bytes()).unwrap())
+        refusals(&diana_config::compile(json.as_bytes()).unwrap())
     }
 
     #[test]

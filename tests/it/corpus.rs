@@ -9,7 +9,7 @@
 
 mod shapes;
 
-use diana::config::{Configuration, compile, compile_over};
+use diana_config::{Configuration, compile, compile_over};
 use diana_document::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

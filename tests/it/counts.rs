@@ -2,8 +2,8 @@
 //! document contains.
 
 use crate::harness::{START, get, store};
-use diana::config::{Configuration, compile};
 use diana_base::time::Time;
+use diana_config::{Configuration, compile};
 use diana_limiter::global::Message;
 use diana_limiter::policy::Outcome;
 use diana_limiter::session::{Session, Worker};

@@ -35,7 +35,7 @@ fn check(file: &str, document: &Value) {
 }
 
 fn compile(file: &str, document: &str) -> Policy {
-    match diana::config::compile(document.as_bytes()) {
+    match diana_config::compile(document.as_bytes()) {
         Ok(configuration) => {
             let warnings: Vec<String> = configuration.warnings.iter().map(ToString::to_string).collect();
             assert_eq!(warnings, [""; 0], "{file}\n{document}");
@@ -133,7 +133,7 @@ fn the_remote_example_is_accepted() {
     assert!(trying["remote"]["canary"].is_object());
     check(file, &trying);
     let document = text("examples/remote-config/documents/diana.json");
-    let both = diana::config::compile_over(own.to_string().as_bytes(), document.as_bytes(), None).unwrap();
+    let both = diana_config::compile_over(own.to_string().as_bytes(), document.as_bytes(), None).unwrap();
     assert_eq!(both.policy.rules().count(), 2);
     let file = "examples/remote-config/README.md";
     let blocks = blocks(file, "yaml");
@@ -204,7 +204,7 @@ fn the_tables_of_kinds_equal_the_lists_of_the_code() {
         assert!(row.starts_with(&format!("| `{}` | `", kind.key)), "{}: {row}", kind.key);
         let example = row.split('`').nth(3).unwrap();
         let (actors, none) = (format!("{{limits: [], actors: {{own: {example}}}}}"), [""; 0]);
-        let taken = diana::config::compile(yaml(&actors).to_string().as_bytes()).map(drop);
+        let taken = diana_config::compile(yaml(&actors).to_string().as_bytes()).map(drop);
         let mistakes = taken.err().into_iter().flatten().map(|error| error.to_string());
         assert_eq!(mistakes.collect::<Vec<String>>(), none, "{example}");
     }
@@ -229,7 +229,7 @@ fn every_key_of_the_demo_and_the_reference_is_described() {
 
 /// The alternatives that the mistake at `place` names for the wrong key or value `zzzz`.
 fn expected(document: &str, place: &str) -> Vec<String> {
-    let errors = diana::config::compile(document.as_bytes()).unwrap_err();
+    let errors = diana_config::compile(document.as_bytes()).unwrap_err();
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let start = if place.is_empty() { String::new() } else { format!("{place}: ") };
     let is_wanted = |error: &&String| error.starts_with(&start) && error.contains("`zzzz`");

@@ -1,7 +1,6 @@
 //! A simulated gateway: workers that share a store, a clock that is an argument, requests made of
 //! values.
 
-use diana::config;
 use diana_base::time::{Span, Time};
 use diana_limiter::policy::{Decision, Events, Outcome, Policy, Previous, Replacement};
 use diana_limiter::request::{Part, Values};
@@ -22,7 +21,7 @@ pub fn at(ms: u64) -> Time {
 
 /// The policy of a valid configuration.
 pub fn policy(json: &str) -> Policy {
-    match config::compile(json.as_bytes()) {
+    match diana_config::compile(json.as_bytes()) {
         Ok(configuration) => configuration.policy,
         Err(errors) => {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -2,7 +2,6 @@
 
 mod permits;
 
-use diana::config;
 use diana_base::time::{Span, Time};
 use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::{Parameters, Quota};
@@ -14,7 +13,9 @@ const NO_SCRIPT: &[u8] = br#"{"EVALSHA":[false,"NOSCRIPT No matching script. Ple
 const ADMITTED: &str = "0,0,9,0,0,1,7,7,0,0,0,0,0";
 
 fn policy() -> Policy {
-    config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#).unwrap().policy
+    diana_config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#)
+        .unwrap()
+        .policy
 }
 
 fn client(in_flight: usize) -> StoreClient {

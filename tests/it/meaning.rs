@@ -8,8 +8,8 @@ mod document;
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
-use diana::config::{Configuration, compile};
 use diana_base::time::Time;
+use diana_config::{Configuration, compile};
 use diana_global_redis::{Dialect, Redis};
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::Outcome;

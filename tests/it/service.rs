@@ -1,8 +1,8 @@
 //! Rules that a rate limit service counts, in one worker. The test answers the worker's calls.
 
 use crate::harness::{START, get, store};
-use diana::config::{self, Configuration};
 use diana_base::time::{Span, Time};
+use diana_config::Configuration;
 use diana_limiter::global::{CallResult, Message};
 use diana_limiter::policy::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::session::{Session, Worker};
@@ -37,7 +37,7 @@ struct Service<'h> {
 
 impl<'h> Service<'h> {
     fn new(host: &'h Simulated) -> Service<'h> {
-        let mut configuration = config::compile(DOCUMENT.as_bytes()).unwrap();
+        let mut configuration = diana_config::compile(DOCUMENT.as_bytes()).unwrap();
         let options = configuration.store.take().unwrap();
         let worker = Worker::new(&configuration.policy, b"a seed of a test").with_global_store(options, 7);
         Service { configuration, worker, store: store(host) }

@@ -1,7 +1,7 @@
 //! A policy that is tried beside the one that decides: for whom, and where it counts.
 
 use crate::harness::{START, get, store};
-use diana::config::{compile, compile_over};
+use diana_config::{compile, compile_over};
 use diana_limiter::policy::{CandidateOptions, Decision, Outcome, Policy, Sample};
 use diana_limiter::request::Values;
 use diana_limiter::session::{Session, Worker};

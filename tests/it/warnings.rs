@@ -3,7 +3,7 @@
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
-use diana::config::compile;
+use diana_config::compile;
 use diana_limiter::policy::RuleResult;
 use diana_limiter::session::Worker;
 use diana_limiter::store::{Rules, Simulated};

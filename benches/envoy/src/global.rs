@@ -290,13 +290,13 @@ mod tests {
             documents.iter().map(|document| document.as_ref().is_some_and(|all| all["store"].is_object()));
         assert_eq!(stores.collect::<Vec<_>>(), [false, false, true, true]);
         let local = documents[1].as_ref().unwrap().to_string();
-        assert!(diana::config::compile(local.as_bytes()).is_ok(), "{local}");
+        assert!(diana_config::compile(local.as_bytes()).is_ok(), "{local}");
     }
 
     #[test]
     fn the_filter_takes_global_rules() {
         for document in lines().iter().filter_map(Line::document) {
-            let taken = diana::config::compile(document.to_string().as_bytes());
+            let taken = diana_config::compile(document.to_string().as_bytes());
             assert!(taken.is_ok(), "{document}: {:?}", taken.err());
         }
     }

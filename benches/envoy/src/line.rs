@@ -214,7 +214,7 @@ mod tests {
         for (index, line) in lines.iter().enumerate() {
             assert!(lines[..index].iter().all(|other| other.name != line.name), "{}", line.name);
             if let Filter::Diana(plugin) = &line.filter {
-                let taken = diana::config::compile(plugin.to_string().as_bytes());
+                let taken = diana_config::compile(plugin.to_string().as_bytes());
                 assert!(taken.is_ok(), "{}: {:?}", line.name, taken.err());
             }
         }

@@ -65,7 +65,7 @@ fn one(title: String, rules: &[Value], filters: &Filters) -> Result<Memory> {
         "limits": [{"url": "/first", "rules": rules}, {"url": "/second", "rules": rules}],
         "local": {"max_actors": ACTORS},
     });
-    let Ok(compiled) = diana::config::compile(plugin.to_string().as_bytes()) else {
+    let Ok(compiled) = diana_config::compile(plugin.to_string().as_bytes()) else {
         bail!("the configuration is refused");
     };
     let (keys, bytes) = compiled.policy.footprint();

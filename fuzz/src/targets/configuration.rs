@@ -1,7 +1,7 @@
 //! Bytes as a configuration, and requests as its policy decides about them.
 
-use diana::config::{Configuration, compile};
 use diana_base::time::{Span, Time};
+use diana_config::{Configuration, compile};
 use diana_document::{Value, parse, parse_json};
 use diana_limiter::policy::Outcome;
 use diana_limiter::request::{Part, Values};

@@ -1,6 +1,6 @@
 //! Bytes as a document that is laid over a local one.
 
-use diana::config::{Configuration, compile, compile_over};
+use diana_config::{Configuration, compile, compile_over};
 use diana_document::{Value, parse};
 
 /// What a document is laid over: it has all that one must leave alone.

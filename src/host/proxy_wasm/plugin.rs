@@ -12,12 +12,12 @@ use super::source::Source;
 use super::streams::NumberMap;
 use super::timer_queue::{Held, TimerQueue};
 use super::zone::Zone;
-use crate::config::{self, Configuration};
 use crate::host::monotonic::ClockOffset;
 use crate::host::nginx;
 use diana_base::exclusive::Exclusive;
 use diana_base::prng;
 use diana_base::time::{Span, Time};
+use diana_config::Configuration;
 use diana_document::Error;
 use diana_limiter::policy::{Decision, Outcome, Policy, Replacement};
 use diana_limiter::session::{Session, Worker};
@@ -83,7 +83,7 @@ impl Plugin {
         callbacks: Callbacks,
     ) -> Option<Plugin> {
         let bytes = calls::plugin_configuration(size);
-        let configuration = config::compile(&bytes).map_err(|errors| mistakes(&errors));
+        let configuration = diana_config::compile(&bytes).map_err(|errors| mistakes(&errors));
         let plugin =
             configuration.and_then(|configuration| Plugin::build(configuration, before, ids, callbacks));
         match plugin {

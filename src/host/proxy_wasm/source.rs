@@ -7,7 +7,6 @@ use super::calls;
 use super::candidate::Candidate;
 use super::metrics::Ids;
 use super::plugin::{MAX_LOGGED, Plugin, mistakes};
-use crate::config;
 use diana_base::exclusive::Exclusive;
 use diana_base::format;
 use diana_base::time::Time;
@@ -125,7 +124,7 @@ impl Source {
                 None
             }
             Task::Local { logs } => {
-                let local = config::compile(&self.local).map_err(|errors| mistakes(&errors));
+                let local = diana_config::compile(&self.local).map_err(|errors| mistakes(&errors));
                 let next = local.and_then(|local| self.build(local, plugin, ids)).ok()?;
                 self.follower.with(|follower| follower.set_active(0));
                 if logs {
@@ -194,16 +193,20 @@ impl Source {
     }
 
     /// Compiles the local configuration with a document laid over it, or returns the mistakes.
-    fn compile_over(&self, document: &[u8], candidate: Option<How>) -> Result<config::Configuration, String> {
-        let configuration =
-            config::compile_over(&self.local, document, candidate).map_err(|errors| mistakes(&errors))?;
+    fn compile_over(
+        &self,
+        document: &[u8],
+        candidate: Option<How>,
+    ) -> Result<diana_config::Configuration, String> {
+        let configuration = diana_config::compile_over(&self.local, document, candidate)
+            .map_err(|errors| mistakes(&errors))?;
         self.callbacks.suffice(&configuration.response)?;
         Ok(configuration)
     }
 
     fn build(
         self: &Rc<Source>,
-        configuration: config::Configuration,
+        configuration: diana_config::Configuration,
         before: &Plugin,
         ids: &Rc<Ids>,
     ) -> Result<Plugin, String> {

@@ -2,7 +2,7 @@
 //! accepted or refused with well-formed messages.
 
 use super::{fault, files};
-use diana::config::compile;
+use diana_config::compile;
 use diana_document::{Value, parse};
 use proptest::prelude::*;
 use std::fmt::Write as _;

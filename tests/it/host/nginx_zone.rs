@@ -2,7 +2,6 @@
 
 use super::gateway::{Eviction, Fate, Gateway};
 use super::vm::Vm;
-use diana::config;
 use diana::host::nginx::zone_bytes;
 use diana::host::proxy_wasm::Callbacks;
 use diana_limiter::store::Rules;
@@ -125,7 +124,7 @@ fn counts_that_a_small_zone_loses_are_told() {
         );
         assert_eq!(gateway.counter("diana.lost_keys") > 0, is_lost);
         // Each worker logs once, with advice.
-        let needed = zone_bytes(&config::compile(ONCE.as_bytes()).unwrap().policy).div_ceil(1024);
+        let needed = zone_bytes(&diana_config::compile(ONCE.as_bytes()).unwrap().policy).div_ceil(1024);
         let advice = format!(
             "{GONE}, and the actors counted in it start anew; the zone of `shm_kv` seems to be too small: enlarge it, this configuration alone needs up to {needed} KiB"
         );

@@ -6,7 +6,6 @@
 
 use super::store::{Call, Store};
 use crate::host::store::decoded;
-use diana::config;
 use diana_base::time::{Span, Time};
 use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::{Parameters, Quota};
@@ -137,7 +136,8 @@ fn worker(faults: Faults, random: u64) -> Worker {
 
 impl<'s> Sim<'s> {
     fn new(store: &'s Store, workers: u64, rpu: u64, hold_ms: u64, faults: Faults, seed: u64) -> Sim<'s> {
-        let policy = config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#);
+        let policy =
+            diana_config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#);
         Sim {
             store,
             policy: policy.unwrap().policy,

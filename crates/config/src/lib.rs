@@ -9,6 +9,20 @@
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
 //!                            └► actors, ip, lists, response, headers, mode, local, store, remote
 //! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 mod global_rule;
 mod global_store;
