@@ -13,7 +13,7 @@ const TOOL: Tool = Tool::new("cargo-mutants", "27.1.0");
 pub fn run(arguments: &[String]) -> Result<()> {
     let tool = TOOL.installed()?;
     let status = Command::new(tool)
-        .args(["mutants", "--output"])
+        .args(["mutants", "--workspace", "--output"])
         .arg(target())
         .args(arguments)
         // The copies of the repository share one folder, so that dependencies are built once. The
