@@ -84,8 +84,12 @@ impl<'a> Node<'a> {
 
     /// Reports that another value was expected here.
     pub fn expected<T>(&self, what: &str) -> Option<T> {
-        self.fail(format!("expected {what}, found {}", describe(self.value)));
+        self.fail_expected(what);
         None
+    }
+
+    fn fail_expected(&self, what: &str) {
+        self.fail(format!("expected {what}, found {}", describe(self.value)));
     }
 
     /// Like [`Node::expected`], but mentions superfluous quotes, because `42` and `"42"` would look
@@ -157,15 +161,20 @@ impl<'a> Node<'a> {
     /// One of `choices`. Case is ignored; space, `_` and `-` are equal.
     pub fn choice<T: Copy>(&self, what: &str, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        choices.get(self.choice_index(what, &names)?).map(|(_, choice)| *choice)
+    }
+
+    /// The index of the name that the value is.
+    fn choice_index(&self, what: &str, names: &[&str]) -> Option<usize> {
         let Value::Text(text) = self.value else {
-            return self.expected(&one_of(&names));
+            return self.expected(&one_of(names));
         };
         let word = fold(text);
-        let choice = choices.iter().find(|(name, _)| fold(name) == word);
-        if choice.is_none() {
-            self.fail(format!("unknown {what} {}, expected {}", quoted(text), one_of(&names)));
+        let index = names.iter().position(|name| fold(name) == word);
+        if index.is_none() {
+            self.fail(format!("unknown {what} {}, expected {}", quoted(text), one_of(names)));
         }
-        choice.map(|(_, choice)| *choice)
+        index
     }
 
     /// The items of a list.

@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A fast hasher without a secret. The host or a worker counts the keys up, or they are keyed
 /// hashes. So clients cannot choose colliding keys.
 #[derive(Default)]
-struct Spread(u64);
+pub(crate) struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

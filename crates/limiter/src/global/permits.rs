@@ -15,9 +15,11 @@
 use super::PERMITS_EXPIRE;
 use super::client::QueuedQuery;
 use crate::algorithm::Parameters;
+use crate::number_map::Spread;
 use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
 use diana_base::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 
 /// The most actors of one store whose levels a worker tracks. For further actors the store counts
 /// as down.
@@ -38,10 +40,13 @@ const LIVE_EIGHTHS: u64 = EIGHTHS + 1;
 /// Up to this many stale checks are kept before a sweep.
 const SPARE_CHECKS: usize = 64;
 
+/// The levels by key, which is a keyed hash.
+type Levels = HashMap<CountKey, Level, BuildHasherDefault<Spread>>;
+
 /// All levels of one worker at one store.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    levels: HashMap<CountKey, Level>,
+    levels: Levels,
     /// Levels that the store may not know, each once. Some need no report any more when they are
     /// taken out.
     changed: VecDeque<CountKey>,
@@ -239,7 +244,7 @@ impl Permits {
     }
 
     fn track<'l>(
-        levels: &'l mut HashMap<CountKey, Level>,
+        levels: &'l mut Levels,
         checks: &mut VecDeque<(Time, CountKey)>,
         key: CountKey,
         parameters: Parameters,
