@@ -86,15 +86,15 @@ pub fn build() -> Result<PathBuf> {
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
     let compressed = "link-arg=--compress-relocations";
+    let link = ["--crate-type", "cdylib", "--", "-C", compressed];
     // Functions marked `#[inline]`, as many of the standard library are, are inlined below this
     // cost in place of 325: 0.6 % of the module. At 150, 1.2 %, responses with `headers: ietf` take
     // 3 % longer.
-    let sparing = "llvm-args=-inlinehint-threshold=200";
-    let link = ["--crate-type", "cdylib", "--", "-C", compressed, "-C", sparing];
-    // The path of this machine's crate sources is private, and longer than the replacement.
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
-    let sources = home.unwrap_or_default().join("registry/src");
-    let flags = format!("target.{TARGET}.rustflags=['--remap-path-prefix={}=']", sources.display());
+    let mut flags = vec!["'-Cllvm-args=-inlinehint-threshold=200'".to_owned()];
+    // The paths of this machine's sources are private, and longer than the replacement.
+    let remap = |folder: &PathBuf| format!("'--remap-path-prefix={}/='", folder.display());
+    flags.extend(source_folders()?.iter().map(remap));
+    let flags = format!("target.{TARGET}.rustflags=[{}]", flags.join(", "));
     let status = cargo().args(command).args(["--config", &flags]).args(link).status();
     let status = status.context("cannot run `cargo`")?;
     if !status.success() {
@@ -109,14 +109,29 @@ pub fn build() -> Result<PathBuf> {
     Ok(target().join(ARTEFACTS[0].name))
 }
 
+/// The folders with the sources of the standard library and of other people's crates.
+fn source_folders() -> Result<Vec<PathBuf>> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+    // One folder for each registry. Vendored crates have none.
+    let registries = fs::read_dir(home.unwrap_or_default().join("registry/src")).into_iter().flatten();
+    let mut folders: Vec<PathBuf> = registries.flatten().map(|entry| entry.path()).collect();
+    folders.push(PathBuf::from(rustc(&["--print", "sysroot"])?).join("lib/rustlib/src/rust"));
+    // The flags of one machine are the same in each build.
+    folders.sort();
+    Ok(folders)
+}
+
+/// What `rustc` prints with these arguments.
+fn rustc(arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new("rustc");
+    let output = command.args(arguments).current_dir(root()).output();
+    let output = output.context("cannot run `rustc`: install Rust with rustup")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// Adds the wasm target to the toolchain if it is missing.
 pub fn add_target() -> Result<()> {
-    let output = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .current_dir(root())
-        .output()
-        .context("cannot run `rustc`: install Rust with rustup")?;
-    if Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir() {
+    if Path::new(&rustc(&["--print", "target-libdir", "--target", TARGET])?).is_dir() {
         return Ok(());
     }
     let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
