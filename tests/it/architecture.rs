@@ -1,5 +1,5 @@
-//! House rules that no compiler checks: who talks to the host, and what every file has to say. Cargo
-//! checks which crate uses which.
+//! House rules that no compiler checks: who talks to the host, and what every file has to say.
+//! Cargo checks which crate uses which.
 
 mod source;
 

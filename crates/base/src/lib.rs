@@ -1,6 +1,6 @@
-//! What all crates of Diana stand on: instants and spans, a value for one caller at a time, and small
-//! replacements of the standard library's sorts, maps and formatting. `docs/design/crates.md` has the
-//! reasons.
+//! What all crates of Diana stand on: instants and spans, a value for one caller at a time, and
+//! small replacements of the standard library's sorts, maps and formatting. `docs/design/crates.md`
+//! has the reasons.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![cfg_attr(

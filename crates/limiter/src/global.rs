@@ -1,5 +1,5 @@
-//! Clients of global stores, which count for all gateways. The host makes the calls; this module has no
-//! I/O, no clock and no protocol: each protocol is a [`Protocol`].
+//! Clients of global stores, which count for all gateways. The host makes the calls; this module
+//! has no I/O, no clock and no protocol: each protocol is a [`Protocol`].
 //!
 //! ```text
 //!   GlobalQuery ─► StoreClient ─► Protocol ─► Message ─► host

@@ -1,5 +1,5 @@
-//! An exact, bounded rate limiter for HTTP requests. It is a function of its arguments: it has no host,
-//! no clock and no I/O.
+//! An exact, bounded rate limiter for HTTP requests. It is a function of its arguments: it has no
+//! host, no clock and no I/O.
 //!
 //! ```text
 //!   policy::Draft ──► Policy                        once

@@ -1,5 +1,5 @@
-//! The source as text: its files, and what they name. It reads Rust line by line, as it is formatted
-//! here: comments are left out, text in quotes is not.
+//! The source as text: its files, and what they name. It reads Rust line by line, as it is
+//! formatted here: comments are left out, text in quotes is not.
 
 use std::fs;
 use std::path::Path;

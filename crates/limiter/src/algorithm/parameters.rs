@@ -1,6 +1,6 @@
 //! The parameters of an algorithm as numbers, for the Lua script of the Redis store
-//! (`crates/global-redis/src/script.lua`). Spans are in microseconds, the resolution of Redis. Every number is
-//! below 2⁵³, because Lua's numbers are doubles.
+//! (`crates/global-redis/src/script.lua`). Spans are in microseconds, the resolution of Redis.
+//! Every number is below 2⁵³, because Lua's numbers are doubles.
 
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
