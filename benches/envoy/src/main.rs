@@ -11,6 +11,7 @@
 //! To add a line, add it to the list in `line.rs`.
 
 mod chart;
+mod compare;
 mod cpu;
 mod generator;
 mod global;
@@ -57,6 +58,8 @@ struct Arguments {
 enum Other {
     /// Measures rules that two gateways count together in Redis, and writes docs/bench/global.md
     Global(global::Arguments),
+    /// Compares this build with another build's modules, in turns in one run
+    Compare(compare::Arguments),
 }
 
 /// The sections that are no lines.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.other {
         Some(Other::Global(arguments)) => global::run(arguments),
+        Some(Other::Compare(arguments)) => compare::run(arguments),
         None => run(&arguments),
     };
     match done {

@@ -1,0 +1,98 @@
+//! `cargo xtask bench compare FOLDER`: this build beside the modules of another one, line by line.
+//!
+//! Both modules run in Envoys of their own and are measured in turns, so that whatever else the
+//! machine does disturbs both alike.
+
+use crate::generator::Generator;
+use crate::line::{self, Filter, Filters, Line, PATH};
+use crate::speed::{Meter, Plan, Round, rounds};
+use crate::statistics::Summary;
+use anyhow::{Context, Result, bail};
+use gateway::{Config, Gateway};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Compares this build with another one, and writes no files.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Where the other build's `diana.wasm` and `diana-lean.wasm` are
+    folder: PathBuf,
+    /// How often each line is measured
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long each line is measured in each round
+    #[arg(long, default_value = "1", value_parser = crate::seconds)]
+    seconds: Duration,
+    /// Only these lines
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// What sends the requests: wrk, oha or own; by default the first of them that is there
+    #[arg(long)]
+    generator: Option<String>,
+}
+
+/// Measures and prints a table.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let is_wanted = |line: &Line| {
+        let is_ours = matches!(line.filter, Filter::Diana(_));
+        is_ours && (arguments.only.is_empty() || arguments.only.iter().any(|name| name == line.name))
+    };
+    let mut lines = line::lines();
+    let none = lines.remove(lines.iter().position(|line| line.name == "none").context("no line `none`")?);
+    lines.retain(is_wanted);
+    if lines.is_empty() {
+        bail!("no line of Diana has any of these names");
+    }
+    let generator = Generator::find(arguments.generator.as_deref())?;
+    eprintln!("building the filters …");
+    let filters = Filters::build()?;
+    let mut gateways = vec![Gateway::start(filters.gateway(&none.filter))?];
+    for line in &lines {
+        let new = filters.gateway(&line.filter);
+        let old = other(&new, &arguments.folder)?;
+        gateways.push(Gateway::start(new).context(line.name)?);
+        gateways.push(Gateway::start(old).context(line.name)?);
+    }
+    let plan = Plan { rounds: arguments.rounds, each: arguments.seconds, generator: &generator };
+    let twice = lines.iter().flat_map(|line| [line, line]);
+    let mut meters = Vec::new();
+    for (line, gateway) in std::iter::once(&none).chain(twice).zip(&gateways) {
+        // A refused load finds its quota used up.
+        gateway.get(PATH, &[])?;
+        meters.push(Meter::new(line.title, gateway, &[PATH], line.status, &plan)?);
+    }
+    let measured = rounds("round", &mut meters, &plan)?;
+    let [none, measured @ ..] = measured.as_slice() else {
+        bail!("nothing was measured");
+    };
+    println!("| line | whole Envoy | the filter alone |\n| --- | --- | --- |");
+    for (line, pair) in lines.iter().zip(measured.chunks_exact(2)) {
+        let [new, old] = pair else { continue };
+        let whole = ratio(new, old, |round, _| round.least.cpu_us, none);
+        let added = ratio(new, old, |round, none| round.least.cpu_us - none.least.cpu_us, none);
+        println!("| {} | {} | {} |", line.title, shown(&whole), shown(&added));
+    }
+    println!(
+        "CPU time a request, this build divided by the other: median of the rounds (least to greatest)."
+    );
+    Ok(())
+}
+
+/// The same gateway with the other build's module.
+fn other(config: &Config, folder: &Path) -> Result<Config> {
+    let name = config.filter.as_deref().and_then(Path::file_name).context("a gateway without a filter")?;
+    let file = folder.join(name);
+    if !file.is_file() {
+        bail!("`{}` is missing", file.display());
+    }
+    Ok(Config { filter: Some(file), ..config.clone() })
+}
+
+fn ratio(new: &[Round], old: &[Round], cost: impl Fn(&Round, &Round) -> f64, none: &[Round]) -> Summary {
+    let rounds = new.iter().zip(old).zip(none);
+    Summary::of(rounds.map(|((new, old), none)| cost(new, none) / cost(old, none)))
+}
+
+fn shown(summary: &Summary) -> String {
+    format!("{:.3} ({:.3} to {:.3})", summary.median, summary.min, summary.max)
+}
