@@ -73,8 +73,8 @@ fn high(name: &str, actor: &str, unit: &str) -> Value {
     json!({"name": name, "actor": actor, "rpu": 1_000_000_000, "unit": unit})
 }
 
-/// A quota that no load uses up either, of which never more than one is left: no worker can take
-/// any ahead, and every request has to be swapped.
+/// A quota that no load uses up. At most one unit is left, so no worker reserves any and every
+/// request swaps.
 pub fn one_at_a_time(actor: &Value) -> Value {
     json!({"name": "one", "actor": actor, "rpu": 1_000_000_000, "unit": "second", "burst": 1})
 }

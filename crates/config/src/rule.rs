@@ -1,5 +1,4 @@
-//! One rule: whom it counts, its quota, its algorithm, and its overrides. The algorithm reads its
-//! own keys.
+//! Reads one rule: actors, quota, algorithm and overrides. The algorithm reads its own keys.
 
 use super::Mode;
 use super::global_rule::{self, Roles, roles};

@@ -23,7 +23,7 @@ const MOVED_SLICES: usize = 8;
 const SUM: usize = 12;
 const COUNTS: usize = 20;
 
-/// The geometry of a ring: `per` slices in `span_ns`, of which the last `len` count.
+/// The geometry of a ring: `span_ns` has `per` slices, and the last `len` slices count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) span_ns: u64,

@@ -68,7 +68,7 @@ pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64
     }
 }
 
-/// What is lost if a ring that may hold `limit` units is evicted.
+/// The eviction rank of a ring with a limit of `limit` units.
 pub(super) fn eviction_rank(ring: Ring, limit: u64, cell: &[u8], now: Time) -> EvictionRank {
     let (mut cell, moment) = (cell.to_vec(), ring.moment(now));
     ring.repair(&mut cell, moment);
