@@ -1,26 +1,26 @@
-//! `cargo bench`: one decision by each algorithm, natively, beside `governor`'s.
+//! `cargo bench`: measures one decision with each algorithm as native code, beside `governor`.
 //!
 //! ```text
 //!   step        the algorithm alone: an instant and bytes in, verdict and bytes out
 //!   check       one key of 10,000, with its bytes in a map in memory, as in governor's keyed check
 //!   keyed       one key of 10,000: hash, load from memory, find, step, swap
 //!   decision    a whole request: matching limits, actors, verdicts, headers
-//!   governor    its check of one key of 10,000, and its check without keys
+//!   governor    governor's check of one key of 10,000, and governor's check without keys
 //! ```
 //!
-//! All are admitted. Our state is bytes in a value of 16 cells, which is copied out and in again as
-//! in a host, and which several workers may change; `governor`'s is a number in the memory of one
-//! process.
+//! Every request is admitted. Our state is bytes in a value of 16 cells. As in a host, each
+//! decision copies the value out and in again, and several workers may change the value.
+//! `governor`'s state is a number in the memory of one process.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, KINDS, Kind, Quota};
-use diana_limiter::policy::Outcome;
+use diana_limiter::cells::store::{Portable, Rules, Simulated, Swap};
+use diana_limiter::cells::table::{Dated, Hasher, Table, shared_seed};
+use diana_limiter::check::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::store::{Portable, Rules, Simulated, Swap};
-use diana_limiter::table::{Dated, Hasher, Table, shared_seed};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -30,7 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const ACTORS: usize = 10_000;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// As high as a rule of this kind can have it.
+/// The highest `rpu` of a rule of this kind.
 fn rpu(kind: &Kind) -> u64 {
     if kind.short == "SL" { 128 } else { Quota::MAX_RPU }
 }
@@ -55,7 +55,7 @@ fn step(criterion: &mut Criterion) {
         let mut at = START_NS;
         group.bench_function(kind.short, |bencher| {
             bencher.iter(|| {
-                // So that a sliding log, too, has room.
+                // Advance far enough that a sliding log also has room.
                 at += 10_000_000;
                 let now = Time::from_ns(at);
                 algorithm.prepare(&mut cell, now);
@@ -68,7 +68,7 @@ fn step(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The keys' names.
+/// The names of the keys.
 fn names() -> Vec<String> {
     (0..ACTORS).map(|n| format!("user-{n}")).collect()
 }
@@ -81,8 +81,8 @@ fn check(criterion: &mut Criterion) {
         let empty = || vec![0; algorithm.size()];
         let mut cells: HashMap<String, Vec<u8>> = names.iter().map(|name| (name.clone(), empty())).collect();
         let mut names = names.iter().cycle();
-        // Each key again after ten milliseconds, so that a sliding log, too, has room, and a
-        // hundred to look through.
+        // Each key returns after 10 ms, so a sliding log also has room, and has 100 entries to
+        // search.
         let mut at = START_NS;
         group.bench_function(kind.short, |bencher| {
             bencher.iter(|| {

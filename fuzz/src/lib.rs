@@ -1,8 +1,9 @@
-//! The targets, and what of the native tests they need, for the fuzzer.
+//! The targets for the fuzzer, and the parts of the native tests that they need.
+#![forbid(unsafe_code)]
 
 pub mod targets;
 
-/// The simulated gateway, as in `tests/it/host.rs` but for its own tests.
+/// The simulated gateway of `tests/it/host.rs`, without its own tests.
 #[allow(dead_code)]
 #[path = "../../tests/it/host"]
 mod host {
@@ -10,9 +11,9 @@ mod host {
     pub mod counts;
     pub mod faults;
     pub mod gateway;
+    pub mod global_store;
     pub mod laws;
     pub mod play;
-    pub mod sent;
-    pub mod store;
+    pub mod request;
     pub mod vm;
 }

@@ -2,6 +2,7 @@
 //! listener discovery service. Replacing that file replaces the filter's configuration in a running
 //! process.
 
+use crate::cluster::{cluster, cluster_at};
 use crate::config::{Config, Plugin};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -20,8 +21,8 @@ const UPSTREAM_SOCKET: &str = "upstream.sock";
 pub(crate) fn bootstrap(config: &Config) -> Value {
     let inside = json!({"pipe": {"path": UPSTREAM_SOCKET}});
     let upstream = match config.upstream {
-        Some(address) => crate::config::cluster("upstream", address, false),
-        None => cluster("upstream", &inside, false),
+        Some(address) => cluster("upstream", address, false),
+        None => cluster_at("upstream", &inside, false),
     };
     let mut clusters = vec![upstream];
     clusters.extend(config.clusters.iter().cloned());
@@ -143,32 +144,6 @@ fn upstream_listener(config: &Config, address: &Value) -> Value {
             {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
         ]}],
     })
-}
-
-/// A cluster with one endpoint.
-pub(crate) fn cluster(name: &str, address: &Value, http2: bool) -> Value {
-    let mut cluster = json!({
-        "name": name,
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "load_assignment": {
-            "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
-        },
-        // Envoy's defaults of 1024 would limit a load test.
-        "circuit_breakers": {"thresholds": [
-            {"max_connections": 100_000, "max_pending_requests": 100_000, "max_requests": 100_000},
-        ]},
-    });
-    if http2 {
-        cluster["typed_extension_protocol_options"] = json!({
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {"http2_protocol_options": {}},
-            },
-        });
-    }
-    cluster
 }
 
 /// The expressions of `envoy.yaml`: for example,

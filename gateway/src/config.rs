@@ -1,5 +1,6 @@
 //! The settings of a test's gateway. Everything except the filter's configuration has a default.
 
+pub use crate::cluster::cluster;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -116,12 +117,4 @@ impl Config {
             clusters: Vec::new(),
         }
     }
-}
-
-/// A cluster with one endpoint, to be added to [`Config::clusters`]. `http2` is what gRPC needs.
-pub fn cluster(name: &str, endpoint: SocketAddr, http2: bool) -> Value {
-    let address = serde_json::json!({
-        "socket_address": {"address": endpoint.ip().to_string(), "port_value": endpoint.port()}
-    });
-    crate::bootstrap::cluster(name, &address, http2)
 }

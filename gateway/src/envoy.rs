@@ -1,6 +1,6 @@
 //! Finds the Envoy to run.
 
-use crate::wheel;
+use crate::release;
 use anyhow::{Result, bail};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -23,17 +23,17 @@ pub fn find() -> Result<PathBuf> {
         return Ok(path.canonicalize()?);
     }
     if let Some(version) = env::var_os("ENVOY_VERSION").filter(|version| !version.is_empty()) {
-        return wheel::envoy(Some(&version.to_string_lossy()));
+        return release::envoy(Some(&version.to_string_lossy()));
     }
     if let Some(path) = on_path("envoy").or_else(func_e) {
         return Ok(path);
     }
-    wheel::envoy(None)
+    release::envoy(None)
 }
 
 /// The values of `$ENVOY_VERSION`, the newest first.
 pub fn versions() -> impl Iterator<Item = &'static str> {
-    wheel::versions()
+    release::versions()
 }
 
 /// The first executable file of this name in the folders of `PATH`.

@@ -1,7 +1,8 @@
 //! Builds the filter for `wasm32-wasip1` and makes one file for each use.
 //!
-//! Every exported callback costs the gateway about 0.5 µs a request, even if it is empty. nginx'
-//! module calls all callbacks without a check whether they exist, so its file keeps them all.
+//! Every exported callback costs the gateway about 0.5 µs a request, even if it is empty. The
+//! module for nginx calls all callbacks without checking that they exist, so its file keeps them
+//! all.
 
 pub mod module;
 mod trap;
@@ -107,6 +108,19 @@ pub fn build() -> Result<PathBuf> {
         place(name, &module::make(&linked, without, *letter)?)?;
     }
     Ok(target().join(ARTEFACTS[0].name))
+}
+
+/// Builds the filter of `examples/embed-in-sdk-filter` as its README does, and returns its path.
+pub fn embedding() -> Result<PathBuf> {
+    const PACKAGE: &str = "embed-in-sdk-filter";
+    add_target()?;
+    let command = ["build", "--quiet", "--release", "--package", PACKAGE, "--target", TARGET];
+    let status = cargo().args(command).status().context("cannot run `cargo`")?;
+    if !status.success() {
+        bail!("the example does not build; repeat it with `cargo {}`", command.join(" "));
+    }
+    let file = format!("{}.wasm", PACKAGE.replace('-', "_"));
+    Ok(cargo_target()?.join(TARGET).join("release").join(file))
 }
 
 /// The folders with the sources of the standard library and of other people's crates.

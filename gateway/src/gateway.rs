@@ -221,7 +221,7 @@ impl Gateway {
         String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
     }
 
-    /// Waits until the access log has so many lines, and returns it.
+    /// Waits until the access log has `lines` lines, at most 10 s, and returns the log.
     pub fn access_log_of(&self, lines: usize) -> Result<Vec<String>> {
         wait_until("the access log", Duration::from_secs(10), || {
             Some(self.access_log()).filter(|log| log.len() >= lines)

@@ -12,12 +12,14 @@
 //! `xtask` would depend on a command line. The filter must depend on neither: this crate is its
 //! dev-dependency, so a wasm build never sees it.
 //!
-//! Everything here blocks and uses threads. The client speaks HTTP/1.1 by itself: tests must send
-//! requests that a well-behaved client library refuses to send, and a load generator must leave
-//! most of two cores to Envoy.
+//! Everything here blocks and uses threads. The HTTP/1.1 client is our own. Tests must send
+//! requests that a well-behaved client library refuses to send. A load generator must leave most of
+//! two cores to Envoy.
+#![forbid(unsafe_code)]
 
 pub mod admin;
 mod bootstrap;
+mod cluster;
 pub mod config;
 pub mod envoy;
 pub mod filter;
@@ -27,10 +29,12 @@ pub mod limitador;
 pub mod load;
 mod process;
 pub mod redis;
+mod release;
 pub mod service;
 pub mod upstream;
 pub mod wait;
-mod wheel;
+pub mod wheel;
+mod workspace;
 
 pub use config::{Config, Plugin};
 pub use gateway::{Gateway, Update, free_port};
@@ -39,18 +43,4 @@ pub use load::{Answer, Load, Report, Shot};
 pub use redis::{Redis, Webdis};
 pub use upstream::{Ending, Received, Reply, Upstream};
 pub use wait::wait_until;
-
-use std::path::{Path, PathBuf};
-
-/// The root of the workspace.
-pub fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
-}
-
-/// The workspace's own `target` folder. This crate keeps its files here whatever `CARGO_TARGET_DIR`
-/// says, because `envoy.yaml` names `target/diana.wasm`: the fetched Envoy, the built filter, the
-/// folders of running gateways.
-pub fn target() -> PathBuf {
-    root().join("target")
-}
+pub use workspace::{root, target};

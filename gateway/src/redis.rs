@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn webdis_asks_its_redis_which_ends_and_begins_anew() {
+    fn webdis_queries_its_redis_after_a_restart() {
         let mut redis = Redis::start().unwrap();
         let mut webdis = Webdis::start(&redis).unwrap();
         assert_eq!(ask(&webdis, "SET/a/1"), (200, r#"{"SET":[true,"OK"]}"#.to_owned()));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_does_not_answer_it_answers_when_it_goes_on() {
+    fn a_stopped_redis_replies_when_it_continues() {
         let redis = Redis::start_with(&["--requirepass", "x"]).unwrap();
         let webdis = Webdis::start_with(&redis, json!({"redis_auth": "x"})).unwrap();
         redis.stop_answering().unwrap();

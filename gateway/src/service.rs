@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_install() {
+    fn a_missing_program_is_named_with_its_packages() {
         let error = Service::run(Nothing).err().unwrap().to_string();
         let expected =
             "`diana-no-such-program` is missing: install it with `apt-get install redis-server webdis`";

@@ -208,7 +208,7 @@ mod tests {
     use crate::Connection;
 
     #[test]
-    fn what_is_sent_is_received_and_the_reply_comes_back() {
+    fn a_request_is_received_and_its_reply_comes_back() {
         let upstream = Upstream::start(|received| {
             let text = format!("{} {} ", received.method, received.path).into_bytes();
             let body = [text.as_slice(), &received.body].concat();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_as_it_is_told() {
+    fn the_upstream_ends_a_reply_as_configured() {
         let upstream = Upstream::start(|received| {
             let ending = match received.path.as_str() {
                 "/closed" => Ending::Closed,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_it_is_dropped() {
+    fn a_dropped_upstream_ends() {
         let upstream = Upstream::start(|_| Reply::new(200, "")).unwrap();
         let address = upstream.address();
         let mut connection = Connection::open(address).unwrap();

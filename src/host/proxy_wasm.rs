@@ -6,31 +6,34 @@
 //!   host ◄─ abi ◄──── calls ◄── parts, store, metrics  every status is a value
 //! ```
 //!
+//! A request goes from `Filter::on_request_headers` to `Plugin::decide` and `Session::start`.
+//! `Filter::carry_out` does what the decision's `Outcome` says.
+//!
 //! Targets other than wasm32 have no exports: tests drive a [`Filter`], and a `simulated` host
 //! answers its calls.
 
 mod abi;
 pub mod access_log;
-mod announce;
+mod announced;
 mod callbacks;
 mod calls;
-mod candidate;
+mod clock;
 #[cfg(target_arch = "wasm32")]
 mod exports;
 mod filter;
-mod global_calls;
+mod host_kind;
 mod logger;
 mod memory;
 pub mod metrics;
 mod parts;
 mod plugin;
+mod remote_source;
 mod sampling;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;
-mod source;
 mod streams;
-mod timer;
 mod timer_queue;
+mod wording;
 mod zone;
 
 pub use callbacks::Callbacks;

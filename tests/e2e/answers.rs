@@ -5,7 +5,7 @@ use gateway::{Config, Gateway};
 use serde_json::{Value, json};
 
 #[test]
-fn passed_and_refused_answers_tell_the_quota() {
+fn responses_carry_the_quota() {
     let gateway = start(limits(json!([
         {"name": "hour", "actor": "ip", "rpu": 100, "unit": "hour"},
         {"name": "minute", "actor": "ip", "rpu": 1, "unit": "minute"},
@@ -27,7 +27,7 @@ fn passed_and_refused_answers_tell_the_quota() {
 }
 
 #[test]
-fn a_refusal_is_what_the_configuration_says() {
+fn a_refusal_is_as_configured() {
     let gateway = start(json!({
         "limits": [{"url": "/", "rules": [{"name": "none", "rpu": 0, "unit": "hour"}]}],
         "response": {"status": 503, "body": "later", "headers": {"x-reason": "limit"}, "jitter": "0%"},
@@ -52,7 +52,7 @@ fn a_grpc_client_gets_resource_exhausted() {
 }
 
 #[test]
-fn limits_the_deny_list_and_missing_actors_answer_as_configured() {
+fn every_kind_of_refusal_is_as_configured() {
     let gateway = start(json!({
         "limits": [
             {"url": "/", "rules": [

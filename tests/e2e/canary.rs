@@ -15,16 +15,16 @@ fn document(rpu: usize) -> String {
     json!([{"url": "/", "rules": [rule]}]).to_string()
 }
 
-struct Tried {
+struct CanaryRun {
     server: Documents,
     gateway: Gateway,
     connections: Vec<Connection>,
     users: usize,
 }
 
-impl Tried {
+impl CanaryRun {
     /// A gateway whose workers all have the first document as active.
-    fn start(canary: &Value) -> Tried {
+    fn start(canary: &Value) -> CanaryRun {
         let server = Documents::start().unwrap();
         server.put(document(FIRST));
         let path = format!("/{}", Documents::NAME);
@@ -34,17 +34,17 @@ impl Tried {
         config.clusters.push(cluster("config", server.address(), false));
         let gateway = Gateway::start(config).unwrap();
         let connections = (0..4).map(|_| gateway.connect().unwrap()).collect();
-        let tried = Tried { server, gateway, connections, users: 0 };
+        let canary = CanaryRun { server, gateway, connections, users: 0 };
         // Two workers, and the main thread's VM.
-        tried.wait("all to serve it", |tried| tried.counter("config.switches") >= 3);
-        tried
+        canary.wait("all workers to activate the document", |canary| canary.counter("config.switches") >= 3);
+        canary
     }
 
     fn counter(&self, name: &str) -> u64 {
         self.gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap()
     }
 
-    fn wait(&self, what: &str, is_so: impl Fn(&Tried) -> bool) {
+    fn wait(&self, what: &str, is_so: impl Fn(&CanaryRun) -> bool) {
         wait_until(what, PATIENCE, || is_so(self).then_some(()))
             .unwrap_or_else(|error| panic!("{error}\n{}", self.gateway.logs()));
     }
@@ -65,12 +65,12 @@ impl Tried {
 
     /// Sends requests of new users until the log has the words. Returns how many users came, and
     /// how many requests passed.
-    fn users_until(&mut self, requests: usize, said: &str) -> (usize, usize) {
+    fn users_until(&mut self, requests: usize, words: &str) -> (usize, usize) {
         let (mut users, mut passed) = (0, 0);
-        wait_until(said, PATIENCE, || {
+        wait_until(words, PATIENCE, || {
             users += 1;
             passed += self.user(requests);
-            self.gateway.log_contains(said).then_some(())
+            self.gateway.log_contains(words).then_some(())
         })
         .unwrap_or_else(|error| panic!("{error}\n{}", self.gateway.logs()));
         (users, passed)
@@ -78,56 +78,60 @@ impl Tried {
 }
 
 #[test]
-fn a_document_that_would_refuse_more_is_tried_for_some_and_never_serves() {
-    let mut tried = Tried::start(&json!({"percent": 50, "hold": "2s"}));
-    tried.server.put(document(2));
-    let (users, passed) = tried.users_until(4, "not promoted: it would newly refuse ");
-    assert_eq!(passed, 4 * users, "nobody was refused");
-    let (same, refused) =
-        (tried.counter("canary.result.same.requests"), tried.counter("canary.result.newly_refused.requests"));
+fn a_candidate_that_would_refuse_more_never_becomes_active() {
+    let mut canary = CanaryRun::start(&json!({"percent": 50, "hold": "2s"}));
+    canary.server.put(document(2));
+    let (users, passed) = canary.users_until(4, "not promoted: it would newly refuse ");
+    assert_eq!(passed, 4 * users, "no request was refused");
+    let (same, refused) = (
+        canary.counter("canary.result.same.requests"),
+        canary.counter("canary.result.newly_refused.requests"),
+    );
     println!("{users} users: {same} requests the same, {refused} newly refused");
     assert!(refused > 10 && same >= refused, "{same} {refused}");
     // Half of the users, for a part of the time.
     assert!(same + refused < 4 * users as u64 * 3 / 4, "{same} {refused} of {users}");
-    assert_eq!((tried.counter("canary.rejections"), tried.counter("config.switches")), (1, 3));
-    assert_eq!(tried.user(FIRST + 1), FIRST, "the first document serves, and counts on");
-    let told = tried.gateway.access_log().iter().filter(|line| *line == "per-user").count();
-    assert!(told as u64 >= refused / 2, "{told} lines of the access log name the rule, of {refused}");
+    assert_eq!((canary.counter("canary.rejections"), canary.counter("config.switches")), (1, 3));
+    assert_eq!(canary.user(FIRST + 1), FIRST, "the first document is active, and keeps its counts");
+    let named = canary.gateway.access_log().iter().filter(|line| *line == "per-user").count();
+    assert!(named as u64 >= refused / 2, "{named} lines of the access log name the rule, of {refused}");
     // The rejected document is not tried again.
-    let polls = tried.counter("config.result.refused.polls") + tried.counter("config.result.unchanged.polls");
-    tried.wait("two more polls", |tried| {
-        tried.counter("config.result.refused.polls") + tried.counter("config.result.unchanged.polls")
+    let polls =
+        canary.counter("config.result.refused.polls") + canary.counter("config.result.unchanged.polls");
+    canary.wait("two more polls", |canary| {
+        canary.counter("config.result.refused.polls") + canary.counter("config.result.unchanged.polls")
             > polls + 1
     });
-    assert_eq!(tried.gateway.logs().matches("tried beside the one that serves").count(), 1);
+    assert_eq!(canary.gateway.logs().matches("tried beside the one that serves").count(), 1);
 }
 
 #[test]
-fn a_document_that_refuses_no_more_serves_after_its_trial() {
-    let mut tried = Tried::start(&json!({"percent": 100, "hold": "1s", "max_refused": "60%"}));
-    tried.server.put(document(FIRST - 10));
-    let (users, passed) = tried.users_until(4, "promoted: it would newly refuse 0 of ");
+fn a_candidate_that_refuses_no_more_is_promoted() {
+    let mut canary = CanaryRun::start(&json!({"percent": 100, "hold": "1s", "max_refused": "60%"}));
+    canary.server.put(document(FIRST - 10));
+    let (users, passed) = canary.users_until(4, "promoted: it would newly refuse 0 of ");
     assert_eq!(passed, 4 * users);
-    tried.wait("all to serve it", |tried| tried.counter("config.switches") >= 6);
-    assert_eq!(tried.user(FIRST), FIRST - 10);
-    assert_eq!(tried.counter("canary.promotions"), 1);
+    canary.wait("all workers to activate the document", |canary| canary.counter("config.switches") >= 6);
+    assert_eq!(canary.user(FIRST), FIRST - 10);
+    assert_eq!(canary.counter("canary.promotions"), 1);
     // A higher quota than before.
-    tried.server.put(document(FIRST + 10));
-    tried.wait("its trial", |tried| tried.gateway.logs().matches("tried beside").count() == 2);
-    while tried.counter("canary.result.newly_admitted.requests") == 0 {
-        tried.user(FIRST + 5);
+    canary.server.put(document(FIRST + 10));
+    canary.wait("the candidate", |canary| canary.gateway.logs().matches("tried beside").count() == 2);
+    while canary.counter("canary.result.newly_admitted.requests") == 0 {
+        canary.user(FIRST + 5);
     }
-    tried.wait("its promotion", |tried| tried.counter("canary.promotions") == 2);
+    canary.wait("its promotion", |canary| canary.counter("canary.promotions") == 2);
 }
 
 #[test]
-fn a_document_that_refuses_too_much_is_taken_back() {
-    let mut tried = Tried::start(&json!({"hold": "3s", "max_refused": "20%"}));
-    tried.server.put(document(3));
+fn a_document_that_refuses_too_much_is_rolled_back() {
+    let mut canary = CanaryRun::start(&json!({"hold": "3s", "max_refused": "20%"}));
+    canary.server.put(document(3));
     // During the canary no user needs more.
-    tried.users_until(2, "promoted: ");
-    let (users, _) = tried.users_until(10, "rolled back: it newly refused ");
-    tried.wait("all to serve the first one again", |tried| tried.counter("config.switches") >= 9);
-    assert_eq!(tried.user(FIRST + 1), FIRST, "after {users} users");
-    assert_eq!(tried.counter("canary.rollbacks"), 1);
+    canary.users_until(2, "promoted: ");
+    let (users, _) = canary.users_until(10, "rolled back: it newly refused ");
+    canary
+        .wait("all workers to activate the first document", |canary| canary.counter("config.switches") >= 9);
+    assert_eq!(canary.user(FIRST + 1), FIRST, "after {users} users");
+    assert_eq!(canary.counter("canary.rollbacks"), 1);
 }

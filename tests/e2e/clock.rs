@@ -40,7 +40,7 @@ fn shim() -> PathBuf {
 
 /// Regression test: a request that waited while the clock stepped back waited longer by the step.
 #[test]
-fn a_clock_that_steps_back_holds_nobody_who_waits() {
+fn a_clock_that_steps_back_holds_no_waiting_request() {
     let folder = shim();
     let file = folder.join("stepped");
     let text = |path: PathBuf| path.to_str().unwrap().to_owned();

@@ -17,7 +17,7 @@ fn yaml_in_envoys_own_file_is_the_same_document() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_with_every_mistake_and_the_old_one_goes_on() {
+fn a_wrong_update_is_refused_with_every_mistake_and_the_old_one_stays() {
     let mut gateway = start(limits(json!([{"name": "one", "rpu": 1, "unit": "hour"}])));
     assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
     let wrong = json!({"limits": [
@@ -35,7 +35,7 @@ fn a_wrong_configuration_is_refused_with_every_mistake_and_the_old_one_goes_on()
     ] {
         assert!(
             why.contains(place) || gateway.log_contains(place),
-            "{place} is not told:\n{}",
+            "{place} is not reported:\n{}",
             gateway.logs()
         );
     }
@@ -49,7 +49,7 @@ fn a_gateway_does_not_start_with_a_wrong_configuration_and_says_why() {
 }
 
 #[test]
-fn a_new_configuration_takes_over_and_unchanged_rules_keep_their_counts() {
+fn a_new_configuration_keeps_the_counts_of_unchanged_rules() {
     let one = json!({"url": "/one", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]});
     let two = json!({"url": "/two", "rules": [{"name": "two", "actor": "ip", "rpu": 1, "unit": "hour"}]});
     let mut gateway = start(json!({"limits": [one]}));
@@ -63,7 +63,7 @@ fn a_new_configuration_takes_over_and_unchanged_rules_keep_their_counts() {
 
 /// Envoy's own mechanism: Envoy watches the listener's file.
 #[test]
-fn bad_and_good_updates_under_load_fail_no_request_and_unchanged_rules_count_on() {
+fn updates_under_load_fail_no_request_and_keep_counts() {
     let limits = |more: Value| {
         let few = json!({"url": "/few", "rules": [{"name": "few", "rpu": 3, "unit": "hour"}]});
         json!({"limits": [few, {"url": "/more", "rules": [more]}]})
@@ -100,7 +100,11 @@ fn bad_and_good_updates_under_load_fail_no_request_and_unchanged_rules_count_on(
             assert_eq!(rejected(&gateway), before + round);
             assert!(gateway.log_contains("limits[1].rules[0].rpu"));
             let more = |gateway: &Gateway| gateway.get("/more", &[]).unwrap().status;
-            assert_eq!(more(&gateway), if round == 1 { 429 } else { 200 }, "what was there serves on");
+            assert_eq!(
+                more(&gateway),
+                if round == 1 { 429 } else { 200 },
+                "the old configuration stays active"
+            );
             let good = limits(json!({"name": "more", "rpu": 1_000 + round, "unit": "hour"}));
             assert_eq!(gateway.update(good).unwrap(), Update::Accepted);
             assert_eq!(more(&gateway), 200);
@@ -117,7 +121,7 @@ fn bad_and_good_updates_under_load_fail_no_request_and_unchanged_rules_count_on(
 }
 
 #[test]
-fn a_configuration_is_announced_once_though_every_worker_takes_it() {
+fn a_configuration_is_logged_once_for_all_workers() {
     let config = Config { concurrency: 2, ..Config::new(limits(json!([{"rpu": 1, "unit": "hour"}]))) };
     let gateway = Gateway::start(config).unwrap();
     let taken = || gateway.logs().matches("configuration taken").count();
@@ -127,7 +131,7 @@ fn a_configuration_is_announced_once_though_every_worker_takes_it() {
 }
 
 #[test]
-fn the_repositorys_envoy_yaml_works_as_its_comments_say() {
+fn envoy_yaml_works_as_its_comments_say() {
     let gateway = Gateway::from_file(&root().join("envoy.yaml"), |_| free_port().unwrap()).unwrap();
     let status = |path: &str, headers: &[(&str, &str)]| gateway.get(path, headers).unwrap().status;
     assert_eq!(status("/api", &[("x-user-id", "ann"), ("x-plan", "free")]), 200);

@@ -42,7 +42,7 @@ fn ten_thousand_requests_against_a_hundred_a_minute() {
 
 /// Quotas with large reservations admit all of the quota and no more.
 #[test]
-fn what_workers_hold_ahead_passes_as_well_and_no_more() {
+fn reserved_quota_passes_and_no_more() {
     for (algo, path) in [("TB", "/bucket"), ("W", "/window"), ("SW", "/sliding")] {
         let rules = json!([{"name": "all", "algo": algo, "rpu": 5_000, "unit": "7d"}]);
         let gateway = start(json!({"headers": "off", "limits": [{"url": path, "rules": rules}]}));
@@ -90,7 +90,7 @@ fn a_thousand_users_have_their_own_hundred() {
 }
 
 #[test]
-fn the_hour_is_charged_only_for_what_the_second_let_pass() {
+fn the_hour_is_charged_only_for_requests_that_the_second_admits() {
     let gateway = start(limits(json!([
         {"name": "second", "actor": "user", "rpu": 5, "unit": "second"},
         {"name": "hour", "actor": "user", "rpu": 100, "unit": "hour"},
@@ -111,7 +111,7 @@ fn the_hour_is_charged_only_for_what_the_second_let_pass() {
 }
 
 #[test]
-fn what_a_second_group_refuses_is_not_charged_to_the_first() {
+fn a_refusal_by_the_second_group_is_not_charged_to_the_first() {
     // Two actors are two groups: each request makes two swaps, or none.
     let gateway = start(limits(json!([
         {"name": "all", "rpu": 1000, "unit": "hour"},
@@ -121,11 +121,11 @@ fn what_a_second_group_refuses_is_not_charged_to_the_first() {
     let report = gateway.load(Load { connections: 40, ..Load::requests(20_000) }, shot).unwrap();
     assert_eq!((report.status(200), report.lost), (200, 0), "20 users with 10 each");
     // Waits until the workers have refunded their reservations.
-    let mut asked = 0;
+    let mut requests = 0;
     wait_until("all but what passed to be left", Duration::from_secs(20), || {
-        asked += 1;
-        let next = gateway.get("/", &[("x-user-id", &format!("another-{asked}"))]).ok()?;
-        (remaining(next.header("ratelimit")?, "all") == 1000 - 200 - asked).then_some(())
+        requests += 1;
+        let next = gateway.get("/", &[("x-user-id", &format!("another-{requests}"))]).ok()?;
+        (remaining(next.header("ratelimit")?, "all") == 1000 - 200 - requests).then_some(())
     })
     .unwrap();
 }

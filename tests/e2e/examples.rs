@@ -67,7 +67,7 @@ fn two_gateways_count_in_one_redis() {
 }
 
 #[test]
-fn two_gateways_ask_one_rate_limit_service() {
+fn two_gateways_query_one_rate_limit_service() {
     let service = RateLimitService::start().unwrap();
     let store = (8081, service.address().port());
     let gateways = [(); 2].map(|()| example("rate-limit-service", store));
@@ -86,7 +86,7 @@ fn limits() -> String {
 }
 
 /// Two gateways of the example share this service, which has the limits of the example's file.
-fn two_gateways_ask_limitador(port: u16) {
+fn two_gateways_query_limitador(port: u16) {
     let gateways = [(); 2].map(|()| example("rate-limit-service", (8081, port)));
     assert_eq!(passed(&gateways, "ann", 250), 100);
     let bob = gateways[0].get("/api", &[("x-user-id", "bob")]).unwrap();
@@ -102,17 +102,17 @@ fn two_gateways_ask_limitador(port: u16) {
 
 /// Limitador's library decides by the example's file as its server does.
 #[test]
-fn limitador_judges_by_the_limits_of_the_example() {
+fn limitador_decides_by_the_limits_of_the_example() {
     let limits: Value = serde_norway::from_str(&limits()).unwrap();
     let service = RateLimitService::start_with(&limits.to_string()).unwrap();
-    two_gateways_ask_limitador(service.address().port());
+    two_gateways_query_limitador(service.address().port());
 }
 
 #[test]
 #[ignore = "needs a limitador-server: `cargo xtask limitador`"]
-fn real_limitador_judges_by_the_limits_of_the_example() {
+fn real_limitador_decides_by_the_limits_of_the_example() {
     let limitador = Limitador::start(&limits()).unwrap();
-    two_gateways_ask_limitador(limitador.address().port());
+    two_gateways_query_limitador(limitador.address().port());
 }
 
 /// The metrics of the example in Prometheus' format.
@@ -150,7 +150,7 @@ fn a_document_comes_from_a_server() {
 
 /// A canary as in the README, with shorter spans.
 #[test]
-fn a_document_of_the_example_is_tried_first() {
+fn a_document_of_the_example_is_a_candidate_first() {
     let text = fs::read_to_string(root().join("examples/remote-config/documents/diana.json")).unwrap();
     let documents = Documents::start().unwrap();
     documents.put(text.clone());
@@ -167,20 +167,20 @@ fn a_document_of_the_example_is_tried_first() {
         let failed = |error| panic!("{error}\n{}", gateway.logs());
         wait_until(what, Duration::from_secs(30), found).unwrap_or_else(failed);
     };
-    let says = |words: &str| wait(words, &|| gateway.log_contains(words));
-    let serves =
+    let wait_for_log = |words: &str| wait(words, &|| gateway.log_contains(words));
+    let wait_for_quota =
         |quota: usize| wait("another quota", &|| policy().starts_with(&format!("\"per-ip\";q={quota};")));
-    serves(20);
+    wait_for_quota(20);
     documents.put(text.replace("\"rpu\": 20,", "\"rpu\": 2,"));
-    says("tried beside the one that serves");
-    says(" not promoted: it would newly refuse ");
-    serves(20);
+    wait_for_log("tried beside the one that serves");
+    wait_for_log(" not promoted: it would newly refuse ");
+    wait_for_quota(20);
     documents.put(text.replace("\"rpu\": 20,", "\"rpu\": 30,"));
-    says(" promoted: it would newly refuse 0 of ");
-    serves(30);
+    wait_for_log(" promoted: it would newly refuse 0 of ");
+    wait_for_quota(30);
     let counted = |name: &str| gateway.stats().unwrap().sum(&format!("diana_canary_{name}"), &[]);
     assert_eq!((counted("promotions"), counted("rejections")), (1, 1));
     drop(documents);
-    says("no contact for `max_stale`: the local configuration serves");
-    serves(10);
+    wait_for_log("no contact for `max_stale`: the local configuration serves");
+    wait_for_quota(10);
 }

@@ -43,7 +43,7 @@ fn a_header_of_60_kb_is_an_actor_like_any_other() {
 }
 
 #[test]
-fn a_path_cannot_climb_out_of_a_rule() {
+fn dot_segments_evade_no_rule() {
     let admin = json!([{"url": "/admin", "rules": [{"name": "admin", "rpu": 1, "unit": "hour"}]}]);
     let gateway = start(json!({"limits": admin}));
     let climbing = format!("GET /{}admin HTTP/1.1\r\nhost: a\r\n\r\n", "%2e%2e/".repeat(1170));
@@ -72,7 +72,7 @@ fn a_path_cannot_climb_out_of_a_rule() {
 }
 
 #[test]
-fn an_empty_path_passes_no_rule() {
+fn an_empty_path_evades_no_rule() {
     let gateway = start(json!({"limits": [
         {"url": "/", "rules": [{"name": "all", "actor": "user", "rpu": 1, "unit": "hour", "missing": "skip"}]},
     ]}));

@@ -16,16 +16,16 @@ fn document(headers: &str) -> Value {
 }
 
 #[test]
-fn it_refuses_and_gives_back_as_the_other_does() {
+fn the_lean_filter_refuses_and_refunds_like_the_other() {
     let gateway = start(document("off")).unwrap();
     let statuses: Vec<u16> = (0..4).map(|_| gateway.get("/", &[]).unwrap().status).collect();
-    assert_eq!(statuses, [200, 200, 200, 429], "each has given its permit back");
+    assert_eq!(statuses, [200, 200, 200, 429], "each permit is released");
     let refused = gateway.get("/", &[]).unwrap();
     assert!(refused.header("retry-after").is_some() && refused.header("ratelimit").is_none());
 }
 
 #[test]
-fn it_says_that_it_cannot_tell_anything_in_responses() {
+fn the_lean_filter_says_that_it_cannot_set_response_headers() {
     let error = start(document("ietf")).map(|_| ()).unwrap_err();
     assert!(format!("{error}").contains("headers: `diana-lean.wasm` adds none"), "{error}");
 }

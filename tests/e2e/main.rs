@@ -9,6 +9,7 @@ mod answers;
 mod canary;
 mod clock;
 mod configuration;
+mod embedded;
 mod exact;
 mod examples;
 mod global;

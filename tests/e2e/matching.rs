@@ -19,7 +19,7 @@ fn passes(gateway: &Gateway, target: &str, lines: &str) -> bool {
 }
 
 #[test]
-fn conditions_see_the_method_the_host_and_the_headers() {
+fn conditions_read_the_method_the_host_and_the_headers() {
     let rule = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
     let gateway = start(json!({"limits": [
         {"url": "/method", "methods": "POST", "rules": rule("method")},
@@ -107,7 +107,7 @@ fn an_address_list_in_several_lines_is_one_list() {
 /// It is unknown which of two lines a backend uses, so a request with differing lines is counted by
 /// address.
 #[test]
-fn a_header_in_two_lines_is_no_way_around_a_rule() {
+fn a_header_in_two_lines_evades_no_rule() {
     let gateway = start(json!({"limits": [{"url": "/", "rules": [
         {"name": "user", "actor": "user", "rpu": 1, "unit": "hour"}]}]}));
     assert!(passes(&gateway, "/", "host: a\r\nx-user-id: ann\r\n"));
@@ -118,7 +118,7 @@ fn a_header_in_two_lines_is_no_way_around_a_rule() {
 
 /// A client may send a line of its own in front of the one that a proxy sets.
 #[test]
-fn a_line_in_front_chooses_nothing() {
+fn an_added_header_line_chooses_nothing() {
     let gateway = start(json!({
         "limits": [
             {"url": "/ip", "rules": once("ip", json!("ip"))},
@@ -140,7 +140,7 @@ fn a_line_in_front_chooses_nothing() {
 
 /// Backends disagree on these paths: one reads `/health`, another `/hello`.
 #[test]
-fn what_is_never_limited_lends_that_to_no_other_path() {
+fn an_unlimited_path_frees_no_other_path() {
     let gateway = start(json!({"limits": [
         {"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "hour"}]},
         {"url": "/health", "exclusive": true},

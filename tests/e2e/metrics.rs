@@ -5,7 +5,7 @@ use serde_json::json;
 use std::time::Duration;
 
 #[test]
-fn a_gateway_that_nobody_has_asked_shows_every_series() {
+fn a_gateway_without_requests_shows_every_series() {
     let rules = json!([{"name": "per-user", "actor": "user", "rpu": 1, "unit": "hour"}]);
     let gateway = super::start(json!({"limits": [{"url": "/", "rules": rules}], "deny": ["192.0.2.7"]}));
     let stats = gateway.stats().unwrap();
@@ -74,7 +74,7 @@ fn waiting_requests_are_counted_timed_and_logged() {
 }
 
 #[test]
-fn the_access_log_tells_how_the_actor_was_found() {
+fn the_access_log_says_how_the_actor_was_found() {
     let rule = |name, missing| json!([{"name": name, "actor": "user", "missing": missing, "rpu": 1, "unit": "hour"}]);
     let limits = json!([{"url": "/", "rules": rule("by-ip", "ip")},
         {"url": "/shared", "exclusive": true, "rules": rule("together", "share")}]);

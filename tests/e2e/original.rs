@@ -28,7 +28,7 @@ fn statuses(gateway: &Gateway, device: &str, count: usize) -> Vec<u16> {
 }
 
 #[test]
-fn the_original_document_starts_and_limits_and_its_warning_is_logged_once() {
+fn the_original_document_limits_with_one_warning() {
     let document: Value = serde_norway::from_str(ORIGINAL).unwrap();
     for plugin in [Plugin::Struct(document.clone()), Plugin::Text(document.to_string())] {
         let gateway = Gateway::start(Config::new(plugin)).unwrap();
@@ -47,11 +47,11 @@ fn the_original_document_starts_and_limits_and_its_warning_is_logged_once() {
 
 #[test]
 fn an_empty_vm_id_is_logged_once() {
-    let said = |vm_id: &str| {
+    let logged = |vm_id: &str| {
         let document: Value = serde_norway::from_str(ORIGINAL).unwrap();
         let config = Config { vm_id: vm_id.into(), ..Config::new(document) };
         let gateway = Gateway::start(config).unwrap();
         gateway.logs().matches("`vm_id` is empty").count()
     };
-    assert_eq!((said(""), said("diana")), (1, 0));
+    assert_eq!((logged(""), logged("diana")), (1, 0));
 }

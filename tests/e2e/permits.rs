@@ -22,7 +22,7 @@ fn work() {
 
 /// 64 clients, some of which disconnect, before an upstream some of whose responses are errors.
 #[test]
-fn never_more_in_flight_than_permitted_and_none_is_lost() {
+fn no_more_are_in_flight_than_permitted_and_no_permit_is_lost() {
     const PERMITS: i64 = 8;
     let (now, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
     let (counted, peak) = (Arc::clone(&now), Arc::clone(&most));
@@ -65,7 +65,7 @@ fn never_more_in_flight_than_permitted_and_none_is_lost() {
     assert_eq!(policy.header("ratelimit-policy"), Some(r#""permits";q=8;qu="concurrent-requests""#));
 }
 
-/// The response to a request of its own, if that request leaves so many permits.
+/// The response to one more request, if this request leaves `left` permits.
 fn free(gateway: &Gateway, left: i64) -> Option<Response> {
     let answer = gateway.get("/works", &[]).ok()?;
     answer.header("ratelimit")?.starts_with(&format!("\"permits\";r={left}")).then_some(answer)
@@ -102,9 +102,10 @@ fn begin(gateway: &Gateway, path: &str, bytes: usize) -> TcpStream {
 
 /// Sends a request to which the upstream never replies, and waits until the upstream has it.
 fn hold(gateway: &Gateway, upstream: &Upstream) -> TcpStream {
-    let asked = upstream.requests();
+    let before = upstream.requests();
     let stream = begin(gateway, "/silent", 0);
-    wait_until("the upstream to be asked", PATIENCE, || (upstream.requests() > asked).then_some(())).unwrap();
+    wait_until("the request at the upstream", PATIENCE, || (upstream.requests() > before).then_some(()))
+        .unwrap();
     stream
 }
 
@@ -173,7 +174,7 @@ fn a_permit_comes_back_however_its_request_ends() {
 /// A permit whose request outlives `max_hold` expires, and is not refunded a second time at the
 /// end.
 #[test]
-fn a_permit_that_is_held_too_long_counts_as_returned_once() {
+fn a_permit_that_is_held_too_long_is_released_once() {
     const MAX_HOLD: Duration = Duration::from_secs(2);
     let upstream = endings();
     let rule = json!([{"name": "permits", "algo": "C", "rpu": 1, "max_hold": "2s"}]);
@@ -211,7 +212,7 @@ fn a_permit_that_is_held_too_long_counts_as_returned_once() {
         if begun.elapsed() >= MAX_HOLD {
             return None;
         }
-        assert_eq!(refused, 429, "the second one's permit was given back with the first one's");
+        assert_eq!(refused, 429, "the release of the first permit released the second one, too");
         drop(second);
         active(0);
         let passed = status();

@@ -3,12 +3,12 @@
 //! The quota in the `RateLimit-Policy` of a response shows which document is active in the worker.
 
 mod clients;
-mod kept;
 mod outage;
 mod polls;
 mod refused;
 mod shapes;
 mod switch;
+mod updates;
 
 use clients::Clients;
 use gateway::config::cluster;

@@ -31,7 +31,7 @@ pub fn ms(span: Duration) -> f64 {
 }
 
 #[test]
-fn what_would_wait_too_long_is_refused_with_the_time_it_takes() {
+fn a_request_that_would_wait_too_long_is_refused_with_its_wait() {
     let rule = json!([{"name": "queue", "algo": "leaky bucket", "rpu": 1, "unit": "minute", "queue": 0}]);
     let gateway = start(limits(rule));
     assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
@@ -42,7 +42,7 @@ fn what_would_wait_too_long_is_refused_with_the_time_it_takes() {
 }
 
 #[test]
-fn a_token_bucket_lends_what_comes_while_one_waits() {
+fn a_token_bucket_with_max_wait_delays_requests() {
     let rule = json!([{"name": "lent", "rpu": 10, "unit": "second", "burst": 1, "max_wait": "450ms"}]);
     let (gateway, _upstream, arrivals) = watched(limits(rule), &[]);
     let report = gateway.load(Load { connections: 10, ..Load::requests(10) }, |_| Shot::get("/")).unwrap();
@@ -72,7 +72,7 @@ fn a_body_waits_with_its_request() {
 
 /// Envoy's timeouts run while a request waits; a request that they end refunds its turn.
 #[test]
-fn a_request_whose_time_is_up_while_it_waits_leaves_the_queue() {
+fn a_request_that_times_out_while_it_waits_leaves_the_queue() {
     const QUEUE: u64 = 20;
     let document = json!({"limits": [
         {"url": "/hours", "rules": [{"name": "hours", "algo": "LB", "rpu": QUEUE, "unit": "hour", "queue": QUEUE}]},
@@ -174,7 +174,7 @@ fn a_refusal_is_held_back() {
 
 /// Beyond a bound refusals are not delayed: a flood of them must not fill the memory.
 #[test]
-fn no_more_refusals_are_held_back_than_a_worker_has_room_for() {
+fn held_back_refusals_are_bounded() {
     let rule = json!([{"name": "slow", "rpu": 0, "unit": "hour", "reject_delay": "60s"}]);
     let gateway = Gateway::start(Config { concurrency: 1, ..Config::new(limits(rule)) }).unwrap();
     let mut held: Vec<Connection> = Vec::new();
@@ -188,7 +188,7 @@ fn no_more_refusals_are_held_back_than_a_worker_has_room_for() {
 }
 
 #[test]
-fn a_thousand_clients_that_leave_leave_no_queue_behind() {
+fn a_thousand_clients_that_leave_free_the_queue() {
     let rule = json!([{"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 1000}]);
     let gateway = start(limits(rule));
     let connect = || {

@@ -4,9 +4,9 @@
 //! in `models`.
 
 mod concurrency;
-mod giving_back;
 mod laws;
 pub mod models;
+mod refunds;
 pub mod schedule;
 pub mod subject;
 mod token_bucket;

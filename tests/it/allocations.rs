@@ -3,8 +3,8 @@
 use crate::harness::{START, get, policy, store, worker};
 use diana_base::time::Span;
 use diana_limiter::algorithm::KINDS;
+use diana_limiter::cells::store::{Rules, Simulated, Store};
 use diana_limiter::session::Session;
-use diana_limiter::store::{Rules, Simulated, Store};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -1,4 +1,5 @@
-//! House rules that no compiler checks: who talks to the host, and what every file has to say.
+//! House rules that no compiler checks: only the adapter calls the host, and every file has a
+//! header.
 //! Cargo checks which crate uses which.
 
 mod source;
@@ -27,7 +28,9 @@ fn only_the_host_declares_a_host_call_or_an_export() {
 #[test]
 fn only_the_host_knows_what_time_it_is() {
     let names = ["Instant", "SystemTime", "thread::sleep", "UNIX_EPOCH"];
-    let broken = files().iter().filter(|file| !file.is_host()).flat_map(|f| f.lines_with(&names)).collect();
+    // `Time::from` converts an instant that a host has read.
+    let may_convert = |file: &&File| !file.is_host() && file.path != "crates/base/src/time.rs";
+    let broken = files().iter().filter(may_convert).flat_map(|f| f.lines_with(&names)).collect();
     hold(broken, "Time is an argument: take a `time::Time`, which the host reads once for each request.");
 }
 

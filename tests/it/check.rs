@@ -40,7 +40,7 @@ fn envoy_yaml_is_not_read_as_nginx() {
 }
 
 #[test]
-fn every_mistake_in_a_document_is_told() {
+fn every_mistake_in_a_document_is_reported() {
     let report = check(r#"{"limits": [{"url": "x", "rules": [{"rpu": -1}]}]}"#);
     assert!(report.mistakes >= 3, "{:#?}", report.lines);
     assert!(report.lines.iter().all(|line| line.starts_with("mistake: limits[0]")), "{:#?}", report.lines);
@@ -57,7 +57,7 @@ fn every_mistake_in_a_document_is_told() {
 }
 
 #[test]
-fn a_document_is_read_as_nginx_hands_it_over() {
+fn a_document_is_read_as_nginx_passes_it() {
     let rule = r#"{"name": "a", "rpu": 1, "unit": "day"}"#;
     // The quoted text, and whether it is JSON after nginx has removed its escapes.
     for (quoted, is_right) in [
@@ -80,7 +80,7 @@ fn a_document_is_read_as_nginx_hands_it_over() {
 }
 
 #[test]
-fn what_nginx_cannot_do_is_told() {
+fn features_that_nginx_lacks_are_reported() {
     let store = r#""store": {"redis": {"cluster": "c", "secret": "0123456789abcdef"}}"#;
     let (lines, mistakes) = nginx(&format!(r#"proxy_wasm diana '{{"limits": [], {store}}}';"#));
     assert_eq!(mistakes, 1);
@@ -144,7 +144,7 @@ fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {
 }
 
 #[test]
-fn nginx_is_told_to_reload_only_after_both_checks() {
+fn nginx_reloads_only_after_both_checks() {
     let (checked, tested) = ("check nginx.conf\n", "nginx -p /prefix -c nginx.conf -t\n");
     let reloaded = "nginx -p /prefix -c nginx.conf -s reload\n";
     assert_eq!(reload(true, false), (checked.into(), 1));

@@ -64,7 +64,7 @@ fn accepted_configurations_stay_accepted() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn refused_configurations_say_why() {
     let update = env::var_os("UPDATE").is_some();
     let mut report = String::new();
     for (path, read) in documents("refuse") {
@@ -92,7 +92,7 @@ fn what_is_refused_says_why() {
 }
 
 #[test]
-fn no_message_is_stale() {
+fn every_expected_message_has_its_configuration() {
     for path in files("refuse", "txt").into_iter().chain(files("over/refuse", "txt")) {
         assert!(path.with_extension("json").exists(), "{} has no .json beside it", name(&path));
     }
@@ -145,6 +145,6 @@ fn difference(expected: &str, found: &str) -> String {
 }
 
 #[test]
-fn a_difference_shows_what_is_common_once() {
+fn a_difference_shows_common_lines_once() {
     assert_eq!(difference("a\nb\nc\n", "a\nx\nc\nd\n"), "    a\n  - b\n  + x\n    c\n  + d\n");
 }

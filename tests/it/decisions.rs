@@ -31,9 +31,10 @@ use crate::harness::{Gateway, START, store};
 use crate::host::replay::{self, Event};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
-use diana_limiter::policy::{Decision, Outcome, Policy, Reason, RuleId, RuleResult};
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
+use diana_limiter::policy::{Policy, RuleId};
 use diana_limiter::request::{Part, Values};
-use diana_limiter::store::{Rules, Simulated};
 use std::collections::VecDeque;
 
 /// Runs `script` under `json`, on a simulated host of either kind: first the engine alone, then the
@@ -45,7 +46,7 @@ fn check(json: &str, script: &str) {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(json, store(&host));
         let mut unsettled = VecDeque::new();
-        let (mut events, mut asked, mut waits) = (Vec::new(), Vec::new(), false);
+        let (mut events, mut queries, mut waits) = (Vec::new(), Vec::new(), false);
         let lines = script.lines().map(str::trim);
         for (number, text) in lines.enumerate().filter(|(_, text)| !text.is_empty()) {
             let line = Line::parse(text);
@@ -61,12 +62,12 @@ fn check(json: &str, script: &str) {
                 }
                 let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
                 if session.has_charges() {
-                    unsettled.push_back((line.worker, session, asked.len()));
+                    unsettled.push_back((line.worker, session, queries.len()));
                 }
                 let (now, worker, parts, refused) =
                     (line.now, line.worker, line.parts.clone(), decision.is_rejected());
                 events.push(Event::Asked { now, worker, parts, refused });
-                asked.push(number);
+                queries.push(number);
                 waits |= matches!(decision.outcome, Outcome::Delay(_));
                 let found = Found::of(&decision, &gateway.policy, line.now);
                 if let Err(what) = found.fulfils(line.expected) {
@@ -75,7 +76,7 @@ fn check(json: &str, script: &str) {
             }
         }
         if let (false, Some(request)) = (waits, replay::differs(rules, json, &events)) {
-            let line = script.lines().nth(asked[request]).unwrap_or_default().trim();
+            let line = script.lines().nth(queries[request]).unwrap_or_default().trim();
             panic!("the whole filter decides otherwise under {rules:?} rules:\n{line}\nunder\n{json}");
         }
     }
@@ -110,11 +111,11 @@ struct Line<'s> {
 impl Line<'_> {
     fn parse(text: &str) -> Line<'_> {
         let settles = text.ends_with(" settle");
-        let (asked, expected) = match text.split_once("->") {
+        let (queries, expected) = match text.split_once("->") {
             None if settles => (text.trim_end_matches("settle"), ""),
             split => split.unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing")),
         };
-        let mut words = asked.split_whitespace();
+        let mut words = queries.split_whitespace();
         let now = START.after(span(words.next().unwrap()));
         let mut line = Line { now, times: 1, worker: 0, settles, parts: Vec::new(), expected };
         for word in words {

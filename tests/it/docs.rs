@@ -294,10 +294,10 @@ fn the_reference_and_the_page_on_accuracy_say_every_bound() {
     for file in ["docs/accuracy.md", "docs/configuration/algorithms.md"] {
         let text = text(file);
         for kind in diana_limiter::algorithm::KINDS {
-            let said = text
+            let is_stated = text
                 .lines()
                 .any(|line| line.contains(&format!("`{}`", kind.short)) && line.contains(kind.bound));
-            assert!(said, "{file} does not say of {}: {}", kind.short, kind.bound);
+            assert!(is_stated, "{file} does not say of {}: {}", kind.short, kind.bound);
         }
     }
 }
@@ -315,7 +315,7 @@ fn named_tests(line: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn every_test_that_the_threat_model_names_is_there() {
+fn every_test_that_the_threat_model_names_exists() {
     let security = text("docs/threat-model.md");
     let mut count = 0;
     for line in security.lines().filter(|line| line.starts_with('|')) {

@@ -1,8 +1,8 @@
 //! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
 use crate::harness::{Counting, Gateway, Random, at, get, store};
-use diana_limiter::policy::{Decision, Outcome, RuleResult};
-use diana_limiter::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use diana_limiter::cells::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use diana_limiter::check::{Decision, Outcome, RuleResult};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -52,12 +52,28 @@ const THREE_GROUPS: &str = r#"{"url": "/", "rules": [
     {"name": "user-too", "actor": "user", "rpu": 3, "unit": "hour", "mode": "shadow"},
     {"name": "ip", "actor": "ip", "rpu": 8, "unit": "hour", "start": "full"}]}"#;
 
-fn tallies(decision: &Decision) -> Vec<RuleResult> {
+fn results(decision: &Decision) -> Vec<RuleResult> {
     decision.reports.iter().map(|report| report.result).collect()
 }
 
+/// A request whose cell cannot be read tells no instant, so the worker does not take the actor for
+/// a busy one.
 #[test]
-fn what_cannot_be_counted_passes_and_says_so() {
+fn failed_loads_make_no_actor_busy() {
+    let host = Simulated::new(Rules::Lenient);
+    let failing = Failing { store: store(&host), random: RefCell::new(Random(1)), one_in: Cell::new(0) };
+    let mut gateway = Gateway::new(r#"{"url": "/", "rules": [{"rpu": 99999, "unit": "hour"}]}"#, failing);
+    for fails in [false, true, true, true, false] {
+        gateway.store.one_in.set(usize::from(fails));
+        let decision = gateway.ask(0, &get("/", "ann"), at(0));
+        assert!(!decision.is_rejected());
+        assert_eq!(decision.events.faults > 0, fails);
+    }
+    assert!(!gateway.workers[0].holds_reservations());
+}
+
+#[test]
+fn a_request_that_cannot_be_counted_passes_as_uncounted() {
     for seed in 0..400 {
         let host = Simulated::new(if seed % 2 == 0 { Rules::Lenient } else { Rules::Strict });
         let one_in = Cell::new(2 + seed as usize % 7);
@@ -68,14 +84,14 @@ fn what_cannot_be_counted_passes_and_says_so() {
         for turn in 0..40 {
             let user = random.below(2);
             let decision = gateway.ask(turn % 3, &get("/", &format!("user-{user}")), at(0));
-            let tallies = tallies(&decision);
-            if tallies.contains(&RuleResult::Uncounted) {
+            let results = results(&decision);
+            if results.contains(&RuleResult::Uncounted) {
                 assert!(decision.events.faults > 0);
             }
-            let refuses = |(rule, tally): (usize, &RuleResult)| *tally == RuleResult::Refused && rule != 2;
-            assert_eq!(decision.is_rejected(), tallies.iter().enumerate().any(refuses), "{decision:?}");
-            for (rule, tally) in tallies.iter().enumerate() {
-                if *tally == RuleResult::Admitted && !decision.is_rejected() {
+            let refuses = |(rule, result): (usize, &RuleResult)| *result == RuleResult::Refused && rule != 2;
+            assert_eq!(decision.is_rejected(), results.iter().enumerate().any(refuses), "{decision:?}");
+            for (rule, result) in results.iter().enumerate() {
+                if *result == RuleResult::Admitted && !decision.is_rejected() {
                     let key = if rule == 1 || rule == 2 { user } else { 0 };
                     *counted.entry((rule, key)).or_default() += 1;
                 }
@@ -95,7 +111,7 @@ fn a_dead_store_refuses_nobody_and_a_revived_one_counts() {
     for _ in 0..20 {
         let decision = gateway.ask(0, &get("/", "ann"), at(0));
         assert_eq!(decision.outcome, Outcome::Pass);
-        assert_eq!((tallies(&decision), decision.events.faults), (vec![RuleResult::Uncounted; 4], 3));
+        assert_eq!((results(&decision), decision.events.faults), (vec![RuleResult::Uncounted; 4], 3));
     }
     gateway.store.one_in.set(0);
     for left in [3, 2, 1, 0] {
@@ -107,15 +123,15 @@ fn a_dead_store_refuses_nobody_and_a_revived_one_counts() {
 }
 
 #[test]
-fn a_store_that_always_loses_is_given_up() {
+fn after_too_many_lost_swaps_a_request_passes_uncounted() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(THREE_GROUPS, Counting::new(Losing(store(&host))));
-    gateway.store.taken();
+    gateway.store.take_counts();
     let decision = gateway.ask(0, &get("/", "ann"), at(0));
     assert_eq!(decision.outcome, Outcome::Pass);
-    assert_eq!(tallies(&decision), [RuleResult::Uncounted; 4]);
+    assert_eq!(results(&decision), [RuleResult::Uncounted; 4]);
     assert_eq!(decision.events.faults, 3, "once a group");
-    let (loads, swaps) = gateway.store.taken();
+    let (loads, swaps) = gateway.store.take_counts();
     assert!(loads <= 3 * 4_100 && swaps <= 3 * 4_100, "{loads} loads, {swaps} swaps");
     assert_eq!(decision.events.swaps_lost as usize, swaps);
 }
@@ -126,9 +142,9 @@ fn a_damaged_value_counts_as_absent_and_is_reported() {
     let gateway = Gateway::new(r#"{"url": "/", "rules": [{"rpu": 1, "unit": "hour"}]}"#, store(&host));
     let is_service = |key: &[u8]| [&b"diana/rules"[..], b"diana/seed"].contains(&key);
     for turn in 0..60 {
-        let decision = gateway.ask_anew(&get("/", "ann"), at(0));
+        let decision = gateway.ask_new_worker(&get("/", "ann"), at(0));
         assert_eq!((decision.outcome, decision.events.foreign), (Outcome::Pass, u32::from(turn > 0)));
-        assert!(gateway.ask_anew(&get("/", "ann"), at(0)).is_rejected());
+        assert!(gateway.ask_new_worker(&get("/", "ann"), at(0)).is_rejected());
         let key = host.keys().into_iter().find(|key| !is_service(key)).unwrap();
         let mut loaded = gateway.store.load(&key).unwrap().unwrap();
         let place = turn % loaded.bytes.len();

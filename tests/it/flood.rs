@@ -1,8 +1,9 @@
 //! Clients that invent actors: they free nobody from a limit, and memory does not grow.
 
 use crate::harness::{Gateway, Random, at, get, store};
-use diana_limiter::policy::{Events, Outcome, RuleResult};
-use diana_limiter::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::Events;
+use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::check::{Outcome, RuleResult};
 
 const INVENTED: usize = 50_000;
 
@@ -36,7 +37,7 @@ fn flood(gateway: &mut Simple, seed: u64, different: usize) -> Events {
         total.set_full += events.set_full;
         assert_eq!((events.faults, events.foreign, events.swaps_lost), (0, 0, 0));
         if turn % 500 == 0 {
-            let villain = gateway.ask_anew(&get("/", "villain"), at(turn as u64));
+            let villain = gateway.ask_new_worker(&get("/", "villain"), at(turn as u64));
             assert!(villain.is_rejected(), "free after {turn} invented actors");
         }
     }
@@ -52,7 +53,7 @@ fn throttle(gateway: &mut Simple, burst: usize) {
 }
 
 #[test]
-fn nobody_is_freed_by_actors_that_refuse_themselves() {
+fn actors_that_get_themselves_refused_free_nobody() {
     for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict)] {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(&json(max_actors, r#""rpu": 1"#), store(&host));
@@ -61,9 +62,9 @@ fn nobody_is_freed_by_actors_that_refuse_themselves() {
         assert_eq!((total.evicted_lossless, total.evicted_lossy), (0, 0), "every cell refuses");
         assert!(total.set_full > 10_000, "{total:?}");
         let hour = 3_600_000;
-        assert!(gateway.ask_anew(&get("/", "villain"), at(hour - 1)).is_rejected());
+        assert!(gateway.ask_new_worker(&get("/", "villain"), at(hour - 1)).is_rejected());
         assert_eq!(
-            gateway.ask_anew(&get("/", "villain"), at(hour)).outcome,
+            gateway.ask_new_worker(&get("/", "villain"), at(hour)).outcome,
             Outcome::Pass,
             "honestly earned"
         );
@@ -73,7 +74,7 @@ fn nobody_is_freed_by_actors_that_refuse_themselves() {
 /// The villain's cell is like new after a minute, that of an invented actor with 20 requests only
 /// after 72 s.
 #[test]
-fn nobody_with_a_shorter_refusal_is_freed() {
+fn a_shorter_refusal_frees_nobody() {
     let host = Simulated::new(Rules::Lenient);
     let keys = r#""rpu": 1000, "overrides": {"villain": {"rpu": 1, "unit": "minute"}}"#;
     let mut gateway = Gateway::new(&json(16, keys), store(&host));
@@ -81,11 +82,11 @@ fn nobody_with_a_shorter_refusal_is_freed() {
     for turn in 0..20_000 {
         gateway.ask(0, &get("/", &format!("invented-{}", turn / 20)), at(turn));
     }
-    assert!(gateway.ask_anew(&get("/", "villain"), at(20_000)).is_rejected());
+    assert!(gateway.ask_new_worker(&get("/", "villain"), at(20_000)).is_rejected());
 }
 
 #[test]
-fn nobody_is_freed_by_actors_that_come_once_or_often() {
+fn actors_that_come_once_or_often_free_nobody() {
     for (max_actors, different) in [(16, INVENTED), (16, 200), (100, INVENTED), (100, 1000)] {
         let host = Simulated::new(Rules::Lenient);
         let mut gateway = Gateway::new(&json(max_actors, r#""rpu": 10"#), store(&host));
@@ -96,7 +97,7 @@ fn nobody_is_freed_by_actors_that_come_once_or_often() {
 }
 
 #[test]
-fn nobody_is_freed_because_another_rule_has_refilled() {
+fn a_refilled_rule_frees_nobody_whom_another_rule_refuses() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"local": {"max_actors": 16}, "limits": [{"url": "/", "rules": [
         {"actor": "user", "unit": "hour", "rpu": 10}, {"actor": "user", "unit": "second", "rpu": 100000}]}]}"#;
@@ -164,7 +165,7 @@ fn memory_is_fixed_once_every_key_is_written() {
 /// Actors that a shadow rule would refuse give way to newcomers, and each newcomer is counted by
 /// itself.
 #[test]
-fn nobody_is_counted_with_another_by_a_rule_in_shadow() {
+fn a_shadow_rule_counts_no_actor_with_another() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&json(8, r#""rpu": 1, "mode": "shadow""#), store(&host));
     for turn in 0..200 {
@@ -176,7 +177,7 @@ fn nobody_is_counted_with_another_by_a_rule_in_shadow() {
 
 /// Their quota is part of their hash. They fill sets no more than other actors.
 #[test]
-fn actors_with_quotas_of_their_own_spread_as_others_do() {
+fn actors_with_an_override_spread_as_others_do() {
     let users: Vec<String> = (0..1000).map(|user| format!("user-{user}")).collect();
     let own = users.iter().map(|user| format!(r#""{user}": {{"rpu": 50}}"#)).collect::<Vec<_>>().join(", ");
     let host = Simulated::new(Rules::Lenient);
@@ -192,12 +193,12 @@ fn actors_with_quotas_of_their_own_spread_as_others_do() {
 
 /// A newcomer with an override must not shorten the refusals of others.
 #[test]
-fn nobody_is_freed_by_a_newcomer_with_another_quota() {
+fn a_newcomer_with_an_override_frees_nobody() {
     let host = Simulated::new(Rules::Lenient);
     let keys = r#""rpu": 1, "overrides": {"vip": {"rpu": 1000, "unit": "second"}}"#;
     let gateway = Gateway::new(&json(16, keys), store(&host));
     let users: Vec<String> = (0..200).map(|user| format!("user-{user}")).collect();
-    let passes = |user: &str, now| !gateway.ask_anew(&get("/", user), at(now)).is_rejected();
+    let passes = |user: &str, now| !gateway.ask_new_worker(&get("/", user), at(now)).is_rejected();
     let passed: Vec<&String> = users.iter().filter(|user| passes(user, 0)).collect();
     assert_eq!(passed.len(), 32, "two sets of sixteen");
     for now in 1..5_000 {
@@ -207,7 +208,7 @@ fn nobody_is_freed_by_a_newcomer_with_another_quota() {
         let user = passed[now as usize % passed.len()];
         assert!(!passes(user, now), "{user} is free after {now} ms");
     }
-    let refused = gateway.ask_anew(&get("/", "vip"), at(5_000));
-    assert_eq!(refused.reports[0].quota.rpu, 1, "it is told the quota that it is refused by");
+    let refused = gateway.ask_new_worker(&get("/", "vip"), at(5_000));
+    assert_eq!(refused.reports[0].quota.rpu, 1, "the report has the quota of the override");
     assert!(passes("vip", 3_600_000), "until the others are free as well");
 }

@@ -1,5 +1,4 @@
-//! The targets of the fuzzer, on the inputs that are kept: seeds, and what once made one of them
-//! fail.
+//! The targets of the fuzzer on the kept inputs: seeds, and inputs that once failed.
 
 #[path = "../../fuzz/src/targets/mod.rs"]
 mod targets;
@@ -13,13 +12,13 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The names of what lies in a folder.
+/// The names of the entries of a folder.
 fn names(folder: &Path) -> BTreeSet<String> {
     let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
     fs::read_dir(folder).unwrap().map(|entry| name(entry.unwrap())).collect()
 }
 
-/// Every file, and what is left of it when it ends early.
+/// Runs the target on every file, and on each file cut short.
 fn replay(target: Target, folder: &Path) {
     let names = names(folder);
     assert!(!names.is_empty(), "`{}` is empty", folder.display());
@@ -49,7 +48,7 @@ fn every_target_has_seeds_and_is_built() {
 }
 
 #[test]
-fn what_was_found_once_holds() {
+fn inputs_that_once_failed_pass() {
     for (name, target) in TARGETS {
         replay(*target, &folder("fuzz/corpus").join(name));
     }

@@ -2,11 +2,13 @@
 //! values.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::policy::{Decision, Events, Outcome, Policy, Previous, Replacement};
+use diana_limiter::cells::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
+use diana_limiter::cells::table::{Dated, Seed, shared_seed};
+use diana_limiter::cells::{Events, Previous, Replacement};
+use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
-use diana_limiter::table::{Dated, Seed, shared_seed};
 use std::cell::Cell;
 
 /// The start of every test: an instant as hosts report it, in November 2023.
@@ -82,7 +84,7 @@ pub struct Gateway<S> {
     pub policy: Policy,
     pub store: S,
     seed: Seed,
-    workers: Vec<Worker>,
+    pub workers: Vec<Worker>,
     /// The previous configuration, how certain the replacement is, and the deadline.
     before: Option<(Previous, Replacement, Time)>,
 }
@@ -133,7 +135,7 @@ impl<S: Store> Gateway<S> {
     }
 
     /// The decision of a worker with empty caches.
-    pub fn ask_anew(&self, request: &Values, now: Time) -> Decision {
+    pub fn ask_new_worker(&self, request: &Values, now: Time) -> Decision {
         ask(&self.policy, &mut self.worker(), &self.store, request, || now)
     }
 }
@@ -151,7 +153,7 @@ impl<S> Counting<S> {
     }
 
     /// The loads and swaps since the previous call.
-    pub fn taken(&self) -> (usize, usize) {
+    pub fn take_counts(&self) -> (usize, usize) {
         (self.loads.take(), self.swaps.take())
     }
 }

@@ -3,23 +3,23 @@
 
 use crate::harness::{Counting, Gateway, at, get, store};
 use diana_base::time::Time;
-use diana_limiter::policy::Outcome;
+use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
+use diana_limiter::check::Outcome;
 use diana_limiter::request::{Part, Values};
-use diana_limiter::store::{Portable, Rules, Simulated, Store};
 
 type Counted<'h> = Gateway<Counting<Portable<&'h Simulated>>>;
 
 /// A gateway whose calls are counted from the first request on.
 fn gateway<'h>(host: &'h Simulated, json: &str) -> Counted<'h> {
     let gateway = Gateway::new(json, Counting::new(store(host)));
-    gateway.store.taken();
+    gateway.store.take_counts();
     gateway
 }
 
 /// Whether the request passes, and the loads and swaps it took.
 fn ask(gateway: &mut Counted, worker: usize, request: &Values, now: Time) -> (bool, usize, usize) {
     let passes = !gateway.ask(worker, request, now).is_rejected();
-    let (loads, swaps) = gateway.store.taken();
+    let (loads, swaps) = gateway.store.take_counts();
     (passes, loads, swaps)
 }
 
@@ -53,11 +53,11 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
     let (mut first, decision) = gateway.start(0, &get("/", "ann"), at(0));
     assert!(!decision.is_rejected());
     assert_eq!(decision.reports.len(), diana_limiter::algorithm::KINDS.len());
-    assert_eq!(gateway.store.taken(), (1, 1));
+    assert_eq!(gateway.store.take_counts(), (1, 1));
     assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(0)), (true, 1, 1), "waits for its turn");
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
     gateway.settle(0, &mut first, at(1));
-    assert_eq!(gateway.store.taken(), (1, 1), "the permit");
+    assert_eq!(gateway.store.take_counts(), (1, 1), "the permit");
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn a_request_without_charges_settles_nothing() {
     let _held = gateway.start(0, &get("/", "ann"), at(0));
     let (mut refused, decision) = gateway.start(0, &get("/", "ann"), at(0));
     assert!(decision.is_rejected() && !refused.has_charges());
-    gateway.store.taken();
+    gateway.store.take_counts();
     gateway.settle(0, &mut refused, at(1));
-    assert_eq!(gateway.store.taken(), (0, 0));
+    assert_eq!(gateway.store.take_counts(), (0, 0));
 }
 
 #[test]
@@ -136,13 +136,13 @@ fn a_cached_refusal_equals_any_other() {
         gateway.ask(0, &get("/", "ann"), at(now));
     }
     let known = gateway.ask(0, &get("/", "ann"), at(50));
-    let asked = gateway.ask_anew(&get("/", "ann"), at(50));
-    assert_eq!((known.outcome, &known.reports), (asked.outcome, &asked.reports));
-    assert_eq!((known.events.cached, asked.events.cached), (1, 0));
+    let queries = gateway.ask_new_worker(&get("/", "ann"), at(50));
+    assert_eq!((known.outcome, &known.reports), (queries.outcome, &queries.reports));
+    assert_eq!((known.events.cached, queries.events.cached), (1, 0));
 }
 
 #[test]
-fn a_cached_refusal_concerns_its_own_actor_only() {
+fn a_cached_refusal_applies_to_its_own_actor_only() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "hour"}]}"#;
     let mut gateway = gateway(&host, json);
@@ -166,7 +166,7 @@ fn a_cached_refusal_ends_with_its_wait() {
 }
 
 #[test]
-fn what_others_gave_back_is_seen_within_a_tenth_of_a_second() {
+fn refunds_of_other_workers_are_seen_within_100_ms() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = gateway(&host, r#"{"url": "/", "rules": [{"rpu": 2, "unit": "minute"}]}"#);
     gateway.ask(0, &get("/", "ann"), at(0));
@@ -175,7 +175,7 @@ fn what_others_gave_back_is_seen_within_a_tenth_of_a_second() {
     let key = host.keys().into_iter().find(is_cell).unwrap();
     let with_one_left = plain.load(&key).unwrap().unwrap().bytes;
     gateway.ask(0, &get("/", "ann"), at(0));
-    gateway.store.taken();
+    gateway.store.take_counts();
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
 
     // Another worker refunds a charge.
@@ -191,8 +191,8 @@ fn a_clock_that_steps_back_loads_again() {
     let mut gateway = gateway(&host, ONE_A_MINUTE);
     gateway.ask(0, &get("/", "ann"), at(1000));
     assert!(gateway.ask(0, &get("/", "ann"), at(1000)).is_rejected());
-    gateway.store.taken();
+    gateway.store.take_counts();
     let earlier = gateway.ask(0, &get("/", "ann"), at(999));
     assert!(matches!(earlier.outcome, Outcome::Reject(_)));
-    assert_eq!(gateway.store.taken().0, 1);
+    assert_eq!(gateway.store.take_counts().0, 1);
 }

@@ -13,8 +13,8 @@ mod model;
 use crate::harness::{Random, START, at};
 use baton::{Exchange, TestGateway};
 use diana_base::time::{Span, Time};
-use diana_limiter::policy::{Outcome, Reason, RuleResult};
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
+use diana_limiter::check::{Outcome, Reason, RuleResult};
 use model::{Client, Model, Spec};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -77,9 +77,9 @@ fn is_late(exchanges: &&Exchange) -> bool {
 fn assert_exact(gateway: &TestGateway, model: &mut Model) {
     for client in Client::all() {
         for _ in 0..7 {
-            let decision = gateway.ask_anew(client, START);
+            let decision = gateway.ask_new_worker(client, START);
             let expected = model.decide(client);
-            let report = |report: &diana_limiter::policy::RuleReport| {
+            let report = |report: &diana_limiter::check::RuleReport| {
                 (report.rule.index(), report.result, report.verdict.unwrap().remaining)
             };
             let found = (decision.is_rejected(), decision.reports.iter().map(report).collect());
@@ -126,7 +126,7 @@ proptest! {
             now_ms += pause_ms;
             for Exchange { client, decision, now } in gateway.run(&plans, || at(now_ms), &mut random) {
                 prop_assert_eq!(decision.events.faults, 0);
-                let charged = |report: &&diana_limiter::policy::RuleReport| report.result == RuleResult::Admitted;
+                let charged = |report: &&diana_limiter::check::RuleReport| report.result == RuleResult::Admitted;
                 for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                     let rule = report.rule.index();
                     admitted.entry((rule, model.specs[rule].key(client))).or_default().push(now);
@@ -150,7 +150,7 @@ proptest! {
         let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
         for Exchange { client, decision, .. } in gateway.run(&plans, clock, &mut Random(seed)) {
-            let charged = |report: &&diana_limiter::policy::RuleReport| report.result == RuleResult::Admitted;
+            let charged = |report: &&diana_limiter::check::RuleReport| report.result == RuleResult::Admitted;
             for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                 let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
                 admitted.entry((rule, model.specs[rule].key(client))).or_default().push(charge.at);
@@ -177,7 +177,7 @@ fn assert_within_bound(admitted: &[Time], burst: u64) {
 
 /// The properties above prove nothing if workers never interfere. These seeds are fixed.
 #[test]
-fn workers_do_lose_swaps_and_give_back() {
+fn workers_lose_swaps_and_refund() {
     let spec = |actor, burst| Spec { api: false, actor, burst, shadow: false };
     let (mut lost, mut late) = (0, 0);
     for seed in 0..100 {

@@ -11,11 +11,11 @@ use crate::harness::{Random, at, get, policy, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_global_redis::{Dialect, Redis};
+use diana_limiter::cells::store::{Rules, SharedData, Simulated};
+use diana_limiter::check::Outcome;
 use diana_limiter::global::GlobalStoreOptions;
-use diana_limiter::policy::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::store::{Rules, SharedData, Simulated};
 use document::{Document, SECRET};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,8 +90,8 @@ proptest! {
         let (one, other) = (document.write(&mut Random(one)), document.write(&mut Random(other)));
         let both = format!("\n{one}\n{other}");
         prop_assert_eq!(shared_data(&one), shared_data(&other), "{}", both);
-        let (asked, others) = (store_keys(&one, requests()), store_keys(&other, requests()));
-        prop_assert_eq!(asked, others, "{}", both);
+        let (queries, others) = (store_keys(&one, requests()), store_keys(&other, requests()));
+        prop_assert_eq!(queries, others, "{}", both);
     }
 }
 
@@ -151,9 +151,9 @@ fn rules_with_the_same_meaning_have_separate_counts() {
     let together = json(&format!(r#"{{"url": "/", "rules": [{rule}, {rule}]}}"#));
     let limit = |url: &str| format!(r#"{{"url": "{url}", "rules": [{rule}]}}"#);
     let apart = json(&format!("{}, {}", limit("/"), limit("/**")));
-    let asked = store_keys(&together, vec![get("/", "u0")]);
-    assert_eq!(asked[0].len(), 2);
-    assert_eq!(store_keys(&apart, vec![get("/", "u0")]), asked);
+    let queries = store_keys(&together, vec![get("/", "u0")]);
+    assert_eq!(queries[0].len(), 2);
+    assert_eq!(store_keys(&apart, vec![get("/", "u0")]), queries);
     assert_eq!(shared_data(&apart), shared_data(&together));
 }
 
@@ -166,8 +166,8 @@ fn rules_that_differ_only_in_an_override_keep_their_counts_in_any_order() {
         |rules: &str| format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {SECRET}}}"#);
     let (one, reverse) = (json(&format!("{rule}, {other}")), json(&format!("{other}, {rule}")));
     for user in ["u0", "u1"] {
-        let asked = store_keys(&one, vec![get("/", user)]);
-        assert_eq!(asked[0].len(), 2);
-        assert_eq!(store_keys(&reverse, vec![get("/", user)]), asked, "{user}");
+        let queries = store_keys(&one, vec![get("/", user)]);
+        assert_eq!(queries[0].len(), 2);
+        assert_eq!(store_keys(&reverse, vec![get("/", user)]), queries, "{user}");
     }
 }

@@ -1,14 +1,14 @@
 //! A new configuration over the store of the old one: unchanged rules keep their counts.
 
-mod generations;
-mod kept;
 mod memory;
+mod migration;
+mod previous;
 mod resized;
 
 use crate::harness::{Gateway, at, get, store};
-use diana_limiter::policy::Decision;
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::Decision;
 use diana_limiter::request::{Part, Values};
-use diana_limiter::store::{Rules, Simulated};
 
 fn limit(url: &str, rpu: u32) -> String {
     format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}}]}}"#)
@@ -25,11 +25,11 @@ fn ask(host: &Simulated, limits: &[String], target: &str) -> Vec<u64> {
 
 /// The quota that is left for the sender of `request`.
 fn ask_as(host: &Simulated, json: &str, request: &Values) -> Vec<u64> {
-    remaining(&Gateway::new(json, store(host)).ask_anew(request, at(0)))
+    remaining(&Gateway::new(json, store(host)).ask_new_worker(request, at(0)))
 }
 
 #[test]
-fn a_limit_keeps_its_count_wherever_it_stands() {
+fn a_limit_keeps_its_count_wherever_it_is_in_the_list() {
     for rules in [Rules::Lenient, Rules::Strict] {
         let host = Simulated::new(rules);
         let (a, b) = (limit("/a", 9), limit("/b", 9));
@@ -59,12 +59,12 @@ fn a_rule_keeps_its_count_when_a_global_rule_comes_before_it() {
 }
 
 #[test]
-fn another_quota_starts_anew_and_memory_does_not_grow() {
+fn another_quota_starts_empty_and_memory_does_not_grow() {
     let host = Simulated::new(Rules::Lenient);
     for rpu in 5..100 {
         let json = format!(r#"{{"local": {{"max_actors": 16}}, "limits": [{}]}}"#, limit("/", rpu));
         let gateway = Gateway::new(&json, store(&host));
-        let decision = gateway.ask_anew(&get("/", "ann"), at(0));
+        let decision = gateway.ask_new_worker(&get("/", "ann"), at(0));
         assert_eq!(remaining(&decision), [u64::from(rpu) - 1]);
         assert!(host.len() as u64 <= gateway.policy.footprint().0 + 2, "and the keys of the host itself");
     }
@@ -187,7 +187,7 @@ fn limits_that_differ_only_in_a_condition_keep_their_own_counts() {
 }
 
 #[test]
-fn an_actor_with_a_new_definition_starts_anew() {
+fn an_actor_with_a_new_definition_starts_empty() {
     let host = Simulated::new(Rules::Lenient);
     let json = |apikey: &str, tenant: &str| {
         format!(
@@ -212,7 +212,7 @@ fn an_actor_with_a_new_definition_starts_anew() {
 }
 
 #[test]
-fn an_override_that_changes_starts_its_own_actor_anew() {
+fn a_changed_override_starts_its_own_actor_empty() {
     let host = Simulated::new(Rules::Lenient);
     let rule = |bob: u32| {
         format!(
@@ -220,7 +220,7 @@ fn an_override_that_changes_starts_its_own_actor_anew() {
         )
     };
     let ask = |json: &str, user: &str| {
-        remaining(&Gateway::new(json, store(&host)).ask_anew(&get("/", user), at(0)))
+        remaining(&Gateway::new(json, store(&host)).ask_new_worker(&get("/", user), at(0)))
     };
     assert_eq!((ask(&rule(5), "ann"), ask(&rule(5), "bob")), (vec![8], vec![4]));
     assert_eq!((ask(&rule(50), "ann"), ask(&rule(50), "bob")), (vec![7], vec![49]));

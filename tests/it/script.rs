@@ -4,10 +4,10 @@
 //! instant from its last argument. Nothing else differs.
 
 mod cells;
+mod lease_laws;
 mod leases;
-mod lending;
-mod one;
 mod permits;
-mod several;
-mod store;
+mod redis;
+mod several_rules;
+mod single_rule;
 mod workers;

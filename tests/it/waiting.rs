@@ -3,9 +3,10 @@
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::policy::{Decision, Outcome, Policy, RuleResult};
+use diana_limiter::cells::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use diana_limiter::check::{Decision, Outcome, RuleResult};
+use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
 use std::cell::Cell;
 
 const SEED: [u8; 16] = [7; 16];
@@ -58,7 +59,7 @@ fn at_once(decision: &Decision) -> &Decision {
 const QUEUE: &str = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}"#;
 
 #[test]
-fn turns_are_given_out_in_order_and_the_queue_is_bounded() {
+fn turns_are_in_order_and_the_queue_is_bounded() {
     let host = Simulated::new(Rules::Lenient);
     let mut one = One::new(QUEUE, &host, true);
     let turns: Vec<Option<Span>> = (0..6).map(|_| turn(one.start("ann", START).1)).collect();
@@ -85,7 +86,7 @@ fn requests_that_leave_in_any_order_free_the_queue() {
 }
 
 #[test]
-fn a_turn_with_others_behind_it_stays_empty_until_they_are_gone() {
+fn a_refunded_turn_stays_empty_while_later_turns_are_taken() {
     let host = Simulated::new(Rules::Lenient);
     let mut one = One::new(QUEUE, &host, true);
     let mut sessions: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
@@ -156,12 +157,12 @@ fn without_waiting_a_shadow_rule_counts_requests_that_it_admits() {
     let host = Simulated::new(Rules::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "mode": "shadow"}]}"#;
     let mut one = One::new(json, &host, false);
-    let tallies: Vec<RuleResult> = [0, 0, 50, 100, 100]
+    let results: Vec<RuleResult> = [0, 0, 50, 100, 100]
         .into_iter()
         .map(|ms| at_once(one.start("ann", at(ms)).1).reports[0].result)
         .collect();
     let (yes, no) = (RuleResult::Admitted, RuleResult::Shadowed);
-    assert_eq!(tallies, [yes, no, no, yes, no]);
+    assert_eq!(results, [yes, no, no, yes, no]);
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn a_permit_returns_once_however_its_request_ends() {
 
 /// All charges are refunded to the bucket, although a permit of the same cell has returned before.
 #[test]
-fn who_leaves_gives_all_back_though_permits_have_come_back() {
+fn a_request_that_leaves_refunds_all_although_permits_have_returned() {
     let json = r#"{"url": "/", "rules": [
         {"actor": "user", "rpu": 10, "unit": "second"},
         {"actor": "user", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9},
@@ -205,13 +206,13 @@ fn who_leaves_gives_all_back_though_permits_have_come_back() {
 }
 
 #[test]
-fn who_has_waited_and_gone_on_owes_the_store_nothing() {
+fn a_request_that_waited_and_passed_refunds_nothing() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(QUEUE, Counting::new(store(&host)));
     let mut sessions: Vec<Session> = (0..2).map(|_| gateway.start(0, &get("/", "ann"), START).0).collect();
-    gateway.store.taken();
+    gateway.store.take_counts();
     sessions.iter_mut().for_each(|session| _ = gateway.settle(0, session, at(200)));
-    assert_eq!(gateway.store.taken(), (0, 0));
+    assert_eq!(gateway.store.take_counts(), (0, 0));
 }
 
 /// A store that loses swap number `loses` to another worker, which takes 5 ms.

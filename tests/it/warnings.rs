@@ -4,9 +4,9 @@
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana_config::compile;
-use diana_limiter::policy::RuleResult;
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::RuleResult;
 use diana_limiter::session::Worker;
-use diana_limiter::store::{Rules, Simulated};
 use proptest::prelude::*;
 
 fn warnings(json: &str) -> Vec<String> {

@@ -9,7 +9,7 @@ mod read;
 mod resolve;
 mod tree;
 
-use crate::step::{self, Step};
+use crate::step::{Step, metadata};
 use anyhow::{Context, Result, bail};
 use gateway::root;
 use petgraph::algo::tarjan_scc;
@@ -21,7 +21,12 @@ use tree::Tree;
 
 /// Runs the check as a command of its own.
 pub fn run() -> Result<()> {
-    Step::check("cycles between files", check, "cargo xtask cycles").run()
+    step().run()
+}
+
+/// The check as a step of other commands.
+pub fn step() -> Step {
+    Step::check("cycles between files", check, "cargo xtask cycles")
 }
 
 /// Fails with a report if files use one another in a circle.
@@ -36,8 +41,8 @@ fn check() -> Result<()> {
 /// The first file of each target that is no test. The fuzz targets are tests, too.
 fn root_files() -> Result<Vec<String>> {
     let mut files = Vec::new();
-    let metadata = step::metadata("Cargo.toml")?;
-    let packages = metadata["packages"].as_array().context("no packages")?;
+    let workspace = metadata("Cargo.toml")?;
+    let packages = workspace["packages"].as_array().context("no packages")?;
     for target in packages.iter().flat_map(|package| package["targets"].as_array()).flatten() {
         let kinds = target["kind"].as_array().context("a target without a kind")?;
         if !kinds.iter().any(|kind| kind == "test") {

@@ -1,18 +1,29 @@
-//! `cargo xtask lint`: everything that can be checked without running a test, cheapest first.
+//! `cargo xtask lint`: everything that can be checked without a gateway, a store or a simulation,
+//! cheapest first.
 
 use crate::step::{self, Step, cargo};
-use crate::wrap;
+use crate::{cycles, typos, wrap};
 use anyhow::Result;
 use gateway::filter;
 
 /// Runs all steps.
 pub fn run() -> Result<()> {
-    filter::add_target()?;
-    step::run_all(&steps())
+    prepare()?;
+    let mut steps = steps();
+    // The one step that runs tests. `cargo xtask test` runs them with all others.
+    let names = cargo(&["test", "--quiet", "--test", "it", "--", "docs::"]);
+    steps.push(Step::new("names in documents", names));
+    step::run_all(&steps)
 }
 
-/// All steps. They need no program beside the toolchain, and no network once the crates are
-/// fetched.
+/// Installs what the steps need.
+pub fn prepare() -> Result<()> {
+    filter::add_target()?;
+    typos::install()
+}
+
+/// All steps that run no test. After [`prepare`] and once the crates are fetched, the steps need no
+/// network.
 pub fn steps() -> Vec<Step> {
     const STRICT: [&str; 3] = ["--", "-D", "warnings"];
     let clippy = |arguments: &[&str]| cargo(&[&["clippy", "--quiet"], arguments, &STRICT].concat());
@@ -27,10 +38,16 @@ pub fn steps() -> Vec<Step> {
         Step::new("formatting", cargo(&["fmt", "--all", "--check"])),
         Step::new("formatting, fuzz", cargo(&fuzz)),
         wrap::step(),
+        typos::step(),
+        cycles::step(),
         Step::new("lints", clippy(&["--workspace", "--all-targets"])),
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),
         Step::new("lints, filter", clippy(&["--lib", "--target", filter::TARGET])),
+        Step::new(
+            "lints, example",
+            clippy(&["--package", "embed-in-sdk-filter", "--target", filter::TARGET]),
+        ),
         Step::new("documentation", docs(&["--workspace"])),
         Step::new("documentation, filter", docs(&["--lib", "--target", filter::TARGET])),
     ]

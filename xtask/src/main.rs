@@ -1,5 +1,6 @@
 //! `cargo xtask COMMAND`: all tools of the repository. This file only dispatches; a command is a
 //! file with a `run` and a line here.
+#![forbid(unsafe_code)]
 
 mod bench;
 mod build;
@@ -69,9 +70,9 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run all checks and tests: `lint`, native tests, end-to-end tests
+    /// Run all checks and tests: `lint`, native tests, doc tests, end-to-end tests
     Test,
-    /// Run all checks that need no test: formatting, width of comments, clippy, documentation
+    /// Run all checks: formatting, width, spelling, cycles, clippy, documentation, names in it
     Lint,
     /// Wrap comments and Markdown prose at 100 columns
     Wrap {

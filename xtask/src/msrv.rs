@@ -20,6 +20,7 @@ pub fn run() -> Result<()> {
         // them.
         Step::new("library and tools", check(&["--workspace", "--exclude", "servers"])),
         Step::new("filter", check(&["--lib", "--target", filter::TARGET])),
+        Step::new("example", check(&["--package", "embed-in-sdk-filter", "--target", filter::TARGET])),
     ])
 }
 

@@ -4,15 +4,14 @@
 use crate::step::{self, Step, cargo};
 use crate::{e2e, lint, programs};
 use anyhow::Result;
-use gateway::filter;
 
 /// Runs all steps; the first that fails is the last.
 pub fn run() -> Result<()> {
-    filter::add_target()?;
+    lint::prepare()?;
     programs::install()?;
     let mut steps = lint::steps();
     let native = cargo(&["test", "--quiet", "--workspace"]);
-    steps.push(Step::new("unit, property and corpus tests", native).shown());
+    steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
     steps.push(e2e::step(e2e::line()));
     step::run_all(&steps)
 }

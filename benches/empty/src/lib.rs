@@ -1,10 +1,9 @@
-//! The least that a filter on the Rust SDK can be: a context for each request, and no callback of
-//! its own.
+//! The smallest possible filter on the Rust SDK: a context for each request, and no callbacks.
 //!
-//! It is built with the profile that the filter ships with. Natively it is empty, because there the
-//! SDK is not.
+//! The build uses the profile of the released filter. The native build is empty, because the SDK
+//! supports only wasm32.
 #![cfg(target_arch = "wasm32")]
-#![allow(missing_docs)] // what the SDK's macro exports has none
+#![allow(missing_docs)] // the exports of the SDK's macro have no docs
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;

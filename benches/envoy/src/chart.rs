@@ -1,20 +1,21 @@
-//! Horizontal bars with whiskers, as SVG. One set of colours for light and one for dark pages.
+//! Draws horizontal bars with whiskers as SVG, with one set of colours for light pages and one for
+//! dark pages.
 
 use crate::statistics::Summary;
 use std::fmt::Write;
 
 /// One bar.
 pub struct Bar {
-    /// At its left.
+    /// The label at the bar's left.
     pub title: String,
-    /// Whether it is the filter's own, which has a colour of its own.
+    /// Whether the bar belongs to Diana. Diana's bars have a colour of their own.
     pub ours: bool,
-    /// Its length, and its whiskers' ends.
+    /// The bar's length, and the ends of the bar's whiskers.
     pub value: Summary,
 }
 
 const WIDTH: f64 = 760.0;
-/// Where the bars begin.
+/// The left end of the bars.
 const LEFT: f64 = 250.0;
 /// Room for a number at a bar's end.
 const RIGHT: f64 = 60.0;
@@ -40,7 +41,7 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 }
 ";
 
-/// The chart.
+/// Returns the chart as SVG.
 pub fn svg(title: &str, bars: &[Bar]) -> String {
     let height = TOP + ROW * bars.len() as f64 + 26.0;
     let greatest = bars.iter().map(|bar| bar.value.max.max(bar.value.median)).fold(1.0, f64::max);
@@ -84,7 +85,7 @@ pub fn svg(title: &str, bars: &[Bar]) -> String {
         ));
         let mut ends = String::new();
         for end in [x_min, x_max] {
-            // Writing to a string does not fail.
+            // A write to a string cannot fail.
             let _ = write!(ends, "M{end:.1} {}v6", middle - 3.0);
         }
         put(format!("<path class=\"whisker\" d=\"M{x_min:.1} {middle}H{x_max:.1}{ends}\"/>"));
@@ -94,7 +95,8 @@ pub fn svg(title: &str, bars: &[Bar]) -> String {
     out
 }
 
-/// The distance between two marks of the axis: 1, 2 or 5 times a power of ten, at most ten of them.
+/// The distance between two marks of the axis: 1, 2 or 5 times a power of ten. The axis has at
+/// most ten marks.
 fn step(greatest: f64) -> f64 {
     let rough = greatest / 10.0;
     let power = 10f64.powf(rough.log10().floor());

@@ -1,7 +1,8 @@
-//! `cargo xtask bench compare FOLDER`: this build beside the modules of another one, line by line.
+//! `cargo xtask bench compare FOLDER`: compares this build with another build's modules, line by
+//! line.
 //!
-//! Both modules run in Envoys of their own and are measured in turns, so that whatever else the
-//! machine does disturbs both alike.
+//! Each module runs in its own Envoy. The run alternates between both, so other load on the machine
+//! disturbs both equally.
 
 use crate::generator::Generator;
 use crate::line::{self, Filter, Filters, Line, PATH};
@@ -12,26 +13,26 @@ use gateway::{Config, Gateway};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Compares this build with another one, and writes no files.
+/// Compares this build with another build, and writes no files.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where the other build's `diana.wasm` and `diana-lean.wasm` are
+    /// Folder with the other build's `diana.wasm` and `diana-lean.wasm`
     folder: PathBuf,
-    /// How often each line is measured
+    /// Rounds; each round measures every line once
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each line is measured in each round
+    /// Seconds for each line in each round
     #[arg(long, default_value = "1", value_parser = crate::seconds)]
     seconds: Duration,
-    /// Only these lines
+    /// Measure only these lines
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
-    /// What sends the requests: wrk, oha or own; by default the first of them that is there
+    /// Load generator: wrk, oha or own. Default: the first one installed
     #[arg(long)]
     generator: Option<String>,
 }
 
-/// Measures and prints a table.
+/// Measures all lines and prints a table.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let is_wanted = |line: &Line| {
         let is_ours = matches!(line.filter, Filter::Diana(_));
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let none = lines.remove(lines.iter().position(|line| line.name == "none").context("no line `none`")?);
     lines.retain(is_wanted);
     if lines.is_empty() {
-        bail!("no line of Diana has any of these names");
+        bail!("none of these names is a line of Diana");
     }
     let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
@@ -57,13 +58,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let twice = lines.iter().flat_map(|line| [line, line]);
     let mut meters = Vec::new();
     for (line, gateway) in std::iter::once(&none).chain(twice).zip(&gateways) {
-        // A refused load finds its quota used up.
+        // Exhausts the quota of lines that expect a refusal.
         gateway.get(PATH, &[])?;
         meters.push(Meter::new(line.title, gateway, &[PATH], line.status, &plan)?);
     }
     let measured = rounds("round", &mut meters, &plan)?;
     let [none, measured @ ..] = measured.as_slice() else {
-        bail!("nothing was measured");
+        bail!("no line was measured");
     };
     println!("| line | whole Envoy | the filter alone |\n| --- | --- | --- |");
     for (line, pair) in lines.iter().zip(measured.chunks_exact(2)) {
@@ -73,12 +74,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         println!("| {} | {} | {} |", line.title, shown(&whole), shown(&added));
     }
     println!(
-        "CPU time a request, this build divided by the other: median of the rounds (least to greatest)."
+        "CPU time per request, this build divided by the other: median of the rounds (minimum to maximum)."
     );
     Ok(())
 }
 
-/// The same gateway with the other build's module.
+/// Returns the same gateway with the other build's module.
 fn other(config: &Config, folder: &Path) -> Result<Config> {
     let name = config.filter.as_deref().and_then(Path::file_name).context("a gateway without a filter")?;
     let file = folder.join(name);

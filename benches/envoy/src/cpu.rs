@@ -1,17 +1,19 @@
-//! What a process has used of the processors, as the kernel accounts for it.
+//! Reads a process's CPU time from the kernel.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// How long to let the process come to rest between two looks.
+/// The pause between two readings, in which the process may become idle.
 const PAUSE: Duration = Duration::from_micros(500);
-/// A process without work has ended its last one long before so many.
+/// The limit of readings. A process without requests is idle long before this limit.
 const LOOKS: u32 = 1000;
 
-/// Nanoseconds on a processor, user and system, of all threads of a process, once it has come to
-/// rest: of a thread that runs, the kernel has not accounted for the last milliseconds yet.
+/// Returns the CPU time of all threads of a process, user and system, in nanoseconds.
+///
+/// The function waits until the process is idle, because the kernel accounts for a running thread's
+/// last milliseconds later.
 pub fn used_when_idle_ns(process: u32) -> Result<u64> {
     let mut last = used_ns(process)?;
     for _ in 0..LOOKS {
@@ -21,23 +23,23 @@ pub fn used_when_idle_ns(process: u32) -> Result<u64> {
             return Ok(last);
         }
     }
-    bail!("Envoy does not come to rest when nobody asks it anything")
+    bail!("Envoy does not become idle although it receives no requests")
 }
 
-/// `/proc/PID/stat` counts in hundredths of a second, and in many kernels samples them; the
-/// scheduler's own account is exact.
+/// Sums `schedstat`, because the scheduler's own account is exact. `/proc/PID/stat` counts in
+/// hundredths of a second, and many kernels sample that count.
 fn used_ns(process: u32) -> Result<u64> {
     let folder = format!("/proc/{process}/task");
     let mut sum = 0;
     for thread in fs::read_dir(&folder).with_context(|| format!("no process {process}"))? {
         let file = thread?.path().join("schedstat");
-        // A thread may end between the two looks.
+        // The thread may have ended since `read_dir` listed it.
         let Ok(text) = fs::read_to_string(&file) else { continue };
         let first = text.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
         sum += first.with_context(|| format!("`schedstat` is `{text}`"))?;
     }
     if sum == 0 {
-        bail!("the kernel keeps no `schedstat`, from which the time on the processors is read");
+        bail!("the kernel has no `schedstat`, which is the source of the processor time");
     }
     Ok(sum)
 }

@@ -1,56 +1,17 @@
-//! What sends the requests: `wrk` or `oha` where they are installed, else our own. One core; the
-//! other is Envoy's.
+//! The load generators: `wrk` or `oha` where installed, otherwise our own. The generator uses one
+//! core; the other core is Envoy's.
 
 use crate::own::Connections;
+use crate::traffic::{Answers, CONNECTIONS, HEADERS, Target};
 use anyhow::{Context, Result, bail};
 use gateway::envoy::on_path;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Connections, each kept open.
-pub const CONNECTIONS: usize = 16;
-
-/// What each request has beside `host`, as a client of an API would send it.
-pub const HEADERS: [(&str, &str); 5] = [
-    ("user-agent", "bench/1.0"),
-    ("accept", "application/json"),
-    ("accept-encoding", "gzip, br"),
-    ("x-user-id", "ann"),
-    ("authorization", "Bearer 0123456789abcdef0123456789abcdef"),
-];
-
-/// Where requests go.
-pub struct Target {
-    /// The gateway's listener.
-    pub address: SocketAddr,
-    /// The paths, one after the other a connection.
-    pub paths: Vec<String>,
-}
-
-/// What came back.
-#[derive(Debug, Default)]
-pub struct Answers {
-    /// Answers by status.
-    pub by_status: BTreeMap<u16, u64>,
-    /// How long it took.
-    pub seconds: f64,
-}
-
-impl Answers {
-    /// How many there are, if all have this status.
-    pub fn all(&self, status: u16) -> Result<u64> {
-        match self.by_status.iter().collect::<Vec<_>>()[..] {
-            [(only, count)] if *only == status => Ok(*count),
-            _ => bail!("all answers should have been {status}; answers by status: {:?}", self.by_status),
-        }
-    }
-}
-
-/// One of them.
+/// A load generator.
 pub enum Generator {
     /// <https://github.com/wg/wrk>
     Wrk(PathBuf),
@@ -61,14 +22,14 @@ pub enum Generator {
 }
 
 impl Generator {
-    /// The one of this name, or the first that is there.
+    /// Returns the generator of this name. Without a name, returns the first one installed.
     pub fn find(name: Option<&str>) -> Result<Self> {
-        let there = |name: &str| on_path(name).with_context(|| format!("there is no `{name}` on the `PATH`"));
+        let there = |name: &str| on_path(name).with_context(|| format!("`PATH` has no `{name}`"));
         match name {
             Some("wrk") => Ok(Self::Wrk(there("wrk")?)),
             Some("oha") => Ok(Self::Oha(there("oha")?)),
             Some("own") => Ok(Self::Own),
-            Some(other) => bail!("no generator is called `{other}`; there are wrk, oha and own"),
+            Some(other) => bail!("unknown generator `{other}`; the generators are wrk, oha and own"),
             None => Ok(on_path("wrk")
                 .map(Self::Wrk)
                 .or_else(|| on_path("oha").map(Self::Oha))
@@ -76,7 +37,7 @@ impl Generator {
         }
     }
 
-    /// As the report calls it.
+    /// The generator's name in the report.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Wrk(_) => "wrk",
@@ -85,7 +46,7 @@ impl Generator {
         }
     }
 
-    /// The shortest time that it can send for.
+    /// The generator's shortest run.
     pub fn least(&self) -> Duration {
         match self {
             Self::Wrk(_) | Self::Oha(_) => Duration::from_secs(1),
@@ -93,7 +54,7 @@ impl Generator {
         }
     }
 
-    /// Makes ready to send to a target.
+    /// Prepares the load for a target.
     pub fn aim(&self, target: Target) -> Result<Load> {
         Ok(match self {
             Self::Wrk(program) => Load::Wrk(program.clone(), target),
@@ -103,7 +64,7 @@ impl Generator {
     }
 }
 
-/// A generator and its target. Those that are programs know one path, and open their connections at
+/// A generator and its target. External programs support one path, and open new connections for
 /// each run.
 pub enum Load {
     Wrk(PathBuf, Target),
@@ -112,7 +73,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// Sends requests for so long.
+    /// Sends requests for the duration `each`.
     pub fn run(&mut self, each: Duration) -> Result<Answers> {
         match self {
             Self::Wrk(program, target) => wrk(Command::new(program), target, each),
@@ -126,16 +87,16 @@ fn url(target: &Target) -> String {
     format!("http://{}{}", target.address, target.paths.first().map_or("/", String::as_str))
 }
 
-/// wrk takes no others.
+/// Formats whole seconds, because wrk rejects fractions.
 fn whole(each: Duration) -> String {
     format!("{:.0}s", each.as_secs_f64().ceil())
 }
 
-/// What the command prints.
+/// Runs the command and returns its standard output.
 fn output(mut command: Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     if !output.status.success() {
-        bail!("{command:?} fails: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -149,21 +110,26 @@ fn wrk(mut command: Command, target: &Target, each: Duration) -> Result<Answers>
     from_wrk(&output(command)?)
 }
 
-/// `  N requests in 2.00s, …`, and where there are any `Non-2xx or 3xx responses: N` and
-/// `Socket errors: …`. It tells no single status: what is not 2xx or 3xx counts as the 429 that it
-/// should be.
+/// Parses `  N requests in 2.00s, …`, and the optional lines `Non-2xx or 3xx responses: N` and
+/// `Socket errors: …`.
+///
+/// wrk does not report single statuses. The parser counts every response outside 2xx and 3xx as
+/// 429, the only such status that a line expects.
 fn from_wrk(text: &str) -> Result<Answers> {
     if let Some(errors) = text.lines().find(|line| line.contains("Socket errors")) {
         bail!("wrk: {}", errors.trim());
     }
-    let line = text.lines().find(|line| line.contains(" requests in ")).context("wrk tells no requests")?;
-    let (requests, rest) = line.trim().split_once(" requests in ").context("wrk tells no time")?;
+    let line = text
+        .lines()
+        .find(|line| line.contains(" requests in "))
+        .context("`wrk` printed no number of requests")?;
+    let (requests, rest) = line.trim().split_once(" requests in ").context("`wrk` printed no duration")?;
     let time = rest.split(',').next().unwrap_or_default();
     let seconds = match (time.strip_suffix("ms"), time.strip_suffix('s'), time.strip_suffix('m')) {
         (Some(ms), _, _) => ms.parse::<f64>()? / 1e3,
         (_, Some(seconds), _) => seconds.parse()?,
         (_, _, Some(minutes)) => minutes.parse::<f64>()? * 60.0,
-        _ => bail!("wrk's time is `{time}`"),
+        _ => bail!("`wrk` printed the unknown duration `{time}`"),
     };
     let bad = text.lines().find_map(|line| line.trim().strip_prefix("Non-2xx or 3xx responses: "));
     let bad: u64 = bad.map_or(Ok(0), str::parse)?;
@@ -173,7 +139,7 @@ fn from_wrk(text: &str) -> Result<Answers> {
 }
 
 fn oha(mut command: Command, target: &Target, each: Duration) -> Result<Answers> {
-    // `-w`: what is under way at the end is waited for.
+    // `-w`: oha waits for the requests that are in flight at the end.
     command.args(["--no-tui", "--output-format", "json", "-w"]);
     command.args(["-c", &CONNECTIONS.to_string(), "-z", &whole(each)]);
     for (name, value) in HEADERS {
@@ -184,14 +150,22 @@ fn oha(mut command: Command, target: &Target, each: Duration) -> Result<Answers>
 }
 
 fn from_oha(text: &str) -> Result<Answers> {
-    let answer: Value = serde_json::from_str(text).context("oha does not answer in JSON")?;
+    let answer: Value = serde_json::from_str(text).context("the output of `oha` is not JSON")?;
     if let Some(errors) = answer["errorDistribution"].as_object().filter(|errors| !errors.is_empty()) {
         bail!("oha: {errors:?}");
     }
-    let counts = answer["statusCodeDistribution"].as_object().context("oha tells no statuses")?;
+    let counts =
+        answer["statusCodeDistribution"].as_object().context("the output of `oha` has no statuses")?;
     let one = |(status, count): (&String, &Value)| Some((status.parse().ok()?, count.as_u64()?));
-    let by_status = counts.iter().map(one).collect::<Option<_>>().context("oha's statuses are no numbers")?;
-    Ok(Answers { by_status, seconds: answer["summary"]["total"].as_f64().context("oha tells no time")? })
+    let by_status = counts
+        .iter()
+        .map(one)
+        .collect::<Option<_>>()
+        .context("a status in the output of `oha` is not a number")?;
+    Ok(Answers {
+        by_status,
+        seconds: answer["summary"]["total"].as_f64().context("the output of `oha` has no duration")?,
+    })
 }
 
 #[cfg(test)]
@@ -199,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_wrk_prints_is_read() {
+    fn the_output_of_wrk_is_read() {
         let text = "Running 2s test @ http://127.0.0.1:1/\n  1 threads and 16 connections\n\
                     \x20 62311 requests in 2.01s, 8.20MB read\nRequests/sec:  31000.00\n";
         let answers = from_wrk(text).unwrap();
@@ -215,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_oha_prints_is_read() {
+    fn the_output_of_oha_is_read() {
         let text =
             r#"{"summary": {"total": 2.5}, "statusCodeDistribution": {"429": 7}, "errorDistribution": {}}"#;
         let answers = from_oha(text).unwrap();

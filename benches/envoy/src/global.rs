@@ -1,14 +1,15 @@
-//! Rules that two gateways count together in Redis: how often it is asked, and how long requests
-//! take, beside the same rule in each gateway alone and no filter. All live through all rounds,
-//! which they take in turn.
+//! Measures rules that two gateways share through Redis: calls to Redis and request latency.
+//!
+//! The baselines are the same rule as a local rule, and no filter. All gateways live through all
+//! rounds, and take turns within each round.
 
-use crate::generator::Target;
 use crate::line::PATH;
 use crate::machine::Machine;
 use crate::paced::{Answered, Paced};
 use crate::report::{range, thousands};
 use crate::speed::order;
 use crate::statistics::{Summary, percentile};
+use crate::traffic::Target;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use gateway::config::cluster;
@@ -20,33 +21,34 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Where the table goes, from the workspace's root.
+/// The path of the table, relative to the workspace's root.
 const FILE: &str = "docs/bench/global.md";
-/// Gateways that count together.
+/// Gateways that share one Redis.
 const GATEWAYS: usize = 2;
-/// To each gateway; enough that what waits for an answer of Redis' keeps nobody from being sent.
+/// Connections to each gateway. Requests that wait for Redis do not delay others, because enough
+/// connections remain free.
 const CONNECTIONS: usize = 64;
 /// The cluster in front of Redis.
 const WEBDIS: &str = "webdis";
-/// A second, for one user, over all gateways together.
+/// Requests per second for one user, over all gateways together.
 const QUOTA: u32 = 20_000;
 
-/// What may be chosen.
+/// Measures rules that two gateways share through Redis, and writes docs/bench/global.md.
 #[derive(Args)]
 pub struct Arguments {
-    /// How often each line is measured
+    /// Rounds; each round measures every line once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     rounds: u32,
-    /// How long each line is measured in each round
+    /// Seconds for each line in each round
     #[arg(long, default_value = "2", value_parser = crate::seconds)]
     seconds: Duration,
-    /// Requests a second to each gateway, so few that the rule refuses none
+    /// Requests per second to each gateway, few enough that the rule refuses none
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=9_000))]
     rate: u32,
     /// Workers of each gateway
     #[arg(long, default_value_t = 1)]
     workers: u32,
-    /// Only these lines. Writes no file
+    /// Measure only these lines. Writes no file
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
 }
@@ -55,7 +57,7 @@ pub struct Arguments {
 struct Line {
     name: &'static str,
     title: &'static str,
-    /// What the rule has beside its quota; `None` for no filter.
+    /// The rule's fields besides its quota; `None` for no filter.
     rule: Option<Value>,
 }
 
@@ -101,14 +103,14 @@ impl Line {
     }
 }
 
-/// What one line did in a round.
+/// One line's results in a round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// Of all gateways, a second.
+    /// Requests per second, summed over all gateways.
     requests: f64,
-    /// To Webdis, a second. One is one `EVALSHA`.
+    /// Calls to Webdis per second. One call is one `EVALSHA`.
     calls: f64,
-    /// Milliseconds.
+    /// Latency percentiles, in milliseconds.
     p50: f64,
     p99: f64,
 }
@@ -121,20 +123,23 @@ impl Round {
             latencies.extend(one.latencies);
             one.by_status.iter().for_each(|(status, count)| *by_status.entry(*status).or_default() += count);
         }
-        ensure!(by_status.keys().eq(&[200]), "all answers should have been 200; by status: {by_status:?}");
+        ensure!(
+            by_status.keys().eq(&[200]),
+            "all responses must have status 200; responses by status: {by_status:?}"
+        );
         let requests = latencies.len() as f64 / seconds;
         let [p50, p99] = [50, 99].map(|percent| percentile(&mut latencies, percent) as f64 / 1e6);
         Ok(Self { requests, calls: calls as f64 / seconds, p50, p99 })
     }
 }
 
-/// A line with its gateways and what they did, by rounds.
+/// A line with its gateways and their results, by rounds.
 struct Measured {
     line: Line,
     gateways: Vec<Gateway>,
     loads: Vec<Paced>,
     rounds: Vec<Round>,
-    /// Calls that took too long, or did not reach Redis, in all.
+    /// All calls that timed out or did not reach Redis.
     failed: u64,
 }
 
@@ -148,7 +153,7 @@ impl Measured {
         Ok(Self { line, gateways, loads, rounds: Vec::new(), failed: 0 })
     }
 
-    /// The sum of a counter of the cluster in front of Redis.
+    /// Sums a counter of the Webdis cluster over all gateways.
     fn counted(&self, name: &str) -> Result<u64> {
         let name = format!("cluster.{WEBDIS}.{name}");
         self.gateways.iter().map(|gateway| gateway.admin().counter(&name)).sum()
@@ -170,7 +175,7 @@ impl Measured {
         Summary::of(self.rounds.iter().map(of))
     }
 
-    /// Its line of the table.
+    /// Returns the line's row in the table.
     fn row(&self) -> String {
         let (requests, calls) = (self.summary(|round| round.requests), self.summary(|round| round.calls));
         let asks = calls.max > 0.0;
@@ -193,7 +198,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut lines: Vec<Line> = lines().into();
     if !arguments.only.is_empty() {
         lines.retain(|line| arguments.only.iter().any(|only| only == line.name));
-        ensure!(lines.len() == arguments.only.len(), "the lines are none, local, lease and each");
+        ensure!(
+            lines.len() == arguments.only.len(),
+            "unknown line; the lines are none, local, lease and each"
+        );
     }
     eprintln!("building the filter …");
     let filter = filter::build()?;
@@ -207,7 +215,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         for index in order(measured.len(), round) {
             let measured = &mut measured[index];
             let done = measured.measure(arguments).context(measured.line.title)?;
-            // The one before the first warms up.
+            // Round 0 is the warm-up.
             if round > 0 {
                 measured.rounds.push(done);
             }
@@ -221,7 +229,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     print!("{text}");
     if arguments.only.is_empty() {
         fs::write(root().join(FILE), text)?;
-        eprintln!("written to {FILE}");
+        eprintln!("wrote {FILE}");
     }
     Ok(())
 }
@@ -233,13 +241,14 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
         several => format!("{several} workers"),
     };
     let mut text = format!(
-        "# Measured: limits for all gateways together\n\nBy `cargo xtask bench global`, which writes this file, on \
-         commit {commit}. Envoy {envoy}, Linux {kernel}; {cores} cores shared by {GATEWAYS} gateways of {workers} each, Webdis, Redis and \
-         what sends the requests: {} a second to each gateway, a millisecond's worth at a time, over {CONNECTIONS} \
-         connections that are kept, whether answers come or not. One user, one rule of {} a second, which refuses \
-         nothing. {} rounds of {} s a line, which all lines take in turn. Medians of the rounds, with the least and the \
-         greatest.\n\nA call is one `EVALSHA`. The latency is that of the client, in milliseconds, from when a request was \
-         due.\n\n",
+        "# Measured: limits for all gateways together\n\n`cargo xtask bench global` writes this file; measured on \
+         commit {commit}. Envoy {envoy}, Linux {kernel}. {cores} cores are shared by {GATEWAYS} gateways of {workers} \
+         each, Webdis, Redis and the load generator. The generator sends {} requests a second to each gateway, a \
+         millisecond's worth at a time, over {CONNECTIONS} open connections, whether responses come or not. One \
+         user, one rule of {} a second, which refuses nothing. Each line has {} rounds of {} s, and all lines take \
+         turns. The values are medians of the rounds, with minimum and maximum.\n\n\
+         A call is one `EVALSHA`. The latency is the client's, in milliseconds, from the instant at which a request \
+         was due.\n\n",
         thousands(arguments.rate.into()),
         thousands(QUOTA.into()),
         arguments.rounds,
@@ -263,16 +272,19 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_what_was_measured() {
+    fn a_row_has_the_measurements() {
         let row = measured(&[20.0, 16.0, 25.0]).row();
         let expected = "| `scope: global`, `lease: \"5%\"` | 10000 | 20 (16–25) | 500.0 | 0.25 (0.25–0.25) | \
                         1.50 (1.50–1.50) | 0 |\n";
         assert_eq!(row, expected);
-        assert!(measured(&[0.0]).row().contains("| 10000 |  |  | 0.25"), "who asks nobody has no calls");
+        assert!(
+            measured(&[0.0]).row().contains("| 10000 |  |  | 0.25"),
+            "a line without calls has empty cells"
+        );
     }
 
     #[test]
-    fn a_round_is_of_all_gateways_and_of_answers_that_pass() {
+    fn a_round_sums_all_gateways_and_allows_only_status_200() {
         let answered = |status, latencies: &[u64]| Answered {
             latencies: latencies.to_vec(),
             by_status: BTreeMap::from([(status, latencies.len() as u64)]),
@@ -284,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn local_rules_ask_no_store_and_the_filter_takes_them() {
+    fn local_rules_have_no_store_and_the_filter_accepts_them() {
         let documents: Vec<_> = lines().iter().map(Line::document).collect();
         let stores =
             documents.iter().map(|document| document.as_ref().is_some_and(|all| all["store"].is_object()));
@@ -294,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_takes_global_rules() {
+    fn the_filter_accepts_global_rules() {
         for document in lines().iter().filter_map(Line::document) {
             let taken = diana_config::compile(document.to_string().as_bytes());
             assert!(taken.is_ok(), "{document}: {:?}", taken.err());

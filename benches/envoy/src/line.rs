@@ -1,4 +1,4 @@
-//! The lines of the table. One entry of [`lines`] is all that a line takes.
+//! The lines of the table. Each line is one entry of [`lines`].
 
 use anyhow::{Result, bail};
 use gateway::config::cluster;
@@ -12,26 +12,27 @@ pub const PATH: &str = "/api/500/items";
 /// The cluster in front of Redis.
 const WEBDIS: &str = "webdis";
 
-/// Every line is compared with these two.
+/// The two baselines of every line.
 pub const COMPARED_WITH: [&str; 2] = ["none", "empty"];
 
-/// Two lines, of which one is measured by the other.
+/// A line and its reference line.
 pub struct Pair {
     /// The line.
     pub line: &'static str,
-    /// The other.
+    /// The reference line.
     pub beside: &'static str,
-    /// How.
+    /// The measure of comparison.
     pub by: By,
-    /// The most it should be.
+    /// The highest result that meets the goal.
     pub goal: f64,
 }
 
-/// How a line is measured by another.
+/// How to compare a line with its reference line.
 pub enum By {
-    /// What it adds to no filter, as a multiple of what the other adds.
+    /// The line's cost over no filter, as a multiple of the reference line's cost over no filter.
     Times,
-    /// What it adds to the other, as a multiple of what the empty filter adds to none.
+    /// The line's cost over its reference line, as a multiple of the empty filter's cost over no
+    /// filter.
     More,
 }
 
@@ -44,23 +45,23 @@ pub const PAIRS: [Pair; 3] = [
 
 /// One line.
 pub struct Line {
-    /// For `--only`.
+    /// The name for `--only`.
     pub name: &'static str,
-    /// As the table shows it.
+    /// The title in the table.
     pub title: &'static str,
-    /// In front of the router.
+    /// The filter in front of the router.
     pub filter: Filter,
-    /// Of every answer.
+    /// The expected status of every answer.
     pub status: u16,
-    /// The most it should cost, as a multiple of what the empty filter costs.
+    /// The highest cost that meets the goal, as a multiple of the empty filter's cost.
     pub goal: Option<f64>,
 }
 
-/// What stands in front of the router.
+/// The filter in front of the router.
 pub enum Filter {
     /// Nothing.
     None,
-    /// A filter of Envoy's own.
+    /// One of Envoy's own filters.
     Envoy(Value),
     /// `benches/empty`.
     Empty,
@@ -68,13 +69,13 @@ pub enum Filter {
     Diana(Value),
 }
 
-/// A quota that no load uses up, with much left at any time.
+/// A quota that no load exhausts, with a large remainder at any time.
 fn high(name: &str, actor: &str, unit: &str) -> Value {
     json!({"name": name, "actor": actor, "rpu": 1_000_000_000, "unit": unit})
 }
 
-/// A quota that no load uses up. At most one unit is left, so no worker reserves any and every
-/// request swaps.
+/// A quota that no load exhausts. At most one unit remains, so no worker reserves units and every
+/// request does a compare-and-swap.
 pub fn one_at_a_time(actor: &Value) -> Value {
     json!({"name": "one", "actor": actor, "rpu": 1_000_000_000, "unit": "second", "burst": 1})
 }
@@ -87,7 +88,7 @@ fn limit<'a>(url: &str, rules: impl IntoIterator<Item = &'a Value>) -> Value {
     json!({"url": url, "rules": rules.into_iter().collect::<Vec<_>>()})
 }
 
-/// A rule that a store for all gateways counts.
+/// A global rule: all gateways count it in one store.
 fn shared(lease: &Value) -> Filter {
     let rule = json!({
         "name": "shared", "actor": "ip", "rpu": 1_000_000_000, "unit": "second", "scope": "global", "lease": lease,
@@ -100,7 +101,7 @@ fn diana(headers: &str, limits: &[Value]) -> Filter {
     Filter::Diana(json!({"headers": headers, "limits": limits}))
 }
 
-/// Envoy's own limiter: one bucket of so many tokens, which comes back after so many seconds.
+/// Envoy's own limiter: one bucket of `tokens`, which refills every `seconds`.
 fn local_ratelimit(tokens: u64, seconds: u64) -> Filter {
     let always = json!({"default_value": {"numerator": 100, "denominator": "HUNDRED"}});
     Filter::Envoy(json!({
@@ -117,7 +118,7 @@ fn local_ratelimit(tokens: u64, seconds: u64) -> Filter {
     }))
 }
 
-/// All of them, in the order of the table.
+/// All lines, in the order of the table.
 pub fn lines() -> Vec<Line> {
     let second = high("second", "ip", "second");
     let url = "/api/500";
@@ -159,13 +160,13 @@ pub struct Filters {
     pub lean: PathBuf,
     /// `benches/empty`
     pub empty: PathBuf,
-    /// In front of a Redis, for rules that are counted there.
+    /// The HTTP front of Redis, for global rules.
     webdis: Webdis,
     _redis: Redis,
 }
 
 impl Filters {
-    /// Builds both, by the same profile.
+    /// Builds Diana and the empty filter with the same profile.
     pub fn build() -> Result<Self> {
         let diana = filter::build()?;
         let folder = target();
@@ -175,7 +176,7 @@ impl Filters {
             .arg(&folder)
             .status()?;
         if !status.success() {
-            bail!("the empty filter does not build");
+            bail!("the build of the empty filter failed");
         }
         let lean = diana.with_file_name("diana-lean.wasm");
         let redis = Redis::start()?;
@@ -189,7 +190,7 @@ impl Filters {
         })
     }
 
-    /// A gateway with this filter that answers by itself.
+    /// Returns a gateway with this filter. The gateway answers without an upstream.
     pub fn gateway(&self, filter: &Filter) -> Config {
         let (plugin, file, instead) = match filter {
             Filter::None => (json!({}), &self.diana, Some(Vec::new())),
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_configurations_are_taken() {
+    fn names_are_unique_and_configurations_are_accepted() {
         let lines = lines();
         for (index, line) in lines.iter().enumerate() {
             assert!(lines[..index].iter().all(|other| other.name != line.name), "{}", line.name);

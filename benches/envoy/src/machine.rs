@@ -1,4 +1,4 @@
-//! Where it was measured, in words that fit any machine.
+//! Describes the machine of the measurement, in terms that fit any machine.
 
 use anyhow::{Context, Result};
 use gateway::envoy;
@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use std::thread;
 
-/// What the numbers depend on.
+/// The environment that the results depend on.
 pub struct Machine {
     /// Processors.
     pub cores: usize,
@@ -19,14 +19,15 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub fn find() -> Result<Self> {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("not Linux")?;
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel is not Linux")?;
         let output = Command::new(envoy::find()?).arg("--version").output()?;
         Ok(Self {
             cores: thread::available_parallelism()?.get(),
             kernel: leading_version(&release),
-            envoy: envoy_version(&String::from_utf8_lossy(&output.stdout)).context("no version of Envoy")?,
+            envoy: envoy_version(&String::from_utf8_lossy(&output.stdout))
+                .context("`envoy --version` printed no version")?,
             commit: commit().unwrap_or_else(|| "unknown".to_owned()),
         })
     }
@@ -46,7 +47,7 @@ fn leading_version(text: &str) -> String {
     text.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect()
 }
 
-/// `… version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
+/// Parses `… version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
 fn envoy_version(text: &str) -> Option<String> {
     text.split("version:").nth(1)?.trim().split('/').nth(1).map(str::to_owned)
 }

@@ -1,14 +1,15 @@
-//! `cargo xtask bench`: what the filter costs in a real Envoy, beside no filter, Envoy's own
-//! limiter and an empty filter.
+//! `cargo xtask bench`: measures the cost of the filter in a real Envoy. The baselines are no
+//! filter, Envoy's own limiter and an empty filter.
 //!
 //! ```text
 //!   line::LINES ─► one Envoy each ─► rounds: every line once, shuffled ─► statistics ─► report
 //!                                     └─ generator ─► requests; cpu ─► CPU time of the process
-//!   workers: two workers on one key and on two         memory: bytes an actor
-//!   global: two gateways that count in one Redis ─► paced sends the requests ─► global.md
+//!   workers: two workers on one key and on two         memory: bytes per actor
+//!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
 //! ```
 //!
 //! To add a line, add it to the list in `line.rs`.
+#![forbid(unsafe_code)]
 
 mod chart;
 mod compare;
@@ -24,6 +25,7 @@ mod report;
 mod size;
 mod speed;
 mod statistics;
+mod traffic;
 mod workers;
 
 use anyhow::{Result, bail};
@@ -38,38 +40,38 @@ use std::time::Duration;
 struct Arguments {
     #[command(subcommand)]
     other: Option<Other>,
-    /// How often each line is measured
+    /// Rounds; each round measures every line once
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each line is measured in each round
+    /// Seconds for each line in each round
     #[arg(long, default_value = "2", value_parser = seconds)]
     seconds: Duration,
-    /// Only these lines, and the two that all are compared with; or `workers`, `memory`. Writes no
-    /// files
+    /// Measure only these lines, or `workers` or `memory`. Lines also need the two baselines.
+    /// Writes no files
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
-    /// What sends the requests: wrk, oha or own; by default the first of them that is there
+    /// Load generator: wrk, oha or own. Default: the first one installed
     #[arg(long)]
     generator: Option<String>,
 }
 
-/// What is measured by itself.
+/// Measurements with a subcommand of their own.
 #[derive(Subcommand)]
 enum Other {
-    /// Measures rules that two gateways count together in Redis, and writes docs/bench/global.md
+    /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md
     Global(global::Arguments),
-    /// Compares this build with another build's modules, in turns in one run
+    /// Compares this build with another build's modules. One run alternates between both
     Compare(compare::Arguments),
 }
 
-/// The sections that are no lines.
+/// Sections of the report without a line in the table.
 const WORKERS: &str = "workers";
 const MEMORY: &str = "memory";
 
 fn seconds(text: &str) -> Result<Duration> {
     let seconds = Duration::try_from_secs_f64(text.parse()?)?;
     if seconds < Duration::from_millis(10) {
-        bail!("that is too short");
+        bail!("the least duration is 0.01 seconds");
     }
     Ok(seconds)
 }
@@ -95,7 +97,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     for name in &arguments.only {
         if ![WORKERS, MEMORY].contains(&name.as_str()) && !lines.iter().any(|line| line.name == name) {
             let names: Vec<&str> = lines.iter().map(|line| line.name).collect();
-            bail!("no line is called `{name}`; there are {}, {WORKERS}, {MEMORY}", names.join(", "));
+            bail!("unknown line `{name}`; the lines are {}, {WORKERS}, {MEMORY}", names.join(", "));
         }
     }
     let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);

@@ -1,5 +1,5 @@
-//! What an actor takes: by the policy's own reckoning, and by how Envoy grows when as many as there
-//! is room for come.
+//! Measures the memory per actor: the policy's own estimate, and Envoy's growth when the table of
+//! actors fills up.
 
 use crate::line::{Filter, Filters};
 use anyhow::{Context, Result, bail};
@@ -8,28 +8,28 @@ use gateway::{Config, Gateway, Load, Shot};
 use serde_json::{Value, json};
 use std::fs;
 
-/// How many actors come, and how many there is room for.
+/// The number of actors that send requests, and the capacity of each table.
 pub const ACTORS: u64 = 100_000;
 
-/// One kind of rules on one actor.
+/// The memory of one set of rules.
 pub struct Memory {
-    /// The algorithms.
+    /// The title in the table, with the algorithm.
     pub title: String,
-    /// Keys of the store at the most, by `Policy::footprint`.
+    /// The maximum number of keys in the store, from `Policy::footprint`.
     pub keys: u64,
-    /// Bytes of all their values.
+    /// The size of all values of these keys, in bytes.
     pub bytes: u64,
-    /// By how many bytes Envoy has grown.
+    /// Envoy's growth, in bytes.
     pub grown: u64,
 }
 
 impl Memory {
-    /// Bytes of values an actor.
+    /// The size of the values per actor, in bytes.
     pub fn cells(&self) -> f64 {
         self.bytes as f64 / ACTORS as f64
     }
 
-    /// What Envoy grows by an actor.
+    /// Envoy's growth per actor, in bytes.
     pub fn measured(&self) -> f64 {
         self.grown as f64 / ACTORS as f64
     }
@@ -43,7 +43,7 @@ fn rule(kind: &algorithm::Kind) -> Value {
     rule
 }
 
-/// Measures every algorithm alone, and three rules by the default one.
+/// Measures one rule with each algorithm, and three rules with the default algorithm.
 pub fn measure(filters: &Filters) -> Result<Vec<Memory>> {
     let mut all: Vec<(String, Vec<Value>)> =
         algorithm::KINDS.iter().map(|kind| (format!("`{}`", kind.short), vec![rule(kind)])).collect();
@@ -66,7 +66,7 @@ fn one(title: String, rules: &[Value], filters: &Filters) -> Result<Memory> {
         "local": {"max_actors": ACTORS},
     });
     let Ok(compiled) = diana_config::compile(plugin.to_string().as_bytes()) else {
-        bail!("the configuration is refused");
+        bail!("the filter refuses the configuration");
     };
     let (keys, bytes) = compiled.policy.footprint();
     let (keys, bytes) = (keys / 2, bytes / 2);
@@ -76,22 +76,27 @@ fn one(title: String, rules: &[Value], filters: &Filters) -> Result<Memory> {
         let user = |index: u64| Shot::get(path).header("x-user-id", format!("user-{index}"));
         let report = gateway.load(Load::requests(ACTORS), user)?;
         if report.status(200) != ACTORS {
-            bail!("not every actor's first request has passed: {:?}", report.by_status);
+            bail!("the first request of every actor must pass; responses by status: {:?}", report.by_status);
         }
         own_bytes(&gateway)
     };
-    // The first limit's actors take what Envoy needs for such a load, and what its heap had to
-    // spare.
+    // The first limit's actors use up the free part of Envoy's heap, and Envoy's own memory for
+    // this load. The second limit's growth excludes both.
     let before = come("/first")?;
     let after = come("/second")?;
     Ok(Memory { title, keys, bytes, grown: after.saturating_sub(before) })
 }
 
-/// The memory that the process has written to. Pages of its program, which count as resident too,
-/// come and go.
+/// Returns the process's resident anonymous memory, in bytes.
+///
+/// The total resident set would also include pages of the program file, and the kernel loads and
+/// evicts those at any time.
 fn own_bytes(gateway: &Gateway) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", gateway.process_id()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no line `RssAnon`")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .context("`/proc/PID/status` has no line `RssAnon`")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("`RssAnon` is not a number of kB")?;
     Ok(kib * 1024)
 }

@@ -1,7 +1,9 @@
-//! The load generator for where there is no other: a few kept connections in one thread, a request
-//! after the other on each, HTTP/1.1 by `hyper`.
+//! Our own load generator, for machines without `wrk` and `oha`.
+//!
+//! One thread keeps a few HTTP/1.1 connections open with `hyper`. Each connection sends one request
+//! after the other.
 
-use crate::generator::{Answers, CONNECTIONS, HEADERS, Target};
+use crate::traffic::{Answers, CONNECTIONS, HEADERS, Target};
 use anyhow::Result;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -14,31 +16,21 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// Connections that are kept from one run to the next.
+/// Connections that stay open from one run to the next.
 pub struct Connections {
     runtime: Runtime,
     clients: Vec<Client>,
 }
 
 impl Connections {
-    /// Opens them. The `n`th asks for the `n`th path, and from the first again.
+    /// Opens all connections.
     pub fn open(target: &Target) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().build()?;
-        let clients = runtime.block_on(async {
-            let mut clients = Vec::new();
-            for path in target.paths.iter().cycle().take(CONNECTIONS) {
-                let mut client = Client::open(target, path).await?;
-                // The next connection is opened when this one is served, so that workers take them
-                // in turn.
-                client.ask().await?;
-                clients.push(client);
-            }
-            anyhow::Ok(clients)
-        })?;
+        let clients = runtime.block_on(Client::open_all(target, CONNECTIONS))?;
         Ok(Self { runtime, clients })
     }
 
-    /// Sends requests for so long.
+    /// Sends requests for the duration `each`.
     pub fn run(&mut self, each: Duration) -> Result<Answers> {
         let clients = std::mem::take(&mut self.clients);
         let mut answers = Answers::default();
@@ -65,17 +57,32 @@ pub struct Client {
     sender: SendRequest<Empty<Bytes>>,
     path: Uri,
     headers: HeaderMap,
-    /// Answers by status.
+    /// The number of answers by status.
     pub by_status: BTreeMap<u16, u64>,
 }
 
 impl Client {
-    /// Connects, to ask for this path.
-    pub async fn open(target: &Target, path: &str) -> Result<Self> {
+    /// Opens `connections` connections. The `n`th connection requests the `n`th path. After
+    /// the last path, the first path follows again.
+    pub async fn open_all(target: &Target, connections: usize) -> Result<Vec<Self>> {
+        let mut clients = Vec::new();
+        for path in target.paths.iter().cycle().take(connections) {
+            let mut client = Self::open(target, path).await?;
+            // Wait for an answer before opening the next connection, so that the workers accept the
+            // connections in turn.
+            client.ask().await?;
+            clients.push(client);
+        }
+        Ok(clients)
+    }
+
+    /// Opens one connection that requests this path.
+    async fn open(target: &Target, path: &str) -> Result<Self> {
         let stream = TcpStream::connect(target.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // What ends the connection ends a request first, and is told there.
+        // Drop the connection's error, because the request in flight fails first and reports the
+        // error.
         tokio::spawn(async move { drop(connection.await) });
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(&target.address.to_string())?);
@@ -85,7 +92,7 @@ impl Client {
         Ok(Self { sender, path: path.parse()?, headers, by_status: BTreeMap::new() })
     }
 
-    /// Asks once, and reads the answer whole.
+    /// Sends one request and reads the whole answer.
     pub async fn ask(&mut self) -> Result<()> {
         self.sender.ready().await?;
         let mut request = Request::new(Empty::new());

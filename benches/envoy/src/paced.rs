@@ -1,9 +1,10 @@
-//! An open-loop load: so many requests a second, whether answers come or not. What a gateway is
-//! slow with others then wait for, as they would in life; a load that waits for each answer would
-//! ask less of a slow gateway.
+//! An open-loop load: sends requests at a fixed rate, whether or not answers arrive.
+//!
+//! If the gateway is slow with one request, later requests wait, as in production. A closed-loop
+//! load waits for each answer, so a slow gateway would receive fewer requests.
 
-use crate::generator::Target;
 use crate::own::Client;
+use crate::traffic::Target;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,46 +14,39 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How often requests are sent: those that are due by then, together. The timer knows no less.
+/// The interval between batches. Each batch sends all requests that are due. The timer has no
+/// finer resolution.
 const TICK: Duration = Duration::from_millis(1);
-/// How long what is under way in the end may take.
+/// The timeout for requests that are in flight at the end of a run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connections that are kept from one run to the next, and a thread's worth of a runtime.
+/// Connections that stay open from one run to the next, and their single-threaded runtime.
 pub struct Paced {
     runtime: Runtime,
     clients: Vec<Client>,
 }
 
-/// What came back.
+/// The results of one run.
 #[derive(Debug, Default)]
 pub struct Answered {
-    /// Of each request, in nanoseconds: from when it was sent, or would have been if a connection
-    /// had been free, until its answer had been read.
+    /// The latency of each request, in nanoseconds. The latency starts when the request is due,
+    /// even if no connection is free, and ends when the whole answer has been read.
     pub latencies: Vec<u64>,
-    /// Answers by status.
+    /// The number of answers by status.
     pub by_status: BTreeMap<u16, u64>,
 }
 
 type Queue = Arc<Mutex<UnboundedReceiver<Instant>>>;
 
 impl Paced {
-    /// Opens so many connections.
+    /// Opens `connections` connections.
     pub fn open(target: &Target, connections: usize) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let clients = runtime.block_on(async {
-            let mut clients = Vec::new();
-            for path in target.paths.iter().cycle().take(connections) {
-                let mut client = Client::open(target, path).await?;
-                client.ask().await?;
-                clients.push(client);
-            }
-            anyhow::Ok(clients)
-        })?;
+        let clients = runtime.block_on(Client::open_all(target, connections))?;
         Ok(Self { runtime, clients })
     }
 
-    /// Sends `rate` requests a second for so long.
+    /// Sends `rate` requests per second for the duration `each`.
     pub fn run(&mut self, rate: u32, each: Duration) -> Result<Answered> {
         let clients = std::mem::take(&mut self.clients);
         let mut answered = Answered::default();
@@ -77,7 +71,7 @@ impl Paced {
     }
 }
 
-/// Says of each request when it was due, and ends the queue.
+/// Queues the due time of each request, and closes the queue at the end.
 async fn pace(due: UnboundedSender<Instant>, rate: u32, each: Duration) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -86,7 +80,7 @@ async fn pace(due: UnboundedSender<Instant>, rate: u32, each: Duration) {
         let now = ticks.tick().await.into_std();
         let now = now.max(Instant::now());
         let until = due_by(now.duration_since(start).min(each), rate);
-        // Who takes them goes only when this one has.
+        // `send` cannot fail, because `run` keeps the receiver until `pace` returns.
         (sent..until).for_each(|_| due.send(now).unwrap_or_default());
         sent = until;
         if now.duration_since(start) >= each {
@@ -95,18 +89,18 @@ async fn pace(due: UnboundedSender<Instant>, rate: u32, each: Duration) {
     }
 }
 
-/// How many requests are due after so long.
+/// Returns the number of requests that are due after `elapsed`.
 fn due_by(elapsed: Duration, rate: u32) -> u64 {
     let due = elapsed.as_nanos() * u128::from(rate) / 1_000_000_000;
     u64::try_from(due).unwrap_or(u64::MAX)
 }
 
-/// Takes what is due, one after the other, until there is no more.
+/// Sends the due requests one after the other, until the queue is closed.
 async fn serve(mut client: Client, due: Queue) -> Result<(Client, Vec<u64>)> {
     let mut latencies = Vec::new();
     client.by_status.clear();
     loop {
-        // In a statement of its own: the lock is let go before the request is sent.
+        // A separate statement, so that the lock is released before the request is sent.
         let next = due.lock().await.recv().await;
         let Some(due) = next else { return Ok((client, latencies)) };
         client.ask().await?;
@@ -121,13 +115,13 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn so_many_are_due_as_the_rate_says() {
+    fn the_rate_determines_the_number_of_due_requests() {
         let due = |micros| due_by(Duration::from_micros(micros), 5_000);
         assert_eq!([0, 199, 200, 1_000, 2_000_000].map(due), [0, 0, 1, 5, 10_000]);
     }
 
     #[test]
-    fn all_are_answered_and_what_waits_for_a_connection_counts_the_wait() {
+    fn every_request_gets_a_response_and_latency_includes_the_wait_for_a_connection() {
         let slow = Duration::from_millis(20);
         let upstream = Upstream::start(move |_| {
             thread::sleep(slow);
@@ -140,8 +134,8 @@ mod tests {
             let answered = paced.run(100, Duration::from_millis(100)).unwrap();
             assert_eq!(answered.by_status, BTreeMap::from([(200, 10)]));
             assert_eq!(answered.latencies.len(), 10);
-            // One connection, of 50 a second: of ten that were due within 100 ms the last is
-            // answered after 200 ms.
+            // One connection serves 50 requests per second. Ten requests are due within 100 ms, so
+            // the last answer arrives after 200 ms.
             let longest = *answered.latencies.iter().max().unwrap();
             assert!(longest >= 80_000_000, "{longest} ns");
         }

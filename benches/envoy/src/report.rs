@@ -1,23 +1,23 @@
-//! What was measured, as a table, as JSON and as a chart.
+//! Writes the results as a table, as JSON and as a chart.
 
 use crate::chart::{self, Bar};
-use crate::generator::CONNECTIONS;
 use crate::line::{By, COMPARED_WITH, PAIRS, Pair};
 use crate::machine::Machine;
 use crate::memory::{ACTORS, Memory};
 use crate::size::Size;
 use crate::speed::Measured;
 use crate::statistics::Summary;
+use crate::traffic::CONNECTIONS;
 use crate::workers::Workers;
 use anyhow::Result;
 use gateway::root;
 use serde_json::{Value, json};
 use std::fs;
 
-/// Where the files go, from the workspace's root.
+/// The folder of the files, relative to the workspace's root.
 const FOLDER: &str = "docs/bench";
 
-/// All of it.
+/// All results.
 pub struct Report {
     pub rounds: u32,
     pub seconds: f64,
@@ -29,18 +29,18 @@ pub struct Report {
     pub memory: Vec<Memory>,
 }
 
-/// A line beside those that all are compared with.
+/// A line with its cost relative to the baselines.
 struct Row<'a> {
     measured: &'a Measured,
     cpu: Summary,
     rate: Summary,
-    /// Beyond no filter; `None` for no filter.
+    /// The cost over no filter. `None` for the line without a filter.
     added: Option<Summary>,
-    /// As a multiple of the empty filter's.
+    /// `added` as a multiple of the empty filter's. `None` for the line without a filter.
     ratio: Option<Summary>,
 }
 
-/// A line beside another.
+/// A line compared with its reference line.
 struct Compared {
     line: &'static str,
     beside: &'static str,
@@ -72,8 +72,8 @@ impl Report {
         self.speed.iter().map(|measured| Row::of(measured, none, empty)).collect()
     }
 
-    /// The pairs that were measured: two titles, how many times the empty filter or the other line,
-    /// and the goal.
+    /// Returns the measured pairs. A pair's value is a multiple of the empty filter's cost or of
+    /// the reference line's cost.
     fn pairs(&self) -> Vec<Compared> {
         let [Some(none), Some(empty)] = COMPARED_WITH.map(|name| self.line(name)) else { return Vec::new() };
         let compare = |pair: &Pair| {
@@ -90,14 +90,14 @@ impl Report {
         PAIRS.iter().filter_map(compare).collect()
     }
 
-    /// The tables.
+    /// Returns the tables as Markdown.
     pub fn markdown(&self) -> String {
         let Machine { cores, kernel, envoy, commit } = &self.machine;
         let mut text = format!(
-            "# Measured\n\nBy `cargo xtask bench`, which writes this file, on commit {commit}. Envoy {envoy}, Linux {kernel}, {cores} cores \
-             shared with the load generator ({}); {CONNECTIONS} connections kept open, the route answers by itself; \
-             {} rounds of {} s a line, which all lines take in turn in small slices. Medians of the rounds, with the least \
-             and the greatest.\n\nThe filter is {} bytes ({} without custom sections).\n",
+            "# Measured\n\n`cargo xtask bench` writes this file; measured on commit {commit}. Envoy {envoy}, \
+             Linux {kernel}. The {cores} cores are shared with the load generator ({}). {CONNECTIONS} connections \
+             stay open, and the route answers by itself. Each line has {} rounds of {} s; all lines take turns in \
+             small slices. The values are medians of the rounds, with minimum and maximum.\n\nThe filter is {} bytes ({} without custom sections).\n",
             self.generator, self.rounds, self.seconds, self.size.file, self.size.stripped,
         );
         if !self.speed.is_empty() {
@@ -114,10 +114,10 @@ impl Report {
 
     fn speed_table(&self) -> String {
         let mut text = String::from(
-            "\n## Speed\n\nProcessor time of the whole Envoy process a request, one worker, in µs; what each line adds to no \
-             filter; and that as a multiple of what an empty filter adds, both taken within each round. Of a line's slices in a \
-             round the one counts in which a request took least. Limits \
-             are high unless the line says otherwise, and headers off.\n\n\
+            "\n## Speed\n\nCPU is the processor time of the whole Envoy process per request, with one worker, in µs. \
+             The next columns show what a line adds to no filter, and this as a multiple of what an empty filter \
+             adds. Both are taken within each round. In each round the slice with the lowest time per request \
+             counts. Limits are high unless the line says otherwise, and headers are off.\n\n\
              | | CPU | added | × empty | goal | requests/s |\n| --- | --- | --- | --- | --- | --- |\n",
         );
         for row in self.rows() {
@@ -137,7 +137,7 @@ impl Report {
         }
         let pairs = self.pairs();
         if !pairs.is_empty() {
-            text += "\nWhat some lines add, beside another line:\n\n| | beside | | | goal |\n| --- | --- | --- | --- | --- |\n";
+            text += "\nSome lines compared with another line:\n\n| | beside | | | goal |\n| --- | --- | --- | --- | --- |\n";
         }
         for Compared { line, beside, how, value, goal } in pairs {
             text += &format!("| {line} | {beside} | {} | {how} | ≤ {goal} |\n", range(value, 2));
@@ -147,8 +147,8 @@ impl Report {
 
     fn workers_table(&self) -> String {
         let mut text = String::from(
-            "\n## Two workers\n\nBoth count one actor, or each one of its own; requests a second, and µs of processor time a \
-             request. No filter shows how much is chance.\n\n\
+            "\n## Two workers\n\nBoth workers count one actor, or each counts its own. The table shows requests per second, \
+             and processor time per request in µs. The line without a filter shows how much is chance.\n\n\
              | | one key | two keys | one ÷ two | CPU, one key | CPU, two keys |\n| --- | --- | --- | --- | --- | --- |\n",
         );
         for workers in &self.workers {
@@ -168,8 +168,9 @@ impl Report {
 
     fn memory_table(&self) -> String {
         let mut text = format!(
-            "\n## Memory\n\nBytes an actor, when the {} come that there is room for (`local.max_actors`): of the values in the \
-             shared data, and by how much Envoy has grown, its own map included. `rpu: 10`.\n\n\
+            "\n## Memory\n\nBytes per actor, after {} actors have come, for which there is room (`local.max_actors`). \
+             *Values* are those in the shared data. *Envoy* is the growth of the process, with its own map. \
+             `rpu: 10`.\n\n\
              | rules | keys | values | Envoy |\n| --- | --- | --- | --- |\n",
             thousands(ACTORS),
         );
@@ -243,14 +244,14 @@ impl Report {
         chart::svg("added processor time per request, µs", &bars)
     }
 
-    /// Writes all three.
+    /// Writes the table, the JSON and the chart.
     pub fn write(&self) -> Result<()> {
         let folder = root().join(FOLDER);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("speed.md"), self.markdown())?;
         fs::write(folder.join("speed.json"), format!("{:#}\n", self.json()))?;
         fs::write(folder.join("speed.svg"), self.chart())?;
-        eprintln!("written to {FOLDER}");
+        eprintln!("wrote {FOLDER}");
         Ok(())
     }
 }
@@ -260,13 +261,13 @@ fn summary(summary: Summary) -> Value {
     json!({"median": three(summary.median), "min": three(summary.min), "max": three(summary.max)})
 }
 
-/// `4.6 (4.4–5.1)`
+/// Formats a summary as `4.6 (4.4–5.1)`.
 pub fn range(summary: Summary, digits: usize) -> String {
     let Summary { median, min, max } = summary;
     format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
 }
 
-/// `100,000`
+/// Formats a number as `100,000`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,28 +1,31 @@
-//! How large the filter is.
+//! Measures the size of the filter's module.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-/// Bytes of a module.
+/// The size of a module, in bytes.
 pub struct Size {
-    /// The file.
+    /// The size of the file.
     pub file: usize,
-    /// Without custom sections (names, producers), which change nothing in what it does.
+    /// The size without custom sections (names, producers), which do not affect execution.
     pub stripped: usize,
 }
 
 impl Size {
-    /// Of the module in this file.
+    /// Measures the module in this file.
     pub fn of(file: &Path) -> Result<Self> {
         let bytes = fs::read(file)?;
-        let stripped = stripped(&bytes).with_context(|| format!("`{}` is no module", file.display()))?;
+        let stripped =
+            stripped(&bytes).with_context(|| format!("`{}` is not a WebAssembly module", file.display()))?;
         Ok(Self { file: bytes.len(), stripped })
     }
 }
 
-/// A module is eight bytes and then sections: an id, the length of the content in LEB128, the
-/// content; id 0 is custom.
+/// Returns the size of a module without its custom sections.
+///
+/// A module is an eight-byte header and a list of sections. Each section has an id, its content's
+/// length in LEB128, and the content. The id of a custom section is 0.
 fn stripped(module: &[u8]) -> Option<usize> {
     let mut at = 8;
     let mut custom = 0;

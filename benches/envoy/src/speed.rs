@@ -1,79 +1,80 @@
-//! Lines → rounds → what each line costs.
+//! Measures the CPU time of each line, in rounds.
 //!
-//! All Envoys are started first and live through all rounds. An idle one costs next to nothing,
-//! while one that is started anew compiles its filter, and V8 optimises it while it runs: a round
-//! would have to be much longer.
+//! All Envoys start first and live through all rounds, because an idle Envoy costs almost nothing.
+//! A restarted Envoy compiles its filter, and V8 optimises the filter at run time. Rounds with
+//! restarts would have to be much longer.
 //!
-//! A round measures every line in short slices, all lines in turn, in an order that changes from
-//! turn to turn. What else a machine does only ever adds to what a request takes, on a shared one
-//! as much again: of each line the slice of the round counts in which a request took least.
-//! Differences and ratios are taken within a round.
+//! A round measures every line in short slices. The lines take turns, and their order changes from
+//! turn to turn. Other load on the machine only ever increases a request's CPU time; on a shared
+//! machine, the CPU time can double. For each line, the slice with the lowest CPU time per request
+//! therefore counts. Differences and ratios are computed within a round.
 
 use crate::cpu;
-use crate::generator::{Generator, Load, Target};
+use crate::generator::{Generator, Load};
 use crate::line::{Filters, Line, PATH};
 use crate::statistics::Summary;
+use crate::traffic::Target;
 use anyhow::{Context, Result};
 use gateway::Gateway;
 use std::time::Duration;
 
-/// Short, so that some go undisturbed; and long beside what it takes to warm the processor's
-/// caches.
+/// The length of a slice. The slice is short, so that some slices are undisturbed, but long
+/// compared with the warm-up of the CPU caches.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How to measure.
+/// The parameters of a measurement.
 pub struct Plan<'a> {
-    /// How often.
+    /// The number of rounds.
     pub rounds: u32,
-    /// How long each line, in each.
+    /// The time for each line in each round.
     pub each: Duration,
-    /// With what.
+    /// The load generator.
     pub generator: &'a Generator,
 }
 
-/// What one line did in a round.
+/// One line's results in a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// In the slice in which a request took least.
+    /// The slice with the lowest CPU time per request.
     pub least: Sample,
-    /// In all slices.
+    /// The mean over all slices.
     pub mean: Sample,
 }
 
-/// What one line did.
+/// One line's results in one or more slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Microseconds on a processor of the whole Envoy process, a request.
+    /// CPU time of the whole Envoy process per request, in microseconds.
     pub cpu_us: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
 }
 
-/// A line and what it did when it was disturbed least, by rounds.
+/// A line and its results in the least disturbed slice of each round.
 pub struct Measured {
-    /// Which.
+    /// The line.
     pub line: Line,
-    /// By rounds.
+    /// One sample per round.
     pub samples: Vec<Sample>,
 }
 
 impl Measured {
-    /// Microseconds on a processor, a request.
+    /// CPU time per request, in microseconds.
     pub fn cpu(&self) -> Summary {
         Summary::of(self.samples.iter().map(|sample| sample.cpu_us))
     }
 
-    /// Requests a second.
+    /// Requests per second.
     pub fn rate(&self) -> Summary {
         Summary::of(self.samples.iter().map(|sample| sample.rate))
     }
 
-    /// What it costs beyond `base`, by rounds.
+    /// The line's cost over `base`, by rounds.
     pub fn added<'a>(&'a self, base: &'a Measured) -> impl Iterator<Item = f64> + 'a {
         self.samples.iter().zip(&base.samples).map(|(sample, base)| sample.cpu_us - base.cpu_us)
     }
 
-    /// What it costs beyond `base`, as a multiple of what `other` does, by rounds.
+    /// The line's cost over `base`, as a multiple of `other`'s cost over `base`, by rounds.
     pub fn ratio<'a>(&'a self, base: &'a Measured, other: &'a Measured) -> impl Iterator<Item = f64> + 'a {
         self.added(base).zip(other.added(base)).map(|(added, other)| added / other)
     }
@@ -86,7 +87,7 @@ pub fn measure(lines: Vec<Line>, filters: &Filters, plan: &Plan) -> Result<Vec<M
     let gateways: Vec<Gateway> = gateways.collect::<Result<_>>()?;
     let mut meters = Vec::new();
     for (line, gateway) in lines.iter().zip(&gateways) {
-        // Uses up what a refused flood finds used up.
+        // Exhausts the quota of lines that expect a refusal.
         gateway.get(PATH, &[])?;
         meters.push(Meter::new(line.title, gateway, &[PATH], line.status, plan)?);
     }
@@ -99,8 +100,7 @@ pub fn measure(lines: Vec<Line>, filters: &Filters, plan: &Plan) -> Result<Vec<M
         .collect())
 }
 
-/// Runs all rounds, and one before them that warms everything up and is not counted; returns those
-/// of each meter.
+/// Runs a warm-up round and all measured rounds. Returns the measured rounds of each meter.
 pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<Round>>> {
     let mut rounds = vec![Vec::new(); meters.len()];
     let slice = plan.each.min(SLICE).max(plan.generator.least());
@@ -124,7 +124,7 @@ pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<
     Ok(rounds)
 }
 
-/// One gateway, and what it did in the slices of a round.
+/// One gateway, and its results in the slices of a round.
 pub struct Meter {
     title: &'static str,
     process: u32,
@@ -141,7 +141,7 @@ struct Slice {
 }
 
 impl Meter {
-    /// Asks for these paths. All answers have to be of this status.
+    /// Requests these paths. All answers must have this status.
     pub fn new(
         title: &'static str,
         gateway: &Gateway,
@@ -186,8 +186,8 @@ impl Round {
     }
 }
 
-/// The numbers below `count` in an order that depends on the turn only (Fisher and Yates, with
-/// SplitMix64).
+/// Returns the numbers below `count` in an order that depends only on the turn (Fisher–Yates
+/// shuffle with SplitMix64).
 pub fn order(count: usize, turn: u32) -> Vec<usize> {
     let mut state = u64::from(turn);
     let mut random = || {

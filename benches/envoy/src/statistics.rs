@@ -1,18 +1,18 @@
-//! Many measurements of one thing → the middle one and the ends.
+//! Reduces repeated measurements to their median and range, or to a percentile.
 
-/// What is told of many measurements.
+/// The summary of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// As many are above as below.
+    /// The median.
     pub median: f64,
-    /// The least.
+    /// The lowest value.
     pub min: f64,
-    /// The greatest.
+    /// The highest value.
     pub max: f64,
 }
 
 impl Summary {
-    /// Of at least one measurement.
+    /// Summarises at least one measurement.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -22,7 +22,7 @@ impl Summary {
     }
 }
 
-/// The value that so many of a hundred do not exceed (nearest rank), of at least one.
+/// Returns the percentile of at least one value, by the nearest-rank method.
 pub fn percentile(values: &mut [u64], percent: usize) -> u64 {
     let rank = (values.len() * percent).div_ceil(100).max(1);
     *values.select_nth_unstable(rank - 1).1

@@ -1,9 +1,9 @@
-//! Two workers that count the same actor, and two that each count one of their own: what they cost
-//! each other.
+//! Measures contention between two workers: both workers count the same actor, or each worker
+//! counts its own actor.
 //!
-//! The connections are dealt out to the workers in turn, and every other one asks for the other
-//! path, which is the actor: with two keys each worker has its own. Only our own generator can do
-//! that. Both are measured on the same process.
+//! Envoy assigns the connections to the workers in turn. The path is the actor. With two keys,
+//! every second connection requests the second path, so each worker has its own actor. Only our own
+//! generator supports several paths. Both cases run on the same process.
 
 use crate::generator::Generator;
 use crate::line::{Filter, Filters, one_at_a_time};
@@ -13,31 +13,31 @@ use anyhow::{Context, Result};
 use gateway::{Config, Gateway};
 use serde_json::{Value, json};
 
-/// The actor of all requests, and those of the connections in turn.
+/// The paths of both cases: one actor for all requests, or two actors for the connections in turn.
 const KEYS: [&[&str]; 2] = [&["/a"], &["/a", "/b"]];
 
-/// One kind of quota, by rounds.
+/// The results of one kind of quota, by rounds.
 pub struct Workers {
-    /// As the table shows it.
+    /// The title in the table.
     pub title: &'static str,
-    /// With one key.
+    /// The results with one key.
     pub one: Vec<Sample>,
-    /// With two.
+    /// The results with two keys.
     pub two: Vec<Sample>,
 }
 
 impl Workers {
-    /// Requests a second with one key and with two.
+    /// Requests per second with one key and with two keys.
     pub fn rates(&self) -> [Summary; 2] {
         [&self.one, &self.two].map(|samples| Summary::of(samples.iter().map(|sample| sample.rate)))
     }
 
-    /// Microseconds on a processor, a request, with one key and with two.
+    /// CPU time per request with one key and with two keys, in microseconds.
     pub fn cpu(&self) -> [Summary; 2] {
         [&self.one, &self.two].map(|samples| Summary::of(samples.iter().map(|sample| sample.cpu_us)))
     }
 
-    /// The throughput with one key as a multiple of that with two.
+    /// The throughput with one key, as a multiple of the throughput with two keys.
     pub fn ratio(&self) -> Summary {
         Summary::of(self.one.iter().zip(&self.two).map(|(one, two)| one.rate / two.rate))
     }
@@ -51,8 +51,8 @@ fn by_path(rule: &Value) -> Filter {
     }))
 }
 
-/// Measures no filter, for how much is chance; a high quota; and one whose every request has to be
-/// swapped.
+/// Measures three kinds: no filter, a high quota, and a quota with a compare-and-swap on every
+/// request. The kind without a filter shows the noise.
 pub fn measure(filters: &Filters, plan: &Plan) -> Result<Vec<Workers>> {
     let high = json!({"name": "high", "actor": "key", "rpu": 1_000_000_000, "unit": "second"});
     let kinds = [
@@ -72,7 +72,7 @@ pub fn measure(filters: &Filters, plan: &Plan) -> Result<Vec<Workers>> {
         gateways.push(gateway);
     }
     let mut measured = rounds("two workers, round", &mut meters, &plan)?.into_iter();
-    // Of all slices: the one that took least would be one in which the workers met least.
+    // Use the mean of all slices, because the cheapest slice is the one with the least contention.
     let mean = |rounds: Vec<Round>| rounds.iter().map(|round| round.mean).collect();
     let mut next = || mean(measured.next().unwrap_or_default());
     Ok(kinds.iter().map(|(title, _)| Workers { title, one: next(), two: next() }).collect())

@@ -8,6 +8,19 @@ use std::cell::RefCell;
 /// INVARIANT: in the host, no caller holds such a value during a host call that may call back.
 /// These calls are `proxy_send_local_response` and `proxy_continue_stream`, which may end a stream
 /// before they return. During all other calls a host at most asks for memory.
+///
+/// ```
+/// use diana_base::exclusive::Exclusive;
+///
+/// let counter = Exclusive::new(1);
+/// let within = counter.with(|count| {
+///     *count += 1;
+///     // A host that calls back meanwhile gets nothing.
+///     counter.with(|count| *count += 1)
+/// });
+/// assert_eq!(within, Some(None));
+/// assert_eq!(counter.into_inner(), 2);
+/// ```
 #[derive(Debug, Default)]
 pub struct Exclusive<T>(RefCell<T>);
 
@@ -19,6 +32,13 @@ impl<T> Exclusive<T> {
 
     /// The result of `work`. `None` if another caller holds the value, because a host called back
     /// when it must not.
+    ///
+    /// ```
+    /// use diana_base::exclusive::Exclusive;
+    ///
+    /// let list = Exclusive::new(vec![3, 1, 2]);
+    /// assert_eq!(list.with(|list| list.pop()), Some(Some(2)));
+    /// ```
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.try_borrow_mut().ok().map(|mut value| work(&mut value))
     }

@@ -8,6 +8,12 @@
 const MOST_DIGITS: usize = 20;
 
 /// Appends a number in decimal digits.
+///
+/// ```
+/// let mut header = String::from("retry-after: ");
+/// diana_base::format::number(&mut header, 30);
+/// assert_eq!(header, "retry-after: 30");
+/// ```
 pub fn number(to: &mut String, number: u64) {
     let (mut digits, mut start, mut rest) = ([b'0'; MOST_DIGITS], MOST_DIGITS, number);
     while rest > 0 || start == MOST_DIGITS {
@@ -22,6 +28,12 @@ pub fn number(to: &mut String, number: u64) {
 }
 
 /// Appends a byte as two lower-case hexadecimal digits.
+///
+/// ```
+/// let mut key = String::new();
+/// [0x0a, 0xff].into_iter().for_each(|byte| diana_base::format::hex(&mut key, byte));
+/// assert_eq!(key, "0aff");
+/// ```
 pub fn hex(to: &mut String, byte: u8) {
     let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or('0');
     to.extend([digit(byte >> 4), digit(byte & 15)]);
@@ -29,12 +41,23 @@ pub fn hex(to: &mut String, byte: u8) {
 
 /// Formats a number. `to_string` at each call site, for several types, adds about 1,600 bytes to
 /// the filter.
+///
+/// ```
+/// assert_eq!(diana_base::format::alone(42), "42");
+/// ```
+#[must_use]
 pub fn alone(only: u64) -> String {
     only.to_string()
 }
 
 /// Appends a string of a structured field (RFC 9651 §3.3.3), which allows only visible ASCII and
 /// spaces. The names of rules contain nothing else; any other character becomes `?`.
+///
+/// ```
+/// let mut policy = String::new();
+/// diana_base::format::field_string(&mut policy, "per-user");
+/// assert_eq!(policy, r#""per-user""#);
+/// ```
 pub fn field_string(to: &mut String, text: &str) {
     to.push('"');
     for character in text.chars() {
@@ -48,16 +71,35 @@ pub fn field_string(to: &mut String, text: &str) {
 }
 
 /// Appends a JSON string (RFC 8259 §7).
+///
+/// ```
+/// let mut body = String::from(r#"{"rule":"#);
+/// diana_base::format::json_string(&mut body, "a \"b\"");
+/// assert_eq!(body, r#"{"rule":"a \"b\"""#);
+/// ```
 pub fn json_string(to: &mut String, text: &str) {
     to.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
 /// The text after its length, so that different sequences of texts never have the same bytes.
+///
+/// ```
+/// use diana_base::format::sized;
+///
+/// assert_eq!(sized("ab"), "2:ab");
+/// assert_ne!([sized("ab"), sized("c")].concat(), [sized("a"), sized("bc")].concat());
+/// ```
+#[must_use]
 pub fn sized(text: &str) -> String {
     [&alone(u64::try_from(text.len()).unwrap_or(u64::MAX)), ":", text].concat()
 }
 
 /// The name with `_` in place of everything but ASCII letters, digits and `-`.
+///
+/// ```
+/// assert_eq!(diana_base::format::plain("redis.eu-1"), "redis_eu-1");
+/// ```
+#[must_use]
 pub fn plain(name: &str) -> String {
     name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-', "_")
 }

@@ -8,6 +8,15 @@
 use std::collections::HashMap;
 
 /// Keys, numbered 0, 1, 2, … in the order of insertion.
+///
+/// ```
+/// use diana_base::map::KeySet;
+///
+/// let mut names = KeySet::default();
+/// assert!(names.add(b"per-ip") && names.add(b"per-user"));
+/// assert!(!names.add(b"per-ip"), "the name is taken");
+/// assert_eq!(names.place(b"per-user"), Some(1));
+/// ```
 #[derive(Debug, Default)]
 pub struct KeySet(HashMap<Box<[u8]>, usize>);
 
@@ -22,6 +31,7 @@ impl KeySet {
     }
 
     /// The number of a key.
+    #[must_use]
     pub fn place(&self, key: &[u8]) -> Option<usize> {
         self.0.get(key).copied()
     }
@@ -32,12 +42,23 @@ impl KeySet {
     }
 
     /// Whether the key was added.
+    #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.place(key).is_some()
     }
 }
 
 /// Values by byte key.
+///
+/// ```
+/// use diana_base::map::KeyMap;
+///
+/// let mut quotas = KeyMap::default();
+/// quotas.insert(b"vip-42", 100);
+/// assert!(!quotas.insert(b"vip-42", 200), "the key is not new");
+/// assert_eq!(quotas.get(b"vip-42"), Some(&200));
+/// assert_eq!(quotas.get(b"vip-43"), None);
+/// ```
 #[derive(Debug)]
 pub struct KeyMap<V> {
     index: KeySet,
@@ -66,11 +87,13 @@ impl<V> KeyMap<V> {
     }
 
     /// The value of a key.
+    #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         self.values.get(self.index.place(key)?)
     }
 
     /// Whether the map is empty.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -81,6 +104,7 @@ impl<V> KeyMap<V> {
     }
 
     /// All values, in the order in which their keys were inserted.
+    #[must_use]
     pub fn values(&self) -> &[V] {
         &self.values
     }
@@ -98,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_a_map_finds(entries: Vec<(u8, u8)>) {
+        fn a_key_map_agrees_with_a_hash_map(entries: Vec<(u8, u8)>) {
             let (mut map, mut by_key) = (HashMap::new(), KeyMap::default());
             for (key, value) in &entries {
                 let is_new = map.insert(vec![*key], *value).is_none();

@@ -34,6 +34,12 @@ impl<T, F: Fn(&T, &T) -> bool> Sequence for By<'_, T, F> {
 }
 
 /// Sorts by a key, in place. The sort is not stable: equal elements may change their order.
+///
+/// ```
+/// let mut limits = [("/", 1), ("/api/users", 3), ("/api", 2)];
+/// diana_base::sort::sort_by_key(&mut limits, |(_, depth)| *depth);
+/// assert_eq!(limits.map(|(path, _)| path), ["/", "/api", "/api/users"]);
+/// ```
 pub fn sort_by_key<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
     let by = By(list, |first: &T, second: &T| key(first) <= key(second));
     // Most lists are sorted already; they return early.

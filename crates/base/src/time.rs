@@ -3,12 +3,29 @@
 //! reaches the year 2554.
 
 use std::fmt;
+use std::time::SystemTime;
 
 /// An instant: nanoseconds since the Unix epoch.
+///
+/// ```
+/// use diana_base::time::{Span, Time};
+///
+/// let arrival = Time::from_ns(5);
+/// let turn = arrival.after(Span::from_ms(20));
+/// assert!(turn > arrival);
+/// assert_eq!(turn.since(arrival), Span::from_ms(20));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 /// A length of time in nanoseconds, from 0 to 584 years.
+///
+/// ```
+/// use diana_base::time::Span;
+///
+/// assert_eq!(Span::from_secs(120).to_string(), "2m");
+/// assert!(Span::from_ms(1_500) > Span::from_secs(1));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
@@ -17,23 +34,58 @@ impl Time {
     pub const ZERO: Time = Time(0);
 
     /// The instant `ns` nanoseconds after the Unix epoch.
+    #[must_use]
     pub const fn from_ns(ns: u64) -> Time {
         Time(ns)
     }
 
     /// Nanoseconds since the Unix epoch.
+    #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
     /// The instant `span` later; saturates.
+    ///
+    /// ```
+    /// use diana_base::time::{Span, Time};
+    ///
+    /// assert_eq!(Time::ZERO.after(Span::from_ms(1)), Time::from_ns(1_000_000));
+    /// ```
+    #[must_use]
     pub const fn after(self, span: Span) -> Time {
         Time(self.0.saturating_add(span.0))
     }
 
     /// The time from `earlier` to this instant; zero if `earlier` is later.
+    ///
+    /// ```
+    /// use diana_base::time::{Span, Time};
+    ///
+    /// let (earlier, later) = (Time::from_ns(3), Time::from_ns(10));
+    /// assert_eq!(later.since(earlier), Span::from_ns(7));
+    /// assert_eq!(earlier.since(later), Span::ZERO, "a clock that steps back frees nothing");
+    /// ```
+    #[must_use]
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Instants before 1970 become [`Time::ZERO`], instants after 2554 the last one.
+///
+/// ```
+/// use diana_base::time::Time;
+/// use std::time::{Duration, SystemTime};
+///
+/// let (epoch, second) = (SystemTime::UNIX_EPOCH, Duration::from_secs(1));
+/// assert_eq!(Time::from(epoch + second), Time::from_ns(1_000_000_000));
+/// assert_eq!(Time::from(epoch - second), Time::ZERO);
+/// ```
+impl From<SystemTime> for Time {
+    fn from(instant: SystemTime) -> Time {
+        let since_epoch = instant.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Time(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -42,32 +94,51 @@ impl Span {
     pub const ZERO: Span = Span(0);
 
     /// A span of `ns` nanoseconds.
+    #[must_use]
     pub const fn from_ns(ns: u64) -> Span {
         Span(ns)
     }
 
     /// A span of `ms` milliseconds.
+    #[must_use]
     pub const fn from_ms(ms: u64) -> Span {
         Span(ms.saturating_mul(1_000_000))
     }
 
     /// A span of `secs` seconds.
+    #[must_use]
     pub const fn from_secs(secs: u64) -> Span {
         Span(secs.saturating_mul(1_000_000_000))
     }
 
     /// The span in nanoseconds.
+    #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
     /// The span in whole seconds, rounded up, so that a client that waits this long waits long
     /// enough.
+    ///
+    /// ```
+    /// use diana_base::time::Span;
+    ///
+    /// assert_eq!(Span::from_ms(1_001).as_secs_ceil(), 2);
+    /// ```
+    #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
 
     /// This span minus `other`; saturates at zero.
+    ///
+    /// ```
+    /// use diana_base::time::Span;
+    ///
+    /// assert_eq!(Span::from_secs(2).minus(Span::from_ms(500)), Span::from_ms(1_500));
+    /// assert_eq!(Span::from_ms(500).minus(Span::from_secs(2)), Span::ZERO);
+    /// ```
+    #[must_use]
     pub const fn minus(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }

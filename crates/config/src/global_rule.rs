@@ -1,7 +1,7 @@
 //! The keys of a rule that the global store counts: `scope`, `on_error`, `lease`.
 
+use super::counter::count;
 use super::global_store::GlobalStore;
-use super::rule::count;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::algorithm::{Kind, Quota, lease::Lease};
@@ -52,8 +52,8 @@ enum LeaseSize<'a> {
     Percent(u64, Node<'a>),
 }
 
-/// How a rule counts one actor: in the store or locally (`primary`), locally while the store is
-/// down (`fallback`), and from the quota fetched ahead (`leased`).
+/// How a rule counts one actor. `primary` counts in the store or locally, `fallback` locally while
+/// the store is down, and `leased` from quota fetched ahead.
 pub(super) struct Roles {
     primary: Counter,
     fallback: Option<Counter>,

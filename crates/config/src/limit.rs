@@ -1,5 +1,6 @@
 //! One limit: its URL, its conditions, its rules. Each kind of matcher reads its own key.
 
+use super::keys::{TOP_KEYS, rule_keys};
 use super::rule;
 use diana_document::{Node, Value};
 use diana_limiter::actor::Scope;
@@ -38,10 +39,10 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
         None => Some(Vec::new()),
     };
     fields.belong(&["mode"], "to a rule in `rules`, or at the top beside `limits`");
-    fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
-    fields.belong(&super::rule_keys(), "to a rule in `rules`");
+    fields.belong(TOP_KEYS, "at the top, beside `limits`");
+    fields.belong(&rule_keys(), "to a rule in `rules`");
     let misspelt = fields.misspells("rules") || fields.misspells("exclusive");
-    let misplaced = super::rule_keys().iter().any(|key| fields.has(key));
+    let misplaced = rule_keys().iter().any(|key| fields.has(key));
     fields.finish();
     let nodes = nodes?;
     if nodes.is_empty() && !exclusive && !misspelt && !misplaced {

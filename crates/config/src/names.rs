@@ -4,7 +4,7 @@
 
 use diana_base::map::KeySet;
 use diana_document::{Node, Value, quoted};
-use diana_limiter::policy::{ALLOW, DENY};
+use diana_limiter::check::{ALLOW, DENY};
 
 const MAX_BYTES: usize = 64;
 

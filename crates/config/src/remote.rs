@@ -2,17 +2,13 @@
 //! one.
 
 use super::global_store::{cluster, reserved};
-use super::{REMOTE_KEYS, STORE_KEYS, Top, is_limit, is_wrapped};
+use super::keys::{REMOTE_KEYS, STORE_KEYS};
+use super::top::{Top, is_limit, is_wrapped};
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
-use diana_limiter::policy::Sample;
 use diana_limiter::response;
-use diana_remote_config::{Canary, RemoteOptions};
+use diana_remote_config::{CanaryOptions, RemoteOptions};
 
-const INTERVAL: Span = Span::from_secs(5);
-const TIMEOUT: Span = Span::from_secs(1);
-const HOLD: Span = Span::from_secs(600);
-const MAX_STALE: Span = Span::from_secs(600);
 const LONGEST_STALE: Span = Span::from_secs(86_400 * 365);
 
 /// Compiles `remote`. Reports each mistake at its place and then returns `None`.
@@ -25,23 +21,27 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
     let path = fields.require("path").and_then(|node| visible(&node, "a path such as `/diana.json`", "/"));
     let authority =
         fields.take("authority").map(|node| visible(&node, "a host's name, with or without a port", ""));
-    let interval = span(&mut fields, "interval", INTERVAL, Span::from_ms(100)..=Span::from_secs(86_400));
-    let timeout = span(&mut fields, "timeout", TIMEOUT, Span::from_ms(1)..=Span::from_secs(60));
+    let interval =
+        span(&mut fields, "interval", RemoteOptions::INTERVAL, Span::from_ms(100)..=Span::from_secs(86_400));
+    let timeout =
+        span(&mut fields, "timeout", RemoteOptions::TIMEOUT, Span::from_ms(1)..=Span::from_secs(60));
     let max_stale = fields.take("max_stale");
-    let max_stale = max_stale.map_or(Some(MAX_STALE.max(interval.unwrap_or_default())), |node| {
-        let span = node.span(Span::from_ms(100)..=LONGEST_STALE)?;
-        if interval.is_some_and(|interval| span < interval) {
-            node.fail("it is shorter than `interval`: what serves would change with each answer");
-        }
-        Some(span)
-    });
+    let max_stale =
+        max_stale.map_or(Some(RemoteOptions::MAX_STALE.max(interval.unwrap_or_default())), |node| {
+            let span = node.span(Span::from_ms(100)..=LONGEST_STALE)?;
+            if interval.is_some_and(|interval| span < interval) {
+                node.fail("it is shorter than `interval`: what serves would change with each answer");
+            }
+            Some(span)
+        });
     let headers =
         fields.take("headers").map(|node| response::own_headers(&node, reserved_header)).unwrap_or_default();
     let body = fields.take("body").map(|node| body(&node));
     let pointer = fields.take("pointer").map(|node| pointer(&node));
     let encodings = [("plain", false), ("base64", true)];
     let is_base64 = fields.take("encoding").map(|node| node.choice("encoding", &encodings));
-    let canary = fields.take("canary").map(|node| canary(&node, interval.unwrap_or_default()));
+    let canary =
+        fields.take("canary").map(|node| CanaryOptions::compile(&node, interval.unwrap_or_default()));
     fields.finish();
     let cluster = cluster?;
     Some(RemoteOptions {
@@ -57,22 +57,6 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
         is_base64: is_base64.unwrap_or(Some(false))?,
         canary: canary.map_or(Some(None), |canary| canary.map(Some))?,
     })
-}
-
-fn canary(node: &Node, interval: Span) -> Option<Canary> {
-    let mut fields = node.fields()?;
-    let percent = fields.take("percent").map_or(Some(10), |node| node.whole(1..=100));
-    let hold = fields.take("hold").map_or(Some(HOLD.max(interval)), |node| {
-        let span = node.span(Span::from_ms(100)..=Span::from_secs(86_400 * 7))?;
-        if span < interval {
-            node.fail("it is shorter than `interval`: it would be over before all workers try the document");
-        }
-        Some(span)
-    });
-    let max_refused = fields.take("max_refused").map_or(Some(5), |node| response::percent(&node));
-    fields.finish();
-    let sample = Sample(u8::try_from(percent?).ok()?);
-    Some(Canary { sample, hold: hold?, max_refused: max_refused? })
 }
 
 fn span(

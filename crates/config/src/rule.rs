@@ -1,14 +1,16 @@
 //! Reads one rule: actors, quota, algorithm and overrides. The algorithm reads its own keys.
 
-use super::Mode;
+use super::counter::algorithm;
 use super::global_rule::{self, Roles, roles};
+use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
+use super::mode::Mode;
 use super::names::Names;
 use diana_base::map::KeySet;
 use diana_base::time::Span;
-use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
+use diana_document::{Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, Named, Scope};
-use diana_limiter::algorithm::{self, Kind, Quota, RefuseAll};
-use diana_limiter::policy::{Counter, Missing, RuleDraft};
+use diana_limiter::algorithm::Kind;
+use diana_limiter::policy::{Missing, RuleDraft};
 use diana_limiter::response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
@@ -57,8 +59,8 @@ pub(super) fn compile(
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
-    fields.belong(super::LIMIT_KEYS, "to the limit, beside `rules`");
-    fields.belong(super::TOP_KEYS, "at the top, beside `limits`");
+    fields.belong(LIMIT_KEYS, "to the limit, beside `rules`");
+    fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
     let (counters, global) = global_rule::draft(roles?, overrides?, global);
@@ -103,91 +105,6 @@ fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
     Some(missing)
 }
 
-fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
-    let Some(node) = node else {
-        return algorithm::KINDS.first().copied();
-    };
-    let text = node.text()?;
-    let named = |kind: &&&Kind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
-    let kind = algorithm::KINDS.iter().find(named);
-    if kind.is_none() {
-        // Suggest long names only: any abbreviation is close to any other.
-        let names: Vec<&str> = algorithm::KINDS.iter().map(|kind| kind.name).collect();
-        let hint = match nearest(text, &names) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => {
-                let both = algorithm::KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name));
-                let both: Vec<String> = both.collect();
-                format!("expected {}", one_of(&both.iter().map(String::as_str).collect::<Vec<_>>()))
-            }
-        };
-        node.fail(format!("unknown algorithm {}, {hint}", quoted(text)));
-    }
-    kind.copied()
-}
-
-/// Compiles the quota: `rpu`, `unit` and the algorithm's keys.
-pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter> {
-    let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
-    let unit = match kind {
-        Some(Kind { per_unit: false, name, .. }) => {
-            if let Some(node) = fields.take("unit") {
-                node.fail(format!("{name} has no unit: `rpu` is how many may be in flight at once"));
-            }
-            Some(Span::ZERO)
-        }
-        Some(_) => fields.require("unit").and_then(unit),
-        // The algorithm is unknown and may need no unit.
-        None => fields.take("unit").and_then(unit),
-    };
-    // Without a valid quota, a quota of one per nanosecond stands in, so that mistakes in the
-    // algorithm's own keys are still reported. No valid key conflicts with this quota.
-    let quota = match (rpu, unit) {
-        (Some(rpu @ 1..), Some(unit)) => Quota { rpu, unit },
-        _ => Quota { rpu: 1, unit: Span::from_ns(1) },
-    };
-    let Some(kind) = kind else {
-        // The algorithm is unknown, so the keys of every algorithm count as known.
-        for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys) {
-            fields.take(key);
-        }
-        return None;
-    };
-    let algorithm = (kind.compile)(fields, quota);
-    others_keys(fields, kind);
-    let (rpu, unit) = (rpu?, unit?);
-    let algorithm = if rpu == 0 { Box::new(RefuseAll) } else { algorithm? };
-    Some(Counter::new(Quota { rpu, unit }, algorithm))
-}
-
-/// Records the keys that only other algorithms have, with the names of these algorithms.
-fn others_keys(fields: &mut Fields, own: &Kind) {
-    for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {
-        let having = algorithm::KINDS.iter().filter(|kind| kind.keys.contains(key));
-        let having: Vec<&str> = having.map(|kind| kind.short).collect();
-        let place = format!("to the algorithm {}, and `algo` is {} here", one_of(&having), own.short);
-        fields.belong(&[*key], place);
-    }
-}
-
-fn unit(node: Node) -> Option<Span> {
-    const WORDS: [(&str, u64); 4] = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
-    let Value::Text(text) = node.value() else {
-        return node.expected("second, minute, hour, day or a span such as `30s`");
-    };
-    if let Some((_, secs)) = WORDS.iter().find(|(word, _)| *word == fold(text)) {
-        return Some(Span::from_secs(*secs));
-    }
-    if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
-        node.fail(format!(
-            "unknown unit {}, expected second, minute, hour, day or a span such as `30s`",
-            quoted(text)
-        ));
-        return None;
-    }
-    node.span(Quota::MIN_UNIT..=Quota::MAX_UNIT)
-}
-
 /// How the rule counts the actors that `overrides` names by value.
 fn overrides(
     node: &Node,
@@ -212,7 +129,7 @@ fn overrides(
         let roles = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
             let roles = roles(&mut fields, kind, global);
-            fields.belong(&super::rule_keys(), "to the rule itself: an override changes how much");
+            fields.belong(&rule_keys(), "to the rule itself: an override changes how much");
             fields.finish();
             roles
         });

@@ -7,6 +7,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// One mistake. Printed as `limits[0].rules[1].unit: unknown unit …`.
+///
+/// ```
+/// use diana_document::Error;
+///
+/// let error = Error { path: "limits[0].url".into(), why: "expected text, found nothing".into() };
+/// assert_eq!(error.to_string(), "limits[0].url: expected text, found nothing");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The place, for example `limits[0].rules[1].unit`; empty for the document itself.
@@ -24,6 +31,16 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Collects mistakes while a document is read.
+///
+/// ```
+/// use diana_document::{Errors, Node, Value};
+///
+/// let (value, errors) = (Value::Bool(true), Errors::default());
+/// let node = Node::root(&value, &errors);
+/// assert_eq!(node.list().map(|list| list.len()), None);
+/// assert!(!errors.is_empty());
+/// assert_eq!(errors.into_vec()[0].why, "expected a list, found `true`");
+/// ```
 #[derive(Debug, Default)]
 pub struct Errors {
     collected: Exclusive<Collected>,
@@ -60,36 +77,5 @@ impl Errors {
     /// All mistakes, in the order in which they were found.
     pub fn into_vec(self) -> Vec<Error> {
         self.collected.into_inner().in_order
-    }
-}
-
-/// A user's word in backticks, safe for a log: control characters are escaped, and the word is cut
-/// at 64 characters.
-pub fn quoted(word: &str) -> String {
-    const MAX_CHARS: usize = 64;
-    let mut escaped = String::from("`");
-    for (count, character) in word.chars().enumerate() {
-        if count == MAX_CHARS {
-            escaped.push('…');
-            break;
-        }
-        if character.is_control() {
-            escaped.extend(character.escape_default())
-        } else {
-            escaped.push(character)
-        }
-    }
-    escaped.push('`');
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quoted_word_cannot_break_a_log_line() {
-        assert_eq!(quoted("a\nb"), "`a\\nb`");
-        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(64)));
     }
 }

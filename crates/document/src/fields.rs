@@ -1,14 +1,31 @@
-//! An object with known keys. Every key that no reader takes is a mistake.
+//! Objects: with known keys, or with keys that the user chooses. A known object's key that no
+//! reader takes is a mistake.
 //!
 //! Several readers may take keys from one object in turn, for example a rule's common keys, then
 //! those of its algorithm. The last reader calls [`Fields::finish`].
 
+use super::errors::Errors;
+use super::node::Node;
 use super::places::Place;
-use super::{Errors, Node, Value, nearest, one_of, quoted};
+use super::value::Value;
+use super::words::{nearest, one_of, quoted};
 use diana_base::map::KeySet;
 use std::borrow::Cow;
 
 /// The keys of one object, and which of them have been taken.
+///
+/// ```
+/// use diana_document::{Errors, Node, parse};
+///
+/// let (document, errors) = (parse(br#"{"actor": "ip", "brust": 5}"#)?, Errors::default());
+/// if let Some(mut fields) = Node::root(&document, &errors).fields() {
+///     assert_eq!(fields.take("actor").and_then(|node| node.text()), Some("ip"));
+///     assert!(fields.take("burst").is_none());
+///     fields.finish();
+/// }
+/// assert_eq!(errors.into_vec()[0].why, "unknown key `brust`, did you mean `burst`?");
+/// # Ok::<(), diana_document::Error>(())
+/// ```
 pub struct Fields<'a> {
     entries: &'a [(String, Value)],
     /// The fallback for keys that `entries` lacks: the rule that an override changes.
@@ -24,8 +41,42 @@ pub struct Fields<'a> {
     misplaced: Vec<(&'static str, Cow<'static, str>)>,
 }
 
+impl<'a> Node<'a> {
+    /// An object with known keys: see [`Fields`].
+    #[must_use]
+    pub fn fields(&self) -> Option<Fields<'a>> {
+        match self.value {
+            Value::Object(entries) => Some(Fields::new(entries, self.place, self.errors)),
+            _ => self.expected("an object"),
+        }
+    }
+
+    /// An object whose keys the user chooses. A duplicate key is reported, and its first value is
+    /// returned.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, parse};
+    ///
+    /// let (document, errors) = (parse(br#"{"vip-42": 100, "vip-43": 200}"#)?, Errors::default());
+    /// let entries = Node::root(&document, &errors).entries().unwrap_or_default();
+    /// let quotas = entries.iter().map(|(actor, node)| (*actor, node.whole(0..=1_000)));
+    /// assert!(quotas.eq([("vip-42", Some(100)), ("vip-43", Some(200))]));
+    /// # Ok::<(), diana_document::Error>(())
+    /// ```
+    #[must_use]
+    pub fn entries(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
+        let Value::Object(entries) = self.value else {
+            return self.expected("an object");
+        };
+        let node = |(key, value): &'a (String, Value)| {
+            (key.as_str(), Node { value, place: self.errors.places.key(self.place, key.clone()), ..*self })
+        };
+        Some(first_of_each(entries, self.place, self.errors).into_iter().map(node).collect())
+    }
+}
+
 impl<'a> Fields<'a> {
-    pub(super) fn new(entries: &'a [(String, Value)], place: Place, errors: &'a Errors) -> Fields<'a> {
+    fn new(entries: &'a [(String, Value)], place: Place, errors: &'a Errors) -> Fields<'a> {
         first_of_each(entries, place, errors);
         Fields {
             entries,
@@ -41,6 +92,22 @@ impl<'a> Fields<'a> {
     }
 
     /// Lays these keys over those of `base`: a key that is absent here is read from `base`.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, parse};
+    ///
+    /// let (rule, change) = (parse(br#"{"rpu": 1, "burst": 5}"#)?, parse(br#"{"rpu": 2}"#)?);
+    /// let errors = Errors::default();
+    /// let base = Node::root(&rule, &errors).fields();
+    /// let own = Node::root(&change, &errors).fields();
+    /// if let (Some(base), Some(own)) = (base, own) {
+    ///     let mut fields = own.over(&base);
+    ///     assert_eq!(fields.take("rpu").and_then(|node| node.whole(0..=9)), Some(2));
+    ///     assert_eq!(fields.take("burst").and_then(|node| node.whole(0..=9)), Some(5));
+    /// }
+    /// # Ok::<(), diana_document::Error>(())
+    /// ```
+    #[must_use]
     pub fn over(self, base: &Fields<'a>) -> Fields<'a> {
         Fields { base: base.entries, base_place: base.place, ..self }
     }
@@ -71,6 +138,18 @@ impl<'a> Fields<'a> {
 
     /// The value at a required `key`. [`Fields::finish`] reports its absence, unless an unknown key
     /// is probably a misspelling of `key`.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, parse};
+    ///
+    /// let (document, errors) = (parse(b"{}")?, Errors::default());
+    /// if let Some(mut fields) = Node::root(&document, &errors).fields() {
+    ///     assert!(fields.require("url").is_none());
+    ///     fields.finish();
+    /// }
+    /// assert_eq!(errors.into_vec()[0].why, "`url` is missing");
+    /// # Ok::<(), diana_document::Error>(())
+    /// ```
     pub fn require(&mut self, key: &'static str) -> Option<Node<'a>> {
         let node = self.take(key);
         if node.is_none() {
@@ -101,17 +180,31 @@ impl<'a> Fields<'a> {
     }
 
     /// Records keys that belong to another place, so that a mistake can name the place.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, parse};
+    ///
+    /// let (document, errors) = (parse(br#"{"rpu": 10}"#)?, Errors::default());
+    /// if let Some(mut fields) = Node::root(&document, &errors).fields() {
+    ///     fields.belong(&["rpu", "unit"], "to a rule in `rules`");
+    ///     fields.finish();
+    /// }
+    /// assert_eq!(errors.into_vec()[0].why, "unknown key `rpu`, it belongs to a rule in `rules`");
+    /// # Ok::<(), diana_document::Error>(())
+    /// ```
     pub fn belong(&mut self, keys: &[&'static str], place: impl Into<Cow<'static, str>>) {
         let place = place.into();
         self.misplaced.extend(keys.iter().map(|key| (*key, place.clone())));
     }
 
     /// Whether an unknown key is probably a misspelling of `key`.
+    #[must_use]
     pub fn misspells(&self, key: &str) -> bool {
         self.unknown(self.entries).any(|unknown| self.meant(unknown) == Some(key))
     }
 
     /// Whether `key` is present. Does not take the key.
+    #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|(name, _)| name == key)
     }
@@ -158,7 +251,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The first entry of each key. Every duplicate key is reported.
-pub(super) fn first_of_each<'a>(
+fn first_of_each<'a>(
     entries: &'a [(String, Value)],
     place: Place,
     errors: &Errors,

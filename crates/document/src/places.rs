@@ -1,6 +1,6 @@
 //! The places of values in a document. A place is a number; its path is built only for a mistake.
 
-use super::quoted;
+use super::words::quoted;
 use diana_base::exclusive::Exclusive;
 use std::borrow::Cow;
 use std::fmt::Write;

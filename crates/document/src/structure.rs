@@ -1,6 +1,6 @@
-//! The wire form of `google.protobuf.Struct`, in which Envoy passes a configuration that is written
-//! as YAML in its own file. (Envoy's documentation promises JSON; release 1.40 passes the message
-//! as is.)
+//! The wire form of `google.protobuf.Struct`. Envoy passes a configuration in this form if the
+//! configuration is YAML in Envoy's own file. (Envoy's documentation promises JSON; release 1.40
+//! passes the message as is.)
 //!
 //! Messages derived with `prost` in its place add 3,400 bytes to the filter, and the functions of
 //! `prost::encoding` add 960 bytes (measured 2026-11, `cargo xtask build`). Derived messages also
@@ -16,7 +16,7 @@
 //!   Value      1: null, 2: double, 3: string, 4: bool, 5: Struct, 6: ListValue
 //! ```
 
-use super::Value;
+use super::value::Value;
 
 /// The deepest nesting that is read. No real configuration nests deeper.
 const MAX_DEPTH: u32 = 64;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nests_too_deep_is_refused() {
+    fn values_nested_too_deeply_are_refused() {
         let nest = |depth| (0..depth).fold(Value::Null, |inner, _| Value::List(vec![inner]));
         let object = |depth| encode_object(&[("a".into(), nest(depth))]);
         assert!(parse(&object(60)).is_some());

@@ -1,10 +1,18 @@
-//! A JSON value, and its parser for JSON text and for a message in protobuf's wire form.
+//! A JSON value.
 
-use super::{Error, structure};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// A JSON value that keeps duplicate keys and the order of keys.
+///
+/// ```
+/// use diana_document::{Value, parse};
+///
+/// let value = parse(br#"{ "b": 1, "a": [5.0, -1.5], "b": null }"#)?;
+/// assert!(matches!(&value, Value::Object(entries) if entries.len() == 3));
+/// assert_eq!(value.to_string(), r#"{"b":1,"a":[5,-1.5],"b":null}"#);
+/// # Ok::<(), diana_document::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `null`
@@ -69,34 +77,6 @@ impl fmt::Display for Value {
             }
         }
     }
-}
-
-/// Reads a document: JSON text, or a `google.protobuf.Struct` in its wire form. The error names the
-/// line and the column of the text.
-pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(Error { path: String::new(), why: "the configuration is empty".into() });
-    }
-    let not_json = |error| {
-        // A string or a server's response often contains YAML by mistake. YAML in the gateway's own
-        // file arrives as a `Struct`.
-        let hint = match bytes.trim_ascii_start() {
-            [b'{' | b'[' | b'"', ..] => "",
-            [b'<', ..] => "; it begins as a page of HTML does",
-            _ => {
-                "; YAML is read only where the gateway takes a structure: in a string, and on a server, write JSON"
-            }
-        };
-        Error { path: String::new(), why: format!("not valid JSON: {error}{hint}") }
-    };
-    // A `Struct` starts with 0x0a, a line feed in text, so the bytes are tried as JSON first.
-    serde_json::from_slice(bytes).or_else(|error| structure::parse(bytes).ok_or(error)).map_err(not_json)
-}
-
-/// Reads JSON text only, for documents that a client sends.
-pub fn parse_json(bytes: &[u8]) -> Option<Value> {
-    serde_json::from_slice(bytes).ok()
 }
 
 impl<'de> Deserialize<'de> for Value {

@@ -1,20 +1,55 @@
-//! Words in a configuration: names that ignore case, time spans, and suggestions for misspelt
-//! words.
+//! Words in a configuration: names that ignore case, time spans, suggestions for misspelt words,
+//! and words in error messages.
 
 use diana_base::time::Span;
 
 /// The form in which names are compared: lower case, with `_` and `-` as spaces.
+///
+/// ```
+/// assert_eq!(diana_document::fold(" Token_Bucket"), "token bucket");
+/// ```
+#[must_use]
 pub fn fold(name: &str) -> String {
     name.trim().to_ascii_lowercase().replace(['_', '-'], " ")
 }
 
 /// `a`, `a or b`, `a, b or c`.
+///
+/// ```
+/// assert_eq!(diana_document::one_of(&["local", "allow", "deny"]), "local, allow or deny");
+/// ```
+#[must_use]
 pub fn one_of(words: &[&str]) -> String {
     match words {
         [] => "nothing".into(),
         [only] => (*only).into(),
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
+}
+
+/// A user's word in backticks, safe for a log: control characters are escaped, and the word is cut
+/// at 64 characters.
+///
+/// ```
+/// assert_eq!(diana_document::quoted("a\nb"), "`a\\nb`");
+/// ```
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    const MAX_CHARS: usize = 64;
+    let mut escaped = String::from("`");
+    for (count, character) in word.chars().enumerate() {
+        if count == MAX_CHARS {
+            escaped.push('…');
+            break;
+        }
+        if character.is_control() {
+            escaped.extend(character.escape_default())
+        } else {
+            escaped.push(character)
+        }
+    }
+    escaped.push('`');
+    escaped
 }
 
 /// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`; `0` needs no unit. `None` for anything
@@ -40,6 +75,14 @@ pub(super) fn span(text: &str) -> Option<Span> {
 ///
 /// The allowed distance is one edit for up to four letters, two for up to eight, three beyond. A
 /// swap of two neighbours counts as one edit (optimal string alignment, Damerau 1964).
+///
+/// ```
+/// use diana_document::nearest;
+///
+/// assert_eq!(nearest("ulr", &["url", "rules"]), Some("url"));
+/// assert_eq!(nearest("timeout", &["url", "rules"]), None);
+/// ```
+#[must_use]
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = fold(word);
     // Most words are spelt right, and a distance costs far more than a comparison.
@@ -110,5 +153,11 @@ mod tests {
     fn names_ignore_case_and_the_kind_of_gap() {
         assert_eq!(fold("Token_Bucket"), fold("token-bucket"));
         assert_eq!(one_of(&["a", "b", "c"]), "a, b or c");
+    }
+
+    #[test]
+    fn a_quoted_word_cannot_break_a_log_line() {
+        assert_eq!(quoted("a\nb"), "`a\\nb`");
+        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(64)));
     }
 }

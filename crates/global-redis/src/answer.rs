@@ -14,7 +14,7 @@ use diana_base::time::Span;
 use diana_document::Value;
 use diana_limiter::algorithm::{Admission, Charge, Verdict};
 use diana_limiter::global::{CallError, Replies};
-use diana_limiter::policy::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
+use diana_limiter::global::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use std::slice::Iter;
 
 /// Appends the reply to each query of the call with this number. After an error, some replies may

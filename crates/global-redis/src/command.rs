@@ -10,7 +10,8 @@
 
 use diana_base::format::number;
 use diana_limiter::algorithm::Parameters;
-use diana_limiter::policy::{CountKey, GlobalQuery};
+use diana_limiter::global::GlobalQuery;
+use diana_limiter::policy::CountKey;
 
 /// The largest number of the script, which counts in doubles.
 pub const MAX_NUMBER: u64 = (1 << 53) - 1;

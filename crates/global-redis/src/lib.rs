@@ -6,9 +6,39 @@
 //!   a body ─ webdis, upstash ─► numbers ─ answer ─► RuleReply
 //! ```
 //!
+//! ```
+//! use diana_base::time::Span;
+//! use diana_global_redis::{Dialect, Redis};
+//! use diana_limiter::algorithm::{Admission, Parameters, Quota};
+//! use diana_limiter::global::{GlobalQuery, RuleQuery};
+//! use diana_limiter::policy::RuleId;
+//!
+//! let query = GlobalQuery::Decide(vec![vec![RuleQuery {
+//!     rule: RuleId::new(0),
+//!     key: [7; 16],
+//!     quota: Quota { rpu: 10, unit: Span::from_secs(1) },
+//!     // A token bucket: 10 units a second, up to 10 units.
+//!     parameters: Parameters { kind: 1, numbers: [1_000_000, 10, 10, 0, 0, 0] },
+//!     enforced: true,
+//!     cost: 1,
+//!     lease: 0,
+//! }]]);
+//! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
+//! let number = Redis::number(1 << 20);
+//! let call = redis.call(&[&query], false, number);
+//! assert!(call.body.starts_with(b"EVALSHA/"));
+//!
+//! // The number of the call, then 13 numbers for the rule: admitted, no wait, 9 units remain, …
+//! let reply = format!(r#"{{"EVALSHA":[{number},0,0,9,100000,100000,1,5,5,0,0,0,0,0]}}"#);
+//! let replies = redis.read_reply(&[&query], number, 200, reply.as_bytes()).expect("a reply");
+//! let rule_reply = replies[0].as_ref().expect("a reply to the query")[0];
+//! assert_eq!(rule_reply.verdict.admission, Admission::Admit { delay: Span::ZERO });
+//! assert_eq!(rule_reply.verdict.remaining, 9);
+//! ```
+//!
 //! All keys lie in one slot of a Redis Cluster: `PREFIX:{0}:<32 hexadecimal digits>`.
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::must_use_candidate)]
 #![cfg_attr(
     not(test),
     deny(
@@ -31,10 +61,23 @@ mod webdis;
 
 use diana_base::format;
 use diana_document::parse_json;
+use diana_limiter::global::GlobalQuery;
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES, Replies};
-use diana_limiter::policy::{CountKey, GlobalQuery};
+use diana_limiter::policy::CountKey;
 
 /// The interface of the HTTP proxy.
+///
+/// ```
+/// use diana_global_redis::{Dialect, Redis};
+///
+/// let body = |dialect| {
+///     let redis = Redis::new(dialect, "diana".into(), Vec::new());
+///     String::from_utf8(redis.call(&[], false, 8).body)
+/// };
+/// assert!(body(Dialect::Webdis).is_ok_and(|body| body.ends_with("/1/diana:{0}:probe/8")));
+/// let end = r#","1","diana:{0}:probe","8"]"#;
+/// assert!(body(Dialect::Upstash).is_ok_and(|body| body.ends_with(end)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Webdis.
@@ -55,6 +98,16 @@ pub struct HttpCall<'r> {
 }
 
 /// A Redis behind an HTTP proxy.
+///
+/// ```
+/// use diana_global_redis::{Dialect, Redis};
+///
+/// let token = vec![("authorization".into(), "Bearer secret".into())];
+/// let redis = Redis::new(Dialect::Upstash, "diana".into(), token);
+/// let call = redis.call(&[], false, Redis::number(0));
+/// let names: Vec<&str> = call.headers.iter().map(|(name, _)| name.as_str()).collect();
+/// assert_eq!((call.path, names), ("/", vec!["authorization", "content-type"]));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Redis {
     dialect: Dialect,
@@ -76,6 +129,7 @@ const MAX_COMMANDS: usize = 4;
 impl Redis {
     /// A Redis whose keys begin with `prefix`. Each call carries `headers`, which must not contain
     /// `content-type`.
+    #[must_use]
     pub fn new(dialect: Dialect, prefix: String, mut headers: Vec<(String, String)>) -> Redis {
         if dialect == Dialect::Upstash {
             headers.push(("content-type".into(), "application/json".into()));
@@ -84,6 +138,15 @@ impl Redis {
     }
 
     /// The most queries in one call.
+    ///
+    /// ```
+    /// use diana_global_redis::{Dialect, Redis};
+    ///
+    /// let redis = |dialect| Redis::new(dialect, "diana".into(), Vec::new());
+    /// assert_eq!(redis(Dialect::Webdis).max_queries(), 64);
+    /// assert_eq!(redis(Dialect::Upstash).max_queries(), 256, "a pipeline of four commands");
+    /// ```
+    #[must_use]
     pub fn max_queries(&self) -> usize {
         match self.dialect {
             Dialect::Webdis => MAX_QUERIES,
@@ -94,6 +157,17 @@ impl Redis {
     /// The call for at most [`Redis::max_queries`] queries. The script goes by its hash, or, if
     /// `with_script`, by its text, which the store then keeps. A call without queries is a probe.
     /// The reply must repeat `number`, which [`Redis::number`] makes of a random number.
+    ///
+    /// ```
+    /// use diana_global_redis::{Dialect, Redis, script};
+    ///
+    /// let redis = Redis::new(Dialect::Upstash, "diana".into(), Vec::new());
+    /// let body = |with_script| redis.call(&[], with_script, 8).body;
+    /// assert!(body(true).starts_with(br#"["EVAL","local "#));
+    /// assert!(body(false).starts_with(br#"["EVALSHA",""#));
+    /// assert_eq!(body(false)[12..52], *script::SHA1.as_bytes());
+    /// ```
+    #[must_use]
     pub fn call(&self, queries: &[&GlobalQuery], with_script: bool, number: u64) -> HttpCall<'_> {
         let mut body = String::new();
         let commands = self.commands(queries);
@@ -114,6 +188,14 @@ impl Redis {
 
     /// The number that a call carries. It is below 2⁵³, because the script counts in doubles, and
     /// leaves room for one number for each command.
+    ///
+    /// ```
+    /// use diana_global_redis::Redis;
+    ///
+    /// assert!(Redis::number(u64::MAX) < 1 << 53);
+    /// assert_eq!(Redis::number(u64::MAX) % 4, 0);
+    /// ```
+    #[must_use]
     pub fn number(random: u64) -> u64 {
         (random >> 11) & !(MAX_COMMANDS.next_power_of_two() as u64).saturating_sub(1)
     }
@@ -170,9 +252,20 @@ impl Redis {
     }
 
     /// Decodes the reply to each query of the call with this `number`. The replies to queries other
-    /// than [`GlobalQuery::Decide`] are empty. The whole call fails if no query has a reply, or if
-    /// the reply to any command lacks the command's number: then no reply of that call can be
-    /// trusted.
+    /// than [`GlobalQuery::Decide`] are empty. The whole call fails if no query has a reply. It
+    /// also fails if the reply to any command lacks the command's number, because then no reply of
+    /// that call can be trusted.
+    ///
+    /// ```
+    /// use diana_global_redis::{Dialect, Redis};
+    /// use diana_limiter::global::CallError;
+    ///
+    /// let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
+    /// // A probe has no queries, so its reply has only the number.
+    /// assert_eq!(redis.read_reply(&[], 8, 200, br#"{"EVALSHA":[8]}"#), Ok(Vec::new()));
+    /// assert_eq!(redis.read_reply(&[], 8, 200, br#"{"EVALSHA":[12]}"#), Err(CallError::Stray));
+    /// assert_eq!(redis.read_reply(&[], 8, 503, b""), Err(CallError::Status(503)));
+    /// ```
     pub fn read_reply(
         &self,
         queries: &[&GlobalQuery],

@@ -1,8 +1,9 @@
 //! Redis as a store's client sees it: one HTTP request for each call.
 
 use super::Redis;
+use diana_limiter::global::GlobalQuery;
 use diana_limiter::global::{CallError, CallResult, Message, Protocol, Replies};
-use diana_limiter::policy::{GlobalQuery, Policy};
+use diana_limiter::policy::Policy;
 use diana_limiter::request::pairs;
 use std::borrow::Cow;
 

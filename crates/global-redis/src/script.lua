@@ -16,7 +16,7 @@
 -- other commands is 0. OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused
 -- request, and 2 for a request that is refused for ever.
 --
--- src/algorithm/ documents how each kind counts, and src/algorithm/parameters.rs what a to f are.
+-- crates/limiter/src/algorithm/ documents how each kind counts, and its parameters.rs what a to f are.
 -- Here are the same formulas in microseconds. A value is decimal numbers, first its kind. Any other
 -- value is foreign and is overwritten.
 --

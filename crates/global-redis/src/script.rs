@@ -132,13 +132,13 @@ mod tests {
     use sha1::{Digest, Sha1};
 
     #[test]
-    fn the_sum_is_that_of_what_is_sent() {
+    fn the_sha1_is_that_of_the_sent_script() {
         let sum: String = Sha1::digest(SCRIPT).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(SHA1, sum, "script.lua has changed: `SHA1` in script.rs is {sum}");
     }
 
     #[test]
-    fn it_is_short_and_says_the_same() {
+    fn the_sent_script_is_minified() {
         assert!(SCRIPT.len() <= 11_000, "{} bytes", SCRIPT.len());
         assert!(SCRIPT.starts_with("local a=redis.call('TIME')a=a[1]*1000000+a[2]local b,c,d="), "{SCRIPT}");
         assert!(SCRIPT.contains("('%.0f '):rep(#"), "{SCRIPT}");

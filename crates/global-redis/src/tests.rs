@@ -6,7 +6,8 @@ mod replies;
 use super::*;
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
-use diana_limiter::policy::{GlobalCharge, LeaseGrant, LeaseUsage, RuleId, RuleQuery, RuleReply};
+use diana_limiter::global::{GlobalCharge, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
+use diana_limiter::policy::RuleId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -181,7 +182,7 @@ fn many_questions_are_a_pipeline_whose_first_command_brings_the_script() {
 }
 
 #[test]
-fn what_the_script_answers_is_told() {
+fn replies_of_the_script_are_read() {
     let queries = one_of_each();
     let refused: [u64; 13] = [1, 5, 0, 700, 800, 0, 0, 0, 0, 0, 0, 0, 0];
     let never: [u64; 13] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -199,7 +200,7 @@ fn what_the_script_answers_is_told() {
 }
 
 #[test]
-fn what_the_script_would_not_answer_is_garbage() {
+fn a_reply_that_the_script_never_sends_is_garbage() {
     let query = GlobalQuery::Decide(vec![vec![rule_query(1, 7)]]);
     let with = |at: usize, number: u64| {
         let mut numbers = NUMBERS;

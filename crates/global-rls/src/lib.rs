@@ -1,8 +1,34 @@
 //! The client of a rate limit service that speaks Envoy's protocol:
 //! `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`. The service receives each rule's
 //! quota but not its algorithm, and cannot refund a charge.
+//!
+//! ```
+//! use diana_base::time::Span;
+//! use diana_global_rls::Rls;
+//! use diana_limiter::algorithm::{Admission, Parameters, Quota};
+//! use diana_limiter::global::{GlobalQuery, RuleQuery};
+//! use diana_limiter::policy::RuleId;
+//!
+//! let query = GlobalQuery::Decide(vec![vec![RuleQuery {
+//!     rule: RuleId::new(0),
+//!     key: [7; 16],
+//!     quota: Quota { rpu: 10, unit: Span::from_secs(1) },
+//!     parameters: Parameters::default(),
+//!     enforced: true,
+//!     cost: 1,
+//!     lease: 0,
+//! }]]);
+//! let rls = Rls::new("diana".into());
+//! let request = rls.request(&query, |_| "per-user");
+//! assert!(request.starts_with(b"\x0a\x05diana"));
+//!
+//! // A `RateLimitResponse` with `overall_code: OVER_LIMIT`.
+//! let replies = rls.read_reply(&query, b"\x08\x02").expect("a reply");
+//! let refusal = Admission::Refuse { retry_after: Some(Span::from_secs(1)) };
+//! assert_eq!(replies[0].verdict.admission, refusal);
+//! ```
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::must_use_candidate)]
 #![cfg_attr(
     not(test),
     deny(
@@ -24,7 +50,8 @@ use diana_base::format::hex;
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Charge, Verdict};
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
-use diana_limiter::policy::{GlobalQuery, LeaseGrant, Policy, RuleId, RuleQuery, RuleReply};
+use diana_limiter::global::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
+use diana_limiter::policy::{Policy, RuleId};
 use headers::{MAX_HEADERS, Tightest, tightest};
 use messages::{
     Counted, Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, OK, OVER_LIMIT, Request, Response,
@@ -33,6 +60,13 @@ use messages::{
 use prost::Message;
 
 /// A rate limit service, for one domain.
+///
+/// ```
+/// use diana_global_rls::Rls;
+///
+/// let path = format!("/{}/{}", Rls::SERVICE, Rls::METHOD);
+/// assert_eq!(path, "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rls {
     domain: String,
@@ -48,6 +82,15 @@ const PROBE: &str = "probe";
 
 /// The number of a quota's unit in `envoy.type.v3.RateLimitUnit`; `None` if the enumeration lacks
 /// the span. (A week is valid only in replies of services.)
+///
+/// ```
+/// use diana_base::time::Span;
+/// use diana_global_rls::unit;
+///
+/// assert_eq!(unit(Span::from_secs(60)), Some(2), "`MINUTE`");
+/// assert_eq!(unit(Span::from_secs(90)), None);
+/// ```
+#[must_use]
 pub fn unit(span: Span) -> Option<i32> {
     const SECONDS: [u64; 4] = [1, 60, 3_600, 86_400];
     let place = SECONDS.iter().position(|seconds| Span::from_secs(*seconds) == span)?;
@@ -62,6 +105,7 @@ impl Rls {
     pub const METHOD: &'static str = "ShouldRateLimit";
 
     /// A service that looks for limits in `domain`.
+    #[must_use]
     pub fn new(domain: String) -> Rls {
         Rls { domain, names: Vec::new() }
     }
@@ -74,6 +118,11 @@ impl Rls {
 
     /// The cluster to call, as a serialised `envoy.config.core.v3.GrpcService`. Envoy parses a
     /// plain name as such a message first, and aborts at some names that happen to parse.
+    ///
+    /// ```
+    /// assert_eq!(diana_global_rls::Rls::service("rls"), b"\x0a\x05\x0a\x03rls");
+    /// ```
+    #[must_use]
     pub fn service(cluster: &str) -> Vec<u8> {
         GrpcService { envoy_grpc: Some(EnvoyGrpc { cluster_name: cluster.into() }) }.encode_to_vec()
     }
@@ -82,6 +131,14 @@ impl Rls {
     /// value stands for the actor, and it overrides the service's quota with the rule's. Only
     /// [`GlobalQuery::Decide`] can be sent. A query without rules is a probe with a descriptor that
     /// no limit matches, because services refuse requests without descriptors.
+    ///
+    /// ```
+    /// use diana_global_rls::Rls;
+    /// use diana_limiter::global::GlobalQuery;
+    ///
+    /// let probe = Rls::new("d".into()).request(&GlobalQuery::Decide(Vec::new()), |_| "");
+    /// assert_eq!(probe, b"\x0a\x01d\x12\x10\x0a\x0e\x0a\x05probe\x12\x05probe\x18\x01");
+    /// ```
     pub fn request<'n>(&self, query: &GlobalQuery, name: impl Fn(RuleId) -> &'n str) -> Vec<u8> {
         // Services that ignore `hits_addend` of a descriptor apply the request's to each; 0 there
         // means 1.
@@ -102,6 +159,16 @@ impl Rls {
     /// `OK` over limits that it names. If the service refuses and names no limit, all rules are
     /// refused, and no rule is [attributed](RuleReply::attributed) unless the query has only one
     /// rule.
+    ///
+    /// ```
+    /// use diana_global_rls::Rls;
+    /// use diana_limiter::global::CallError;
+    /// use diana_limiter::global::GlobalQuery;
+    ///
+    /// let (rls, probe) = (Rls::new("diana".into()), GlobalQuery::Decide(Vec::new()));
+    /// assert_eq!(rls.read_reply(&probe, b"\x08\x01"), Ok(Vec::new()));
+    /// assert_eq!(rls.read_reply(&probe, b"\x08"), Err(CallError::Garbage), "half a message");
+    /// ```
     pub fn read_reply(&self, query: &GlobalQuery, message: &[u8]) -> Result<Vec<RuleReply>, CallError> {
         let count = rule_queries(query).count();
         let malformed = |_| CallError::Garbage;

@@ -1,8 +1,9 @@
 //! A rate limit service as a store's client sees it: one gRPC request for each query.
 
 use super::Rls;
+use diana_limiter::global::GlobalQuery;
 use diana_limiter::global::{CallError, CallResult, Message, Protocol, Replies};
-use diana_limiter::policy::{GlobalQuery, Policy};
+use diana_limiter::policy::Policy;
 
 impl Protocol for Rls {
     fn name_rules(&mut self, policy: &Policy) {

@@ -10,7 +10,8 @@ use super::{Rls, unit};
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
-use diana_limiter::policy::{GlobalQuery, LeaseUsage, RuleId, RuleQuery, RuleReply};
+use diana_limiter::global::{GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
+use diana_limiter::policy::RuleId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
@@ -123,7 +124,7 @@ fn a_request_names_rules_and_quotas() {
 
 /// Services refuse requests without descriptors.
 #[test]
-fn what_asks_nothing_has_a_descriptor_that_no_limit_is_for() {
+fn an_empty_query_has_a_descriptor_without_a_limit() {
     let account =
         LeaseUsage { key: [0; 16], parameters: Parameters::default(), generation: 0, used: 1, left: 0 };
     let none = GlobalQuery::Decide(Vec::new());
@@ -157,7 +158,7 @@ fn a_status_tells_of_its_rule() {
 }
 
 #[test]
-fn who_is_refused_without_a_wait_waits_a_second() {
+fn a_refusal_without_a_wait_waits_a_second() {
     for reset in [None, Some((0, 0)), Some((-3, 0)), Some((0, -1))] {
         assert_eq!(
             waits(answered(2, &[status(1, 4, None), status(2, 0, reset), status(1, 0, None)]))[1],
@@ -170,7 +171,7 @@ fn who_is_refused_without_a_wait_waits_a_second() {
 }
 
 #[test]
-fn what_the_service_knows_no_limit_for_passes() {
+fn a_descriptor_without_a_limit_passes() {
     let unknown = Status { current_limit: None, ..status(1, 0, None) };
     let replies = answered(1, &[unknown, status(1, 3, None), status(1, 7, None)]).unwrap();
     let remaining: Vec<u64> = replies.iter().map(|reply| reply.verdict.remaining).collect();
@@ -305,7 +306,7 @@ fn a_rule_that_refuses_all_is_attributed_without_a_status() {
 }
 
 #[test]
-fn what_no_service_answers_is_garbage() {
+fn a_reply_that_no_service_sends_is_garbage() {
     let ok = status(1, 4, None);
     for (overall, statuses) in [
         (0, vec![ok.clone(); 3]),
@@ -326,7 +327,7 @@ fn what_no_service_answers_is_garbage() {
 }
 
 #[test]
-fn what_else_a_service_says_is_passed_over() {
+fn unused_fields_of_a_reply_are_ignored() {
     // `response_headers_to_add`, `raw_body`, `dynamic_metadata`, a `quota`; also within a status,
     // and a name in its limit.
     let limit = b"\x08\x0a\x10\x02\x1a\x03abc";

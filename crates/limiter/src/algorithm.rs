@@ -7,8 +7,11 @@
 //!   later:  cell ─► refund(now, charge) ─► as if the request had never come
 //! ```
 //!
+//! The files of kinds are those in [`KINDS`]. `lease` and `refuse_all` implement [`Algorithm`]
+//! without being kinds; the other files are shared code.
+//!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
-//! [`KINDS`]. The property tests and the error messages of the configuration walk that list.
+//! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
 
 mod bits;
 mod bytes;
@@ -29,8 +32,8 @@ mod window;
 pub use parameters::Parameters;
 pub use refuse_all::RefuseAll;
 pub use traits::{Algorithm, Kind, Migrate, Reserve};
-pub use values::{Admission, Charge, Deficit, MAX_WAIT, Quota, RESERVED_FOR, Reservation, Verdict};
-pub(crate) use values::{MAX_SKEW, proportional_span};
+pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
+pub(crate) use values::{MAX_SKEW, RESERVED_FOR, proportional_span};
 
 /// All kinds of algorithms. The first one is the default.
 pub static KINDS: &[&Kind] = &[

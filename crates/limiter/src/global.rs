@@ -7,84 +7,121 @@
 //! ```
 //!
 //! Replies are hostile: any bytes decode to a reply or to a [`CallError`], without a panic.
+//!
+//! The host drives a request through a query like this. `Toy` is a protocol like the one in the
+//! example of [`Protocol`].
+//!
+//! ```
+//! # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+//! # use diana_limiter::request::{Part, Values};
+//! # use diana_limiter::time::{Span, Time};
+//! use diana_limiter::check::Outcome;
+//! use diana_limiter::global::{CallResult, GlobalStoreOptions};
+//! use diana_limiter::session::{Session, Worker};
+//! # use diana_limiter::algorithm::{Admission, Charge, Verdict};
+//! # use diana_limiter::global::{
+//! #     CallError, GlobalQuery, LeaseGrant, Message, Protocol, Replies, RuleReply,
+//! # };
+//! # use diana_limiter::policy::Policy;
+//! # struct Toy;
+//! # impl Protocol for Toy {
+//! #     fn supports(&self, query: &GlobalQuery) -> bool {
+//! #         matches!(query, GlobalQuery::Decide(_))
+//! #     }
+//! #     fn max_batch(&self) -> usize {
+//! #         1
+//! #     }
+//! #     fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64, _: &Policy) -> Message {
+//! #         Message::Http { headers: Vec::new(), body: Vec::new() }
+//! #     }
+//! #     fn read(
+//! #         &self, _: &[&GlobalQuery], _: u64, result: CallResult,
+//! #     ) -> Result<Replies, CallError> {
+//! #         let CallResult::Http { status: 200, body: [left] } = result else {
+//! #             return Err(result.error());
+//! #         };
+//! #         let verdict = Verdict {
+//! #             admission: Admission::Admit { delay: Span::ZERO },
+//! #             remaining: (*left).into(),
+//! #             more_in: Span::ZERO,
+//! #             full_in: Span::ZERO,
+//! #             charge: Charge::default(),
+//! #         };
+//! #         let grant = LeaseGrant::default();
+//! #         Ok(vec![Ok(vec![RuleReply { verdict, charge: [0; 5], grant, attributed: true }])])
+//! #     }
+//! # }
+//! # let start = Time::from_ns(1_795_392_000_000_000_000);
+//! # let now = || start;
+//! let document = br#"{
+//!     "limits": [{"url": "/", "rules": [
+//!         {"name": "all", "rpu": 9, "unit": "minute", "scope": "global", "on_error": "deny"}
+//!     ]}],
+//!     "store": {"redis": {"cluster": "counts", "secret": "all gateways know", "timeout": "100ms"}}
+//! }"#;
+//! let configuration = diana_config::compile(document).expect("a valid document");
+//! let policy = configuration.policy;
+//! // `diana-config` chooses the protocol by the document. Here `Toy` takes its place.
+//! let options = configuration.store.expect("a store");
+//! let options = GlobalStoreOptions { protocol: Box::new(Toy), ..options };
+//! # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+//! # let values = Values::default().with(Part::Path, "/");
+//! # let request = policy.request(&values);
+//! let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 17);
+//!
+//! // The decision is a query: hold the request, and make the calls that the worker asks for.
+//! let (mut session, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! assert_eq!(decision.outcome, Outcome::Query(0));
+//! assert_eq!(session.ticket(), Some(0));
+//! let call = worker.next_call(&policy, now()).expect("a call");
+//! assert_eq!(worker.cluster(call.shard), "counts");
+//! assert!(worker.next_call(&policy, now()).is_none());
+//!
+//! // The response has come. The worker keeps what is its own, and leaves what requests wait for:
+//! // `waiter` of each completion tells the ticket.
+//! let response = CallResult::Http { status: 200, body: &[8] };
+//! let mut completions = worker.call_done(call.id, response, now());
+//! worker.absorb(&policy, &store, &mut completions, now);
+//! let decision = session.answer(&policy, &mut worker, &store, &completions[0], now);
+//! assert_eq!(decision.map(|decision| decision.outcome), Some(Outcome::Pass));
+//! session.settle(&policy, &mut worker, &store, now);
+//!
+//! // The next call is not answered in time. The rule says `on_error: deny`.
+//! let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, now);
+//! let call = worker.next_call(&policy, now()).expect("a call");
+//! let timeout = worker.timeout().expect("a store");
+//! let decision = session.give_up(&policy, &mut worker, &store, || start.after(timeout));
+//! assert!(decision.is_some_and(|decision| decision.is_rejected()));
+//!
+//! // If the host never ends the call, the worker ends it itself.
+//! let wake = worker.wake().expect("the end of the call");
+//! let completions = worker.expire(wake);
+//! assert!(completions.iter().all(|completion| completion.replies.is_none()));
+//! # Ok::<(), Fault>(())
+//! ```
 
 mod breaker;
+mod call;
 mod client;
 mod completion;
+mod error;
+mod fetches;
 mod permits;
 mod protocol;
+mod queries;
+mod query;
+mod refill;
 mod refunds;
 
+pub use call::{Call, CallResult, CallStats, Message};
 pub use client::StoreClient;
-pub use completion::{Call, CallResult, CallStats, Completion, Waiter};
-pub use protocol::{GlobalStoreOptions, Message, Protocol, Replies};
+pub use completion::{Completion, Waiter};
+pub use error::CallError;
+pub use protocol::{GlobalStoreOptions, Protocol, Replies};
+pub use query::{GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply};
 
-use diana_base::time::Span;
-
-/// A store forgets the permits of a worker that has not reported for this span. Such a worker is
-/// dead or cut off.
-const PERMITS_EXPIRE: Span = Span::from_secs(6);
+pub(crate) use fetches::Fetches;
+pub(crate) use refill::{LeaseRefill, lease_number};
 
 /// The longest reply that is read, in bytes. A longer reply is an error.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;
-
-/// Why a call to a global store failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallError {
-    /// The store does not have the script. The next call carries its text.
-    NoScript,
-    /// The host could not make the call.
-    NotMade,
-    /// An HTTP or gRPC status that is not a success.
-    Status(u32),
-    /// The store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
-    Refused(String),
-    /// A stray reply: it lacks the number of the call, so the proxy answered another call.
-    Stray,
-    /// The reply is malformed.
-    Garbage,
-}
-
-impl CallError {
-    /// The longest error message of a store that is kept, in bytes.
-    pub const LONGEST: usize = 128;
-
-    /// The error for a store's error message.
-    pub fn of(words: &str) -> CallError {
-        const NO_SCRIPT: &[u8] = b"NOSCRIPT";
-        // Proxies put words of their own before `NOSCRIPT`.
-        match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
-            true => CallError::NoScript,
-            false => CallError::Refused(
-                words.chars().filter(|letter| matches!(letter, ' '..='~')).take(CallError::LONGEST).collect(),
-            ),
-        }
-    }
-}
-
-impl std::fmt::Display for CallError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CallError::NoScript => f.write_str("it does not keep the script"),
-            CallError::NotMade => f.write_str("the gateway knows no such cluster, or no host in it"),
-            CallError::Status(status) => write!(f, "status {status}"),
-            CallError::Refused(words) => f.write_str(words),
-            CallError::Stray => f.write_str("a reply to another call"),
-            CallError::Garbage => f.write_str("an answer that makes no sense"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_printable_and_short() {
-        assert_eq!(CallError::of("ERR a\n\u{1b}[31mé\u{7f}~"), CallError::Refused("ERR a[31m~".into()));
-        assert_eq!(CallError::of(&"é".repeat(9_999)), CallError::Refused(String::new()));
-        assert_eq!(CallError::of(&"x".repeat(129)), CallError::Refused("x".repeat(128)));
-        assert_eq!(CallError::of("NOSCRIPT No matching script."), CallError::NoScript);
-        assert_eq!(CallError::of("ERR NOSCRIPT No matching script."), CallError::NoScript);
-    }
-}

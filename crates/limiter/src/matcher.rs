@@ -1,50 +1,17 @@
 //! The conditions of a limit besides its URL: methods, hosts, headers. One file per kind.
 //!
-//! [`tree`] matches the URLs of all limits at once.
+//! `tree` matches the URLs of all limits at once.
 //!
 //! To add a kind: a file in `matcher/` with a `KIND`, its `mod` line and its line in [`KINDS`].
 
-pub mod headers;
-pub mod hosts;
-pub mod methods;
+mod headers;
+mod hosts;
+mod kind;
+mod methods;
 pub mod pattern;
-pub mod tree;
+pub(crate) mod tree;
 
-use crate::request::{Parts, Request};
-use diana_document::Node;
-use std::fmt;
-
-/// One condition of a limit.
-pub trait Matcher: Send + Sync {
-    /// Whether the request matches. An absent part matches only a condition that asks for its
-    /// absence. If a part has several lines, one matching line is enough; otherwise a client could
-    /// bypass a limit by adding lines before the one that counts.
-    fn matches(&self, request: &Request) -> bool;
-
-    /// The condition in canonical text, made of compiled values. Two conditions with the same text
-    /// match the same requests, however they are spelt.
-    fn meaning(&self, parts: &Parts) -> String;
-
-    /// Whether the request matches whichever line of a part counts. A line that a client added must
-    /// not exempt the request from other limits.
-    fn is_certain(&self, request: &Request) -> bool {
-        self.matches(request)
-    }
-}
-
-impl fmt::Debug for dyn Matcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Matcher")
-    }
-}
-
-/// A kind of condition: the key that configures the kind in a limit, and its compiler.
-pub struct Kind {
-    /// The key in a limit.
-    pub key: &'static str,
-    /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.
-    pub compile: fn(Node, &mut Parts) -> Option<Box<dyn Matcher>>,
-}
+pub use kind::{Kind, Matcher};
 
 /// All kinds of condition.
 pub static KINDS: &[&Kind] = &[&methods::KIND, &hosts::KIND, &headers::KIND];
@@ -53,9 +20,9 @@ pub static KINDS: &[&Kind] = &[&methods::KIND, &hosts::KIND, &headers::KIND];
 pub(crate) mod testing {
     //! Compiles conditions from JSON and evaluates them on requests made of values.
 
-    use super::*;
-    use crate::request::{Part, Values};
-    use diana_document::{Error, Errors};
+    use super::{Kind, Matcher};
+    use crate::request::{Part, Parts, Request, Values};
+    use diana_document::{Error, Errors, Node};
 
     fn compile(kind: &Kind, json: &str) -> (Option<Box<dyn Matcher>>, Parts, Vec<String>) {
         let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());

@@ -30,6 +30,16 @@ impl Hasher for Spread {
 }
 
 /// Values by number. The slots are separate from the values, so that their code exists only once.
+///
+/// ```
+/// use diana_limiter::number_map::NumberMap;
+///
+/// let mut waiting = NumberMap::default();
+/// waiting.insert(7u32, "a request");
+/// assert_eq!(waiting.get(7u32), Some(&"a request"));
+/// assert_eq!(waiting.remove(7u32), Some("a request"));
+/// assert!(waiting.is_empty());
+/// ```
 #[derive(Debug)]
 pub struct NumberMap<V> {
     places: Slots,
@@ -87,11 +97,13 @@ impl<V> Default for NumberMap<V> {
 
 impl<V> NumberMap<V> {
     /// The number of values.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.places.by_id.len()
     }
 
     /// Whether the map is empty.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -146,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_holds(entries: Vec<(u8, Option<u8>)>) {
+        fn a_number_map_agrees_with_a_hash_map(entries: Vec<(u8, Option<u8>)>) {
             let (mut expected, mut map) = (HashMap::new(), NumberMap::default());
             for (number, value) in entries {
                 match value {

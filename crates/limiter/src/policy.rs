@@ -1,166 +1,96 @@
-//! All rules, compiled: which rules apply to a request, and what they decide together.
+//! A policy: all rules of a configuration, compiled. It tells which limits apply to a request and
+//! which actors they count. [`check`](crate::check) decides by a policy.
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
 //!               ├─ Group        (one actor: one cell, one load and one swap)
 //!               │    └─ Rule    (quota, algorithm, enforced or shadow)
-//!               └─ GlobalGroup  (one actor in a global store: one question, a fallback, a lease)
+//!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
 //!
 //! A policy cannot be wrong: the compilation has refused every mistake.
 
 mod build;
-mod candidate;
 mod canonical;
-mod cells;
-mod check;
-mod context;
-mod decide;
-mod decision;
-mod global_check;
+mod counter;
+mod draft;
+mod dry_run;
 mod global_group;
 mod group;
+mod limit;
 mod lists;
-mod overridden;
-mod pending;
-mod query;
-mod refill;
-mod refund;
+mod missing;
 mod rendezvous;
-mod verdict;
+mod rule;
+mod shards;
 
-pub use build::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
-pub use candidate::{CandidateOptions, Sample};
-pub use cells::{Previous, Replacement};
-pub use decision::{ALLOW, ActorSource, DENY, Decision, Events, Outcome, Reason, RuleReport, RuleResult};
+pub use counter::{Counter, Counters};
+pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
+pub use dry_run::{DryRun, Sample};
 pub use global_group::OnError;
-pub use group::{Counter, Counters, Missing};
 pub use lists::{List, Lists, Member};
-pub use query::{
-    CountKey, GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
-};
+pub use missing::{ActorSource, Missing};
+pub use rule::{Rule, RuleId};
+pub use shards::CountKey;
 
-pub(crate) use cells::{MigratedCharges, Migration};
-pub(crate) use context::{Context, WorkerCache};
-pub(crate) use decide::{Scratch, decide};
-pub(crate) use overridden::Overridden;
-pub(crate) use pending::{Conclusion, Fetched, Pending};
-pub(crate) use refill::LeaseRefill;
-pub(crate) use refund::{Charges, Refund};
+pub(crate) use global_group::GlobalGroup;
+pub(crate) use group::{ActorRules, Group, GroupIndex, Identity};
+pub(crate) use limit::Limit;
+pub(crate) use missing::{actor_source, by_value};
+pub(crate) use rule::Role;
 
-use crate::actor::{Named, ip};
-use crate::matcher::{Matcher, tree::Tree};
+use crate::actor::Named;
+use crate::actor::ip;
+use crate::cells::table::Hasher;
+use crate::matcher::tree::Tree;
 use crate::request::path::Readings;
 use crate::request::{Part, PartId, Parts, Request, Source};
-use crate::store::Store;
-use crate::table::EvictionRank;
 use diana_base::sort;
-use diana_base::time::{Span, Time};
-use global_group::{GlobalGroup, Shards};
-use group::Group;
-use refund::GroupIndex;
+use diana_base::time::Span;
+use dry_run::sorted;
+use shards::Shards;
 use std::sync::Arc;
 
-/// The index of a rule in its policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RuleId(usize);
-
-impl RuleId {
-    /// The rule at this index.
-    pub fn new(index: usize) -> RuleId {
-        RuleId(index)
-    }
-
-    /// The index: below the number of rules.
-    pub fn index(self) -> usize {
-        self.0
-    }
-}
-
-/// A rule: its name, its counters, and whether it refuses.
-#[derive(Debug)]
-pub struct Rule {
-    name: Box<str>,
-    /// The hash of all that the rule does, without its name.
-    meaning: u64,
-    /// Whether a global store counts the rule.
-    is_global: bool,
-    enforced: bool,
-    reject_delay: Span,
-    cost: u64,
-    primary: Counters,
-    /// The counters that decide while the global store is down.
-    fallback: Option<Counters>,
-    /// The counters that spend leased quota.
-    leased: Option<Counters>,
-}
-
-/// Which counters of its rules a group uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// The rule's own counters.
-    Primary,
-    /// The counters while the global store is down.
-    Fallback,
-    /// The counters of leased quota.
-    Leased,
-}
-
-impl Rule {
-    /// The rule's name, unique in its policy: `[a-z0-9_-]`, at most 64 bytes.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether the rule refuses. A shadow rule only counts and reports.
-    pub fn enforced(&self) -> bool {
-        self.enforced
-    }
-
-    /// Whether a global store counts the rule.
-    pub fn is_global(&self) -> bool {
-        self.is_global
-    }
-
-    fn counters(&self, role: Role) -> &Counters {
-        let other = match role {
-            Role::Primary => None,
-            Role::Fallback => self.fallback.as_ref(),
-            Role::Leased => self.leased.as_ref(),
-        };
-        other.unwrap_or(&self.primary)
-    }
-
-    fn counters_mut(&mut self, role: Role) -> &mut Counters {
-        match (role, &mut self.fallback, &mut self.leased) {
-            (Role::Fallback, Some(fallback), _) => fallback,
-            (Role::Leased, _, Some(leased)) => leased,
-            _ => &mut self.primary,
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Limit {
-    conditions: Vec<Box<dyn Matcher>>,
-    exclusive: bool,
-    /// Limits of one rank are equally specific.
-    rank: usize,
-    groups: Vec<Arc<Group>>,
-    global_groups: Vec<GlobalGroup>,
-}
-
-impl Limit {
-    fn matches(&self, request: &Request) -> bool {
-        self.conditions.iter().all(|condition| condition.matches(request))
-    }
-
-    fn is_certain(&self, request: &Request) -> bool {
-        self.conditions.iter().all(|condition| condition.is_certain(request))
-    }
-}
-
 /// All rules, compiled.
+///
+/// ```
+/// use diana_limiter::request::{Part, Values};
+///
+/// let document = br#"{
+///     "limits": [{"url": "/", "rules": [
+///         {"name": "per-user", "actor": "user", "rpu": 10, "unit": "second",
+///          "overrides": {"ann": {"rpu": 50}}},
+///         {"name": "even", "algo": "LB", "rpu": 100, "unit": "second"}
+///     ]}],
+///     "deny": ["203.0.113.0/24"],
+///     "local": {"max_actors": 1000}
+/// }"#;
+/// let mut policy = diana_config::compile(document).expect("a valid document").policy;
+///
+/// // Rules are known by their ids, for example in reports.
+/// let rules: Vec<_> = policy.rules().map(|(id, rule)| (id.index(), rule.name())).collect();
+/// assert_eq!(rules, [(0, "per-user"), (1, "even")]);
+/// let (id, even) = policy.rules().last().expect("a rule");
+/// assert_eq!(policy.rule(id).map(|rule| rule.meaning()), Some(even.meaning()));
+/// assert!(policy.meanings().contains(&even.meaning()));
+///
+/// // What the policy reads from requests.
+/// assert!(policy.reads_headers() && policy.headers().any(|name| name == "x-user-id"));
+/// assert!(policy.header_values().eq([("x-user-id", &b"ann"[..])]));
+/// assert!(policy.has_deny_list() && !policy.has_allow_list());
+/// let content_type = Part::Header("content-type".into());
+/// let values = Values::default().with(content_type, "application/grpc+proto");
+/// assert!(policy.is_grpc(&policy.request(&values)));
+///
+/// // What the policy may store, however many actors clients invent.
+/// let (keys, bytes) = policy.footprint();
+/// assert_eq!((policy.tables().count(), keys), (1, 125 + 1));
+/// assert!(bytes < 100_000);
+///
+/// // For a host without timers, `even` refuses requests that would have to wait.
+/// assert!(policy.refuse_to_wait());
+/// assert!(!policy.refuse_to_wait(), "no further change");
+/// ```
 #[derive(Debug)]
 pub struct Policy {
     parts: Parts,
@@ -168,22 +98,21 @@ pub struct Policy {
     reads_headers: bool,
     path: PartId,
     content_type: PartId,
-    ip: ip::ClientIp,
+    pub(crate) ip: ip::ClientIp,
     /// The actor `ip`, which replaces an actor that a request lacks.
-    address: Named,
+    pub(crate) address: Named,
     tree: Tree,
-    limits: Vec<Limit>,
+    pub(crate) limits: Vec<Limit>,
     /// Shared with later configurations, whose migrations need some of the rules.
-    rules: Vec<Arc<Rule>>,
-    lists: Lists,
+    pub(crate) rules: Vec<Arc<Rule>>,
+    pub(crate) lists: Lists,
     /// Whether the deny list refuses.
-    enforced: bool,
-    /// If the policy is a candidate: the sample of actors that it is tried on.
-    candidate_for: Option<Sample>,
-    /// If the policy is a candidate: the meanings of its rules that the active policy has as well,
-    /// sorted.
-    same: Vec<u64>,
-    shards: Shards,
+    pub(crate) enforced: bool,
+    /// In a dry run: the sample of actors that the policy decides for.
+    sample: Option<Sample>,
+    /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.
+    shared: Vec<u64>,
+    pub(crate) shards: Shards,
 }
 
 impl Policy {
@@ -193,6 +122,7 @@ impl Policy {
     }
 
     /// The number of request parts that the rules name.
+    #[must_use]
     pub fn parts(&self) -> usize {
         self.parts.iter().count()
     }
@@ -207,13 +137,15 @@ impl Policy {
 
     /// Whether rules read headers, and not only the path. If so, it pays to read all headers at
     /// once.
+    #[must_use]
     pub fn reads_headers(&self) -> bool {
         self.reads_headers
     }
 
     /// The rule with this id. `None` only for an id of another policy.
+    #[must_use]
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
-        self.rules.get(id.0).map(|rule| &**rule)
+        self.rules.get(id.index()).map(|rule| &**rule)
     }
 
     /// For a host that cannot hold requests: refuses requests that would have to wait, and delays
@@ -235,37 +167,82 @@ impl Policy {
         changed
     }
 
-    /// How long the host delays a refusal: the longest `reject_delay` of the rules that refuse.
-    pub fn reject_delay(&self, decision: &Decision) -> Span {
-        let delay = |report: &RuleReport| self.rule(report.rule).map(|rule| rule.reject_delay);
-        let refusing = decision.refusing().filter_map(delay).max();
-        // Any suspect may have refused, and each asks for at least the shortest delay.
-        refusing.or_else(|| decision.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
-    }
-
     /// All rules, in the order in which they are checked.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
-        self.rules.iter().enumerate().map(|(index, rule)| (RuleId(index), &**rule))
+        self.rules.iter().enumerate().map(|(index, rule)| (RuleId::new(index), &**rule))
     }
 
     /// Whether the allow list has entries.
+    #[must_use]
     pub fn has_allow_list(&self) -> bool {
         !self.lists.allow.is_empty()
     }
 
     /// Whether the deny list has entries.
+    #[must_use]
     pub fn has_deny_list(&self) -> bool {
         !self.lists.deny.is_empty()
     }
 
     /// A checksum of the secret that names counts in the global store. Gateways that count together
     /// have equal checksums.
+    #[must_use]
     pub fn fingerprint(&self) -> u16 {
         self.shards.fingerprint()
     }
 
+    /// The hashes of the rules' meanings, sorted: see [`Rule::meaning`].
+    #[must_use]
+    pub fn meanings(&self) -> Vec<u64> {
+        sorted(self.rules.iter().map(|rule| rule.meaning).collect())
+    }
+
+    /// Whether `rule`, of this dry run or of the policy beside it, is in both.
+    #[must_use]
+    pub fn shares(&self, rule: &Rule) -> bool {
+        self.shared.binary_search(&rule.meaning).is_ok()
+    }
+
+    /// The values of lists and overrides that are read from one header alone, each with the
+    /// header's name.
+    pub fn header_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let listed = [&self.lists.deny, &self.lists.allow].into_iter().flat_map(|list| &list.actors);
+        let listed = listed.flat_map(|(named, values)| values.keys().map(move |key| (named, key)));
+        let single =
+            self.limits.iter().flat_map(|limit| &limit.groups).filter_map(|group| match &*group.actors {
+                [named] => Some((named, group.rules.clone())),
+                _ => None,
+            });
+        let overridden = single.flat_map(|(named, rules)| {
+            let rules = self.rules.get(rules).unwrap_or_default().iter();
+            rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
+        });
+        listed.chain(overridden).filter_map(|(named, key)| match self.parts.get(named.actor().header()?)? {
+            // A key begins with the value's length in four bytes: see `actor::key`.
+            Part::Header(name) => Some((&**name, key.get(4..)?)),
+            _ => None,
+        })
+    }
+
+    /// Whether the client IP is outside the sample of a dry run. Decisions by a list depend on
+    /// this.
+    pub(crate) fn leaves_out_client(&self, request: &Request, hasher: &Hasher) -> bool {
+        let mut key = Vec::new();
+        self.sample.is_some_and(|sample| {
+            self.address.actor().write(request, &mut key) && sample.leaves_out(hasher.hash(&key))
+        })
+    }
+
+    /// Whether the actor of `group` with this key is outside the sample of a dry run. All requests
+    /// together are never outside.
+    pub(crate) fn leaves_out(&self, group: &Group, hasher: &Hasher, key: Option<&[u8]>) -> bool {
+        let leaves_out = |sample: Sample| sample.leaves_out(hasher.hash(key.unwrap_or_default()));
+        !group.actors.is_empty() && self.sample.is_some_and(leaves_out)
+    }
+
     /// The number of keys of the shared data that this policy can ever use, and the bytes of all
     /// their values.
+    #[must_use]
     pub fn footprint(&self) -> (u64, u64) {
         let tables = self.limits.iter().flat_map(|limit| &limit.groups).map(|group| &group.table);
         tables.fold((0, 0), |(keys, bytes), table| {
@@ -275,7 +252,7 @@ impl Policy {
     }
 
     /// The primary groups with room for more than one actor, and the number of sets of each table.
-    fn sampled_groups(&self) -> impl Iterator<Item = (&Group, u64)> {
+    pub(crate) fn sampled_groups(&self) -> impl Iterator<Item = (&Group, u64)> {
         let groups = self.limits.iter().flat_map(|limit| &limit.groups);
         let primary = groups.filter(|group| group.role == Role::Primary);
         primary.filter_map(|group| Some((&**group, group.table.sets()?)))
@@ -284,25 +261,7 @@ impl Policy {
     /// The tables with room for more than one actor: the first rule of each, and the number of its
     /// sets.
     pub fn tables(&self) -> impl Iterator<Item = (RuleId, u64)> {
-        self.sampled_groups().map(|(group, sets)| (RuleId(group.rules.start), sets))
-    }
-
-    /// The number of cells in use in one set of a table; `random` selects the set.
-    pub(crate) fn used_cells<S: Store + ?Sized>(
-        &self,
-        overridden: &Overridden,
-        store: &S,
-        table: usize,
-        random: u64,
-        now: Time,
-    ) -> Option<usize> {
-        let (group, _) = self.sampled_groups().nth(table)?;
-        let set = group.table.load(store, random).ok()?;
-        let is_used = |(hash, cell): &(u64, &[u8])| {
-            group.for_actor(&self.rules, overridden.key(group.id, *hash)).eviction_rank(cell, now)
-                > EvictionRank::Nothing
-        };
-        Some(set.cells().filter(is_used).count())
+        self.sampled_groups().map(|(group, sets)| (RuleId::new(group.rules.start), sets))
     }
 
     /// Whether the client speaks gRPC: the content type is `application/grpc`, alone or with a
@@ -317,19 +276,19 @@ impl Policy {
         matches!(rest.first(), None | Some(b'+'))
     }
 
-    fn groups(&self, limit: usize) -> &[Arc<Group>] {
+    pub(crate) fn groups(&self, limit: usize) -> &[Arc<Group>] {
         self.limits.get(limit).map_or(&[], |limit| &limit.groups)
     }
 
-    fn global_groups(&self, limit: usize) -> &[GlobalGroup] {
+    pub(crate) fn global_groups(&self, limit: usize) -> &[GlobalGroup] {
         self.limits.get(limit).map_or(&[], |limit| &limit.global_groups)
     }
 
-    fn global_group(&self, (limit, index): GroupIndex) -> Option<&GlobalGroup> {
+    pub(crate) fn global_group(&self, (limit, index): GroupIndex) -> Option<&GlobalGroup> {
         self.global_groups(limit).get(index)
     }
 
-    fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<Group>> {
+    pub(crate) fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<Group>> {
         self.groups(limit).get(group)
     }
 
@@ -338,7 +297,7 @@ impl Policy {
     /// specific limits off only in the same reading, and only if it matches by every line of a
     /// header. If no url pattern asks for the path, the path is not read. `matches` is working
     /// memory.
-    fn applicable(&self, request: &Request, matches: &mut Vec<usize>, found: &mut Vec<usize>) {
+    pub(crate) fn applicable(&self, request: &Request, matches: &mut Vec<usize>, found: &mut Vec<usize>) {
         found.clear();
         if self.tree.is_root() {
             return self.collect(self.tree.below(), request, found);

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! A header may have several lines, and every hop can add a line before or after the others. A
-//! caller therefore asks for one of three things: each line, the one value that all lines share, or
-//! the elements of a list that spans all lines. A host may join all lines into one value; see
-//! [`Joined`].
+//! caller therefore asks for each line, for the one value that all lines share, or for the elements
+//! of a list over all lines. A host may join all lines into one value; see [`Joined`].
 
 pub mod escape;
 pub mod host;
@@ -42,6 +41,33 @@ pub enum Part {
 }
 
 /// Reads the parts of one request: the host, or a test.
+///
+/// ```
+/// use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source};
+///
+/// /// A request whose headers each have one line.
+/// struct Incoming {
+///     target: &'static str,
+///     headers: Vec<(&'static str, &'static str)>,
+/// }
+///
+/// impl Source for Incoming {
+///     fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
+///         let header = |name: &str| self.headers.iter().find(|(known, _)| *known == name);
+///         let line = match part {
+///             Part::Path => Some(self.target),
+///             Part::Header(name) => header(name).map(|(_, line)| *line),
+///             _ => None,
+///         };
+///         HeaderLines::One(line.map(str::as_bytes))
+///     }
+/// }
+///
+/// let mut parts = Parts::default();
+/// let plan = parts.intern(Part::Header("x-plan".into()));
+/// let incoming = Incoming { target: "/orders", headers: vec![("x-plan", "free")] };
+/// assert_eq!(Request::new(&incoming, &parts).get(plan), Some(&b"free"[..]));
+/// ```
 pub trait Source {
     /// All lines of `part`, in the order they were sent. Absent parts have none. The path, the
     /// method, the host, the address and a property have at most one. A host that joins the lines
@@ -67,6 +93,7 @@ pub enum HeaderLines<'a> {
 
 impl HeaderLines<'_> {
     /// Whether there are too many lines to examine. The caller then assumes that limits apply.
+    #[must_use]
     pub fn are_too_many(&self) -> bool {
         matches!(self, HeaderLines::Joined(runs) if runs.has_too_many_runs())
     }
@@ -95,6 +122,7 @@ pub struct PartId(usize);
 
 impl PartId {
     /// The index: 0 up to the number of parts, exclusive.
+    #[must_use]
     pub fn index(self) -> usize {
         self.0
     }
@@ -137,6 +165,7 @@ impl Parts {
     }
 
     /// The part with this identifier.
+    #[must_use]
     pub fn get(&self, id: PartId) -> Option<&Part> {
         self.0.get(id.0)
     }
@@ -149,9 +178,22 @@ impl Parts {
 
 /// The work limit for the regular expressions of a policy, per request. One unit is one byte of a
 /// value times one byte of the compiled expression.
-pub const MAX_WORK: u64 = 1 << 26;
+pub(crate) const MAX_WORK: u64 = 1 << 26;
 
 /// One request.
+///
+/// ```
+/// use diana_limiter::request::{Part, Parts, Request, Values};
+///
+/// let mut parts = Parts::default();
+/// let cookie = parts.intern(Part::Header("cookie".into()));
+/// let values = Values::default()
+///     .with(Part::Header("cookie".into()), "a=1")
+///     .with(Part::Header("cookie".into()), "b=2");
+/// let request = Request::new(&values, &parts);
+/// assert!(request.lines(cookie).eq([b"a=1", b"b=2"]));
+/// assert_eq!(request.get(cookie), None, "the lines differ");
+/// ```
 pub struct Request<'a> {
     source: &'a dyn Source,
     parts: &'a Parts,
@@ -204,7 +246,16 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A request made of values, for tests and native tools.
+/// A request made of values, for hosts that have all parts at hand, for native tools and for tests.
+///
+/// ```
+/// use diana_limiter::request::{Part, Parts, Request, Values};
+///
+/// let mut parts = Parts::default();
+/// let method = parts.intern(Part::Method);
+/// let values = Values::default().with(Part::Method, "GET").with(Part::Path, "/orders");
+/// assert_eq!(Request::new(&values, &parts).get(method), Some(&b"GET"[..]));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Values(Vec<(Part, Vec<u8>)>);
 

@@ -1,20 +1,70 @@
-//! One request, from its headers to its end. The host calls, and acts on the decision's outcome.
+//! One request, from its headers to its end. The host calls a [`Session`], and acts on the
+//! decision's outcome.
 //!
 //! ```text
 //!   start(request) ─┬─► Pass, Allowed or Reject ───────────────────────────────┬─► … ─► settle()
 //!                   ├─► Delay(until) ─ the host holds the request ─► resume() ─┘
 //!                   └─► Query ─ the host makes calls ─► answer() ─► one of the above
 //! ```
+//!
+//! Here a leaky bucket holds up to two requests until their turns. [`global`](crate::global) has an
+//! example of a query.
+//!
+//! ```
+//! # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+//! # use diana_limiter::request::{Part, Values};
+//! # use diana_limiter::time::{Span, Time};
+//! use diana_limiter::check::Outcome;
+//! use diana_limiter::session::{Session, Worker};
+//!
+//! let document = br#"{"url": "/", "rules": [
+//!     {"name": "even", "algo": "LB", "rpu": 6, "unit": "minute", "queue": 2}
+//! ]}"#;
+//! # let policy = diana_config::compile(document).expect("a valid document").policy;
+//! # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+//! # let mut worker = Worker::new(&policy, &[7; 16]);
+//! # let values = Values::default().with(Part::Path, "/");
+//! # let request = policy.request(&values);
+//! # let start = Time::from_ns(1_795_392_000_000_000_000);
+//! # let seconds = |seconds| start.after(Span::from_secs(seconds));
+//! # let now = || start;
+//! let (first, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! assert_eq!((decision.outcome, first.is_waiting()), (Outcome::Pass, false));
+//!
+//! // The host holds these two, and sets a timer for each.
+//! let (mut second, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! assert_eq!((decision.outcome, second.is_waiting()), (Outcome::Delay(seconds(10)), true));
+//! let (mut third, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! assert_eq!(decision.outcome, Outcome::Delay(seconds(20)));
+//!
+//! // A client that leaves while it waits returns its turn, and the next client gets this turn.
+//! third.settle(&policy, &mut worker, &store, now);
+//! let (mut fourth, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! assert_eq!(decision.outcome, Outcome::Delay(seconds(20)));
+//!
+//! // The host cannot hold the fourth request, for want of a timer: the request is refused.
+//! let decision = fourth.refuse(&policy, &mut worker, &store, now);
+//! assert_eq!(decision.refused_by(&policy).as_deref(), Some("even"));
+//! assert!(!fourth.has_charges());
+//!
+//! // The turn of the second request has come. From now on its end refunds nothing.
+//! second.resume();
+//! assert!(!second.is_waiting());
+//! second.settle(&policy, &mut worker, &store, || seconds(11));
+//! # Ok::<(), Fault>(())
+//! ```
 
-mod fetches;
 mod worker;
 
 pub use worker::{TICK, Worker};
 
+use crate::cells::Events;
+use crate::cells::store::Store;
+use crate::check::Pending;
+use crate::check::{Charges, Decision, Outcome, Refund};
 use crate::global::{Completion, Waiter};
-use crate::policy::{Charges, Decision, Events, Outcome, Pending, Policy, Refund};
+use crate::policy::Policy;
 use crate::request::Request;
-use crate::store::Store;
 use diana_base::time::Time;
 use std::mem::take;
 
@@ -35,8 +85,8 @@ struct Querying {
 }
 
 impl Session {
-    /// Decides about a request whose headers have come. `clock` is read when the store has
-    /// answered, so that no worker checks a cell by an instant before the cell was charged.
+    /// Decides about a request whose headers have come. `clock` is read after the store's answer.
+    /// So no worker checks a cell at an instant before the cell was charged.
     #[must_use]
     pub fn start<'w, S: Store + ?Sized>(
         policy: &Policy,
@@ -67,7 +117,9 @@ impl Session {
         decision
     }
 
-    /// A global store has answered, or will not. `None` as long as others still have to.
+    /// A global store has answered, or will not. `None` as long as others still have to. See the
+    /// example of [`global`](crate::global).
+    #[must_use]
     pub fn answer<'w, S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -82,6 +134,8 @@ impl Session {
     }
 
     /// The request has waited for `timeout`: global stores that have not answered count as down.
+    /// `None` if the request waits for none. See the example of [`global`](crate::global).
+    #[must_use]
     pub fn give_up<'w, S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -109,7 +163,8 @@ impl Session {
     }
 
     /// The host cannot hold the request until its turn: the request is refused, and all of its
-    /// charges are refunded.
+    /// charges are refunded. See the example of this [module](self).
+    #[must_use]
     pub fn refuse<'w, S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -121,30 +176,59 @@ impl Session {
         worker.refuse_to_hold(policy, &events)
     }
 
-    /// The wait is over: the request goes on.
+    /// The wait is over: the request goes on. See the example of this [module](self).
     pub fn resume(&mut self) {
         self.is_waiting = false;
         self.charges.keep_ending();
     }
 
     /// Whether the request waits for its turn.
+    #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
-    /// The number under which global stores are being asked, if they are.
+    /// The ticket of the pending queries, if global stores have to answer.
+    #[must_use]
     pub fn ticket(&self) -> Option<u32> {
         self.querying.as_ref().map(|querying| querying.ticket)
     }
 
     /// Whether [`Session::settle`] has anything to do.
+    #[must_use]
     pub fn has_charges(&self) -> bool {
         !self.charges.is_empty() || self.querying.is_some()
     }
 
-    /// The request is over, in whatever way. Charges that end with the request are refunded, once.
+    /// Ends the request, for whatever reason. Charges that end with the request are refunded, once.
     /// A request that leaves while it waits is refunded all of its charges, and its turn if no
     /// other request has a later one.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::session::{Session, Worker};
+    /// # use diana_limiter::time::Time;
+    /// let document = br#"{"url": "/", "rules": [
+    ///     {"name": "one-at-a-time", "algo": "C", "rpu": 1}
+    /// ]}"#;
+    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let mut worker = Worker::new(&policy, &[7; 16]);
+    /// # let values = Values::default().with(Part::Path, "/");
+    /// # let request = policy.request(&values);
+    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+    /// let (mut first, _) = Session::start(&policy, &mut worker, &store, &request, now);
+    /// assert!(first.has_charges(), "the permit");
+    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+    /// assert!(decision.is_rejected());
+    ///
+    /// let events = first.settle(&policy, &mut worker, &store, now);
+    /// assert_eq!((events.faults, first.has_charges()), (0, false));
+    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+    /// assert!(!decision.is_rejected(), "the permit is back");
+    /// # Ok::<(), Fault>(())
+    /// ```
     pub fn settle<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -162,7 +246,9 @@ impl Session {
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
-    /// has replaced `policy`, under which `worker` decided, or is a candidate beside its successor.
+    /// has replaced `policy`, under which `worker` decided, or makes a dry run beside its
+    /// successor. Call this before [`Session::settle`], which takes the charges. See the example of
+    /// [`Worker::migrate_from`].
     pub fn settle_migrated<S: Store + ?Sized>(
         &self,
         (policy, worker): (&Policy, &Worker),

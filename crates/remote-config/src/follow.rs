@@ -1,5 +1,6 @@
-//! Follows a source in one worker: applies the document that the head names, polls the server when
-//! a poll is due, and falls back to the local configuration after too long without contact.
+//! Follows a source in one worker: applies the document that the head names, and polls the server
+//! when a poll is due. After `max_stale` without contact, the worker falls back to the local
+//! configuration.
 //!
 //! ```text
 //!   follow ──────┬─ the head names another document; there is contact ─► Task::Activate
@@ -11,11 +12,16 @@
 //! claims the poll soon after.
 
 mod answers;
+mod task;
 
-use super::head::{Head, Keys};
-use super::{FetchError, RemoteOptions, Validators};
+pub use task::{PollResult, Snapshot, Task};
+
+use crate::head::{Head, Keys};
+use crate::options::RemoteOptions;
+use crate::reply::FetchError;
+use crate::validators::Validators;
 use diana_base::time::{Span, Time};
-use diana_limiter::store::Store;
+use diana_limiter::cells::store::Store;
 
 /// How many times in an interval a worker looks at the head. The rest of the interval is for the
 /// poll, so that each worker applies a change on the server within one interval.
@@ -32,67 +38,47 @@ const LONGEST_PAUSE: Span = Span::from_secs(60);
 /// A call fails this long after its timeout if the host has not reported its end.
 const GRACE: Span = Span::from_ms(100);
 
-/// A document with its number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Counts the documents of this source, from one.
-    pub generation: u64,
-    /// The document as the server sent it.
-    pub document: Vec<u8>,
-}
-
-/// What a worker has to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Lay this document over the local configuration and activate it.
-    Activate(Snapshot),
-    /// Compare this document with the active one.
-    Compare {
-        /// The document as the server sent it.
-        document: Vec<u8>,
-        /// Whether this is the previous document, so that the active one is watched.
-        is_previous: bool,
-        /// Whether this worker polls, and therefore logs mistakes in the document.
-        logs: bool,
-    },
-    /// Stop comparing.
-    StopComparing,
-    /// Fall back to the local configuration.
-    Local {
-        /// Whether this worker polls, and therefore logs the fallback.
-        logs: bool,
-    },
-}
-
-/// The result of a poll, for metrics and the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PollResult {
-    /// All workers activate a new document with this number.
-    NewDocument(u64),
-    /// All workers compare a new candidate.
-    Candidate,
-    /// The server has the same document; whether contact is back with this reply.
-    Unchanged(bool),
-    /// The server is back to the active document from a candidate or a refused one.
-    Withdrawn,
-    /// The document is refused, and why; `None` if the reason has been logged before.
-    Refused(Option<String>),
-    /// No contact, and why; `None` if the reason has been logged since the last contact.
-    Failed(Option<FetchError>),
-    /// Another worker polls by now, or the shared data cannot be written.
-    Late,
-}
-
 /// Follows a source in one worker.
+///
+/// The host calls [`follow`](Follower::follow) at [`next`](Follower::next), then
+/// [`claim_poll`](Follower::claim_poll), and [`answered`](Follower::answered) at the end of a call.
+///
+/// ```
+/// use diana_base::time::{Span, Time};
+/// use diana_limiter::cells::store::{Portable, Rules, Simulated};
+/// use diana_remote_config::{FetchError, Follower, PollResult, RemoteOptions, Task, Validators};
+///
+/// let options = RemoteOptions::new("config", "/diana.json");
+/// let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
+/// let mut follower = Follower::new(options.clone(), 1);
+/// let poll = |follower: &mut Follower, now, status, document: &[u8]| {
+///     assert!(follower.claim_poll(&store, now, false).is_some());
+///     let reply = options.read(status, document);
+///     follower.answered(&store, now, reply, Validators::default(), 0, |_| Ok(()))
+/// };
+///
+/// let start = Time::ZERO.after(Span::from_secs(1));
+/// assert_eq!(poll(&mut follower, start, 200, b"{}"), PollResult::NewDocument(1));
+/// assert!(matches!(follower.follow(&store, start), Some(Task::Activate(_))));
+/// follower.set_active(1);
+///
+/// // The server is down. After `max_stale` the local configuration takes over.
+/// let end = start.after(RemoteOptions::MAX_STALE);
+/// let failed = PollResult::Failed(Some(FetchError::Status(503)));
+/// assert_eq!(poll(&mut follower, end, 503, b""), failed);
+/// assert_eq!(follower.follow(&store, end), None);
+/// let late = end.after(Span::from_ms(1));
+/// assert_eq!(follower.follow(&store, late), Some(Task::Local { logs: true }));
+/// ```
 #[derive(Debug)]
 pub struct Follower {
-    pub(super) options: RemoteOptions,
-    pub(super) keys: Keys,
-    pub(super) id: u64,
+    pub(crate) options: RemoteOptions,
+    pub(crate) keys: Keys,
+    pub(crate) id: u64,
     /// The hash of the local document.
-    pub(super) local: u64,
+    pub(crate) local: u64,
     /// The last refusal here, as [`Follower::refusal`] names it.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// The errors logged since the last contact.
     logged_failures: Vec<FetchError>,
     /// Whether the last reply was the first one after failures.
@@ -109,9 +95,9 @@ pub struct Follower {
     /// The last known contact with the server.
     contact: Time,
     /// The comparison that runs here or was to run; zero: none.
-    pub(super) comparison: u64,
+    pub(crate) comparison: u64,
     /// The last comparison whose document has mistakes here.
-    pub(super) invalid_candidate: u64,
+    pub(crate) invalid_candidate: u64,
     /// The deadline of this worker's pending poll.
     poll_until: Option<Time>,
     next_look: Time,
@@ -119,6 +105,7 @@ pub struct Follower {
 
 impl Follower {
     /// A follower for the worker with this unique number.
+    #[must_use]
     pub fn new(options: RemoteOptions, id: u64) -> Follower {
         let keys = Keys::of(&options);
         Follower {
@@ -142,26 +129,25 @@ impl Follower {
     }
 
     /// The same follower over a local document with this hash.
+    #[must_use]
     pub fn over(self, local: u64) -> Follower {
         Follower { local, ..self }
     }
 
     /// When [`Follower::follow`] must be called next.
+    #[must_use]
     pub fn next(&self) -> Time {
         self.next_look
     }
 
-    /// Identifies the last [`Task::Compare`], equally in all workers; zero: none.
-    pub fn comparison_id(&self) -> u64 {
-        self.comparison
-    }
-
     /// Whether the last reply was the first one after failures.
+    #[must_use]
     pub fn is_back(&self) -> bool {
         self.is_back
     }
 
     /// The number of the active document; zero: none.
+    #[must_use]
     pub fn active_generation(&self) -> u64 {
         self.active.0
     }
@@ -184,6 +170,7 @@ impl Follower {
     }
 
     /// What has to be done now. The task repeats until it is done.
+    #[must_use]
     pub fn follow<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Task> {
         self.next_look = now.after(self.pause());
         // Without a readable head, the last known state holds.
@@ -221,6 +208,7 @@ impl Follower {
     }
 
     /// Whether the host has not answered this worker's poll in time, so that the poll has failed.
+    #[must_use]
     pub fn is_overdue(&self, now: Time) -> bool {
         self.poll_until.is_some_and(|until| until <= now)
     }
@@ -228,6 +216,7 @@ impl Follower {
     /// The headers of the request, if a poll is due and this worker claims it. The caller hands the
     /// result to [`Follower::answered`]. A worker whose configuration `is_outdated` leaves the poll
     /// to the newer one.
+    #[must_use]
     pub fn claim_poll<S: Store + ?Sized>(
         &mut self,
         store: &S,

@@ -11,67 +11,39 @@
 //! A worker writes a body before the head names it. A body whose hash is not in the head does not
 //! count, so head and bodies never disagree.
 
-use super::RemoteOptions;
+use crate::options::RemoteOptions;
+use crate::validators::Validators;
 use diana_base::time::Time;
-use diana_limiter::store::{Loaded, Store, Swap, Version};
-use diana_limiter::table::Hasher;
-
-/// The validators of a reply (RFC 9110 §8.8), as the server wrote them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Validators {
-    /// `etag`; empty if there is none.
-    pub etag: String,
-    /// `last-modified`; empty if there is none.
-    pub modified: String,
-}
-
-impl Validators {
-    /// The longest validator that is kept, in bytes.
-    const LONGEST: usize = 256;
-
-    /// The validators of a reply with this `date`. A validator that could not be sent back is
-    /// dropped. If the document changed in the very second of the reply, both are dropped: a second
-    /// change in that second would go unnoticed (RFC 9110 §8.8.2.2).
-    pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>, date: Option<Vec<u8>>) -> Validators {
-        if modified.is_some() && modified == date {
-            return Validators::default();
-        }
-        let validator = |value: Option<Vec<u8>>| {
-            let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
-            let fits = |value: &Vec<u8>| value.len() <= Validators::LONGEST && value.iter().all(is_plain);
-            value.filter(fits).and_then(|value| String::from_utf8(value).ok()).unwrap_or_default()
-        };
-        Validators { etag: validator(etag), modified: validator(modified) }
-    }
-}
+use diana_limiter::cells::store::{Loaded, Store, Swap, Version};
+use diana_limiter::cells::table::Hasher;
 
 /// The shared state of a source. Instants are those of the monotonic clock that all workers share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// The worker that polls.
-    pub(super) poller: u64,
+    pub(crate) poller: u64,
     /// When the next poll is due.
-    pub(super) next: Time,
+    pub(crate) next: Time,
     /// How many polls in a row had no contact.
-    pub(super) failures: u64,
+    pub(crate) failures: u64,
     /// The last contact with the server; zero: never.
-    pub(super) contact: Time,
+    pub(crate) contact: Time,
     /// Counts the active documents; zero: none yet.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// The hash of the active document, and the body that holds it.
-    pub(super) active: u64,
-    pub(super) slot: u64,
+    pub(crate) active: u64,
+    pub(crate) slot: u64,
     /// The hash of the candidate, which is in the other body; zero: none.
-    pub(super) candidate: u64,
+    pub(crate) candidate: u64,
     /// The hash of the previous document, which is in the other body during the watch; zero: none.
-    pub(super) previous: u64,
+    pub(crate) previous: u64,
     /// Since when the comparison runs, and the hash of the local document under it.
-    pub(super) since: Time,
-    pub(super) local_document: u64,
+    pub(crate) since: Time,
+    pub(crate) local_document: u64,
     /// The last refusal since the active document, as `Follower::refusal` names it; zero: none.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// The validators of the last reply.
-    pub(super) validators: Validators,
+    pub(crate) validators: Validators,
 }
 
 /// The first bytes of a head: its format.
@@ -126,33 +98,40 @@ impl Head {
     }
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 impl Head {
     /// The body that does not hold the active document.
-    pub(super) fn other(&self) -> u64 {
+    pub(crate) fn other(&self) -> u64 {
         u64::from(self.slot == 0)
+    }
+
+    /// Activates the document in the other body. Returns the hash of the document that was active.
+    pub(crate) fn switch(&mut self, document: u64) -> u64 {
+        self.slot = self.other();
+        self.generation = self.generation.saturating_add(1);
+        std::mem::replace(&mut self.active, document)
     }
 }
 
 /// The keys of a source in the shared data.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
-    pub(super) head: Vec<u8>,
+pub(crate) struct Keys {
+    pub(crate) head: Vec<u8>,
     bodies: [Vec<u8>; 2],
-    pub(super) canary_counts: Vec<u8>,
+    pub(crate) canary_counts: Vec<u8>,
 }
 
 /// The hash of a document; never zero.
-pub(super) fn hash(document: &[u8]) -> u64 {
+pub(crate) fn hash(document: &[u8]) -> u64 {
     Hasher::name(document).max(1)
 }
 
 impl Keys {
-    pub(super) fn of(options: &RemoteOptions) -> Keys {
+    pub(crate) fn of(options: &RemoteOptions) -> Keys {
         let mut id = String::new();
         options.id().to_le_bytes().into_iter().for_each(|byte| diana_base::format::hex(&mut id, byte));
         let key = |kind: &str, end: &str| ["diana/", kind, &id, end].concat().into_bytes();
@@ -160,14 +139,14 @@ impl Keys {
     }
 
     /// The head, or the default if there is none, and its version. `None` if the store fails.
-    pub(super) fn head<S: Store + ?Sized>(&self, store: &S) -> Option<(Head, Option<Version>)> {
+    pub(crate) fn head<S: Store + ?Sized>(&self, store: &S) -> Option<(Head, Option<Version>)> {
         let found = store.load(&self.head).ok()?;
         let head = found.as_ref().and_then(|loaded| Head::read(&loaded.bytes)).unwrap_or_default();
         Some((head, found.map(|loaded| loaded.version)))
     }
 
     /// Writes the head if its version is still `was`. Returns whether it was written.
-    pub(super) fn put<S: Store + ?Sized>(&self, store: &S, head: &Head, was: Option<Version>) -> bool {
+    pub(crate) fn put<S: Store + ?Sized>(&self, store: &S, head: &Head, was: Option<Version>) -> bool {
         store.swap(&self.head, &head.bytes(), was) == Ok(Swap::Done)
     }
 
@@ -177,7 +156,7 @@ impl Keys {
     }
 
     /// The document with this hash in this body, if it is there.
-    pub(super) fn document<S: Store + ?Sized>(&self, store: &S, slot: u64, named: u64) -> Option<Vec<u8>> {
+    pub(crate) fn document<S: Store + ?Sized>(&self, store: &S, slot: u64, named: u64) -> Option<Vec<u8>> {
         let Loaded { bytes, .. } = store.load(self.body(slot)).ok()??;
         let document = bytes.get(8..)?;
         let is_named = u64_at(&bytes, 0) == named && hash(document) == named;
@@ -185,7 +164,7 @@ impl Keys {
     }
 
     /// Writes a document over any other. Returns whether it was written.
-    pub(super) fn put_document<S: Store + ?Sized>(&self, store: &S, slot: u64, document: &[u8]) -> bool {
+    pub(crate) fn put_document<S: Store + ?Sized>(&self, store: &S, slot: u64, document: &[u8]) -> bool {
         let bytes = [&hash(document).to_le_bytes()[..], document].concat();
         // Each further round means that another worker won the swap.
         const ROUNDS: u32 = 8;

@@ -1,32 +1,24 @@
 //! Tests of the requests to a source, of its replies, and of several workers that follow it.
 
-mod canary;
 mod following;
-mod ledger;
 mod mishaps;
-mod workers;
+pub(crate) mod workers;
 
 use super::*;
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
+use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
 use diana_limiter::request::HeaderLines;
 use diana_limiter::request::pairs::Pairs;
-use diana_limiter::store::{Portable, Rules, Simulated, Store};
 use proptest::prelude::*;
 use workers::Workers;
 
-fn options() -> RemoteOptions {
+pub(crate) fn options() -> RemoteOptions {
     RemoteOptions {
-        cluster: "config".into(),
         authority: "config.example".into(),
-        path: "/diana.json".into(),
         headers: vec![("authorization".into(), "Bearer t".into())],
-        body: None,
         interval: Span::from_secs(8),
-        timeout: Span::from_secs(1),
         max_stale: Span::from_secs(60),
-        pointer: Vec::new(),
-        is_base64: false,
-        canary: None,
+        ..RemoteOptions::new("config", "/diana.json")
     }
 }
 
@@ -40,7 +32,7 @@ fn header(request: &[u8], name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_request_brings_the_marks_of_the_last_answer() {
+fn a_request_sends_the_validators_of_the_last_answer() {
     let plain = options().request(&Validators::default());
     for (name, value) in [
         (":method", "GET"),
@@ -61,21 +53,21 @@ fn a_request_brings_the_marks_of_the_last_answer() {
 }
 
 #[test]
-fn marks_that_could_not_be_sent_back_are_none() {
+fn validators_that_could_not_be_sent_back_are_dropped() {
     for odd in [&b"a\nb: c"[..], &[b'x'; 257], b"\xff", b"\0"] {
         assert_eq!(Validators::of(Some(odd.into()), Some(odd.into()), None), Validators::default());
     }
 }
 
 #[test]
-fn what_has_just_been_changed_has_no_marks() {
+fn a_document_that_has_just_changed_has_no_validators() {
     let of = |date: &[u8]| Validators::of(Some(b"\"1\"".into()), Some(b"at 37".into()), Some(date.into()));
     assert_eq!((of(b"at 37"), of(b"at 38").etag.as_str()), (Validators::default(), "\"1\""));
     assert_eq!(Validators::of(Some(b"\"1\"".into()), None, None), validators("\"1\""));
 }
 
 #[test]
-fn an_answer_is_a_document_or_why_it_is_none() {
+fn a_reply_is_a_document_or_the_reason_for_none() {
     let document = |body: &[u8]| Ok(ServerReply::Document(body.into()));
     assert_eq!(options().read(200, b"any"), document(b"any"));
     assert_eq!(options().read(304, b""), Ok(ServerReply::Unchanged));
@@ -133,7 +125,7 @@ fn a_pointer_is_read_as_the_rfc_has_it() {
 
 proptest! {
     #[test]
-    fn any_answer_is_one(status in prop::sample::select(vec![0u32, 200, 200, 200, 304, 503]), body: Vec<u8>, is_base64: bool) {
+    fn any_reply_is_read_without_harm(status in prop::sample::select(vec![0u32, 200, 200, 200, 304, 503]), body: Vec<u8>, is_base64: bool) {
         let options = RemoteOptions { pointer: vec!["a".into()], is_base64, ..options() };
         _ = options.read(status, &body);
     }

@@ -3,10 +3,11 @@
 use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
+use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Quota, Reservation, Verdict};
-use diana_limiter::table::EvictionRank;
 
-/// As late as this (the year 2349) the longest fill fits twice into what is left of a `u64`.
+/// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
+/// `u64`.
 const LATEST: u64 = u64::MAX - 205 * 365 * 86_400 * 1_000_000_000;
 const TODAY: u64 = 1_753_000_000_123_456_789;
 const MOST_OPERATIONS: usize = 24;
@@ -15,12 +16,12 @@ const MOST_OPERATIONS: usize = 24;
 const VALUES: [&str; 12] =
     ["null", "0", "1", "2", "3", "60", "1000", "1000000000", r#""1s""#, r#""1.5s""#, r#""1h""#, r#""full""#];
 
-/// Any bytes are a cell: they are mended once, what is promised of them holds, and so it does
-/// whatever comes then.
+/// Any bytes are a cell: `prepare` repairs them once. The promises of a cell then hold, whatever
+/// happens next.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let Some(algorithm) = algorithm(&mut input) else { return };
-    wild(&*algorithm, input);
+    check_no_panic(&*algorithm, input);
     let begin_with = match input.below(4) {
         0 => 1 + input.number() % LATEST,
         1 => 1 + input.scaled() % LATEST,
@@ -29,7 +30,7 @@ pub fn run(bytes: &[u8]) {
     let cell = vec![0; algorithm.size()];
     let mut run = Run { algorithm: &*algorithm, cell, now: begin_with, is_ours: true };
     run.fill(&mut input);
-    mended(&mut run);
+    check_prepare(&mut run);
     let mut charges = Vec::new();
     for _ in 0..MOST_OPERATIONS {
         if input.is_empty() {
@@ -37,11 +38,11 @@ pub fn run(bytes: &[u8]) {
         }
         operate(&mut run, &mut input, &mut charges);
         run.prepare();
-        promises(&run, input.scaled());
+        check_promises(&run, input.scaled());
     }
 }
 
-/// An algorithm of any kind, with some of the keys it knows.
+/// An algorithm of any kind, with some of its configuration keys.
 fn algorithm(input: &mut Input) -> Option<Box<dyn Algorithm>> {
     let kind = KINDS[input.below(KINDS.len())];
     let rpu = match input.below(3) {
@@ -68,7 +69,7 @@ fn algorithm(input: &mut Input) -> Option<Box<dyn Algorithm>> {
 }
 
 /// No instant, cost, charge or length of a cell makes an algorithm panic.
-fn wild(algorithm: &dyn Algorithm, mut input: Input) {
+fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
     let mut cell = vec![0; input.below(algorithm.size() + 9)];
     let noise = input.bytes(cell.len());
     cell[..noise.len()].copy_from_slice(noise);
@@ -79,13 +80,13 @@ fn wild(algorithm: &dyn Algorithm, mut input: Input) {
         let charge = Charge { cost, at, booked_at, stamp: (stamp as u32, (stamp >> 32) as u32) };
         algorithm.eviction_rank(&cell, now);
         algorithm.prepare(&mut cell, now);
-        algorithm.step(&mut cell, now, cost);
+        let _ = algorithm.step(&mut cell, now, cost);
         algorithm.refund(&mut cell, now, charge);
-        let mut piece = Reservation { charge, spent: input.number() };
+        let mut reservation = Reservation { charge, spent: input.number() };
         if let Some(reserve) = algorithm.as_reserve() {
-            reserve.covers(&piece, now);
-            piece.spend(input.byte().into());
-            reserve.release(&mut cell, now, &piece);
+            reserve.covers(&reservation, now);
+            reservation.spend(input.byte().into());
+            reserve.release(&mut cell, now, &reservation);
             reserve.reserve(&mut cell, now, input.number());
         }
     }
@@ -97,7 +98,7 @@ struct Run<'a> {
     algorithm: &'a dyn Algorithm,
     cell: Vec<u8>,
     now: u64,
-    /// No bytes have been put in it.
+    /// Whether the cell has no foreign bytes.
     is_ours: bool,
 }
 
@@ -106,7 +107,7 @@ impl Run<'_> {
         Time::from_ns(self.now)
     }
 
-    /// Puts bytes in place of the cell, or of some of one that is used.
+    /// Replaces the cell by foreign bytes, or some bytes of a used cell.
     fn fill(&mut self, input: &mut Input) {
         if input.flag() {
             let noise = input.bytes(self.cell.len());
@@ -115,7 +116,7 @@ impl Run<'_> {
             return;
         }
         self.prepare();
-        self.step(self.look().remaining.min(input.scaled()));
+        let _ = self.step(self.look().remaining.min(input.scaled()));
         let size = self.cell.len().max(1);
         for _ in 0..input.below(3) {
             let (at, mask) = (input.below(size.min(256)), input.byte());
@@ -139,7 +140,7 @@ impl Run<'_> {
         self.algorithm.refund(&mut self.cell, now, charge);
     }
 
-    /// What a request would be told `later` nanoseconds from now, if nobody else came.
+    /// The verdict for a request `later` nanoseconds from now, if no other request comes.
     fn probe(&self, later: u64, cost: u64) -> Verdict {
         let mut copy = self.clone();
         copy.now += later;
@@ -152,26 +153,27 @@ impl Run<'_> {
     }
 }
 
-/// Bytes are mended once, and that is told; mending makes no worth of nothing.
-fn mended(run: &mut Run) {
+/// `prepare` changes a cell at most once, and reports the change. `prepare` keeps the eviction rank
+/// of a cell that has one.
+fn check_prepare(run: &mut Run) {
     let (bytes, eviction_rank) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, run.time()));
-    assert_eq!(run.prepare(), run.cell != bytes, "it has to be told that a cell has changed");
+    assert_eq!(run.prepare(), run.cell != bytes, "`prepare` has to report a changed cell");
     if eviction_rank != EvictionRank::Nothing {
         assert_eq!(run.algorithm.eviction_rank(&run.cell, run.time()), eviction_rank);
     }
     let prepared = run.cell.clone();
     assert!(!run.prepare());
     assert_eq!(run.cell, prepared);
-    promises(run, 0);
+    check_promises(run, 0);
 }
 
-/// What a prepared cell says is exact: how much is left, and when there will be more.
-fn promises(run: &Run, idle_ns: u64) {
+/// The remaining quota of a prepared cell and the time of the next refill are exact.
+fn check_promises(run: &Run, idle_ns: u64) {
     let mut copy = run.clone();
     let look = copy.step(0);
     assert_eq!((look.admission, look.charge.cost), (Admission::Admit { delay: Span::ZERO }, 0));
     assert_eq!(copy.step(u64::MAX).admission, Admission::Refuse { retry_after: None });
-    assert_eq!(copy.cell, run.cell, "who looks or is refused changes nothing");
+    assert_eq!(copy.cell, run.cell, "a look and a refusal change nothing");
 
     let rest = look.remaining;
     let all = run.probe(0, rest);
@@ -189,8 +191,8 @@ fn promises(run: &Run, idle_ns: u64) {
     }
 
     if !run.is_ours && run.algorithm.as_reserve().is_some() {
-        // Other bytes may say that some is lent to workers, which counts as spent when nobody can
-        // be spending of it.
+        // Foreign bytes may contain reserved units, which count as spent once no worker can spend
+        // them.
         return;
     }
     let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
@@ -207,7 +209,7 @@ fn promises(run: &Run, idle_ns: u64) {
     assert_eq!(run.probe(full + idle_ns % Quota::MAX_UNIT.as_ns(), 0).remaining, most);
 }
 
-/// Something happens to a prepared cell.
+/// Runs one operation on a prepared cell.
 fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
     match input.below(7) {
         0 | 1 => run.now = run.now.saturating_add(input.scaled()).min(LATEST),
@@ -231,15 +233,15 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
             let verdict = run.step(1 + input.scaled() % before.max(1));
             run.refund(verdict.charge);
             run.prepare();
-            // Other bytes may say that more had been given back before.
-            assert!(!run.is_ours || run.look().remaining <= before, "more is given back than was charged");
+            // Foreign bytes may contain earlier refunds.
+            assert!(!run.is_ours || run.look().remaining <= before, "more is refunded than was charged");
         }
         _ => reserve(run, input),
     }
 }
 
-/// A worker is handed a piece, spends of it, and gives it back: then what it has spent is missing,
-/// and no more.
+/// A worker makes a reservation, spends a part and refunds the rest: only the spent part is
+/// missing.
 fn reserve(run: &mut Run, input: &mut Input) {
     let Some(reserve) = run.algorithm.as_reserve() else {
         return;
@@ -247,23 +249,23 @@ fn reserve(run: &mut Run, input: &mut Input) {
     run.prepare();
     let before = run.look().remaining;
     let now = run.time();
-    // All is never lent.
+    // The last unit is never reserved.
     let part = before.saturating_sub(1).min(input.scaled());
     if part == 0 {
         return;
     }
-    let Some(mut piece) = reserve.reserve(&mut run.cell, now, part) else {
-        assert!(!run.is_ours, "of {before} not so much can be lent");
+    let Some(mut reservation) = reserve.reserve(&mut run.cell, now, part) else {
+        assert!(!run.is_ours, "{before} units are too few for the reservation");
         return;
     };
-    assert!(run.look().remaining <= before.saturating_sub(piece.charge.cost));
+    assert!(run.look().remaining <= before.saturating_sub(reservation.charge.cost));
     let mut spent = 0;
     for _ in 0..input.below(6) {
         let cost = u64::from(input.byte());
-        spent += if piece.spend(cost) { cost } else { 0 };
+        spent += if reservation.spend(cost) { cost } else { 0 };
     }
-    assert!(spent <= piece.charge.cost);
-    reserve.release(&mut run.cell, now, &piece);
+    assert!(spent <= reservation.charge.cost);
+    reserve.release(&mut run.cell, now, &reservation);
     let left = run.look().remaining;
     assert!(
         !run.is_ours || left == before - spent,

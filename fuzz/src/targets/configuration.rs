@@ -1,17 +1,17 @@
-//! Bytes as a configuration, and requests as its policy decides about them.
+//! Bytes as a configuration, and the decisions of its policy about requests.
 
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_document::{Value, parse, parse_json};
-use diana_limiter::policy::Outcome;
+use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::check::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::store::{Portable, Rules, Simulated};
 
-/// Keys that are in the store beside those of tables.
+/// Keys in the store that belong to no table.
 const OWN_KEYS: u64 = 4;
 
-/// Bytes are refused with reasons, always the same, or make a policy that always decides the same.
+/// Bytes are refused with reasons, or make a policy. Reasons and decisions are deterministic.
 pub fn run(bytes: &[u8]) {
     match (compile(bytes), compile(bytes)) {
         (Ok(one), Ok(other)) => {
@@ -20,12 +20,12 @@ pub fn run(bytes: &[u8]) {
             assert_eq!(decisions(&one), decisions(&other));
         }
         (Err(one), Err(other)) => {
-            let told = |errors: Vec<_>| errors.iter().map(ToString::to_string).collect::<Vec<String>>();
-            let (one, other) = (told(one), told(other));
+            let messages = |errors: Vec<_>| errors.iter().map(ToString::to_string).collect::<Vec<String>>();
+            let (one, other) = (messages(one), messages(other));
             assert_eq!(one, other);
             assert!(!one.is_empty() && one.iter().all(|why| !why.contains(char::is_control)), "{one:?}");
         }
-        _ => panic!("it is accepted and refused"),
+        _ => panic!("the same bytes are accepted and refused"),
     }
     if let Ok(document) = parse(bytes)
         && is_exact(&document)
@@ -36,8 +36,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether all its numbers are read to the last bit: serde_json may miss that by one where there
-/// are many digits.
+/// Whether all numbers of the value are read exactly: serde_json may be wrong by one bit for
+/// numbers with many digits.
 fn is_exact(document: &Value) -> bool {
     match document {
         Value::Number(number) => {
@@ -50,13 +50,13 @@ fn is_exact(document: &Value) -> bool {
     }
 }
 
-/// What is decided about a few requests, and told to their clients.
+/// The decisions about a few requests, and the responses to their clients.
 fn decisions(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, response, .. } = configuration;
     let host = Simulated::new(Rules::Lenient);
     let store = Portable::probe(&host).unwrap();
     let mut worker = Worker::new(policy, b"a seed of a test");
-    let (mut told, mut sessions) = (Vec::new(), Vec::new());
+    let (mut decisions, mut sessions) = (Vec::new(), Vec::new());
     let mut now = Time::from_ns(1_700_000_000_000_000_000);
     for values in requests() {
         let request = policy.request(&values);
@@ -64,7 +64,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
             let (session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
             match decision.outcome {
                 Outcome::Delay(until) => assert!(until > now),
-                Outcome::Query(_) => panic!("a worker that knows no store asks one"),
+                Outcome::Query(_) => panic!("a worker without a store queries one"),
                 _ => {}
             }
             let refusal = response.refusal(policy, decision, policy.is_grpc(&request), 7);
@@ -76,7 +76,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
             }
             let headers = response.headers(policy, decision);
             headers.iter().for_each(|(_, value)| sendable(value));
-            told.push(format!("{decision:?} {refusal:?} {headers:?}"));
+            decisions.push(format!("{decision:?} {refusal:?} {headers:?}"));
             sessions.push(session);
         }
         now = now.after(Span::from_ms(400));
@@ -87,7 +87,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
     }
     let keys = u64::try_from(host.len()).unwrap();
     assert!(keys <= policy.footprint().0.saturating_add(OWN_KEYS), "{keys} keys");
-    told
+    decisions
 }
 
 #[track_caller]

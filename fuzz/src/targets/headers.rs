@@ -1,8 +1,8 @@
-//! Lines of a request as actors of all kinds read them, in more than one spelling.
+//! Lines of a request, read by actors of all kinds, in more than one spelling.
 //!
 //! ```text
 //!   P/a/b?k=1 ⏎ Happ.example:80 ⏎ Cs=1; t=2 ⏎ F203.0.113.9, 10.0.0.1 ⏎ Uann
-//!   the first letter says which part it is
+//!   the first letter is the kind of the part
 //! ```
 
 use super::path::escaped;
@@ -44,7 +44,7 @@ static READER: LazyLock<Reader> = LazyLock::new(|| {
     Reader { parts, actors }
 });
 
-/// Any lines have keys or have none, and the same ones in every spelling.
+/// Any lines have keys or no keys, and the same keys in every spelling.
 pub fn run(bytes: &[u8]) {
     raw(bytes);
     let lines = lines(bytes);
@@ -61,20 +61,20 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// What reads bytes without a request around them.
+/// Readers of bytes without a request.
 fn raw(bytes: &[u8]) {
     let pairs = Pairs::of(bytes);
     let (count, size) =
         pairs.fold((0, 0), |(count, size), (name, value)| (count + 1, size + name.len() + value.len()));
-    // Each has two sizes of four bytes, and two zeros.
+    // Each pair has two sizes of four bytes, and two zeros.
     assert!(count * 10 + size <= bytes.len());
     let name = host::name(bytes);
     assert_eq!(host::name(&bytes.to_ascii_uppercase()), name);
     if let Some(address) = address::parse(bytes) {
         spelt(address);
     }
-    is_token(bytes);
-    parse_json(bytes);
+    let _ = is_token(bytes);
+    let _ = parse_json(bytes);
 }
 
 fn spelt(address: IpAddr) {
@@ -90,7 +90,7 @@ fn spelt(address: IpAddr) {
     }
 }
 
-/// The lines, each with its letter; of what cannot stand twice the first.
+/// The lines, each with its letter. If a part cannot occur twice, its first line counts.
 fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -121,7 +121,7 @@ fn values(lines: &[Vec<u8>]) -> Values {
     lines.iter().fold(Values::default(), |values, line| values.with(part(line[0]), &line[1..]))
 }
 
-/// The keys of all actors; an empty value is none.
+/// The keys of all actors; an empty value has no key.
 fn keys(source: &dyn Source) -> Vec<(&'static str, Option<Vec<u8>>)> {
     let request = Request::new(source, &READER.parts);
     let key_of = |named: &'static Named| {
@@ -133,7 +133,7 @@ fn keys(source: &dyn Source) -> Vec<(&'static str, Option<Vec<u8>>)> {
     READER.actors.iter().map(key_of).collect()
 }
 
-/// The same lines as a host hands them over.
+/// The same lines in the format of a host.
 struct Serialised {
     values: Values,
     headers: Vec<u8>,
@@ -141,7 +141,7 @@ struct Serialised {
 
 impl Serialised {
     fn of(lines: &[Vec<u8>]) -> Serialised {
-        // What `encode` takes is text: bytes are put in behind it, in place of as many letters.
+        // `encode` accepts text only, so the bytes replace as many letters afterwards.
         let names: Vec<String> = lines.iter().map(|line| name(line[0]).to_uppercase()).collect();
         let filler = |line: &Vec<u8>| Cow::Owned("~".repeat(line.len() - 1));
         let pairs: Vec<_> =
@@ -172,7 +172,7 @@ type Respell = fn(Vec<Vec<u8>>) -> Vec<Vec<u8>>;
 /// Ways to write the same request.
 const SPELLINGS: [(&str, Respell); 6] = [
     ("escapes in the url", |lines| {
-        // Before its path an absolute url has a scheme and a host, which have no escapes.
+        // The scheme and the host of an absolute URL have no escapes.
         each(lines, b'P', |line| if line.starts_with(b"/") { escaped(line) } else { line.to_vec() })
     }),
     ("the host in capitals", |lines| each(lines, b'H', <[u8]>::to_ascii_uppercase)),
@@ -190,7 +190,7 @@ fn each(lines: Vec<Vec<u8>>, letter: u8, respell: impl Fn(&[u8]) -> Vec<u8>) -> 
     lines.into_iter().map(respell).collect()
 }
 
-/// All lines of this letter as one, the last of all.
+/// Joins all lines of this letter into one line at the end.
 fn joined(lines: Vec<Vec<u8>>, letter: u8, between: &[u8]) -> Vec<Vec<u8>> {
     let (of_it, mut others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line[0] == letter);
     if !of_it.is_empty() {

@@ -1,6 +1,6 @@
-//! Bytes read as numbers, from the front. What is not there is zero.
+//! Bytes read as numbers, from the front. Missing bytes are zero.
 
-/// What is left of the bytes.
+/// The rest of the bytes.
 #[derive(Clone, Copy)]
 pub struct Input<'b>(pub &'b [u8]);
 
@@ -18,7 +18,7 @@ impl<'b> Input<'b> {
         self.byte() % 2 == 1
     }
 
-    /// A number below `bound`, of one byte.
+    /// A number below `bound`, from one byte.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::from(self.byte()) % bound
     }
@@ -27,13 +27,13 @@ impl<'b> Input<'b> {
         u64::from_le_bytes(self.array())
     }
 
-    /// A number of any order of magnitude, of three bytes: so many bits of a few.
+    /// A number of any order of magnitude, from three bytes: two bytes, shifted by the third.
     pub fn scaled(&mut self) -> u64 {
         let [low, high, shift] = self.array();
         u64::from(u16::from_le_bytes([low, high])) << (shift % 48)
     }
 
-    /// At most so many bytes.
+    /// At most `most` bytes.
     pub fn bytes(&mut self, most: usize) -> &'b [u8] {
         let (taken, rest) = self.0.split_at(most.min(self.0.len()));
         self.0 = rest;

@@ -1,9 +1,9 @@
-//! What must hold for any bytes: each target is a function of bytes that panics if it does not.
+//! Properties of any bytes: each target is a function of bytes that panics if its property fails.
 //!
-//! A fuzzer brings them, and `tests/it/fuzz.rs` those that are kept.
+//! A fuzzer provides the bytes; `tests/it/fuzz.rs` replays the kept ones.
 //!
-//! To add one: a file here with a `run`, its line below, its file in `fuzz_targets/`, its `[[bin]]`
-//! in `Cargo.toml`, and a folder of seeds in `corpus/`.
+//! To add a target: a file here with a `run`, its line below, its file in `fuzz_targets/`, its
+//! `[[bin]]` in `Cargo.toml`, and a folder of seeds in `corpus/`.
 
 pub mod cell;
 pub mod configuration;
@@ -17,10 +17,10 @@ pub mod remote_reply;
 pub mod request;
 pub mod rls_reply;
 
-/// A target: takes any bytes, and panics where something does not hold.
+/// A target accepts any bytes, and panics if its property fails.
 pub type Target = fn(&[u8]);
 
-/// All of them by their names.
+/// All targets by their names.
 pub static TARGETS: &[(&str, Target)] = &[
     ("cell", cell::run),
     ("configuration", configuration::run),

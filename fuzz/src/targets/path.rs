@@ -2,16 +2,16 @@
 
 use diana_limiter::request::path::{Path, Readings, segment};
 
-/// The combinations of answers to the four questions that backends answer differently.
+/// The combinations of the four differences between backends.
 const MOST_READINGS: usize = 16;
 
-/// Longer than any target a gateway takes, so that a square of it takes a minute.
+/// Longer than any target that a gateway accepts. Quadratic work on it would take a minute.
 const LONGEST: usize = 1024 * 1024;
-/// Of so many lengths inputs have, one is read at that length as well.
+/// One in so many input lengths is also read at the longest length.
 const LONG_ONE_IN: usize = 128;
 
-/// Any bytes have readings, all of them normal. To read a long target takes seconds, which the
-/// fuzzer does not allow, if the time grows with the square of the length.
+/// Any bytes have readings, all of them normal. If the time grew with the square of the length, a
+/// long target would take seconds, which the fuzzer does not allow.
 pub fn run(bytes: &[u8]) {
     if !bytes.is_empty() && bytes.len().is_multiple_of(LONG_ONE_IN) {
         let long = bytes.repeat(LONGEST / bytes.len());
@@ -30,7 +30,7 @@ pub fn run(bytes: &[u8]) {
 
 fn normal(path: &Path, sent: usize) {
     let bytes = path.as_bytes();
-    // Each byte is written as an escape at most, behind the slash that may have been lacking.
+    // At most, each byte becomes an escape, and a missing slash is added in front.
     assert!(bytes.len() <= 3 * sent + 1);
     assert!(bytes.starts_with(b"/") && (bytes == b"/" || !bytes.ends_with(b"/")));
     assert!(path.segments().all(|segment| !matches!(segment, b"." | b"..")));
@@ -47,7 +47,7 @@ fn strict(target: &[u8]) -> Vec<u8> {
     Readings::of(target).iter().next().map(|path| path.as_bytes().to_vec()).unwrap()
 }
 
-/// The same path, in which each `%` begins an escape, with escapes in lower case.
+/// The same path with escapes in lower case; each `%` begins an escape.
 fn lowered(path: &[u8]) -> Vec<u8> {
     let mut out = path.to_vec();
     for at in (0..path.len()).filter(|at| path[*at] == b'%') {
@@ -56,8 +56,7 @@ fn lowered(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same target with letters, digits and dots as escapes, but for those that belong to an escape
-/// already.
+/// The same target with letters, digits and dots as escapes, except inside an escape.
 pub fn escaped(target: &[u8]) -> Vec<u8> {
     let (mut rest, mut out) = (target, Vec::new());
     while let [first, behind @ ..] = rest {

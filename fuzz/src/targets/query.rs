@@ -1,10 +1,11 @@
-//! Rules for a store to be asked about.
+//! Queries to a global store.
 
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Parameters, Quota};
-use diana_limiter::policy::{RuleId, RuleQuery};
+use diana_limiter::global::RuleQuery;
+use diana_limiter::policy::RuleId;
 
-/// The rule of this number; those of odd numbers are in shadow.
+/// The query of this number; odd numbers are rules in shadow.
 pub fn query(number: usize) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(number),

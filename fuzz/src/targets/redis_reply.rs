@@ -10,7 +10,7 @@ use super::query::query;
 use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::global::{CallError, Replies};
-use diana_limiter::policy::{GlobalCharge, GlobalQuery, LeaseUsage, RuleReply};
+use diana_limiter::global::{GlobalCharge, GlobalQuery, LeaseUsage, RuleReply};
 
 const STATUSES: [u32; 4] = [200, 400, 503, 0];
 

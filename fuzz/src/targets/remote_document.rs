@@ -3,17 +3,17 @@
 use diana_config::{Configuration, compile, compile_over};
 use diana_document::{Value, parse};
 
-/// What a document is laid over: it has all that one must leave alone.
+/// The local document, with all keys that a remote document must not have.
 const LOCAL: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "day"}, {"rpu": 5, "unit": "day", "scope": "global"}]}],
     "actors": {"tenant": {"header": "x-tenant"}}, "deny": ["10.0.0.0/8", {"tenant": "mallory"}], "response": {"status": 420},
     "local": {"max_actors": 77}, "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}},
     "remote": {"cluster": "config", "path": "/", "headers": {"authorization": "Bearer s3cret"}}}"#;
 
-/// Keys that are the local one's.
+/// Keys of the local document only.
 const OWN: [&str; 3] = ["local", "store", "remote"];
 
-/// Bytes are refused with reasons, always the same, or stand in place of what they have in common
-/// with the local document.
+/// Bytes are refused with reasons, always the same, or their keys replace those of the local
+/// document.
 pub fn run(bytes: &[u8]) {
     let (one, other) =
         (compile_over(LOCAL.as_bytes(), bytes, None), compile_over(LOCAL.as_bytes(), bytes, None));
@@ -32,11 +32,14 @@ pub fn run(bytes: &[u8]) {
         }
         (Err(one), Err(other)) => {
             assert_eq!(one, other);
-            let told: Vec<String> = one.iter().map(ToString::to_string).collect();
-            assert!(!told.is_empty() && told.iter().all(|why| !why.contains(char::is_control)), "{told:?}");
-            assert!(told.iter().all(|why| !why.contains("s3cret")), "{told:?}");
+            let messages: Vec<String> = one.iter().map(ToString::to_string).collect();
+            assert!(
+                !messages.is_empty() && messages.iter().all(|why| !why.contains(char::is_control)),
+                "{messages:?}"
+            );
+            assert!(messages.iter().all(|why| !why.contains("s3cret")), "{messages:?}");
         }
-        _ => panic!("it is accepted and refused"),
+        _ => panic!("the same document is accepted and refused"),
     }
 }
 
@@ -48,7 +51,7 @@ fn same(one: &Configuration, other: &Configuration) {
     assert_eq!(names(one), names(other));
 }
 
-/// One document that says what both say together.
+/// One document with the meaning of both.
 fn merged(bytes: &[u8]) -> String {
     let entries = |value: Value| match value {
         Value::Object(entries) => entries,

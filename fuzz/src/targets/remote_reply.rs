@@ -5,11 +5,11 @@
 
 use super::input::Input;
 use diana_base::time::{Span, Time};
+use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
 use diana_limiter::policy::Sample;
-use diana_limiter::store::{Portable, Rules, Simulated, Store};
 use diana_remote_config::{
-    Canary, CanaryCounts, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
-    ServerReply, Task, Validators, pointer,
+    CanaryCounts, CanaryOptions, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult,
+    RemoteOptions, ServerReply, Task, Validators, pointer,
 };
 
 const STATUSES: [u32; 6] = [200, 200, 304, 0, 404, 503];
@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
     let pointer = pointer(POINTERS[input.below(POINTERS.len())]).unwrap();
     let is_base64 = input.flag();
     let status = STATUSES[input.below(STATUSES.len())];
-    let canary = Canary { sample: Sample(10), hold: Span::from_secs(8), max_refused: 50 };
+    let canary = CanaryOptions { sample: Sample(10), hold: Span::from_secs(8), max_refused: 50 };
     let options = options(pointer, is_base64, input.flag().then_some(canary));
     read(&options, status, &input);
     let mut run = Run::new(options);
@@ -34,7 +34,7 @@ pub fn run(bytes: &[u8]) {
     run.end();
 }
 
-fn options(pointer: Vec<String>, is_base64: bool, canary: Option<Canary>) -> RemoteOptions {
+fn options(pointer: Vec<String>, is_base64: bool, canary: Option<CanaryOptions>) -> RemoteOptions {
     RemoteOptions {
         cluster: "config".into(),
         authority: "config".into(),

@@ -1,4 +1,4 @@
-//! Whole requests: a gateway to which things happen, and a host whose answers may be anything.
+//! Whole requests: a gateway with any events, and a host with any results.
 
 use super::input::Input;
 use crate::host::faults::Kind;
@@ -6,18 +6,17 @@ use crate::host::laws;
 use crate::host::play::{CONFIGURATION, Setup, play};
 use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
 use diana::host::proxy_wasm::{Callbacks, Filter};
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Longer ones take long, and find no more.
+/// Longer inputs take longer and find no more.
 const MOST_BYTES: usize = 300;
 
-/// No host call is made more often than this within a callback: the store's swaps are the most,
-/// 4,096 for each rule.
+/// The most host calls of one kind within a callback: at most 4,096 swaps for each rule.
 const MOST_CALLS: u32 = 100_000;
 
-/// The laws of a gateway hold, whatever happens; and nothing a host answers makes the filter panic.
+/// The laws of a gateway hold for any events, and no result of a host call makes the filter panic.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(&bytes[..bytes.len().min(MOST_BYTES)]);
     match input.below(4) {
@@ -27,8 +26,8 @@ pub fn run(bytes: &[u8]) {
 }
 
 fn gateway(mut input: Input) {
-    let kind = [Kind::Nothing, Kind::LostSwaps, Kind::Store, Kind::LettingGo, Kind::Timer, Kind::Any]
-        [input.below(6)];
+    let kind =
+        [Kind::Nothing, Kind::LostSwaps, Kind::Store, Kind::Release, Kind::Timer, Kind::Any][input.below(6)];
     let setup = Setup {
         rules: if input.flag() { Rules::Strict } else { Rules::Lenient },
         workers: 1 + input.below(3),
@@ -40,19 +39,19 @@ fn gateway(mut input: Input) {
     match kind {
         Kind::Nothing | Kind::LostSwaps => {
             let gateway = play(setup, input.0, laws::permits_hold);
-            laws::nobody_is_left(&gateway);
+            laws::no_request_waits_for_ever(&gateway);
             laws::quotas_hold(&gateway);
-            laws::all_is_back(&gateway);
+            laws::everything_is_refunded(&gateway);
         }
         _ => {
             let gateway = play(setup, input.0, |_| {});
-            laws::nobody_is_left(&gateway);
-            laws::nothing_is_owed(&gateway);
+            laws::no_request_waits_for_ever(&gateway);
+            laws::nothing_is_left(&gateway);
         }
     }
 }
 
-/// A host that answers with the input, until it ends; then everything fails.
+/// A host whose results are the input; after the end of the input every call fails.
 struct Anything {
     input: RefCell<Vec<u8>>,
     calls: Cell<u32>,

@@ -8,7 +8,7 @@ use diana_base::time::Span;
 use diana_global_rls::Rls;
 use diana_limiter::algorithm::Admission;
 use diana_limiter::global::CallError;
-use diana_limiter::policy::{GlobalQuery, LeaseGrant};
+use diana_limiter::global::{GlobalQuery, LeaseGrant};
 
 const MOST_RULES: usize = 8;
 

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_module_that_does_not_fit_is_refused() {
         for (module, without) in [
             (module(), &["none"][..]),
             (b"\0asm\x01\0\0\0".to_vec(), &[]),

@@ -5,10 +5,10 @@
 //! admits without delay.
 
 use super::calls;
-use super::plugin::Plugin;
 use diana_base::format::alone;
 use diana_base::time::Span;
-use diana_limiter::policy::{Decision, Outcome};
+use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::policy::Policy;
 
 /// The rules that refuse a request, or the deny list.
 pub const RULE: &str = "diana.rule";
@@ -26,35 +26,31 @@ pub const WAITED_MS: &str = "diana.waited_ms";
 /// All attributes; the host puts `wasm.` before each.
 pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITED_MS];
 
-impl Plugin {
-    /// Sets the attributes of a request after the decision.
-    pub(super) fn set_attributes(&self, decision: &Decision) {
-        let policy = &self.configuration.policy;
-        let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
-        let is_told = refused.is_some()
-            || shadowed.is_some()
-            || matches!(decision.outcome, Outcome::Delay(_))
-            || self.configuration.logs_all;
-        if !is_told {
-            return;
-        }
-        for (key, rules) in [(RULE, refused), (SHADOW, shadowed)] {
-            if let Some(rules) = rules {
-                calls::set_property(key, &rules);
-            }
-        }
-        if let Some(report) = decision.decisive(policy) {
-            calls::set_property(ACTOR, report.actor.name());
-            if let Some(verdict) = report.verdict {
-                calls::set_property(REMAINING, &alone(verdict.remaining));
-            }
+/// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
+/// rule admits without delay.
+pub(super) fn set_attributes(policy: &Policy, decision: &Decision, logs_all: bool) {
+    let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
+    let is_told =
+        refused.is_some() || shadowed.is_some() || matches!(decision.outcome, Outcome::Delay(_)) || logs_all;
+    if !is_told {
+        return;
+    }
+    for (key, rules) in [(RULE, refused), (SHADOW, shadowed)] {
+        if let Some(rules) = rules {
+            calls::set_property(key, &rules);
         }
     }
+    if let Some(report) = decision.decisive(policy) {
+        calls::set_property(ACTOR, report.actor.name());
+        if let Some(verdict) = report.verdict {
+            calls::set_property(REMAINING, &alone(verdict.remaining));
+        }
+    }
+}
 
-    /// Sets how long the effective stream waited for its turn.
-    pub(super) fn set_waited(waited: Span) {
-        calls::set_property(WAITED_MS, &alone(whole_ms(waited)));
-    }
+/// Sets how long the effective stream waited for its turn.
+pub(super) fn set_waited(waited: Span) {
+    calls::set_property(WAITED_MS, &alone(whole_ms(waited)));
 }
 
 pub(super) fn whole_ms(span: Span) -> u64 {

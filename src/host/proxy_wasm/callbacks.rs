@@ -2,8 +2,8 @@
 //! its host does not need (`gateway/src/filter.rs`) and changes the letter behind the mark to say
 //! so.
 
+use super::host_kind::HostKind;
 use diana_limiter::response::ResponseOptions;
-use diana_limiter::store::Rules;
 
 /// The bytes in front of the letter, by which a build finds it.
 const MARK: [u8; 20] = *b"\0diana's callbacks: ";
@@ -55,10 +55,10 @@ impl Callbacks {
         }
     }
 
-    /// Whether these callbacks suffice for a host. nginx, recognised by its swap rules, calls all
-    /// callbacks and crashes if one is missing.
-    pub(super) fn suffice_under(self, rules: Rules) -> Result<(), String> {
-        match rules == Rules::Strict && self != Callbacks::All {
+    /// Whether these callbacks suffice for a host. nginx calls all callbacks and crashes if one is
+    /// missing.
+    pub(super) fn suffice_for(self, host: HostKind) -> Result<(), String> {
+        match host.is_nginx() && self != Callbacks::All {
             true => Err("nginx crashes when a callback is missing, load `diana-nginx.wasm`".into()),
             false => Ok(()),
         }

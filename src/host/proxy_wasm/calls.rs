@@ -5,10 +5,10 @@ use super::abi::{self, *};
 use super::memory;
 use diana_base::format;
 use diana_base::time::Time;
+use diana_limiter::cells::store::{Fault, Portable, SharedData, Watched, Written};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::request::pairs;
 use diana_limiter::response::Refusal;
-use diana_limiter::store::{Fault, SharedData, Written};
 use log::Level;
 use std::ptr::null_mut;
 
@@ -317,6 +317,9 @@ pub(super) fn increment(id: u32, by: i64) {
 /// The host's shared data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostData;
+
+/// The store over the host's shared data.
+pub(super) type HostStore = Watched<Portable<HostData>>;
 
 impl SharedData for HostData {
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {

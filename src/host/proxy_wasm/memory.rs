@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allocated_can_be_owned() {
+    fn allocated_memory_can_be_owned() {
         for size in [0, 1, 64, 100_000] {
             let data = allocate(size);
             // SAFETY: `allocate` returned `size` bytes, which nothing else owns.
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_null() {
+    fn an_allocation_without_room_is_null() {
         assert!(allocate(usize::MAX).is_null());
     }
 }

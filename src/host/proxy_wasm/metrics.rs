@@ -7,16 +7,17 @@ pub use table::{Each, Kind, METRICS, Metric};
 
 use super::access_log::whole_ms;
 use super::calls;
-use super::source::Poll;
+use super::host_kind::HostKind;
 use diana_base::exclusive::Exclusive;
 use diana_base::format::plain;
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_config::Configuration;
+use diana_limiter::cells::Events;
+use diana_limiter::cells::table::ACTORS_OF_A_SET;
+use diana_limiter::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use diana_limiter::global::CallStats as Calls;
-use diana_limiter::policy::{Decision, Events, Outcome, Policy, Reason, RuleId, RuleReport, RuleResult};
-use diana_limiter::store::Rules;
-use diana_limiter::table::ACTORS_OF_A_SET;
+use diana_limiter::policy::{Policy, RuleId};
 use diana_remote_config::{CanaryVerdict, Comparison};
 use log::warn;
 use std::borrow::Cow;
@@ -30,6 +31,15 @@ pub(super) struct Ids(Exclusive<KeyMap<u32>>);
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
 /// to 1 KiB. The default of 5 MiB then holds this many counters.
 const MAX_ON_NGINX: usize = 4_096;
+
+/// The result of a poll of the document server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Poll {
+    Fresh,
+    Unchanged,
+    Refused,
+    Failed,
+}
 
 impl Ids {
     /// The id of a metric; `None` if the host does not define it.
@@ -96,10 +106,10 @@ impl Metrics {
     pub(super) fn new(
         configuration: &Configuration,
         clusters: &[String],
-        rules: Rules,
+        host: HostKind,
         ids: &Ids,
     ) -> Metrics {
-        let is_nginx = rules == Rules::Strict;
+        let is_nginx = host.is_nginx();
         let most = if is_nginx { MAX_ON_NGINX } else { usize::MAX };
         let mut missing = 0_u32;
         let mut define = |metric: &Metric, of: Option<Cow<str>>, value: &str| {

@@ -1,11 +1,9 @@
 //! Estimates from a sample how many cells of each table are in use. A full count would have to read
 //! the whole table.
 
-use super::plugin::Plugin;
 use diana_base::exclusive::Exclusive;
 use diana_base::prng;
-use diana_limiter::policy::RuleId;
-use diana_limiter::store::Rules;
+use diana_limiter::policy::{Policy, RuleId};
 use std::cell::Cell;
 
 /// A worker samples one set of one table after this many requests. One load costs about 1 µs, that
@@ -47,38 +45,35 @@ pub(super) struct Sampling {
     means: Exclusive<Vec<Mean>>,
 }
 
-impl Plugin {
-    /// Counts a request, and samples a set after every `REQUESTS_PER_SAMPLE` requests. nginx is not
-    /// sampled, because a load there would keep the set from being evicted.
-    pub(super) fn sample_cells(&self) {
-        let Sampling { requests, means } = &self.sampling;
-        let count = requests.get().wrapping_add(1);
-        requests.set(count);
-        if !count.is_multiple_of(REQUESTS_PER_SAMPLE) || self.store.rules() == Rules::Strict {
-            return;
-        }
-        let policy = &self.configuration.policy;
+impl Sampling {
+    /// Counts a request. Returns whether a sample is due.
+    pub(super) fn is_due(&self) -> bool {
+        let requests = self.requests.get().wrapping_add(1);
+        self.requests.set(requests);
+        requests.is_multiple_of(REQUESTS_PER_SAMPLE)
+    }
+
+    /// Samples the next table. `used_cells` counts the cells in use in one set of a table; the set
+    /// follows from a random number. Returns the first rule of the table, and the estimate.
+    pub(super) fn sample(
+        &self,
+        policy: &Policy,
+        entropy: impl FnOnce() -> u32,
+        used_cells: impl FnOnce(usize, u64) -> Option<usize>,
+    ) -> Option<(RuleId, u64)> {
+        let requests = self.requests.get();
         let tables: Vec<(RuleId, u64)> = policy.tables().collect();
-        let turn = usize::try_from(count.checked_div(REQUESTS_PER_SAMPLE).unwrap_or(0)).unwrap_or(0);
-        let Some(turn) = turn.checked_rem(tables.len()) else {
-            return;
+        let turn = usize::try_from(requests.checked_div(REQUESTS_PER_SAMPLE).unwrap_or(0)).unwrap_or(0);
+        let turn = turn.checked_rem(tables.len())?;
+        let random = u64::from(entropy()) << 32 | u64::from(prng::next(&mut requests.into()));
+        let (used, (rule, sets)) = (used_cells(turn, random)?, tables.get(turn)?);
+        let mean = |means: &mut Vec<Mean>| {
+            means.resize_with(tables.len().max(means.len()), Mean::default);
+            let mean = means.get_mut(turn)?;
+            mean.add(used);
+            Some(mean.of(*sets))
         };
-        let random = u64::from(self.entropy()) << 32 | u64::from(prng::next(&mut count.into()));
-        let look = |worker: &mut diana_limiter::session::Worker| {
-            worker.used_cells(policy, &self.store, turn, random, self.last_now())
-        };
-        if let (Some(Some(used)), Some((rule, sets))) = (self.worker.with(look), tables.get(turn)) {
-            let mean = |means: &mut Vec<Mean>| {
-                means.resize_with(tables.len().max(means.len()), Mean::default);
-                means.get_mut(turn).map(|mean| {
-                    mean.add(used);
-                    mean.of(*sets)
-                })
-            };
-            if let Some(used) = means.with(mean).flatten() {
-                self.metrics.used_cells(*rule, used);
-            }
-        }
+        Some((*rule, self.means.with(mean).flatten()?))
     }
 }
 
@@ -87,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_follows_what_it_sees() {
+    fn a_mean_follows_its_samples() {
         let mut mean = Mean::default();
         mean.add(4);
         assert_eq!(mean.of(1_000), 4_000);

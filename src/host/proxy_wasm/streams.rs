@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plugin_is_told_once() {
+    fn a_stream_finds_its_plugin_once() {
         let mut streams = NewStreams::default();
         streams.put(2, 1);
         assert_eq!((streams.take(3), streams.take(2), streams.take(2)), (None, Some(1), None));

@@ -1,9 +1,13 @@
 //! Maintenance of the nginx zone with the shared data: keeps the seed in the zone, and logs if the
 //! zone is too small.
 
-use super::plugin::Plugin;
+use super::calls::HostStore;
+use super::metrics::Metrics;
 use crate::host::nginx;
-use diana_limiter::table::{Dated, keep_seed};
+use diana_base::exclusive::Exclusive;
+use diana_limiter::cells::table::{Dated, keep_seed};
+use diana_limiter::policy::Policy;
+use diana_limiter::session::Worker;
 use log::warn;
 use std::cell::Cell;
 
@@ -27,38 +31,43 @@ impl Zone {
     }
 
     /// Runs after each decision.
-    pub(super) fn after_decision(&self, plugin: &Plugin) {
+    pub(super) fn after_decision(
+        &self,
+        policy: &Policy,
+        worker: &Exclusive<Worker>,
+        store: &HostStore,
+        metrics: &Metrics,
+    ) {
         let requests = self.requests.get().wrapping_add(1);
         self.requests.set(requests);
         if requests.is_multiple_of(REQUESTS_PER_SEED_LOAD) {
-            self.keep_seed(plugin);
+            self.keep_seed(policy, worker, store);
         }
-        let (lost, failed) = (plugin.store.take_lost(), plugin.store.take_failed());
-        plugin.metrics.lost_keys(lost);
+        let (lost, failed) = (store.take_lost(), store.take_failed());
+        metrics.lost_keys(lost);
         let logged = self.logged.get();
         self.logged.set((logged.0 || lost > 0, logged.1 || failed > 0));
         if lost > 0 && !logged.0 {
-            warn(plugin, "a key that this worker wrote is gone, and the actors counted in it start anew");
+            warn(policy, "a key that this worker wrote is gone, and the actors counted in it start anew");
         }
         if failed > 0 && !logged.1 {
-            warn(plugin, "a key cannot be written, and requests counted in it pass");
+            warn(policy, "a key cannot be written, and requests counted in it pass");
         }
     }
 
-    fn keep_seed(&self, plugin: &Plugin) {
+    fn keep_seed(&self, policy: &Policy, worker: &Exclusive<Worker>, store: &HostStore) {
         let own = self.seed.get();
-        if let Ok(kept) = keep_seed(&plugin.store, own)
+        if let Ok(kept) = keep_seed(store, own)
             && kept != own
         {
             self.seed.set(kept);
-            let policy = &plugin.configuration.policy;
-            plugin.worker.with(|worker| worker.reseed(policy, &kept.seed));
+            worker.with(|worker| worker.reseed(policy, &kept.seed));
         }
     }
 }
 
-fn warn(plugin: &Plugin, what: &str) {
-    let needed = nginx::zone_bytes(&plugin.configuration.policy).div_ceil(1024);
+fn warn(policy: &Policy, what: &str) {
+    let needed = nginx::zone_bytes(policy).div_ceil(1024);
     let advice = "the zone of `shm_kv` seems to be too small: enlarge it";
     warn!("{what}; {advice}, this configuration alone needs up to {needed} KiB");
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 /// If each request needs a query, requests that arrive during a call go in the next call.
 #[test]
-fn requests_that_come_together_ask_together() {
+fn simultaneous_requests_share_a_call() {
     const EACH: u64 = 10_000;
     let keys = json!({"algo": "W", "rpu": 1_000_000, "unit": "7d", "lease": 0});
     let shared = Shared::start(&json!([shared_rule("/", "quota", &keys)]));
@@ -22,20 +22,20 @@ fn requests_that_come_together_ask_together() {
         loads.into_iter().map(|load| load.join().unwrap().status(200)).sum()
     });
     let of = |what: &str| counted(&shared.gateways, &format!("store.webdis.{what}"));
-    let (calls, questions) = (of("calls"), of("questions"));
+    let (calls, queries) = (of("calls"), of("questions"));
     let made: u64 = shared
         .gateways
         .iter()
         .map(|gateway| gateway.admin().counter("cluster.webdis.upstream_rq_total").unwrap())
         .sum();
     println!(
-        "{passed} requests, {questions} questions in {calls} calls: {:.1} a call",
-        questions as f64 / calls as f64
+        "{passed} requests, {queries} queries in {calls} calls: {:.1} a call",
+        queries as f64 / calls as f64
     );
     // A call without the script is repeated with it.
     assert_eq!((passed, calls), (2 * EACH, made));
-    assert!((2 * EACH..=2 * EACH + 500).contains(&questions), "{questions}");
-    assert!(questions > 2 * calls, "{questions} questions in {calls} calls");
+    assert!((2 * EACH..=2 * EACH + 500).contains(&queries), "{queries}");
+    assert!(queries > 2 * calls, "{queries} queries in {calls} calls");
     assert_eq!(of("failed_calls"), 0);
 }
 
@@ -55,25 +55,25 @@ fn ask(connection: &mut Connection, user: &str) -> Response {
 }
 
 #[test]
-fn what_is_refused_here_is_not_asked_there() {
+fn a_local_refusal_queries_no_store() {
     let here = json!({"name": "here", "actor": "user", "rpu": 5, "unit": "7d", "algo": "W"});
     let mut limit = shared_rule("/", "there", &json!({"algo": "W", "rpu": 100, "unit": "7d"}));
     limit["rules"].as_array_mut().unwrap().push(here);
     let shared = Shared::start(&json!([limit]));
     let mut connections = connections(&shared.gateways[..1], 4);
     let passed = (0..5).filter(|turn| ask(&mut connections[turn % 4], "ann").status == 200).count();
-    let questions = || counted(&shared.gateways, "store.webdis.questions");
-    let (before, asked) = (counts(&shared), questions());
+    let queries = || counted(&shared.gateways, "store.webdis.questions");
+    let (before, queries_before) = (counts(&shared), queries());
     assert_eq!((passed, before.len()), (5, 1));
     for turn in 0..20 {
         let refused = ask(&mut connections[turn % 4], "ann");
         assert!(refused.status == 429 && refused.text().contains(r#"["here"]"#), "{}", refused.text());
     }
-    assert_eq!((counts(&shared), questions()), (before, asked));
+    assert_eq!((counts(&shared), queries()), (before, queries_before));
 }
 
 #[test]
-fn what_is_refused_there_is_not_charged_here() {
+fn a_refusal_by_the_store_is_not_charged_locally() {
     let here = json!({"name": "here", "rpu": 100, "unit": "7d", "algo": "W"});
     let mut limit = shared_rule("/", "there", &json!({"algo": "W", "rpu": 5, "unit": "7d"}));
     limit["rules"].as_array_mut().unwrap().push(here);
@@ -89,7 +89,7 @@ fn what_is_refused_there_is_not_charged_here() {
 
 /// Each of many requests that share a reply gets its own verdict, and so does the access log.
 #[test]
-fn each_is_told_what_is_about_itself() {
+fn each_request_gets_its_own_reply() {
     const USERS: u64 = 50;
     let limits = json!([
         shared_rule("=/few", "few", &json!({"algo": "W", "rpu": 2, "unit": "7d"})),

@@ -55,7 +55,7 @@ fn bound(algo: &str, from: Duration, to: Duration) -> (u64, u64) {
 }
 
 #[test]
-fn two_gateways_let_a_quota_pass_once() {
+fn two_gateways_admit_a_quota_once() {
     let rules = [("TB", 0), ("TB", 10), ("W", 0), ("W", 10), ("SW", 0), ("SW", 10), ("SL", 0), ("LB", 0)];
     let name = |algo: &str, lease: u64| format!("{}-{lease}", algo.to_lowercase());
     let limit = |(algo, lease): &(&str, u64)| {

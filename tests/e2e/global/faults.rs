@@ -98,7 +98,7 @@ fn a_redis_that_forgets_the_script() {
         assert_together(&shared.gateways, user);
     }
     let alone = counted(&shared.gateways, "rule.quota.degraded");
-    assert_eq!(alone, 0, "nobody was counted alone for want of the script");
+    assert_eq!(alone, 0, "no request was counted locally for lack of the script");
     shared.redis.restart().unwrap();
     shared.webdis.wait_connected().unwrap();
     wait_together(&shared.gateways);

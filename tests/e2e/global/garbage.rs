@@ -48,7 +48,7 @@ impl Answer {
     fn is_as_good_as_none(&self, all: &[Gateway], name: &str) {
         let before = self.times.load(Ordering::SeqCst);
         let mut tries = 0;
-        wait_until("it to be asked again", PATIENCE, || {
+        wait_until("queries after the probe", PATIENCE, || {
             tries += 1;
             let user = format!("{name}, {tries}");
             let statuses = all.iter().map(|one| one.get("/", &[("x-user-id", &user)]).unwrap().status);
@@ -91,7 +91,7 @@ fn garbage() -> Vec<(&'static str, Reply)> {
 }
 
 #[test]
-fn answers_that_make_no_sense() {
+fn garbage_replies_count_as_a_store_that_is_down() {
     let late = Arc::new(Mutex::new(Duration::ZERO));
     let reply = Arc::new(Mutex::new(Reply::new(200, "")));
     let answer = Answer { reply, late, times: Arc::default() };

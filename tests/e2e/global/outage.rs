@@ -85,20 +85,20 @@ impl Clients<'_> {
         let phase = self.phase.load(Ordering::SeqCst);
         wait_until("enough requests", PATIENCE, || {
             let samples = self.samples.lock().unwrap();
-            let mut asked = HashMap::<(usize, usize), usize>::new();
+            let mut requests = HashMap::<(usize, usize), usize>::new();
             let of_phase = samples.iter().filter(|sample| sample.phase == phase);
-            of_phase.for_each(|one| *asked.entry((one.gateway, one.user)).or_default() += 1);
-            let all = asked.len() == USERS * self.gateways.len();
-            (all && asked.values().all(|count| *count >= times)).then_some(())
+            of_phase.for_each(|one| *requests.entry((one.gateway, one.user)).or_default() += 1);
+            let all = requests.len() == USERS * self.gateways.len();
+            (all && requests.values().all(|count| *count >= times)).then_some(())
         })
         .unwrap();
     }
 }
 
-fn says(gateways: &[Gateway], text: &str, times: usize) {
+fn wait_for_log(gateways: &[Gateway], text: &str, times: usize) {
     let done = || gateways.iter().all(|gateway| gateway.logs().matches(text).count() >= times);
-    let said = wait_until(text, PATIENCE, || done().then_some(()));
-    said.unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
+    let found = wait_until(text, PATIENCE, || done().then_some(()));
+    found.unwrap_or_else(|error| panic!("{error}\n{}", gateways[0].logs()));
 }
 
 /// Up to three attempts, for stalls that the machine's control has missed; counts must be exact in
@@ -135,7 +135,7 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         alone[0] = degraded();
         clients.begin("going");
         goes(&mut shared);
-        says(&gateways, "is not asked until it answers a probe", 2);
+        wait_for_log(&gateways, "is not asked until it answers a probe", 2);
         clients.begin("gone");
         let (before, begun) = (calls(), Instant::now());
         clients.ask_all(2 * SHARE);
@@ -148,11 +148,11 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         clients.begin("coming");
         comes(&mut shared);
         let back = Instant::now();
-        says(&gateways, "answers again", 2);
+        wait_for_log(&gateways, "answers again", 2);
         let resumed = back.elapsed();
         println!("{name}: {} ms until all workers count together again", resumed.as_millis());
         if resumed >= RESUMED {
-            late = Err(format!("{name}: {resumed:?} until it was asked again"));
+            late = Err(format!("{name}: {resumed:?} until the next query"));
         }
         clients.begin("after");
         let before = degraded();
@@ -174,12 +174,12 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         });
     };
     let ((), machine) = Control::beside(work);
-    late.and(judge(name, &clients.samples.into_inner().unwrap(), &machine, alone))
+    late.and(check_samples(name, &clients.samples.into_inner().unwrap(), &machine, alone))
 }
 
 /// `alone` is how many requests a gateway counted alone while the store was up: none, unless the
 /// machine stalled so long that calls timed out.
-fn judge(
+fn check_samples(
     name: &str,
     samples: &[Sample],
     machine: &Control,
@@ -190,7 +190,7 @@ fn judge(
     let (usual, worst) = (stalls[stalls.len() * 99 / 100], stalls[stalls.len() - 1]);
     println!("{name}: the machine was late by {usual:.1} ms (99th percentile), {worst:.1} (most)");
     let is_calm = worst < ms(TIMEOUT) / 2.0;
-    let mut judged = Ok(());
+    let mut result = Ok(());
     for (phase, title) in PHASES.iter().enumerate() {
         let of_phase = || samples.iter().filter(|sample| sample.phase == phase);
         let failed = of_phase().filter(|sample| ![200, 429].contains(&sample.status)).count();
@@ -214,10 +214,10 @@ fn judge(
         );
         let most = if *title == "gone" { GRACE } else { TIMEOUT + GRACE };
         if own > ms(most) {
-            judged = Err(format!("{name}, {title}: {own:.1} ms, {most:?} are allowed"));
+            result = Err(format!("{name}, {title}: {own:.1} ms, {most:?} are allowed"));
         }
         if alone[phase] > 0 && is_calm {
-            judged = Err(format!("{name}, {title}: {} were counted alone", alone[phase]));
+            result = Err(format!("{name}, {title}: {} were counted alone", alone[phase]));
         }
         // The requests that passed, by user and gateway.
         let mut passed = HashMap::<usize, [usize; 2]>::new();
@@ -235,11 +235,11 @@ fn judge(
             }
         }
     }
-    judged
+    result
 }
 
 #[test]
-fn redis_is_killed_and_starts_anew() {
+fn redis_is_killed_and_restarts() {
     let comes = |shared: &mut Shared| {
         shared.redis.restart().unwrap();
         shared.webdis.wait_connected().unwrap();
@@ -248,7 +248,7 @@ fn redis_is_killed_and_starts_anew() {
 }
 
 #[test]
-fn webdis_is_killed_and_starts_anew() {
+fn webdis_is_killed_and_restarts() {
     let comes = |shared: &mut Shared| {
         shared.webdis.restart().unwrap();
         shared.webdis.wait_connected().unwrap();
@@ -257,7 +257,7 @@ fn webdis_is_killed_and_starts_anew() {
 }
 
 #[test]
-fn redis_says_nothing_for_a_while() {
+fn redis_does_not_reply_for_a_while() {
     outage(
         "Redis silent",
         |shared| shared.redis.stop_answering().unwrap(),
@@ -266,7 +266,7 @@ fn redis_says_nothing_for_a_while() {
 }
 
 #[test]
-fn webdis_says_nothing_for_a_while() {
+fn webdis_does_not_reply_for_a_while() {
     outage(
         "Webdis silent",
         |shared| shared.webdis.stop_answering().unwrap(),

@@ -87,7 +87,7 @@ fn limits(number: u64) -> Value {
 }
 
 #[test]
-fn a_new_configuration_in_the_middle_counts_on() {
+fn a_reload_under_load_keeps_global_counts() {
     let drain = |config| Config { drain: Duration::from_secs(1), ..config };
     let mut shared = Shared::with(patient(), &limits(1), drain);
     let traffic = Traffic::default();

@@ -25,7 +25,7 @@ fn asking(service: &RateLimitService, timeout: &str) -> Vec<Gateway> {
 /// All three kinds of service. If one of several rules refuses, it is not charged; the others are
 /// charged if the service does so.
 #[test]
-fn two_gateways_ask_one_service() {
+fn two_gateways_query_one_service() {
     for manner in [Manner::Best, Manner::Limitador, Manner::Envoy] {
         let service = RateLimitService::start_as(manner).unwrap();
         let all = asking(&service, "1s");
@@ -96,7 +96,7 @@ fn an_abuser_of_one_rule_gets_nobody_else_refused() {
 /// Errors, garbage, silence, an exit: each gateway counts its share, and counts with the service
 /// again when it recovers.
 #[test]
-fn a_service_that_does_not_answer_as_it_should() {
+fn a_service_with_wrong_replies_counts_as_down() {
     let service = RateLimitService::start().unwrap();
     let all = asking(&service, "400ms");
     let faults = [
@@ -111,7 +111,7 @@ fn a_service_that_does_not_answer_as_it_should() {
     for (name, answers) in faults {
         service.answer_with(answers);
         assert_alone(&all, name);
-        service.answer_with(Answers::Judged);
+        service.answer_with(Answers::Decided);
         wait_together(&all);
         let user = format!("after {name}");
         assert_eq!(passed(&mut connections(&all, 4), "/", &user, 2 * QUOTA), QUOTA, "{user}");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const USERS: usize = 45;
 
 #[test]
-fn one_of_three_stores_goes() {
+fn one_of_three_stores_goes_down() {
     let stores = ["a", "b", "c"].map(|name| {
         let redis = Redis::start().unwrap();
         let webdis = Webdis::start(&redis).unwrap();
@@ -44,5 +44,5 @@ fn one_of_three_stores_goes() {
     let expected = BTreeMap::from([(QUOTA - SHARE, held[0] + held[2]), (2 * SHARE, held[1])]);
     assert_eq!(counts, expected);
     let now = [keys(&a.1), keys(&redis), keys(&c.1)];
-    assert_eq!(now, held, "nobody is counted by another store in its place");
+    assert_eq!(now, held, "no other store counts these users");
 }

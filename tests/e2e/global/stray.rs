@@ -103,7 +103,7 @@ fn wait_for_verdicts(verdicts: &Verdicts) {
 
 /// Each round lasts until both gateways have noticed.
 #[test]
-fn replies_that_have_shifted_decide_nothing() {
+fn shifted_replies_decide_nothing() {
     let redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let headers = json!({"authorization": format!("Bearer {TOKEN}")});
@@ -131,9 +131,9 @@ fn replies_that_have_shifted_decide_nothing() {
     let strays = strays(&all, "upstash");
     println!("shifted: {strays} stray replies; {right} right verdicts, {without} without the store");
     assert_eq!((idle_refused, spent_passed), (0, 0), "wrong verdicts, beside {right} right ones");
-    let said: usize = all.iter().map(|one| one.logs().matches("a reply to another call").count()).sum();
+    let logged: usize = all.iter().map(|one| one.logs().matches("a reply to another call").count()).sum();
     // The breaker logs once a pause.
-    assert!((6..=strays as usize).contains(&said), "{said} lines, {strays} stray replies");
+    assert!((6..=strays as usize).contains(&logged), "{logged} lines, {strays} stray replies");
 }
 
 /// Stalls a little longer than the timeout. Webdis does not mix up its replies in every run, so the

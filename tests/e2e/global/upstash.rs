@@ -59,7 +59,7 @@ fn two_gateways_count_by_the_upstash_dialect() {
 }
 
 #[test]
-fn a_wrong_token_is_as_good_as_no_store() {
+fn a_wrong_token_counts_as_a_store_that_is_down() {
     let redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let document = json!({"limits": quota(), "store": store("another")});

@@ -47,8 +47,8 @@ impl Clients {
 /// The quota in a response.
 pub fn quota(answer: &Response) -> u64 {
     let policy = answer.header("ratelimit-policy").unwrap_or_default();
-    let told = policy.strip_prefix("\"quota\";q=").and_then(|rest| rest.split(';').next());
-    told.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{} {policy:?}", answer.status))
+    let quota = policy.strip_prefix("\"quota\";q=").and_then(|rest| rest.split(';').next());
+    quota.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{} {policy:?}", answer.status))
 }
 
 /// A response.

@@ -13,7 +13,7 @@ const REMOTE: u64 = 2_000_000;
 const MAX_STALE: Duration = Duration::from_millis(1_500);
 
 #[test]
-fn a_server_that_goes_and_comes_back() {
+fn a_server_goes_down_and_comes_back() {
     let mut remote = Remote::start(json!({"max_stale": "1500ms"}));
     let traffic = Traffic::default();
     let mut clients = remote.connect();
@@ -38,15 +38,18 @@ fn a_server_that_goes_and_comes_back() {
         all_by("the local document to serve", LOCAL);
         let shots = traffic.shots();
         let first = shots.iter().filter(|shot| shot.quota == LOCAL).map(|shot| shot.received).min().unwrap();
-        println!("the local document served {:?} after the last contact, of {MAX_STALE:?}", first - contact);
+        println!(
+            "the local document became active {:?} after the last contact, of {MAX_STALE:?}",
+            first - contact
+        );
         assert!(first - contact >= MAX_STALE);
         assert!(remote.polls("failed") >= 2);
         all_switch(&remote, 2);
         assert_eq!(remote.counted("config.generation"), 0);
         remote.documents.restart().unwrap();
-        all_by("the remote document to serve again", REMOTE);
+        all_by("the remote document to become active again", REMOTE);
         all_switch(&remote, 3);
-        assert_eq!(remote.counted("config.generation"), 1, "it is the same one");
+        assert_eq!(remote.counted("config.generation"), 1, "the document is the same");
     });
     let shots = traffic.shots();
     assert!(shots.iter().all(|shot| shot.status == 200 && [REMOTE, LOCAL].contains(&shot.quota)));
@@ -58,7 +61,7 @@ fn a_server_that_goes_and_comes_back() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_in_time() {
+fn a_server_that_replies_late_counts_as_down() {
     let remote = Remote::start(json!({"timeout": "100ms"}));
     remote.documents.put(quota(2_000).to_string());
     let mut clients = remote.connect();

@@ -16,7 +16,7 @@ fn watch(remote: &Remote) -> Vec<Seen> {
 
 /// One worker polls each 5/8 to 6/8 of an interval; all workers would poll three times as often.
 #[test]
-fn one_worker_asks_and_is_told_that_nothing_is_new() {
+fn one_worker_polls_with_the_known_tag() {
     let remote = Remote::start(json!({"timeout": "1s", "headers": {"authorization": "Bearer a-token"}}));
     remote.documents.put(quota(2_000).to_string());
     remote.wait_for(&mut remote.connect(), 2_000);
@@ -40,7 +40,7 @@ fn one_worker_asks_and_is_told_that_nothing_is_new() {
 }
 
 #[test]
-fn a_date_will_do_where_there_is_no_tag() {
+fn a_date_is_used_without_a_tag() {
     let remote = Remote::start(json!({"authority": "files.example.com"}));
     remote.documents.drop_etag();
     remote.documents.put(quota(2_000).to_string());
@@ -75,7 +75,7 @@ fn a_change_in_the_same_second_is_seen() {
 
 /// Polls carry the validators of the last reply, not of the last document.
 #[test]
-fn a_server_without_a_document_is_asked_until_it_has_one() {
+fn a_server_without_a_document_is_polled_until_it_has_one() {
     let remote = Remote::start(json!({}));
     remote.wait_polls("failed", 3);
     let mut clients = remote.connect();

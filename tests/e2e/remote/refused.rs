@@ -55,29 +55,29 @@ fn bad() -> Vec<Bad> {
 }
 
 #[test]
-fn a_bad_document_changes_nothing_and_is_named_once() {
+fn a_bad_document_changes_nothing_and_is_logged_once() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
-    let mut serves = 1_000;
-    remote.documents.put(quota(serves).to_string());
-    remote.wait_for(&mut clients, serves);
+    let mut active = 1_000;
+    remote.documents.put(quota(active).to_string());
+    remote.wait_for(&mut clients, active);
     for (what, document, why) in bad() {
-        let (switches, told) = (remote.counted("config.switches"), remote.lines("refused: ").len());
+        let (switches, logged) = (remote.counted("config.switches"), remote.lines("refused: ").len());
         remote.documents.put(document);
         remote.wait_polls("refused", 1);
         // The same body again, with or without a matching tag.
         remote.wait("another poll", || {
             remote.documents.seen().iter().rev().take(2).all(|seen| seen.status == Some(304))
         });
-        assert_eq!(clients.quotas(), [serves; 4], "{what}");
-        assert_eq!(remote.counted("config.generation"), serves - 999, "{what}");
+        assert_eq!(clients.quotas(), [active; 4], "{what}");
+        assert_eq!(remote.counted("config.generation"), active - 999, "{what}");
         let lines = remote.lines("remote configuration of cluster config refused: ");
-        assert_eq!(lines.len(), told + 1, "{what}: {lines:#?}");
+        assert_eq!(lines.len(), logged + 1, "{what}: {lines:#?}");
         assert!(lines.last().is_some_and(|line| line.contains(why)), "{what}: {lines:#?}");
         assert!(remote.counted("config.switches") - switches <= 1, "{what}: the main thread may be late");
-        serves += 1;
-        remote.documents.put(quota(serves).to_string());
-        remote.wait_for(&mut clients, serves);
+        active += 1;
+        remote.documents.put(quota(active).to_string());
+        remote.wait_for(&mut clients, active);
     }
     assert_eq!(remote.polls("failed"), 0);
     println!("{:#?}", remote.lines("refused: "));
@@ -85,36 +85,36 @@ fn a_bad_document_changes_nothing_and_is_named_once() {
 
 /// A bad reply is no contact either: a server without a good reply for `max_stale` counts as down.
 #[test]
-fn an_answer_of_another_status_changes_nothing() {
+fn a_reply_with_another_status_changes_nothing() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
-    let mut serves = 1_000;
-    remote.documents.put(quota(serves).to_string());
-    remote.wait_for(&mut clients, serves);
+    let mut active = 1_000;
+    remote.documents.put(quota(active).to_string());
+    remote.wait_for(&mut clients, active);
     let statuses = [301, 302, 307, 308, 400, 401, 403, 404, 500, 502, 503];
     let faults = statuses.map(|status| (Fault::Status(status), format!("cannot be had: status {status}")));
     for (fault, why) in faults.into_iter().chain([(Fault::Cut, "cannot be had: ".into())]) {
-        let told = remote.lines("cannot be had: ").len();
+        let logged = remote.lines("cannot be had: ").len();
         remote.documents.put(quota(1).to_string());
         remote.documents.fail(fault.clone());
         remote.wait_polls("failed", 2);
-        assert_eq!(clients.quotas(), [serves; 4], "{fault:?}");
+        assert_eq!(clients.quotas(), [active; 4], "{fault:?}");
         let lines = remote.lines("cannot be had: ");
-        assert!(lines.len() == told + 1 && lines[told].contains(&why), "{fault:?}: {lines:#?}");
-        serves += 1;
-        remote.documents.put(quota(serves).to_string());
+        assert!(lines.len() == logged + 1 && lines[logged].contains(&why), "{fault:?}: {lines:#?}");
+        active += 1;
+        remote.documents.put(quota(active).to_string());
         remote.documents.fail(Fault::None);
-        remote.wait_for(&mut clients, serves);
+        remote.wait_for(&mut clients, active);
     }
     assert!(
         remote.documents.seen().iter().all(|seen| !seen.path.starts_with("/moved")),
-        "nobody is led away"
+        "no poll follows the redirection"
     );
     assert_eq!(remote.polls("refused"), 0);
 }
 
 #[test]
-fn what_is_not_where_it_should_be() {
+fn a_reply_without_the_document_changes_nothing() {
     let remote = Remote::start(json!({"pointer": "/data/0", "encoding": "base64"}));
     let mut clients = remote.connect();
     let wrap = |text: &str| json!({"data": [text]}).to_string();
@@ -126,11 +126,12 @@ fn what_is_not_where_it_should_be() {
         (wrap("{\"limits\": []}"), "no base64 where `encoding` expects it"),
         (wrap(short), "not valid JSON"),
     ] {
-        let told = remote.lines("refused: ").len();
+        let logged = remote.lines("refused: ").len();
         remote.documents.put(document.clone());
-        remote.wait("the reason", || remote.lines(why).len() == 1 || remote.lines("refused: ").len() > told);
+        remote
+            .wait("the reason", || remote.lines(why).len() == 1 || remote.lines("refused: ").len() > logged);
         let lines = remote.lines("refused: ");
-        assert!(lines.len() == told + 1 && lines[told].contains(why), "{document}: {lines:#?}");
+        assert!(lines.len() == logged + 1 && lines[logged].contains(why), "{document}: {lines:#?}");
         assert_eq!(clients.quotas(), [super::LOCAL; 4], "{document}");
     }
     remote.documents.put(wrap(good));
@@ -140,7 +141,7 @@ fn what_is_not_where_it_should_be() {
 }
 
 #[test]
-fn a_document_that_the_lean_file_cannot_serve() {
+fn a_document_that_the_lean_filter_cannot_activate() {
     let documents = Documents::start().unwrap();
     let lean = filter::filter().unwrap().with_file_name("diana-lean.wasm");
     let mut document = local(&json!({}));
@@ -148,16 +149,16 @@ fn a_document_that_the_lean_file_cannot_serve() {
     let mut config = Config { filter: Some(lean), ..Config::new(document) };
     config.clusters.push(cluster("config", documents.address(), false));
     let remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
-    let told = |headers: &str| {
+    let with_headers = |headers: &str| {
         let mut document = quota(0);
         document["headers"] = json!(headers);
         document.to_string()
     };
-    remote.documents.put(told("ietf"));
+    remote.documents.put(with_headers("ietf"));
     remote.wait_polls("refused", 1);
     let lines = remote.lines("refused: headers: `diana-lean.wasm` adds none");
     assert_eq!(lines.len(), 1, "{}", remote.gateway.logs());
     assert_eq!(remote.gateway.get("/", &[]).unwrap().status, 200);
-    remote.documents.put(told("off"));
+    remote.documents.put(with_headers("off"));
     remote.wait("the document", || remote.gateway.get("/", &[]).unwrap().status == 429);
 }

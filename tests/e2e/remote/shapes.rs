@@ -27,7 +27,7 @@ fn start(block: &Value) -> Remote {
 }
 
 #[test]
-fn each_server_is_asked_in_its_own_way() {
+fn each_kind_of_server_is_polled_by_its_own_request() {
     let blocks = blocks();
     let clusters: Vec<&str> = blocks.iter().map(|block| block["cluster"].as_str().unwrap()).collect();
     assert_eq!(clusters, ["files", "consul", "consul", "nacos", "nacos", "nacos", "etcd"]);
@@ -58,7 +58,7 @@ fn each_server_is_asked_in_its_own_way() {
 
 /// Without a tag the document is read each time, and logged once.
 #[test]
-fn a_bad_document_that_is_sent_again_and_again_is_named_once() {
+fn a_bad_document_that_is_sent_repeatedly_is_logged_once() {
     let consul = blocks().remove(1);
     let remote = start(&consul);
     remote.documents.put("{\"limit\": []}");

@@ -230,20 +230,20 @@ impl Traffic {
             disturbed.iter().any(|(from, to)| odd.received >= *from && to.is_none_or(|to| odd.sent <= to))
         };
         let seconds = |at: Instant| (at - begun).as_secs_f64();
-        let told = |odd: &Odd| {
+        let described = |odd: &Odd| {
             let (sent, received) = (seconds(odd.sent), seconds(odd.received));
             let last = disturbed.iter().rev().find(|(from, _)| *from <= odd.sent);
             let last = last.map(|(from, to)| (seconds(*from), to.map(seconds)));
             format!("{}, asked after {sent:.2} s, came at {received:.2} s; disturbed: {last:.2?}", odd.what)
         };
         let odd: Vec<String> =
-            self.odd.lock().unwrap().iter().filter(|odd| !provoked(odd)).map(told).take(10).collect();
+            self.odd.lock().unwrap().iter().filter(|odd| !provoked(odd)).map(described).take(10).collect();
         assert!(odd.is_empty(), "nothing was done to the gateway, and yet:\n{}", odd.join("\n"));
     }
 
     /// The events that have not happened yet: every path must pass, and refuse where its limit is
     /// low.
-    pub fn untried(&self) -> Vec<String> {
+    pub fn missing(&self) -> Vec<String> {
         let by_status = self.by_status.lock().unwrap();
         let lacks = |path: &&str, status| !by_status.contains_key(&(*path, status));
         let passed = ["/tb", "/w", "/sw", "/sl", "/both", "/lb", "/c/works", "/churn"];

@@ -3,8 +3,8 @@
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within};
 use super::subject::{Rule, SUBJECTS, cases, power, rules};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
-use diana_limiter::table::EvictionRank;
 use proptest::prelude::*;
 
 #[test]
@@ -257,7 +257,7 @@ proptest! {
             for cell in [&mut cell, &mut short] {
                 algorithm.prepare(cell, now);
                 algorithm.eviction_rank(cell, now);
-                algorithm.step(cell, now, cost);
+                let _ = algorithm.step(cell, now, cost);
                 if back {
                     algorithm.refund(cell, now, charge);
                 }

@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(cases(1_000))]
 
     #[test]
-    fn every_kind_says_what_its_model_says(
+    fn every_kind_answers_like_its_model(
         mut rule in rules(), begin in begins(), arrivals in prop_oneof![onward().boxed(), astray().boxed()],
     ) {
         let mut run = Run::new(&rule, begin);

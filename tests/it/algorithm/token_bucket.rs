@@ -3,8 +3,8 @@
 use super::schedule::Run;
 use super::subject::{Rule, compile, token_bucket};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Quota};
-use diana_limiter::table::EvictionRank;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
 const MS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ fn came(rpu: u64, unit_ns: u64, elapsed: u64) -> u64 {
 }
 
 #[test]
-fn nothing_drifts_when_each_comes_at_the_first_instant_it_may() {
+fn nothing_drifts_if_requests_come_at_the_first_allowed_instant() {
     for (rpu, unit_ns, count) in [
         (7, 1_001 * MS, 1_000_000),
         (7, 7 * MS, 10_000),
@@ -159,9 +159,10 @@ fn the_rank_of_a_bucket_that_starts_full_is_its_fill_time() {
     let mut run = Run::new(&rule(7, 1_001 * MS, 3, true), BEGIN);
     let rank = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(rank(&run), EvictionRank::Nothing);
-    for (asked, cost) in [1, 1, 1].into_iter().enumerate() {
+    for (request, cost) in [1, 1, 1].into_iter().enumerate() {
         let full_in = run.ask(cost).verdict.full_in;
-        let expected = if asked < 2 { EvictionRank::Used(full_in) } else { EvictionRank::Refusing(full_in) };
+        let expected =
+            if request < 2 { EvictionRank::Used(full_in) } else { EvictionRank::Refusing(full_in) };
         assert_eq!(rank(&run), expected);
     }
     run.move_to(BEGIN + 3 * 143 * MS - 1);
@@ -226,7 +227,7 @@ fn workers_whose_clocks_differ_free_nothing() {
 }
 
 #[test]
-fn a_worker_whose_clock_lags_gives_back_in_any_order() {
+fn a_worker_whose_clock_lags_refunds_in_any_order() {
     for order in [[0, 1], [1, 0]] {
         let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
         let charges = [run.ask(5), run.ask(5)];

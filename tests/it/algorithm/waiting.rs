@@ -3,8 +3,8 @@
 use super::schedule::{Event, Run, visible};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Quota};
-use diana_limiter::table::EvictionRank;
 use proptest::prelude::*;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
@@ -139,7 +139,7 @@ fn without_a_queue_requests_are_refused() {
 }
 
 #[test]
-fn a_bucket_admits_what_comes_within_max_wait() {
+fn a_bucket_admits_tokens_that_come_within_max_wait() {
     let wait = Some(Span::from_ms(250));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), true, wait), BEGIN);
     assert_eq!(run.look().remaining, 5);
@@ -171,7 +171,7 @@ fn a_bucket_refunds_nothing_while_later_requests_wait() {
 }
 
 #[test]
-fn a_bucket_that_may_lend_takes_back_in_any_order_while_nobody_waits() {
+fn a_bucket_with_max_wait_refunds_in_any_order_while_nobody_waits() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         let wait = Some(Span::from_secs(1));
         let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(5), true, wait), BEGIN);

@@ -4,8 +4,8 @@
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
 use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Quota, Reservation};
-use diana_limiter::table::EvictionRank;
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
@@ -186,7 +186,7 @@ fn clamped_charges_are_not_refunded() {
 }
 
 #[test]
-fn a_log_lets_each_go_when_it_is_a_unit_old() {
+fn a_log_forgets_each_request_after_a_unit() {
     let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
     for (later, cost) in [(0, 1), (7, 2), (11, 1)] {
         run.move_to(MIDNIGHT + later);
@@ -212,7 +212,7 @@ fn a_refund_removes_only_its_own_instants() {
 
 /// Nothing is removed, so the newest instant stays, also for a clock that lags.
 #[test]
-fn what_has_left_a_log_is_not_given_back() {
+fn instants_that_left_a_log_are_not_refunded() {
     let mut run = Run::new(&sliding_log(per(4, 60 * SEC)), MIDNIGHT);
     let gone = run.ask(1);
     run.move_to(MIDNIGHT + 30 * SEC);
@@ -244,7 +244,7 @@ fn a_foreign_log_is_read_in_order() {
 /// A slice that has not begun counts for workers within a second. So does a reservation in that
 /// slice.
 #[test]
-fn what_is_charged_ahead_is_spent_in_its_slice_and_in_no_other() {
+fn a_reservation_is_spent_in_its_own_slice_only() {
     let quota = per(100, 60 * SEC);
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);

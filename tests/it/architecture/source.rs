@@ -1,17 +1,17 @@
-//! The source as text: its files, and what they name. It reads Rust line by line, as it is
-//! formatted here: comments are left out, text in quotes is not.
+//! The source as text: its files, and the names in them. The reader works line by line on formatted
+//! Rust: it leaves out comments, but not text in quotes.
 
 use std::fs;
 use std::path::Path;
 
-/// One file of the filter or of a crate below it.
+/// One file of the filter or of a crate that the filter uses.
 pub struct File {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub path: String,
     pub text: String,
 }
 
-/// Every file of the filter and of the crates below it.
+/// Every file of the filter and of the crates that the filter uses.
 pub fn files() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = fs::read_dir(root.join("crates")).unwrap();
@@ -35,7 +35,7 @@ pub fn files() -> Vec<File> {
 }
 
 impl File {
-    /// Whether it belongs to the adapter of the host.
+    /// Whether the file belongs to the adapter of the host.
     pub fn is_host(&self) -> bool {
         self.path == "src/host.rs" || self.path.starts_with("src/host/")
     }
@@ -44,7 +44,7 @@ impl File {
         self.path.ends_with("/tests.rs")
     }
 
-    /// Its lines, numbered, without comments.
+    /// The lines of the file, numbered, without comments.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let uncommented = |line: &'_ str| line.find("//").unwrap_or(line.len());
         self.text
@@ -54,7 +54,7 @@ impl File {
             .map(|(at, line)| (at + 1, line))
     }
 
-    /// Where it names one of `names`.
+    /// The lines with one of `names`.
     pub fn lines_with(&self, names: &[&str]) -> Vec<String> {
         let mut found = Vec::new();
         for (number, line) in self.code() {

@@ -177,7 +177,7 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
         prop_assert!(!errors.is_empty(), "refused without a reason");
         for (index, error) in errors.iter().enumerate() {
             prop_assert_eq!(fault(error), None, "{}", error);
-            prop_assert!(!errors[..index].contains(error), "told twice: {}", error);
+            prop_assert!(!errors[..index].contains(error), "reported twice: {}", error);
         }
     }
     Ok(())
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_text_is_refused_in_words(seed: usize, at: usize, byte: u8) {
+    fn a_damaged_text_is_refused_with_a_message(seed: usize, at: usize, byte: u8) {
         let mut text = String::new();
         write(&SEEDS[seed % SEEDS.len()], &mut text);
         let mut bytes = text.into_bytes();

@@ -11,7 +11,7 @@ fn each(definition: &str) -> String {
 }
 
 #[test]
-fn a_cookie_a_parameter_a_header() {
+fn an_actor_may_be_a_cookie_a_parameter_or_a_header() {
     check(
         &each(r#"{"cookie": "session"}"#),
         "0ms cookie=a=1;_session=s1   GET / -> pass x=0
@@ -37,7 +37,7 @@ fn a_cookie_a_parameter_a_header() {
 }
 
 #[test]
-fn lines_that_differ_are_nobodys() {
+fn differing_header_lines_name_no_actor() {
     check(
         &each(r#"{"header": "x-tenant"}"#),
         "0ms x-tenant=t1                GET / -> pass x=0
@@ -83,7 +83,7 @@ fn a_segment_counts_where_all_backends_read_the_same() {
 }
 
 #[test]
-fn a_claim_of_a_token() {
+fn an_actor_may_be_a_claim_of_a_token() {
     // {"sub":"alice"} and {"sub":"bob"}
     check(
         &each(r#"{"jwt": "sub"}"#),
@@ -95,7 +95,7 @@ fn a_claim_of_a_token() {
 }
 
 #[test]
-fn a_segment_a_host_a_method_a_property() {
+fn an_actor_may_be_a_segment_a_host_a_method_or_a_property() {
     check(
         &each(r#"{"path": 2}"#),
         "0ms GET /tenants/acme/a           -> pass x=0
@@ -149,7 +149,7 @@ fn an_address_counts_by_its_network() {
 }
 
 #[test]
-fn only_trusted_proxies_tell_the_address() {
+fn only_trusted_proxies_set_the_address() {
     check(
         r#"{"ip": {"trusted_hops": 2}, "limits": [{"url": "/", "rules": [
             {"name": "ip", "actor": "ip", "rpu": 1, "unit": "hour"}]}]}"#,

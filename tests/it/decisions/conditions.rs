@@ -31,7 +31,7 @@ fn methods_hosts_and_headers_have_to_match() {
 }
 
 #[test]
-fn a_line_in_front_slips_past_no_condition() {
+fn an_added_header_line_evades_no_condition() {
     let with = |condition: &str| {
         format!(
             r#"{{"url": "/", "headers": {{"x-plan": {condition}}},

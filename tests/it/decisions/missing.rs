@@ -2,8 +2,8 @@
 
 use super::check;
 use crate::harness::{Gateway, START, store};
+use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::request::{Part, Values};
-use diana_limiter::store::{Rules, Simulated};
 
 fn rule(missing: &str) -> String {
     format!(
@@ -12,7 +12,7 @@ fn rule(missing: &str) -> String {
 }
 
 #[test]
-fn by_default_they_are_counted_by_address() {
+fn by_default_requests_without_the_actor_are_counted_by_address() {
     for missing in ["", r#", "missing": "ip""#] {
         check(
             &rule(missing),
@@ -31,7 +31,7 @@ fn by_default_they_are_counted_by_address() {
 }
 
 #[test]
-fn an_address_is_no_user() {
+fn an_address_is_not_a_user() {
     // The bytes that are hashed for an address, and for a shared count, sent as a user.
     let addresses: [&[u8]; 4] = [b"\x04\x20\x0a\0\0\x01", b"\x01\x04\x20\x0a\0\0\x01", b"\x02", b"\x01"];
     let host = Simulated::new(Rules::Lenient);
@@ -47,7 +47,7 @@ fn an_address_is_no_user() {
 }
 
 #[test]
-fn skip_does_not_count_them() {
+fn skip_leaves_requests_without_the_actor_uncounted() {
     check(
         &rule(r#", "missing": "skip""#),
         "0ms 9x ip=10.0.0.1 GET / -> pass none
@@ -57,7 +57,7 @@ fn skip_does_not_count_them() {
 }
 
 #[test]
-fn share_counts_them_together() {
+fn share_counts_requests_without_the_actor_together() {
     check(
         &rule(r#", "missing": "share""#),
         "0ms ip=10.0.0.1 GET / -> pass user=0
@@ -68,7 +68,7 @@ fn share_counts_them_together() {
 }
 
 #[test]
-fn deny_refuses_them() {
+fn deny_refuses_requests_without_the_actor() {
     let json = r#"{"url": "/", "rules": [
         {"name": "total", "rpu": 3, "unit": "hour"},
         {"name": "user", "actor": "user", "rpu": 1, "unit": "hour", "missing": "deny"},

@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::harness::{Gateway, at, get, store};
-use diana_limiter::store::{Rules, Simulated};
+use diana_limiter::cells::store::{Rules, Simulated};
 
 #[test]
 fn a_permit_is_held_until_the_request_ends() {
@@ -23,7 +23,7 @@ fn a_permit_is_held_until_the_request_ends() {
 }
 
 #[test]
-fn a_permit_that_does_not_return_expires() {
+fn a_permit_that_is_not_released_expires() {
     check(
         r#"{"url": "/", "rules": [{"name": "r", "algo": "concurrency", "rpu": 2, "max_hold": "8s"}]}"#,
         "0ms   2x  GET / -> pass
@@ -92,7 +92,7 @@ fn a_waiting_request_holds_its_permit() {
 
 /// A permit may return at any moment. Its `retry` is a second, whatever its `max_hold`.
 #[test]
-fn a_quota_that_is_longer_away_than_a_permit_is_named() {
+fn a_rule_with_a_longer_wait_than_a_permit_is_named() {
     for (unit, named) in [("10s", "tb"), ("500ms", "c")] {
         let json = format!(
             r#"{{"url": "/", "rules": [

@@ -4,9 +4,9 @@ use super::check;
 use crate::harness::{at, get, policy, store};
 use diana_base::time::Span;
 use diana_limiter::algorithm;
-use diana_limiter::policy::Outcome;
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::Outcome;
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::store::{Rules, Simulated};
 
 fn rule(keys: &str) -> String {
     format!(r#"{{"url": "/", "rules": [{{"name": "r", "actor": "user", {keys}}}]}}"#)
@@ -53,8 +53,8 @@ fn nobody_waits_longer_than_max_wait() {
 
 #[test]
 fn with_neither_queue_nor_max_wait_requests_wait_for_ten_seconds_at_most() {
-    for (given, waits) in [("", 10), (r#", "queue": 50"#, 50), (r#", "max_wait": "59s""#, 59)] {
-        let json = rule(&format!(r#""algo": "LB", "rpu": 600, "unit": "10m"{given}"#));
+    for (keys, waits) in [("", 10), (r#", "queue": 50"#, 50), (r#", "max_wait": "59s""#, 59)] {
+        let json = rule(&format!(r#""algo": "LB", "rpu": 600, "unit": "10m"{keys}"#));
         let held = (1..=waits).map(|turn| format!("0ms user=ann GET / -> wait={turn}s r={}\n", waits - turn));
         let held: String = held.collect();
         check(
@@ -129,7 +129,7 @@ fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
             Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1;
         match decision.outcome {
             Outcome::Delay(_) | Outcome::Query(_) => {
-                panic!("a host is asked to hold a request that it cannot hold")
+                panic!("the session asks a host to hold a request that it cannot hold")
             }
             _ => decision.reports[0].verdict.unwrap().admission,
         }
@@ -141,7 +141,7 @@ fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
 }
 
 #[test]
-fn where_no_host_holds_requests_refusals_are_not_held_back() {
+fn refusals_are_not_delayed_if_the_host_holds_no_requests() {
     let refused = |json: &str| {
         let mut policy = policy(json);
         let changed = policy.refuse_to_wait();
@@ -149,7 +149,7 @@ fn where_no_host_holds_requests_refusals_are_not_held_back() {
         let mut worker = Worker::new(&policy, &seed);
         let mut ask = || crate::harness::ask(&policy, &mut worker, &store(&host), &get("/", "ann"), || at(0));
         ask();
-        (changed, policy.reject_delay(&ask()))
+        (changed, ask().reject_delay(&policy))
     };
     let held_back = rule(r#""rpu": 1, "unit": "second", "reject_delay": "2s""#);
     assert_eq!(refused(&held_back), (true, Span::ZERO));

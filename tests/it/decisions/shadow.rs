@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::harness::{Gateway, START, get, store};
-use diana_limiter::store::{Rules, Simulated};
+use diana_limiter::cells::store::{Rules, Simulated};
 
 #[test]
 fn a_shadow_rule_counts_by_itself_and_refuses_nobody() {

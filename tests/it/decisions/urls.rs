@@ -72,7 +72,7 @@ fn an_exclusive_limit_that_does_not_match_switches_nothing_off() {
 }
 
 #[test]
-fn no_spelling_slips_past() {
+fn no_spelling_evades_a_limit() {
     let json = r#"{"url": "/admin/caf%c3%a9", "rules": [{"name": "admin", "rpu": 1, "unit": "hour"}]}"#;
     let mut script = String::from("0ms GET /admin/café -> pass\n");
     for target in [

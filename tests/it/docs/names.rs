@@ -1,4 +1,4 @@
-//! Names in documents: each exists in the code.
+//! Names in documents: each name exists in the code.
 
 use super::text;
 use diana::host::proxy_wasm::access_log::ATTRIBUTES;
@@ -7,7 +7,7 @@ use diana_limiter::algorithm;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Files with the expressions that make labels of Envoy's statistics.
+/// Files with the expressions that turn Envoy's statistics into labels.
 const TAGGED: [&str; 6] = [
     "envoy.yaml",
     "docs/observability.md",
@@ -27,7 +27,7 @@ fn every_label_has_its_expression() {
         assert_eq!(tags.iter().copied().collect::<BTreeSet<&str>>(), labels, "{file}");
         assert_eq!(tags.len(), labels.len(), "{file}");
         for label in &labels {
-            // Others may stand before a result.
+            // Other labels may precede a result.
             let before = if *label == "result" { r"\..*?" } else { "" };
             let expression = format!(r"^wasmcustom\.diana{before}(\.{label}\.([^.]+))\.");
             assert!(text.contains(&expression), "{file}: {expression}");
@@ -55,7 +55,7 @@ fn documents() -> Vec<(String, String)> {
     files.into_iter().map(|file| (file.clone(), text(&file))).collect()
 }
 
-/// What follows `start` wherever that stands, as long as its letters are of a name.
+/// For each occurrence of `start`: the name after it, and the rest of the text.
 fn names<'t>(text: &'t str, start: &str, is_letter: impl Fn(char) -> bool + Copy) -> Vec<(&'t str, &'t str)> {
     let starts = text.match_indices(start).map(|(at, _)| at + start.len());
     starts
@@ -66,10 +66,10 @@ fn names<'t>(text: &'t str, start: &str, is_letter: impl Fn(char) -> bool + Copy
         .collect()
 }
 
-/// `diana_refused:RULE` and its like, which are details of responses and no metrics.
+/// `diana_refused:RULE` and similar names are details of responses, not metrics.
 const DETAILS: [&str; 4] = ["refused", "denied", "no_actor", "unavailable"];
 
-/// What is wrong with the metrics that a text names.
+/// The metrics of a text that do not exist, or whose labels do not.
 fn wrong_metrics(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, rest) in names(text, "diana_", |letter| letter.is_ascii_lowercase() || letter == '_') {
@@ -96,7 +96,7 @@ fn wrong_metrics(text: &str) -> Vec<String> {
             let value = value.map(|value| value.trim_matches('"'));
             let takes = |metric: &&Metric| {
                 let labels = metric.prometheus().1;
-                // The last label is that of the values.
+                // The last label is the label of the values.
                 let has_value = |value| {
                     metric.values.is_empty()
                         || labels.last() != Some(&label)
@@ -109,7 +109,7 @@ fn wrong_metrics(text: &str) -> Vec<String> {
             }
         }
     }
-    // By the host's names, which stand in backticks.
+    // Names of the host, in backticks.
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     for (name, rest) in
         names(text, "`diana.", is_letter).into_iter().chain(names(text, "wasmcustom.diana.", is_letter))
@@ -149,7 +149,7 @@ fn every_metric_that_a_document_names_exists() {
 }
 
 #[test]
-fn every_metric_stands_in_the_page_on_observability() {
+fn every_metric_is_on_the_observability_page() {
     let page = text("docs/observability.md");
     for metric in METRICS {
         let (name, labels) = metric.prometheus();
@@ -163,7 +163,7 @@ fn every_metric_stands_in_the_page_on_observability() {
 fn every_attribute_that_a_document_names_exists() {
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     for (file, text) in documents() {
-        // Envoy's own statistics of a plugin that is called `diana` begin like that, too.
+        // Envoy's own statistics of a plugin with the name `diana` have the same prefix.
         let own = names(&text, "wasm.diana.", is_letter).into_iter();
         for (name, _) in own.filter(|(name, _)| !name.starts_with("vm_reload_")) {
             assert!(ATTRIBUTES.contains(&&*format!("diana.{name}")), "{file}: wasm.diana.{name}");
@@ -175,7 +175,7 @@ fn every_attribute_that_a_document_names_exists() {
     }
 }
 
-/// The commands of `cargo xtask`, as clap makes them of the variants.
+/// The commands of `cargo xtask`, named by clap after the variants.
 fn commands() -> Vec<String> {
     let source = text("xtask/src/main.rs");
     let (_, task) = source.split_once("enum Task {\n").unwrap();
@@ -224,14 +224,14 @@ fn keys(reference: &str, section: &str) -> Vec<String> {
     keys
 }
 
-/// Each key of the reference is one that a configuration takes, and the other way round.
+/// A configuration accepts exactly the keys of the reference.
 #[test]
-fn every_key_of_the_reference_is_taken() {
+fn every_key_of_the_reference_is_accepted() {
     let reference = super::reference();
     let top = super::expected(r#"{"limits": [], "zzzz": 1}"#, "");
     let limit = super::expected(r#"{"limits": [{"url": "/", "rules": [], "zzzz": 1}]}"#, "limits[0]");
     let of_rule = |kind: &&algorithm::Kind| {
-        // Some keys are those of global rules.
+        // Some keys belong to global rules.
         ["local", "global"].map(|scope| {
             let rule = format!(r#"{{"algo": "{}", "scope": "{scope}", "zzzz": 1}}"#, kind.short);
             let document = format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#);
@@ -251,7 +251,7 @@ fn every_key_of_the_reference_is_taken() {
         inner("store.redis", r#""store": {"redis": {"zzzz": 1}}"#),
         inner("store.rls", r#""store": {"rls": {"zzzz": 1}}"#),
     );
-    // Keys that both have stand without either.
+    // Keys of both have neither prefix.
     let own = |key: &String| key.split_once('.').unwrap().1.to_owned();
     let both: Vec<String> =
         redis.iter().map(own).filter(|key| rls.iter().map(own).any(|other| other == *key)).collect();
@@ -284,7 +284,7 @@ fn every_key_of_the_reference_is_taken() {
 }
 
 #[test]
-fn every_report_of_a_measurement_names_its_commit() {
+fn every_measurement_report_names_its_commit() {
     for file in ["speed.md", "global.md", "goals.md"] {
         let text = text(&format!("docs/bench/{file}"));
         let commits = names(&text, "commit ", |letter| letter.is_ascii_hexdigit());
@@ -314,7 +314,7 @@ fn every_test_that_a_document_names_exists() {
     assert!(count > 100, "{count}");
 }
 
-/// The anchors of a document's headings, as GitHub makes them.
+/// The anchors of a document's headings, in GitHub's form.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let outside = text.split("```").step_by(2);
@@ -330,7 +330,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Each file and each heading that a document links to is there.
+/// Each file and each heading that a document links to exists.
 #[test]
 fn every_link_leads_somewhere() {
     for (file, text) in documents() {

@@ -4,8 +4,8 @@
 use super::faults::Kind;
 use super::gateway::Gateway;
 use diana::host::proxy_wasm::access_log::ATTRIBUTES;
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
-use diana_limiter::store::Rules;
 
 const RULES: &str = r#"{"limits": [
     {"url": "/", "rules": [{"name": "wide", "actor": "user", "rpu": 9, "unit": "day"},
@@ -36,7 +36,7 @@ fn attributes(gateway: &Gateway, path: &str, user: &str) -> String {
 }
 
 fn attributes_of(gateway: &Gateway, request: usize) -> String {
-    let attributes = gateway.world.noted.borrow()[request].attributes.clone();
+    let attributes = gateway.world.records.borrow()[request].attributes.clone();
     assert!(attributes.iter().all(|(name, _)| ATTRIBUTES.contains(&&**name)), "{attributes:?}");
     let words: Vec<String> = attributes
         .iter()
@@ -46,7 +46,7 @@ fn attributes_of(gateway: &Gateway, request: usize) -> String {
 }
 
 #[test]
-fn refusals_and_delays_are_told_and_nothing_else() {
+fn refusals_and_delays_set_attributes_and_nothing_else_does() {
     let gateway = gateway("");
     for _ in 0..3 {
         assert_eq!(attributes(&gateway, "/", "ann"), "");
@@ -63,14 +63,14 @@ fn refusals_and_delays_are_told_and_nothing_else() {
     assert_eq!(attributes(&gateway, "/", "mallory"), "rule=deny");
     assert_eq!(attributes(&gateway, "/", "root"), "");
     assert_eq!(attributes(&gateway, "/slow", "ann"), "");
-    let waits = gateway.world.noted.borrow().len();
+    let waits = gateway.world.records.borrow().len();
     assert_eq!(attributes(&gateway, "/slow", "ann"), "actor=actor remaining=0");
     gateway.settle();
     assert_eq!(attributes_of(&gateway, waits), "actor=actor remaining=0 waited_ms=1000");
 }
 
 #[test]
-fn all_requests_are_told_if_so_configured() {
+fn every_request_sets_attributes_if_so_configured() {
     let gateway = gateway(r#", "access_log": "all""#);
     assert_eq!(attributes(&gateway, "/", "ann"), "actor=actor remaining=2");
     assert_eq!(attributes(&gateway, "/", ""), "actor=ip remaining=2");

@@ -6,7 +6,7 @@
 //! too long and reports 504. It reports 503 for a cluster without a host, and nothing if the plugin
 //! is gone.
 
-use super::store::Store;
+use super::global_store::GlobalStore;
 use diana_limiter::request::pairs::Pairs;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
+pub enum CallFault {
     /// The host refuses to make the call.
     NotMade,
     /// The call takes longer than its timeout, there and back together.
@@ -35,24 +35,24 @@ pub enum Mishap {
     Shifted,
 }
 
-/// All mishaps.
-pub const ALL: &[Mishap] = &[
-    Mishap::NotMade,
-    Mishap::Late,
-    Mishap::Lost,
-    Mishap::Unanswered,
-    Mishap::Twice,
-    Mishap::Garbage,
-    Mishap::Unavailable,
-    Mishap::NoScript,
-    Mishap::Shifted,
+/// All faults of calls.
+pub const ALL: &[CallFault] = &[
+    CallFault::NotMade,
+    CallFault::Late,
+    CallFault::Lost,
+    CallFault::Unanswered,
+    CallFault::Twice,
+    CallFault::Garbage,
+    CallFault::Unavailable,
+    CallFault::NoScript,
+    CallFault::Shifted,
 ];
 
-/// The rates and bounds of mishaps, from a seed.
+/// The rates and bounds of faults, from a seed.
 #[derive(Clone, Debug)]
-pub struct Fares {
-    pub mishaps: &'static [Mishap],
-    /// One call in `one_in` has a mishap; 0: none.
+pub struct CallFaults {
+    pub faults: &'static [CallFault],
+    /// One call in `one_in` has a fault; 0: none.
     pub one_in: u64,
     /// The longest round trip, µs.
     pub longest_us: u64,
@@ -63,13 +63,13 @@ pub struct Fares {
     pub seed: u64,
 }
 
-impl Default for Fares {
-    fn default() -> Fares {
-        Fares { mishaps: &[], one_in: 0, longest_us: 2_000, cancels: true, outlives: false, seed: 1 }
+impl Default for CallFaults {
+    fn default() -> CallFaults {
+        CallFaults { faults: &[], one_in: 0, longest_us: 2_000, cancels: true, outlives: false, seed: 1 }
     }
 }
 
-impl Fares {
+impl CallFaults {
     fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -77,10 +77,9 @@ impl Fares {
         mixed ^ (mixed >> 31)
     }
 
-    fn mishap(&mut self) -> Option<Mishap> {
-        let happens =
-            !self.mishaps.is_empty() && self.one_in > 0 && self.random().is_multiple_of(self.one_in);
-        happens.then(|| self.mishaps[(self.random() % self.mishaps.len() as u64) as usize])
+    fn fault(&mut self) -> Option<CallFault> {
+        let happens = !self.faults.is_empty() && self.one_in > 0 && self.random().is_multiple_of(self.one_in);
+        happens.then(|| self.faults[(self.random() % self.faults.len() as u64) as usize])
     }
 }
 
@@ -99,7 +98,7 @@ impl Server {
         Server { status: 200, document: document.into(), sends_etags: true, polls: 0 }
     }
 
-    fn answer(&mut self, known: Option<&[u8]>) -> Answer {
+    fn reply(&mut self, known: Option<&[u8]>) -> CallReply {
         self.polls += 1;
         let etag = etag(&self.document);
         match self.status {
@@ -111,15 +110,15 @@ impl Server {
 
 /// The entity tag of a document.
 pub fn etag(document: &[u8]) -> String {
-    format!("\"{:016x}\"", diana_limiter::table::Hasher::name(document))
+    format!("\"{:016x}\"", diana_limiter::cells::table::Hasher::name(document))
 }
 
 /// Clusters with a store or a document server each, which several gateways may call.
 #[derive(Default)]
 pub struct Clusters {
-    pub stores: RefCell<BTreeMap<String, Store>>,
+    pub stores: RefCell<BTreeMap<String, GlobalStore>>,
     pub servers: RefCell<BTreeMap<String, Server>>,
-    pub fares: RefCell<Fares>,
+    pub call_faults: RefCell<CallFaults>,
     /// Whether calls to the clusters are refused, as by a host without an endpoint.
     pub down: Cell<bool>,
     /// The clusters in which calls vanish.
@@ -134,14 +133,14 @@ impl Clusters {
     pub fn of(names: &[&str]) -> Rc<Clusters> {
         let clusters = Clusters::default();
         for name in names {
-            clusters.stores.borrow_mut().insert((*name).into(), Store::default());
+            clusters.stores.borrow_mut().insert((*name).into(), GlobalStore::default());
         }
         Rc::new(clusters)
     }
 
     /// The quota that all stores have granted for such rules and not got back.
-    pub fn taken(&self, kind: u64, first: u64) -> i64 {
-        self.stores.borrow().values().map(|store| store.taken(kind, first)).sum()
+    pub fn outstanding(&self, kind: u64, first: u64) -> i64 {
+        self.stores.borrow().values().map(|store| store.outstanding(kind, first)).sum()
     }
 
     pub fn decisions(&self) -> usize {
@@ -152,62 +151,62 @@ impl Clusters {
         self.stores.borrow().values().map(|store| store.reports).sum()
     }
 
-    pub fn given_back(&self) -> usize {
-        self.stores.borrow().values().map(|store| store.given_back).sum()
+    pub fn refunds(&self) -> usize {
+        self.stores.borrow().values().map(|store| store.refunds).sum()
     }
 }
 
 /// The reply that the filter gets: the status and the body. Without a status there are no headers.
-pub type Answer = (Option<u32>, Vec<u8>);
+pub type CallReply = (Option<u32>, Vec<u8>);
 
 /// The next event of a call.
-pub struct Due {
+pub struct Scheduled {
     at: u64,
-    came: u64,
+    sequence: u64,
     pub root: u32,
     pub token: u32,
-    pub what: What,
+    pub event: CallEvent,
 }
 
-pub enum What {
-    Arrives { call: Made, answer_at: Option<u64>, mishap: Option<Mishap> },
-    Answered(Answer),
+pub enum CallEvent {
+    Arrives { call: CallRequest, reply_at: Option<u64>, fault: Option<CallFault> },
+    Replied(CallReply),
 }
 
 /// The cluster and the contents of a call.
 #[derive(Clone)]
-pub struct Made {
+pub struct CallRequest {
     cluster: String,
     /// The entity tag that the call sends as known.
     known: Option<Vec<u8>>,
     body: Vec<u8>,
 }
 
-impl Made {
+impl CallRequest {
     /// A call with these arguments.
-    pub fn of(cluster: &[u8], headers: &[u8], body: &[u8]) -> Made {
+    pub fn of(cluster: &[u8], headers: &[u8], body: &[u8]) -> CallRequest {
         let known = Pairs::of(headers).find(|(name, _)| *name == b"if-none-match");
         let known = known.map(|(_, value)| value.to_vec());
-        Made { cluster: String::from_utf8(cluster.into()).unwrap(), known, body: body.into() }
+        CallRequest { cluster: String::from_utf8(cluster.into()).unwrap(), known, body: body.into() }
     }
 }
 
 /// The calls of one worker.
 #[derive(Default)]
 pub struct Callouts {
-    due: RefCell<Vec<Due>>,
-    came: Cell<u64>,
+    scheduled: RefCell<Vec<Scheduled>>,
+    sequence: Cell<u64>,
     last_token: Cell<u32>,
     /// The reply of each cluster to the previous call.
-    last: RefCell<BTreeMap<String, Answer>>,
+    last: RefCell<BTreeMap<String, CallReply>>,
     /// The calls with a reply, and the plugins that made them.
     answered: RefCell<BTreeMap<u32, u32>>,
 }
 
 impl Callouts {
-    fn push(&self, at: u64, root: u32, token: u32, what: What) {
-        self.came.set(self.came.get() + 1);
-        self.due.borrow_mut().push(Due { at, came: self.came.get(), root, token, what });
+    fn push(&self, at: u64, root: u32, token: u32, event: CallEvent) {
+        self.sequence.set(self.sequence.get() + 1);
+        self.scheduled.borrow_mut().push(Scheduled { at, sequence: self.sequence.get(), root, token, event });
     }
 
     /// The number of the next call.
@@ -223,7 +222,7 @@ impl Callouts {
         clusters: &Clusters,
         now: u64,
         root: u32,
-        call: Made,
+        call: CallRequest,
         timeout_ms: u32,
     ) -> Result<u32, u32> {
         let cluster = &call.cluster;
@@ -231,29 +230,30 @@ impl Callouts {
         {
             return Err(2);
         }
-        let mut fares = clusters.fares.borrow_mut();
-        let mishap = fares.mishap();
-        if mishap == Some(Mishap::NotMade) {
+        let mut call_faults = clusters.call_faults.borrow_mut();
+        let fault = call_faults.fault();
+        if fault == Some(CallFault::NotMade) {
             return Err(10);
         }
         let token = self.number();
         let up = now + u64::from(timeout_ms) * 1_000_000;
         if clusters.down.get() {
-            self.push(now, root, token, What::Answered((Some(503), b"no healthy upstream".into())));
+            self.push(now, root, token, CallEvent::Replied((Some(503), b"no healthy upstream".into())));
             return Ok(token);
         }
-        let way = fares.random() % (fares.longest_us + 1) * 1_000;
-        let way = if mishap == Some(Mishap::Late) { 2 * (up - now) - way % (up - now) } else { way };
-        let is_lost = mishap == Some(Mishap::Lost) || clusters.silent.borrow().contains(&&**cluster);
-        let is_answered = !is_lost && mishap != Some(Mishap::Unanswered);
-        let is_told = is_answered && (!fares.cancels || now + way < up);
-        let answer_at = is_told.then_some(now + way);
-        if !is_told && fares.cancels {
+        let delay_ns = call_faults.random() % (call_faults.longest_us + 1) * 1_000;
+        let delay_ns =
+            if fault == Some(CallFault::Late) { 2 * (up - now) - delay_ns % (up - now) } else { delay_ns };
+        let is_lost = fault == Some(CallFault::Lost) || clusters.silent.borrow().contains(&&**cluster);
+        let has_reply = !is_lost && fault != Some(CallFault::Unanswered);
+        let is_reported = has_reply && (!call_faults.cancels || now + delay_ns < up);
+        let reply_at = is_reported.then_some(now + delay_ns);
+        if !is_reported && call_faults.cancels {
             let body = b"upstream request timeout".into();
-            self.push(up, root, token, What::Answered((Some(504), body)));
+            self.push(up, root, token, CallEvent::Replied((Some(504), body)));
         }
         if !is_lost {
-            self.push(now + way / 2, root, token, What::Arrives { call, answer_at, mishap });
+            self.push(now + delay_ns / 2, root, token, CallEvent::Arrives { call, reply_at, fault });
         }
         Ok(token)
     }
@@ -264,7 +264,7 @@ impl Callouts {
     }
 
     /// The plugin that made this call, if the call has a reply.
-    pub fn asker(&self, token: u32) -> Option<u32> {
+    pub fn owner(&self, token: u32) -> Option<u32> {
         self.answered.borrow().get(&token).copied()
     }
 
@@ -275,60 +275,64 @@ impl Callouts {
 
     /// The time of the next event.
     pub fn next(&self) -> Option<u64> {
-        self.due.borrow().iter().map(|due| due.at).min()
+        self.scheduled.borrow().iter().map(|scheduled| scheduled.at).min()
     }
 
-    pub fn take(&self) -> Option<Due> {
-        let mut due = self.due.borrow_mut();
-        let (first, _) = due.iter().enumerate().min_by_key(|(_, due)| (due.at, due.came))?;
-        Some(due.swap_remove(first))
+    pub fn take(&self) -> Option<Scheduled> {
+        let mut scheduled = self.scheduled.borrow_mut();
+        let (first, _) =
+            scheduled.iter().enumerate().min_by_key(|(_, scheduled)| (scheduled.at, scheduled.sequence))?;
+        Some(scheduled.swap_remove(first))
     }
 
     /// Cancels the calls of a plugin that is gone.
     pub fn cancel(&self, root: u32) {
-        self.due.borrow_mut().retain(|due| due.root != root || matches!(due.what, What::Arrives { .. }));
+        self.scheduled.borrow_mut().retain(|scheduled| {
+            scheduled.root != root || matches!(scheduled.event, CallEvent::Arrives { .. })
+        });
     }
 
     /// Executes a call that has arrived at `now`, by the gateway's monotonic clock.
-    pub fn arrive(&self, clusters: &Clusters, now: u64, due: Due) {
-        let Due { root, token, what: What::Arrives { call, answer_at, mishap }, .. } = due else {
+    pub fn arrive(&self, clusters: &Clusters, now: u64, scheduled: Scheduled) {
+        let Scheduled { root, token, event: CallEvent::Arrives { call, reply_at, fault }, .. } = scheduled
+        else {
             return;
         };
         let (mut stores, mut servers) = (clusters.stores.borrow_mut(), clusters.servers.borrow_mut());
-        let mut answer: Answer = match (mishap, stores.get_mut(&call.cluster)) {
-            (Some(Mishap::Unavailable), _) => (Some(503), Vec::new()),
+        let mut reply: CallReply = match (fault, stores.get_mut(&call.cluster)) {
+            (Some(CallFault::Unavailable), _) => (Some(503), Vec::new()),
             (_, Some(store)) => {
-                if mishap == Some(Mishap::NoScript) {
+                if fault == Some(CallFault::NoScript) {
                     store.forget_script();
                 }
                 (Some(200), store.answer((now + AHEAD) / 1_000, &call.body).into_bytes())
             }
-            (_, None) => servers.get_mut(&call.cluster).unwrap().answer(call.known.as_deref()),
+            (_, None) => servers.get_mut(&call.cluster).unwrap().reply(call.known.as_deref()),
         };
-        if mishap == Some(Mishap::Garbage) {
-            let kind = clusters.fares.borrow_mut().random() % 4;
-            let cut = answer.1.len() / 2;
+        if fault == Some(CallFault::Garbage) {
+            let kind = clusters.call_faults.borrow_mut().random() % 4;
+            let cut = reply.1.len() / 2;
             match kind {
-                0 => answer.1.truncate(cut),
-                1 => answer.1 = br#"{"EVALSHA":[false,"ERR no"]}"#.into(),
-                2 => answer.1 = br#"{"EVALSHA":[]}"#.into(),
-                _ => answer = (None, Vec::new()),
+                0 => reply.1.truncate(cut),
+                1 => reply.1 = br#"{"EVALSHA":[false,"ERR no"]}"#.into(),
+                2 => reply.1 = br#"{"EVALSHA":[]}"#.into(),
+                _ => reply = (None, Vec::new()),
             }
         }
         // Document servers have calls of their own kind, whose replies differ.
         let is_of_store = stores.contains_key(&call.cluster);
-        let before = self.last.borrow_mut().insert(call.cluster, answer.clone());
-        if mishap == Some(Mishap::Shifted) && is_of_store {
+        let before = self.last.borrow_mut().insert(call.cluster, reply.clone());
+        if fault == Some(CallFault::Shifted) && is_of_store {
             // An error reply has no call number. So a call that gets another call's `NOSCRIPT` is
-            // sent again with all its refunds. That is a known limit, which this mishap does not
+            // sent again with all its refunds. That is a known limit, which this fault does not
             // test.
             let before = before.filter(|(_, body)| !body.windows(8).any(|word| word == b"NOSCRIPT"));
-            answer = before.unwrap_or((Some(200), br#"{"EVALSHA":[]}"#.into()));
+            reply = before.unwrap_or((Some(200), br#"{"EVALSHA":[]}"#.into()));
         }
-        let Some(at) = answer_at else { return };
-        if mishap == Some(Mishap::Twice) {
-            self.push(at + 7_000_000, root, token, What::Answered(answer.clone()));
+        let Some(at) = reply_at else { return };
+        if fault == Some(CallFault::Twice) {
+            self.push(at + 7_000_000, root, token, CallEvent::Replied(reply.clone()));
         }
-        self.push(at, root, token, What::Answered(answer));
+        self.push(at, root, token, CallEvent::Replied(reply));
     }
 }

@@ -12,14 +12,14 @@ const SECOND: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Count {
     /// The quota that was granted and has not come back: charges and leases.
-    pub taken: i64,
+    pub outstanding: i64,
     /// `W`: the window and its used quota.
     window: u64,
     used: u64,
     /// `TB` and `LB`: when the bucket is full, or when the next turn is, in µs / `b`.
     full_at: u64,
     /// `TB`: the leased quota by second.
-    lent: Vec<(u64, u64)>,
+    leased: Vec<(u64, u64)>,
     /// `C`: by holder, its last call, how many permits it holds and when it reported.
     holders: BTreeMap<u64, (u64, u64, u64)>,
 }
@@ -38,24 +38,24 @@ impl Kind {
     }
 }
 
-fn said(outcome: u64, wait: u64, remaining: u64, full_in: u64, receipt: [u64; 3]) -> RuleReply {
-    let [cost, at, booked] = receipt;
+fn rule_reply(outcome: u64, wait: u64, remaining: u64, full_in: u64, charge: [u64; 3]) -> RuleReply {
+    let [cost, at, booked] = charge;
     [outcome, wait, remaining, 0, full_in, cost, at, booked, 0, 0, 0, 0, 0]
 }
 
 impl Count {
     /// Counts a lease as spent once its second is over.
-    fn lapse(&mut self, token: u64, per: u64, now: u64) {
+    fn expire_leases(&mut self, token: u64, per: u64, now: u64) {
         let (over, live): (Vec<_>, Vec<_>) =
-            self.lent.drain(..).partition(|(second, _)| (second + 2) * SECOND <= now);
-        self.lent = live;
-        for (second, lent) in over {
-            self.full_at = self.full_at.max((second + 2) * SECOND * per) + lent * token;
+            self.leased.drain(..).partition(|(second, _)| (second + 2) * SECOND <= now);
+        self.leased = live;
+        for (second, leased) in over {
+            self.full_at = self.full_at.max((second + 2) * SECOND * per) + leased * token;
         }
     }
 
-    fn lent(&self) -> u64 {
-        self.lent.iter().map(|(_, lent)| lent).sum()
+    fn leased(&self) -> u64 {
+        self.leased.iter().map(|(_, leased)| leased).sum()
     }
 
     /// `C`: records a worker's report, unless a later call of the worker has already reported.
@@ -68,36 +68,42 @@ impl Count {
         if known.is_some_and(|known| known < call) || known.is_none() && level > 0 {
             self.holders.insert(holder, (call, level, now));
         }
-        self.taken = self.holders.values().map(|(_, level, _)| *level as i64).sum();
+        self.outstanding = self.holders.values().map(|(_, level, _)| *level as i64).sum();
     }
 
     /// Checks a request of this cost, and charges it if it is admitted.
     pub fn step(&mut self, all: Kind, now: u64, cost: u64) -> RuleReply {
         let Kind(kind, [a, b, c, d, ..]) = all;
-        let told = match kind {
+        let reply = match kind {
             1 => {
-                self.lapse(a, b, now);
-                let (full, from) = ((c - self.lent()) * a, self.full_at.max(now * b));
+                self.expire_leases(a, b, now);
+                let (full, from) = ((c - self.leased()) * a, self.full_at.max(now * b));
                 let after = from + cost * a - now * b;
                 if after > full {
-                    said(1, (after - full).div_ceil(b), full.saturating_sub(from - now * b) / a, 0, [0; 3])
+                    rule_reply(
+                        1,
+                        (after - full).div_ceil(b),
+                        full.saturating_sub(from - now * b) / a,
+                        0,
+                        [0; 3],
+                    )
                 } else {
                     if cost > 0 {
                         self.full_at = from + cost * a;
                     }
-                    said(0, 0, (full - after) / a, after.div_ceil(b), [cost, now, from])
+                    rule_reply(0, 0, (full - after) / a, after.div_ceil(b), [cost, now, from])
                 }
             }
             2 => {
                 if now / b > self.window {
-                    (self.window, self.used, self.taken) = (now / b, 0, 0);
+                    (self.window, self.used, self.outstanding) = (now / b, 0, 0);
                 }
                 let ends = (self.window + 1) * b - now;
                 if self.used + cost > a {
-                    said(1, ends, a - self.used, ends, [0; 3])
+                    rule_reply(1, ends, a - self.used, ends, [0; 3])
                 } else {
                     self.used += cost;
-                    said(0, 0, a - self.used, ends, [cost, now, self.window])
+                    rule_reply(0, 0, a - self.used, ends, [cost, now, self.window])
                 }
             }
             5 => {
@@ -107,56 +113,56 @@ impl Count {
                 let from = self.full_at.max(now * b).min(latest);
                 let wait = from - now * b;
                 if cost > 0 && wait > c * b + d {
-                    said(1, (wait - c * b - d).div_ceil(b), 0, wait.div_ceil(b), [0; 3])
+                    rule_reply(1, (wait - c * b - d).div_ceil(b), 0, wait.div_ceil(b), [0; 3])
                 } else if cost > 0 {
                     self.full_at = from + cost * a;
-                    said(0, wait.div_ceil(b), 0, 0, [cost, now, from])
+                    rule_reply(0, wait.div_ceil(b), 0, 0, [cost, now, from])
                 } else {
-                    said(0, 0, 0, wait.div_ceil(b), [0; 3])
+                    rule_reply(0, 0, 0, wait.div_ceil(b), [0; 3])
                 }
             }
             7 => {
                 self.report(all, now);
-                let taken = self.taken as u64;
-                if cost > 0 && taken + cost > a {
-                    said(1, SECOND, a.saturating_sub(taken), 0, [0; 3])
+                let outstanding = self.outstanding as u64;
+                if cost > 0 && outstanding + cost > a {
+                    rule_reply(1, SECOND, a.saturating_sub(outstanding), 0, [0; 3])
                 } else {
                     if cost > 0 {
                         self.holders.entry(c).or_insert((d, 0, now)).1 += cost;
                     }
-                    said(0, 0, a.saturating_sub(taken + cost), 0, [cost, now, 0])
+                    rule_reply(0, 0, a.saturating_sub(outstanding + cost), 0, [cost, now, 0])
                 }
             }
             // Like a window with one slice, which begins with the first charge and does not end.
-            3 if self.used + cost > a => said(1, b, a - self.used, b, [0; 3]),
+            3 if self.used + cost > a => rule_reply(1, b, a - self.used, b, [0; 3]),
             3 => {
                 self.used += cost;
-                said(0, 0, a - self.used, b, [cost, now, 0])
+                rule_reply(0, 0, a - self.used, b, [cost, now, 0])
             }
             _ => panic!("kind {kind}"),
         };
-        self.taken += told[5] as i64;
-        told
+        self.outstanding += reply[5] as i64;
+        reply
     }
 
     pub fn refund(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [cost, at, booked, ..]: [u64; 5]) {
         match kind {
             // The refund excludes what the bucket gained meanwhile only because of the charge.
             1 => {
-                self.lapse(a, b, now);
+                self.expire_leases(a, b, now);
                 self.full_at -= (cost * a).saturating_sub((now - at) * b).min(self.full_at);
             }
-            2 if booked == self.window => self.used = self.used.checked_sub(cost).expect("what was charged"),
+            2 if booked == self.window => self.used = self.used.checked_sub(cost).expect("a charge"),
             5 if self.full_at == booked + cost * a => self.full_at = booked,
-            3 => self.used = self.used.checked_sub(cost).expect("what was given"),
+            3 => self.used = self.used.checked_sub(cost).expect("a charge"),
             _ => return,
         }
-        self.taken -= cost as i64;
+        self.outstanding -= cost as i64;
     }
 
     /// Leases up to `part`. Returns how much, of which generation, and for how long.
-    pub fn lend(&mut self, kind: Kind, now: u64, part: u64) -> [u64; 3] {
-        self.taken += part as i64;
+    pub fn grant_lease(&mut self, kind: Kind, now: u64, part: u64) -> [u64; 3] {
+        self.outstanding += part as i64;
         let Kind(number, [_, b, ..]) = kind;
         if number == 2 {
             self.used += part;
@@ -167,36 +173,42 @@ impl Count {
             return [part, 0, b / 10];
         }
         let second = now / SECOND;
-        match self.lent.iter_mut().find(|(known, _)| *known == second) {
-            Some((_, lent)) => *lent += part,
-            None => self.lent.push((second, part)),
+        match self.leased.iter_mut().find(|(known, _)| *known == second) {
+            Some((_, leased)) => *leased += part,
+            None => self.leased.push((second, part)),
         }
         [part, second, (second + 2) * SECOND - 750_000 - now]
     }
 
-    pub fn lends(&self, Kind(kind, [_, _, burst, ..]): Kind) -> u64 {
+    pub fn leasable(&self, Kind(kind, [_, _, burst, ..]): Kind) -> u64 {
         match kind {
-            1 => burst - 1 - self.lent().min(burst - 1),
+            1 => burst - 1 - self.leased().min(burst - 1),
             2 | 3 => u64::MAX,
             _ => 0,
         }
     }
 
-    pub fn account(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [generation, used, left]: [u64; 3]) {
+    pub fn return_lease(
+        &mut self,
+        Kind(kind, [a, b, ..]): Kind,
+        now: u64,
+        [generation, used, left]: [u64; 3],
+    ) {
         match kind {
             1 => {
-                self.lapse(a, b, now);
-                let Some((_, lent)) = self.lent.iter_mut().find(|(second, _)| *second == generation) else {
+                self.expire_leases(a, b, now);
+                let Some((_, leased)) = self.leased.iter_mut().find(|(second, _)| *second == generation)
+                else {
                     return;
                 };
-                assert!(used + left <= *lent, "more is accounted for than was lent");
-                *lent -= used + left;
+                assert!(used + left <= *leased, "an account exceeds its lease");
+                *leased -= used + left;
                 self.full_at = self.full_at.max(now * b) + used * a;
             }
             2 if generation != self.window => return,
-            2 | 3 => self.used = self.used.checked_sub(left).expect("what was lent"),
+            2 | 3 => self.used = self.used.checked_sub(left).expect("a lease"),
             _ => return,
         }
-        self.taken -= left as i64;
+        self.outstanding -= left as i64;
     }
 }

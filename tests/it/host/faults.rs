@@ -12,7 +12,7 @@ pub enum Kind {
     /// Shared data fails, with or without having written.
     Store,
     /// The calls that release a stream fail: resume, reply, or set the effective context.
-    LettingGo,
+    Release,
     /// No stream can become the effective context.
     Context,
     /// The timer cannot be set.
@@ -36,7 +36,7 @@ pub struct Faults {
 
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum CallOutcome {
     Works,
     /// The call fails with this status and has no effect.
     Fails(u32),
@@ -52,13 +52,13 @@ impl Faults {
         mixed ^ (mixed >> 31)
     }
 
-    pub fn next(&mut self, call: &Call) -> Turn {
+    pub fn next(&mut self, call: &Call) -> CallOutcome {
         let swap = matches!(call, Call::SetSharedData { .. });
-        let meant = match self.kind {
+        let concerns = match self.kind {
             Kind::Nothing => false,
             Kind::LostSwaps => swap,
             Kind::Store => swap || matches!(call, Call::SharedData { .. }),
-            Kind::LettingGo => matches!(
+            Kind::Release => matches!(
                 call,
                 Call::ContinueStream { .. } | Call::LocalResponse { .. } | Call::EffectiveContext { .. }
             ),
@@ -68,20 +68,20 @@ impl Faults {
             Kind::Properties => matches!(call, Call::Property { .. }),
             Kind::Any => true,
         };
-        if !meant || self.one_in == 0 || !self.random().is_multiple_of(self.one_in) {
-            return Turn::Works;
+        if !concerns || self.one_in == 0 || !self.random().is_multiple_of(self.one_in) {
+            return CallOutcome::Works;
         }
         // The statuses of the ABI end at 12.
         let status = (self.random() % 14 + 1) as u32;
         match (self.kind, self.random() % 2) {
-            (Kind::LostSwaps, _) => Turn::Fails(8),
+            (Kind::LostSwaps, _) => CallOutcome::Fails(8),
             // A failing store reports a failure: a missing key or another version is no failure.
-            (Kind::Store, _) if status == 1 || status == 8 => Turn::Fails(10),
-            // Only a swap may have its effect and fail. No filter can cope with a host that
-            // releases a stream or stops a timer but reports a failure, and no host writes and then
+            (Kind::Store, _) if status == 1 || status == 8 => CallOutcome::Fails(10),
+            // Only a swap may have its effect and fail. No filter can cope with a host that resumes
+            // a stream or stops a timer but reports a failure. No host writes a value and then
             // reports a lost swap.
-            (_, 1) if swap && !matches!(status, 1 | 8) => Turn::WorksAndFails(status),
-            _ => Turn::Fails(status),
+            (_, 1) if swap && !matches!(status, 1 | 8) => CallOutcome::WorksAndFails(status),
+            _ => CallOutcome::Fails(status),
         }
     }
 }

@@ -10,8 +10,8 @@ use super::callouts::Clusters;
 use super::faults::{Faults, Kind};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
-use diana_limiter::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ pub enum Fate {
 
 /// One request, from its headers on.
 #[derive(Clone, Debug)]
-pub struct Noted {
+pub struct RequestRecord {
     pub path: String,
     pub user: String,
     /// All parts that were sent, path and user included.
@@ -67,7 +67,7 @@ pub struct World {
     pub faults: RefCell<Faults>,
     /// The clusters that the workers may call.
     pub clusters: Rc<Clusters>,
-    pub noted: RefCell<Vec<Noted>>,
+    pub records: RefCell<Vec<RequestRecord>>,
     /// Events that would have crashed a real host.
     pub crashes: RefCell<Vec<String>>,
     /// Details and body of the filter's replies.
@@ -83,7 +83,7 @@ pub struct World {
     pub longest: Cell<usize>,
     /// The last random number.
     pub randoms: Cell<u64>,
-    data: RefCell<HashMap<Key, Held>>,
+    data: RefCell<HashMap<Key, Entry>>,
     last_version: Cell<u32>,
     /// nginx: how many keys the zone has room for, and what happens to one more.
     pub zone: Cell<Option<(usize, Eviction)>>,
@@ -94,7 +94,7 @@ pub struct World {
 
 /// A value, its version, and the time of its last use.
 #[derive(Clone)]
-struct Held(Vec<u8>, u32, u64);
+struct Entry(Vec<u8>, u32, u64);
 
 /// What nginx does with a key for which a zone has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,13 +168,13 @@ impl World {
             data.retain(|_, held| Some(held.2) != oldest);
             self.evicted.set(self.evicted.get() + 1);
         }
-        data.insert(key, Held(value.into(), version, self.now_used()));
+        data.insert(key, Entry(value.into(), version, self.now_used()));
         0
     }
 
     /// Overwrites the value of every key, as another filter might.
     pub fn overwrite(&self, change: impl Fn(&mut Vec<u8>)) {
-        for Held(bytes, version, _) in self.data.borrow_mut().values_mut() {
+        for Entry(bytes, version, _) in self.data.borrow_mut().values_mut() {
             change(bytes);
             *version += 1;
         }
@@ -185,11 +185,11 @@ impl World {
     }
 
     pub fn note(&self, request: usize, fate: Fate) {
-        let noted = &mut self.noted.borrow_mut()[request];
+        let record = &mut self.records.borrow_mut()[request];
         if fate == Fate::Upstream {
-            noted.went = Some(self.clock.get());
+            record.went = Some(self.clock.get());
         }
-        noted.fate = fate;
+        record.fate = fate;
     }
 
     /// How many lines of the log contain these words.
@@ -229,7 +229,7 @@ impl Gateway {
             set_back: Cell::default(),
             faults: RefCell::default(),
             clusters,
-            noted: RefCell::default(),
+            records: RefCell::default(),
             crashes: RefCell::default(),
             sent: RefCell::default(),
             log: RefCell::default(),
@@ -264,8 +264,8 @@ impl Gateway {
     /// it.
     pub fn configure(&self, configuration: &str) -> bool {
         *self.world.configuration.borrow_mut() = configuration.into();
-        let taken: Vec<bool> = self.vms.iter().map(Vm::configure).collect();
-        taken.into_iter().all(|taken| taken)
+        let accepted: Vec<bool> = self.vms.iter().map(Vm::configure).collect();
+        accepted.into_iter().all(|accepted| accepted)
     }
 
     /// Begins `GET path` of `user` at a worker. Returns the number of the request.
@@ -275,7 +275,7 @@ impl Gateway {
     }
 
     pub fn fate(&self, request: usize) -> Fate {
-        self.world.noted.borrow()[request].fate.clone()
+        self.world.records.borrow()[request].fate.clone()
     }
 
     /// Ends all requests: requests at the upstream are served, waiting ones are reset.
@@ -329,7 +329,7 @@ impl Gateway {
     }
 
     pub fn paused(&self) -> usize {
-        self.world.noted.borrow().iter().filter(|noted| noted.fate == Fate::Paused).count()
+        self.world.records.borrow().iter().filter(|record| record.fate == Fate::Paused).count()
     }
 
     pub fn counter(&self, name: &str) -> i64 {

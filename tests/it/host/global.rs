@@ -1,19 +1,22 @@
 //! Global rules in the whole filter, with simulated stores: calls go out, and replies come late,
 //! twice or never.
 
-mod ends;
+mod calls;
 mod invariants;
 mod laws;
 mod leases;
 mod play;
+mod refunds;
 mod retired;
 mod stores;
 
-use super::callouts::{Clusters, Fares};
+use super::callouts::{CallFaults, Clusters};
 use super::gateway::{Fate, Gateway};
 use std::rc::Rc;
 
 const REFUSED: Fate = Fate::Answered(429);
+const WINDOW: &str = r#"{"name": "window", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}"#;
+const PERMITS: &str = r#"{"name": "permits", "algo": "C", "rpu": 2, "max_hold": "1d", "scope": "global"}"#;
 
 /// A configuration with these limits, whose stores are in these clusters.
 fn configuration(clusters: &str, limits: &str) -> String {
@@ -39,8 +42,8 @@ fn clusters(gateway: &Gateway) -> Rc<Clusters> {
 }
 
 /// Sets how further calls fare.
-fn fare(gateway: &Gateway, fares: Fares) {
-    *gateway.world.clusters.fares.borrow_mut() = fares;
+fn set_call_faults(gateway: &Gateway, call_faults: CallFaults) {
+    *gateway.world.clusters.call_faults.borrow_mut() = call_faults;
 }
 
 /// The fate of a request once its call has been answered.

@@ -2,9 +2,11 @@
 
 use super::faults::Kind;
 use super::gateway::Fate;
-use super::laws::{all_is_back, nobody_is_left, nothing_is_owed, permits_hold, quotas_hold};
+use super::laws::{
+    everything_is_refunded, no_request_waits_for_ever, nothing_is_left, permits_hold, quotas_hold,
+};
 use super::play::{Setup, play};
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -39,21 +41,21 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn nothing_is_lost_and_nothing_is_given_twice(
+    fn nothing_is_lost_and_nothing_is_refunded_twice(
         setup in setups(&[Kind::Nothing, Kind::LostSwaps]), bytes in bytes(),
     ) {
         let gateway = play(setup, &bytes, permits_hold);
-        nobody_is_left(&gateway);
+        no_request_waits_for_ever(&gateway);
         quotas_hold(&gateway);
-        all_is_back(&gateway);
+        everything_is_refunded(&gateway);
         assert_eq!(gateway.counter("diana.shared_data_errors"), 0);
     }
 
     #[test]
     fn whatever_fails_nobody_waits_for_ever(setup in setups(&[Kind::Any]), bytes in bytes()) {
         let gateway = play(setup, &bytes, |_| {});
-        nobody_is_left(&gateway);
-        nothing_is_owed(&gateway);
+        no_request_waits_for_ever(&gateway);
+        nothing_is_left(&gateway);
     }
 
     /// Faults of the store that have written cost charges and admit nobody.
@@ -61,10 +63,10 @@ proptest! {
     fn a_store_that_fails_refuses_nobody_in_error(setup in setups(&[Kind::Store]), bytes in bytes()) {
         let setup = Setup { one_in: 1, ..setup };
         let gateway = play(setup, &bytes, |_| {});
-        let noted = gateway.world.noted.borrow().clone();
+        let records = gateway.world.records.borrow().clone();
         let passes = |fate: &Fate| matches!(fate, Fate::Upstream | Fate::Served | Fate::Reset);
-        for noted in noted {
-            prop_assert!(passes(&noted.fate), "{noted:?}");
+        for record in records {
+            prop_assert!(passes(&record.fate), "{record:?}");
         }
         gateway.no_crash();
     }

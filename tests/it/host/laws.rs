@@ -4,7 +4,7 @@
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
 use super::play::in_flight;
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 /// No more requests are in flight than there are permits.
 pub fn permits_hold(gateway: &Gateway) {
@@ -14,19 +14,20 @@ pub fn permits_hold(gateway: &Gateway) {
 
 /// No more requests pass than each user's daily quota, or the turns of a queue, allow.
 pub fn quotas_hold(gateway: &Gateway) {
-    let noted = gateway.world.noted.borrow();
+    let records = gateway.world.records.borrow();
     for (path, most) in [("/quota", 5), ("/all", 9), ("/held", 1)] {
         for user in ["ann", "bob"] {
             let own = |user: &str| path == "/held" || user == "ann" || user == "bob";
-            let of = noted.iter().filter(|noted| noted.path == path && noted.went.is_some() && own(user));
-            let count = of.filter(|noted| path == "/held" || noted.user == user).count();
+            let of =
+                records.iter().filter(|record| record.path == path && record.went.is_some() && own(user));
+            let count = of.filter(|record| path == "/held" || record.user == user).count();
             assert!(count <= most, "{count} of {user} at {path}");
         }
     }
     for (path, gap_ms) in [("/queue", 100), ("/all", 50)] {
-        let first = noted.iter().filter(|noted| noted.path == path).map(|noted| noted.came).min();
-        let of = noted.iter().filter(|noted| noted.path == path && !noted.hurried);
-        let mut went: Vec<u64> = of.filter_map(|noted| noted.went).collect();
+        let first = records.iter().filter(|record| record.path == path).map(|record| record.came).min();
+        let of = records.iter().filter(|record| record.path == path && !record.hurried);
+        let mut went: Vec<u64> = of.filter_map(|record| record.went).collect();
         went.sort_unstable();
         for (turn, went) in went.iter().enumerate() {
             // nginx' clock has whole milliseconds.
@@ -41,30 +42,30 @@ pub fn quotas_hold(gateway: &Gateway) {
 }
 
 /// No request waits for ever once faults have ceased.
-pub fn nobody_is_left(gateway: &Gateway) {
+pub fn no_request_waits_for_ever(gateway: &Gateway) {
     gateway.fail(Kind::Nothing);
     gateway.settle();
     gateway.no_crash();
 }
 
 /// After all requests have ended, all permits and turns are refunded.
-pub fn all_is_back(gateway: &Gateway) {
+pub fn everything_is_refunded(gateway: &Gateway) {
     gateway.end_all();
     gateway.pass(10_000);
     let ask = |path: &str| {
         let request = gateway.request(0, path, "carol");
         gateway.fate(request)
     };
-    let asked: Vec<Fate> = (0..3).map(|_| ask("/permits")).collect();
-    assert_eq!(asked, [Fate::Upstream, Fate::Upstream, Fate::Answered(429)]);
-    assert_eq!(ask("/queue"), Fate::Upstream, "nobody is before it");
+    let fates: Vec<Fate> = (0..3).map(|_| ask("/permits")).collect();
+    assert_eq!(fates, [Fate::Upstream, Fate::Upstream, Fate::Answered(429)]);
+    assert_eq!(ask("/queue"), Fate::Upstream, "the queue is empty");
     let waits = if gateway.world.rules == Rules::Lenient { Fate::Paused } else { Fate::Answered(429) };
     assert_eq!(ask("/queue"), waits);
     gateway.settle();
-    nothing_is_owed(gateway);
+    nothing_is_left(gateway);
 }
 
-pub fn nothing_is_owed(gateway: &Gateway) {
+pub fn nothing_is_left(gateway: &Gateway) {
     gateway.end_all();
     assert_eq!(gateway.kept_streams(), 0);
     gateway.no_crash();

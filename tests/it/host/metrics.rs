@@ -4,7 +4,7 @@
 use super::callouts::Clusters;
 use super::faults::Kind;
 use super::gateway::Gateway;
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 /// The series of the simulated host that do not belong to a rule, list, store or server.
 const ALWAYS: [&str; 16] = [
@@ -167,14 +167,14 @@ fn rules_and_lists_count_their_own_results() {
 }
 
 #[test]
-fn what_happens_in_shared_data_is_counted() {
+fn events_in_shared_data_are_counted() {
     let rules = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}],
         "local": {"max_actors": 1}}"#;
     let gateway = Gateway::start(Rules::Lenient, 1, rules);
     let evicted = || counted(&gateway, ["kind.lossless.evictions", "kind.lossy.evictions"]);
     let ask = |from: usize| (from..from + 40).for_each(|n| _ = gateway.request(0, "/", &format!("user-{n}")));
     ask(0);
-    assert_eq!(evicted(), [0, 0], "the actors who share a cell begin as refused");
+    assert_eq!(evicted(), [0, 0], "actors that share a cell start as refused");
     gateway.pass(2 * 86_400_000);
     ask(100);
     let [lossless, lossy] = evicted();
@@ -233,7 +233,7 @@ fn nginx_has_counters_as_long_as_they_fit() {
 }
 
 #[test]
-fn a_host_without_metrics_is_limited_all_the_same() {
+fn a_host_without_metrics_still_limits() {
     for rules in [Rules::Lenient, Rules::Strict] {
         let gateway = Gateway::new(rules, 1, diana::host::proxy_wasm::Callbacks::All, false);
         gateway.fail(Kind::Metrics);
@@ -261,7 +261,7 @@ fn requests_that_wait_are_a_gauge_and_their_waits_a_histogram() {
     let last = vm.streams().into_iter().max().unwrap();
     vm.reset(last);
     assert_eq!((waiting(), waits()), (2, vec![100]), "a client has left");
-    let attributes = gateway.world.noted.borrow()[all[1]].attributes.clone();
+    let attributes = gateway.world.records.borrow()[all[1]].attributes.clone();
     assert!(attributes.contains(&("diana.waited_ms".into(), "100".into())), "{attributes:?}");
     gateway.settle();
     assert_eq!((waiting(), waits().len()), (0, 3));
@@ -271,7 +271,7 @@ fn requests_that_wait_are_a_gauge_and_their_waits_a_histogram() {
 
 /// Requests released with their plugin no longer count as waiting.
 #[test]
-fn a_plugin_that_ends_leaves_nothing_in_the_gauge() {
+fn a_deleted_plugin_leaves_nothing_in_the_gauge() {
     let rules =
         r#"{"limits": [{"url": "/", "rules": [{"algo": "LB", "rpu": 1, "unit": "second", "queue": 9}]}]}"#;
     let gateway = Gateway::start(Rules::Lenient, 1, rules);

@@ -2,16 +2,16 @@
 
 use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
-use diana_limiter::store::Rules;
 use serde_json::json;
 
 const MANY: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "many", "rpu": 100000, "unit": "day"}]}]}"#;
 
 /// The quota that is left of the only rule, read from a response.
 fn left(gateway: &Gateway, request: usize) -> u64 {
-    let noted = gateway.world.noted.borrow();
-    let (_, line) = noted[request].headers.iter().find(|(name, _)| name == "ratelimit").unwrap();
+    let records = gateway.world.records.borrow();
+    let (_, line) = records[request].headers.iter().find(|(name, _)| name == "ratelimit").unwrap();
     line.split(';').find_map(|word| word.strip_prefix("r=")).unwrap().parse().unwrap()
 }
 
@@ -43,7 +43,7 @@ fn a_busy_actor_is_charged_request_by_request() {
 /// A tick that no timer was set for does nothing, even under a configuration that would hold
 /// requests.
 #[test]
-fn no_timer_is_set_and_none_is_needed() {
+fn the_filter_needs_and_sets_no_timer() {
     let gateway = Gateway::start(Rules::Strict, 2, super::play::CONFIGURATION);
     for path in super::play::PATHS {
         for turn in 0..20 {
@@ -63,7 +63,7 @@ fn no_timer_is_set_and_none_is_needed() {
 /// Keys are distinguished by their checksum alone: a foreign value under the same checksum counts
 /// as not written.
 #[test]
-fn what_another_filter_has_under_the_same_checksum_is_not_believed() {
+fn a_value_of_another_filter_under_the_same_checksum_is_ignored() {
     let json = r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
     let gateway = Gateway::start(Rules::Strict, 1, json);
     let ask = || {
@@ -98,7 +98,7 @@ fn health(actor: &str) -> String {
 /// nginx decodes `:path`. An escaped character neither ends a path nor is decoded a second time,
 /// and a separator for nginx alone frees nothing.
 #[test]
-fn a_path_is_read_as_it_was_sent() {
+fn a_path_is_read_as_sent() {
     let free = ["/health", "/health?x", "/health?%3F", "/%68ealth?x?y", "/ab", "http://a/health?x"];
     let counted = [
         "/health%3Fx",
@@ -122,7 +122,7 @@ fn a_path_is_read_as_it_was_sent() {
 }
 
 #[test]
-fn where_that_cannot_be_read_the_decoded_path_counts() {
+fn if_the_sent_path_cannot_be_read_the_decoded_path_counts() {
     let gateway = Gateway::start(Rules::Strict, 1, &health("all"));
     gateway.fail(Kind::Properties);
     let ask = |path: &str| gateway.fate(gateway.request(0, path, "ann"));
@@ -148,20 +148,20 @@ fn a_grpc_client_gets_its_status() {
             ];
             let request = gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).into());
             let header = |name: &str| {
-                let noted = gateway.world.noted.borrow();
-                let found = noted[request].headers.iter().find(|(known, _)| known == name);
+                let records = gateway.world.records.borrow();
+                let found = records[request].headers.iter().find(|(known, _)| known == name);
                 found.map(|(_, value)| value.clone()).unwrap_or_default()
             };
-            let told = ["content-type", "grpc-status", "grpc-message"].map(header);
+            let headers_found = ["content-type", "grpc-status", "grpc-message"].map(header);
             let (_, body) = gateway.world.sent.borrow().last().unwrap().clone();
-            (gateway.fate(request), told, body)
+            (gateway.fate(request), headers_found, body)
         };
-        let (fate, told, body) = ask("application/grpc+proto");
+        let (fate, headers_found, body) = ask("application/grpc+proto");
         assert_eq!((fate, &*body), (Fate::Answered(200), ""));
-        assert_eq!(told, ["application/grpc", "8", "diana_refused:all"]);
-        let (fate, told, body) = ask("application/json");
+        assert_eq!(headers_found, ["application/grpc", "8", "diana_refused:all"]);
+        let (fate, headers_found, body) = ask("application/json");
         assert_eq!(
-            (fate, told),
+            (fate, headers_found),
             (Fate::Answered(429), ["application/problem+json", "", ""].map(String::from))
         );
         assert_eq!(body.ends_with("}\n\n"), rules == Rules::Strict, "nginx adds a line feed: {body:?}");

@@ -2,8 +2,8 @@
 //! other headers there are.
 
 use super::gateway::{Fate, Gateway};
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
-use diana_limiter::store::Rules;
 use serde_json::{Value, json};
 
 fn header(name: &str, line: &str) -> (Part, Vec<u8>) {
@@ -64,7 +64,7 @@ fn no_number_of_headers_hides_a_condition() {
 }
 
 #[test]
-fn no_number_of_headers_hides_who_is_denied() {
+fn no_number_of_headers_hides_a_denied_client() {
     let mallory = [header("x-user-id", "mallory")];
     check(&json!({"limits": [], "deny": [{"user": "mallory"}]}), [&mallory], [REFUSED]);
 }
@@ -108,7 +108,7 @@ fn the_host_is_that_of_the_request_line() {
 /// If an actor's value may be several lines, the actor is missing, and the request is counted by
 /// address.
 #[test]
-fn a_value_that_may_be_several_lines_is_nobodys() {
+fn a_value_that_may_be_several_lines_names_no_actor() {
     let lines = |lines: &[&str]| lines.iter().map(|line| header("x-user-id", line)).collect::<Vec<_>>();
     let (ann, twice, several) = (lines(&["ann"]), lines(&["ann", "ann"]), lines(&["ann", "eve"]));
     let (other, comma) = (lines(&["eve", "ann"]), lines(&["Doe, Ann"]));
@@ -123,7 +123,7 @@ fn a_value_that_may_be_several_lines_is_nobodys() {
 }
 
 #[test]
-fn a_line_that_a_client_adds_slips_past_no_condition_and_frees_nothing() {
+fn an_added_header_line_evades_no_condition_and_frees_nothing() {
     let plan = |lines: &[&str]| lines.iter().map(|line| header("x-plan", line)).collect::<Vec<_>>();
     for condition in [json!("free"), json!({"prefix": "fr"}), json!({"regex": "^fre+$"})] {
         let json = once(json!({"headers": {"x-plan": condition}}), "all");
@@ -151,12 +151,13 @@ fn a_line_that_a_client_adds_slips_past_no_condition_and_frees_nothing() {
 }
 
 #[test]
-fn a_header_that_nginx_cannot_tell_apart_is_refused() {
+fn a_header_that_nginx_cannot_distinguish_is_refused() {
     let json = once(json!({"headers": {"x_plan": "free"}}), "all").to_string();
-    for (rules, taken) in [(Rules::Strict, false), (Rules::Lenient, true)] {
+    for (rules, is_accepted) in [(Rules::Strict, false), (Rules::Lenient, true)] {
         let gateway = Gateway::start(rules, 1, r#"{"limits": []}"#);
-        assert_eq!(gateway.configure(&json), taken);
-        let said = gateway.world.logged("configuration refused, the header `x_plan` cannot be read in nginx");
-        assert_eq!(said, usize::from(!taken));
+        assert_eq!(gateway.configure(&json), is_accepted);
+        let logged =
+            gateway.world.logged("configuration refused, the header `x_plan` cannot be read in nginx");
+        assert_eq!(logged, usize::from(!is_accepted));
     }
 }

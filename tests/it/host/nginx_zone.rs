@@ -4,7 +4,7 @@ use super::gateway::{Eviction, Fate, Gateway};
 use super::vm::Vm;
 use diana::host::nginx::zone_bytes;
 use diana::host::proxy_wasm::Callbacks;
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 const SEED: &[u8] = b"diana/seed";
 
@@ -60,7 +60,7 @@ fn a_worker_that_restarts_in_a_full_zone_has_the_same_seed() {
 
 /// Other filters may fill the zone while Diana is idle.
 #[test]
-fn a_seed_that_is_gone_is_written_back() {
+fn a_lost_seed_is_written_again() {
     let mut gateway = gateway(100, Eviction::Lru);
     let seed = gateway.world.load(SEED).unwrap().0;
     assert_eq!(ask(&gateway, 0, "ann"), Fate::Upstream);
@@ -109,7 +109,7 @@ fn the_oldest_seed_stays_however_many_workers_start() {
 }
 
 #[test]
-fn counts_that_a_small_zone_loses_are_told() {
+fn lost_counts_in_a_small_zone_are_logged() {
     const GONE: &str = "a key that this worker wrote is gone";
     for (room, is_lost) in [(50, true), (2000, false)] {
         let gateway = gateway(room, Eviction::Lru);
@@ -135,7 +135,7 @@ fn counts_that_a_small_zone_loses_are_told() {
 }
 
 #[test]
-fn writes_that_a_full_zone_fails_are_told() {
+fn failed_writes_in_a_full_zone_are_logged() {
     let gateway = gateway(50, Eviction::None);
     for turn in 0..300 {
         ask(&gateway, turn, &format!("user-{turn}"));

@@ -4,7 +4,7 @@ use super::faults::{Faults, Kind};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 /// Each limit has an algorithm of its own, and one limit has three. A day is longer than any run.
 pub const CONFIGURATION: &str = r#"{"limits": [
@@ -147,7 +147,7 @@ fn step(gateway: &Gateway, op: Op) {
                 // Envoy keeps a plugin while it has streams. Other hosts need not. Then waiting
                 // streams are released by a call that must not fail, because there is no second
                 // call.
-                let may_fail = matches!(gateway.world.faults.borrow().kind, Kind::LettingGo | Kind::Any);
+                let may_fail = matches!(gateway.world.faults.borrow().kind, Kind::Release | Kind::Any);
                 if let Some(root) = old.filter(|root| !may_fail || vm(worker).streams_of(*root) == 0) {
                     vm(worker).delete_root(root);
                 }
@@ -158,6 +158,6 @@ fn step(gateway: &Gateway, op: Op) {
 
 /// How many requests for this path are at the upstream.
 pub fn in_flight(gateway: &Gateway, path: &str) -> usize {
-    let noted = gateway.world.noted.borrow();
-    noted.iter().filter(|noted| noted.path == path && noted.fate == Fate::Upstream).count()
+    let records = gateway.world.records.borrow();
+    records.iter().filter(|record| record.path == path && record.fate == Fate::Upstream).count()
 }

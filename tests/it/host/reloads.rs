@@ -2,7 +2,7 @@
 //! same keep their counts.
 
 use super::gateway::{Fate, Gateway};
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 /// A limit of `rpu` a day, and beside it a bucket.
 fn rules(rpu: u32, bucket: u32) -> String {
@@ -23,7 +23,7 @@ fn passes(gateway: &Gateway) -> usize {
 }
 
 #[test]
-fn a_new_plugin_goes_on_with_what_counts_the_same() {
+fn a_new_plugin_keeps_the_counts_of_equal_rules() {
     for rules_of in [Rules::Lenient, Rules::Strict] {
         let gateway = Gateway::start(rules_of, 2, &rules(5, 1_000));
         (0..3).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
@@ -61,7 +61,7 @@ fn a_bucket_of_a_plugin_that_is_configured_again_has_its_level() {
 
 /// Two listeners share a `vm_id` but have different limits, and one of them changes.
 #[test]
-fn a_new_plugin_goes_on_with_the_one_that_it_is_like() {
+fn a_new_plugin_keeps_the_counts_of_the_plugin_that_it_resembles() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(5, 1_000));
     assert_eq!(passes(&gateway), 5);
     assert!(gateway.configure(&rules(7, 2_000)), "the other listener");
@@ -69,12 +69,12 @@ fn a_new_plugin_goes_on_with_the_one_that_it_is_like() {
     assert!(gateway.configure(&rules(5, 3_000)));
     assert_eq!(passes(&gateway), 0);
     assert!(gateway.configure(&rules(8, 3_000)));
-    assert_eq!(passes(&gateway), 8, "nobody has counted so before");
+    assert_eq!(passes(&gateway), 8, "no earlier configuration counts like this");
 }
 
 /// A worker's reservation is refunded before the next configuration reads the cell.
 #[test]
-fn what_a_worker_held_is_back_when_the_next_one_looks() {
+fn a_reservation_is_refunded_before_the_next_configuration_reads_the_cell() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(10_000, 20_000));
     (0..100).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
     gateway.world.configuration.replace(rules(10_000, 40_000));
@@ -113,6 +113,6 @@ fn calls_at_the_end(limits: usize) -> usize {
 }
 
 #[test]
-fn the_end_of_a_request_asks_the_host_as_often_whatever_the_number_of_limits() {
+fn the_end_of_a_request_costs_the_same_host_calls_for_any_number_of_limits() {
     assert_eq!(calls_at_the_end(1), calls_at_the_end(20));
 }

@@ -2,14 +2,13 @@
 //! to its calls. Each document refuses all requests with a status of its own.
 
 mod canary;
-mod ends;
 mod faults;
-mod kept;
+mod migration;
 mod play;
-mod trials;
+mod switch;
 mod workers;
 
-use super::callouts::{Clusters, Fares, Server};
+use super::callouts::{CallFaults, Clusters, Server};
 use super::faults::{Faults, Kind};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
@@ -62,8 +61,8 @@ fn polls(gateway: &Gateway) -> usize {
     clusters(gateway).servers.borrow()["config"].polls
 }
 
-fn fare(gateway: &Gateway, fares: Fares) {
-    *gateway.world.clusters.fares.borrow_mut() = fares;
+fn set_call_faults(gateway: &Gateway, call_faults: CallFaults) {
+    *gateway.world.clusters.call_faults.borrow_mut() = call_faults;
 }
 
 /// The status with which a worker refuses. The request has no faults.
@@ -86,7 +85,7 @@ fn active_statuses(gateway: &Gateway) -> Vec<u32> {
 fn is_clean(gateway: &Gateway) {
     gateway.end_all();
     gateway.world.faults.replace(Faults { kind: Kind::Nothing, ..Faults::default() });
-    fare(gateway, Fares::default());
+    set_call_faults(gateway, CallFaults::default());
     let roots: Vec<_> = gateway.vms.iter().filter_map(|vm| Some((vm, vm.newest_root()?))).collect();
     roots.into_iter().for_each(|(vm, root)| vm.delete_root(root));
     assert_eq!(gateway.kept_streams(), 0);

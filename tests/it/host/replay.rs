@@ -3,8 +3,8 @@
 
 use super::gateway::{Fate, Gateway};
 use diana_base::time::Time;
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
-use diana_limiter::store::Rules;
 
 /// One event of a script.
 pub enum Event {

@@ -4,7 +4,7 @@ use super::faults::Kind;
 use super::gateway::{Fate, Gateway};
 use super::play::CONFIGURATION;
 use diana::host::proxy_wasm::Callbacks;
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 const REFUSED: Fate = Fate::Answered(429);
 
@@ -19,7 +19,7 @@ fn fates(gateway: &Gateway, path: &str, count: usize) -> Vec<Fate> {
 }
 
 #[test]
-fn a_filter_without_the_responses_refuses_to_tell_in_them() {
+fn a_filter_without_response_callbacks_refuses_response_headers() {
     let rules = r#""limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]"#;
     let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Lean, false);
     assert!(!gateway.configure(&format!("{{{rules}}}")));
@@ -30,18 +30,20 @@ fn a_filter_without_the_responses_refuses_to_tell_in_them() {
 }
 
 #[test]
-fn nginx_gets_no_module_that_would_crash_it() {
-    for (callbacks, taken) in [(Callbacks::All, true), (Callbacks::Useful, false), (Callbacks::Lean, false)] {
+fn the_filter_rejects_a_module_that_would_crash_nginx() {
+    for (callbacks, is_accepted) in
+        [(Callbacks::All, true), (Callbacks::Useful, false), (Callbacks::Lean, false)]
+    {
         let gateway = Gateway::new(Rules::Strict, 1, callbacks, false);
         let configuration =
             r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}], "headers": "off"}"#;
-        assert_eq!(gateway.configure(configuration), taken);
-        assert_eq!(gateway.world.logged("load `diana-nginx.wasm`"), usize::from(!taken));
+        assert_eq!(gateway.configure(configuration), is_accepted);
+        assert_eq!(gateway.world.logged("load `diana-nginx.wasm`"), usize::from(!is_accepted));
     }
 }
 
 #[test]
-fn where_nobody_can_wait_what_would_is_refused_and_that_is_said_once() {
+fn without_waiting_requests_are_refused_with_one_warning() {
     let gateway = Gateway::start(Rules::Strict, 3, CONFIGURATION);
     assert_eq!(gateway.world.logged("cannot hold requests"), 1);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, REFUSED]);
@@ -50,7 +52,7 @@ fn where_nobody_can_wait_what_would_is_refused_and_that_is_said_once() {
 }
 
 #[test]
-fn a_request_to_which_nothing_is_owed_leaves_nothing() {
+fn a_request_without_charges_leaves_no_state() {
     let gateway = Gateway::start(
         Rules::Lenient,
         1,
@@ -69,22 +71,22 @@ fn a_request_to_which_nothing_is_owed_leaves_nothing() {
 }
 
 #[test]
-fn a_response_carries_what_was_decided() {
+fn a_response_carries_the_headers_of_the_decision() {
     let gateway = envoy();
     let request = gateway.request(0, "/quota", "ann");
     gateway.end_all();
-    let headers = gateway.world.noted.borrow()[request].headers.clone();
+    let headers = gateway.world.records.borrow()[request].headers.clone();
     assert_eq!(headers[0].0, "ratelimit-policy");
     assert!(headers[1].1.starts_with("\"quota\";r=4"), "{headers:?}");
     assert_eq!(gateway.kept_streams(), 0);
 }
 
 #[test]
-fn who_the_host_does_not_let_go_is_let_go_when_it_does() {
+fn a_request_that_the_host_does_not_resume_is_resumed_later() {
     let gateway = envoy();
     assert_eq!(fates(&gateway, "/queue", 3)[1..], [Fate::Paused, Fate::Paused]);
     let held = [gateway.request(0, "/held", "ann"), gateway.request(0, "/held", "ann")];
-    gateway.fail(Kind::LettingGo);
+    gateway.fail(Kind::Release);
     gateway.pass(2_000);
     assert_eq!((gateway.paused(), gateway.fate(held[1])), (3, Fate::Paused));
     gateway.fail(Kind::Nothing);
@@ -95,7 +97,7 @@ fn who_the_host_does_not_let_go_is_let_go_when_it_does() {
 /// The permit and the turn of a stream that could not be resumed are refunded when the stream ends
 /// or is abandoned.
 #[test]
-fn who_is_not_let_go_holds_nothing_in_the_end() {
+fn a_request_that_cannot_be_resumed_holds_nothing_in_the_end() {
     for gives_up in [false, true] {
         let gateway = Gateway::start(
             Rules::Lenient,
@@ -104,7 +106,7 @@ fn who_is_not_let_go_holds_nothing_in_the_end() {
                 {"algo": "LB", "rpu": 1, "unit": "second", "queue": 1}]}]}"#,
         );
         assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
-        gateway.fail(Kind::LettingGo);
+        gateway.fail(Kind::Release);
         gateway.pass(5_000);
         assert_eq!((gateway.paused(), gateway.kept_streams()), (1, 2));
         if gives_up {
@@ -119,7 +121,7 @@ fn who_is_not_let_go_holds_nothing_in_the_end() {
 }
 
 #[test]
-fn without_a_timer_nobody_waits() {
+fn without_a_timer_no_request_waits() {
     let gateway = envoy();
     gateway.fail(Kind::Timer);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Upstream]);
@@ -133,7 +135,7 @@ fn without_a_timer_nobody_waits() {
 fn a_host_that_cannot_answer_is_not_left_holding_the_request() {
     let gateway = envoy();
     assert_eq!(fates(&gateway, "/permits", 2), [Fate::Upstream, Fate::Upstream]);
-    gateway.fail(Kind::LettingGo);
+    gateway.fail(Kind::Release);
     assert_eq!(fates(&gateway, "/permits", 1), [Fate::Upstream]);
     gateway.fail(Kind::Nothing);
     gateway.end_all();
@@ -169,7 +171,7 @@ fn each_plugin_has_its_own_configuration() {
 }
 
 #[test]
-fn who_waits_goes_on_under_a_new_configuration_of_the_plugin() {
+fn a_waiting_request_goes_on_under_a_new_configuration() {
     let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Paused]);
     assert!(gateway.vms[0].configure_again());
@@ -200,7 +202,7 @@ fn a_clock_that_steps_back_holds_nobody() {
 
 /// A request that waited and then passed is charged like any other.
 #[test]
-fn who_has_gone_on_keeps_what_he_took() {
+fn a_request_that_waited_and_passed_stays_charged() {
     let gateway = Gateway::start(
         Rules::Lenient,
         1,
@@ -225,7 +227,7 @@ fn refusals_that_end_make_room_for_others() {
 
 /// If a host reuses a stream's number without notice, the earlier stream has ended.
 #[test]
-fn a_number_that_is_used_again_is_another_stream() {
+fn a_reused_stream_number_is_another_stream() {
     let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
     let vm = &gateway.vms[0];
     let last = || *vm.streams().last().unwrap();

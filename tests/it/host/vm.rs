@@ -3,8 +3,8 @@
 
 mod calls;
 
-use super::callouts::{Answer, Callouts, What};
-use super::gateway::{Fate, Noted, World};
+use super::callouts::{CallEvent, CallReply, Callouts};
+use super::gateway::{Fate, RequestRecord, World};
 use diana::host::proxy_wasm::simulated::{self, Host};
 use diana::host::proxy_wasm::{Action, Callbacks, Filter};
 use diana_limiter::request::Part;
@@ -32,7 +32,7 @@ struct Inner {
     metrics: RefCell<HashMap<u32, (u32, String)>>,
     calls: Callouts,
     /// The reply to a call, during its callback.
-    answer: RefCell<Option<Answer>>,
+    answer: RefCell<Option<CallReply>>,
 }
 
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Vm {
     }
 
     fn fate(&self, request: usize) -> Fate {
-        self.world().noted.borrow()[request].fate.clone()
+        self.world().records.borrow()[request].fate.clone()
     }
 
     /// Creates a plugin with the gateway's configuration beside the existing ones. Returns whether
@@ -141,11 +141,11 @@ impl Vm {
         let (root, size) = (self.id(), self.world().configuration.borrow().len());
         self.0.roots.borrow_mut().insert(root, Timer::default());
         self.enter(root, |filter| filter.on_context_create(root, 0));
-        let taken = self.enter(root, |filter| filter.on_configure(root, size));
-        if !taken {
+        let is_accepted = self.enter(root, |filter| filter.on_configure(root, size));
+        if !is_accepted {
             self.delete_root(root);
         }
-        taken
+        is_accepted
     }
 
     /// Configures the newest plugin again with the present configuration.
@@ -175,12 +175,12 @@ impl Vm {
     /// Deletes a plugin, although its streams may still exist.
     pub fn delete_root(&self, root: u32) {
         for stream in self.0.streams.borrow().values().filter(|stream| stream.root == root) {
-            let noted = &mut self.world().noted.borrow_mut()[stream.request];
-            noted.hurried |= noted.fate == Fate::Paused;
+            let record = &mut self.world().records.borrow_mut()[stream.request];
+            record.hurried |= record.fate == Fate::Paused;
         }
         self.enter(root, |filter| filter.on_delete(root));
         self.0.roots.borrow_mut().remove(&root);
-        if !self.world().clusters.fares.borrow().outlives {
+        if !self.world().clusters.call_faults.borrow().outlives {
             self.0.calls.cancel(root);
         }
     }
@@ -213,7 +213,7 @@ impl Vm {
             let line = parts.iter().find(|(part, _)| part == wanted);
             line.map(|(_, line)| String::from_utf8_lossy(line).into_owned()).unwrap_or_default()
         };
-        let noted = Noted {
+        let record = RequestRecord {
             path: text(&Part::Path),
             user: text(&Part::Header("x-user-id".into())),
             parts,
@@ -224,8 +224,8 @@ impl Vm {
             attributes: Vec::new(),
             headers: Vec::new(),
         };
-        let request = self.world().noted.borrow().len();
-        self.world().noted.borrow_mut().push(noted);
+        let request = self.world().records.borrow().len();
+        self.world().records.borrow_mut().push(record);
         let Some(root) = self.newest_root() else {
             self.world().note(request, Fate::Upstream);
             return request;
@@ -333,30 +333,30 @@ impl Vm {
 
     /// Runs the next event of a call: the call arrives, or the filter gets the reply.
     pub fn call_goes_on(&self) {
-        let Some(due) = self.0.calls.take() else { return };
+        let Some(scheduled) = self.0.calls.take() else { return };
         let world = self.world();
-        match due.what {
-            What::Arrives { .. } => {
-                self.0.calls.arrive(&world.clusters, world.clock.get() + world.set_back.get(), due);
+        match scheduled.event {
+            CallEvent::Arrives { .. } => {
+                self.0.calls.arrive(&world.clusters, world.clock.get() + world.set_back.get(), scheduled);
             }
-            What::Answered(answer) => {
-                self.0.calls.answered(due.token, due.root);
-                self.report(due.root, due.token, answer);
+            CallEvent::Replied(answer) => {
+                self.0.calls.answered(scheduled.token, scheduled.root);
+                self.report(scheduled.root, scheduled.token, answer);
             }
         }
     }
 
     /// Reports a reply to a call that already has one, or was never made. The host reports it to
     /// the plugin that made the call.
-    pub fn report_again(&self, token: u32, answer: Answer) {
+    pub fn report_again(&self, token: u32, answer: CallReply) {
         let calls = &self.0.calls;
-        let root = if calls.was_made(token) { calls.asker(token) } else { self.newest_root() };
+        let root = if calls.was_made(token) { calls.owner(token) } else { self.newest_root() };
         let root = root.filter(|root| self.0.roots.borrow().contains_key(root));
         root.into_iter().for_each(|root| self.report(root, token, answer.clone()));
     }
 
     /// Reports the reply to a call, which the filter need not have made.
-    pub fn report(&self, root: u32, token: u32, answer: Answer) {
+    pub fn report(&self, root: u32, token: u32, answer: CallReply) {
         let size = answer.1.len();
         let before = self.0.answer.replace(Some(answer));
         self.enter(root, |filter| filter.on_http_call_response(token, size));

@@ -2,7 +2,7 @@
 
 use super::gateway::{Fate, Gateway};
 use diana::host::proxy_wasm::Callbacks;
-use diana_limiter::store::Rules;
+use diana_limiter::cells::store::Rules;
 
 const ALONE: &str = "there is no `store`";
 const NO_VM_ID: &str = "`vm_id` is empty";
@@ -14,7 +14,7 @@ fn original(keys: &str) -> String {
 }
 
 #[test]
-fn a_global_rule_without_a_store_limits_and_is_said_to_be_counted_alone() {
+fn a_global_rule_without_a_store_limits_with_a_warning() {
     for rules in [Rules::Lenient, Rules::Strict] {
         let gateway = Gateway::start(rules, 2, &original(r#""algo": "W", "rpu": 3, "unit": "day""#));
         let fates: Vec<Fate> = (0..5).map(|turn| gateway.fate(gateway.request(turn, "/", "ann"))).collect();
@@ -32,7 +32,7 @@ fn a_global_rule_without_a_store_limits_and_is_said_to_be_counted_alone() {
 
 /// nginx crashes if a timer resumes a request, so the substitute for the store holds no requests.
 #[test]
-fn nginx_refuses_what_a_global_rule_without_a_store_would_make_wait() {
+fn nginx_refuses_requests_that_would_wait_for_a_global_rule_without_a_store() {
     let gateway = Gateway::start(
         Rules::Strict,
         2,
@@ -46,7 +46,7 @@ fn nginx_refuses_what_a_global_rule_without_a_store_would_make_wait() {
 }
 
 #[test]
-fn an_empty_vm_id_is_said_once_and_is_not_read_on_nginx() {
+fn an_empty_vm_id_is_logged_once_and_is_not_read_on_nginx() {
     for (rules, vm_id, times) in
         [(Rules::Lenient, "", 1), (Rules::Lenient, "diana", 0), (Rules::Strict, "", 0)]
     {

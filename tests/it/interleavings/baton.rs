@@ -3,12 +3,13 @@
 use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
 use diana_base::time::Time;
-use diana_limiter::policy::{Decision, Policy};
-use diana_limiter::session::Worker;
-use diana_limiter::store::{
+use diana_limiter::cells::store::{
     Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
 };
-use diana_limiter::table::Seed;
+use diana_limiter::cells::table::Seed;
+use diana_limiter::check::Decision;
+use diana_limiter::policy::Policy;
+use diana_limiter::session::Worker;
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex};
 
@@ -74,7 +75,7 @@ impl TestGateway {
     }
 
     /// The decision of a new worker without caches, while all other workers are idle.
-    pub fn ask_anew(&self, client: Client, now: Time) -> Decision {
+    pub fn ask_new_worker(&self, client: Client, now: Time) -> Decision {
         let store = Portable::probe(Locked(&self.host)).unwrap();
         ask(&self.policy, &mut worker(&self.policy, &SEED), &store, &client.request(), || now)
     }

@@ -2,7 +2,8 @@
 
 use crate::allocations::live;
 use crate::harness::{at, policy, worker};
-use diana_limiter::policy::{Policy, Replacement};
+use diana_limiter::cells::Replacement;
+use diana_limiter::policy::Policy;
 use diana_limiter::session::Worker;
 
 const LIMITS: usize = 100;
@@ -54,10 +55,10 @@ fn removed_rules_are_freed_unless_counts_may_migrate() {
         quotas[7] = 2_000 + change;
         the_same.push(limits(&quotas, ""));
     }
-    let taken = bytes(&the_same) - one - MIGRATED;
-    assert!(taken < one / 10, "{taken} bytes beside {one}: of one limit");
-    let taken = bytes(&each_another) - one - MIGRATED;
-    assert!(taken < one, "{taken} bytes beside {one}: of each limit one rule");
+    let take_counts = bytes(&the_same) - one - MIGRATED;
+    assert!(take_counts < one / 10, "{take_counts} bytes beside {one}: of one limit");
+    let take_counts = bytes(&each_another) - one - MIGRATED;
+    assert!(take_counts < one, "{take_counts} bytes beside {one}: of each limit one rule");
 }
 
 /// Also with overrides.
@@ -72,6 +73,6 @@ fn unchanged_limits_are_kept_once() {
         })
         .collect();
     let one = bytes(&configurations[..1]);
-    let taken = bytes(&configurations) - one - MIGRATED;
-    assert!(taken < one / 10, "{taken} bytes beside {one}");
+    let take_counts = bytes(&configurations) - one - MIGRATED;
+    assert!(take_counts < one / 10, "{take_counts} bytes beside {one}");
 }

@@ -1,10 +1,10 @@
 //! A token bucket gets another quota: its level migrates in proportion.
 
-use super::kept::{DAY, Host, left, left_of, limit, next, rule};
+use super::migration::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Span;
-use diana_limiter::policy::Replacement;
-use diana_limiter::store::{Rules, Simulated};
+use diana_limiter::cells::Replacement;
+use diana_limiter::cells::store::{Rules, Simulated};
 use proptest::prelude::*;
 
 /// A bucket of `rpu` an hour, with the keys `rest`.
@@ -21,7 +21,7 @@ fn after(old: &str, used: usize, new: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_level_comes_along_in_proportion() {
+fn a_level_migrates_in_proportion() {
     let rpu = |rpu| bucket(rpu, "");
     assert_eq!(after(&rpu(10), 6, &rpu(20)), [7], "up");
     assert_eq!(after(&rpu(20), 12, &rpu(10)), [3], "down");
@@ -59,7 +59,7 @@ fn after_the_change_the_new_quota_refills() {
         let old = Gateway::new(&bucket(10, ""), store(&host));
         (0..10).for_each(|_| _ = left_of(&old, user, 0));
         let new = next(&host, &old, &bucket(20, ""), 0);
-        assert_eq!(left_of(&new, user, ms), [expected], "however late {user} is asked for");
+        assert_eq!(left_of(&new, user, ms), [expected], "however late {user} returns");
     }
 }
 
@@ -75,21 +75,21 @@ fn an_empty_bucket_that_becomes_slow_stays_empty() {
 }
 
 #[test]
-fn a_debt_is_no_smaller_than_before() {
+fn a_migrated_debt_does_not_shrink() {
     let host = Simulated::new(Rules::Lenient);
     let bucket = |rpu| limit(&[rule(rpu, r#", "unit": "minute", "burst": 1, "max_wait": "2m""#)]);
     let waits = |user: &str, old: u32, used: usize, new: u32| {
         let before = Gateway::new(&bucket(old), store(&host));
         (0..used).for_each(|_| _ = left_of(&before, user, 0));
-        let decision = next(&host, &before, &bucket(new), 0).ask_anew(&get("/", user), at(0));
+        let decision = next(&host, &before, &bucket(new), 0).ask_new_worker(&get("/", user), at(0));
         match decision.outcome {
-            diana_limiter::policy::Outcome::Delay(until) => Some(until.since(at(0))),
+            diana_limiter::check::Outcome::Delay(until) => Some(until.since(at(0))),
             _ => None,
         }
     };
     // With 3 a minute, the fourth request waits for a minute, and the next one for 20 s more.
     assert_eq!(waits("ann", 3, 4, 3), Some(Span::from_secs(80)));
-    assert_eq!(waits("bob", 3, 4, 6), Some(Span::from_secs(70)), "who waits does so for a minute");
+    assert_eq!(waits("bob", 3, 4, 6), Some(Span::from_secs(70)), "the wait is a minute");
     assert_eq!(waits("eve", 3, 4, 2), Some(Span::from_secs(90)), "and then for what comes in 30 s");
     assert_eq!(waits("joe", 3, 5, 1), None, "80 s and 60 s are too long");
 }
@@ -126,7 +126,7 @@ fn a_level_migrates_through_several_changes_and_back() {
 
 /// If several buckets change, each one migrates from the bucket of its name.
 #[test]
-fn buckets_are_told_apart_by_their_names() {
+fn buckets_are_distinguished_by_their_names() {
     let host = Simulated::new(Rules::Lenient);
     let named = |name: &str, rpu| rule(rpu, &format!(r#", "unit": "hour", "name": "{name}""#));
     let old = limit(&[named("a", 10), named("b", 100), named("c", 1_000)]);
@@ -183,7 +183,7 @@ proptest! {
         let before = Gateway::new(&of(rpu, burst), store(&host));
         (0..used).for_each(|_| _ = left(&before, 0));
         let new = next(&host, &before, &of(new_rpu, new_burst), ms);
-        let decision = new.ask_anew(&get("/", "ann"), at(ms));
+        let decision = new.ask_new_worker(&get("/", "ann"), at(ms));
         let passed = u64::from(!decision.is_rejected());
         let left = decision.reports[0].verdict.unwrap().remaining + passed;
         // In fractions of a token: at the old rate, one token takes `hour` of them.

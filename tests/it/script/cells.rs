@@ -1,6 +1,6 @@
 //! Tests of keys: their time to live, and foreign values.
 
-use super::store::{Query, Reply, Store, begins, check, us, visible, whole_rules};
+use super::redis::{Query, Reply, TestRedis, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
 use diana_limiter::algorithm::Parameters;
 use proptest::prelude::*;
@@ -9,22 +9,22 @@ use redis::cmd;
 const NOW: u64 = 1_753_000_000_123_456;
 const DAY_MS: u64 = 86_400_000;
 
-fn pttl(store: &Store, key: &str) -> i64 {
-    store.query(cmd("PTTL").arg(key))
+fn pttl(redis: &TestRedis, key: &str) -> i64 {
+    redis.query(cmd("PTTL").arg(key))
 }
 
 /// A key lives until its value means nothing, plus five seconds, some of which the test may take.
 #[test]
 fn a_key_expires_once_its_value_means_nothing() {
-    check(60, (whole_rules(), begins(), onward()), |store, (rule, begin, arrivals)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
-        let starts_empty = terms.kind == 1 && terms.numbers[4] == 1;
+    check(60, (whole_rules(), begins(), onward()), |redis, (rule, begin, arrivals)| {
+        let (mut run, key, parameters) = (Run::new(&rule, begin), redis.key(), rule.compile().parameters());
+        let starts_empty = parameters.kind == 1 && parameters.numbers[4] == 1;
         for arrival in &arrivals {
-            super::store::advance(&mut run, arrival);
+            super::redis::advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
-            let reply = store.ask(us(&run), Query::of(&key, terms, event.cost));
+            let reply = redis.ask(us(&run), Query::of(&key, parameters, event.cost));
             if reply.charge[0] > 0 {
-                let (lives, full) = (pttl(store, &key) as u64, reply.full_in.div_ceil(1_000));
+                let (lives, full) = (pttl(redis, &key) as u64, reply.full_in.div_ceil(1_000));
                 let least = if starts_empty { full.max(DAY_MS) } else { full };
                 prop_assert!(lives > least + 1_000, "{lives} {reply:?}");
                 prop_assert!(lives <= least + 5_001, "{lives} {reply:?}");
@@ -36,44 +36,45 @@ fn a_key_expires_once_its_value_means_nothing() {
 
 #[test]
 fn a_refusal_and_a_look_write_nothing() {
-    let store = Store::start();
+    let redis = TestRedis::start();
     let full = [[100_000, 1, 1, 0, 0, 1_000_000], [1, 1_000_000, 0, 0, 0, 0], [1, 1_000_000, 10, 0, 0, 0]];
     let more = [[1, 1_000_000, 0, 0, 0, 0], [100_000, 1, 0, 0, 0, 0]];
     for (kind, numbers) in (1..).zip(full.into_iter().chain(more)) {
-        let (key, terms) = (store.key(), Parameters { kind, numbers });
-        let exists = || store.query::<bool>(cmd("EXISTS").arg(&key));
-        assert_eq!(store.ask(NOW, Query::of(&key, terms, 2)).outcome, 2);
-        assert_eq!(store.ask(NOW, Query::of(&key, terms, 0)).outcome, 0);
+        let (key, parameters) = (redis.key(), Parameters { kind, numbers });
+        let exists = || redis.query::<bool>(cmd("EXISTS").arg(&key));
+        assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 2)).outcome, 2);
+        assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 0)).outcome, 0);
         assert!(!exists());
-        assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).outcome, 0);
+        assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 1)).outcome, 0);
         assert!(exists());
-        assert!(store.query::<bool>(cmd("PERSIST").arg(&key)));
-        assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).outcome, 1);
-        assert_eq!(store.ask(NOW, Query::of(&key, terms, 0)).outcome, 0);
-        assert_eq!(pttl(&store, &key), -1, "a write would set an expiry");
+        assert!(redis.query::<bool>(cmd("PERSIST").arg(&key)));
+        assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 1)).outcome, 1);
+        assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 0)).outcome, 0);
+        assert_eq!(pttl(&redis, &key), -1, "a write would set an expiry");
     }
 }
 
 /// The start of a bucket that starts empty must be stored at the first query.
 #[test]
 fn a_bucket_that_starts_empty_is_written_when_it_is_first_seen() {
-    let store = Store::start();
-    let (key, terms) = (store.key(), Parameters { kind: 1, numbers: [100_000, 1, 5, 0, 1, 1_000_000] });
-    assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)).visible(), (1, 100_000, 0, 100_000, 500_000));
-    assert!(pttl(&store, &key) > DAY_MS as i64);
-    assert_eq!(store.ask(NOW + 300_000, Query::of(&key, terms, 1)).remaining, 2);
+    let redis = TestRedis::start();
+    let (key, parameters) = (redis.key(), Parameters { kind: 1, numbers: [100_000, 1, 5, 0, 1, 1_000_000] });
+    assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 1)).visible(), (1, 100_000, 0, 100_000, 500_000));
+    assert!(pttl(&redis, &key) > DAY_MS as i64);
+    assert_eq!(redis.ask(NOW + 300_000, Query::of(&key, parameters, 1)).remaining, 2);
 }
 
 /// A refund after the value expired stores nothing.
 #[test]
 fn a_late_refund_stores_nothing() {
-    let store = Store::start();
+    let redis = TestRedis::start();
     for kind in (1..=5).chain([7]) {
-        let (key, terms) = (store.key(), Parameters { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
-        store.refund(NOW, &key, terms, [1, NOW - 1, NOW - 1, 0, 0]);
-        let reply = store.ask(NOW, Query::of(&key, Parameters { kind: 0, ..terms }, 0));
-        store.account(NOW, &key, terms, &reply, (1, 1));
-        assert!(!store.query::<bool>(cmd("EXISTS").arg(&key)));
+        let (key, parameters) =
+            (redis.key(), Parameters { kind, numbers: [1_000_000, 5, 10, 0, 1, 1_000_000] });
+        redis.refund(NOW, &key, parameters, [1, NOW - 1, NOW - 1, 0, 0]);
+        let reply = redis.ask(NOW, Query::of(&key, Parameters { kind: 0, ..parameters }, 0));
+        redis.return_lease(NOW, &key, parameters, &reply, (1, 1));
+        assert!(!redis.query::<bool>(cmd("EXISTS").arg(&key)));
     }
 }
 
@@ -113,19 +114,19 @@ fn foreign() -> impl Strategy<Value = Foreign> {
 }
 
 #[test]
-fn what_is_not_ours_is_nobodys() {
-    check(60, (whole_rules(), begins(), onward(), foreign()), |store, (rule, begin, arrivals, foreign)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
+fn foreign_values_count_as_absent() {
+    check(60, (whole_rules(), begins(), onward(), foreign()), |redis, (rule, begin, arrivals, foreign)| {
+        let (mut run, key, parameters) = (Run::new(&rule, begin), redis.key(), rule.compile().parameters());
         let () = match foreign {
-            Foreign::Text(text) => store.query(cmd("SET").arg(&key).arg(text)),
-            Foreign::List => store.query(cmd("LPUSH").arg(&key).arg("1").arg("2")),
-            Foreign::Hash => store.query(cmd("HSET").arg(&key).arg("1").arg("2")),
+            Foreign::Text(text) => redis.query(cmd("SET").arg(&key).arg(text)),
+            Foreign::List => redis.query(cmd("LPUSH").arg(&key).arg("1").arg("2")),
+            Foreign::Hash => redis.query(cmd("HSET").arg(&key).arg("1").arg("2")),
         };
-        store.refund(us(&run), &key, terms, [1, us(&run), us(&run), 0, 0]);
+        redis.refund(us(&run), &key, parameters, [1, us(&run), us(&run), 0, 0]);
         for arrival in &arrivals {
-            super::store::advance(&mut run, arrival);
+            super::redis::advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
-            let reply = store.ask(us(&run), Query::of(&key, terms, event.cost));
+            let reply = redis.ask(us(&run), Query::of(&key, parameters, event.cost));
             prop_assert_eq!(reply.visible(), visible(&event.verdict));
         }
         Ok(())
@@ -134,14 +135,14 @@ fn what_is_not_ours_is_nobodys() {
 
 #[test]
 fn too_large_numbers_are_foreign() {
-    let store = Store::start();
+    let redis = TestRedis::start();
     for kind in (1..=5).chain([7]) {
-        let terms = Parameters { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
-        let fresh = store.ask(NOW, Query::of(&store.key(), terms, 1));
+        let parameters = Parameters { kind, numbers: [100_000, 5, 10, 0, 0, 1_000_000] };
+        let fresh = redis.ask(NOW, Query::of(&redis.key(), parameters, 1));
         for number in ["9007199254740993", &"9".repeat(400)] {
-            let key = store.key();
-            let () = store.query(cmd("SET").arg(&key).arg(format!("{kind} {number} 0 0 3 ")));
-            assert_eq!(store.ask(NOW, Query::of(&key, terms, 1)), fresh, "{kind} {number}");
+            let key = redis.key();
+            let () = redis.query(cmd("SET").arg(&key).arg(format!("{kind} {number} 0 0 3 ")));
+            assert_eq!(redis.ask(NOW, Query::of(&key, parameters, 1)), fresh, "{kind} {number}");
         }
     }
 }
@@ -156,27 +157,28 @@ fn any_numbers_are_a_value() {
     };
     let values = prop::collection::vec(number(), 0..70);
     let arrivals = prop::collection::vec(onward(), 1);
-    check(150, (whole_rules(), values, arrivals), |store, (rule, values, arrivals)| {
-        let (mut run, key, terms) = (Run::new(&rule, 1_000 * NOW), store.key(), rule.compile().parameters());
+    check(150, (whole_rules(), values, arrivals), |redis, (rule, values, arrivals)| {
+        let (mut run, key, parameters) =
+            (Run::new(&rule, 1_000 * NOW), redis.key(), rule.compile().parameters());
         let text: String = values.iter().map(|number| format!(" {number}")).collect();
-        let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
-        store.refund(NOW, &key, terms, [1, NOW - 5, NOW - 5, 0, 0]);
+        let () = redis.query(cmd("SET").arg(&key).arg(format!("{}{text}", parameters.kind)));
+        redis.refund(NOW, &key, parameters, [1, NOW - 5, NOW - 5, 0, 0]);
         let arrivals: Vec<Arrival> = arrivals.concat();
         for arrival in &arrivals {
-            super::store::advance(&mut run, arrival);
-            let reply = store.ask(us(&run), Query::of(&key, terms, run.arrive_now(arrival).cost));
+            super::redis::advance(&mut run, arrival);
+            let reply = redis.ask(us(&run), Query::of(&key, parameters, run.arrive_now(arrival).cost));
             prop_assert!(reply.remaining <= rule.capacity);
-            let look = store.ask(us(&run), Query::of(&key, terms, 0));
+            let look = redis.ask(us(&run), Query::of(&key, parameters, 0));
             prop_assert_eq!(
                 (look.remaining, look.more_in, look.full_in),
                 (reply.remaining, reply.more_in, reply.full_in)
             );
         }
         // The first query clamps the value or starts a new one: the lockout counts from it.
-        store.ask(us(&run), Query::of(&key, terms, 0));
+        redis.ask(us(&run), Query::of(&key, parameters, 0));
         let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
-        store.ask(free - 1, Query::of(&key, terms, 0));
-        prop_assert_eq!(store.ask(free, Query::of(&key, terms, 1)).outcome, 0);
+        redis.ask(free - 1, Query::of(&key, parameters, 0));
+        prop_assert_eq!(redis.ask(free, Query::of(&key, parameters, 1)).outcome, 0);
         Ok(())
     });
 }
@@ -184,15 +186,15 @@ fn any_numbers_are_a_value() {
 /// The first token comes one unit after the first query, however old the value is.
 #[test]
 fn a_foreign_bucket_starts_with_the_first_query() {
-    let store = Store::start();
+    let redis = TestRedis::start();
     let unit = 1_000;
     // Too large a number, which is foreign, and an instant in the far future, which is clamped.
     for (starts_empty, full_at) in [(1, 1_u64 << 53), (1, 8_000_000_000_000_000), (0, 8_000_000_000_000_000)]
     {
-        let (key, terms) =
-            (store.key(), Parameters { kind: 1, numbers: [unit, 1, 1, 0, starts_empty, unit] });
-        let () = store.query(cmd("SET").arg(&key).arg(format!("1 {full_at}")));
-        let ask = |now| store.ask(now, Query::of(&key, terms, 1)).visible();
+        let (key, parameters) =
+            (redis.key(), Parameters { kind: 1, numbers: [unit, 1, 1, 0, starts_empty, unit] });
+        let () = redis.query(cmd("SET").arg(&key).arg(format!("1 {full_at}")));
+        let ask = |now| redis.ask(now, Query::of(&key, parameters, 1)).visible();
         assert_eq!(ask(NOW), (1, unit, 0, unit, unit), "{starts_empty} {full_at}");
         assert_eq!(ask(NOW + unit - 1), (1, 1, 0, 1, 1), "{starts_empty} {full_at}");
         assert_eq!(ask(NOW + unit), (0, 0, 0, unit, unit), "{starts_empty} {full_at}");
@@ -209,21 +211,21 @@ fn gateways_accept_the_reply_for_any_value() {
     };
     let values = prop::collection::vec(number(), 0..70);
     let costs = prop::collection::vec((0..3_u64, 0..30_u64, 0..3_000_000_u64), 1..6);
-    check(150, (whole_rules(), values, costs), |store, (rule, values, costs)| {
-        let (mut now, key, terms) = (NOW, store.key(), rule.compile().parameters());
+    check(150, (whole_rules(), values, costs), |redis, (rule, values, costs)| {
+        let (mut now, key, parameters) = (NOW, redis.key(), rule.compile().parameters());
         let text: String = values.iter().map(|number| format!(" {number}")).collect();
-        let () = store.query(cmd("SET").arg(&key).arg(format!("{}{text}", terms.kind)));
+        let () = redis.query(cmd("SET").arg(&key).arg(format!("{}{text}", parameters.kind)));
         for (cost, lease, later) in costs {
-            let reply = store.ask(now, Query { lease, ..Query::of(&key, terms, cost) });
+            let reply = redis.ask(now, Query { lease, ..Query::of(&key, parameters, cost) });
             let Reply { outcome, wait, remaining, more_in, full_in, leased, generation, lasts, .. } = reply;
             let spans = [outcome, wait, remaining, more_in, full_in, leased, generation, lasts];
             prop_assert!(spans.iter().chain(&reply.charge).all(|number| *number < 1 << 53), "{reply:?}");
             prop_assert!(reply.leased <= lease && reply.remaining <= rule.capacity, "{reply:?}");
             now += later;
-            store.account(now, &key, terms, &reply, (lease / 2, lease));
-            store.refund(now, &key, terms, reply.charge);
+            redis.return_lease(now, &key, parameters, &reply, (lease / 2, lease));
+            redis.refund(now, &key, parameters, reply.charge);
         }
-        let value: String = store.query(cmd("GET").arg(&key));
+        let value: String = redis.query(cmd("GET").arg(&key));
         prop_assert!(value.bytes().all(|byte| byte == b' ' || byte.is_ascii_digit()), "{value}");
         Ok(())
     });

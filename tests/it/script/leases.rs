@@ -1,296 +1,165 @@
-//! Tests of leases: however gateways spend them, the bound holds, and unused quota returns.
+//! Tests of single leases: their groups, their seconds, and clock steps back.
 
-use super::store::{Query, Reply, Store, advance, begins, check, us, visible, whole_rules};
-use crate::algorithm::schedule::{Event, Run, onward, within};
-use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
-use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
-use proptest::prelude::*;
+use super::lease_laws::{NOW, SECOND, lease};
+use super::redis::{Call, Query, TestRedis};
+use diana_limiter::algorithm::Parameters;
 
-pub const SECOND: u64 = 1_000_000;
-pub const NOW: u64 = 1_753_000_000_123_456;
+const BUCKET: Parameters = Parameters { kind: 1, numbers: [10_000, 1, 100, 0, 0, SECOND] };
+const WINDOW: Parameters = Parameters { kind: 2, numbers: [100, 60 * SECOND, 0, 0, 0, 0] };
+const SLIDING: Parameters = Parameters { kind: 3, numbers: [100, 60 * SECOND, 10, 0, 0, 0] };
+const LEAKY: Parameters = Parameters { kind: 5, numbers: [10_000, 1, SECOND, 0, 100, 0] };
 
-fn leasable_rules() -> impl Strategy<Value = Rule> {
-    whole_rules().prop_filter("a kind that can be leased", |rule| {
-        let terms = rule.compile().parameters();
-        terms.kind < 4 && (terms.kind > 1 || terms.numbers[3] == 0)
-    })
-}
-
-pub fn lease(key: &str, terms: Parameters, cost: u64, lease: u64) -> Query {
-    Query { lease, ..Query::of(key, terms, cost) }
-}
-
-/// A rule that was asked once, and that leased all that it may.
-struct Lending {
-    run: Run,
-    key: String,
-    terms: Parameters,
-    reply: Reply,
-}
-
-impl Lending {
-    /// The state after `arrivals` and an admitted request of cost 1.
-    fn new(store: &Store, rule: &Rule, run: Run, part: f64) -> Option<Lending> {
-        let (mut run, key, terms) = (run, store.key(), rule.compile().parameters());
-        let event = run.ask(1);
-        let most = power(event.verdict.remaining, part);
-        let reply = store.ask(us(&run), lease(&key, terms, 1, most));
-        assert_eq!(reply.outcome == 0, event.verdict.admits());
-        let (remaining, burst) = (event.verdict.remaining, rule.capacity);
-        let leasable = if terms.kind == 1 { remaining.min(burst - 1) } else { remaining };
-        let expected = if reply.outcome == 0 { most.min(leasable) } else { 0 };
-        assert_eq!(reply.leased, expected, "{rule:?} {reply:?}");
-        (reply.leased > 0).then_some(Lending { run, key, terms, reply })
-    }
-
-    fn look(&self, store: &Store) -> Reply {
-        store.ask(us(&self.run), Query::of(&self.key, self.terms, 0))
-    }
-
-    /// What the rule would answer if the units had been asked for one by one: of a bucket now, of
-    /// other kinds at the time of the lease.
-    fn spent(&mut self, leased_at: u64, cost: u64) -> Reply {
-        let now = self.run.now;
-        if self.terms.kind != 1 {
-            self.run.move_to(leased_at);
-        }
-        assert!(self.run.ask(cost).verdict.admits());
-        self.run.move_to(now);
-        let look = self.run.ask(0).verdict;
-        let (outcome, wait, remaining, more_in, full_in) = visible(&look);
-        Reply { outcome, wait, remaining, more_in, full_in, ..self.reply }
-    }
+#[test]
+fn a_group_gets_one_lease_for_all_its_rules() {
+    let redis = TestRedis::start();
+    let keys: Vec<String> = (0..7).map(|_| redis.key()).collect();
+    let few = Parameters { kind: 1, numbers: [10_000, 1, 12, 0, 0, SECOND] };
+    let reply = redis.call(
+        NOW,
+        Call::default().decide(&[
+            vec![
+                lease(&keys[0], WINDOW, 1, 50),
+                lease(&keys[1], few, 1, 40),
+                lease(&keys[2], SLIDING, 1, 60),
+            ],
+            vec![lease(&keys[3], WINDOW, 1, 5)],
+            vec![lease(&keys[4], WINDOW, 1, 0), lease(&keys[5], BUCKET, 1, 9)],
+            vec![lease(&keys[6], LEAKY, 1, 9)],
+        ]),
+    );
+    let leased: Vec<(u64, u64)> = reply[0].iter().map(|reply| (reply.leased, reply.remaining)).collect();
+    assert_eq!(leased, [(11, 88), (11, 0), (11, 88), (5, 94), (0, 99), (0, 99), (0, 100)]);
+    assert!(reply[0].iter().all(|reply| (reply.lasts > 0) == (reply.leased > 0)));
 }
 
 #[test]
-fn unused_quota_returns_and_used_quota_does_not() {
-    let parts = (0.0..=1.0, 0.0..=1.0, 0.0..=1.0);
-    check(150, (leasable_rules(), begins(), parts), |store, (rule, begin, (part, used, late))| {
-        let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, begin), part) else {
-            return Ok(());
-        };
-        let (at, Reply { leased, lasts, .. }) = (lending.run.now, lending.reply);
-        // The reply does not include the leased units.
-        let look = lending.look(store);
-        prop_assert_eq!(look.visible(), lending.reply.visible());
-        let used = (used * (leased + 1) as f64) as u64;
-        let first = used / 3;
-        lending.run.move_to(at + 1_000 * (late * lasts as f64) as u64);
-        let account = |of: (u64, u64)| {
-            let now = us(&lending.run);
-            store.account(now, &lending.key, lending.terms, &lending.reply, of);
-        };
-        account((first, 0));
-        account((used - first, leased - used));
-        let look = lending.look(store);
-        prop_assert_eq!(look.visible(), lending.spent(at, used).visible());
-        Ok(())
-    });
-}
-
-/// At most the leased quota counts as used. An account that comes too late changes nothing.
-#[test]
-fn an_account_changes_at_most_the_leased_quota() {
-    check(60, (leasable_rules(), 0.0..=1.0), |store, (rule, part)| {
-        let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, 1_000 * NOW), part) else {
-            return Ok(());
-        };
-        let (at, reply, terms) = (lending.run.now, lending.reply, lending.terms);
-        let account = |lending: &Lending, reply: &Reply, of| {
-            store.account(us(&lending.run), &lending.key, terms, reply, of)
-        };
-        for other in [reply.generation + 1, reply.generation + 16, reply.generation - 16] {
-            account(&lending, &Reply { generation: other, ..reply }, (1, 1));
-        }
-        let kept = lending.look(store);
-        prop_assert_eq!(kept.visible(), reply.visible());
-        if terms.kind == 1 {
-            account(&lending, &reply, (reply.leased + 5, 7));
-            let (look, expected) = (lending.look(store), lending.spent(at, reply.leased));
-            prop_assert_eq!(look.visible(), expected.visible());
-        } else {
-            lending.spent(at, reply.leased);
-        }
-        // A second after its end. A slice takes back unused quota for as long as it counts.
-        let counts = if terms.kind == 3 { terms.numbers[1] } else { SECOND };
-        lending.run.move_to(at + 1_000 * (reply.lasts + counts));
-        let before = lending.look(store);
-        account(&lending, &reply, (reply.leased, reply.leased));
-        prop_assert_eq!(lending.look(store).visible(), before.visible());
-        prop_assert_eq!(before.visible(), visible(&lending.run.ask(0).verdict));
-        Ok(())
-    });
-}
-
-/// A gateway that died has spent its lease. In a window or slice it counts from the time of the
-/// lease. In a bucket it counts from two seconds after the start of the second of the lease.
-#[test]
-fn a_lease_without_an_account_counts_as_spent() {
-    check(100, (leasable_rules(), begins(), 0.0..=1.0), |store, (rule, begin, part)| {
-        let Some(mut lending) = Lending::new(store, &rule, Run::new(&rule, begin), part) else {
-            return Ok(());
-        };
-        let (at, reply) = (lending.run.now, lending.reply);
-        let over = match lending.terms.kind {
-            1 => (at / 1_000 / SECOND + 2) * SECOND,
-            _ => at / 1_000 + reply.lasts,
-        };
-        let in_bucket = if lending.terms.kind == 1 { reply.leased } else { 0 };
-        if in_bucket > 0 {
-            prop_assert_eq!(reply.lasts, over - 750_000 - at / 1_000);
-        }
-        lending.run.move_to(1_000 * (over - 1));
-        let before = lending.look(store);
-        prop_assert!(before.remaining <= rule.capacity - in_bucket);
-        lending.run.move_to(1_000 * over);
-        let expected = lending.spent(at, reply.leased);
-        prop_assert_eq!(lending.look(store).visible(), expected.visible());
-        lending.run.move_to(1_000 * (over + expected.full_in));
-        prop_assert_eq!(lending.look(store).remaining, rule.capacity);
-        Ok(())
-    });
-}
-
-/// One event in the life of a rule that several gateways lease.
-#[derive(Clone, Debug)]
-enum Act {
-    /// Time passes, on the scale of the rule or in seconds.
-    On(f64),
-    Seconds(f64),
-    /// A request, with a lease of this size.
-    Ask(f64, f64),
-    /// A gateway spends from its lease.
-    Spend(usize, f64),
-    /// The gateway accounts for its usage, and returns the rest if the flag is set.
-    Account(usize, bool),
-    /// The gateway dies.
-    Die(usize),
-    /// The last charge of a request is refunded.
-    Refund,
-}
-
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let part = || 0.0..=1.0;
-    let act = prop_oneof![
-        2 => part().prop_map(Act::On),
-        3 => (0.0..=1.2).prop_map(Act::Seconds),
-        4 => (part(), part()).prop_map(|(cost, lease)| Act::Ask(cost, lease)),
-        5 => (any::<usize>(), part()).prop_map(|(gateway, part)| Act::Spend(gateway, part)),
-        3 => (any::<usize>(), any::<bool>()).prop_map(|(gateway, rest)| Act::Account(gateway, rest)),
-        1 => any::<usize>().prop_map(Act::Die),
-        1 => Just(Act::Refund),
-    ];
-    prop::collection::vec(act, 0..40)
-}
-
-/// The lease of one gateway.
-struct Held {
-    reply: Reply,
-    until: u64,
-    left: u64,
-    used: u64,
-}
-
-fn passed(elapsed_us: u64, cost: u64) -> Event {
-    let verdict = Verdict {
-        admission: Admission::Admit { delay: Span::ZERO },
-        remaining: 0,
-        more_in: Span::ZERO,
-        full_in: Span::ZERO,
-        charge: Charge { at: Time::ZERO, ..Charge::default() },
+fn nothing_is_leased_while_a_rule_refuses_or_delays() {
+    let redis = TestRedis::start();
+    let (key, other) = (redis.key(), redis.key());
+    let leased = |with: Query| {
+        let reply = redis.call(NOW, Call::default().decide(&[vec![lease(&key, WINDOW, 1, 5)], vec![with]]));
+        reply[0][0].leased
     };
-    Event { elapsed: 1_000 * u128::from(elapsed_us), steps: 0, cost, verdict }
+    assert_eq!(leased(Query { enforced: false, ..Query::of(&other, WINDOW, 101) }), 0);
+    assert_eq!(leased(Query::of(&other, WINDOW, 101)), 0);
+    assert_eq!((leased(Query::of(&other, LEAKY, 1)), leased(Query::of(&other, LEAKY, 1))), (5, 0));
+    let waiting = Parameters { kind: 1, numbers: [10_000, 1, 100, SECOND, 0, SECOND] };
+    assert_eq!(redis.ask(NOW, lease(&redis.key(), waiting, 1, 5)).leased, 0);
 }
 
-/// Quotas at which the seconds of a bucket's leases matter.
-fn busy_rules() -> impl Strategy<Value = Rule> {
-    let quota = (1..=300_u64, prop::sample::select(vec![100_u64, 1_000, 1_700, 5_000, 60_000]));
-    let quota = quota.prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
-    let bucket =
-        (quota, 1..=300_u64, any::<bool>()).prop_map(|(quota, burst, full)| (quota, Some(burst), full));
-    let quota = bucket.clone().prop_map(|(quota, ..)| quota);
-    prop_oneof![
-        2 => bucket.prop_map(token_bucket),
-        1 => quota.clone().prop_map(window),
-        1 => quota.prop_map(|quota| sliding_window(quota, None)),
-    ]
-}
-
+/// A bucket never leases its whole burst, so that the next request is not refused because of
+/// leases.
 #[test]
-fn no_more_passes_than_the_bound_says_whoever_spends_it() {
-    let rules = prop_oneof![3 => busy_rules().boxed(), 1 => leasable_rules().boxed()];
-    check(170, (rules, acts()), |store, (rule, acts)| {
-        let (key, terms) = (store.key(), rule.compile().parameters());
-        let (mut now, mut held, mut events): (u64, Vec<Held>, Vec<Event>) = (NOW, Vec::new(), Vec::new());
-        let mut last = None;
-        for act in acts {
-            match act {
-                Act::On(part) => now += power(rule.scale_ns / 250, part),
-                Act::Seconds(part) => now += (part * SECOND as f64) as u64,
-                Act::Ask(cost, part) => {
-                    let look = store.ask(now, Query::of(&key, terms, 0));
-                    let cost = power(look.remaining, cost / 2.0);
-                    let reply = store.ask(now, lease(&key, terms, cost, power(rule.capacity, part)));
-                    if reply.outcome == 0 {
-                        events.push(passed(now - NOW, cost));
-                        held.push(Held { reply, until: now + reply.lasts, left: reply.leased, used: 0 });
-                        last = Some(reply.charge);
-                    }
-                }
-                Act::Spend(gateway, part) if !held.is_empty() => {
-                    let gateway = gateway % held.len();
-                    let one = &mut held[gateway];
-                    let cost = if now < one.until { ((one.left + 1) as f64 * part) as u64 } else { 0 };
-                    let cost = cost.min(one.left);
-                    (one.left, one.used) = (one.left - cost, one.used + cost);
-                    events.push(passed(now - NOW, cost));
-                }
-                Act::Account(gateway, rest) if !held.is_empty() => {
-                    let gateway = gateway % held.len();
-                    let one = &mut held[gateway];
-                    let left = if rest { std::mem::take(&mut one.left) } else { 0 };
-                    let used = std::mem::take(&mut one.used);
-                    store.account(now, &key, terms, &one.reply, (used, left));
-                }
-                Act::Die(gateway) if !held.is_empty() => drop(held.swap_remove(gateway % held.len())),
-                Act::Refund => {
-                    if let Some(charge) = last.take() {
-                        store.refund(now, &key, terms, charge);
-                        let came = |event: &Event| event.elapsed == 1_000 * u128::from(charge[1] - NOW);
-                        let at = events.iter().rposition(|event| came(event) && event.cost == charge[0]);
-                        events.remove(at.unwrap());
-                    }
-                }
-                _ => {}
-            }
-        }
-        within(&*rule.reference, &events)?;
-        // In the end all quota returns.
-        let look = store.ask(now + 3 * SECOND, Query::of(&key, terms, 0));
-        let full = store.ask(now + 3 * SECOND + look.full_in, Query::of(&key, terms, 0));
-        prop_assert_eq!((full.remaining, full.full_in), (rule.capacity, 0));
-        Ok(())
-    });
+fn a_bucket_leases_all_but_one_token() {
+    let redis = TestRedis::start();
+    let key = redis.key();
+    let reply = redis.ask(NOW, lease(&key, BUCKET, 0, 100));
+    assert_eq!((reply.leased, reply.remaining, reply.more_in, reply.full_in), (99, 1, 0, 0));
+    assert_eq!(redis.ask(NOW, lease(&key, BUCKET, 0, 100)).leased, 0);
+    assert_eq!(redis.ask(NOW + SECOND, lease(&key, BUCKET, 0, 100)).leased, 0);
 }
 
-/// After a lease and its return, no more is left than in a bucket without leases.
+/// The leases of two seconds are separate, and each has its own lifetime.
 #[test]
-fn history_does_not_matter_to_leases() {
-    check(60, (leasable_rules(), begins(), onward(), 0.0..=1.0), |store, (rule, begin, arrivals, part)| {
-        let (mut run, key, terms) = (Run::new(&rule, begin), store.key(), rule.compile().parameters());
-        for arrival in &arrivals {
-            advance(&mut run, arrival);
-            let event = run.arrive_now(arrival);
-            let reply = store.ask(us(&run), lease(&key, terms, event.cost, power(rule.capacity, part)));
-            prop_assert_eq!(reply.outcome, visible(&event.verdict).0);
-            prop_assert_eq!(reply.remaining + reply.leased, event.verdict.remaining);
-            if reply.leased > 0 {
-                store.account(us(&run), &key, terms, &reply, (0, reply.leased));
-            }
-            let look = store.ask(us(&run), Query::of(&key, terms, 0));
-            prop_assert_eq!(look.visible(), visible(&run.ask(0).verdict));
-        }
-        Ok(())
-    });
+fn each_second_is_accounted_for_by_itself() {
+    let redis = TestRedis::start();
+    let (key, begin) = (redis.key(), NOW / SECOND * SECOND);
+    let lease_at = |now| redis.ask(now, lease(&key, BUCKET, 0, 10));
+    let left = |now| redis.ask(now, Query::of(&key, BUCKET, 0)).remaining;
+    let first = lease_at(begin + 900_000);
+    let second = lease_at(begin + 1_000_000);
+    assert_eq!((first.lasts, second.lasts), (350_000, 1_250_000));
+    assert_ne!(first.generation, second.generation);
+    // The last µs of the first lease. Then it counts as spent, and comes back at 10 ms a token.
+    assert_eq!([1_999_999, 2_000_000, 2_030_000].map(|later| left(begin + later)), [80, 80, 83]);
+    redis.return_lease(begin + 2_030_000, &key, BUCKET, &first, (0, 10));
+    assert_eq!(left(begin + 2_030_000), 83);
+    redis.return_lease(begin + 2_030_000, &key, BUCKET, &second, (4, 6));
+    assert_eq!(left(begin + 2_030_000), 89);
+}
+
+/// After a clock step back all leases count as spent, and their generations are not used again.
+#[test]
+fn leases_from_before_a_clock_step_back_count_as_spent() {
+    let redis = TestRedis::start();
+    for (parameters, back) in [(BUCKET, 1_500_000), (WINDOW, 120 * SECOND), (SLIDING, 60 * SECOND)] {
+        let (key, begin) = (redis.key(), NOW / (60 * SECOND) * (60 * SECOND) + 400_000);
+        let reply = redis.ask(begin, lease(&key, parameters, 0, 60));
+        let left = |now| redis.ask(now, Query::of(&key, parameters, 0)).remaining;
+        assert_eq!((reply.leased, left(begin - back)), (60, 40), "{parameters:?}");
+        redis.return_lease(begin - back, &key, parameters, &reply, (0, 60));
+        assert_eq!(left(begin - back), 40, "{parameters:?}");
+        // The script leases by its present clock.
+        let next = redis.ask(begin - back, lease(&key, parameters, 0, 30));
+        assert_eq!((next.leased, left(begin - back)), (30, 10), "{parameters:?}");
+        redis.return_lease(begin - back, &key, parameters, &next, (0, 30));
+        assert_eq!(left(begin - back), 40, "{parameters:?}");
+        // A new lease of the same number is not mixed up with the old one.
+        let free = begin + if parameters.kind == 1 { 0 } else { 10 };
+        redis.ask(begin - back + 500_000, Query::of(&key, parameters, 0));
+        let again = redis.ask(free, lease(&key, parameters, 0, 20));
+        assert_eq!(again.leased, 20);
+        let before = left(free);
+        redis.return_lease(free, &key, parameters, &reply, (0, 60));
+        assert_eq!(left(free), before, "{parameters:?}");
+        redis.return_lease(free, &key, parameters, &again, (0, 20));
+        assert_eq!(left(free), before + 20, "{parameters:?}");
+    }
+}
+
+/// The same holds if nothing is leased until the clock reaches that second again.
+#[test]
+fn a_repeated_second_is_a_new_generation() {
+    let redis = TestRedis::start();
+    let (key, begin) = (redis.key(), NOW / SECOND * SECOND + 400_000);
+    let reply = redis.ask(begin, lease(&key, BUCKET, 0, 60));
+    assert_eq!(redis.ask(begin - 3 * SECOND, Query::of(&key, BUCKET, 1)).remaining, 39);
+    let again = redis.ask(begin, lease(&key, BUCKET, 0, 20));
+    assert_ne!(again.generation, reply.generation);
+    let left = || redis.ask(begin, Query::of(&key, BUCKET, 0)).remaining;
+    assert_eq!((again.leased, left()), (20, 80));
+    redis.return_lease(begin, &key, BUCKET, &reply, (0, 60));
+    assert_eq!(left(), 80);
+}
+
+/// An old charge is not refunded because the clock stepped back since an account.
+#[test]
+fn an_account_counts_like_a_charge_after_a_clock_step() {
+    let redis = TestRedis::start();
+    let key = redis.key();
+    let reply = redis.ask(NOW, lease(&key, BUCKET, 5, 10));
+    redis.return_lease(NOW + 900_000, &key, BUCKET, &reply, (10, 0));
+    let full_in = || redis.ask(NOW + 20_000, Query::of(&key, BUCKET, 0)).full_in;
+    assert_eq!(full_in(), 980_000);
+    redis.refund(NOW + 20_000, &key, BUCKET, reply.charge);
+    assert_eq!(full_in(), 980_000);
+}
+
+/// A step of less than the largest difference between clocks changes nothing.
+#[test]
+fn a_lease_survives_a_small_clock_step() {
+    let redis = TestRedis::start();
+    for parameters in [BUCKET, WINDOW, SLIDING] {
+        let (key, begin) = (redis.key(), NOW / (60 * SECOND) * (60 * SECOND) + 100_000);
+        let reply = redis.ask(begin, lease(&key, parameters, 0, 60));
+        let then = begin - 900_000;
+        let more = redis.ask(then, lease(&key, parameters, 0, 10));
+        let left = || redis.ask(then, Query::of(&key, parameters, 0)).remaining;
+        assert_eq!((more.leased, more.generation, left()), (10, reply.generation, 30), "{parameters:?}");
+        redis.return_lease(then, &key, parameters, &reply, (0, 60));
+        redis.return_lease(then, &key, parameters, &more, (0, 10));
+        assert_eq!(left(), 100, "{parameters:?}");
+    }
+}
+
+/// The key of a bucket outlives its leases.
+#[test]
+fn a_key_outlives_its_leases() {
+    let redis = TestRedis::start();
+    for parameters in [BUCKET, WINDOW, SLIDING] {
+        let key = redis.key();
+        let reply = redis.ask(NOW, lease(&key, parameters, 0, 60));
+        let lives: u64 = redis.query(redis::cmd("PTTL").arg(&key));
+        assert!(lives > reply.lasts / 1_000 + 4_500, "{lives} {reply:?}");
+    }
 }

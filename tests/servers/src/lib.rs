@@ -11,6 +11,7 @@
 //! `gateway` starts Redis itself and Webdis, which are programs. `gateway::Upstream` replies with
 //! garbage, late or never. Each server here has a thread and a free port of 127.0.0.1, and ends
 //! when it is dropped.
+#![forbid(unsafe_code)]
 
 mod documents;
 mod rate_limit_service;

@@ -67,7 +67,7 @@ pub enum Manner {
 pub enum Answers {
     /// The service decides.
     #[default]
-    Judged,
+    Decided,
     /// The service decides after this delay.
     Late(Duration),
     /// The service never replies.
@@ -147,14 +147,14 @@ impl RateLimitService {
     }
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, call: Request, judge: Next) -> HttpResponse {
+async fn answer(State(shared): State<Arc<Shared>>, call: Request, next: Next) -> HttpResponse {
     shared.calls.fetch_add(1, Ordering::SeqCst);
     let answers = shared.answers.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match answers {
-        Answers::Judged => judge.run(call).await,
+        Answers::Decided => next.run(call).await,
         Answers::Late(after) => {
             tokio::time::sleep(after).await;
-            judge.run(call).await
+            next.run(call).await
         }
         Answers::Never => pending().await,
         Answers::Status(code) => Status::new(code, "").into_http(),
@@ -202,17 +202,17 @@ impl Method for Engine {
         &self,
         call: Call<RateLimitRequest>,
     ) -> Result<Answer<RateLimitResponse>, Status> {
-        self.judge(call.get_ref()).map(Answer::new)
+        self.decide(call.get_ref()).map(Answer::new)
     }
 }
 
 impl Engine {
-    fn judge(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+    fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         if request.domain.is_empty() || request.descriptors.is_empty() {
             return Err(Status::invalid_argument("no domain, or no descriptors"));
         }
         if self.is_configured {
-            return self.judge_configured(request);
+            return self.decide_configured(request);
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let check = request.descriptors.iter().map(|one| self.check(request, one, &mut known));
@@ -258,7 +258,7 @@ impl Engine {
     }
 
     /// Like limitador-server's `should_rate_limit`.
-    fn judge_configured(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+    fn decide_configured(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         let entries = |one: &RateLimitDescriptor| {
             one.entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect()
         };
@@ -282,7 +282,7 @@ impl Engine {
         known: &mut HashSet<Namespace>,
     ) -> Result<Option<Check>, Status> {
         if descriptor.is_negative_hits {
-            return Err(Status::unimplemented("hits are not given back here"));
+            return Err(Status::unimplemented("hits are not refunded here"));
         }
         let Some(limit) = &descriptor.limit else { return Ok(None) };
         let most = limit.requests_per_unit;

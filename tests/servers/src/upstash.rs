@@ -144,8 +144,8 @@ impl Front {
     /// Counts a request. Returns whether it has the token.
     fn admits(&self, headers: &HeaderMap) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-        given == Some(self.authorization.as_bytes())
+        let header = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        header == Some(self.authorization.as_bytes())
     }
 
     /// Runs a command in Redis. An error has Redis' own words.

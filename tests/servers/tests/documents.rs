@@ -31,7 +31,7 @@ fn json_of(answer: &Response) -> Value {
 }
 
 #[test]
-fn a_file_has_a_tag_and_a_date_by_which_it_is_known() {
+fn a_file_has_a_tag_and_a_date() {
     let documents = with(DOCUMENT);
     let first = get(&documents, "/diana.json", &[]);
     assert_eq!((first.status, first.text().as_str()), (200, DOCUMENT));
@@ -51,7 +51,7 @@ fn a_file_has_a_tag_and_a_date_by_which_it_is_known() {
 }
 
 #[test]
-fn consul_takes_a_value_and_gives_it_raw_or_in_a_list() {
+fn consul_returns_a_value_raw_or_in_a_list() {
     let documents = Documents::start().unwrap();
     assert_eq!(get(&documents, "/v1/kv/diana.json", &[]).status, 404, "there is no such key");
     assert_eq!(ask(&documents, "PUT", "/v1/kv/diana.json", &[], DOCUMENT).text(), "true");
@@ -65,7 +65,7 @@ fn consul_takes_a_value_and_gives_it_raw_or_in_a_list() {
 }
 
 #[test]
-fn nacos_gives_text_or_wraps_it() {
+fn nacos_returns_text_or_wraps_it() {
     let documents = with(DOCUMENT);
     let ask = |path: &str, group: &str| {
         get(&documents, &format!("{path}?dataId=diana.json&{group}=DEFAULT_GROUP"), &[])
@@ -78,7 +78,7 @@ fn nacos_gives_text_or_wraps_it() {
 }
 
 #[test]
-fn etcd_takes_a_value_and_gives_it_in_base64() {
+fn etcd_returns_a_value_in_base64() {
     let documents = Documents::start().unwrap();
     let post = |path: &str, body: Value| json_of(&ask(&documents, "POST", path, &[], &body.to_string()));
     assert!(post("/v3/kv/range", json!({"key": KEY})).get("kvs").is_none(), "there is no such key");
@@ -90,7 +90,7 @@ fn etcd_takes_a_value_and_gives_it_in_base64() {
 }
 
 #[test]
-fn it_fails_as_it_is_told_and_notes_what_it_was_asked() {
+fn a_server_fails_as_configured_and_records_requests() {
     let mut documents = with(DOCUMENT);
     let ask = |documents: &Documents| {
         let mut connection = Connection::open(documents.address()).unwrap();
@@ -123,7 +123,7 @@ fn it_fails_as_it_is_told_and_notes_what_it_was_asked() {
 
 /// Half of the announced body arrives.
 #[test]
-fn an_answer_is_cut_after_half_of_its_body() {
+fn a_reply_is_cut_after_half_of_its_body() {
     use std::io::{Read, Write};
     let documents = with(DOCUMENT);
     documents.fail(Fault::Cut);

@@ -75,7 +75,7 @@ fn a_limit_counts_by_key_value_and_quota() {
 }
 
 #[test]
-fn when_one_descriptor_is_over_its_limit_none_is_charged() {
+fn if_one_descriptor_is_over_its_limit_none_is_charged() {
     let service = RateLimitService::start().unwrap();
     let mut client = Client::of(&service);
     let both = [descriptor("all", "", 10), descriptor("user", "ann", 1)];
@@ -89,7 +89,7 @@ fn when_one_descriptor_is_over_its_limit_none_is_charged() {
 }
 
 #[test]
-fn others_name_no_descriptor_or_charge_what_they_refuse() {
+fn other_services_name_no_descriptor_or_charge_refusals() {
     let both = [descriptor("all", "", 10), descriptor("user", "ann", 1)];
     let limitador = RateLimitService::start_as(Manner::Limitador).unwrap();
     let mut client = Client::of(&limitador);
@@ -125,7 +125,7 @@ fn a_descriptor_has_its_own_hits_or_no_limit() {
 }
 
 #[test]
-fn it_fails_as_it_is_told() {
+fn the_service_fails_as_configured() {
     let service = RateLimitService::start().unwrap();
     let mut client = Client::of(&service);
     let ann = [descriptor("user", "ann", 10)];
@@ -139,13 +139,13 @@ fn it_fails_as_it_is_told() {
     let start = Instant::now();
     assert_eq!(client.reply(&ann, 1).0, [(Code::Ok, 9)]);
     assert!(start.elapsed() >= Duration::from_millis(100));
-    service.answer_with(Answers::Judged);
+    service.answer_with(Answers::Decided);
     assert_eq!(client.reply(&ann, 1).0, [(Code::Ok, 8)], "what failed was not charged");
 }
 
 /// Even while the service never replies.
 #[test]
-fn it_ends_when_it_is_dropped() {
+fn a_dropped_service_ends() {
     let service = RateLimitService::start().unwrap();
     service.answer_with(Answers::Never);
     let mut client = Client::of(&service);

@@ -19,7 +19,7 @@ fn ask(upstash: &Upstash, path: &str, token: &str, body: &str) -> (u16, Value) {
 }
 
 #[test]
-fn a_command_is_answered_with_a_result_or_an_error() {
+fn a_command_gets_a_result_or_an_error() {
     let redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let one = |command: Value| ask(&upstash, "/", TOKEN, &command.to_string());
@@ -38,7 +38,7 @@ fn a_command_is_answered_with_a_result_or_an_error() {
 }
 
 #[test]
-fn several_commands_are_answered_in_order() {
+fn replies_to_several_commands_are_in_order() {
     let redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let commands = json!([["SET", "a", "x"], ["INCR", "a"], ["INCRBY", "b", 2]]);
@@ -49,7 +49,7 @@ fn several_commands_are_answered_in_order() {
 }
 
 #[test]
-fn who_has_not_the_token_is_told_nothing() {
+fn a_request_without_the_token_is_refused() {
     let redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     for path in ["/", "/pipeline"] {
@@ -63,7 +63,7 @@ fn who_has_not_the_token_is_told_nothing() {
 }
 
 #[test]
-fn it_goes_on_when_redis_has_gone_and_come_back() {
+fn the_server_reconnects_after_a_restart_of_redis() {
     let mut redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let ping = || ask(&upstash, "/", TOKEN, r#"["PING"]"#);
@@ -72,11 +72,11 @@ fn it_goes_on_when_redis_has_gone_and_come_back() {
     assert_eq!(ping().0, 400);
     redis.restart().unwrap();
     let back = || (ping().0 == 200).then_some(());
-    wait_until("Redis to be asked again", PATIENCE, back).unwrap();
+    wait_until("a reply of Redis", PATIENCE, back).unwrap();
 }
 
 #[test]
-fn a_connection_answers_with_the_reply_before_until_it_has_had_a_pause() {
+fn shifted_replies_end_after_a_pause() {
     let redis = Redis::start().unwrap();
     let upstash = Upstash::start(redis.address(), TOKEN).unwrap();
     let authorization = format!("Bearer {TOKEN}");

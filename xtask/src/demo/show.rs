@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_to_several_gateways_is_summed() {
+    fn answers_of_several_gateways_are_summed() {
         let outcome = |request: &str, gateway, statuses: &[u16]| {
             let answer = |status: &u16| Response { status: *status, ..Response::default() };
             Outcome { request: request.into(), gateway, answers: statuses.iter().map(answer).collect() }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_by_rule_whatever_their_waits() {
+    fn refusals_are_grouped_by_rule_whatever_their_waits() {
         let answer = |(rules, wait): (&str, &str)| Response {
             status: 429,
             headers: vec![("retry-after".into(), wait.into())],

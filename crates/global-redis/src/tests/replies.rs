@@ -23,7 +23,7 @@ fn a_reply_without_the_number_of_its_call_is_stray() {
 }
 
 #[test]
-fn what_webdis_says_of_errors_is_read() {
+fn errors_of_webdis_are_read() {
     let [query, ..] = &one_of_each();
     let answer =
         |status, body: &str| redis(Dialect::Webdis).read_reply(&[query], NUMBER, status, body.as_bytes());
@@ -55,7 +55,7 @@ fn what_webdis_says_of_errors_is_read() {
 }
 
 #[test]
-fn what_upstash_says_of_errors_is_read() {
+fn errors_of_upstash_are_read() {
     let [query, ..] = &one_of_each();
     let answer =
         |status, body: &str| redis(Dialect::Upstash).read_reply(&[query], NUMBER, status, body.as_bytes());
@@ -149,7 +149,7 @@ fn spans_that_no_such_rule_tells_are_garbage() {
 
 /// A worker would keep a lease that lasts for ever, and no other worker could spend the quota.
 #[test]
-fn nothing_is_lent_for_longer_than_a_generation_lasts() {
+fn a_lease_longer_than_its_generation_is_refused() {
     // A bucket's second and the next, and a window of a minute.
     for (parameters, longest) in [
         (Parameters { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 2_000_002),

@@ -10,6 +10,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// The port and an IPv6 zone (`fe80::1%eth0`, RFC 4007) are dropped. An IPv4-mapped IPv6 address
 /// becomes the IPv4 address (RFC 4291, section 2.5.5.2), so that one client has one address.
+///
+/// ```
+/// use diana_limiter::actor::address::parse;
+///
+/// assert_eq!(parse(b"192.0.2.7:443"), "192.0.2.7".parse().ok());
+/// assert_eq!(parse(b"[2001:DB8::7]:443"), "2001:db8::7".parse().ok());
+/// assert_eq!(parse(b"::ffff:192.0.2.7"), "192.0.2.7".parse().ok());
+/// assert_eq!(parse(b"unknown"), None);
+/// ```
+#[must_use]
 pub fn parse(bytes: &[u8]) -> Option<IpAddr> {
     match plain_v4(bytes) {
         Some(address) => Some(IpAddr::V4(address)),
@@ -79,6 +89,7 @@ fn is_port(text: &str) -> bool {
 
 /// The network of `address`: all bits beyond the prefix of its family are zero. A prefix longer
 /// than the address keeps the whole address.
+#[must_use]
 pub fn mask(address: IpAddr, v4_prefix: u8, v6_prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -138,28 +149,33 @@ impl Network {
     }
 
     /// The network of `address` with a prefix of `prefix` bits.
+    #[must_use]
     pub fn of(address: IpAddr, prefix: u8) -> Network {
         Network { address: mask(address, prefix, prefix), prefix }
     }
 
     /// Whether the network contains `address`, which [`parse`] returned. IPv4 and IPv6 never match
     /// each other.
+    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         mask(address, self.prefix, self.prefix) == self.address
     }
 
     /// The first address of the network.
+    #[must_use]
     pub fn first(&self) -> IpAddr {
         self.address
     }
 
     /// The length of the prefix in bits; 32 or 128 for a single address.
+    #[must_use]
     pub fn prefix(&self) -> u8 {
         self.prefix
     }
 
     /// Whether the network is a single address.
-    pub fn is_single(&self) -> bool {
+    #[must_use]
+    pub(crate) fn is_single(&self) -> bool {
         self.prefix == longest_prefix(self.address)
     }
 }

@@ -5,7 +5,8 @@
 //! or the last one counts. Otherwise a client could get a fresh quota with a second cookie that its
 //! backend ignores.
 
-use super::{Actor, Kind, Scope, append, only};
+use super::value::{append, only, text};
+use super::{Actor, Kind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::sized;
 use diana_document::{Node, quoted};
@@ -31,7 +32,7 @@ impl Actor for Cookie {
     }
 
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
-        super::text(unquoted(value.trim_ascii().as_bytes()))
+        text(unquoted(value.trim_ascii().as_bytes()))
     }
 }
 

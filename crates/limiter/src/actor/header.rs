@@ -3,8 +3,9 @@
 //! A client can send any header. A rule that must hold needs a header that a proxy or filter before
 //! this one sets or verifies. A header whose lines differ counts as missing (see [`Request::get`]).
 
-use super::{Actor, Kind, Scope, append};
-use crate::request::token::header_name;
+use super::header_name::header_name;
+use super::value::append;
+use super::{Actor, Kind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
@@ -29,24 +30,12 @@ impl Actor for Header {
 }
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
-    Some(named(name(&node)?, scope))
+    Some(named(header_name(&node)?, scope))
 }
 
 /// The actor of the header `name`, which is lower case.
 pub(super) fn named(name: Box<str>, scope: &mut Scope) -> Box<dyn Actor> {
     Box::new(Header(scope.parts.intern(Part::Header(name))))
-}
-
-/// Reads a header name and returns it in lower case. Headers that another kind of source reads are
-/// mistakes.
-pub(super) fn name(node: &Node) -> Option<Box<str>> {
-    header_name(node.text()?, node, |name| match name {
-        // The raw header keeps its port and its case, so one host would be many actors.
-        ":authority" | "host" => Some("the actor `host` reads the host"),
-        ":method" => Some("the actor `method` reads the method"),
-        ":path" => Some("the actors `path` and `query` read the url"),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

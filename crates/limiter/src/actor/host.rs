@@ -2,7 +2,9 @@
 //!
 //! A client can request any host. All spellings of a host are one actor (see [`host::name`]).
 
-use super::{Actor, Kind, Scope, append, nothing_to_set};
+use super::kind::nothing_to_set;
+use super::value::{append, text};
+use super::{Actor, Kind, Scope};
 use crate::request::{Part, PartId, Parts, Request, host};
 use diana_document::Node;
 
@@ -21,7 +23,7 @@ impl Actor for Host {
     }
 
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
-        super::text(&host::name(value.as_bytes()))
+        text(&host::name(value.as_bytes()))
     }
 }
 

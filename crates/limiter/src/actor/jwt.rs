@@ -12,7 +12,8 @@
 //! If the token is malformed, the actor is missing. The actor is also missing if an object along
 //! the path has the key twice, because parsers disagree which one counts (RFC 7519, section 4).
 
-use super::{Actor, Kind, Scope, append};
+use super::value::append;
+use super::{Actor, Kind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;

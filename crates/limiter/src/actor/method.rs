@@ -2,7 +2,9 @@
 //!
 //! Methods are case-sensitive (RFC 9110, section 9.1).
 
-use super::{Actor, Kind, Scope, append, nothing_to_set};
+use super::kind::nothing_to_set;
+use super::value::append;
+use super::{Actor, Kind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 

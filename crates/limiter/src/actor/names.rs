@@ -2,7 +2,7 @@
 //!
 //! Two rules count the same clients if their lists of [`Named`] from [`Actors::select`] are equal.
 
-use super::{Actor, Scope, compile, header, ip};
+use super::{Actor, Named, Scope, compile, header, ip};
 use diana_base::sort;
 use diana_document::{Node, Value, nearest, one_of, quoted};
 use std::sync::Arc;
@@ -19,52 +19,30 @@ const ALIAS: (&str, &str) = ("account", "user");
 const MAX_NAME_BYTES: usize = 64;
 const MAX_TUPLE_LEN: usize = 8;
 
-/// An actor with its name. Two are equal if they have the same source, whatever their names.
-#[derive(Clone, Debug)]
-pub struct Named {
-    name: Arc<str>,
-    meaning: Arc<str>,
-    actor: Arc<dyn Actor>,
-    /// The position in the rule's list.
-    place: usize,
-}
-
-impl Named {
-    fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> Named {
-        let meaning = actor.meaning(scope.parts).into();
-        Named { name: name.into(), meaning, actor, place: 0 }
-    }
-
-    /// The name; `user` for the alias `account`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The canonical text of the source, without the name: see [`Actor::meaning`].
-    pub fn meaning(&self) -> &str {
-        &self.meaning
-    }
-
-    /// The position in the rule's list of actors, from 0.
-    pub fn place(&self) -> usize {
-        self.place
-    }
-
-    /// The source of the value.
-    pub fn actor(&self) -> &dyn Actor {
-        &*self.actor
-    }
-}
-
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
-        self.meaning == other.meaning
-    }
-}
-
-impl Eq for Named {}
-
 /// The actors of a policy.
+///
+/// ```
+/// use diana_document::{Errors, Node, parse};
+/// use diana_limiter::actor::{Actors, Scope, ip::ClientIp, key, parse_key};
+/// use diana_limiter::request::{Part, Parts, Request, Values};
+///
+/// let document = parse(br#"{"actors": {"tenant": {"path": 1}}, "actor": ["tenant", "user"]}"#)?;
+/// let (errors, mut parts) = (Errors::default(), Parts::default());
+/// let mut fields = Node::root(&document, &errors).fields().ok_or("not an object")?;
+/// let ip = ClientIp::compile(None, &mut parts);
+/// let mut scope = Scope { parts: &mut parts, ip: &ip };
+/// let actors = Actors::compile(fields.take("actors"), &mut scope);
+/// let actor = fields.take("actor").ok_or("no actor")?;
+/// let tenant_and_user = actors.select(actor, &mut scope).ok_or("a mistake")?;
+///
+/// let values = Values::default()
+///     .with(Part::Path, "/acme/orders")
+///     .with(Part::Header("x-user-id".into()), "alice");
+/// let mut found = Vec::new();
+/// assert!(key(&tenant_and_user, &Request::new(&values, &parts), &mut found));
+/// assert_eq!(found, parse_key(&tenant_and_user, "acme, alice")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Actors(Vec<Definition>);
 
@@ -110,15 +88,15 @@ impl Actors {
             items.iter().map(|item| self.find(&item.scalar()?, item, scope)).collect();
         for (at, named) in found.iter().enumerate() {
             if let (Some(named), Some(item)) = (named, items.get(at))
-                && found.iter().take(at).flatten().any(|earlier| earlier.name == named.name)
+                && found.iter().take(at).flatten().any(|earlier| earlier.name() == named.name())
             {
-                item.fail(format!("the actor `{}` is in the list already", named.name));
+                item.fail(format!("the actor `{}` is in the list already", named.name()));
                 return None;
             }
         }
-        let named = |(place, named): (usize, Option<Named>)| Some(Named { place, ..named? });
-        let mut found = found.into_iter().enumerate().map(named).collect::<Option<Vec<Named>>>()?;
-        sort::sort_by_key(&mut found, |named| (Arc::clone(&named.meaning), named.place));
+        let placed = |(place, named): (usize, Option<Named>)| Some(named?.at(place));
+        let mut found = found.into_iter().enumerate().map(placed).collect::<Option<Vec<Named>>>()?;
+        sort::sort_by_key(&mut found, Named::order);
         Some(found)
     }
 

@@ -7,7 +7,8 @@
 //! `/users/42;a=1`, one backend sees `42` and another `42;a=1`. A client must not get a fresh quota
 //! by parameters that its backend ignores.
 
-use super::{Actor, Kind, Scope, only};
+use super::value::only;
+use super::{Actor, Kind, Scope};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::{Node, quoted};

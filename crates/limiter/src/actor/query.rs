@@ -8,7 +8,8 @@
 //! first or the last one counts. Otherwise a client could get a fresh quota with a second parameter
 //! that its backend ignores.
 
-use super::{Actor, Kind, Scope, append, only};
+use super::value::{append, only};
+use super::{Actor, Kind, Scope};
 use crate::request::{Part, PartId, Parts, Request, escape};
 use diana_base::format::sized;
 use diana_document::Node;

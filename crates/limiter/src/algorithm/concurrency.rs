@@ -15,10 +15,10 @@
 //! **Bound.** `rpu` at any instant, of requests that last at most `max_hold`. Longer requests stop
 //! counting between `max_hold` and 9/8 of it.
 
+use super::EvictionRank;
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
 use super::{Algorithm, Charge, Kind, Migrate, Parameters, Quota, Verdict, sliding_window};
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 

@@ -19,11 +19,11 @@
 //! refused for as long. If the clock steps back further, the next turn is clamped to the latest
 //! possible one.
 
+use super::EvictionRank;
 use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
@@ -209,8 +209,8 @@ impl Algorithm for LeakyBucket {
         }
     }
 
-    /// Makes the last turn the next one again. If later requests wait, they keep their turns: the
-    /// bit of the turn is set, and the turn is reused once all later turns are refunded.
+    /// Makes the last turn the next one again. If later requests wait, they keep their turns. The
+    /// bit of the turn is then set, and the turn is reused once all later turns are refunded.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let rate = self.rate;

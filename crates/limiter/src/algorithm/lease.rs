@@ -11,19 +11,19 @@
 //! once.
 //!
 //! **Bound.** The cell holds at most one piece; the surplus of a deposit returns to the store. One
-//! worker fetches at a time. Quota expires by this gateway's clock, counted from before the
-//! question was sent. So no quota is spent later than the store assumes.
+//! worker fetches at a time. Quota expires by this gateway's clock, counted from before the query
+//! was sent. So no quota is spent later than the store assumes.
 
+use super::EvictionRank;
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Reserve, Verdict};
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
 /// and until `u64` each, units left and units used since the last account `u32` each. Then: the
-/// units that remain in the store `u32`, and four instants, `u64` each. These are the next time to
-/// prompt a refill, when the store has more, when the store is full, and the end of the current
-/// claim to fetch.
+/// units that remain in the store `u32`, and four instants, `u64` each. The instants are: the next
+/// prompt for a refill, when the store has more, when the store is full, and the end of the claim
+/// to fetch.
 const SLOT: usize = 32;
 const SINCE: usize = 8;
 const UNTIL: usize = 16;
@@ -57,14 +57,14 @@ pub struct Lease {
 
 /// Quota that the global store granted.
 #[derive(Clone, Copy, Debug)]
-pub struct Deposit {
+pub(crate) struct Deposit {
     /// The granted units.
     pub amount: u64,
     /// The most units that the cell may hold, and the amount that was asked for.
     pub piece: u64,
     /// The generation of the quota, as the store numbers it.
     pub generation: u64,
-    /// When the question was sent, by this gateway's clock.
+    /// When the query was sent, by this gateway's clock.
     pub since: Time,
     /// The lifetime of the quota, counted from `since`.
     pub lasts: Span,
@@ -74,7 +74,7 @@ pub struct Deposit {
 
 /// What happened to the quota of one generation since the last account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// The generation, as the store numbers it.
     pub generation: u64,
     /// Units that were used since the last account.
@@ -137,17 +137,18 @@ fn transfer(cell: &mut [u8], slot: usize, from: usize, to: usize, by: u64) {
 }
 
 /// Whether a request is fetching quota now.
-pub fn is_claimed(cell: &[u8], now: Time) -> bool {
+#[must_use]
+pub(crate) fn is_claimed(cell: &[u8], now: Time) -> bool {
     is_pending(at(cell, 0, CLAIMED), now)
 }
 
 /// Records that a request fetches quota from `now` on.
-pub fn claim(cell: &mut [u8], now: Time) {
+pub(crate) fn claim(cell: &mut [u8], now: Time) {
     write(cell, CLAIMED, now.after(FETCH_FOR).as_ns().to_le_bytes());
 }
 
 /// Records that the request is done fetching.
-pub fn release(cell: &mut [u8]) {
+pub(crate) fn release(cell: &mut [u8]) {
     write(cell, CLAIMED, 0u64.to_le_bytes());
 }
 
@@ -158,14 +159,15 @@ fn is_pending(until: Time, now: Time) -> bool {
 }
 
 /// How many units a lease's cell can take until it holds `piece` units.
-pub fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
+#[must_use]
+pub(crate) fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
     let live = SLOTS.into_iter().filter(|slot| now < at(cell, *slot, UNTIL));
     live.fold(piece, |room, slot| room.saturating_sub(number(cell, slot, LEFT)))
 }
 
 /// Adds fetched quota to a lease's cell as far as there is room. Returns what to report to the
 /// store: the usage of an older generation that had to make room, and the surplus of this deposit.
-pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
+pub(crate) fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
     let Deposit { piece, generation, since, lasts, verdict, .. } = *deposit;
     let amount = deposit.amount.min(room(cell, now, piece));
     let surplus = Usage { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
@@ -197,7 +199,7 @@ pub fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
 
 /// Takes the usage of both generations out of a lease's cell, to report it to the store. Unused
 /// units are included if they expired, or always if `all` is set.
-pub fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
+pub(crate) fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
         take_usage(cell, slot, has_lapsed)
@@ -217,7 +219,8 @@ fn take_usage(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
 
 impl Charge {
     /// Whether the request that made this charge on a [`Lease`] should start a refill.
-    pub fn asks_for_more(&self) -> bool {
+    #[must_use]
+    pub(crate) fn asks_for_more(&self) -> bool {
         self.stamp.0 > 0
     }
 }

@@ -36,11 +36,13 @@ fn us(span: Span) -> u64 {
 
 impl Parameters {
     /// Whether a charge ends with the request, as a permit does.
+    #[must_use]
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
     }
 
     /// The longest time that a permit counts.
+    #[must_use]
     pub fn max_hold(&self) -> Span {
         let [_, us, ..] = self.numbers;
         Span::from_ns(us.saturating_mul(NS_PER_US))
@@ -48,20 +50,23 @@ impl Parameters {
 
     /// The parameters of a call in which the worker `holder` reports that it holds `level` permits.
     /// `call` increases from call to call. The report counts for `expire`.
-    pub fn reporting(&self, holder: u64, call: u64, level: u64, expire: Span) -> Parameters {
+    #[must_use]
+    pub(crate) fn reporting(&self, holder: u64, call: u64, level: u64, expire: Span) -> Parameters {
         let [rpu, max_hold, ..] = self.numbers;
         Parameters { numbers: [rpu, max_hold, holder, call, level, us(expire)], ..*self }
     }
 
     /// A number in the Redis key that separates stored layouts: during a rolling upgrade, gateways
     /// of two versions must not overwrite each other's values.
+    #[must_use]
     pub fn layout(&self) -> u64 {
         if self.ends_with_request() { 1 << 32 } else { 0 }
     }
 
     /// Whether the store must learn how leased quota was used. The other kinds charge a lease when
     /// they grant it.
-    pub fn wants_account(&self) -> bool {
+    #[must_use]
+    pub(crate) fn wants_account(&self) -> bool {
         self.kind == TOKEN_BUCKET
     }
 
@@ -87,6 +92,7 @@ impl Parameters {
     }
 
     /// The burst of a token bucket, in units of cost.
+    #[must_use]
     pub fn burst(&self) -> Option<u64> {
         let [_, _, burst, ..] = self.numbers;
         (self.kind == TOKEN_BUCKET).then_some(burst)
@@ -94,7 +100,8 @@ impl Parameters {
 
     /// Whether both are token buckets that differ only in `rpu` and `burst`. The caller compares
     /// the units.
-    pub fn is_resized(&self, other: &Parameters) -> bool {
+    #[must_use]
+    pub(crate) fn is_resized(&self, other: &Parameters) -> bool {
         let Parameters { kind, numbers: [.., max_wait, start, _] } = *self;
         let Parameters { numbers: [.., others_wait, others_start, _], .. } = *other;
         kind == TOKEN_BUCKET && other.kind == kind && (max_wait, start) == (others_wait, others_start)
@@ -114,6 +121,7 @@ impl Parameters {
     /// | `SL` | `W`, `SW`, `SL` | `n` units cover one of the other; `n · rpu` ≤ its `rpu` |
     /// | `LB` | `LB` | the other's turns are as close, and its queue is as long |
     /// | `C` | `C` | same `max_hold`; `rpu` ≤ the other's |
+    #[must_use]
     pub fn covers(&self, other: &Parameters) -> bool {
         let product = |a: u64, b: u64| u128::from(a).saturating_mul(b.into());
         let ([a, b, c, d, ..], [oa, ob, oc, od, oe, _]) = (self.numbers, other.numbers);

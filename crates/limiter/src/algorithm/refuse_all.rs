@@ -1,7 +1,7 @@
 //! `rpu: 0`: refuses every request, whatever the algorithm.
 
+use super::EvictionRank;
 use super::{Admission, Algorithm, Charge, Parameters, Reserve, Verdict};
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 
 /// Refuses every request.

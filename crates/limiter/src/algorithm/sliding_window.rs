@@ -9,9 +9,9 @@
 //!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
+use super::EvictionRank;
 use super::ring::Ring;
 use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Reserve, Verdict};
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 

@@ -37,13 +37,13 @@
 
 mod migrate;
 
+use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
     Admission, Algorithm, Charge, Kind, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota, RESERVED_FOR,
     Reservation, Reserve, Verdict,
 };
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 

@@ -1,7 +1,7 @@
 //! What every algorithm does, and what some do besides.
 
+use super::EvictionRank;
 use super::{Admission, Charge, Deficit, Parameters, Quota, Reservation, Verdict};
-use crate::table::EvictionRank;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 use std::fmt;
@@ -17,6 +17,28 @@ use std::fmt;
 ///   slice, or nothing.
 /// - A clock that steps back makes no refusal last longer than without the step, plus one second:
 ///   the largest difference between clocks.
+///
+/// ```
+/// use diana_base::time::{Span, Time};
+/// use diana_document::{Errors, Node, parse};
+/// use diana_limiter::algorithm::{Admission, KINDS, Quota};
+///
+/// let (keys, errors) = (parse(b"{}")?, Errors::default());
+/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
+/// let quota = Quota { rpu: 1, unit: Span::from_secs(10) };
+/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+///
+/// let (mut cell, now) = (vec![0; token_bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
+/// token_bucket.prepare(&mut cell, now);
+/// let first = token_bucket.step(&mut cell, now, 1);
+/// assert!(first.admits());
+/// let second = token_bucket.step(&mut cell, now, 1);
+/// assert_eq!(second.admission, Admission::Refuse { retry_after: Some(Span::from_secs(10)) });
+///
+/// token_bucket.refund(&mut cell, now, first.charge);
+/// assert!(token_bucket.step(&mut cell, now, 1).admits());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Algorithm: Send + Sync {
     /// The canonical text of the algorithm and its parameters. Rules with equal texts share cells;
     /// other rules have their own. The text is part of the store's layout and is the same in every
@@ -89,8 +111,8 @@ pub trait Reserve: Algorithm {
         at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
     }
 
-    /// Whether `reservation` may pay for requests at `now`. The caller checks
-    /// [`RESERVED_FOR`](super::RESERVED_FOR).
+    /// Whether `reservation` may pay for requests at `now`. The caller checks that
+    /// the reservation is at most 100 ms old.
     fn covers(&self, _reservation: &Reservation, _now: Time) -> bool {
         true
     }

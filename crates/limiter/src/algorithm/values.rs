@@ -3,6 +3,15 @@
 use diana_base::time::{Span, Time};
 
 /// An amount of cost per unit of time.
+///
+/// ```
+/// use diana_base::time::Span;
+/// use diana_limiter::algorithm::Quota;
+///
+/// let ten_per_minute = Quota { rpu: 10, unit: Span::from_secs(60) };
+/// assert!(ten_per_minute.rpu <= Quota::MAX_RPU);
+/// assert!((Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&ten_per_minute.unit));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
@@ -37,6 +46,7 @@ pub enum Admission {
 }
 
 /// The answer of one algorithm to one request.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the request may pass.
@@ -54,12 +64,14 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the request may pass, at once or later.
+    #[must_use]
     pub fn admits(&self) -> bool {
         matches!(self.admission, Admission::Admit { .. })
     }
 }
 
 /// What one request took from a cell.
+#[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Units of cost; 0 if nothing was charged.
@@ -87,9 +99,18 @@ pub struct Deficit {
 }
 
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.
-pub const RESERVED_FOR: Span = Span::from_ms(100);
+pub(crate) const RESERVED_FOR: Span = Span::from_ms(100);
 
 /// Quota that a worker holds in memory for future requests.
+///
+/// ```
+/// use diana_limiter::algorithm::{Charge, Reservation};
+///
+/// let charge = Charge { cost: 2, ..Charge::default() };
+/// let mut reservation = Reservation { charge, spent: 0 };
+/// assert!(reservation.spend(1) && reservation.spend(1));
+/// assert!(!reservation.spend(1), "both units are spent");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
     /// The charge for the whole reservation, as if it were one request.
@@ -121,4 +142,16 @@ pub const MAX_WAIT: Span = Span::from_secs(3_600);
 pub(crate) fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
     let all = u128::from(used).saturating_mul(span_ns.into());
     Span::from_ns(u64::try_from(all.checked_div(limit.into()).unwrap_or(0)).unwrap_or(u64::MAX))
+}
+
+/// The loss if a cell is evicted. Variants are in ascending order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EvictionRank {
+    /// Nothing: a new cell would behave the same.
+    Nothing,
+    /// The cell is used. The span is the time until nothing would be lost, or the time it took to
+    /// save up what would be lost.
+    Used(Span),
+    /// The cell refuses requests that a new cell would admit. The span is as for `Used`.
+    Refusing(Span),
 }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn late_news_of_before_change_nothing() {
+    fn late_replies_do_not_change_an_open_breaker() {
         let mut breaker = opened();
         assert!(!breaker.answered(false, at(1), 0) && !breaker.failed(at(1), 0));
         assert_eq!(breaker.probe_at(), Some(at(250)));

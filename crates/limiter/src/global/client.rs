@@ -20,8 +20,12 @@
 mod queue;
 mod shard;
 
-use super::{Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Waiter};
-use crate::policy::{GlobalCharge, GlobalQuery, Policy};
+use super::call::{Call, CallResult, CallStats};
+use super::completion::{Completion, Waiter};
+use super::error::CallError;
+use super::protocol::GlobalStoreOptions;
+use super::query::{GlobalCharge, GlobalQuery};
+use crate::policy::Policy;
 use diana_base::prng;
 use diana_base::time::{Span, Time};
 pub(super) use queue::QueuedQuery;
@@ -31,7 +35,65 @@ use std::mem::take;
 /// A call fails this long after its timeout if the host has not reported its end.
 const GRACE: Span = Span::from_ms(50);
 
-/// The global stores of one worker.
+/// The global stores of one worker. [`Worker`](crate::session::Worker) has one inside.
+///
+/// ```
+/// # use diana_limiter::algorithm::{Admission, Charge, Verdict};
+/// # use diana_limiter::policy::Policy;
+/// # use diana_limiter::time::{Span, Time};
+/// use diana_limiter::global::{CallError, CallResult, Completion, Message, Protocol, Replies};
+/// use diana_limiter::global::{GlobalQuery, GlobalStoreOptions, StoreClient, Waiter};
+/// # struct Toy;
+/// # impl Protocol for Toy {
+/// #     fn supports(&self, query: &GlobalQuery) -> bool {
+/// #         matches!(query, GlobalQuery::Decide(_))
+/// #     }
+/// #     fn max_batch(&self) -> usize {
+/// #         2
+/// #     }
+/// #     fn message(
+/// #         &self, _: &str, queries: &[&GlobalQuery], _: bool, _: u64, _: &Policy,
+/// #     ) -> Message {
+/// #         Message::Http { headers: Vec::new(), body: vec![queries.len() as u8] }
+/// #     }
+/// #     fn read(
+/// #         &self, queries: &[&GlobalQuery], _: u64, _: CallResult,
+/// #     ) -> Result<Replies, CallError> {
+/// #         Ok(queries.iter().map(|_| Ok(Vec::new())).collect())
+/// #     }
+/// # }
+/// # let document = br#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
+/// # let policy = diana_config::compile(document).expect("a valid document").policy;
+/// # let now = Time::from_ns(1_000_000_000);
+///
+/// // `Toy` sends the number of queries, at most two in one call.
+/// let mut client = StoreClient::new(
+///     GlobalStoreOptions {
+///         clusters: vec!["counts".into()],
+///         timeout: Span::from_ms(100),
+///         in_flight: 1,
+///         protocol: Box::new(Toy),
+///     },
+///     17,
+/// );
+/// for ticket in 0..3 {
+///     assert!(client.ask(0, Waiter::Request(ticket), GlobalQuery::Decide(Vec::new())));
+/// }
+/// let refund = GlobalQuery::Refund(Vec::new());
+/// assert!(!client.ask(0, Waiter::Nobody, refund), "`Toy` has no refunds");
+///
+/// // One call carries two of the queries, and the third one waits for the end of this call.
+/// let call = client.next(&policy, now).expect("a call");
+/// assert_eq!(call.message, Message::Http { headers: Vec::new(), body: vec![2] });
+/// assert!(client.next(&policy, now).is_none());
+///
+/// let mut completions = Vec::new();
+/// let response = CallResult::Http { status: 200, body: b"" };
+/// client.answered(call.id, response, now, &mut completions);
+/// let waiters: Vec<Waiter> = completions.iter().map(|completion| completion.waiter).collect();
+/// assert_eq!(waiters, [Waiter::Request(0), Waiter::Request(1)]);
+/// assert!(client.next(&policy, now).is_some());
+/// ```
 #[derive(Debug)]
 pub struct StoreClient {
     options: GlobalStoreOptions,
@@ -46,6 +108,7 @@ pub struct StoreClient {
 
 impl StoreClient {
     /// A client without queries. `random` must differ between workers.
+    #[must_use]
     pub fn new(options: GlobalStoreOptions, random: u64) -> StoreClient {
         let clients = options.clusters.iter().map(|_| ShardClient::default()).collect();
         // Numbers in a store's value are below 9e15.
@@ -55,6 +118,7 @@ impl StoreClient {
     }
 
     /// The stores and how to call them.
+    #[must_use]
     pub fn options(&self) -> &GlobalStoreOptions {
         &self.options
     }
@@ -185,6 +249,7 @@ impl StoreClient {
 
     /// Whether the client still uses a result of this call: it is pending, or timed out and
     /// remembered.
+    #[must_use]
     pub fn awaits(&self, id: u32) -> bool {
         let mut calls = self.shards.iter().flat_map(|client| client.in_flight.iter().chain(&client.late));
         calls.any(|call| call.id == id)
@@ -222,6 +287,7 @@ impl StoreClient {
     }
 
     /// When [`StoreClient::tick`] and [`StoreClient::next`] must be called again at the latest.
+    #[must_use]
     pub fn wake(&self) -> Option<Time> {
         let last = Span::from_ns(self.options.timeout.as_ns().saturating_add(GRACE.as_ns()));
         let clients = self.shards.iter();

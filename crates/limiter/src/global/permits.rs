@@ -1,5 +1,5 @@
-//! The permits of one store that a worker holds, per actor, for rules with algorithm `C`; and which
-//! of these levels the worker has to report.
+//! The permits of one store that a worker holds, per actor, for rules with algorithm `C`. Tracks
+//! which of these levels the worker has to report.
 //!
 //! ```text
 //!   sent ─► the cost counts ─► granted ─► the stream ends ─► the level falls ─► a report
@@ -12,11 +12,11 @@
 //! pending calls may be granted. In whatever order calls run, the store counts no fewer permits
 //! than the worker's requests hold.
 
-use super::PERMITS_EXPIRE;
 use super::client::QueuedQuery;
+use super::query::{GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
 use crate::algorithm::Parameters;
 use crate::number_map::Spread;
-use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
+use crate::policy::CountKey;
 use diana_base::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -24,6 +24,10 @@ use std::hash::BuildHasherDefault;
 /// The most actors of one store whose levels a worker tracks. For further actors the store counts
 /// as down.
 const MAX_LEVELS: usize = 16_384;
+
+/// A store forgets the permits of a worker that has not reported for this span. Such a worker is
+/// dead or cut off.
+const PERMITS_EXPIRE: Span = Span::from_secs(6);
 
 /// The most reports in one call, because a running script blocks all other scripts.
 const MAX_REPORTS: usize = 64;

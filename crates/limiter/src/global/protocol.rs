@@ -1,7 +1,9 @@
 //! The seam between a store's client and the protocols, each of which has a crate of its own.
 
-use super::{CallError, CallResult};
-use crate::policy::{GlobalQuery, Policy, RuleReply};
+use super::call::{CallResult, Message};
+use super::error::CallError;
+use super::query::{GlobalQuery, RuleReply};
+use crate::policy::Policy;
 use diana_base::time::Span;
 use std::fmt;
 
@@ -26,6 +28,94 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 /// The protocol of a global store: queries → the bytes of a call, the bytes of a reply → replies.
 ///
 /// A protocol keeps no state between calls.
+///
+/// ```
+/// # use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+/// # use diana_limiter::global::{CallError, CallResult, LeaseGrant, RuleQuery, RuleReply};
+/// # use diana_limiter::policy::{Policy, RuleId};
+/// # use diana_limiter::request::pairs;
+/// # use diana_limiter::time::{Span, Time};
+/// use diana_limiter::global::{GlobalQuery, Message, Protocol, Replies};
+///
+/// /// Sends the names of the counts. The reply has one byte for each: how much is left, plus one;
+/// /// 0 refuses.
+/// struct Toy;
+///
+/// fn rules<'q>(queries: &[&'q GlobalQuery]) -> Vec<&'q RuleQuery> {
+///     let groups = queries.iter().flat_map(|query| match query {
+///         GlobalQuery::Decide(groups) => groups.as_slice(),
+///         _ => &[],
+///     });
+///     groups.flatten().collect()
+/// }
+///
+/// impl Protocol for Toy {
+///     fn supports(&self, query: &GlobalQuery) -> bool {
+///         matches!(query, GlobalQuery::Decide(_))
+///     }
+///
+///     fn max_batch(&self) -> usize {
+///         1
+///     }
+///
+///     fn message(
+///         &self, _: &str, queries: &[&GlobalQuery], _: bool, _: u64, _: &Policy,
+///     ) -> Message {
+///         let headers = pairs::encode(&[(":method", "POST".into()), (":path", "/charge".into())]);
+///         let body = rules(queries).iter().flat_map(|rule| rule.key).collect();
+///         Message::Http { headers, body }
+///     }
+///
+///     fn read(
+///         &self,
+///         queries: &[&GlobalQuery],
+///         _: u64,
+///         result: CallResult,
+///     ) -> Result<Replies, CallError> {
+///         let body = match result {
+///             CallResult::Http { status: 200, body } => body,
+///             CallResult::Http { status, .. } => return Err(CallError::Status(status)),
+///             result => return Err(result.error()),
+///         };
+///         // The reply is hostile: its length may be wrong.
+///         let rules = rules(queries);
+///         if body.len() != rules.len() {
+///             return Err(CallError::Garbage);
+///         }
+///         let reply = |(byte, rule): (&u8, &RuleQuery)| {
+///             let left = byte.checked_sub(1).map(u64::from);
+///             let admission = match left {
+///                 Some(_) => Admission::Admit { delay: Span::ZERO },
+///                 None => Admission::Refuse { retry_after: Some(rule.quota.unit) },
+///             };
+///             let (remaining, more_in, full_in) = (left.unwrap_or(0), Span::ZERO, Span::ZERO);
+///             let charge = Charge::default();
+///             let verdict = Verdict { admission, remaining, more_in, full_in, charge };
+///             let grant = LeaseGrant::default();
+///             RuleReply { verdict, charge: [0; 5], grant, attributed: true }
+///         };
+///         Ok(vec![Ok(body.iter().zip(rules).map(reply).collect())])
+///     }
+/// }
+///
+/// let unit = Span::from_secs(60);
+/// let query = GlobalQuery::Decide(vec![vec![RuleQuery {
+///     rule: RuleId::new(0),
+///     key: [7; 16],
+///     quota: Quota { rpu: 9, unit },
+///     parameters: Parameters::default(),
+///     enforced: true,
+///     cost: 1,
+///     lease: 0,
+/// }]]);
+/// let read = |status, body| Toy.read(&[&query], 0, CallResult::Http { status, body });
+/// let replies = read(200, &[0]).expect("a reply");
+/// let admission = |reply: &RuleReply| reply.verdict.admission;
+/// let refused = Admission::Refuse { retry_after: Some(unit) };
+/// assert_eq!(replies[0].as_ref().map(|rules| admission(&rules[0])), Ok(refused));
+/// assert_eq!(read(503, b"no"), Err(CallError::Status(503)));
+/// assert_eq!(read(200, b""), Err(CallError::Garbage));
+/// ```
 pub trait Protocol: Send {
     /// Hands the rules' names to the protocol, for replies that name rules.
     fn name_rules(&mut self, _policy: &Policy) {}
@@ -53,7 +143,7 @@ pub trait Protocol: Send {
         policy: &Policy,
     ) -> Message;
 
-    /// The reply to each query of the call with this number.
+    /// The reply to each query of the call with this number. The error applies to the whole call.
     fn read(&self, queries: &[&GlobalQuery], number: u64, result: CallResult) -> Result<Replies, CallError>;
 }
 
@@ -62,29 +152,6 @@ impl fmt::Debug for dyn Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Protocol")
     }
-}
-
-/// The message of a call.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Message {
-    /// An HTTP request.
-    Http {
-        /// The headers, encoded for the host.
-        headers: Vec<u8>,
-        /// The body.
-        body: Vec<u8>,
-    },
-    /// A gRPC request.
-    Grpc {
-        /// The cluster, encoded for the host.
-        cluster: Vec<u8>,
-        /// The service.
-        service: &'static str,
-        /// The method of the service.
-        method: &'static str,
-        /// The message.
-        body: Vec<u8>,
-    },
 }
 
 impl GlobalStoreOptions {

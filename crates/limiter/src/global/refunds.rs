@@ -1,7 +1,7 @@
 //! Refunds for one store that cannot be sent while the breaker is open. The store's client sends
 //! them after recovery.
 
-use crate::policy::GlobalQuery;
+use super::query::GlobalQuery;
 use std::collections::VecDeque;
 
 /// The length of the queue, which is bounded so that an outage does not fill the worker's memory.

@@ -1,4 +1,4 @@
-//! Path patterns: `url` of a limit. [`super::tree`] matches all patterns of a policy at once.
+//! Path patterns: `url` of a limit. `super::tree` matches all patterns of a policy at once.
 //!
 //! | pattern | matches |
 //! | --- | --- |
@@ -23,6 +23,17 @@ use std::str::FromStr;
 const MAX_SEGMENTS: usize = 64;
 
 /// A compiled pattern.
+///
+/// ```
+/// use diana_limiter::matcher::pattern::Pattern;
+///
+/// let orders: Pattern = "/users/*/orders".parse()?;
+/// let users: Pattern = "/users".parse()?;
+/// assert!(users.contains(&orders));
+/// assert!(users.specificity() < orders.specificity());
+/// assert!("users".parse::<Pattern>().is_err(), "a pattern starts with a slash");
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     segments: Vec<Segment>,
@@ -51,21 +62,25 @@ pub struct Specificity {
 
 impl Pattern {
     /// Reads a pattern. A mistake is reported at its place.
+    #[must_use]
     pub fn parse(node: Node) -> Option<Pattern> {
         node.text()?.parse().map_err(|why: String| node.fail(why)).ok()
     }
 
     /// The requirements on each segment, in order.
+    #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
     /// Whether the path must end where the pattern ends.
+    #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
     /// Whether this pattern matches every path that `other` matches.
+    #[must_use]
     pub fn contains(&self, other: &Pattern) -> bool {
         let (own, others) = (&self.segments, &other.segments);
         let fits = match self.exact {
@@ -76,6 +91,7 @@ impl Pattern {
     }
 
     /// Whether some path matches both patterns.
+    #[must_use]
     pub fn overlaps(&self, other: &Pattern) -> bool {
         let (own, others) = (&self.segments, &other.segments);
         let is_long_enough =
@@ -87,6 +103,7 @@ impl Pattern {
     }
 
     /// How specific the pattern is.
+    #[must_use]
     pub fn specificity(&self) -> Specificity {
         Specificity {
             segments: self.segments.len(),

@@ -42,11 +42,13 @@ impl Tree {
     }
 
     /// Whether every pattern is `/`, which every path matches.
+    #[must_use]
     pub fn is_root(&self) -> bool {
         self.literals.is_empty() && self.any.is_none() && self.here.is_empty()
     }
 
     /// The patterns that are `/`.
+    #[must_use]
     pub fn below(&self) -> &[usize] {
         &self.below
     }

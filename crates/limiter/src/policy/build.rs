@@ -1,124 +1,97 @@
 //! Builds a policy from drafts of its parts: sorts limits, forms groups, lays out cells and tables.
 //! The drafts have been checked before.
 
-use super::canonical::{merged, ordinals};
-use super::global_group::{GlobalGroup, OnError, Shards};
-use super::group::{Counters, Group, Missing};
-use super::{CandidateOptions, Limit, Lists, Policy, Role, Rule};
-use crate::actor::{Named, ip};
-use crate::matcher::Matcher;
-use crate::matcher::pattern::{Pattern, Specificity};
+use super::canonical::merged;
+use super::canonical::ordinals;
+use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
+use super::dry_run::DryRun;
+use super::global_group::{GlobalGroup, OnError};
+use super::group::Group;
+use super::limit::Limit;
+use super::missing::Missing;
+use super::rule::{Role, Rule};
+use super::shards::Shards;
+use crate::actor::Named;
+use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
-use crate::request::{Part, Parts};
-use crate::table::{Hasher, Table};
-use diana_base::format::sized;
+use crate::policy::Policy;
+use crate::request::Part;
 use diana_base::sort;
-use diana_base::time::Span;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A rule, as the configuration describes it.
-#[derive(Debug)]
-pub struct RuleDraft {
-    /// Unique in the policy.
-    pub name: String,
-    /// The actors that the rule counts as one tuple. Without any, the rule counts all requests
-    /// together.
-    pub actors: Vec<Named>,
-    /// How the rule treats requests without the actor.
-    pub missing: Missing,
-    /// Whether the rule refuses. A shadow rule only counts and reports.
-    pub enforced: bool,
-    /// How long the host delays a refusal by this rule; zero: not at all.
-    pub reject_delay: Span,
-    /// The counters.
-    pub counters: Counters,
-    /// Set if a global store counts the rule.
-    pub global: Option<GlobalDraft>,
-}
-
-/// The part of a rule that only a global rule has.
-#[derive(Debug)]
-pub struct GlobalDraft {
-    /// What happens while the global store is down.
-    pub on_error: OnError,
-    /// The counters for that time, if `on_error` is [`OnError::Local`].
-    pub fallback: Option<Counters>,
-    /// The counters that spend leased quota, if the rule has a lease.
-    pub leased: Option<Counters>,
-}
-
-/// The global store.
-#[derive(Debug)]
-pub struct StoreDraft {
-    /// The names of the shards, at least one. Each actor is counted in one of them.
-    pub shards: Vec<String>,
-    /// The key of the hashes that name counts. Gateways that count together share the secret.
-    pub secret: String,
-}
-
-/// A limit, as the configuration describes it.
-#[derive(Debug)]
-pub struct LimitDraft {
-    /// The url pattern.
-    pub pattern: Pattern,
-    /// The conditions. All of them have to match.
-    pub conditions: Vec<Box<dyn Matcher>>,
-    /// The canonical text of the conditions: see [`Matcher::meaning`].
-    pub meaning: String,
-    /// Whether the limit switches off less specific limits.
-    pub exclusive: bool,
-    /// The rules, in the order of the document.
-    pub rules: Vec<RuleDraft>,
-}
-
-impl LimitDraft {
-    /// The specificity of the limit: a less specific limit compares as less.
-    pub fn specificity(&self) -> (Specificity, usize) {
-        (self.pattern.specificity(), self.conditions.len())
-    }
-
-    /// The canonical text of the url pattern and the conditions.
-    pub(crate) fn meaning(&self) -> String {
-        [&sized(&self.pattern.to_string()), &*self.meaning].concat()
-    }
-}
-
-impl RuleDraft {
-    /// The canonical text of the actors that the rule counts in a limit with this meaning.
-    pub(crate) fn actors_name(&self, limit: &str) -> String {
-        let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
-        format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
-    }
-}
-
-/// A policy, as the configuration describes it.
-#[derive(Debug)]
-pub struct Draft {
-    /// The request parts that actors and conditions name.
-    pub parts: Parts,
-    /// How to find the client IP.
-    pub ip: ip::ClientIp,
-    /// The actor `ip`.
-    pub address: Named,
-    /// The limits, in the order of the document.
-    pub limits: Vec<LimitDraft>,
-    /// The allow list and the deny list.
-    pub lists: Lists,
-    /// Whether the deny list refuses, or only reports.
-    pub enforced: bool,
-    /// The number of actors that the table of each group has room for.
-    pub max_actors: u64,
-    /// Set if a rule is global.
-    pub store: Option<StoreDraft>,
-    /// Set if the policy is a candidate.
-    pub candidate: Option<CandidateOptions>,
-}
-
 impl Draft {
     /// Compiles the policy.
+    ///
+    /// ```
+    /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Parts, Values};
+    /// # use diana_limiter::session::{Session, Worker};
+    /// # use diana_limiter::time::{Span, Time};
+    /// use diana_base::map::KeyMap;
+    /// use diana_document::{Errors, Node};
+    /// use diana_limiter::actor::address::Network;
+    /// use diana_limiter::algorithm::{Quota, RefuseAll};
+    /// use diana_limiter::check::{Outcome, Reason};
+    /// use diana_limiter::matcher::pattern::Pattern;
+    /// use diana_limiter::policy::{Counter, Counters, Draft, LimitDraft, List};
+    /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
+    ///
+    /// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Box::new(RefuseAll));
+    /// let rule = RuleDraft {
+    ///     name: "closed".into(),
+    ///     actors: Vec::new(),
+    ///     missing: Missing::Ip,
+    ///     enforced: true,
+    ///     reject_delay: Span::ZERO,
+    ///     counters: Counters { default: closed, overrides: KeyMap::default() },
+    ///     global: None,
+    /// };
+    /// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
+    /// # let errors = Errors::default();
+    /// let limit = LimitDraft {
+    ///     pattern: Pattern::parse(Node::root(&url, &errors)).expect("a pattern"),
+    ///     conditions: Vec::new(),
+    ///     meaning: String::new(),
+    ///     exclusive: false,
+    ///     rules: vec![rule],
+    /// };
+    /// let network = Network::parse("203.0.113.0/24").expect("a network");
+    /// let deny: List = [Member::Network(network)].into_iter().collect();
+    /// # let mut parts = Parts::default();
+    /// # let ip = ClientIp::compile(None, &mut parts);
+    /// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+    /// let policy = Draft {
+    ///     parts,
+    ///     ip,
+    ///     address,
+    ///     limits: vec![limit],
+    ///     lists: Lists { deny, ..Lists::default() },
+    ///     enforced: true,
+    ///     max_actors: 1_000,
+    ///     store: None,
+    ///     dry_run: None,
+    /// }
+    /// .build();
+    ///
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let mut worker = Worker::new(&policy, &[7; 16]);
+    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+    /// let mut outcome = |path, client| {
+    ///     let values = Values::default().with(Part::Path, path).with(Part::Address, client);
+    ///     let request = policy.request(&values);
+    ///     let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+    ///     decision.outcome
+    /// };
+    /// assert_eq!(outcome("/orders", "192.0.2.1"), Outcome::Pass);
+    /// assert_eq!(outcome("/orders", "203.0.113.9"), Outcome::Reject(Reason::Denied));
+    /// let (id, _) = policy.rules().next().expect("a rule");
+    /// assert_eq!(outcome("/admin/users", "192.0.2.1"), Outcome::Reject(Reason::Rule(id)));
+    /// # Ok::<(), Fault>(())
+    /// ```
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, candidate } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, dry_run } = self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
@@ -134,10 +107,10 @@ impl Draft {
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
-        let sample = candidate.as_ref().map(|candidate| candidate.sample);
+        let sample = dry_run.as_ref().map(|dry_run| dry_run.sample);
         let found_by = ip.meaning().to_owned();
         let around = around.concat();
-        let mut builder = Builder { max_actors, around, found_by, candidate, ..Builder::default() };
+        let mut builder = Builder { max_actors, around, found_by, dry_run, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.into_iter().enumerate() {
@@ -164,8 +137,8 @@ impl Draft {
             rules: builder.rules,
             lists,
             enforced,
-            candidate_for: sample,
-            same: super::candidate::sorted(builder.same),
+            sample,
+            shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
         }
     }
@@ -177,9 +150,9 @@ struct Builder {
     /// The meanings of all exclusive limits. They are part of the meaning of each local rule.
     around: String,
     found_by: String,
-    candidate: Option<CandidateOptions>,
-    /// The meanings of a candidate's rules that the active policy has as well.
-    same: Vec<u64>,
+    dry_run: Option<DryRun>,
+    /// The meanings of a dry run's rules that the policy beside it has as well.
+    shared: Vec<u64>,
     rules: Vec<Arc<Rule>>,
     groups: usize,
 }
@@ -192,14 +165,14 @@ impl Builder {
         let ordinals = ordinals(limit, &rules);
         for (mut rule, ordinal) in rules.into_iter().zip(ordinals) {
             let meaning = self.meaning(limit, &rule);
-            if let Some(candidate) = &self.candidate {
-                let is_same = candidate.active_meanings.binary_search(&meaning).is_ok();
-                if is_same {
-                    self.same.push(meaning);
+            if let Some(dry_run) = &self.dry_run {
+                let is_shared = dry_run.beside.binary_search(&meaning).is_ok();
+                if is_shared {
+                    self.shared.push(meaning);
                 }
-                // A candidate asks no global store. If the active policy has the same rule, its
-                // reply is valid for both.
-                if rule.global.take().is_some() && is_same {
+                // A dry run asks no global store. If the other policy has the same rule, the
+                // store's reply is valid for both.
+                if rule.global.take().is_some() && is_shared {
                     continue;
                 }
             }
@@ -311,11 +284,11 @@ impl Builder {
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
-        let table = match &self.candidate {
+        let table = match &self.dry_run {
             None => Table::new(name, &layout, size, if is_single { 1 } else { self.max_actors }),
-            // All candidates use the same keys and few sizes of values, because a host never frees
+            // All dry runs use the same keys and few sizes of values, because a host never frees
             // a key. A table for all requests together gets a set as well.
-            Some(CandidateOptions { name: of, .. }) => {
+            Some(DryRun { name: of, .. }) => {
                 let most = if is_single { 2 } else { self.max_actors };
                 let size = size.next_power_of_two();
                 Table::new(&format!("trial {id}"), &format!("{of} {name}: {layout}"), size, most)
@@ -352,18 +325,4 @@ struct GroupActors {
     actors: Vec<Named>,
     missing: Missing,
     rules: Range<usize>,
-}
-
-impl GlobalDraft {
-    /// The kind of a global rule. Only rules of one kind form a group.
-    pub(crate) fn kind(&self) -> &'static str {
-        match (self.on_error, self.leased.is_some()) {
-            (OnError::Local, false) => "local",
-            (OnError::Allow, false) => "allow",
-            (OnError::Deny, false) => "deny",
-            (OnError::Local, true) => "local, ahead",
-            (OnError::Allow, true) => "allow, ahead",
-            (OnError::Deny, true) => "deny, ahead",
-        }
-    }
 }

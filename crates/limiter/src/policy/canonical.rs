@@ -1,8 +1,8 @@
 //! Brings drafts into a form that does not depend on the order of limits and rules in the document.
 
-use super::group::Counters;
-use super::{LimitDraft, RuleDraft};
-use crate::table::Hasher;
+use super::counter::Counters;
+use super::draft::{LimitDraft, RuleDraft};
+use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
 use diana_base::sort;
 

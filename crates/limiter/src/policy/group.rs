@@ -1,126 +1,22 @@
 //! A group: all rules of one limit that count the same actor. Their states lie side by side in one
 //! cell, so that one load and one swap decide them together.
 
-use super::{ActorSource, Policy, Role, Rule, RuleId};
-use crate::actor::{self, Named};
-use crate::algorithm::{Algorithm, Charge, Quota, Reservation};
+use super::counter::Counter;
+use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
+use super::rule::{Role, Rule, RuleId};
+use crate::actor;
+use crate::actor::Named;
+use crate::algorithm::EvictionRank;
+use crate::algorithm::{Charge, Reservation};
+use crate::cells::table::{Hasher, Table};
 use crate::request::Request;
-use crate::table::{EvictionRank, Hasher, Table};
-use diana_base::map::KeyMap;
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A quota and its algorithm. A rule has one counter for most actors, and one for each override.
-#[derive(Debug)]
-pub struct Counter {
-    /// The configured quota.
-    pub quota: Quota,
-    /// The quota that response headers show: [`Algorithm::shown`].
-    pub(crate) shown: Quota,
-    /// The algorithm that decides.
-    pub algorithm: Box<dyn Algorithm>,
-    /// The most units that one lease of a global rule holds for one actor; 0: no lease.
-    pub lease: u64,
-    /// The hash of [`Algorithm::meaning`].
-    pub(crate) salt: u64,
-    /// Where the state begins in the group's cell, in bytes.
-    pub(crate) offset: usize,
-}
-
-impl Counter {
-    /// A counter without a lease.
-    pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
-        let salt = Hasher::name(algorithm.meaning().as_bytes());
-        Counter { quota, shown: algorithm.shown(quota), algorithm, lease: 0, salt, offset: 0 }
-    }
-
-    pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
-        let end = self.offset.saturating_add(self.algorithm.size());
-        cell.get(self.offset..end).unwrap_or_default()
-    }
-
-    pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
-        let end = self.offset.saturating_add(self.algorithm.size());
-        cell.get_mut(self.offset..end).unwrap_or_default()
-    }
-}
-
-/// The counters of one rule.
-#[derive(Debug)]
-pub struct Counters {
-    /// The counter for actors without an override.
-    pub default: Counter,
-    /// The overrides, by actor value.
-    pub overrides: KeyMap<Counter>,
-}
-
-impl Counters {
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Counter> {
-        self.overrides.values().iter().chain([&self.default])
-    }
-
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
-        self.overrides.values_mut().iter_mut().chain([&mut self.default])
-    }
-
-    /// The override of this actor value, if it counts differently from the default.
-    pub(crate) fn other(&self, value: &[u8]) -> Option<&Counter> {
-        self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
-    }
-
-    /// A hash of all effective overrides, whatever their order; 0 without any.
-    pub(crate) fn others(&self) -> u64 {
-        let sum = |sum: u64, value: &[u8]| {
-            let name = |counter: &Counter| Hasher::name(&[&counter.salt.to_le_bytes(), value].concat());
-            sum.wrapping_add(self.other(value).map_or(0, name))
-        };
-        self.overrides.keys().fold(0, sum)
-    }
-
-    /// The size of the rule's state in bytes: the largest of its counters.
-    pub(crate) fn size(&self) -> usize {
-        self.all().map(|counter| counter.algorithm.size()).max().unwrap_or(0)
-    }
-
-    /// The order of the rule's state in a cell, independent of the document's order.
-    pub(crate) fn order(&self) -> (usize, u64, u64) {
-        (self.size(), self.default.salt, self.others())
-    }
-
-    /// The counter of the actor with this key.
-    pub(crate) fn of(&self, key: &[u8]) -> &Counter {
-        let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
-        let own = if self.overrides.is_empty() { None } else { own() };
-        own.unwrap_or(&self.default)
-    }
-}
-
-/// How a rule treats requests without the actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Missing {
-    /// The rule counts them by client IP.
-    Ip,
-    /// The rule does not apply to them.
-    Skip,
-    /// The rule counts all of them together.
-    Share,
-    /// The rule refuses them.
-    Deny,
-}
-
-impl Missing {
-    /// The word in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Missing::Ip => "ip",
-            Missing::Skip => "skip",
-            Missing::Share => "share",
-            Missing::Deny => "deny",
-        }
-    }
-}
+/// The index of a limit in the policy, and of a group in the limit.
+pub(crate) type GroupIndex = (usize, usize);
 
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -146,7 +42,7 @@ pub(crate) struct Group {
 
 /// The actor that a group counts in one request.
 pub(crate) enum Identity {
-    /// The actor with this hash. Its key is written.
+    /// The actor with this hash. The actor's key has been appended.
     Actor(u64),
     /// The request lacks the actor, and the rules do not apply.
     NotApplicable,
@@ -154,31 +50,13 @@ pub(crate) enum Identity {
     Missing,
 }
 
-/// The first byte of a key. It keeps apart a value, an address in place of a value, and requests
-/// that share one count.
-const BY_VALUE: u8 = 0;
-const BY_ADDRESS: u8 = 1;
-const SHARED: u8 = 2;
-
-/// How the rules found the actor with this key.
-pub(crate) fn actor_source(key: &[u8]) -> ActorSource {
-    match key.first() {
-        Some(&BY_ADDRESS) => ActorSource::Address,
-        Some(&SHARED) => ActorSource::Shared,
-        _ => ActorSource::Actor,
-    }
-}
-
-/// The key of an actor value.
-pub(crate) fn by_value(value: &[u8]) -> Vec<u8> {
-    [&[BY_VALUE], value].concat()
-}
-
 impl Group {
-    /// Finds the actor in the request, and appends the actor's key to `keys`.
+    /// Finds the actor in the request, and appends the actor's key to `keys`. `all` holds the
+    /// policy's rules; `address` is the actor `ip`.
     pub(crate) fn identify(
         &self,
-        policy: &Policy,
+        all: &[Arc<Rule>],
+        address: &Named,
         request: &Request,
         hasher: &Hasher,
         keys: &mut Vec<u8>,
@@ -192,7 +70,7 @@ impl Group {
                 Missing::Deny => return Identity::Missing,
                 Missing::Ip => {
                     keys.push(BY_ADDRESS);
-                    if !policy.address.actor().write(request, keys) {
+                    if !address.actor().write(request, keys) {
                         keys.truncate(start);
                         keys.push(SHARED);
                     }
@@ -200,15 +78,15 @@ impl Group {
                 Missing::Share => keys.push(SHARED),
             }
         }
-        Identity::Actor(self.hash(&policy.rules, hasher, keys.get(start..).unwrap_or_default()))
+        Identity::Actor(self.hash(all, hasher, keys.get(start..).unwrap_or_default()))
     }
 
-    /// The hash of the actor with this key. `all` are the policy's rules.
+    /// The hash of the actor with this key. `all` holds the policy's rules.
     pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
         self.for_actor(all, key).hash(hasher)
     }
 
-    /// The rules of this group. `all` are the policy's rules.
+    /// The rules of this group. `all` holds the policy's rules.
     pub(crate) fn own<'p>(&self, all: &'p [Arc<Rule>]) -> &'p [Arc<Rule>] {
         all.get(self.rules.clone()).unwrap_or_default()
     }
@@ -220,7 +98,7 @@ impl Group {
 
     /// The ids of the rules, in the same order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
-        self.rules.clone().map(RuleId)
+        self.rules.clone().map(RuleId::new)
     }
 
     /// The rules of this group, as they count the actor with this key.

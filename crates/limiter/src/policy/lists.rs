@@ -1,8 +1,9 @@
 //! The allow list and the deny list. The deny list is checked first: a client on both is refused.
 
-use super::Policy;
-use crate::actor::{self, Named, address::Network};
-use crate::request::{Part, Request};
+use crate::actor;
+use crate::actor::Named;
+use crate::actor::address::Network;
+use crate::request::Request;
 use diana_base::map::KeySet;
 use std::net::IpAddr;
 
@@ -24,12 +25,13 @@ pub struct Lists {
     pub deny: List,
 }
 
-/// A list. A lookup takes one step for each kind of entry, however many entries there are.
+/// A list. A lookup takes one step for each kind of entry, however many entries there are. See the
+/// example of [`Draft::build`](super::Draft::build).
 #[derive(Debug, Default)]
 pub struct List {
     /// The first addresses of all networks, by family (whether IPv4) and by prefix length in bits.
     networks: Vec<((bool, u8), KeySet)>,
-    actors: Vec<(Named, KeySet)>,
+    pub(crate) actors: Vec<(Named, KeySet)>,
 }
 
 impl FromIterator<Member> for List {
@@ -67,29 +69,6 @@ fn bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
-    }
-}
-
-impl Policy {
-    /// The values of lists and overrides that are read from one header alone, each with the
-    /// header's name.
-    pub fn header_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let listed = [&self.lists.deny, &self.lists.allow].into_iter().flat_map(|list| &list.actors);
-        let listed = listed.flat_map(|(named, values)| values.keys().map(move |key| (named, key)));
-        let single =
-            self.limits.iter().flat_map(|limit| &limit.groups).filter_map(|group| match &*group.actors {
-                [named] => Some((named, group.rules.clone())),
-                _ => None,
-            });
-        let overridden = single.flat_map(|(named, rules)| {
-            let rules = self.rules.get(rules).unwrap_or_default().iter();
-            rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
-        });
-        listed.chain(overridden).filter_map(|(named, key)| match self.parts.get(named.actor().header()?)? {
-            // A key begins with the value's length in four bytes: see `actor::key`.
-            Part::Header(name) => Some((&**name, key.get(4..)?)),
-            _ => None,
-        })
     }
 }
 

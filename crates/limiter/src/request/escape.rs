@@ -5,6 +5,7 @@ pub const LENGTH: usize = 3;
 
 /// The byte that the escape at the start of `text` encodes, or `None` if `text` does not start with
 /// an escape. A `%` without two hexadecimal digits after it is no escape.
+#[must_use]
 pub fn leading(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else { return None };
     Some(digit(*high)? << 4 | digit(*low)?)

@@ -5,6 +5,14 @@ use std::net::Ipv6Addr;
 /// The host name in an authority (RFC 3986 §3.2): lower case, without the port and without the dot
 /// of the DNS root. `API.example.com.:443` becomes `api.example.com`. An IPv6 address keeps its
 /// brackets and is written as in RFC 5952. Text that is no host is only lower-cased.
+///
+/// ```
+/// use diana_limiter::request::host::name;
+///
+/// assert_eq!(name(b"API.Example.com.:8443"), b"api.example.com");
+/// assert_eq!(name(b"[2001:DB8::0:1]:443"), b"[2001:db8::1]");
+/// ```
+#[must_use]
 pub fn name(authority: &[u8]) -> Vec<u8> {
     let host = without_port(authority.trim_ascii());
     let host = host.strip_suffix(b".").unwrap_or(host);
@@ -15,7 +23,8 @@ pub fn name(authority: &[u8]) -> Vec<u8> {
 }
 
 /// The host name of an IPv6 address.
-pub fn of_address(address: Ipv6Addr) -> String {
+#[must_use]
+pub(crate) fn of_address(address: Ipv6Addr) -> String {
     format!("[{address}]")
 }
 

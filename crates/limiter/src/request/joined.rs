@@ -17,6 +17,14 @@ use std::iter;
 const MAX_PIECES: usize = 8;
 
 /// A joined value, and an iterator over all its runs.
+///
+/// ```
+/// use diana_limiter::request::joined::Joined;
+///
+/// let joined = Joined::new(b"free, gold", *b", ");
+/// assert_eq!(joined.only(), None, "one line `free, gold`, or two lines");
+/// assert!(joined.eq([&b"free"[..], b"free, gold", b"gold"]));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Joined<'a> {
     value: &'a [u8],
@@ -29,11 +37,13 @@ pub struct Joined<'a> {
 
 impl<'a> Joined<'a> {
     /// The value of a header whose lines a host has joined with `separator`.
+    #[must_use]
     pub fn new(value: &'a [u8], separator: [u8; 2]) -> Joined<'a> {
         Joined { value, separator, from: Some(value), search_from: 0 }
     }
 
     /// The joined value with all its separators.
+    #[must_use]
     pub fn value(&self) -> &'a [u8] {
         self.value
     }
@@ -41,6 +51,7 @@ impl<'a> Joined<'a> {
     /// The value of every line if all lines have the same one; `None` if lines may differ. A single
     /// line whose pieces differ looks the same as several lines, so the result is `None` for that
     /// line too.
+    #[must_use]
     pub fn only(&self) -> Option<&'a [u8]> {
         let mut pieces = self.pieces();
         let first = pieces.next()?;
@@ -48,6 +59,7 @@ impl<'a> Joined<'a> {
     }
 
     /// Whether there are too many runs to check them all. The client controls their number.
+    #[must_use]
     pub fn has_too_many_runs(&self) -> bool {
         self.pieces().nth(MAX_PIECES).is_some()
     }

@@ -30,6 +30,16 @@ pub fn encode(headers: &[(&str, Cow<str>)]) -> Vec<u8> {
 
 /// The names and values of a serialised map, in order. The iterator ends at the first malformed
 /// pair.
+///
+/// ```
+/// use diana_limiter::request::pairs::{Pairs, encode};
+///
+/// let map = encode(&[(":path", "/orders".into()), ("x-plan", "free".into())]);
+/// let mut pairs = Pairs::of(&map);
+/// assert_eq!(pairs.next(), Some((&b":path"[..], &b"/orders"[..])));
+/// assert_eq!(pairs.next(), Some((&b"x-plan"[..], &b"free"[..])));
+/// assert_eq!(pairs.next(), None);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pairs<'b> {
     sizes: &'b [u8],
@@ -38,6 +48,7 @@ pub struct Pairs<'b> {
 
 impl<'b> Pairs<'b> {
     /// The pairs in `bytes`.
+    #[must_use]
     pub fn of(bytes: &'b [u8]) -> Pairs<'b> {
         let count = bytes.first_chunk().map_or(0, |count| u32::from_le_bytes(*count));
         let count = usize::try_from(count).unwrap_or(0);

@@ -3,6 +3,7 @@
 use diana_document::{Node, quoted};
 
 /// Whether `bytes` are a token: one or more letters, digits and some marks.
+#[must_use]
 pub fn is_token(bytes: &[u8]) -> bool {
     let is_mark = |byte: &u8| b"!#$%&'*+-.^_`|~".contains(byte);
     !bytes.is_empty() && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
@@ -11,7 +12,7 @@ pub fn is_token(bytes: &[u8]) -> bool {
 /// Reads `text` as a header name (RFC 9110 §5.1) and turns the name to lower case. For a
 /// lower-case name that is not allowed here, `reserved` returns the reason. Mistakes are reported
 /// at `node`.
-pub fn header_name(
+pub(crate) fn header_name(
     text: &str,
     node: &Node,
     reserved: impl Fn(&str) -> Option<&'static str>,

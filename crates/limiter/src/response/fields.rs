@@ -14,14 +14,15 @@
 
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
-use crate::policy::{Decision, Policy, RuleReport, RuleResult};
+use crate::check::{Decision, RuleReport, RuleResult};
+use crate::policy::Policy;
 use diana_base::format::{alone, field_string, number};
 use diana_base::sort;
 use diana_base::time::Span;
 use std::cmp::Reverse;
 
 /// The most rules that the headers show, so that they stay short under any policy.
-pub const MAX_SHOWN: usize = 16;
+const MAX_SHOWN: usize = 16;
 
 /// One rule as a client sees it.
 pub(super) struct Limit<'p> {

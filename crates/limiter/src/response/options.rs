@@ -1,11 +1,23 @@
 //! The options of refusals and of quota headers: `response` and `headers` at the top of a
 //! configuration.
 
-use super::{ResponseOverride, RuleResponses};
-use crate::request::token::{header_name, is_token};
+use super::overrides::{ResponseOverride, RuleResponses};
+use super::own_headers::{field_value, own_headers, reserved};
+use crate::request::token::is_token;
 use diana_document::{Node, Value};
 
 /// The options of responses.
+///
+/// ```
+/// use diana_document::{Errors, Node, parse};
+/// use diana_limiter::response::ResponseOptions;
+///
+/// let (headers, errors) = (parse(br#""off""#)?, Errors::default());
+/// let options = ResponseOptions::compile(None, Some(Node::root(&headers, &errors)));
+/// assert!(errors.is_empty() && !options.has_headers());
+/// assert!(ResponseOptions::default().has_headers());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseOptions {
     /// From 400 to 599.
@@ -126,65 +138,8 @@ fn media_type(node: &Node) -> Option<Box<str>> {
     Some(value)
 }
 
-/// Configured headers by name. `reserved` returns the reason why a name is not allowed.
-pub fn own_headers(node: &Node, reserved: fn(&str) -> Option<&'static str>) -> Vec<(Box<str>, Box<str>)> {
-    let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
-    if let Value::Text(_) = node.value() {
-        node.fail("expected an object, found text");
-        return headers;
-    }
-    for (key, node) in node.entries().unwrap_or_default() {
-        let (Some(name), Some(value)) = (header_name(key, &node, reserved), field_value(&node)) else {
-            continue;
-        };
-        if headers.iter().any(|(known, _)| *known == name) {
-            node.fail("this header is given twice, names of headers ignore case");
-        } else {
-            headers.push((name, value));
-        }
-    }
-    headers
-}
-
-/// The reason why a configuration may not set a header.
-pub(super) fn reserved(name: &str) -> Option<&'static str> {
-    Some(match name {
-        ":status" => "it is set by `status`",
-        "content-type" => "it is set by `content_type`",
-        "content-encoding" => "the body is sent as it is written",
-        "retry-after" => "it is sent if waiting helps, spread by `jitter`",
-        "ratelimit"
-        | "ratelimit-policy"
-        | "x-ratelimit-limit"
-        | "x-ratelimit-remaining"
-        | "x-ratelimit-reset" => "it is set by `headers` at the top",
-        "grpc-status" | "grpc-message" => "it is set when the client speaks gRPC",
-        // Headers of message framing, of the connection (RFC 9113 §8.2.2), or of the responding
-        // server.
-        "content-length" | "transfer-encoding" | "connection" | "keep-alive" | "proxy-connection" | "te"
-        | "trailer" | "upgrade" | "date" | "server" => "it is the gateway's own",
-        _ => return None,
-    })
-}
-
-/// A field value of visible ASCII, spaces and tabs. Surrounding white space is not part of the
-/// value (RFC 9110 §5.5). The error omits a wrong value, because it may be a secret and mistakes
-/// are logged.
-fn field_value(node: &Node) -> Option<Box<str>> {
-    if let Value::Number(_) = node.value() {
-        node.fail("expected text, found a number, put it in quotes");
-        return None;
-    }
-    let value = node.scalar()?;
-    let allowed = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
-    if !value.bytes().all(allowed) {
-        node.fail("this is no value of a header, expected visible ASCII and spaces");
-        return None;
-    }
-    Some(value.trim_ascii().into())
-}
-
 /// `20%`, in whole percent, or the number 0.
+#[must_use]
 pub fn percent(node: &Node) -> Option<u32> {
     let found = match node.value() {
         Value::Whole(0) => Some(0),
@@ -198,6 +153,7 @@ pub fn percent(node: &Node) -> Option<u32> {
 }
 
 /// The number in `20%`. No sign is allowed; `parse` alone would accept one.
+#[must_use]
 pub fn percent_of(text: &str) -> Option<u32> {
     let digits = text.trim().strip_suffix('%')?.trim_end();
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

@@ -9,8 +9,9 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's store is down |
 //! | `quota-exceeded` | any other refusal |
 
-use super::name;
-use crate::policy::{DENY, Decision, Policy, Reason};
+use super::rule_name::rule_name;
+use crate::check::{DENY, Decision, Reason};
+use crate::policy::Policy;
 use diana_base::format::{json_string, number};
 
 /// The media type (RFC 9457 §3).
@@ -73,7 +74,7 @@ pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Deci
     };
     match reason {
         Reason::Denied => violated(DENY),
-        _ => decision.refusing().for_each(|report| violated(name(policy, report.rule))),
+        _ => decision.refusing().for_each(|report| violated(rule_name(policy, report.rule))),
     }
     json.push_str("]}\n");
     json

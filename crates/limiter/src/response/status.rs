@@ -1,20 +1,21 @@
 //! The statuses of a refusal, and the reason for access logs.
 
-use super::name;
-use crate::policy::{Decision, Policy, Reason};
+use super::rule_name::rule_name;
+use crate::check::{Decision, Reason};
+use crate::policy::Policy;
 
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
-pub const RESOURCE_EXHAUSTED: u32 = 8;
+const RESOURCE_EXHAUSTED: u32 = 8;
 
 /// `UNAVAILABLE`, the gRPC status of a refusal because the store is unavailable (the same
 /// document).
-pub const UNAVAILABLE: u32 = 14;
+const UNAVAILABLE: u32 = 14;
 
 /// `PERMISSION_DENIED`, the gRPC status for 403 (gRPC's `doc/http-grpc-status-mapping.md`).
-pub const PERMISSION_DENIED: u32 = 7;
+const PERMISSION_DENIED: u32 = 7;
 
 /// `UNAUTHENTICATED`, the gRPC status for 401 (the same document).
-pub const UNAUTHENTICATED: u32 = 16;
+const UNAUTHENTICATED: u32 = 16;
 
 /// The HTTP status of a refusal because the store is unavailable; no client has exceeded a quota
 /// (RFC 9110 §15.6.4).
@@ -35,10 +36,10 @@ pub(super) fn of(reason: Reason, configured: u32) -> (u32, u32) {
 /// The reason for access logs, without spaces.
 pub(super) fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
     match reason {
-        Reason::Rule(id) => ["diana_refused:", name(policy, id)].concat(),
+        Reason::Rule(id) => ["diana_refused:", rule_name(policy, id)].concat(),
         Reason::Unattributed => ["diana_refused:", &decision.refused_by(policy).unwrap_or_default()].concat(),
-        Reason::NoActor(id) => ["diana_no_actor:", name(policy, id)].concat(),
-        Reason::Unavailable(id) => ["diana_unavailable:", name(policy, id)].concat(),
+        Reason::NoActor(id) => ["diana_no_actor:", rule_name(policy, id)].concat(),
+        Reason::Unavailable(id) => ["diana_unavailable:", rule_name(policy, id)].concat(),
         Reason::Denied => "diana_denied".into(),
     }
 }

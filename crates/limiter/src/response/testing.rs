@@ -2,10 +2,9 @@
 
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
-use crate::policy::{
-    ActorSource, Counter, Counters, Decision, Draft, Events, LimitDraft, Lists, Missing, Outcome, Policy,
-    Reason, RuleDraft, RuleReport, RuleResult,
-};
+use crate::cells::Events;
+use crate::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use crate::policy::{ActorSource, Counter, Counters, Draft, LimitDraft, Lists, Missing, Policy, RuleDraft};
 use crate::request::Parts;
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
@@ -39,7 +38,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let ip = ip::ClientIp::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None, candidate: None }
+    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 1, store: None, dry_run: None }
         .build()
 }
 

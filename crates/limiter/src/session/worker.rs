@@ -1,15 +1,15 @@
 //! One worker of the gateway: its caches and reservations, and its calls to global stores.
 
-use super::fetches::Fetches;
-use crate::global::{Call, CallResult, CallStats, Completion, GlobalStoreOptions, StoreClient, Waiter};
-use crate::policy::{
-    self, Charges, Conclusion, Context, Decision, Events, Fetched, GlobalCharge, GlobalQuery,
-    MigratedCharges, Migration, Outcome, Overridden, Pending, Policy, Previous, Refund, Replacement, Scratch,
-    WorkerCache,
-};
+mod store_calls;
+
+use crate::cells::store::{Fault, Store};
+use crate::cells::table::{Dated, Hasher, Seed, shared_seed};
+use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement, used_cells};
+use crate::check::Pending;
+use crate::check::{Charges, Decision, MigratedCharges, Refund, Scratch, WorkerCache, decide};
+use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
+use crate::policy::Policy;
 use crate::request::Request;
-use crate::store::Store;
-use crate::table::{Hasher, Seed};
 use diana_base::time::{Span, Time};
 use std::mem::take;
 
@@ -49,6 +49,7 @@ pub const TICK: Span = Span::from_ms(100);
 
 impl Worker {
     /// A worker under `policy` whose actor values are hashed with `seed`.
+    #[must_use]
     pub fn new(policy: &Policy, seed: &Seed) -> Worker {
         let hasher = Hasher::new(seed);
         Worker {
@@ -65,25 +66,71 @@ impl Worker {
         }
     }
 
-    /// Replaces the seed. `policy` is the one that the worker was made for.
+    /// A worker with the seed that all workers of `store` share. If the store has no seed yet,
+    /// `fresh` becomes the seed. The [crate's documentation](crate) has an example.
+    pub fn seeded<S: Store + ?Sized>(policy: &Policy, store: &S, fresh: Dated) -> Result<Worker, Fault> {
+        Ok(Worker::new(policy, &shared_seed(store, fresh)?.seed))
+    }
+
+    /// Replaces the seed. `policy` is the one that the worker was made for. See the example of
+    /// [`keep_seed`](crate::cells::table::keep_seed).
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
         self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
     }
 
     /// The worker, with a client for these global stores. A worker without a client treats every
-    /// global store as down. `random` must differ between workers.
+    /// global store as down. `random` must differ between workers. See the example of
+    /// [`global`](crate::global).
+    #[must_use]
     pub fn with_global_store(self, options: GlobalStoreOptions, random: u64) -> Worker {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
     /// The worker's part of a later migration. `policy` is the one that the worker was made for.
+    /// See the example of [`Worker::migrate_from`].
+    #[must_use]
     pub fn previous(&self, policy: &Policy) -> Previous {
         Previous::new(policy, &self.actors.migration)
     }
 
     /// Migrates counts to `policy`, which replaces the configurations `older` at `now`. Each group
     /// migrates from the first configuration that has it.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::time::Time;
+    /// use diana_limiter::cells::Replacement;
+    /// use diana_limiter::session::{Session, Worker};
+    ///
+    /// // The new configuration has one more rule for the same actor, and so another cell.
+    /// let old = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 1}]}"#;
+    /// let new = br#"{"url": "/", "rules": [
+    ///     {"name": "open", "algo": "C", "rpu": 1}, {"name": "all", "rpu": 9, "unit": "hour"}
+    /// ]}"#;
+    /// # let old = diana_config::compile(old).expect("a valid document").policy;
+    /// # let new = diana_config::compile(new).expect("a valid document").policy;
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+    /// let mut worker = Worker::new(&old, &[7; 16]);
+    /// # let values = Values::default().with(Part::Path, "/");
+    /// # let request = old.request(&values);
+    /// let (mut session, _) = Session::start(&old, &mut worker, &store, &request, now);
+    ///
+    /// let mut successor = Worker::new(&new, &[7; 16]);
+    /// successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, now());
+    /// # let request = new.request(&values);
+    /// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
+    /// assert!(decision.is_rejected(), "the first request still has the permit");
+    ///
+    /// // The first request ends. Its permit is refunded in the new cell, then in its own.
+    /// session.settle_migrated((&old, &worker), (&new, &successor), &store, now);
+    /// session.settle(&old, &mut worker, &store, now);
+    /// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
+    /// assert!(!decision.is_rejected());
+    /// # Ok::<(), Fault>(())
+    /// ```
     pub fn migrate_from(&mut self, policy: &Policy, older: &[Previous], replacement: Replacement, now: Time) {
         self.actors.migration = Migration::new(policy, older, replacement, now);
     }
@@ -94,21 +141,25 @@ impl Worker {
     }
 
     /// Whether the worker holds reservations. If so, call [`Worker::tick`] at least every [`TICK`].
+    #[must_use]
     pub fn holds_reservations(&self) -> bool {
         self.cache.reservations.holds_any()
     }
 
     /// How long a request waits for a global store; `None` without one.
+    #[must_use]
     pub fn timeout(&self) -> Option<Span> {
         Some(self.client.as_ref()?.options().timeout)
     }
 
     /// The gateway's names of the global store's clusters, by shard.
+    #[must_use]
     pub fn clusters(&self) -> &[String] {
         self.client.as_ref().map(|client| &*client.options().clusters).unwrap_or_default()
     }
 
     /// The gateway's name of the cluster of a shard; empty for an unknown shard.
+    #[must_use]
     pub fn cluster(&self, shard: usize) -> &str {
         self.clusters().get(shard).map_or("", |name| name)
     }
@@ -133,11 +184,13 @@ impl Worker {
 
     /// Identifies the actor that the last decision refuses, if any. Any policy gives the same
     /// number.
+    #[must_use]
     pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
         self.scratch.refused_actor(policy, &self.actors.hasher)
     }
 
     /// The last decision.
+    #[must_use]
     pub fn decision(&self) -> &Decision {
         &self.scratch.decision
     }
@@ -152,7 +205,8 @@ impl Worker {
         decision
     }
 
-    /// Decides about a request. What is pending is returned if global stores have to answer first.
+    /// Decides about a request. If global stores have to answer first, the pending request is
+    /// returned.
     pub(super) fn decide<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -163,174 +217,18 @@ impl Worker {
         let Worker { actors, cache, scratch, client, .. } = self;
         let is_available = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
         let context = Context { is_available: &is_available, ..actors.context(policy, store, clock) };
-        policy::decide(request, scratch, cache, &context)
+        decide(request, scratch, cache, &context)
     }
 
-    /// The charges of the last decision. Its leases are scheduled to be refilled.
+    /// Takes the charges of the last decision, and schedules the refills of its leases.
     pub(super) fn take_charges(&mut self) -> Charges {
         self.fetches.due(self.scratch.refills.drain(..));
         take(&mut self.scratch.charges)
     }
 
-    /// Asks the global stores. Returns the ticket, and whether no store has to answer any more.
-    pub(super) fn query<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        mut pending: Pending,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) -> (u32, Pending, bool) {
-        let ticket = self.tickets;
-        self.tickets = ticket.wrapping_add(1);
-        self.scratch.decision.outcome = Outcome::Query(ticket);
-        if self.fetches.begin(ticket, pending.leases(policy)) {
-            pending.claim(&self.context(policy, store, clock));
-        } else {
-            pending.fetches_nothing();
-        }
-        let waiter = Waiter::Request(ticket);
-        let mut is_answered = false;
-        for (shard, query) in pending.queries(policy) {
-            let is_asked = self.client.as_mut().is_some_and(|client| client.ask(shard, waiter, query));
-            if !is_asked {
-                is_answered = pending.answer(policy, shard, None, clock());
-            }
-        }
-        if is_answered {
-            self.fetches.end(waiter);
-        }
-        (ticket, pending, is_answered)
-    }
-
-    /// Decides by the answers of the global stores.
-    pub(super) fn conclude<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        pending: Pending,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) {
-        let Worker { actors, cache, scratch, .. } = self;
-        let context = actors.context(policy, store, clock);
-        let Conclusion { refused, fetched } = pending.conclude(scratch, cache, &context);
-        self.take_fetched(fetched);
-        self.refund_global(refused);
-    }
-
-    /// The request left before all stores answered: refunds the charges of those that did.
-    pub(super) fn abandon<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        pending: &Pending,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) -> Events {
-        let mut events = Events::default();
-        let is_retired = self.cache.is_retired;
-        let context = self.context(policy, store, clock);
-        let (charges, fetched) = pending.collect(is_retired, &context, &mut events);
-        self.take_fetched(fetched);
-        self.refund_global(charges);
-        events
-    }
-
-    /// Refunds local charges in their cells, global ones now or when their store is asked again.
-    pub(super) fn refund<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        mut charges: Charges,
-        refund: Refund,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) -> Events {
-        self.refund_global(take(&mut charges.global));
-        charges.refund_local(refund, &self.context(policy, store, clock))
-    }
-
-    fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {
-        let Some(client) = &mut self.client else {
-            return;
-        };
-        let mut shards: Vec<(usize, Vec<GlobalCharge>)> = Vec::new();
-        for (shard, charge) in charges {
-            if charge.parameters.ends_with_request() {
-                client.release(shard, &charge);
-                continue;
-            }
-            match shards.iter_mut().find(|(other, _)| *other == shard) {
-                Some((_, charges)) => charges.push(charge),
-                None => shards.push((shard, vec![charge])),
-            }
-        }
-        for (shard, charges) in shards {
-            client.refund(shard, GlobalQuery::Refund(charges));
-        }
-    }
-
-    fn take_fetched(&mut self, fetched: Fetched) {
-        let Worker { fetches, client, .. } = self;
-        fetched.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
-        for (shard, query) in fetched.returned {
-            client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
-        }
-    }
-
-    /// The waiter needs no answer any more.
-    pub(super) fn cancel(&mut self, waiter: Waiter) {
-        self.client.iter_mut().for_each(|client| client.cancel(waiter));
-        self.fetches.end(waiter);
-    }
-
-    /// The next call that the host has to make. `now` is monotonic.
-    pub fn next_call(&mut self, policy: &Policy, now: Time) -> Option<Call> {
-        self.client.as_mut()?.next(policy, now)
-    }
-
-    /// Ends a call. Returns the replies, each with its waiter. `now` is monotonic.
-    pub fn call_done(&mut self, id: u32, answer: CallResult, now: Time) -> Vec<Completion> {
-        let mut completions = Vec::new();
-        if let Some(client) = &mut self.client {
-            client.answered(id, answer, now, &mut completions);
-        }
-        completions
-    }
-
-    /// Whether an answer to this call would have any effect.
-    pub fn awaits(&self, id: u32) -> bool {
-        self.client.as_ref().is_some_and(|client| client.awaits(id))
-    }
-
-    /// Handles completions for the worker itself, and leaves those for requests.
-    pub fn absorb<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        store: &S,
-        completions: &mut Vec<Completion>,
-        clock: impl Fn() -> Time,
-    ) -> Events {
-        let mut events = Events::default();
-        let Worker { actors, fetches, client, cache, .. } = self;
-        let context = actors.context(policy, store, &clock);
-        completions.retain(|completion| {
-            fetches.end(completion.waiter);
-            match completion.waiter {
-                Waiter::Request(_) => true,
-                Waiter::Fetch(id) => {
-                    let replies = (completion.replies.as_deref(), !cache.is_retired);
-                    let returned = fetches.fetched(id, replies, &context, &mut events);
-                    if let (Some(client), Some((shard, query))) = (client.as_mut(), returned) {
-                        client.refund(shard, query);
-                    }
-                    false
-                }
-                Waiter::Nobody => false,
-            }
-        });
-        events
-    }
-
     /// The number of cells in use in one set of a table. `random` selects the set; `table` is an
-    /// index in [`Policy::tables`]. A cell that can be evicted without loss is not in use.
+    /// index in [`Policy::tables`]. A cell that can be evicted without loss is not in use. `None`
+    /// if there is no such table or the store fails.
     pub fn used_cells<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -339,16 +237,44 @@ impl Worker {
         random: u64,
         now: Time,
     ) -> Option<usize> {
-        policy.used_cells(&self.actors.overridden, store, table, random, now)
-    }
-
-    /// The statistics of the calls to each shard.
-    pub fn call_stats(&mut self) -> Vec<(usize, CallStats)> {
-        self.client.as_mut().map(|client| client.call_stats().collect()).unwrap_or_default()
+        used_cells(policy, &self.actors.overridden, store, table, random, now)
     }
 
     /// Refunds idle reservations, and refills leases that are due. If `all`, the worker is retired:
     /// it returns all reserved and leased quota, and neither reserves nor leases any more.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::check::Decision;
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::time::{Span, Time};
+    /// use diana_limiter::session::{Session, TICK, Worker};
+    ///
+    /// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 600, "unit": "minute"}]}"#;
+    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let values = Values::default().with(Part::Path, "/");
+    /// # let request = policy.request(&values);
+    /// # let remaining = |decision: &Decision| {
+    /// #     decision.reports[0].verdict.map(|verdict| verdict.remaining)
+    /// # };
+    /// # let start = Time::from_ns(1_795_392_000_000_000_000);
+    /// let mut busy = Worker::new(&policy, &[7; 16]);
+    /// let mut other = Worker::new(&policy, &[7; 16]);
+    /// for _ in 0..5 {
+    ///     let (_, _) = Session::start(&policy, &mut busy, &store, &request, || start);
+    /// }
+    /// assert!(busy.holds_reservations(), "the worker decides about the next requests by itself");
+    /// assert_eq!(busy.wants(), Some(TICK));
+    ///
+    /// // The traffic moves to another worker. The reservation expires, and the tick refunds it.
+    /// let later = start.after(TICK);
+    /// busy.tick(&policy, &store, || later, false);
+    /// assert!(!busy.holds_reservations() && busy.wants().is_none());
+    /// let (_, decision) = Session::start(&policy, &mut other, &store, &request, || later);
+    /// assert_eq!(remaining(decision), Some(595), "one token came back within the 100 ms");
+    /// # Ok::<(), Fault>(())
+    /// ```
     pub fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -369,28 +295,12 @@ impl Worker {
         events
     }
 
-    /// Ends calls that the host never answers. `now` is monotonic.
-    pub fn expire(&mut self, now: Time) -> Vec<Completion> {
-        let mut completions = Vec::new();
-        self.client.iter_mut().for_each(|client| client.tick(now, &mut completions));
-        completions
-    }
-
     /// The longest time until the next [`Worker::tick`]; zero: at once. `None`: no tick is needed.
+    #[must_use]
     pub fn wants(&self) -> Option<Span> {
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
             false => (self.cache.reservations.holds_any() || self.fetches.holds_any()).then_some(TICK),
         }
-    }
-
-    /// Whether nothing is left to send to global stores.
-    pub fn is_done(&self) -> bool {
-        self.client.as_ref().is_none_or(StoreClient::is_done)
-    }
-
-    /// When the worker next has something to do for its calls, by the monotonic clock.
-    pub fn wake(&self) -> Option<Time> {
-        self.client.as_ref()?.wake()
     }
 }

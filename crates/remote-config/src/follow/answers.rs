@@ -3,15 +3,17 @@
 
 use super::{Follower, LONGEST_PAUSE, PollResult};
 use crate::head::{Head, hash};
-use crate::{FetchError, ServerReply, Validators};
+use crate::reply::{FetchError, ServerReply};
+use crate::validators::Validators;
 use diana_base::time::{Span, Time};
-use diana_limiter::store::Store;
+use diana_limiter::cells::store::Store;
 
 /// The number of refusals that are remembered as logged.
 const MAX_LOGGED: usize = 15;
 
 impl Follower {
     /// Handles the result of a poll. `validate` compiles a document, and returns its mistakes.
+    #[must_use]
     pub fn answered<S: Store + ?Sized>(
         &mut self,
         store: &S,
@@ -138,9 +140,9 @@ impl Follower {
         PollResult::NewDocument(head.generation)
     }
 
-    /// The pause until the next poll. It is shorter than the interval by the time until all workers
-    /// have looked, and by a random part, so that gateways do not poll together. After failures in
-    /// a row the pause is longer.
+    /// The pause until the next poll. The pause is shorter than the interval by the time until all
+    /// workers have read the head. A random part is also subtracted, so that gateways do not poll
+    /// together. After failures in a row the pause is longer.
     fn poll_pause(&self, failures: u64, random: u32) -> Span {
         let interval = self.options.interval;
         let factor = 1u64.checked_shl(u32::try_from(failures.min(2)).unwrap_or(0)).unwrap_or(1);

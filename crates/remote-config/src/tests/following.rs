@@ -1,10 +1,10 @@
-//! Tests of several workers that follow a source: one polls, and all activate the document,
-//! whatever happens to the server, the polling worker or the shared data.
+//! Tests of several workers that follow a source: one polls, and all activate the document. The
+//! server, the polling worker or the shared data may fail.
 
 use super::*;
 
 #[test]
-fn one_worker_asks_and_all_take_what_it_was_told() {
+fn one_worker_polls_and_all_activate_the_document() {
     let mut workers = Workers::new(3);
     assert_eq!(workers.look(), [0, 0, 0]);
     assert_eq!(workers.polls(), [(0, None)]);
@@ -26,7 +26,7 @@ fn one_worker_asks_and_all_take_what_it_was_told() {
 }
 
 #[test]
-fn a_bad_document_is_told_once_and_changes_nothing() {
+fn a_bad_document_is_logged_once_and_changes_nothing() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -55,7 +55,7 @@ fn a_bad_document_is_told_once_and_changes_nothing() {
 }
 
 #[test]
-fn without_contact_for_too_long_the_local_configuration_serves() {
+fn after_max_stale_without_contact_the_local_configuration_is_active() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -85,7 +85,7 @@ fn without_contact_for_too_long_the_local_configuration_serves() {
 }
 
 #[test]
-fn failures_in_a_row_are_asked_about_later_and_later_up_to_a_bound() {
+fn failed_polls_are_retried_with_a_bounded_backoff() {
     let mut workers = Workers::new(1);
     let mut pauses = Vec::new();
     for _ in 0..5 {
@@ -97,7 +97,7 @@ fn failures_in_a_row_are_asked_about_later_and_later_up_to_a_bound() {
 }
 
 #[test]
-fn when_the_asker_is_gone_another_one_asks() {
+fn if_the_polling_worker_is_gone_another_one_polls() {
     let mut workers = Workers::new(3);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -113,7 +113,7 @@ fn when_the_asker_is_gone_another_one_asks() {
 }
 
 #[test]
-fn a_call_that_is_never_answered_is_made_again() {
+fn a_poll_without_a_reply_is_repeated() {
     let mut workers = Workers::new(2);
     assert_eq!(workers.until_poll().0, 0);
     let (poller, ms) = workers.until_poll();
@@ -122,11 +122,11 @@ fn a_call_that_is_never_answered_is_made_again() {
 }
 
 #[test]
-fn a_document_is_taken_whole_or_not_at_all() {
+fn a_document_is_activated_whole_or_not_at_all() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
-    workers.followers[0].follow(&workers.store, workers.now);
+    _ = workers.followers[0].follow(&workers.store, workers.now);
     let keys = head::Keys::of(&options());
     // A worker has begun to write another document, and is gone.
     assert!(keys.put_document(&workers.store, 1, b"good and not yet named"));
@@ -139,7 +139,7 @@ fn a_document_is_taken_whole_or_not_at_all() {
 
 /// The poll for a lost document has no validators, which would say that the document is known.
 #[test]
-fn a_lost_document_is_asked_for_as_if_nothing_was_known() {
+fn a_lost_document_is_polled_without_validators() {
     let mut workers = Workers::new(1);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -150,7 +150,7 @@ fn a_lost_document_is_asked_for_as_if_nothing_was_known() {
 }
 
 #[test]
-fn a_document_that_one_worker_cannot_take_is_not_tried_again() {
+fn a_document_that_is_invalid_in_one_worker_is_not_activated_again() {
     let mut workers = Workers::new(1);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good elsewhere");
@@ -160,7 +160,7 @@ fn a_document_that_one_worker_cannot_take_is_not_tried_again() {
 
 /// Gateways that start together do not go on polling together.
 #[test]
-fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
+fn polls_vary_by_an_eighth_of_the_interval() {
     for (random, ms) in [(0, 6_000), (u32::MAX / 2, 5_500), (u32::MAX, 5_000)] {
         let mut workers = Workers::new(1);
         workers.until_poll();
@@ -179,7 +179,7 @@ fn when_it_is_asked_again_differs_by_an_eighth_of_the_interval() {
 }
 
 #[test]
-fn each_reason_for_no_contact_is_told_once_until_there_is_some() {
+fn each_reason_for_no_contact_is_logged_once_until_contact() {
     let mut workers = Workers::new(1);
     let mut answers = |reply: Result<ServerReply, FetchError>| {
         workers.until_poll();

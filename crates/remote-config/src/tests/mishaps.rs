@@ -1,7 +1,7 @@
 //! Tests of followers whose shared data fails or contains foreign values.
 
 use super::*;
-use diana_limiter::store::{Fault, Loaded, Swap, Version};
+use diana_limiter::cells::store::{Fault, Loaded, Swap, Version};
 
 /// Shared data in which writes fail under one prefix of keys, or all calls fail.
 struct Broken<'s>(&'s Portable<Simulated>, Option<&'static [u8]>);
@@ -19,7 +19,7 @@ impl Store for Broken<'_> {
 
 /// If the validators were kept, the server would reply for ever that nothing is new.
 #[test]
-fn a_document_that_could_not_be_written_is_asked_for_again() {
+fn a_document_that_could_not_be_written_is_polled_again() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -41,7 +41,7 @@ fn a_document_that_could_not_be_written_is_asked_for_again() {
 
 /// The polling worker has the document, so the server would never send it again.
 #[test]
-fn a_document_that_is_lost_is_had_again_for_those_who_come() {
+fn a_lost_document_is_fetched_again_for_new_workers() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -56,7 +56,7 @@ fn a_document_that_is_lost_is_had_again_for_those_who_come() {
 
 /// Generations restart at one, so the number alone does not identify a document.
 #[test]
-fn a_head_that_is_lost_keeps_nobody_on_an_old_document() {
+fn a_lost_head_keeps_no_worker_on_an_old_document() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -74,7 +74,7 @@ fn a_head_that_is_lost_keeps_nobody_on_an_old_document() {
 }
 
 #[test]
-fn without_shared_data_the_last_document_serves_no_longer_than_without_contact() {
+fn without_shared_data_the_last_document_stays_active_for_max_stale() {
     let mut workers = Workers::new(1);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -90,7 +90,7 @@ fn without_shared_data_the_last_document_serves_no_longer_than_without_contact()
 
 /// The time was written by a worker with another clock.
 #[test]
-fn a_turn_that_is_too_far_away_is_none() {
+fn a_poll_time_too_far_in_the_future_is_ignored() {
     let mut workers = Workers::new(1);
     let (poller, _) = workers.until_poll();
     let now = workers.now;
@@ -105,7 +105,7 @@ fn a_turn_that_is_too_far_away_is_none() {
 /// The previous plugin drains, and its local document differs. A document that it refused may be
 /// valid over the new local document, even if the server has nothing new.
 #[test]
-fn a_document_that_was_refused_is_tried_beside_another_local_one() {
+fn a_refused_document_is_validated_again_over_another_local_document() {
     let mut workers = Workers::new(1);
     let (poller, _) = workers.until_poll();
     workers.serve(poller, "good 1");
@@ -127,7 +127,7 @@ fn a_document_that_was_refused_is_tried_beside_another_local_one() {
 /// A worker with the same local document does not log the refusal again, and polls without
 /// validators only once.
 #[test]
-fn a_document_that_was_refused_is_not_told_again_by_the_next_who_asks() {
+fn a_refused_document_is_not_logged_again_by_the_next_polling_worker() {
     let mut workers = Workers::new(2);
     let (poller, _) = workers.until_poll();
     assert_eq!(workers.serve(poller, "a mistake"), PollResult::Refused(Some("bad".into())));

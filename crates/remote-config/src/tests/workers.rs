@@ -3,29 +3,29 @@
 use super::*;
 
 /// A gateway whose workers follow one source.
-pub(super) struct Workers {
-    pub(super) store: Portable<Simulated>,
-    pub(super) followers: Vec<Follower>,
-    pub(super) now: Time,
+pub(crate) struct Workers {
+    pub(crate) store: Portable<Simulated>,
+    pub(crate) followers: Vec<Follower>,
+    pub(crate) now: Time,
 }
 
 impl Workers {
-    pub(super) fn new(count: u64) -> Workers {
+    pub(crate) fn new(count: u64) -> Workers {
         Workers::of(count, &options())
     }
 
-    pub(super) fn of(count: u64, options: &RemoteOptions) -> Workers {
+    pub(crate) fn of(count: u64, options: &RemoteOptions) -> Workers {
         let followers = (1..=count).map(|id| Follower::new(options.clone(), id)).collect();
         let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
         Workers { store, followers, now: Time::ZERO.after(Span::from_secs(1_000)) }
     }
 
-    pub(super) fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         self.now = self.now.after(Span::from_ms(ms));
     }
 
     /// The workers that poll now, and `if-none-match` of each request.
-    pub(super) fn polls(&mut self) -> Vec<(usize, Option<String>)> {
+    pub(crate) fn polls(&mut self) -> Vec<(usize, Option<String>)> {
         let ask = |(at, follower): (usize, &mut Follower)| {
             Some((at, header(&follower.claim_poll(&self.store, self.now, false)?, "if-none-match")))
         };
@@ -33,7 +33,7 @@ impl Workers {
     }
 
     /// Time passes until a worker polls; the worker, and the time in ms.
-    pub(super) fn until_poll(&mut self) -> (usize, u64) {
+    pub(crate) fn until_poll(&mut self) -> (usize, u64) {
         for ms in 0..100_000 {
             if let [(poller, _), rest @ ..] = &*self.polls() {
                 assert!(rest.is_empty(), "one at a time");
@@ -44,7 +44,7 @@ impl Workers {
         panic!("nobody polls");
     }
 
-    pub(super) fn reply(
+    pub(crate) fn reply(
         &mut self,
         poller: usize,
         reply: Result<ServerReply, FetchError>,
@@ -57,12 +57,12 @@ impl Workers {
         self.followers[poller].answered(&self.store, self.now, reply, validators(etag), 0, validate)
     }
 
-    pub(super) fn serve(&mut self, poller: usize, document: &str) -> PollResult {
+    pub(crate) fn serve(&mut self, poller: usize, document: &str) -> PollResult {
         self.reply(poller, Ok(ServerReply::Document(document.into())), document)
     }
 
     /// The active document of each worker after a look.
-    pub(super) fn look(&mut self) -> Vec<u64> {
+    pub(crate) fn look(&mut self) -> Vec<u64> {
         for follower in &mut self.followers {
             match follower.follow(&self.store, self.now) {
                 Some(Task::Activate(snapshot)) if snapshot.document == b"good elsewhere" => {
@@ -77,7 +77,7 @@ impl Workers {
     }
 
     /// The task of each worker after a look.
-    pub(super) fn tasks(&mut self) -> Vec<Option<Task>> {
+    pub(crate) fn tasks(&mut self) -> Vec<Option<Task>> {
         let mut tasks = Vec::new();
         for follower in &mut self.followers {
             let task = follower.follow(&self.store, self.now);
@@ -91,9 +91,8 @@ impl Workers {
 
     /// Each worker publishes `seen` requests, `rest` of them newly refused; the polling worker
     /// last. Returns the verdicts.
-    pub(super) fn record(&mut self, seen: u64, rest: u64) -> Vec<CanaryVerdict> {
-        let mut counts = CanaryCounts::default();
-        (counts.seen, counts.rest) = (seen, rest);
+    pub(crate) fn record(&mut self, seen: u64, rest: u64) -> Vec<CanaryVerdict> {
+        let counts = CanaryCounts::of(seen, rest);
         let judge = |follower: &mut Follower| follower.judge_canary(&self.store, self.now, &counts);
         self.followers.iter_mut().rev().filter_map(judge).collect()
     }

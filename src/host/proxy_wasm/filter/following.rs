@@ -4,23 +4,23 @@
 use super::Filter;
 use crate::host::proxy_wasm::calls;
 use crate::host::proxy_wasm::plugin::Plugin;
-use crate::host::proxy_wasm::source::Source;
+use crate::host::proxy_wasm::remote_source::RemoteSource;
 use diana_remote_config::{FetchError, ServerReply, Validators};
 use std::rc::Rc;
 
 impl Filter {
     /// Activates another document if the source names one, and polls the server if a poll is due.
     pub(super) fn follow(&self, root: u32, plugin: &Rc<Plugin>) {
-        let Some(source) = &plugin.source else {
+        let Some(source) = &plugin.remote else {
             return;
         };
-        let now = plugin.monotonic();
+        let now = plugin.clock.monotonic();
         if source.next_task_at().is_some_and(|next| now < next) {
             return;
         }
-        source.judge_canary(plugin);
+        plugin.judge_canary(source);
         self.switch_document(root, plugin, source);
-        match source.poll(plugin, self.is_outdated(root, source)) {
+        match plugin.poll(source, self.is_outdated(root, source)) {
             Some(Ok(token)) => {
                 // A reply to an earlier poll is ignored: it may be for another configuration.
                 self.polls.with(|polls| {
@@ -35,16 +35,16 @@ impl Filter {
 
     /// Whether a newer plugin follows the same source. A host keeps the older plugin until its last
     /// stream ends, which may take long.
-    fn is_outdated(&self, root: u32, source: &Source) -> bool {
+    fn is_outdated(&self, root: u32, source: &RemoteSource) -> bool {
         let is_newer = |(other, plugin): &(u32, Option<Rc<Plugin>>)| {
-            let of = plugin.as_ref().and_then(|plugin| plugin.source.as_ref());
+            let of = plugin.as_ref().and_then(|plugin| plugin.remote.as_ref());
             *other > root && of.is_some_and(|other| other.is_same_source(source))
         };
         self.plugins.with(|plugins| plugins.iter().any(is_newer)) == Some(true)
     }
 
-    fn switch_document(&self, root: u32, plugin: &Rc<Plugin>, source: &Rc<Source>) {
-        if let Some(next) = source.follow(plugin, &self.ids) {
+    fn switch_document(&self, root: u32, plugin: &Rc<Plugin>, source: &Rc<RemoteSource>) {
+        if let Some(next) = plugin.follow(source, &self.ids) {
             next.metrics.switched(source.generation());
             self.activate(root, next);
             // Activation may have resumed streams. The call to the server belongs to the plugin's
@@ -64,7 +64,7 @@ impl Filter {
 
     /// A document server has replied to a plugin's call, or the call has timed out.
     pub(super) fn on_poll_response(&self, root: u32, size: usize) {
-        let Some(source) = self.plugin(root).flatten().and_then(|plugin| plugin.source.clone()) else {
+        let Some(source) = self.plugin(root).flatten().and_then(|plugin| plugin.remote.clone()) else {
             return;
         };
         let (reply, validators) = source.read_reply(size);
@@ -75,12 +75,10 @@ impl Filter {
         let Some(plugin) = self.plugin(root).flatten() else {
             return;
         };
-        let Some(source) = &plugin.source else {
+        let Some(source) = &plugin.remote else {
             return;
         };
-        if let Some(poll) = source.poll_done(&plugin, reply, validators) {
-            plugin.metrics.poll(poll);
-        }
+        plugin.poll_done(source, reply, validators);
         self.switch_document(root, &plugin, source);
         self.wake(root);
     }

@@ -1,11 +1,14 @@
 //! Streams that wait for a global store: holds them during the query and resumes them at the reply
 //! or the timeout.
 
-use super::{Action, Filter};
+use super::{Action, Filter, Stream};
 use crate::host::proxy_wasm::calls;
-use crate::host::proxy_wasm::plugin::{Handled, NextAction, Plugin};
+use crate::host::proxy_wasm::plugin::{Plugin, Rejection, Response};
+use crate::host::proxy_wasm::streams::NumberMap;
 use crate::host::proxy_wasm::timer_queue::Held;
 use diana_limiter::global::{CallResult, Completion, Waiter};
+use diana_limiter::session::Session;
+use std::mem::take;
 use std::rc::Rc;
 
 /// The gRPC status for success.
@@ -23,7 +26,7 @@ impl Filter {
             // Without room or a timer, nothing would resume the request if the host loses the call.
             return self.give_up_now(id);
         }
-        let completions = self.make_calls(plugin);
+        let completions = self.call_stores(plugin);
         plugin.wake();
         if completions.is_empty() {
             return Action::Pause;
@@ -34,14 +37,13 @@ impl Filter {
         self.deliver(plugin, others);
         // An action on the wrong stream would be worse than waiting until the timeout.
         let is_reachable = calls::set_effective_context(id).is_ok();
-        let handled = own.into_iter().filter(|_| is_reachable).find_map(|completion| {
+        let answered = own.into_iter().filter(|_| is_reachable).find_map(|completion| {
             self.advance(id, |plugin, session, is_grpc| plugin.answer(session, &completion, is_grpc))
         });
-        match handled {
-            Some((plugin, action)) => {
+        match answered {
+            Some((plugin, response)) => {
                 plugin.timer_queue.with(|queue| queue.remove(id));
-                self.update_waiting(id, &action);
-                self.perform(id, &plugin, action)
+                self.carry_out_now(id, &plugin, response)
             }
             None => Action::Pause,
         }
@@ -49,12 +51,16 @@ impl Filter {
 
     fn give_up_now(&self, id: u32) -> Action {
         match self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, false)) {
-            Some((plugin, action)) => {
-                self.update_waiting(id, &action);
-                self.perform(id, &plugin, action)
-            }
+            Some((plugin, response)) => self.carry_out_now(id, &plugin, response),
             None => Action::Continue,
         }
+    }
+
+    /// Carries out a decision in the callback in which the host would have begun to hold the
+    /// stream.
+    fn carry_out_now(&self, id: u32, plugin: &Plugin, response: Response) -> Action {
+        self.update_waiting(id, &response);
+        self.carry_out(id, plugin, response)
     }
 
     /// Ends a stream's wait for stores at its timeout; `false` if the host does not let the filter
@@ -62,13 +68,13 @@ impl Filter {
     pub(super) fn give_up(&self, id: u32) -> bool {
         let is_reachable = calls::set_effective_context(id).is_ok();
         if is_reachable
-            && let Some((plugin, action)) =
+            && let Some((plugin, response)) =
                 self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, true))
         {
-            self.resume_with(id, &plugin, action);
-            // Sends refunds of what other stores charged. This configuration may have no other
-            // request that would trigger the call.
-            self.send_calls(&plugin);
+            self.resume_with(id, &plugin, response);
+            // Sends refunds of other stores' charges. This configuration may have no other request
+            // that would trigger the call.
+            self.call_stores_and_deliver(&plugin);
         }
         is_reachable
     }
@@ -106,21 +112,23 @@ impl Filter {
     fn call_done(&self, plugin: &Rc<Plugin>, call: u32, result: CallResult) {
         let completions = plugin.call_done(call, result);
         // The next call goes first, because other requests wait for it.
-        let more = self.make_calls(plugin);
+        let more = self.call_stores(plugin);
         self.deliver(plugin, completions);
         self.deliver(plugin, more);
-        self.send_calls(plugin);
+        self.call_stores_and_deliver(plugin);
     }
 
-    /// Makes the calls that are due and delivers the failures of calls that could not be made.
-    pub(super) fn send_calls(&self, plugin: &Rc<Plugin>) {
-        let completions = self.make_calls(plugin);
+    /// Makes the calls that are due, and delivers the failures of calls that could not be made.
+    pub(super) fn call_stores_and_deliver(&self, plugin: &Rc<Plugin>) {
+        let completions = self.call_stores(plugin);
         self.deliver(plugin, completions);
         plugin.wake();
     }
 
-    fn make_calls(&self, plugin: &Rc<Plugin>) -> Vec<Completion> {
-        let (sent, completions) = plugin.send_calls();
+    /// Makes the calls that are due, and remembers them until the host reports their replies.
+    /// Returns completions for the calls that could not be made.
+    fn call_stores(&self, plugin: &Rc<Plugin>) -> Vec<Completion> {
+        let (sent, completions) = plugin.make_due_calls();
         self.calls.with(|calls| {
             sent.iter().for_each(|sent| calls.insert(sent.token, (Rc::clone(plugin), sent.id)));
             if sent.iter().any(|sent| sent.id.is_multiple_of(CALLS_PER_CLEANUP)) {
@@ -145,52 +153,52 @@ impl Filter {
             };
             let id = plugin.querying.with(|queries| queries.get(ticket).copied()).flatten();
             let id = id.filter(|id| calls::set_effective_context(*id).is_ok())?;
-            let (plugin, action) =
+            let (plugin, response) =
                 self.advance(id, |plugin, session, is_grpc| plugin.answer(session, &completion, is_grpc))?;
             plugin.timer_queue.with(|queue| queue.remove(id));
-            Some((id, plugin, action))
+            Some((id, plugin, response))
         };
         let concluded: Vec<_> = completions.into_iter().filter_map(conclude).collect();
-        concluded.into_iter().for_each(|(id, plugin, action)| self.resume_with(id, &plugin, action));
+        concluded.into_iter().for_each(|(id, plugin, response)| self.resume_with(id, &plugin, response));
     }
 
     /// Runs one step of a stream's session and keeps the headers for its response.
     fn advance(
         &self,
         id: u32,
-        step: impl FnOnce(&Plugin, &mut diana_limiter::session::Session, bool) -> Option<Handled>,
-    ) -> Option<(Rc<Plugin>, NextAction)> {
-        let advance = |streams: &mut super::NumberMap<super::Stream>| {
+        step: impl FnOnce(&Plugin, &mut Session, bool) -> Option<Response>,
+    ) -> Option<(Rc<Plugin>, Response)> {
+        let advance = |streams: &mut NumberMap<Stream>| {
             let stream = streams.get_mut(id)?;
-            let Handled { headers, action } = step(&stream.plugin, &mut stream.session, stream.is_grpc)?;
+            let mut response = step(&stream.plugin, &mut stream.session, stream.is_grpc)?;
             stream.plugin.compare(&mut stream.candidate);
-            stream.headers = headers;
-            Some((Rc::clone(&stream.plugin), action))
+            stream.headers = take(&mut response.headers);
+            Some((Rc::clone(&stream.plugin), response))
         };
         self.streams.with(advance).flatten()
     }
 
-    /// Ends a stream's wait unless the action holds the stream again.
-    fn update_waiting(&self, id: u32, action: &NextAction) {
-        if !matches!(action, NextAction::Hold(..)) {
+    /// Ends a stream's wait unless the response holds the stream again.
+    fn update_waiting(&self, id: u32, response: &Response) {
+        if !response.is_held() {
             self.set_waiting(id, false);
         }
     }
 
-    /// Performs an action on a held stream, if the stream still waits.
-    fn resume_with(&self, id: u32, plugin: &Plugin, action: NextAction) {
+    /// Carries out a decision for a held stream, if the stream still waits.
+    fn resume_with(&self, id: u32, plugin: &Plugin, response: Response) {
         if !self.is_waiting(id) {
             return;
         }
-        self.update_waiting(id, &action);
-        let is_reachable = calls::set_effective_context(id).is_ok() || matches!(action, NextAction::Hold(..));
-        let (proceeds, held) = match action {
-            NextAction::Reply(reply) if !is_reachable => (false, Held::Refusal(reply)),
-            _ if !is_reachable => (false, Held::Request),
-            action => match self.perform(id, plugin, action) {
+        self.update_waiting(id, &response);
+        let is_reachable = calls::set_effective_context(id).is_ok() || response.is_held();
+        let (proceeds, held) = match response.rejection {
+            _ if is_reachable => match self.carry_out(id, plugin, response) {
                 Action::Pause => (true, Held::Request),
                 Action::Continue => (calls::resume_request().is_ok(), Held::Request),
             },
+            Some(Rejection { reply, .. }) => (false, Held::Refusal(reply)),
+            None => (false, Held::Request),
         };
         // If the host does not resume the stream and has not reported its end, the next tick tries
         // again.

@@ -2,7 +2,7 @@
 
 use super::laws::*;
 use super::play::{Setup, play};
-use crate::host::callouts::{self, Fares, Mishap};
+use crate::host::callouts::{self, CallFault, CallFaults};
 use crate::host::faults::Kind;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -16,19 +16,20 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// Setups in which calls have only these mishaps.
-fn setups(mishaps: &'static [Mishap], longest_us: u64) -> impl Strategy<Value = Setup> {
+/// Setups in which calls have only these faults.
+fn setups(faults: &'static [CallFault], longest_us: u64) -> impl Strategy<Value = Setup> {
     let size = (1..3_usize, 1..4_usize, 1..4_usize, 1..3_usize);
-    let fares = (1..8_u64, any::<bool>(), any::<u64>());
-    (size, any::<bool>(), fares, 2..12_u64, 0..longest_us + 1).prop_map(
+    let call_faults = (1..8_u64, any::<bool>(), any::<u64>());
+    (size, any::<bool>(), call_faults, 2..12_u64, 0..longest_us + 1).prop_map(
         move |(
             (gateways, workers, shards, in_flight),
             reenters,
-            (mishap, cancels, seed),
+            (fault, cancels, seed),
             one_in,
             longest_us,
         )| {
-            let fares = Fares { mishaps, one_in: mishap, longest_us, cancels, outlives: false, seed };
+            let call_faults =
+                CallFaults { faults, one_in: fault, longest_us, cancels, outlives: false, seed };
             Setup {
                 gateways,
                 workers,
@@ -39,7 +40,7 @@ fn setups(mishaps: &'static [Mishap], longest_us: u64) -> impl Strategy<Value = 
                 one_in,
                 goes_down: false,
                 reloads: true,
-                fares,
+                call_faults,
             }
         },
     )
@@ -54,12 +55,12 @@ proptest! {
 
     /// Every reply comes in time, even if late or twice, and scripts get lost.
     #[test]
-    fn where_no_answer_is_lost_all_is_exact(
-        setup in setups(&[Mishap::Twice, Mishap::NoScript], 8_000), bytes in bytes(), reloads: bool,
+    fn if_no_reply_is_lost_all_counts_are_exact(
+        setup in setups(&[CallFault::Twice, CallFault::NoScript], 8_000), bytes in bytes(), reloads: bool,
     ) {
         let gateways = play(Setup { reloads, ..setup }, &bytes, nobody_waits_too_long);
         nobody_goes_uncounted(&gateways);
-        all_goes_well_again(&gateways);
+        requests_pass_again(&gateways);
         stores_hold(&gateways);
         nobody_goes_uncounted(&gateways);
         nobody_is_charged_in_vain(&gateways);
@@ -67,11 +68,11 @@ proptest! {
     }
 
     #[test]
-    fn whatever_befalls_calls_quotas_hold_and_nobody_waits_too_long(
+    fn whatever_faults_calls_have_quotas_and_timeouts_hold(
         setup in setups(callouts::ALL, 90_000), bytes in bytes(),
     ) {
         let gateways = play(Setup { goes_down: true, ..setup }, &bytes, nobody_waits_too_long);
-        all_goes_well_again(&gateways);
+        requests_pass_again(&gateways);
         stores_hold(&gateways);
         nobody_goes_uncounted(&gateways);
         degraded_is_bounded(&gateways);
@@ -79,9 +80,9 @@ proptest! {
 
     /// Swaps of the gateway's own data are lost.
     #[test]
-    fn lost_swaps_lose_nothing(setup in setups(&[Mishap::Twice], 8_000), bytes in bytes()) {
+    fn lost_swaps_lose_nothing(setup in setups(&[CallFault::Twice], 8_000), bytes in bytes()) {
         let gateways = play(Setup { kind: Kind::LostSwaps, ..setup }, &bytes, nobody_waits_too_long);
-        all_goes_well_again(&gateways);
+        requests_pass_again(&gateways);
         stores_hold(&gateways);
         nobody_goes_uncounted(&gateways);
         nobody_is_charged_in_vain(&gateways);
@@ -91,14 +92,14 @@ proptest! {
     #[test]
     fn whatever_fails_nobody_waits_for_ever(
         setup in setups(callouts::ALL, 90_000), bytes in bytes(), outlives: bool,
-        kind in prop::sample::select(vec![Kind::Any, Kind::LettingGo, Kind::Timer, Kind::Store]),
+        kind in prop::sample::select(vec![Kind::Any, Kind::Release, Kind::Timer, Kind::Store]),
     ) {
         // A host that takes a plugin away from its streams, unlike Envoy, must let them go: nothing
         // asks again.
         let outlives = outlives && matches!(kind, Kind::Timer | Kind::Store);
-        let fares = Fares { outlives, ..setup.fares.clone() };
-        let gateways = play(Setup { kind, goes_down: true, fares, ..setup }, &bytes, |_| {});
-        all_goes_well_again(&gateways);
+        let call_faults = CallFaults { outlives, ..setup.call_faults.clone() };
+        let gateways = play(Setup { kind, goes_down: true, call_faults, ..setup }, &bytes, |_| {});
+        requests_pass_again(&gateways);
         stores_hold(&gateways);
     }
 }

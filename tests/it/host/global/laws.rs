@@ -1,7 +1,7 @@
 //! Laws for gateways that count together, during a run and after it.
 
 use super::play::{Gateways, LOCAL, PATHS, RULES, Rule};
-use crate::host::callouts::Fares;
+use crate::host::callouts::CallFaults;
 use crate::host::faults::Kind;
 use crate::host::gateway::{Fate, Gateway};
 
@@ -11,11 +11,11 @@ const LONGEST_MS: u64 = 52;
 /// No request waits for a store longer than allowed. Waiting for a turn is not limited by this law.
 pub fn nobody_waits_too_long(gateways: &Gateways) {
     for gateway in &gateways.all {
-        let (now, noted) = (gateway.world.clock.get(), gateway.world.noted.borrow());
-        let waiting = noted.iter().filter(|noted| noted.fate == Fate::Paused && noted.path != "/queue");
-        for noted in waiting {
-            let ms = (now - noted.came) / 1_000_000;
-            assert!(ms <= LONGEST_MS, "{ms} ms: {noted:?}");
+        let (now, records) = (gateway.world.clock.get(), gateway.world.records.borrow());
+        let waiting = records.iter().filter(|record| record.fate == Fate::Paused && record.path != "/queue");
+        for record in waiting {
+            let ms = (now - record.came) / 1_000_000;
+            assert!(ms <= LONGEST_MS, "{ms} ms: {record:?}");
         }
     }
 }
@@ -37,13 +37,16 @@ pub fn nobody_goes_uncounted(gateways: &Gateways) {
         let degraded = gateways.counter(&format!("diana.rule.{name}.degraded")) as usize;
         let errors = gateways.counter(&format!("diana.rule.{name}.result.error.requests")) as usize;
         let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
-        let taken = gateways.clusters.taken(kind.0, kind.1) as usize;
-        assert!(went <= taken + degraded + errors, "{went} of {name}, {taken} taken, {degraded} without");
+        let outstanding = gateways.clusters.outstanding(kind.0, kind.1) as usize;
+        assert!(
+            went <= outstanding + degraded + errors,
+            "{went} of {name}, {outstanding} granted, {degraded} without"
+        );
         // On a sharded store each shard counts its actors, and there are two actors.
         let actors = if name.ends_with("bucket") { 2 } else { 1 };
         // A worker reports at least as many permits as its requests hold, so a store may count more
         // than it has granted.
-        let granted = if kind.0 == 7 { went.saturating_sub(degraded + errors) } else { taken };
+        let granted = if kind.0 == 7 { went.saturating_sub(degraded + errors) } else { outstanding };
         assert!(*limit == 0 || granted <= limit * actors, "{granted} of {name}");
     }
 }
@@ -54,9 +57,9 @@ pub fn nobody_is_charged_in_vain(gateways: &Gateways) {
     for Rule { path, name, kind, leased, .. } in RULES.iter().filter(|rule| rule.limit > 0) {
         let degraded = gateways.counter(&format!("diana.rule.{name}.degraded"));
         let went = if kind.0 == 7 { gateways.in_flight(path) } else { gateways.went(path) };
-        let taken = gateways.clusters.taken(kind.0, kind.1);
+        let outstanding = gateways.clusters.outstanding(kind.0, kind.1);
         if !leased || kind.0 == 1 && !gateways.setup.reloads {
-            assert!(taken <= went as i64, "{taken} of {name}, {went} went, {degraded} without");
+            assert!(outstanding <= went as i64, "{outstanding} of {name}, {went} went, {degraded} without");
         }
     }
 }
@@ -77,9 +80,9 @@ pub fn degraded_is_bounded(gateways: &Gateways) {
 
 /// From now on there are no faults: all requests go on, and a store that was given up is queried
 /// again.
-pub fn all_goes_well_again(gateways: &Gateways) {
+pub fn requests_pass_again(gateways: &Gateways) {
     gateways.all.iter().for_each(|gateway| gateway.fail(Kind::Nothing));
-    *gateways.clusters.fares.borrow_mut() = Fares::default();
+    *gateways.clusters.call_faults.borrow_mut() = CallFaults::default();
     gateways.clusters.down.set(false);
     gateways.clusters.silent.borrow_mut().clear();
     // The next request sets a lost timer again.
@@ -126,5 +129,5 @@ fn degraded(gateway: &Gateway, rule: &Rule) -> i64 {
 
 /// When all requests have ended, all permits have been released.
 pub fn permits_are_back(gateways: &Gateways) {
-    assert_eq!([gateways.clusters.taken(7, 2), gateways.clusters.taken(7, 3)], [0, 0]);
+    assert_eq!([gateways.clusters.outstanding(7, 2), gateways.clusters.outstanding(7, 3)], [0, 0]);
 }

@@ -19,20 +19,20 @@ fn at_once(gateway: &Gateway, worker: usize) -> Fate {
 /// A lease of ten: the first request brings the lease. When less than half is left, the timer
 /// refills the lease.
 #[test]
-fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
+fn the_timer_refills_a_lease_that_is_half_spent() {
     let gateway = start(2, &leased("W", 100, 10));
     assert_eq!((ask(&gateway, 0, "/"), clusters(&gateway).decisions()), (Fate::Upstream, 1));
-    assert_eq!(clusters(&gateway).taken(2, 100), 11);
+    assert_eq!(clusters(&gateway).outstanding(2, 100), 11);
     // The other worker spends the lease, too.
     for worker in 0..5 {
         assert_eq!(at_once(&gateway, worker), Fate::Upstream, "{worker}");
         gateway.pass(10);
     }
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)), (1, 11));
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).outstanding(2, 100)), (1, 11));
     assert_eq!((at_once(&gateway, 1), clusters(&gateway).decisions()), (Fate::Upstream, 1));
     gateway.pass(10);
     assert_eq!(
-        (clusters(&gateway).decisions(), clusters(&gateway).taken(2, 100)),
+        (clusters(&gateway).decisions(), clusters(&gateway).outstanding(2, 100)),
         (2, 17),
         "once, the missing six"
     );
@@ -44,12 +44,12 @@ fn half_of_a_piece_is_left_when_the_timer_fetches_more() {
 
 /// Many requests arrive at once, without a lease: in each worker one request brings a lease.
 #[test]
-fn of_many_requests_at_once_one_fetches() {
+fn of_many_requests_at_once_one_fetches_a_lease() {
     let gateway = start(1, &leased("W", 100, 10));
     let requests: Vec<usize> = (0..11).map(|_| gateway.request(0, "/", "ann")).collect();
     gateway.pass(20);
     assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; 11]);
-    assert_eq!(clusters(&gateway).taken(2, 100), 11 + 10);
+    assert_eq!(clusters(&gateway).outstanding(2, 100), 11 + 10);
 }
 
 /// If many workers begin at once, they do not fetch a lease each. Otherwise requests would be
@@ -62,7 +62,7 @@ fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
         while went < 100 {
             let requests: Vec<usize> = (0..24).map(|worker| gateway.request(worker, "/", "ann")).collect();
             gateway.pass(1);
-            let held = clusters(&gateway).taken(kind, first) - gateway_went(&gateway);
+            let held = clusters(&gateway).outstanding(kind, first) - gateway_went(&gateway);
             assert!(held <= 5, "{algo}: {held} held of {went}");
             gateway.pass(40);
             let passed = fates(&gateway, &requests).iter().filter(|fate| **fate == Fate::Upstream).count();
@@ -80,11 +80,15 @@ fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
 /// The store refuses one worker while another worker fetches the rest. The gateway's lease takes
 /// precedence over the cached refusal.
 #[test]
-fn a_cached_refusal_does_not_hide_what_the_gateway_holds() {
+fn a_lease_takes_precedence_over_a_cached_refusal() {
     let mut refused = 0;
     for seed in 0..20 {
         let gateway = start(2, &leased("W", 4, 3));
-        clusters(&gateway).fares.replace(Fares { longest_us: 20_000, seed, ..Fares::default() });
+        clusters(&gateway).call_faults.replace(CallFaults {
+            longest_us: 20_000,
+            seed,
+            ..CallFaults::default()
+        });
         let requests = [0, 1].map(|worker| gateway.request(worker, "/", "ann"));
         gateway.pass(50);
         if fates(&gateway, &requests) == [Fate::Upstream, REFUSED] {
@@ -96,8 +100,8 @@ fn a_cached_refusal_does_not_hide_what_the_gateway_holds() {
 }
 
 fn gateway_went(gateway: &Gateway) -> i64 {
-    let noted = gateway.world.noted.borrow();
-    noted.iter().filter(|noted| noted.went.is_some() || noted.fate == Fate::Paused).count() as i64
+    let records = gateway.world.records.borrow();
+    records.iter().filter(|record| record.went.is_some() || record.fate == Fate::Paused).count() as i64
 }
 
 /// Quota above one lease is returned.
@@ -114,7 +118,7 @@ fn a_gateway_holds_no_more_than_its_lease() {
             gateway.pass(30);
             assert_eq!(fates(&gateway, &requests), vec![Fate::Upstream; requests.len()], "{algo}");
             went += requests.len() as i64;
-            let held = clusters(&gateway).taken(kind, first) - went;
+            let held = clusters(&gateway).outstanding(kind, first) - went;
             assert!((0..=20).contains(&held), "{algo}: {held} held at turn {turn}");
         }
         gateway.no_crash();
@@ -134,7 +138,7 @@ fn all_of_a_quota_is_spent_and_no_more() {
 
 /// A lease is not fetched if another rule of the request has none, because it could not be spent.
 #[test]
-fn nothing_is_fetched_that_another_rule_keeps_from_being_spent() {
+fn no_lease_is_fetched_if_another_rule_has_none() {
     let leased = r#"{"name": "leased", "actor": "user", "algo": "W", "rpu": 50, "unit": "day", "scope": "global", "lease": 7}"#;
     // One rule needs a query for each request, and the other never leases.
     for other in [r#""algo": "W", "rpu": 1000"#, r#""algo": "TB", "rpu": 86400000, "burst": 1, "lease": 1"#] {
@@ -150,26 +154,26 @@ fn nothing_is_fetched_that_another_rule_keeps_from_being_spent() {
 /// The worker keeps the value of an actor with a lease for seconds, so a client may not choose its
 /// length freely.
 #[test]
-fn for_an_actor_of_a_long_value_nothing_is_fetched() {
+fn an_actor_with_a_long_value_gets_no_lease() {
     let gateway = start(1, &leased("W", 100, 10).replace(r#""algo""#, r#""actor": "user", "algo""#));
     for (letters, fetched) in [(200, 10), (2_000, 0)] {
-        let (user, before) = ("a".repeat(letters), clusters(&gateway).taken(2, 100));
+        let (user, before) = ("a".repeat(letters), clusters(&gateway).outstanding(2, 100));
         let request = gateway.request(0, "/", &user);
         gateway.pass(10);
         assert_eq!(gateway.fate(request), Fate::Upstream);
-        assert_eq!(clusters(&gateway).taken(2, 100) - before, 1 + fetched, "{letters}");
+        assert_eq!(clusters(&gateway).outstanding(2, 100) - before, 1 + fetched, "{letters}");
     }
 }
 
 /// The unspent part of a bucket's lease returns after two seconds; the spent part does not.
 #[test]
-fn a_buckets_piece_lapses_and_is_accounted_for() {
+fn an_expired_lease_of_a_bucket_is_accounted_for() {
     let gateway = start(2, &leased("TB", 50, 20));
     let fates: Vec<Fate> = (0..5).map(|worker| ask(&gateway, worker, "/")).collect();
     assert_eq!(fates, vec![Fate::Upstream; 5]);
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).taken(1, BUCKET_50)), (1, 21));
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).outstanding(1, BUCKET_50)), (1, 21));
     gateway.pass(2_500);
-    assert_eq!(clusters(&gateway).taken(1, BUCKET_50), 5);
+    assert_eq!(clusters(&gateway).outstanding(1, BUCKET_50), 5);
     let mut rest = 0;
     while ask(&gateway, rest, "/") == Fate::Upstream {
         rest += 1;
@@ -182,7 +186,7 @@ const BUCKET_50: u64 = 1_728_000_000;
 
 /// An actor that was busy for seconds leaves; nothing of its leases is lost.
 #[test]
-fn of_many_pieces_all_that_was_not_spent_is_back() {
+fn the_unspent_part_of_many_leases_returns() {
     let gateway = start(2, &leased("TB", 50, 8));
     let fates: Vec<Fate> = (0..30)
         .map(|worker| {
@@ -192,12 +196,12 @@ fn of_many_pieces_all_that_was_not_spent_is_back() {
         .collect();
     assert_eq!(fates, vec![Fate::Upstream; 30]);
     gateway.pass(3_000);
-    assert_eq!(clusters(&gateway).taken(1, BUCKET_50), 30);
+    assert_eq!(clusters(&gateway).outstanding(1, BUCKET_50), 30);
 }
 
 /// Windows and slices have charged their leases, so an unused lease may lapse silently.
 #[test]
-fn a_piece_that_needs_no_account_keeps_no_timer() {
+fn a_lease_without_an_account_keeps_no_timer() {
     for algo in ["W", "SW"] {
         let gateway = start(1, &leased(algo, 100, 10));
         assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
@@ -208,7 +212,7 @@ fn a_piece_that_needs_no_account_keeps_no_timer() {
 
 /// While the store is down, requests are counted locally.
 #[test]
-fn a_store_that_is_gone_lends_nothing() {
+fn a_store_that_is_down_leases_nothing() {
     let gateway = start(1, &leased("W", 100, 10));
     assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
     clusters(&gateway).down.set(true);
@@ -226,7 +230,7 @@ fn a_store_that_is_gone_lends_nothing() {
 
 /// The plugin is replaced and then removed. Its leases are still there for the new plugin.
 #[test]
-fn a_reload_keeps_what_was_fetched() {
+fn a_reload_keeps_leases() {
     let gateway = start(1, &leased("W", 100, 10));
     assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
     let vm = &gateway.vms[0];

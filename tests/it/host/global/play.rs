@@ -1,6 +1,6 @@
 //! Runs of gateways that count together: any bytes decode to a list of operations.
 
-use crate::host::callouts::{Clusters, Fares};
+use crate::host::callouts::{CallFaults, Clusters};
 use crate::host::faults::{Faults, Kind};
 use crate::host::gateway::Gateway;
 use crate::host::vm::Vm;
@@ -79,7 +79,7 @@ pub struct Setup {
     pub goes_down: bool,
     /// Whether plugins are replaced.
     pub reloads: bool,
-    pub fares: Fares,
+    pub call_faults: CallFaults,
 }
 
 fn configuration(setup: &Setup) -> String {
@@ -122,8 +122,8 @@ impl Gateways {
     /// How many requests for this path have passed.
     pub fn went(&self, path: &str) -> usize {
         let of = |gateway: &Gateway| {
-            let noted = gateway.world.noted.borrow();
-            noted.iter().filter(|noted| noted.path == path && noted.went.is_some()).count()
+            let records = gateway.world.records.borrow();
+            records.iter().filter(|record| record.path == path && record.went.is_some()).count()
         };
         self.all.iter().map(of).sum()
     }
@@ -138,14 +138,14 @@ impl Gateways {
 /// operation that lets time pass.
 pub fn play(setup: Setup, bytes: &[u8], after: impl Fn(&Gateways)) -> Gateways {
     let clusters = Clusters::of(&["a", "b", "c"]);
-    *clusters.fares.borrow_mut() = setup.fares.clone();
+    *clusters.call_faults.borrow_mut() = setup.call_faults.clone();
     let all: Vec<Gateway> = (0..setup.gateways)
         .map(|_| Gateway::among(Rc::clone(&clusters), setup.workers, setup.reenters))
         .collect();
     for gateway in &all {
         assert!(gateway.configure(&configuration(&setup)), "{:?}", gateway.world.log.borrow());
         *gateway.world.faults.borrow_mut() =
-            Faults { kind: setup.kind, one_in: setup.one_in, seed: setup.fares.seed };
+            Faults { kind: setup.kind, one_in: setup.one_in, seed: setup.call_faults.seed };
     }
     let gateways = Gateways { all, clusters, setup };
     let (operations, _) = bytes.as_chunks::<2>();
@@ -228,7 +228,7 @@ fn reload(gateways: &Gateways, vm: &Vm, what: u8) {
         _ => {
             let old = vm.oldest_root().filter(|root| Some(*root) != vm.newest_root());
             // Envoy keeps a plugin while it has streams.
-            let waits = |root: &u32| vm.streams_of(*root) > 0 && !gateways.setup.fares.outlives;
+            let waits = |root: &u32| vm.streams_of(*root) > 0 && !gateways.setup.call_faults.outlives;
             old.filter(|root| !waits(root)).into_iter().for_each(|root| vm.delete_root(root));
         }
     }

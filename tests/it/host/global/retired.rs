@@ -23,7 +23,7 @@ fn reload_while_the_store_is_asked(limits: &str, after: &str, requests: usize) -
 }
 
 fn passed(gateway: &Gateway) -> usize {
-    gateway.world.noted.borrow().iter().filter(|noted| noted.went.is_some()).count()
+    gateway.world.records.borrow().iter().filter(|record| record.went.is_some()).count()
 }
 
 /// The actor is busy, so an active worker would reserve quota.
@@ -45,7 +45,7 @@ fn requests_of_a_retired_configuration_reserve_nothing() {
 
 /// A lease that the store grants to a worker that is retired meanwhile is returned.
 #[test]
-fn what_a_retired_configuration_has_fetched_ahead_goes_back() {
+fn a_lease_granted_to_a_retired_configuration_is_returned() {
     for (algo, kind, first) in [("TB", 1, 864_000_000), ("W", 2, 100)] {
         let leased = format!(
             r#"{{"name": "leased", "algo": "{algo}", "rpu": 100, "unit": "day", "scope": "global", "lease": 10}}"#
@@ -56,20 +56,20 @@ fn what_a_retired_configuration_has_fetched_ahead_goes_back() {
         assert!(gateway.vms[0].configure_again());
         gateway.pass(20);
         assert_eq!((gateway.fate(request), clusters(&gateway).decisions()), (Fate::Upstream, 1));
-        assert_eq!(clusters(&gateway).taken(kind, first), 1, "{algo}");
+        assert_eq!(clusters(&gateway).outstanding(kind, first), 1, "{algo}");
     }
 }
 
 /// The rest of a bucket's lease is returned at once; otherwise it would count as spent.
 #[test]
-fn what_a_configuration_has_left_of_a_bucket_goes_back_when_it_is_retired() {
+fn the_rest_of_a_buckets_lease_is_returned_with_its_configuration() {
     let leased =
         r#"{"name": "leased", "algo": "TB", "rpu": 100, "unit": "day", "scope": "global", "lease": 10}"#;
     let gateway = start(1, &limit("/", leased));
     assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
-    assert_eq!(clusters(&gateway).taken(1, 864_000_000), 11);
+    assert_eq!(clusters(&gateway).outstanding(1, 864_000_000), 11);
     gateway.world.configuration.replace(configuration(r#""a""#, &limit("/other", GLOBAL)));
     assert!(gateway.vms[0].configure_again());
     gateway.pass(20);
-    assert_eq!(clusters(&gateway).taken(1, 864_000_000), 1);
+    assert_eq!(clusters(&gateway).outstanding(1, 864_000_000), 1);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::host::faults::{Faults, Kind};
-use crate::host::gateway::Noted;
+use crate::host::gateway::RequestRecord;
 
 fn rule(more: &str) -> String {
     limit(
@@ -11,8 +11,8 @@ fn rule(more: &str) -> String {
     )
 }
 
-fn noted(gateway: &Gateway, request: usize) -> Noted {
-    gateway.world.noted.borrow()[request].clone()
+fn record(gateway: &Gateway, request: usize) -> RequestRecord {
+    gateway.world.records.borrow()[request].clone()
 }
 
 /// The fates of `count` requests, each decided before the next begins.
@@ -21,7 +21,7 @@ fn each(gateway: &Gateway, count: usize) -> Vec<Fate> {
 }
 
 #[test]
-fn without_its_store_a_rule_does_what_it_says() {
+fn without_its_store_a_rule_follows_its_on_error() {
     let (passes, closed) = (Fate::Upstream, Fate::Answered(503));
     let cases = [
         // Two gateways share a quota of four.
@@ -46,7 +46,7 @@ fn without_its_store_a_rule_does_what_it_says() {
 }
 
 #[test]
-fn who_is_refused_for_want_of_a_store_is_told_so() {
+fn a_refusal_without_a_store_says_so() {
     let gateway = start(1, &rule(r#""on_error": "deny""#));
     clusters(&gateway).down.set(true);
     let request = gateway.request(0, "/", "ann");
@@ -61,7 +61,7 @@ fn who_is_refused_for_want_of_a_store_is_told_so() {
 /// After three failures no request waits. A probe finds the recovery, and all requests are counted
 /// again.
 #[test]
-fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
+fn no_request_waits_for_a_store_that_is_down_and_its_return_is_noticed() {
     for silent in [false, true] {
         let gateway = start(2, &rule(r#""on_error": "allow""#));
         assert_eq!(each(&gateway, 1), [Fate::Upstream]);
@@ -90,21 +90,21 @@ fn a_store_that_is_gone_holds_nobody_and_is_found_when_it_is_back() {
 
 /// One of two stores refuses. The other one gets a refund.
 #[test]
-fn what_one_store_refuses_no_other_charges() {
+fn if_one_store_refuses_no_other_store_charges() {
     let two = r#"{"actor": "user", "rpu": 1, "unit": "day", "algo": "W", "scope": "global"},
                  {"actor": "ip", "rpu": 99, "unit": "day", "algo": "W", "scope": "global"}"#;
     let gateway = Gateway::among(Clusters::of(&["a", "b"]), 1, false);
     assert!(gateway.configure(&configuration(r#""a", "b""#, &limit("/", two))));
     let mut back = 0;
     for user in 0..20 {
-        let before = clusters(&gateway).given_back();
+        let before = clusters(&gateway).refunds();
         for fate in [Fate::Upstream, REFUSED] {
             let request = gateway.request(0, "/", &format!("user-{user}"));
             gateway.pass(10);
             assert_eq!(gateway.fate(request), fate);
         }
-        assert_eq!(clusters(&gateway).taken(2, 99), user + 1);
-        back += clusters(&gateway).given_back() - before;
+        assert_eq!(clusters(&gateway).outstanding(2, 99), user + 1);
+        back += clusters(&gateway).refunds() - before;
     }
     assert!((1..20).contains(&back), "some are counted side by side, some apart: {back}");
     gateway.end_all();
@@ -130,7 +130,7 @@ fn a_refusal_that_cannot_be_sent_at_once_stays_a_refusal() {
 
 /// A rule in shadow neither delays nor refuses.
 #[test]
-fn a_queue_in_shadow_makes_nobody_wait() {
+fn a_queue_in_shadow_delays_nobody() {
     let queue =
         r#"{"algo": "LB", "rpu": 1, "unit": "second", "queue": 2, "scope": "global", "mode": "MODE"}"#;
     for (mode, second) in [("enforce", Fate::Paused), ("shadow", Fate::Upstream)] {
@@ -144,14 +144,14 @@ fn a_queue_in_shadow_makes_nobody_wait() {
 
 /// A request that leaves a queue refunds its turn. A request that goes on in its turn does not.
 #[test]
-fn a_turn_is_given_back_by_who_leaves() {
+fn a_request_that_leaves_refunds_its_turn() {
     let queue = r#"{"algo": "LB", "rpu": 1, "unit": "second", "queue": 2, "scope": "global"}"#;
     let gateway = start(1, &limit("/", queue));
     assert_eq!(each(&gateway, 2), [Fate::Upstream, Fate::Paused]);
     let vm = &gateway.vms[0];
     vm.reset(*vm.streams().last().unwrap());
     gateway.pass(10);
-    assert_eq!(clusters(&gateway).given_back(), 1);
+    assert_eq!(clusters(&gateway).refunds(), 1);
     let request = gateway.request(0, "/", "ann");
     gateway.pass(960);
     assert_eq!(gateway.fate(request), Fate::Paused);
@@ -159,8 +159,8 @@ fn a_turn_is_given_back_by_who_leaves() {
     assert_eq!(gateway.fate(request), Fate::Upstream, "it has the turn of the one that left");
     gateway.end_all();
     gateway.pass(10);
-    assert_eq!((clusters(&gateway).given_back(), gateway.kept_streams()), (1, 0));
-    assert_eq!(noted(&gateway, request).fate, Fate::Served);
+    assert_eq!((clusters(&gateway).refunds(), gateway.kept_streams()), (1, 0));
+    assert_eq!(record(&gateway, request).fate, Fate::Served);
 }
 
 /// The host copies no more of a reply than the longest valid one, however long the reply is.

@@ -1,12 +1,12 @@
 //! Single faults of a source, one after the other.
 
 use super::*;
-use crate::host::callouts::Mishap;
+use crate::host::callouts::CallFault;
 
 /// The shared data fails just when a document is compiled. The fault says nothing about the
 /// document.
 #[test]
-fn a_document_is_not_refused_because_a_call_failed() {
+fn a_failed_host_call_refuses_no_document() {
     for seed in 0..60 {
         for kind in [Kind::Store, Kind::Any] {
             let gateway = start(2, &document(430));
@@ -26,7 +26,7 @@ fn a_document_is_not_refused_because_a_call_failed() {
 /// A host call fails during the fallback to the local document. The worker falls back at its next
 /// look.
 #[test]
-fn a_worker_goes_back_to_the_local_document_though_a_call_failed() {
+fn a_worker_falls_back_to_the_local_document_despite_a_failed_call() {
     for seed in 0..20 {
         let gateway = start(1, &document(430));
         gateway.pass(1_000);
@@ -42,15 +42,15 @@ fn a_worker_goes_back_to_the_local_document_though_a_call_failed() {
 
 /// A reply of the previous source is no reply of this one.
 #[test]
-fn an_answer_is_that_of_the_source_that_was_asked() {
+fn a_reply_of_a_previous_source_is_ignored() {
     for outlives in [false, true] {
         let gateway = start(1, &document(430));
         gateway.pass(1_000);
         let other = Server::of(&document(440));
         clusters(&gateway).servers.borrow_mut().insert("other".into(), other);
-        let slow = Fares { longest_us: 190_000, cancels: false, outlives, ..Fares::default() };
+        let slow = CallFaults { longest_us: 190_000, cancels: false, outlives, ..CallFaults::default() };
         for seed in 0..40 {
-            fare(&gateway, Fares { seed, ..slow.clone() });
+            set_call_faults(&gateway, CallFaults { seed, ..slow.clone() });
             let name = if seed % 2 == 0 { "other" } else { "config" };
             put_document(&gateway, &document(431 + seed as u32 % 2));
             gateway.pass(500);
@@ -61,9 +61,9 @@ fn an_answer_is_that_of_the_source_that_was_asked() {
             *gateway.world.configuration.borrow_mut() = json;
             assert!(gateway.vms[0].configure_again());
             for _ in 0..100 {
-                let served = active_statuses(&gateway)[0];
-                let of_other = served == 440;
-                assert!(served == LOCAL || of_other == (name == "other"), "{served} of {name}");
+                let status = active_statuses(&gateway)[0];
+                let of_other = status == 440;
+                assert!(status == LOCAL || of_other == (name == "other"), "{status} of {name}");
                 gateway.pass(10);
             }
         }
@@ -74,11 +74,11 @@ fn an_answer_is_that_of_the_source_that_was_asked() {
 #[test]
 fn calls_that_a_host_never_answers_are_forgotten() {
     let gateway = start(1, &document(430));
-    let lost = Fares { mishaps: &[Mishap::Lost], one_in: 1, cancels: false, ..Fares::default() };
-    fare(&gateway, lost);
+    let lost = CallFaults { faults: &[CallFault::Lost], one_in: 1, cancels: false, ..CallFaults::default() };
+    set_call_faults(&gateway, lost);
     gateway.pass(600_000);
     assert_eq!(gateway.vms[0].calling(), 1);
-    fare(&gateway, Fares::default());
+    set_call_faults(&gateway, CallFaults::default());
     gateway.pass(5_000);
     assert_eq!(active_statuses(&gateway), [430]);
     is_clean(&gateway);
@@ -86,7 +86,7 @@ fn calls_that_a_host_never_answers_are_forgotten() {
 
 /// The first request after the fault sets the timer again.
 #[test]
-fn a_timer_that_could_not_be_set_is_set_when_it_can_be() {
+fn a_timer_that_failed_is_set_again() {
     for at_first in [true, false] {
         let gateway = gateway(1, &document(430));
         if at_first {
@@ -106,7 +106,7 @@ fn a_timer_that_could_not_be_set_is_set_when_it_can_be() {
 
 /// Rare faults of the timer, again and again: the timer goes on.
 #[test]
-fn a_timer_that_fails_at_times_goes_on() {
+fn a_timer_with_rare_faults_goes_on() {
     for seed in 0..20 {
         let gateway = start(2, &document(430));
         gateway.pass(1_000);
@@ -123,7 +123,7 @@ fn a_timer_that_fails_at_times_goes_on() {
 
 /// The newest plugin decides what is accepted. Older plugins go on with what they have.
 #[test]
-fn a_document_that_one_plugin_cannot_take_is_told_there() {
+fn a_document_that_one_plugin_cannot_accept_is_logged_there() {
     let gateway = gateway(1, &document(430));
     assert!(gateway.configure(&configuration(r#"}, "actors": {"tenant": {"header": "x-tenant"}"#)));
     gateway.pass(1_000);
@@ -148,7 +148,7 @@ fn a_document_that_one_plugin_cannot_take_is_told_there() {
 /// The worker reads no more of a page than a document may be long, and logs a bounded number of
 /// mistakes.
 #[test]
-fn a_long_answer_costs_no_more_than_a_long_document() {
+fn a_long_reply_costs_no_more_than_a_long_document() {
     let gateway = start(1, &document(430));
     gateway.pass(1_000);
     put_document(&gateway, &"x".repeat(5 << 20));
@@ -167,7 +167,7 @@ fn a_long_answer_costs_no_more_than_a_long_document() {
 
 /// No secret is logged, whatever goes wrong.
 #[test]
-fn no_header_of_a_poll_is_told() {
+fn no_header_of_a_poll_is_logged() {
     let gateway = gateway(1, &document(430));
     assert!(gateway.configure(&configuration(r#", "headers": {"authorization": "Bearer s3cret"}"#)));
     for (status, body) in [(200, document(431)), (200, "{".into()), (401, "s3cret".into())] {

@@ -31,8 +31,8 @@ const LAST: u32 = 590;
 impl Run {
     fn holds(&self) -> Result<(), TestCaseError> {
         for vm in &self.gateway.vms {
-            let served = active_status(&self.gateway, vm);
-            prop_assert!(served == LOCAL || (FIRST..=self.newest).contains(&served), "{served}");
+            let status = active_status(&self.gateway, vm);
+            prop_assert!(status == LOCAL || (FIRST..=self.newest).contains(&status), "{status}");
         }
         prop_assert_eq!(&*self.gateway.world.crashes.borrow(), &Vec::<String>::new());
         Ok(())
@@ -69,7 +69,7 @@ impl Run {
                 }
             }),
             30 => vm.report(vm.newest_root().unwrap(), what.into(), (Some(200), document(599).into())),
-            _ => fare(gateway, Fares::default()),
+            _ => set_call_faults(gateway, CallFaults::default()),
         }
     }
 }
@@ -82,16 +82,16 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn a_worker_serves_a_good_document_and_in_the_end_the_newest(
+    fn a_worker_always_has_a_good_document_active_and_in_the_end_the_newest(
         workers in 1..4_usize,
         kind in kinds(),
         one_in in 1..9_u64,
-        fares in (0..5_u64, 0..400_000_u64, any::<bool>(), any::<bool>(), any::<u64>()),
+        call_faults in (0..5_u64, 0..400_000_u64, any::<bool>(), any::<bool>(), any::<u64>()),
         bytes in prop::collection::vec(any::<u8>(), 0..160),
     ) {
         let gateway = start(workers, &document(FIRST));
-        let (mishap, longest_us, cancels, outlives, seed) = fares;
-        fare(&gateway, Fares { mishaps: callouts::ALL, one_in: mishap, longest_us, cancels, outlives, seed });
+        let (fault, longest_us, cancels, outlives, seed) = call_faults;
+        set_call_faults(&gateway, CallFaults { faults: callouts::ALL, one_in: fault, longest_us, cancels, outlives, seed });
         gateway.world.faults.replace(Faults { kind, one_in, seed });
         let mut run = Run { gateway, newest: FIRST };
         let (operations, _) = bytes.as_chunks::<2>();
@@ -101,7 +101,7 @@ proptest! {
         }
         let Run { gateway, newest } = run;
         gateway.world.faults.replace(Faults::default());
-        fare(&gateway, Fares::default());
+        set_call_faults(&gateway, CallFaults::default());
         clusters(&gateway).down.set(false);
         change(&gateway, |server| {
             (server.status, server.sends_etags, server.document) = (200, true, document(newest + 1).into());

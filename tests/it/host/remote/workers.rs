@@ -1,10 +1,10 @@
 //! Several workers and one document.
 
 use super::*;
-use crate::host::callouts::{self, Mishap};
+use crate::host::callouts::{self, CallFault};
 
 #[test]
-fn all_workers_take_a_document_within_an_interval_and_one_asks() {
+fn all_workers_activate_a_document_within_an_interval_and_one_polls() {
     let gateway = start(4, &document(430));
     assert_eq!(active_statuses(&gateway), [LOCAL; 4]);
     gateway.pass(1_000);
@@ -24,7 +24,7 @@ fn all_workers_take_a_document_within_an_interval_and_one_asks() {
 }
 
 #[test]
-fn polls_are_counted_by_what_came_of_them() {
+fn polls_are_counted_by_result() {
     let gateway = start(1, &document(430));
     let polled = || {
         let results = ["fresh", "unchanged", "refused", "failed"];
@@ -48,7 +48,7 @@ fn polls_are_counted_by_what_came_of_them() {
 }
 
 #[test]
-fn when_the_plugin_that_asks_is_gone_another_one_asks() {
+fn if_the_polling_plugin_is_deleted_another_one_polls() {
     let gateway = start(3, &document(430));
     gateway.pass(1_000);
     for status in 431..434 {
@@ -67,10 +67,10 @@ fn when_the_plugin_that_asks_is_gone_another_one_asks() {
 
 /// A plugin that goes during its poll leaves nothing behind, and the others go on.
 #[test]
-fn a_plugin_may_go_while_its_call_is_under_way() {
+fn a_plugin_may_be_deleted_during_its_poll() {
     for outlives in [false, true] {
         let gateway = start(2, &document(430));
-        fare(&gateway, Fares { longest_us: 190_000, outlives, ..Fares::default() });
+        set_call_faults(&gateway, CallFaults { longest_us: 190_000, outlives, ..CallFaults::default() });
         for round in 0..20 {
             let vm = &gateway.vms[round % 2];
             put_document(&gateway, &document(431 + round as u32));
@@ -104,7 +104,7 @@ fn two_plugins_of_a_worker_follow_one_source() {
 }
 
 #[test]
-fn without_contact_the_local_document_serves_until_there_is_contact_again() {
+fn without_contact_the_local_document_is_active() {
     for silent in [false, true] {
         let gateway = start(3, &document(430));
         gateway.pass(1_000);
@@ -132,7 +132,7 @@ fn without_contact_the_local_document_serves_until_there_is_contact_again() {
 }
 
 #[test]
-fn a_bad_answer_changes_nothing_and_is_told_once() {
+fn a_bad_reply_changes_nothing_and_is_logged_once() {
     for (status, body, words) in [
         (200, "", "refused: "),
         (200, "<html>no</html>", "refused: "),
@@ -157,21 +157,24 @@ fn a_bad_answer_changes_nothing_and_is_told_once() {
 }
 
 #[test]
-fn whatever_befalls_a_call_the_last_document_serves_and_then_the_next() {
-    for mishap in callouts::ALL.chunks(1) {
+fn whatever_fault_a_poll_has_the_last_document_stays_active_until_the_next() {
+    for fault in callouts::ALL.chunks(1) {
         for cancels in [true, false] {
             let gateway = start(3, &document(430));
             gateway.pass(1_000);
-            fare(&gateway, Fares { mishaps: mishap, one_in: 1, cancels, ..Fares::default() });
+            set_call_faults(
+                &gateway,
+                CallFaults { faults: fault, one_in: 1, cancels, ..CallFaults::default() },
+            );
             put_document(&gateway, &document(431));
             gateway.pass(9_000);
-            let harmless = matches!(mishap, [Mishap::Twice | Mishap::NoScript | Mishap::Shifted])
-                || matches!(mishap, [Mishap::Late]) && !cancels;
+            let harmless = matches!(fault, [CallFault::Twice | CallFault::NoScript | CallFault::Shifted])
+                || matches!(fault, [CallFault::Late]) && !cancels;
             let expected = if harmless { 431 } else { 430 };
-            assert_eq!(active_statuses(&gateway), [expected; 3], "{mishap:?} {cancels}");
-            fare(&gateway, Fares::default());
+            assert_eq!(active_statuses(&gateway), [expected; 3], "{fault:?} {cancels}");
+            set_call_faults(&gateway, CallFaults::default());
             gateway.pass(5_000);
-            assert_eq!(active_statuses(&gateway), [431; 3], "{mishap:?} {cancels}");
+            assert_eq!(active_statuses(&gateway), [431; 3], "{fault:?} {cancels}");
             is_clean(&gateway);
         }
     }

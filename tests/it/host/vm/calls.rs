@@ -2,13 +2,13 @@
 //! fault is due.
 
 use super::{Inner, Later, Stream, Timer};
-use crate::host::callouts::{self, Made};
-use crate::host::faults::Turn;
-use crate::host::sent;
+use crate::host::callouts::{self, CallRequest};
+use crate::host::faults::CallOutcome;
+use crate::host::request;
 use diana::host::proxy_wasm::simulated::{Call, Host, Reply};
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 use diana_limiter::request::pairs::Pairs;
-use diana_limiter::store::Rules;
 
 const BAD_ARGUMENT: u32 = 2;
 
@@ -23,9 +23,9 @@ impl Host for Inner {
         self.world.called.set(self.world.called.get() + 1);
         let turn = self.world.faults.borrow_mut().next(&call);
         match turn {
-            Turn::Works => self.answer(call),
-            Turn::Fails(status) => Reply::status(status),
-            Turn::WorksAndFails(status) => {
+            CallOutcome::Works => self.answer(call),
+            CallOutcome::Fails(status) => Reply::status(status),
+            CallOutcome::WorksAndFails(status) => {
                 self.answer(call);
                 Reply::status(status)
             }
@@ -66,14 +66,14 @@ impl Inner {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let responds = self.effective(|stream| stream.responds.then_some(stream.request)).flatten();
                 let Some(request) = responds else { return Reply::status(BAD_ARGUMENT) };
-                world.noted.borrow_mut()[request].headers.push((text(name), text(value)));
+                world.records.borrow_mut()[request].headers.push((text(name), text(value)));
                 Reply::status(0)
             }
             Call::Property { path } => self.property(path),
             Call::SetProperty { path, value } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let Some(request) = self.effective(|stream| stream.request) else { return Reply::status(1) };
-                world.noted.borrow_mut()[request].attributes.push((text(path), text(value)));
+                world.records.borrow_mut()[request].attributes.push((text(path), text(value)));
                 Reply::status(0)
             }
             Call::SharedData { key } => match world.load(key) {
@@ -83,13 +83,13 @@ impl Inner {
             Call::SetSharedData { key, value, cas } => Reply::status(world.store(key, value, cas)),
             Call::LocalResponse { status, details, body, headers, grpc_status } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let (status, body, more) = sent::local_response(world.rules, status, body, grpc_status);
+                let (status, body, more) = request::local_response(world.rules, status, body, grpc_status);
                 if world.rules == Rules::Strict && grpc_status != -1 {
                     world.crash("a gRPC status was given, over which a debug build of the module ends");
                 }
                 let headers = Pairs::of(headers).map(|(name, value)| (text(name), text(value)));
                 if let Some(request) = self.effective(|stream| stream.request) {
-                    world.noted.borrow_mut()[request].headers.extend(headers.chain(more));
+                    world.records.borrow_mut()[request].headers.extend(headers.chain(more));
                 }
                 world.sent.borrow_mut().push((text(details), text(&body)));
                 self.local_response(status)
@@ -126,7 +126,13 @@ impl Inner {
                 let (clusters, id) = (&world.clusters, self.current.get().1);
                 let root = self.effective(|stream| stream.root).unwrap_or(id);
                 let now = world.clock.get();
-                match self.calls.make(clusters, now, root, Made::of(cluster, headers, body), timeout_ms) {
+                match self.calls.make(
+                    clusters,
+                    now,
+                    root,
+                    CallRequest::of(cluster, headers, body),
+                    timeout_ms,
+                ) {
                     Ok(token) => Reply::number(token.into()),
                     Err(status) => Reply::status(status),
                 }
@@ -200,23 +206,23 @@ impl Inner {
     /// The parts of the effective request.
     fn parts(&self) -> Option<Vec<(Part, Vec<u8>)>> {
         let request = self.effective(|stream| stream.request)?;
-        Some(self.world.noted.borrow()[request].parts.clone())
+        Some(self.world.records.borrow()[request].parts.clone())
     }
 
     fn request_headers(&self) -> Reply {
         let rules = self.world.rules;
         let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
-        let headers = sent::headers(rules, &parts);
+        let headers = request::headers(rules, &parts);
         let lines = headers.iter().filter(|(name, _)| !name.starts_with(':')).count();
-        if rules == Rules::Strict && lines >= sent::MANY {
+        if rules == Rules::Strict && lines >= request::MANY {
             self.world.crash(format!("a map of {lines} headers was read whole"));
         }
-        Reply::bytes(sent::pairs(&sent::map(rules, headers)))
+        Reply::bytes(request::pairs(&request::map(rules, headers)))
     }
 
     fn request_header(&self, name: &[u8]) -> Reply {
         let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
-        let mut headers = sent::headers(self.world.rules, &parts).into_iter();
+        let mut headers = request::headers(self.world.rules, &parts).into_iter();
         let found = headers.find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
         found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value))
     }
@@ -228,7 +234,7 @@ impl Inner {
             }
             return Reply::bytes(self.world.vm_id.borrow().clone().into_bytes());
         }
-        let found = self.parts().and_then(|parts| sent::property(self.world.rules, &parts, path));
+        let found = self.parts().and_then(|parts| request::property(self.world.rules, &parts, path));
         found.map_or(Reply::status(1), Reply::bytes)
     }
 

@@ -62,8 +62,8 @@ fn the_older_generation_is_spent_first_and_both_are_accounted_for() {
     put_in(&mut cell, 6, 2, 1_000, 900);
     put_in(&mut cell, 5, 2, 1_000, 400);
     let charge = lease.step(&mut cell, at(1_001), 1).charge;
-    lease.step(&mut cell, at(1_001), 1);
-    lease.step(&mut cell, at(1_001), 1);
+    let _ = lease.step(&mut cell, at(1_001), 1);
+    let _ = lease.step(&mut cell, at(1_001), 1);
     let of = |cell: &mut [u8], ms: u64| {
         let mut all =
             account(cell, at(ms), false).map(|Usage { generation, used, left }| (generation, used, left));
@@ -87,7 +87,7 @@ fn a_lease_holds_at_most_one_piece_and_returns_the_surplus() {
     let back = |all: [Usage; 2]| all.map(|Usage { generation, used, left }| (generation, used, left));
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_000, 400)), [(0, 0, 0), (5, 0, 0)]);
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_001, 400)), [(0, 0, 0), (5, 0, 10)]);
-    lease.step(&mut cell, at(1_002), 3);
+    let _ = lease.step(&mut cell, at(1_002), 3);
     assert_eq!((lease.left(&cell, at(1_002)), room(&cell, at(1_002), 10)), (7, 3));
     assert_eq!(back(put(&mut cell, 6, (10, 10), 1_300, 900)), [(0, 0, 0), (6, 0, 7)]);
     assert_eq!((lease.left(&cell, at(1_301)), room(&cell, at(1_301), 10)), (10, 0));
@@ -126,7 +126,7 @@ fn lease_and_store_together_stay_within_the_shown_quota() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let spends = state >> 33 & 3;
         for _ in 0..spends {
-            lease.step(&mut cell, now, 1);
+            let _ = lease.step(&mut cell, now, 1);
         }
         if lease.left(&cell, now) == 0 {
             bucket.prepare(&mut store, now);

@@ -4,9 +4,9 @@
 //! more than half of the queue is dead, a sweep drops all dead entries. So each request that leaves
 //! costs amortized constant time.
 
-use super::Waiter;
+use crate::global::completion::Waiter;
+use crate::global::query::GlobalQuery;
 use crate::number_map::NumberMap;
-use crate::policy::GlobalQuery;
 use std::collections::VecDeque;
 
 /// A queue with at most this many dead entries is not swept.

@@ -1,11 +1,16 @@
 //! The client of one store: queued queries, pending calls, refunds, and the breaker.
 
-use super::queue::{Queue, QueuedQuery};
+use super::queue::QueuedQuery;
 use crate::global::breaker::Breaker;
+use crate::global::call::CallStats;
+use crate::global::client::queue::Queue;
+use crate::global::completion::{Completion, Waiter};
+use crate::global::error::CallError;
 use crate::global::permits::Permits;
+use crate::global::protocol::Replies;
+use crate::global::query::{GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
 use crate::global::refunds::Refunds;
-use crate::global::{CallError, CallStats, Completion, Replies, Waiter};
-use crate::policy::{CountKey, GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
+use crate::policy::CountKey;
 use diana_base::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn actors_who_come_and_go_leave_no_looks_behind() {
+fn short_lived_actors_leave_no_checks_behind() {
     let mut permits = Permits::default();
     let parameters = Parameters { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
     let mut stays = Vec::new();

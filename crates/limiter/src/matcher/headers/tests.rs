@@ -69,7 +69,7 @@ fn holds_and_certain(condition: &str, lines: &[Vec<u8>]) -> (bool, bool) {
 }
 
 #[test]
-fn of_a_value_that_is_too_long_to_be_read_a_condition_holds_and_is_not_certain() {
+fn a_condition_holds_uncertainly_on_a_value_too_long_to_read() {
     let long = |byte: u8, length: usize| vec![byte; length];
     for byte in [b'a', b'b'] {
         let (fits, over) = (byte == b'a', long(byte, MAX_VALUE_BYTES + 1));

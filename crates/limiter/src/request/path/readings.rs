@@ -1,7 +1,8 @@
 //! All readings of one path that backends read differently.
 
+use super::normal::Path;
+use super::target::path_of;
 use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, Reading, STRICT, Unit, is_plain, units};
-use super::{Path, path_of};
 use std::borrow::Cow;
 
 /// All readings of one path.
@@ -35,6 +36,19 @@ impl<'a> Readings<'a> {
     /// The query is dropped. A target in absolute form (RFC 9112 §3.2.2) also loses its scheme and
     /// authority. A target without a leading slash gets one: the empty target is `/`, and `*` is
     /// `/*`.
+    ///
+    /// ```
+    /// use diana_limiter::request::path::Readings;
+    ///
+    /// fn readings(target: &str) -> Vec<String> {
+    ///     let readings = Readings::of(target.as_bytes());
+    ///     readings.iter().map(|path| String::from_utf8_lossy(path.as_bytes()).into()).collect()
+    /// }
+    ///
+    /// assert_eq!(readings("//a/./b%7e/../c%3ad/?q=1"), ["/a/c:d", "/c:d"]);
+    /// assert_eq!(readings("/x/..;/admin"), ["/x/..;/admin", "/admin"]);
+    /// ```
+    #[must_use]
     pub fn of(target: &'a [u8]) -> Readings<'a> {
         match single_reading(target) {
             Some(path) => Readings { strict: Path(Cow::Borrowed(path)), others: Vec::new() },

@@ -1,0 +1,134 @@
+//! Compiles one definition of an actor, by the list of all kinds.
+
+use super::kind::{Actor, Kind, Scope};
+use super::{cookie, header, host, ip, jwt, method, path, property, query};
+use diana_document::{Node, Value, nearest, one_of, quoted};
+
+/// All kinds of source.
+pub static KINDS: &[&Kind] = &[
+    &header::KIND,
+    &cookie::KIND,
+    &query::KIND,
+    &path::KIND,
+    &jwt::KIND,
+    &property::KIND,
+    &ip::KIND,
+    &method::KIND,
+    &host::KIND,
+];
+
+/// Compiles one definition: an object with the key of one kind, or the name of a kind without
+/// options. Reports each mistake at its place and then returns `None`.
+pub fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    match node.value() {
+        Value::Text(text) => plain(text, &node, scope),
+        Value::Object(_) => object(&node, scope),
+        _ => node.expected("a source such as `{header: x-user-id}`"),
+    }
+}
+
+fn plain(text: &str, node: &Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    let kind = KINDS.iter().find(|kind| kind.key == text);
+    if let Some(bare) = kind.and_then(|kind| kind.bare) {
+        return Some(bare(scope));
+    }
+    let why = match (kind, nearest(text, &keys())) {
+        (Some(kind), _) => format!("`{0}` needs to be told what to read, as in `{{{0}: …}}`", kind.key),
+        (None, Some(near)) => format!("unknown source {}, did you mean `{near}`?", quoted(text)),
+        (None, None) => {
+            let bare: Vec<&str> =
+                KINDS.iter().filter(|kind| kind.bare.is_some()).map(|kind| kind.key).collect();
+            let allowed = format!("{} or a source such as `{{header: x-user-id}}`", bare.join(", "));
+            format!("unknown source {}, expected {allowed}", quoted(text))
+        }
+    };
+    node.fail(why);
+    None
+}
+
+fn object(node: &Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    let mut fields = node.fields()?;
+    let mut given = Vec::new();
+    for kind in KINDS {
+        given.extend(fields.take(kind.key).map(|node| (kind, node)));
+    }
+    if *node.value() == Value::Object(Vec::new()) {
+        fields.fail(format!("no source is given, expected {}", one_of(&keys())));
+    }
+    if given.len() > 1 {
+        let found: Vec<String> = given.iter().map(|(kind, _)| format!("`{}`", kind.key)).collect();
+        fields.fail(format!("expected one source, found {}", found.join(" and ")));
+    }
+    fields.finish();
+    // Compile all sources, so that the mistakes in each are reported.
+    let compiled: Vec<_> = given.into_iter().map(|(kind, node)| (kind.compile)(node, scope)).collect();
+    let [only] = <[_; 1]>::try_from(compiled).ok()?;
+    only
+}
+
+fn keys() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::testing;
+    use crate::request::{Part, Values};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_definition_has_one_source() {
+        for (definition, why) in [
+            (
+                "{}",
+                "no source is given, expected header, cookie, query, path, jwt, property, ip, method or host",
+            ),
+            (r#"{"heder": "x"}"#, "unknown key `heder`, did you mean `header`?"),
+            (r#"{"header": "x", "host": {}}"#, "expected one source, found `header` and `host`"),
+            ("1", "expected a source such as `{header: x-user-id}`, found `1`"),
+            (r#""header""#, "`header` needs to be told what to read, as in `{header: …}`"),
+            (r#""metod""#, "unknown source `metod`, did you mean `method`?"),
+            (
+                r#""x-user-id""#,
+                "unknown source `x-user-id`, expected ip, method, host or a source such as `{header: x-user-id}`",
+            ),
+        ] {
+            let (actor, _, mistakes) = testing::with_scope(definition, compile);
+            assert_eq!(mistakes, [why]);
+            assert!(actor.is_none(), "{definition}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_the_kinds_differ() {
+        let keys = keys();
+        assert!((1..keys.len()).all(|at| !keys[..at].contains(&keys[at])), "{keys:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_makes_a_kind_panic(
+            shaped in "[ab1=&?%+#;,.:\\[\\]\" /]{0,60}",
+            bytes: Vec<u8>,
+            token in "(Bearer )?[A-Za-z0-9_=-]{0,9}(\\.[A-Za-z0-9_=-]{0,40}){0,3}",
+        ) {
+            for definition in [
+                r#"{"header": "a"}"#, r#"{"cookie": "a"}"#, r#"{"query": "a"}"#, r#"{"jwt": "a.b"}"#,
+                r#"{"property": "a"}"#, r#"{"ip": {}}"#, r#"{"method": {}}"#, r#"{"host": {}}"#, r#"{"path": 1}"#,
+            ] {
+                for sent in [shaped.as_bytes(), &bytes, token.as_bytes()] {
+                    let mut request = Values::default();
+                    for name in ["a", "cookie", "authorization"] {
+                        request = request.with(Part::Header(name.into()), sent);
+                    }
+                    for part in [Part::Path, Part::Method, Part::Host, Part::Address] {
+                        request = request.with(part, sent);
+                    }
+                    let value = testing::value(definition, request);
+                    prop_assert_ne!(value, Some(Vec::new()));
+                }
+            }
+        }
+    }
+}

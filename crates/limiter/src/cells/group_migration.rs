@@ -1,0 +1,230 @@
+//! The migration of one group: which older cells an actor has, and which of their states still
+//! count.
+
+use super::events::Events;
+use super::store::{Fault, Store};
+use super::table::Hasher;
+use crate::policy::{ActorRules, Counter, Group, Rule};
+use diana_base::prng::mix;
+use diana_base::time::{Span, Time};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// How many previous configurations a migration reads. Each adds one load for an actor without a
+/// cell.
+pub(super) const GENERATIONS: usize = 3;
+
+/// How much longer an older cell counts than its rules say: clocks differ, and reservations return
+/// late.
+pub(super) const MARGIN: Span = Span::from_secs(10);
+
+/// Whether a configuration certainly replaced another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// The configuration was replaced.
+    Certain,
+    /// The configuration may have been replaced: the two are alike. Only states of rules that count
+    /// the same migrate.
+    Likely,
+}
+
+#[derive(Debug)]
+pub(crate) struct GroupMigration {
+    /// The previous groups, newest first.
+    pub(super) previous: Vec<Arc<PreviousGroup>>,
+    /// From this instant on, no older cell counts.
+    pub(super) ends: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct PreviousGroup {
+    pub(super) group: Arc<Group>,
+    /// The group's rules. Nothing else of the policy is kept.
+    pub(super) rules: Vec<Arc<Rule>>,
+    /// When the next configuration replaced this one, and how certain that is.
+    pub(super) since: Time,
+    pub(super) replacement: Replacement,
+}
+
+/// The index of a previous group, and the actor's cell there.
+pub(crate) type PreviousCell = (usize, Vec<u8>);
+
+impl PreviousGroup {
+    pub(super) fn for_actor<'a>(&'a self, key: &'a [u8]) -> ActorRules<'a> {
+        ActorRules { own: &self.rules, group: &self.group, key }
+    }
+
+    /// The counter whose state migrates to `rule`, and whether it counts the same. A rule with the
+    /// same name comes before others.
+    pub(super) fn source<'a>(
+        &'a self,
+        rule: &Rule,
+        counter: &Counter,
+        to: ActorRules<'a>,
+        key: &'a [u8],
+    ) -> Option<(bool, &'a Counter)> {
+        let (mut best, mut most) = (None, None);
+        for (older, other) in self.for_actor(key).counters() {
+            let same = other.salt == counter.salt;
+            let fits = Some((same, older.name == rule.name));
+            // Most counters are not resized. Then the search in `to` is saved.
+            let is_resized = || {
+                self.replacement == Replacement::Certain
+                    && other.quota.unit == counter.quota.unit
+                    && other.algorithm.parameters().is_resized(&counter.algorithm.parameters())
+                    && !to.counters().any(|(_, counter)| counter.salt == other.salt)
+            };
+            if fits > most && (same || is_resized()) {
+                (best, most) = (Some((same, other)), fits);
+            }
+        }
+        best
+    }
+
+    /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A
+    /// state without a source stays as it is.
+    fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8], now: Time) {
+        for (rule, counter) in to.counters() {
+            let state = counter.state_mut(cell);
+            let Some((same, older)) = self.source(rule, counter, to, key) else {
+                continue;
+            };
+            let from = older.state(from);
+            if same {
+                state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            } else if is_used(from)
+                && let (Some(source), Some(target)) =
+                    (older.algorithm.as_migrate(), counter.algorithm.as_migrate())
+                && let Some(deficit) = source.deficit(from, self.since, now)
+            {
+                target.begin_with(state, deficit);
+            }
+        }
+    }
+}
+
+/// Whether the state was ever charged.
+fn is_used(state: &[u8]) -> bool {
+    state.iter().any(|byte| *byte != 0)
+}
+
+impl ActorRules<'_> {
+    /// A hash of the overrides; 0 without any.
+    pub(super) fn overrides(self) -> u64 {
+        let others = |rule: &Arc<Rule>| {
+            let counters = rule.counters(self.group.role);
+            let offset = u64::try_from(counters.default.offset).unwrap_or(0);
+            Some(counters.others())
+                .filter(|others| *others > 0)
+                .map_or(0, |others| mix(others.wrapping_add(offset)))
+        };
+        self.own.iter().map(others).fold(0, u64::wrapping_add)
+    }
+
+    /// The longest time until a cell that is used up at `now` is like a new one, for any actor.
+    pub(super) fn longest_refill(self, now: Time) -> Span {
+        let (mut longest, mut state) = (Span::ZERO, Vec::new());
+        for rule in self.own {
+            let counters = rule.counters(self.group.role);
+            for counter in counters.overrides.values().iter().chain([&counters.default]) {
+                state.clear();
+                state.resize(counter.algorithm.size(), 0);
+                counter.algorithm.prepare(&mut state, now);
+                let left = counter.algorithm.step(&mut state, now, 0).remaining;
+                longest = longest.max(counter.algorithm.step(&mut state, now, left).full_in);
+            }
+        }
+        longest
+    }
+}
+
+impl GroupMigration {
+    /// The groups to which the charges of `group` have migrated, newest first, and the instant
+    /// before which they were charged. `None` if `group` is not a previous group of `to`, or no
+    /// longer counts.
+    pub(crate) fn after<'a>(
+        &'a self,
+        group: &Group,
+        to: ActorRules<'a>,
+        clock: &dyn Fn() -> Time,
+    ) -> Option<(Time, Vec<ActorRules<'a>>)> {
+        let at = self.previous.iter().position(|previous| previous.group.table.is(&group.table))?;
+        if clock() >= self.ends {
+            return None;
+        }
+        let (later, from) = self.previous.split_at_checked(at)?;
+        let later = later.iter().map(|previous| previous.for_actor(to.key));
+        let before = from.first()?.since.after(Span::from_ns(1));
+        Some((before, [to].into_iter().chain(later).collect()))
+    }
+
+    /// The cells that migrate to an actor's cell. `hash` is the actor's, and `has_cell` tells
+    /// whether the store has the actor's cell.
+    pub(crate) fn find<S: Store + ?Sized>(
+        &self,
+        to: ActorRules,
+        (hash, has_cell): (u64, bool),
+        now: Time,
+        (store, hasher): (&S, &Hasher),
+        events: &mut Events,
+    ) -> Vec<PreviousCell> {
+        let mut found = Vec::new();
+        if now >= self.ends {
+            return found;
+        }
+        // An existing cell may be as old as the oldest group that used it. Then all later groups
+        // are read. If no group used the cell, it is newer than all of them.
+        let mut may_be_older = !has_cell;
+        for (at, previous) in self.previous.iter().enumerate().rev() {
+            let table = &previous.group.table;
+            let older = previous.for_actor(to.key).hash(hasher);
+            if older == hash && table.is(&to.group.table) {
+                may_be_older = true;
+                continue;
+            }
+            if !may_be_older {
+                continue;
+            }
+            match table.load(store, older) {
+                Ok(set) => found.extend(set.find().map(|entry| (at, entry.cell().to_vec()))),
+                Err(Fault(_)) => events.faults = events.faults.saturating_add(1),
+            }
+        }
+        found
+    }
+
+    /// Merges an older cell into the actor's cell: of each rule's two states, the one with less
+    /// left wins. Returns whether the cell changed.
+    pub(crate) fn merge(
+        &self,
+        (at, mut older): PreviousCell,
+        to: ActorRules,
+        cell: &mut [u8],
+        now: Time,
+    ) -> bool {
+        let before = self.previous.get(..=at).unwrap_or_default();
+        for (next, previous) in before.iter().enumerate().rev() {
+            let successor = next.checked_sub(1).and_then(|next| before.get(next));
+            let successor = successor.map_or(to, |successor| successor.for_actor(to.key));
+            let mut migrated = vec![0; successor.group.table.cell_size()];
+            previous.migrate(&older, successor, to.key, &mut migrated, now);
+            older = migrated;
+        }
+        let mut changed = false;
+        for (_, counter) in to.counters() {
+            let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
+            let left = |state: &[u8]| {
+                let mut state = state.to_vec();
+                counter.algorithm.prepare(&mut state, now);
+                let verdict = counter.algorithm.step(&mut state, now, 0);
+                (verdict.remaining, Reverse(verdict.full_in))
+            };
+            if is_used(older) && (!is_used(own) || left(older) < left(own)) {
+                own.copy_from_slice(older);
+                counter.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.copied(own, now));
+                changed = true;
+            }
+        }
+        changed
+    }
+}

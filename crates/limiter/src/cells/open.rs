@@ -1,0 +1,270 @@
+//! One actor's cell, open for a decision: where its bytes come from, and whether it has to be
+//! stored.
+//!
+//! ```text
+//!   Failed ── load ──► Loaded ── open ──► Open ── commit or store_repair
+//!   Failed ── open_copy, spend ─────────► Reserved: the store is not asked
+//! ```
+
+use super::context::Context;
+use super::events::Events;
+use super::group_migration::GroupMigration;
+use super::reservations::{Reservations, reserve};
+use super::store::{Fault, Store, Swap};
+use super::table::{Entry, Eviction, Set};
+use crate::algorithm::Reservation;
+use crate::policy::{ActorRules, Group, GroupIndex};
+use diana_base::time::Time;
+use std::mem::replace;
+
+#[derive(Debug, Default)]
+pub(crate) struct OpenCell {
+    state: State,
+    /// When the cell was read.
+    at: Time,
+    /// Whether the cell has to be stored even if the request is refused.
+    is_dirty: bool,
+    /// The bytes of a cached or reserved cell. After a commit: the cell without the reserved units.
+    copy: Vec<u8>,
+    /// One reservation for each rule, or none.
+    reservations: Vec<Reservation>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// The store failed, or was not asked yet.
+    #[default]
+    Failed,
+    Loaded(Set),
+    /// The cell of the worker's reservation.
+    Reserved,
+    Open {
+        entry: Entry,
+        /// If the set is full of actors that are refused: the actor whose cell decides instead.
+        blocker: Option<u64>,
+    },
+}
+
+impl OpenCell {
+    /// Closes the cell, and keeps its buffers. A cell that is not opened again was read at no time.
+    pub(crate) fn close(&mut self) {
+        (self.state, self.at) = (State::Failed, Time::ZERO);
+    }
+
+    /// Whether the store failed, so that the cell decides nothing.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self.state, State::Failed | State::Loaded(_))
+    }
+
+    /// Whether the store has the cell, or will have it.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Whether the request spends from the worker's reservation.
+    pub(crate) fn is_reserved(&self) -> bool {
+        matches!(self.state, State::Reserved)
+    }
+
+    /// When the cell was read.
+    pub(crate) fn at(&self) -> Time {
+        self.at
+    }
+
+    /// The actor whose cell decides, if this is another one.
+    pub(crate) fn blocker(&self) -> Option<u64> {
+        match self.state {
+            State::Open { blocker, .. } => blocker,
+            _ => None,
+        }
+    }
+
+    /// The bytes that rules check and charge. Empty if the store failed.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.state {
+            State::Open { entry, .. } => entry.cell_mut(),
+            State::Reserved => &mut self.copy,
+            State::Failed | State::Loaded(_) => &mut [],
+        }
+    }
+
+    /// Opens a copy of a cell that the worker has cached or reserved.
+    pub(crate) fn open_copy(&mut self, cell: &[u8], rules: ActorRules, now: Time) -> &mut [u8] {
+        self.copy.clear();
+        self.copy.extend_from_slice(cell);
+        self.is_dirty = rules.prepare(&mut self.copy, now);
+        &mut self.copy
+    }
+
+    /// Spends the request's costs from the worker's reservations, if the reservation of each rule
+    /// suffices.
+    pub(crate) fn spend(&mut self, reserved: &[Reservation], rules: ActorRules, now: Time) -> bool {
+        self.reservations.clear();
+        self.reservations.extend_from_slice(reserved);
+        let mut spending = rules.counters().zip(&mut self.reservations);
+        let suffices = !self.is_dirty
+            && spending.all(|((rule, counter), reservation)| {
+                let reserve = counter.algorithm.as_reserve();
+                reserve.is_some_and(|reserve| reserve.covers(reservation, now))
+                    && reservation.spend(rule.cost)
+            });
+        if suffices {
+            (self.state, self.at) = (State::Reserved, now);
+        }
+        suffices
+    }
+
+    /// Loads the cell's set from the store.
+    pub(crate) fn load<S: Store + ?Sized>(
+        &mut self,
+        group: &Group,
+        hash: u64,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        self.state = match group.table.load(context.store, hash) {
+            Ok(set) => {
+                events.foreign = events.foreign.saturating_add(set.foreign().into());
+                State::Loaded(set)
+            }
+            Err(Fault(_)) => {
+                events.faults = events.faults.saturating_add(1);
+                State::Failed
+            }
+        };
+    }
+
+    /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell,
+    /// and the actor's cells under previous configurations migrate to it. Returns whether a loaded
+    /// cell was there.
+    pub(crate) fn open<S: Store + ?Sized>(
+        &mut self,
+        actor: Actor,
+        mut now: Time,
+        reservations: &Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> bool {
+        let set = match replace(&mut self.state, State::Failed) {
+            State::Loaded(set) => set,
+            other => {
+                self.state = other;
+                return false;
+            }
+        };
+        let Actor { group, hash, key } = actor;
+        let mut entry = set.claim(|other, cell| context.rules_of(group, other).eviction_rank(cell, now));
+        let blocker = match entry.eviction() {
+            Some(Eviction::SetFull { by }) => Some(by),
+            _ => None,
+        };
+        let rules = context.rules(group, key, blocker);
+        // An actor without a cell of its own migrates nothing yet.
+        let migration = context.migration.group(group.id).filter(|_| blocker.is_none());
+        let has_cell = entry.found();
+        let is_due = |_: &&GroupMigration| !has_cell || !context.migration.is_migrated(group.id, hash);
+        let find = |previous: &GroupMigration| {
+            previous.find(rules, (hash, has_cell), now, (context.store, context.hasher), events)
+        };
+        let previous = migration.filter(is_due).map(find).unwrap_or_default();
+        if !previous.is_empty() {
+            // Another worker may have stored them since the clock was read.
+            now = (context.clock)();
+        }
+        let reserved = reservations.find(group.id, hash).filter(|_| entry.found());
+        if let Some(reserved) = reserved {
+            rules.release(&reserved.reservations, entry.cell_mut(), now);
+        }
+        let mut is_migrated = false;
+        for cell in previous {
+            is_migrated |= migration.is_some_and(|into| into.merge(cell, rules, entry.cell_mut(), now));
+        }
+        let is_prepared = rules.prepare(entry.cell_mut(), now);
+        self.is_dirty = is_prepared || reserved.is_some() || is_migrated;
+        (self.state, self.at) = (State::Open { entry, blocker }, now);
+        true
+    }
+
+    /// The entry to store, if the cell is dirty or no longer as it was `before` the rules charged
+    /// it. With `left`, which is how much each rule would still admit, the worker reserves a part.
+    pub(crate) fn entry_to_store(
+        &mut self,
+        before: &[u8],
+        rules: ActorRules,
+        left: Option<u64>,
+    ) -> Option<&mut Entry> {
+        let State::Open { entry, .. } = &mut self.state else {
+            return None;
+        };
+        if !self.is_dirty && before == entry.cell() {
+            return None;
+        }
+        self.copy.clear();
+        self.copy.extend_from_slice(entry.cell());
+        self.reservations.clear();
+        if let Some(left) = left {
+            reserve(rules, left, entry, &mut self.reservations, self.at);
+            if self.reservations.is_empty() {
+                entry.cell_mut().copy_from_slice(&self.copy);
+            }
+        }
+        Some(entry)
+    }
+
+    /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
+    pub(crate) fn stored<S: ?Sized>(
+        &self,
+        actor: Actor,
+        place: GroupIndex,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+    ) {
+        let id = (actor.group.id, actor.hash);
+        context.migration.mark_migrated(id.0, id.1);
+        if self.reservations.is_empty() {
+            reservations.forget(id.0, id.1);
+        } else {
+            reservations.put(id, place, &self.copy, &self.reservations, self.at);
+        }
+    }
+
+    /// Keeps the rest of the reservation from which the request spends.
+    pub(crate) fn record_spending(&self, actor: Actor, reservations: &mut Reservations) {
+        if let State::Reserved = self.state {
+            reservations.spend(actor.group.id, actor.hash, &self.copy, &self.reservations, self.at);
+        }
+    }
+
+    /// Stores a dirty cell although the request is refused, in one attempt: if the swap is lost,
+    /// the next request repairs the cell.
+    pub(crate) fn store_repair<S: Store + ?Sized>(
+        &mut self,
+        actor: Actor,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let (State::Open { entry, .. }, true) = (&mut self.state, self.is_dirty) else {
+            return;
+        };
+        let (group, hash) = (actor.group.id, actor.hash);
+        match entry.commit(context.store) {
+            Ok(Swap::Lost) => {}
+            Ok(Swap::Done) => {
+                events.evicted(entry.eviction());
+                context.migration.mark_migrated(group, hash);
+                reservations.forget(group, hash);
+            }
+            // It is unknown whether the cell has the reservation back.
+            Err(Fault(_)) => reservations.forget(group, hash),
+        }
+    }
+}
+
+/// The actor of a cell.
+#[derive(Clone, Copy)]
+pub(crate) struct Actor<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) hash: u64,
+    pub(crate) key: &'a [u8],
+}

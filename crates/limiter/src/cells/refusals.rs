@@ -1,0 +1,91 @@
+//! The refusal cache: cells and global replies that refused, for 100 ms.
+//!
+//! A cell that refused is cached as bytes, and its rules check the bytes again. So the cache
+//! answers as the store would, unless a refund or another policy came in between. The worker sees
+//! either change after [`CACHED_FOR`] at the latest.
+
+use super::slots::{SLOTS, index};
+use diana_base::time::{Span, Time};
+
+/// How long a worker trusts a cached refusal: 100 ms.
+pub(crate) const CACHED_FOR: Span = Span::from_ms(100);
+
+/// Cells that refused, by group and actor.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalCache {
+    slots: Vec<CachedCell>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CachedCell {
+    is_taken: bool,
+    group: usize,
+    hash: u64,
+    read_at: Time,
+    cell: Vec<u8>,
+}
+
+impl RefusalCache {
+    fn slot(&self, group: usize, hash: u64) -> Option<&CachedCell> {
+        let slot = self.slots.get(index(group, hash))?;
+        (slot.is_taken && slot.hash == hash && slot.group == group).then_some(slot)
+    }
+
+    /// Whether a cell of this actor is cached, however old.
+    pub(crate) fn contains(&self, group: usize, hash: u64) -> bool {
+        self.slot(group, hash).is_some()
+    }
+
+    /// The cached cell of this actor, if it was read less than [`CACHED_FOR`] before `now`.
+    pub(crate) fn lookup(&self, group: usize, hash: u64, now: Time) -> Option<&[u8]> {
+        let slot = self.slot(group, hash)?;
+        let fresh = now >= slot.read_at && now.since(slot.read_at) < CACHED_FOR;
+        fresh.then_some(&*slot.cell)
+    }
+
+    /// Caches a cell that refused at `now`. It replaces the cell of another actor with the same
+    /// slot.
+    pub(crate) fn insert(&mut self, group: usize, hash: u64, now: Time, cell: &[u8]) {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, CachedCell::default());
+        }
+        if let Some(slot) = self.slots.get_mut(index(group, hash)) {
+            (slot.is_taken, slot.group, slot.hash, slot.read_at) = (true, group, hash, now);
+            slot.cell.clear();
+            slot.cell.extend_from_slice(cell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_cached_for_100_ms_for_its_own_actor_only() {
+        let mut cache = RefusalCache::default();
+        let at = |ms: u64| Time::ZERO.after(Span::from_ms(ms));
+        assert_eq!(cache.lookup(0, 7, at(0)), None);
+        cache.insert(0, 7, at(1000), b"cell");
+        assert_eq!(cache.lookup(0, 7, at(1000)), Some(&b"cell"[..]));
+        assert_eq!(cache.lookup(0, 7, at(1099)), Some(&b"cell"[..]));
+        assert_eq!(cache.lookup(0, 7, at(1100)), None);
+        assert_eq!(cache.lookup(0, 7, at(999)), None, "the clock stepped back");
+        assert_eq!(cache.lookup(1, 7, at(1000)), None);
+        assert_eq!(cache.lookup(0, 8, at(1000)), None);
+        cache.insert(0, 7 + (1 << 16), at(1000), b"other");
+        assert_eq!(cache.lookup(0, 7, at(1000)), None, "it took the slot");
+    }
+
+    #[test]
+    fn actors_and_groups_have_slots_of_their_own_while_there_are_enough() {
+        let at = Time::ZERO.after(Span::from_ms(1000));
+        let many: Vec<(usize, u64)> = (0..1000).map(|n| (3, n)).collect();
+        let groups: Vec<(usize, u64)> = (0..8).map(|group| (group, 7)).collect();
+        for actors in [many, groups] {
+            let mut cache = RefusalCache::default();
+            actors.iter().for_each(|(group, hash)| cache.insert(*group, *hash, at, b"cell"));
+            assert!(actors.iter().all(|(group, hash)| cache.lookup(*group, *hash, at).is_some()));
+        }
+    }
+}

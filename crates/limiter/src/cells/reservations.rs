@@ -1,0 +1,230 @@
+//! Reservations: quota that a worker charges ahead for a busy actor, and then spends from memory.
+//!
+//! ```text
+//!   left in the cell  ████████████████████████████████   a request of a busy actor also charges
+//!   reservation       ▌                                  1/64 of it; later requests load nothing
+//!   left < 128        each request is charged by itself: exact at the end
+//! ```
+//!
+//! No other worker can spend a reservation, so no more requests pass than the rule allows. Until
+//! the refund, other workers may refuse requests for want of the reserved quota. The refund comes
+//! at most two [`VALID_FOR`] after the charge. The last few requests of an actor in this worker
+//! tell whether the actor is busy. An infrequent actor costs no more than without
+//! reservations.
+
+use super::context::Context;
+use super::events::Events;
+use super::slots::{SLOTS, index};
+use super::store::Store;
+use super::swap::update;
+use super::table::Entry;
+use crate::algorithm::{RESERVED_FOR, Reservation};
+use crate::policy::{ActorRules, Counter, GroupIndex};
+use diana_base::time::{Span, Time};
+
+/// How long a worker spends a reservation: 100 ms.
+pub(crate) const VALID_FOR: Span = RESERVED_FOR;
+
+/// A reservation is 1/64 of what is left. Reservations below two units are not made.
+const FRACTION: u64 = 64;
+
+/// An actor is busy after four requests in a row, none more than [`MAX_GAP`] after the one before.
+const BUSY_AFTER: u32 = 4;
+const MAX_GAP: Span = Span::from_ms(200);
+
+/// The units to reserve from what is left, in addition to the request's own cost.
+pub(crate) fn amount_of(left: u64) -> Option<u64> {
+    left.checked_div(FRACTION).filter(|amount| *amount >= 2)
+}
+
+/// Reservations by group and actor. Actors with the same slot take turns.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    slots: Vec<ReservedCell>,
+    /// The slots with a reservation, now or since the last tick.
+    listed: Vec<usize>,
+    /// Whether the worker makes no reservations.
+    is_off: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReservedCell {
+    place: GroupIndex,
+    group: usize,
+    hash: u64,
+    requests: u32,
+    last: Time,
+    reserved_at: Time,
+    /// Whether the slot is in [`Reservations::listed`].
+    is_listed: bool,
+    /// The cell with the charges of this worker's requests only, and without the reservation.
+    pub(crate) cell: Vec<u8>,
+    /// One for each rule; none without a reservation.
+    pub(crate) reservations: Vec<Reservation>,
+}
+
+impl ReservedCell {
+    fn is_of(&self, group: usize, hash: u64) -> bool {
+        self.group == group && self.hash == hash
+    }
+
+    /// Whether the reservation may be spent at `now`.
+    pub(crate) fn is_fresh(&self, now: Time) -> bool {
+        now >= self.reserved_at && now.since(self.reserved_at) < VALID_FOR
+    }
+}
+
+impl Reservations {
+    /// Makes no reservations from now on.
+    pub(crate) fn stop(&mut self) {
+        self.is_off = true;
+    }
+
+    /// The reservation of this actor, fresh or not.
+    pub(crate) fn find(&self, group: usize, hash: u64) -> Option<&ReservedCell> {
+        let slot = self.slots.get(index(group, hash))?;
+        (slot.is_of(group, hash) && !slot.reservations.is_empty()).then_some(slot)
+    }
+
+    /// Whether reservations have to be refunded.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Notes a request of this actor at `now`. Returns whether the actor is busy, and its slot has
+    /// room for a reservation.
+    pub(crate) fn is_busy(&mut self, group: usize, hash: u64, now: Time) -> bool {
+        if self.is_off {
+            return false;
+        }
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, ReservedCell::default());
+        }
+        let Some(slot) = self.slots.get_mut(index(group, hash)) else {
+            return false;
+        };
+        if !slot.is_of(group, hash) {
+            if !slot.reservations.is_empty() {
+                return false;
+            }
+            (slot.group, slot.hash, slot.requests) = (group, hash, 0);
+        }
+        if now < slot.last || now.since(slot.last) > MAX_GAP {
+            slot.requests = 0;
+        }
+        slot.requests = slot.requests.saturating_add(1);
+        slot.last = now;
+        slot.requests >= BUSY_AFTER
+    }
+
+    /// Keeps a reservation that was just charged. `cell` is the cell without it.
+    pub(crate) fn put(
+        &mut self,
+        (group, hash): (usize, u64),
+        place: GroupIndex,
+        cell: &[u8],
+        reservations: &[Reservation],
+        now: Time,
+    ) {
+        let at = index(group, hash);
+        let Some(slot) = self.slots.get_mut(at) else {
+            return;
+        };
+        if !slot.is_listed {
+            slot.is_listed = true;
+            self.listed.push(at);
+        }
+        (slot.place, slot.reserved_at) = (place, now);
+        slot.keep(cell, reservations);
+    }
+
+    /// Keeps the rest of a reservation from which a request has spent.
+    pub(crate) fn spend(
+        &mut self,
+        group: usize,
+        hash: u64,
+        cell: &[u8],
+        reservations: &[Reservation],
+        now: Time,
+    ) {
+        if let Some(slot) = self.slots.get_mut(index(group, hash)) {
+            slot.keep(cell, reservations);
+            slot.requests = slot.requests.saturating_add(1);
+            slot.last = now;
+        }
+    }
+
+    /// Forgets a reservation that was refunded, or is gone with its cell.
+    pub(crate) fn forget(&mut self, group: usize, hash: u64) {
+        if self.find(group, hash).is_some() {
+            let at = index(group, hash);
+            self.slots.get_mut(at).into_iter().for_each(|slot| slot.reservations.clear());
+        }
+    }
+
+    /// Refunds reservations that are no longer fresh, or `all`.
+    pub(crate) fn return_idle<S: Store + ?Sized>(&mut self, context: &Context<S>, all: bool) -> Events {
+        let mut events = Events::default();
+        let now = (context.clock)();
+        let Reservations { slots, listed, .. } = self;
+        listed.retain(|at| {
+            let is_over =
+                |slot: &&mut ReservedCell| all || slot.reservations.is_empty() || !slot.is_fresh(now);
+            let Some(slot) = slots.get_mut(*at).filter(is_over) else {
+                return true;
+            };
+            if !slot.reservations.is_empty() {
+                slot.return_all(context, &mut events);
+            }
+            slot.reservations.clear();
+            slot.is_listed = false;
+            false
+        });
+        events
+    }
+}
+
+impl ReservedCell {
+    fn keep(&mut self, cell: &[u8], reservations: &[Reservation]) {
+        self.cell.clear();
+        self.cell.extend_from_slice(cell);
+        self.reservations.clear();
+        self.reservations.extend_from_slice(reservations);
+    }
+
+    fn return_all<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+        let Some(group) = context.policy.group(self.place) else {
+            return;
+        };
+        let rules = group.for_actor(&context.policy.rules, context.overridden.key(group.id, self.hash));
+        update(group, self.hash, context, events, &|cell, now| rules.release(&self.reservations, cell, now));
+    }
+}
+
+/// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each
+/// rule; if a rule reserves nothing, `reservations` is empty and the cell is not to be stored as it
+/// is.
+pub(crate) fn reserve(
+    rules: ActorRules,
+    remaining: u64,
+    entry: &mut Entry,
+    reservations: &mut Vec<Reservation>,
+    now: Time,
+) {
+    let reservable = |(_, counter): (_, &Counter)| {
+        let algorithm = counter.algorithm.as_reserve();
+        algorithm.map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
+    };
+    let left = rules.counters().map(reservable).fold(remaining, u64::min);
+    let Some(amount) = amount_of(left) else {
+        return;
+    };
+    for (_, counter) in rules.counters() {
+        let state = counter.state_mut(entry.cell_mut());
+        let reserved = counter.algorithm.as_reserve().and_then(|reserve| reserve.reserve(state, now, amount));
+        match reserved {
+            Some(reservation) => reservations.push(reservation),
+            None => return reservations.clear(),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The store: versioned values that all workers share, changed by compare-and-swap. Of two swaps
+//! that expect the same version of a key, at most one succeeds. The store guarantees nothing else.
+
+mod shared_data;
+mod simulated;
+mod traits;
+mod watched;
+
+pub use shared_data::{Portable, Rules, SharedData, Written};
+pub use simulated::Simulated;
+pub use traits::{Fault, Loaded, Store, Swap, Version};
+pub use watched::Watched;

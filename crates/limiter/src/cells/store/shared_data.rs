@@ -1,0 +1,221 @@
+//! A [`Store`] over the shared data of proxy-wasm. Envoy and nginx give the version of a write
+//! opposite meanings, so a probe at the start finds out the host's rules.
+//!
+//! ```text
+//!                              set(k, v, none or 0)       set(k, v, n) and k is absent
+//!   Envoy, ATS (cpp-host)      writes in any case         creates it
+//!   ngx_wasm_module            creates; else mismatch     mismatch
+//! ```
+//!
+//! Sources: proxy-wasm-cpp-host `src/shared_data.cc`, ngx_wasm_module `ngx_wa_shm_kv.c`. The text
+//! of the ABI settles neither case.
+
+use super::{Fault, Loaded, Store, Swap, Version};
+
+/// The two calls of the host, unchanged.
+///
+/// ```
+/// use diana_limiter::cells::store::{Fault, Portable, Rules, SharedData};
+/// use diana_limiter::cells::store::{Simulated, Store, Swap, Written};
+///
+/// /// A filter calls `proxy_get_shared_data` and `proxy_set_shared_data` here.
+/// struct Host(Simulated);
+///
+/// impl SharedData for Host {
+///     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
+///         self.0.get(key)
+///     }
+///
+///     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+///         self.0.set(key, value, cas)
+///     }
+/// }
+///
+/// let store = Portable::probe(Host(Simulated::new(Rules::Strict)))?;
+/// assert_eq!(store.rules(), Rules::Strict);
+/// assert_eq!(store.swap(b"key", b"one", None)?, Swap::Done);
+/// assert_eq!(store.swap(b"key", b"two", None)?, Swap::Lost, "the key exists");
+/// # Ok::<(), Fault>(())
+/// ```
+pub trait SharedData {
+    /// Value and version. `(None, Some(version))` is a key with an empty value, `(None, None)` no
+    /// key.
+    fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault>;
+
+    /// Writes under the host's own rules.
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault>;
+}
+
+/// The host's answer to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The value is written.
+    Ok,
+    /// The version did not match. Nothing is written.
+    CasMismatch,
+}
+
+/// How a host interprets the version of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// Envoy: compares versions only if the key exists.
+    Lenient,
+    /// nginx: no version means "must be absent", and an absent key has no version.
+    Strict,
+}
+
+/// The keys where the first worker records the rules that it found. If a key holds a foreign value,
+/// the next key is used.
+const RULES_KEYS: [&[u8]; 3] = [b"diana/rules", b"diana/rules2", b"diana/rules3"];
+
+/// A version that no key has. Envoy counts versions up from 1 over the life of the process. A
+/// second creation could pass only if the count reached this number at exactly this key.
+const NO_VERSION: u32 = 0xffff_fff0;
+
+/// A [`Store`] over any host's shared data.
+#[derive(Debug)]
+pub struct Portable<D> {
+    data: D,
+    rules: Rules,
+}
+
+impl<D: SharedData> Portable<D> {
+    /// Finds out the host's rules: only a lenient host lets a write with a version create a key.
+    pub fn probe(data: D) -> Result<Portable<D>, Fault> {
+        for key in RULES_KEYS {
+            if let Some(rules) = probe(&data, key)? {
+                return Ok(Portable { data, rules });
+            }
+        }
+        Err(Fault(0))
+    }
+
+    /// The rules that were found.
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
+}
+
+/// Finds out the rules by reading `key` or by writing to it. `None` if the key holds a foreign
+/// value.
+fn probe<D: SharedData>(data: &D, key: &[u8]) -> Result<Option<Rules>, Fault> {
+    let (written, version) = data.get(key)?;
+    if version.is_some() {
+        return Ok(read(written.as_deref()));
+    }
+    if data.set(key, b"lenient", Some(NO_VERSION))? == Written::Ok {
+        return Ok(Some(Rules::Lenient));
+    }
+    // Another worker may have been faster, and then its record decides. If there is none, the host
+    // is strict.
+    let (written, version) = data.get(key)?;
+    if version.is_none() {
+        data.set(key, b"strict", None)?;
+        return Ok(Some(Rules::Strict));
+    }
+    Ok(read(written.as_deref()))
+}
+
+fn read(written: Option<&[u8]>) -> Option<Rules> {
+    match written {
+        Some(b"lenient") => Some(Rules::Lenient),
+        Some(b"strict") => Some(Rules::Strict),
+        _ => None,
+    }
+}
+
+impl<D: SharedData> Store for Portable<D> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        Ok(match self.data.get(key)? {
+            (bytes, Some(version)) => {
+                Some(Loaded { bytes: bytes.unwrap_or_default(), version: Version(version) })
+            }
+            (_, None) => None,
+        })
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        let cas = match (expected, self.rules) {
+            (Some(Version(version)), _) => Some(version),
+            (None, Rules::Lenient) => Some(NO_VERSION),
+            (None, Rules::Strict) => None,
+        };
+        Ok(match self.data.set(key, value, cas)? {
+            Written::Ok => Swap::Done,
+            Written::CasMismatch => Swap::Lost,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Simulated;
+    use super::*;
+
+    /// The contract of [`Store`], which every host's shared data has to fulfil.
+    fn contract(rules: Rules) {
+        let host = Simulated::new(rules);
+        let store = Portable::probe(&host).unwrap();
+        assert_eq!(store.rules(), rules);
+        assert_eq!(Portable::probe(&host).unwrap().rules(), rules, "a second worker finds the same");
+
+        assert_eq!(store.load(b"k"), Ok(None));
+        assert_eq!(store.swap(b"k", b"one", None), Ok(Swap::Done));
+        assert_eq!(store.swap(b"k", b"two", None), Ok(Swap::Lost), "created only once");
+        let first = store.load(b"k").unwrap().unwrap();
+        assert_eq!(first.bytes, b"one");
+        assert_eq!(store.swap(b"k", b"two", Some(first.version)), Ok(Swap::Done));
+        assert_eq!(store.swap(b"k", b"three", Some(first.version)), Ok(Swap::Lost));
+        let second = store.load(b"k").unwrap().unwrap();
+        assert_eq!(second.bytes, b"two");
+        assert_ne!(first.version, second.version);
+    }
+
+    #[test]
+    fn both_hosts_keep_the_contract() {
+        contract(Rules::Lenient);
+        contract(Rules::Strict);
+    }
+
+    #[test]
+    fn a_worker_that_loses_the_race_of_the_probe_believes_the_winner() {
+        /// A lenient host on which another worker's probe runs between ours.
+        struct Raced(Simulated, std::cell::Cell<bool>);
+        impl SharedData for Raced {
+            fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
+                if self.1.replace(false) {
+                    return Ok((None, None));
+                }
+                self.0.get(key)
+            }
+            fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+                self.0.set(key, value, cas)
+            }
+        }
+        let host = Simulated::new(Rules::Lenient);
+        Portable::probe(&host).unwrap();
+        let raced = Raced(host, std::cell::Cell::new(true));
+        assert_eq!(Portable::probe(raced).unwrap().rules(), Rules::Lenient);
+    }
+
+    #[test]
+    fn foreign_records_of_the_rules_are_ignored() {
+        for rules in [Rules::Lenient, Rules::Strict] {
+            let host = Simulated::new(rules);
+            for key in RULES_KEYS {
+                assert_eq!(Portable::probe(&host).unwrap().rules(), rules);
+                let version = host.get(key).unwrap().1;
+                host.set(key, b"mine", version).unwrap();
+            }
+            assert_eq!(Portable::probe(&host).err(), Some(Fault(0)));
+        }
+    }
+
+    #[test]
+    fn a_key_with_an_empty_value_is_there() {
+        let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
+        assert_eq!(store.swap(b"k", b"", None), Ok(Swap::Done));
+        assert_eq!(store.load(b"k").unwrap().map(|loaded| loaded.bytes), Some(Vec::new()));
+        assert_eq!(store.swap(b"k", b"x", None), Ok(Swap::Lost));
+    }
+}

@@ -1,0 +1,123 @@
+//! Swaps changes of cells into the store: the one compare-and-swap loop.
+
+use super::context::Context;
+use super::events::Events;
+use super::store::{Fault, Store, Swap};
+use super::table::Entry;
+use crate::policy::{ActorRules, Group};
+use diana_base::time::Time;
+
+/// After this many lost swaps in a row the store counts as broken. Each loss means that another
+/// worker has won. Even if 64 workers did nothing else, one worker would lose that often in a row
+/// once in 10²⁷ times.
+const MAX_LOST: u32 = 4_096;
+
+/// A change of one cell, which [`swap`] repeats until the swap is done.
+pub(crate) trait Change {
+    /// Opens the cell and changes it. Called again after a lost swap, on the cell as it is by then.
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_>;
+}
+
+/// The result of an attempt of a [`Change`].
+pub(crate) enum Attempt<'e> {
+    Store(&'e mut Entry),
+    Nothing,
+    Fault,
+}
+
+/// The result of [`swap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Swapped {
+    Done,
+    /// The change found nothing to store.
+    Nothing,
+    /// It is unknown whether the change is stored.
+    Failed,
+}
+
+/// Repeats `change` until its swap is done: the compare-and-swap loop of all cells.
+pub(crate) fn swap<S: Store + ?Sized>(store: &S, change: &mut dyn Change, events: &mut Events) -> Swapped {
+    for _ in 0..MAX_LOST {
+        let entry = match change.attempt(events) {
+            Attempt::Store(entry) => entry,
+            Attempt::Nothing => return Swapped::Nothing,
+            Attempt::Fault => break,
+        };
+        match entry.commit(store) {
+            Ok(Swap::Done) => {
+                events.evicted(entry.eviction());
+                return Swapped::Done;
+            }
+            Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
+            Err(Fault(_)) => break,
+        }
+    }
+    events.faults = events.faults.saturating_add(1);
+    Swapped::Failed
+}
+
+/// The stored cell of an actor, to look at.
+pub(crate) fn peek<S: Store + ?Sized>(
+    group: &Group,
+    hash: u64,
+    context: &Context<S>,
+) -> Result<Option<Entry>, Fault> {
+    Ok(group.table.load(context.store, hash)?.find())
+}
+
+/// Changes the stored cell of an actor. Returns whether the change is known to be stored: it is not
+/// if the cell was evicted meanwhile, as its charges are gone with it.
+pub(crate) fn update<S: Store + ?Sized>(
+    group: &Group,
+    hash: u64,
+    context: &Context<S>,
+    events: &mut Events,
+    how: &dyn Fn(&mut [u8], Time),
+) -> bool {
+    swap(context.store, &mut Update { group, hash, creates: None, context, how, entry: None }, events)
+        == Swapped::Done
+}
+
+/// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is
+/// known to be stored.
+pub(crate) fn update_or_create<S: Store + ?Sized>(
+    rules: ActorRules,
+    hash: u64,
+    context: &Context<S>,
+    events: &mut Events,
+    how: &dyn Fn(&mut [u8], Time),
+) -> bool {
+    let group = rules.group;
+    swap(context.store, &mut Update { group, hash, creates: Some(rules), context, how, entry: None }, events)
+        == Swapped::Done
+}
+
+struct Update<'a, 'c, S: ?Sized> {
+    group: &'a Group,
+    hash: u64,
+    /// The actor's rules, if a missing cell is to be created.
+    creates: Option<ActorRules<'a>>,
+    context: &'a Context<'c, S>,
+    how: &'a dyn Fn(&mut [u8], Time),
+    entry: Option<Entry>,
+}
+
+impl<S: Store + ?Sized> Change for Update<'_, '_, S> {
+    fn attempt(&mut self, _: &mut Events) -> Attempt<'_> {
+        let Ok(set) = self.group.table.load(self.context.store, self.hash) else {
+            return Attempt::Fault;
+        };
+        let (entry, now) = match self.creates {
+            None => (set.find(), None),
+            Some(rules) => {
+                let now = (self.context.clock)();
+                (Some(set.claim(|_, cell| rules.eviction_rank(cell, now))), Some(now))
+            }
+        };
+        let Some(mut entry) = entry else {
+            return Attempt::Nothing;
+        };
+        (self.how)(entry.cell_mut(), now.unwrap_or_else(|| (self.context.clock)()));
+        Attempt::Store(self.entry.insert(entry))
+    }
+}

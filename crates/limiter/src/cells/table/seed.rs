@@ -1,0 +1,228 @@
+//! The secret seed of the actors' hashes, the same for all workers of a gateway. Without the seed
+//! nobody can find actor values that fall into one set or have equal hashes (SipHash, Aumasson and
+//! Bernstein 2012). The host supplies the randomness.
+//!
+//! A host that evicts keys may evict the seed, and a worker that starts afterwards draws another
+//! one. So workers in such a host keep loading the seed. They agree on the oldest seed, because the
+//! cells of refused actors are stored under it.
+
+use crate::cells::store::{Fault, Store, Swap};
+use diana_base::time::Time;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher as _;
+
+/// A secret of 128 bits.
+pub type Seed = [u8; 16];
+
+const SEED_KEY: &[u8] = b"diana/seed";
+
+/// A seed, and the time at which it was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dated {
+    /// The time by the clock of the worker that drew the seed.
+    pub since: Time,
+    /// The seed itself.
+    pub seed: Seed,
+}
+
+impl Dated {
+    fn read(bytes: &[u8]) -> Option<Dated> {
+        let (since, seed) = bytes.split_first_chunk()?;
+        Some(Dated { since: Time::from_ns(u64::from_le_bytes(*since)), seed: seed.try_into().ok()? })
+    }
+
+    fn write(self) -> Vec<u8> {
+        [&self.since.as_ns().to_le_bytes()[..], &self.seed].concat()
+    }
+
+    /// Compares the bytes as well, so that seeds drawn at the same instant have one order.
+    fn is_before(&self, other: &Dated) -> bool {
+        (self.since, self.seed) < (other.since, other.seed)
+    }
+}
+
+/// The seed in the store. If there is none, `fresh` is written for all workers. See the example of
+/// [`keep_seed`].
+pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, Fault> {
+    agree(store, fresh, true)
+}
+
+/// The seed that a worker with the seed `own` has to use from now on. This is the seed in the store
+/// if it is older. Otherwise it is `own`, which is written back if necessary. Loading the seed
+/// keeps it from being the least recently used key.
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+/// # use diana_limiter::session::Worker;
+/// # use diana_limiter::time::Time;
+/// use diana_limiter::cells::table::{Dated, keep_seed, shared_seed};
+///
+/// # let document = br#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
+/// # let policy = diana_config::compile(document).expect("a valid document").policy;
+/// let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// let drawn_at = |ns, byte| Dated { since: Time::from_ns(ns), seed: [byte; 16] };
+///
+/// // The first worker's seed becomes the seed of all workers.
+/// let first = shared_seed(&store, drawn_at(1, 11))?;
+/// assert_eq!(shared_seed(&store, drawn_at(2, 22))?, first);
+///
+/// // The host evicts the seed, and a worker that starts draws another one. The first worker writes
+/// // the older seed back. The young worker finds the older seed, and follows.
+/// let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// let young = shared_seed(&store, drawn_at(3, 33))?;
+/// let mut worker = Worker::new(&policy, &young.seed);
+/// assert_eq!(keep_seed(&store, first)?, first);
+/// let kept = keep_seed(&store, young)?;
+/// assert_eq!(kept, first);
+/// worker.reseed(&policy, &kept.seed);
+/// # Ok::<(), Fault>(())
+/// ```
+pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
+    agree(store, own, false)
+}
+
+/// The seed in the store, unless `own` is older and `takes_any` is false. Otherwise `own`, once
+/// written.
+fn agree<S: Store + ?Sized>(store: &S, own: Dated, takes_any: bool) -> Result<Dated, Fault> {
+    // Each round that does not return lost to another worker. The next round reads that worker's
+    // seed.
+    const ROUNDS: u32 = 8;
+    for _ in 0..ROUNDS {
+        let found = store.load(SEED_KEY)?;
+        let known = found.as_ref().and_then(|loaded| Dated::read(&loaded.bytes));
+        if let Some(known) = known.filter(|known| takes_any || !own.is_before(known)) {
+            return Ok(known);
+        }
+        if store.swap(SEED_KEY, &own.write(), found.map(|loaded| loaded.version))? == Swap::Done {
+            return Ok(own);
+        }
+    }
+    // A store that always loses a swap is broken and treated like a failing one.
+    Err(Fault(0))
+}
+
+/// A hash function for actor values, keyed with a seed.
+///
+/// ```
+/// use diana_limiter::cells::table::Hasher;
+///
+/// let (ours, theirs) = (Hasher::new(&[1; 16]), Hasher::new(&[2; 16]));
+/// assert_eq!(ours.hash(b"ann"), Hasher::new(&[1; 16]).hash(b"ann"), "all workers agree");
+/// assert_ne!(ours.hash(b"ann"), theirs.hash(b"ann"), "nobody without the seed can tell the hash");
+/// // Without a secret, names have the same hash in every build.
+/// assert_eq!(Hasher::name(b"per-user"), 113_624_955_963_732_651);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Hasher(SipHasher13);
+
+impl Hasher {
+    /// A hasher for this seed.
+    #[must_use]
+    pub fn new(seed: &Seed) -> Hasher {
+        Hasher(SipHasher13::new_with_key(seed))
+    }
+
+    /// The hash of `bytes`.
+    #[must_use]
+    pub fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.0;
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// A hash without a secret, for names: equal on every worker and in every build.
+    #[must_use]
+    pub fn name(bytes: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new();
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::store::{Loaded, Portable, Rules, Simulated, Version};
+
+    fn dated(since: u64, byte: u8) -> Dated {
+        Dated { since: Time::from_ns(since), seed: [byte; 16] }
+    }
+
+    #[test]
+    fn the_first_worker_seeds_for_all() {
+        for rules in [Rules::Lenient, Rules::Strict] {
+            let store = Portable::probe(Simulated::new(rules)).unwrap();
+            assert_eq!(shared_seed(&store, dated(1, 1)), Ok(dated(1, 1)));
+            assert_eq!(shared_seed(&store, dated(2, 2)), Ok(dated(1, 1)));
+        }
+    }
+
+    /// A store in which another worker stores its seed just before each swap of ours.
+    struct Raced(Portable<Simulated>, Vec<u8>);
+
+    impl Store for Raced {
+        fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+            self.0.load(key)
+        }
+
+        fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+            let version = self.0.load(key)?.map(|loaded| loaded.version);
+            self.0.swap(key, &self.1, version)?;
+            self.0.swap(key, value, expected)
+        }
+    }
+
+    #[test]
+    fn a_worker_that_loses_the_race_takes_the_seed_of_the_winner() {
+        for rules in [Rules::Lenient, Rules::Strict] {
+            let store =
+                |theirs: &[u8]| Raced(Portable::probe(Simulated::new(rules)).unwrap(), theirs.to_vec());
+            let (own, theirs) = (dated(1, 3), dated(2, 4));
+            assert_eq!(shared_seed(&store(&theirs.write()), own), Ok(theirs));
+            assert_eq!(shared_seed(&store(b"short"), own), Err(Fault(0)), "it always loses");
+        }
+    }
+
+    #[test]
+    fn a_damaged_seed_is_replaced() {
+        let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+        store.swap(SEED_KEY, b"short", None).unwrap();
+        assert_eq!(shared_seed(&store, dated(1, 3)), Ok(dated(1, 3)));
+    }
+
+    #[test]
+    fn workers_agree_on_the_oldest_seed() {
+        let (old, young) = (dated(1, 9), dated(2, 3));
+        let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+        assert_eq!(shared_seed(&store, young), Ok(young));
+        // A worker that starts takes the stored seed, whatever its own clock says.
+        assert_eq!(shared_seed(&store, old), Ok(young));
+        // A worker that has counted under an older seed writes it back, and the others follow.
+        assert_eq!(keep_seed(&store, old), Ok(old));
+        assert_eq!(keep_seed(&store, young), Ok(old));
+        assert_eq!(keep_seed(&store, old), Ok(old));
+        let (one, other) = (dated(1, 1), dated(1, 2));
+        assert_eq!((keep_seed(&store, other), keep_seed(&store, one)), (Ok(other), Ok(one)));
+        assert_eq!(keep_seed(&store, other), Ok(one), "at one instant too");
+    }
+
+    #[test]
+    fn a_seed_that_is_gone_or_damaged_is_written_back() {
+        let own = dated(7, 5);
+        for damaged in [None, Some(&b"short"[..]), Some(&[0; 25])] {
+            let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+            damaged.iter().for_each(|bytes| _ = store.swap(SEED_KEY, bytes, None));
+            assert_eq!(keep_seed(&store, own), Ok(own));
+            assert_eq!(shared_seed(&store, dated(8, 6)), Ok(own));
+        }
+    }
+
+    #[test]
+    fn the_hash_is_siphash_1_3() {
+        assert_ne!(Hasher::new(&[0; 16]).hash(b"a"), Hasher::new(&[1; 16]).hash(b"a"));
+        // The standard library's default hasher is SipHash-1-3 with a zero key.
+        let mut default = std::collections::hash_map::DefaultHasher::new();
+        default.write(b"per-ip");
+        assert_eq!(Hasher::new(&[0; 16]).hash(b"per-ip"), default.finish());
+    }
+}

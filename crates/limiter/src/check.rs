@@ -1,0 +1,35 @@
+//! Check all, then charge all: what the rules of a policy decide together about one request.
+//!
+//! ```text
+//!   decide ─► lists ─► identify ─► cached refusals ─► check each group ─► commit each ─► Decision
+//!                                                            │
+//!                                            a global store has to answer: Pending
+//! ```
+
+mod cache;
+mod cached;
+mod charge;
+mod decide;
+mod decision;
+mod global_check;
+mod global_refusals;
+mod group_check;
+mod local_groups;
+mod pending;
+mod refund;
+mod refund_migrated;
+mod refused_actor;
+mod report;
+mod scratch;
+mod verdict;
+
+pub use decision::{ALLOW, DENY, Decision, Outcome, Reason};
+pub use report::{RuleReport, RuleResult};
+
+pub(crate) use cache::WorkerCache;
+pub(crate) use decide::decide;
+pub(crate) use group_check::GroupCheck;
+pub(crate) use pending::{Conclusion, Fetched, Pending};
+pub(crate) use refund::{Charges, Refund};
+pub(crate) use refund_migrated::MigratedCharges;
+pub(crate) use scratch::Scratch;

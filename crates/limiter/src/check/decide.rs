@@ -1,0 +1,145 @@
+//! Check all, then charge all: a refused request is charged nowhere.
+//!
+//! ```text
+//!   deny list, allow list     ── on one ────────────────────► Reject, or Allowed
+//!   identify: which limits match, which actors do their groups count
+//!   refusal cache             ── still refused ─────────────► Reject, no store is asked
+//!   open each group's cell, and check its rules
+//!        │                    ── one refuses ───────────────► Reject, nothing is charged
+//!        │all admit           ── a global store has to answer ► Query, see `Pending`
+//!   commit group 1, 2, … n    ── swap lost: open and check again ─┬─ admits: commit again
+//!        │all stored                                              └─ refuses: refund 1 … k, Reject
+//!        ▼
+//!      Pass, or Delay
+//! ```
+//!
+//! The clock is read after the loads. A worker reads the clock before it stores a cell. So a cell
+//! that seems to come from the future means that the clock stepped back.
+//!
+//! Between its charge and its refund, a request counts as passed. Other requests may then be
+//! refused needlessly, but none is admitted beyond its quota.
+
+use super::cache::WorkerCache;
+use super::decision::{Outcome, Reason};
+use super::global_check::GlobalCheck;
+use super::group_check::GroupCheck;
+use super::pending::Pending;
+use super::report::{RuleReport, RuleResult};
+use super::scratch::Scratch;
+use crate::cells::Context;
+use crate::cells::store::Store;
+use crate::policy::{ActorSource, Identity, Role, RuleId};
+use crate::request::Request;
+
+/// Decides about `request`, and charges the rules if the request passes. The decision is in
+/// `scratch`. If global stores have to answer first, the pending request is returned instead.
+pub(crate) fn decide<S: Store + ?Sized>(
+    request: &Request,
+    scratch: &mut Scratch,
+    cache: &mut WorkerCache,
+    context: &Context<S>,
+) -> Option<Pending> {
+    scratch.clear();
+    if let Some(outcome) = scratch.decide_by_lists(request, context) {
+        scratch.decision.outcome = outcome;
+        return None;
+    }
+    if let Some(rule) = scratch.identify(request, context) {
+        scratch.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+        return None;
+    }
+    if scratch.refuse_from_cache(cache, context) {
+        return None;
+    }
+    let is_available = scratch.use_local_groups(context);
+    scratch.check(&cache.reservations, context);
+    // A leased group that refuses has too little quota left: then its global store decides.
+    let is_refused = scratch.globals.iter().any(|global| global.refuses(context.policy))
+        || scratch.checks.iter().any(|check| !check.is_leased() && check.refuses());
+    if is_refused {
+        scratch.finish(true, cache, context);
+        return None;
+    }
+    let mut has_to_ask = is_available && scratch.is_unanswered();
+    let mut committed = Ok(());
+    if !has_to_ask {
+        committed = scratch.commit(&mut cache.reservations, context);
+        // Another worker has used up a lease just now: the global store has to decide.
+        has_to_ask = committed.is_err_and(|refused| refused.by_lease);
+    }
+    if has_to_ask {
+        let is_refused = scratch.refuse_leased_from_cache(cache, context);
+        return (!is_refused).then(|| scratch.suspend(context));
+    }
+    scratch.finish(committed.is_err(), cache, context);
+    None
+}
+
+impl Scratch {
+    /// The outcome by the lists, if the client is on an enforced list.
+    fn decide_by_lists<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<Outcome> {
+        let (policy, decision) = (context.policy, &mut self.decision);
+        let client = |request: &Request| policy.ip.client(request);
+        let outcome = if policy.lists.deny.names(request, client) {
+            if !policy.enforced {
+                decision.events.denied_in_shadow = 1;
+                return None;
+            }
+            Outcome::Reject(Reason::Denied)
+        } else if policy.lists.allow.names(request, client) {
+            Outcome::Allowed
+        } else {
+            return None;
+        };
+        decision.left_out = policy.leaves_out_client(request, context.hasher).into();
+        Some(outcome)
+    }
+
+    /// Adds a check for each group of each limit that matches. Returns the first enforced rule that
+    /// refuses because the request lacks its actor. Shadow rules only report the missing actor.
+    fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
+        let Scratch { decision, keys, checks, globals, free_buffers, limits, matches, .. } = self;
+        let Context { policy, hasher, .. } = *context;
+        let mut missing = None;
+        policy.applicable(request, matches, limits);
+        for at in limits.iter().copied() {
+            let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
+            let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
+            let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
+            for ((index, group), is_global) in groups {
+                let start = keys.len();
+                match group.identify(&policy.rules, &policy.address, request, hasher, keys) {
+                    Identity::NotApplicable => {}
+                    Identity::Actor(_) if policy.leaves_out(group, hasher, keys.get(start..)) => {
+                        keys.truncate(start);
+                        decision.left_out = decision.left_out.saturating_add(1);
+                    }
+                    Identity::Actor(hash) if is_global => {
+                        globals.push(GlobalCheck::new(policy, (at, index), hash, start..keys.len(), keys));
+                    }
+                    Identity::Actor(hash) => {
+                        let buffers = free_buffers.pop().unwrap_or_default();
+                        checks.push(GroupCheck::new(group, (at, index), hash, start..keys.len(), buffers));
+                    }
+                    Identity::Missing => {
+                        for (rule, compiled) in group.ids().zip(group.rules(&policy.rules)) {
+                            missing = missing.or(compiled.enforced.then_some(rule));
+                            let (quota, actor) = (compiled.primary.default.shown, ActorSource::Missing);
+                            let result = RuleResult::of_refusal(compiled.enforced);
+                            let (verdict, degraded) = (None, false);
+                            decision.reports.push(RuleReport {
+                                rule,
+                                quota,
+                                actor,
+                                result,
+                                verdict,
+                                degraded,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        missing
+    }
+}

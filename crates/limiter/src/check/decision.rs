@@ -1,0 +1,219 @@
+//! The decision about one request, and the contribution of each rule.
+
+use super::report::{RuleReport, RuleResult};
+use crate::algorithm::{Admission, Verdict};
+use crate::cells::Events;
+use crate::policy::{Policy, Rule, RuleId};
+use diana_base::time::{Span, Time};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+/// The name of the deny list where rules are named. No rule has this name.
+pub const DENY: &str = "deny";
+
+/// The name of the allow list.
+pub const ALLOW: &str = "allow";
+
+/// The outcome of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request passes.
+    #[default]
+    Pass,
+    /// The request passes uncounted: the allow list names the client.
+    Allowed,
+    /// The request passes at this instant.
+    Delay(Time),
+    /// The request is refused, and no rule is charged.
+    Reject(Reason),
+    /// Global stores have to answer first. The number is the ticket of their queries.
+    Query(u32),
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// This rule refuses. If several rules refuse, this one has the longest wait.
+    Rule(RuleId),
+    /// The request lacks the actor of this rule, which says `missing: deny`.
+    NoActor(RuleId),
+    /// A global store refuses, and does not say which of several rules does: see
+    /// [`RuleResult::Unattributed`].
+    Unattributed,
+    /// The global store of this rule is down, and the rule says `on_error: deny`.
+    Unavailable(RuleId),
+    /// The deny list names the client.
+    Denied,
+}
+
+/// The decision of a policy about one request.
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::session::{Session, Worker};
+/// # use diana_limiter::time::{Span, Time};
+/// use diana_limiter::check::{Outcome, Reason, RuleResult};
+///
+/// let document = br#"{"url": "/", "rules": [
+///     {"name": "all", "rpu": 2, "unit": "minute", "reject_delay": "1s"},
+///     {"name": "trial", "actor": "ip", "rpu": 1, "unit": "minute", "mode": "shadow"}
+/// ]}"#;
+/// # let policy = diana_config::compile(document).expect("a valid document").policy;
+/// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
+/// # let request = policy.request(&values);
+/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// # let name = |id| policy.rule(id).map(|rule| rule.name());
+/// // The second of two requests passes, although the shadow rule would refuse.
+/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// assert_eq!(decision.shadowed_by(&policy), None);
+/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// assert_eq!(decision.outcome, Outcome::Pass);
+/// assert_eq!(decision.shadowed_by(&policy).as_deref(), Some("trial"));
+///
+/// // The third request is refused by the enforced rule, which decides. All rules report.
+/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// assert!(decision.is_rejected());
+/// assert_eq!(decision.refused_by(&policy).as_deref(), Some("all"));
+/// assert_eq!(decision.reject_delay(&policy), Span::from_secs(1));
+/// let decisive = decision.decisive(&policy).expect("a rule");
+/// assert_eq!((name(decisive.rule), decisive.result), (Some("all"), RuleResult::Refused));
+/// assert_eq!(decision.outcome, Outcome::Reject(Reason::Rule(decisive.rule)));
+/// assert!(decision.refusing().eq([decisive]));
+/// assert_eq!(decision.reports.len(), 2);
+/// # Ok::<(), Fault>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The reports of the rules that were checked.
+    pub reports: Vec<RuleReport>,
+    /// The events on the way to the decision.
+    pub events: Events,
+    /// In a dry run: the number of groups and lists that were left out, because the actor is
+    /// outside the sample.
+    pub left_out: u32,
+}
+
+impl Decision {
+    /// Whether the request is refused.
+    #[must_use]
+    pub fn is_rejected(&self) -> bool {
+        matches!(self.outcome, Outcome::Reject(_))
+    }
+
+    /// For access logs: the names of the rules that refuse, separated by commas, or `deny` for the
+    /// deny list. If the names are separated by `|`, one of these rules refuses, and the store does
+    /// not say which.
+    #[must_use]
+    pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
+        match self.outcome {
+            Outcome::Reject(Reason::Unattributed) => self.names(policy, false, RuleResult::Unattributed, "|"),
+            outcome => {
+                self.names(policy, outcome == Outcome::Reject(Reason::Denied), RuleResult::Refused, ",")
+            }
+        }
+    }
+
+    /// For access logs: the shadow rules that would refuse, in the same form.
+    #[must_use]
+    pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
+        self.names(policy, self.events.denied_in_shadow > 0, RuleResult::Shadowed, ",")
+    }
+
+    fn names<'p>(
+        &self,
+        policy: &'p Policy,
+        denied: bool,
+        result: RuleResult,
+        separator: &str,
+    ) -> Option<Cow<'p, str>> {
+        let reports = self.reports.iter().filter(|report| report.result == result);
+        let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
+        let mut names = denied.then_some(DENY).into_iter().chain(rules);
+        let first = Cow::from(names.next()?);
+        Some(names.fold(first, |all, name| [&*all, separator, name].concat().into()))
+    }
+
+    /// The report of the rule that decides. This is the rule that the refusal names, else the first
+    /// shadow rule that would refuse, else the rule with the least left. If several rules have as
+    /// little left, the slowest to grow decides. Shadow rules come last.
+    #[must_use]
+    pub fn decisive(&self, policy: &Policy) -> Option<&RuleReport> {
+        let reports = || self.reports.iter();
+        match self.outcome {
+            Outcome::Reject(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
+                return reports().find(|report| report.rule == id);
+            }
+            Outcome::Reject(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
+            Outcome::Pass | Outcome::Delay(_) | Outcome::Query(_) => {}
+        }
+        let is_shadow = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
+        let tightness = |report: &&RuleReport| {
+            let verdict = report.verdict.map(|verdict| (verdict.remaining, Reverse(verdict.more_in)));
+            (is_shadow(report), verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
+        };
+        let shadowed = reports().find(|report| report.result == RuleResult::Shadowed);
+        shadowed.or_else(|| reports().min_by_key(tightness))
+    }
+
+    /// Refuses a request that cannot be held until its turn. The rule with the longest wait
+    /// refuses, with this wait.
+    pub(crate) fn refuse_to_hold(&mut self, policy: &Policy) {
+        let wait = |report: &RuleReport| {
+            let is_enforced = policy.rule(report.rule).is_some_and(Rule::enforced);
+            match report.verdict.map(|verdict| verdict.admission) {
+                Some(Admission::Admit { delay }) if is_enforced => delay,
+                _ => Span::ZERO,
+            }
+        };
+        if let Some(report) = self.reports.iter_mut().max_by_key(|report| wait(report)) {
+            let refused = Admission::Refuse { retry_after: Some(wait(report)) };
+            report.verdict = report.verdict.map(|verdict| Verdict { admission: refused, ..verdict });
+            report.result = RuleResult::Refused;
+            self.outcome = Outcome::Reject(Reason::Rule(report.rule));
+        }
+    }
+
+    /// How long the host delays a refusal: the longest `reject_delay` of the rules that refuse.
+    #[must_use]
+    pub fn reject_delay(&self, policy: &Policy) -> Span {
+        let delay = |report: &RuleReport| policy.rule(report.rule).map(|rule| rule.reject_delay);
+        let refusing = self.refusing().filter_map(delay).max();
+        // Any suspect may have refused, and each asks for at least the shortest delay.
+        refusing.or_else(|| self.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
+    }
+
+    /// The rules that refuse, in the order in which they were checked. None if a list decided.
+    pub fn refusing(&self) -> impl Iterator<Item = &RuleReport> {
+        self.reports.iter().filter(|report| report.result == RuleResult::Refused)
+    }
+
+    /// The rules that may have refused, if the store does not say which did.
+    pub fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
+        self.reports.iter().filter(|report| report.result == RuleResult::Unattributed)
+    }
+}
+
+/// The outcome by these reports. Of the rules that refuse, the one with the longest wait decides; a
+/// rule that never admits waits longest.
+pub(crate) fn refusal(reports: &[RuleReport]) -> Outcome {
+    // A permit returns when another request ends, which is sooner than the permit expires.
+    let is_permit = |report: &RuleReport| report.quota.unit == Span::ZERO;
+    let wait = |report: &&RuleReport| match report.verdict.map(|verdict| verdict.admission) {
+        Some(Admission::Refuse { retry_after: Some(_) }) if is_permit(report) => Span::from_secs(1),
+        Some(Admission::Refuse { retry_after }) => retry_after.unwrap_or(Span::from_ns(u64::MAX)),
+        _ => Span::ZERO,
+    };
+    // Reversed, because `max_by_key` takes the last of equals and the first one decides.
+    let refusing = reports.iter().rev().filter(|report| report.result == RuleResult::Refused);
+    let is_unattributed = reports.iter().any(|report| report.result == RuleResult::Unattributed);
+    let otherwise = if is_unattributed { Outcome::Reject(Reason::Unattributed) } else { Outcome::Pass };
+    refusing.max_by_key(wait).map_or(otherwise, |report| match report {
+        RuleReport { verdict: None, degraded: true, rule, .. } => Outcome::Reject(Reason::Unavailable(*rule)),
+        report => Outcome::Reject(Reason::Rule(report.rule)),
+    })
+}

@@ -1,0 +1,198 @@
+//! The check of one global group in one decision: a local group in its place, or the store's
+//! replies.
+//!
+//! ```text
+//!   GlobalCheck ─┬─ the store is down ─► the fallback group, or pass, or refuse        (on_error)
+//!                ├─ it has a lease ────► the leased group; too little left: ask the store
+//!                └─ otherwise ─────────► Pending ─ queries ─► replies ─► conclude
+//! ```
+//!
+//! If one store of a request has to be asked, all of them are asked at once. So no store has to be
+//! asked after another one has answered.
+
+use super::global_refusals::GlobalRefusalCache;
+use crate::algorithm::{Admission, Verdict};
+use crate::check::{GroupCheck, RuleReport, RuleResult};
+use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
+use crate::policy::{GlobalGroup, GroupIndex, OnError, Policy, actor_source};
+use diana_base::time::{Span, Time};
+use std::ops::Range;
+
+/// The check of one global group in one decision.
+#[derive(Clone, Debug)]
+pub(crate) struct GlobalCheck {
+    /// The index of the limit, and of the group among the limit's global groups.
+    pub(crate) place: GroupIndex,
+    /// The actor's hash in the group.
+    pub(crate) hash: u64,
+    /// Where the actor's key stands among the keys of the request.
+    pub(crate) key: Range<usize>,
+    /// The shard that counts the actor.
+    pub(crate) shard: usize,
+    pub(crate) state: GlobalState,
+    /// Whether the query to the store also refills the lease: only if the lease does not suffice.
+    pub(crate) fetches: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum GlobalState {
+    /// The store has to answer.
+    Unanswered,
+    /// A local group decides: the fallback, or the lease.
+    Local,
+    /// The store is down, and `on_error` decides.
+    Unavailable(OnError),
+    /// The reply about each rule, and when the replies came.
+    Answered(Vec<RuleReply>, Time),
+}
+
+impl GlobalCheck {
+    pub(crate) fn new(
+        policy: &Policy,
+        place: GroupIndex,
+        hash: u64,
+        key: Range<usize>,
+        keys: &[u8],
+    ) -> GlobalCheck {
+        let bytes = keys.get(key.clone()).unwrap_or_default();
+        let shard = policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, bytes));
+        GlobalCheck { place, hash, key, shard, state: GlobalState::Unanswered, fetches: false }
+    }
+
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self.state, GlobalState::Unanswered)
+    }
+
+    /// Whether the store is down, and an enforced rule refuses because of this.
+    pub(crate) fn refuses(&self, policy: &Policy) -> bool {
+        let is_enforced =
+            |global_group: &GlobalGroup| global_group.group.rules(&policy.rules).any(|rule| rule.enforced);
+        matches!(self.state, GlobalState::Unavailable(OnError::Deny))
+            && policy.global_group(self.place).is_some_and(is_enforced)
+    }
+
+    /// The check of the leased group.
+    pub(crate) fn lease<'b>(&self, checks: &'b [GroupCheck]) -> Option<&'b GroupCheck> {
+        checks
+            .iter()
+            .find(|check| check.is_leased() && check.place.0 == self.place.0 && check.key == self.key)
+    }
+
+    /// Whether the rules have a lease. If so, the lease is checked before a cached refusal.
+    pub(crate) fn is_leased(&self, policy: &Policy) -> bool {
+        policy.global_group(self.place).is_some_and(|global_group| global_group.leased.is_some())
+    }
+
+    /// Whether a refusal of the store is cached, however old.
+    pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
+        let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
+        group.is_some_and(|group| refusals.contains(group, self.hash))
+    }
+
+    /// Adds the reports of a cached refusal that still holds. Returns whether there is one.
+    pub(crate) fn report_cached(
+        &self,
+        policy: &Policy,
+        refusals: &GlobalRefusalCache,
+        now: Time,
+        to: &mut Vec<RuleReport>,
+    ) -> bool {
+        let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
+        group.is_some_and(|group| refusals.lookup(group, self.hash, now, to))
+    }
+
+    /// When the request may go on, if an enforced rule of the store delays it.
+    pub(crate) fn ready_at(&self, policy: &Policy) -> Option<Time> {
+        let (GlobalState::Answered(replies, came), Some(global_group)) =
+            (&self.state, policy.global_group(self.place))
+        else {
+            return None;
+        };
+        let rules = global_group.group.rules(&policy.rules).zip(replies);
+        let delays = rules.filter_map(|(rule, reply)| match reply.verdict.admission {
+            Admission::Admit { delay } if rule.enforced => Some(delay),
+            _ => None,
+        });
+        delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
+    }
+
+    /// Adds a report for each rule, by the replies or by `on_error`. A local group reports by
+    /// itself.
+    pub(crate) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
+        let Some(global_group) = policy.global_group(self.place) else {
+            return;
+        };
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let rules = global_group.group.ids().zip(global_group.group.for_actor(&policy.rules, key).counters());
+        let actor = actor_source(key);
+        match &self.state {
+            GlobalState::Unanswered | GlobalState::Local => {}
+            GlobalState::Unavailable(on_error) => to.extend(rules.map(|(id, (rule, counter))| {
+                let is_denied = *on_error == OnError::Deny;
+                let result =
+                    if is_denied { RuleResult::of_refusal(rule.enforced) } else { RuleResult::Uncounted };
+                RuleReport { rule: id, quota: counter.shown, actor, result, verdict: None, degraded: true }
+            })),
+            GlobalState::Answered(replies, _) => {
+                to.extend(rules.zip(replies).map(|((id, (rule, counter)), reply)| {
+                    let result = match (reply.verdict.admits(), reply.attributed) {
+                        (true, _) => RuleResult::Admitted,
+                        (false, true) => RuleResult::of_refusal(rule.enforced),
+                        (false, false) => RuleResult::Unattributed,
+                    };
+                    // Without attribution a refusal has a verdict, but an admission has none.
+                    let is_known = reply.attributed || result == RuleResult::Unattributed;
+                    // A store may have a larger limit of its own, or report any number.
+                    let remaining = reply.verdict.remaining.min(counter.shown.rpu);
+                    let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
+                    RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded: false }
+                }))
+            }
+        }
+    }
+
+    /// Whether an enforced rule of the store refuses.
+    pub(crate) fn is_refused(&self, policy: &Policy) -> bool {
+        let (GlobalState::Answered(replies, _), Some(global_group)) =
+            (&self.state, policy.global_group(self.place))
+        else {
+            return false;
+        };
+        global_group
+            .group
+            .rules(&policy.rules)
+            .zip(replies)
+            .any(|(rule, reply)| rule.enforced && !reply.verdict.admits())
+    }
+
+    /// The charges of the store, with the shard.
+    pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
+        let (GlobalState::Answered(replies, _), Some(global_group)) =
+            (&self.state, policy.global_group(self.place))
+        else {
+            return Vec::new();
+        };
+        let queries =
+            global_group.queries(policy, keys.get(self.key.clone()).unwrap_or_default(), None, false);
+        let charge = |(query, reply): (RuleQuery, &RuleReply)| {
+            let [cost, ..] = reply.charge;
+            let charge = GlobalCharge { key: query.key, parameters: query.parameters, numbers: reply.charge };
+            (cost > 0).then_some((self.shard, charge))
+        };
+        queries.into_iter().zip(replies).filter_map(charge).collect()
+    }
+}
+
+impl GlobalCheck {
+    /// The refill that this request asked for, and the replies to it.
+    pub(crate) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
+        let GlobalState::Answered(replies, _) = &self.state else {
+            return None;
+        };
+        Some((self.refill(keys)?, replies))
+    }
+
+    pub(crate) fn refill(&self, keys: &[u8]) -> Option<LeaseRefill> {
+        Some(LeaseRefill { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() })
+    }
+}

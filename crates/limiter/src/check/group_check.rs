@@ -1,0 +1,293 @@
+//! The check of one group in one decision: its cell, the verdicts of its rules, and the charge.
+
+use super::cache::WorkerCache;
+use super::refund::Charged;
+use super::report::{RuleReport, RuleResult};
+use super::verdict::GroupVerdict;
+use crate::cells::store::Store;
+use crate::cells::table::Eviction;
+use crate::cells::{
+    Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
+};
+use crate::policy::{ActorRules, Group, GroupIndex, Role, actor_source};
+use diana_base::time::{Span, Time};
+use std::mem::replace;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct GroupCheck {
+    pub(crate) group: Arc<Group>,
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    /// Where the actor's key stands among the keys of the request.
+    pub(crate) key: Range<usize>,
+    buffers: Buffers,
+}
+
+/// The memory of a check, reused by later requests.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    cell: OpenCell,
+    verdict: GroupVerdict,
+}
+
+impl GroupCheck {
+    pub(crate) fn new(
+        group: &Arc<Group>,
+        place: GroupIndex,
+        hash: u64,
+        key: Range<usize>,
+        buffers: Buffers,
+    ) -> GroupCheck {
+        GroupCheck { group: Arc::clone(group), place, hash, key, buffers }
+    }
+
+    /// Ends the check, and returns the buffers for later requests.
+    pub(crate) fn into_buffers(mut self) -> Buffers {
+        self.buffers.cell.close();
+        self.buffers
+    }
+
+    fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
+        keys.get(self.key.clone()).unwrap_or_default()
+    }
+
+    fn actor<'k>(&'k self, keys: &'k [u8]) -> Actor<'k> {
+        Actor { group: &self.group, hash: self.hash, key: self.key(keys) }
+    }
+
+    /// The rules that decide: those of the actor, or of another one whose cell blocks the set.
+    fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, keys: &'k [u8], context: &Context<'c, S>) -> ActorRules<'k> {
+        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker())
+    }
+
+    /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
+    pub(crate) fn check_cached<S: ?Sized>(
+        &mut self,
+        cached: &[u8],
+        now: Time,
+        keys: &[u8],
+        context: &Context<S>,
+    ) -> bool {
+        let Buffers { cell, verdict } = &mut self.buffers;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let rules = context.rules(&self.group, key, None);
+        verdict.check(rules, cell.open_copy(cached, rules, now), now);
+        verdict.is_refused()
+    }
+
+    /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
+    /// admits at once. Otherwise the cell has to be loaded.
+    pub(crate) fn check_reserved<S: ?Sized>(
+        &mut self,
+        reserved: &ReservedCell,
+        now: Time,
+        keys: &[u8],
+        context: &Context<S>,
+    ) -> bool {
+        if !reserved.is_fresh(now) {
+            return false;
+        }
+        let Buffers { cell, verdict } = &mut self.buffers;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let rules = context.rules(&self.group, key, None);
+        verdict.check(rules, cell.open_copy(&reserved.cell, rules, now), now);
+        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, now)
+    }
+
+    pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
+        self.buffers.cell.load(&self.group, self.hash, context, events);
+    }
+
+    /// Opens and checks the loaded cell.
+    pub(crate) fn check<S: Store + ?Sized>(
+        &mut self,
+        now: Time,
+        reservations: &Reservations,
+        keys: &[u8],
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Buffers { cell, verdict } = &mut self.buffers;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let actor = Actor { group: &self.group, hash: self.hash, key };
+        if cell.open(actor, now, reservations, context, events) {
+            let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
+            verdict.check(rules, cell.bytes_mut(), at);
+        }
+    }
+
+    /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
+    /// every rule.
+    pub(crate) fn refuses(&self) -> bool {
+        let Buffers { cell, verdict } = &self.buffers;
+        match self.is_leased() {
+            true => cell.is_failed() || !verdict.all_admit_now(),
+            false => !cell.is_failed() && verdict.is_refused(),
+        }
+    }
+
+    /// Stores the charged cell. Returns `false` if another worker was faster and too little is
+    /// left. For a busy actor the worker reserves a part of the rest, where `may_reserve` allows
+    /// it.
+    pub(crate) fn commit<S: Store + ?Sized>(
+        &mut self,
+        may_reserve: bool,
+        reservations: &mut Reservations,
+        keys: &[u8],
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> bool {
+        let at = self.buffers.cell.at();
+        let reserves =
+            may_reserve && self.group.can_reserve && reservations.is_busy(self.group.id, self.hash, at);
+        let mut commit = Commit { check: self, reserves, reservations, keys, context, is_opened: true };
+        match swap(context.store, &mut commit, events) {
+            Swapped::Done => {
+                let place = self.place;
+                self.buffers.cell.stored(self.actor(keys), place, reservations, context);
+                true
+            }
+            Swapped::Nothing => !self.refuses(),
+            Swapped::Failed => {
+                // It is unknown whether the cell has the reservation back.
+                reservations.forget(self.group.id, self.hash);
+                self.buffers.cell.close();
+                !self.is_leased()
+            }
+        }
+    }
+
+    /// Keeps the rest of the reservation from which the request spends.
+    pub(crate) fn record_spending(&self, keys: &[u8], reservations: &mut Reservations) {
+        self.buffers.cell.record_spending(self.actor(keys), reservations);
+    }
+
+    /// Whether the group spends leased quota.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.group.role == Role::Leased
+    }
+
+    /// Whether this request is the one that has the lease refilled.
+    pub(crate) fn wants_refill(&self) -> bool {
+        self.is_leased() && self.buffers.verdict.charges().any(|charge| charge.asks_for_more())
+    }
+
+    /// Refunds a charge that is already stored.
+    pub(crate) fn refund<S: Store + ?Sized>(&self, keys: &[u8], context: &Context<S>, events: &mut Events) {
+        if self.buffers.cell.is_stored() {
+            let rules = self.rules(keys, context);
+            update(&self.group, self.hash, context, events, &|cell, now| {
+                rules.refund(self.buffers.verdict.charges(), cell, now);
+            });
+        }
+    }
+
+    /// The request is refused: removes the charge, which is not stored yet, stores a dirty cell,
+    /// and caches a refusal.
+    pub(crate) fn withdraw<S: Store + ?Sized>(
+        &mut self,
+        cache: &mut WorkerCache,
+        keys: &[u8],
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Buffers { cell, verdict } = &mut self.buffers;
+        if cell.is_failed() {
+            return;
+        }
+        if let Some(by) = cell.blocker() {
+            // The cell is another actor's.
+            return events.evicted(Some(Eviction::SetFull { by }));
+        }
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let actor = Actor { group: &self.group, hash: self.hash, key };
+        let at = cell.at();
+        if cell.is_reserved() || !verdict.is_refused() {
+            verdict.undo(context.rules(&self.group, key, None), cell.bytes_mut(), at);
+        } else if !self.group.ends_with_request {
+            // Permits come back at any time: their lack is not cached.
+            cache.refusals.insert(self.group.id, self.hash, at, verdict.before());
+        }
+        cell.store_repair(actor, &mut cache.reservations, context, events);
+    }
+
+    /// Adds one report for each rule.
+    pub(crate) fn report<S: ?Sized>(&self, keys: &[u8], context: &Context<S>, to: &mut Vec<RuleReport>) {
+        let actor = actor_source(self.key(keys));
+        let rules = self.rules(keys, context);
+        if !self.buffers.cell.is_failed() {
+            return self.buffers.verdict.report(rules, actor, to);
+        }
+        let (result, verdict) = (RuleResult::Uncounted, None);
+        let degraded = self.group.role == Role::Fallback;
+        to.extend(self.group.ids().zip(rules.counters()).map(|(rule, (_, counter))| RuleReport {
+            rule,
+            quota: counter.shown,
+            actor,
+            result,
+            verdict,
+            degraded,
+        }));
+    }
+
+    /// Adds the reports of a cell from the refusal cache.
+    pub(crate) fn report_cached<S: ?Sized>(
+        &self,
+        keys: &[u8],
+        context: &Context<S>,
+        to: &mut Vec<RuleReport>,
+    ) {
+        let rules = self.rules(keys, context);
+        self.buffers.verdict.report(rules, actor_source(self.key(keys)), to);
+    }
+
+    /// When the request may go on, if a rule delays it. The delay counts from the instant at which
+    /// this group's cell was read; other groups may have been read later.
+    pub(crate) fn ready_at<S: ?Sized>(&self, keys: &[u8], context: &Context<S>) -> Option<Time> {
+        if !self.buffers.cell.is_stored() {
+            return None;
+        }
+        let delay = self.buffers.verdict.delay(self.rules(keys, context));
+        (delay > Span::ZERO).then(|| self.buffers.cell.at().after(delay))
+    }
+
+    /// The stored charge; `None` if the store failed, or a reservation was spent.
+    pub(crate) fn charged(&self) -> Option<Charged> {
+        let charges = || self.buffers.verdict.charges().collect();
+        let is_stored = self.buffers.cell.is_stored();
+        is_stored.then(|| Charged { place: self.place, hash: self.hash, charges: charges() })
+    }
+}
+
+/// Stores a checked cell. After a lost swap the cell is loaded and checked again.
+struct Commit<'a, 'c, S: ?Sized> {
+    check: &'a mut GroupCheck,
+    reserves: bool,
+    reservations: &'a Reservations,
+    keys: &'a [u8],
+    context: &'a Context<'c, S>,
+    /// Whether the cell is open and checked.
+    is_opened: bool,
+}
+
+impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
+        let Commit { check, reserves, reservations, keys, context, is_opened } = self;
+        if !replace(is_opened, false) {
+            check.load(context, events);
+            check.check((context.clock)(), reservations, keys, context, events);
+        }
+        if check.refuses() {
+            return Attempt::Nothing;
+        }
+        let GroupCheck { group, key, buffers: Buffers { cell, verdict }, .. } = &mut **check;
+        let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker());
+        let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
+        match cell.entry_to_store(verdict.before(), rules, left) {
+            Some(entry) => Attempt::Store(entry),
+            None => Attempt::Nothing,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The working memory of one worker's decisions, reused from decision to decision.
+
+use super::decision::{Decision, Outcome};
+use super::global_check::GlobalCheck;
+use super::group_check::{Buffers, GroupCheck};
+use super::refund::Charges;
+use crate::cells::{Context, Events};
+use crate::global::LeaseRefill;
+use crate::policy::GroupIndex;
+use std::ops::Range;
+
+/// The last decision of a worker, and the memory for the next one, so that a decision allocates
+/// nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) decision: Decision,
+    /// What the last request was charged and may be refunded.
+    pub(crate) charges: Charges,
+    /// Leases that have to be refilled.
+    pub(crate) refills: Vec<LeaseRefill>,
+    /// The keys of all checks, one after the other.
+    pub(crate) keys: Vec<u8>,
+    pub(crate) checks: Vec<GroupCheck>,
+    pub(crate) globals: Vec<GlobalCheck>,
+    pub(super) free_buffers: Vec<Buffers>,
+    pub(super) limits: Vec<usize>,
+    pub(super) matches: Vec<usize>,
+}
+
+impl Scratch {
+    pub(crate) fn clear(&mut self) {
+        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, .. } = self;
+        decision.outcome = Outcome::Pass;
+        decision.events = Events::default();
+        decision.left_out = 0;
+        decision.reports.clear();
+        charges.clear();
+        keys.clear();
+        globals.clear();
+        refills.clear();
+        free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
+    }
+
+    /// Adds a check of one of a limit's groups for the actor of this key.
+    pub(crate) fn add_check<S: ?Sized>(
+        &mut self,
+        place: GroupIndex,
+        key: Range<usize>,
+        context: &Context<S>,
+    ) {
+        if let Some(group) = context.policy.group(place) {
+            let bytes = self.keys.get(key.clone()).unwrap_or_default();
+            let hash = group.hash(&context.policy.rules, context.hasher, bytes);
+            let buffers = self.free_buffers.pop().unwrap_or_default();
+            self.checks.push(GroupCheck::new(group, place, hash, key, buffers));
+        }
+    }
+}

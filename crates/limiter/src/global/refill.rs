@@ -1,0 +1,213 @@
+//! The lease of one actor: claim a fetch, ask for the missing part, deposit it, account for it.
+
+use super::query::{GlobalQuery, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
+use crate::algorithm::lease;
+use crate::cells::store::Store;
+use crate::cells::table::Hasher;
+use crate::cells::{Context, Events, peek, update, update_or_create};
+use crate::policy::{Counter, Group, GroupIndex, Policy};
+use diana_base::time::Time;
+use std::cell::Cell;
+
+/// A lease to refill or to account for. Refills are found by number, so only tests compare them.
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub(crate) struct LeaseRefill {
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    pub(crate) key: Vec<u8>,
+}
+
+/// The result of depositing leased quota.
+#[derive(Debug, Default)]
+pub(crate) struct Deposited {
+    /// When the quota expires, if the store needs an account of it afterwards.
+    pub(crate) until: Option<Time>,
+    /// The quota to return at once, and the store's shard.
+    pub(crate) returned: Option<(usize, GlobalQuery)>,
+}
+
+/// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose
+/// colliding actors.
+pub(crate) fn lease_number((limit, group): GroupIndex, hash: u64) -> u64 {
+    hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
+}
+
+impl LeaseRefill {
+    /// The lease of the actor with this key, in the first global group of the first limit.
+    #[cfg(test)]
+    pub(crate) fn testing(key: &[u8]) -> LeaseRefill {
+        LeaseRefill { place: (0, 0), hash: Hasher::name(key), key: key.into() }
+    }
+
+    /// Identifies the actor: see [`lease_number`].
+    pub(crate) fn number(&self) -> u64 {
+        lease_number(self.place, self.hash)
+    }
+
+    /// The group and the hash of the cell that holds the lease.
+    fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
+        let leased = policy.global_group(self.place)?.leased?;
+        let group = policy.group((self.place.0, leased))?;
+        Some((group, group.hash(&policy.rules, hasher, &self.key)))
+    }
+
+    /// Claims the fetch. Returns whether no other worker of the gateway is fetching. If each worker
+    /// fetched a piece at once, requests could be refused for want of quota that returns a moment
+    /// later.
+    pub(crate) fn claim<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) -> bool {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
+            return false;
+        };
+        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let is_claimed = |cell: &[u8], now| {
+            rules.counters().any(|(_, counter)| lease::is_claimed(counter.state(cell), now))
+        };
+        let stored = peek(group, hash, context).ok().flatten();
+        if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
+            return false;
+        }
+        let claims = Cell::new(false);
+        let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
+            claims.set(!is_claimed(cell, now));
+            if claims.get() {
+                rules.counters().for_each(|(_, counter)| lease::claim(counter.state_mut(cell), now));
+            }
+        });
+        is_done && claims.get()
+    }
+
+    /// Gives up the claim.
+    pub(crate) fn release<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
+            return;
+        };
+        let rules = group.for_actor(&context.policy.rules, &self.key);
+        update(group, hash, context, events, &|cell, _| {
+            rules.counters().for_each(|(_, counter)| lease::release(counter.state_mut(cell)));
+        });
+    }
+
+    /// Deposits fetched quota in the shared data for all workers, as far as the lease has room. A
+    /// store leases the same amount for every rule of a group, or nothing.
+    pub(crate) fn deposit<S: Store + ?Sized>(
+        &self,
+        replies: &[RuleReply],
+        since: Time,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> Deposited {
+        let (Some((group, hash)), Some(global_group)) =
+            (self.cell(context.policy, context.hasher), context.policy.global_group(self.place))
+        else {
+            return Deposited::default();
+        };
+        if replies.iter().any(|reply| reply.grant.amount == 0) {
+            return Deposited::default();
+        }
+        let (rules, queries) = (
+            group.for_actor(&context.policy.rules, &self.key),
+            global_group.queries(context.policy, &self.key, Some(0), true),
+        );
+        let returned = Cell::new(Vec::new());
+        let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
+            let rules = rules.counters().zip(replies).zip(&queries);
+            let put = rules.map(|(((_, counter), reply), query)| {
+                let LeaseGrant { amount, generation, lasts } = reply.grant;
+                let (piece, verdict) = (query.lease, reply.verdict);
+                let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
+                let [displaced, surplus] = lease::deposit(counter.state_mut(cell), now, &deposit);
+                [if query.parameters.wants_account() { displaced } else { Default::default() }, surplus]
+            });
+            returned.set(put.collect());
+        });
+        // If it is unknown whether the write succeeded, the quota may be in the cell.
+        let returned = if is_done { returned.take() } else { Vec::new() };
+        let wants_account = queries.iter().any(|query| query.parameters.wants_account());
+        let until =
+            replies.iter().map(|reply| since.after(reply.grant.lasts)).max().filter(|_| wants_account);
+        Deposited {
+            until,
+            returned: accounts(&queries, returned).map(|returned| (self.shard(context.policy), returned)),
+        }
+    }
+
+    /// The query that returns leased quota, unused.
+    pub(crate) fn unused(&self, policy: &Policy, replies: &[RuleReply]) -> Option<(usize, GlobalQuery)> {
+        let queries = policy.global_group(self.place)?.queries(policy, &self.key, None, false);
+        let account = |(query, reply): (RuleQuery, &RuleReply)| {
+            let (generation, left) = (reply.grant.generation, reply.grant.amount);
+            let account =
+                LeaseUsage { key: query.key, parameters: query.parameters, generation, used: 0, left };
+            (left > 0).then_some(account)
+        };
+        let accounts: Vec<LeaseUsage> = queries.into_iter().zip(replies).filter_map(account).collect();
+        (!accounts.is_empty()).then(|| (self.shard(policy), GlobalQuery::ReturnLease(accounts)))
+    }
+
+    /// The shard that counts the actor.
+    pub(crate) fn shard(&self, policy: &Policy) -> usize {
+        policy.global_group(self.place).map_or(0, |global_group| global_group.shard(policy, &self.key))
+    }
+
+    /// The query that asks only for the missing part of a piece.
+    pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
+        let mut queries =
+            context.policy.global_group(self.place)?.queries(context.policy, &self.key, Some(0), true);
+        let (group, hash) = self.cell(context.policy, context.hasher)?;
+        if let Some(entry) = peek(group, hash, context).ok()? {
+            let (now, rules) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
+            for (query, (_, counter)) in queries.iter_mut().zip(rules.counters()) {
+                query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
+            }
+        }
+        queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))
+    }
+
+    /// The account of leased quota, if the store needs one. With `all`, quota that has not expired
+    /// returns as well.
+    pub(crate) fn account<S: Store + ?Sized>(
+        &self,
+        context: &Context<S>,
+        events: &mut Events,
+        all: bool,
+    ) -> Option<GlobalQuery> {
+        let global_group = context.policy.global_group(self.place)?;
+        let (group, hash) = self.cell(context.policy, context.hasher)?;
+        let queries = global_group.queries(context.policy, &self.key, Some(0), false);
+        if !queries.iter().any(|query| query.parameters.wants_account()) {
+            return None;
+        }
+        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let spent = Cell::new(Vec::new());
+        let is_done = update(group, hash, context, events, &|cell, now| {
+            let usage = |(_, counter): (_, &Counter)| lease::account(counter.state_mut(cell), now, all);
+            spent.set(rules.counters().map(usage).collect());
+        });
+        if !is_done {
+            // The usage may still be in the cell. The next account would report it again.
+            return None;
+        }
+        let spent = queries.iter().zip(spent.take());
+        let spent = spent
+            .map(|(query, spent)| if query.parameters.wants_account() { spent } else { Default::default() });
+        accounts(&queries, spent.collect())
+    }
+}
+
+/// The account of each rule's lease. `None` if nothing was used or is left.
+fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Usage; 2]>) -> Option<GlobalQuery> {
+    let account = |(query, spent): (&RuleQuery, [lease::Usage; 2])| {
+        let (key, parameters) = (query.key, query.parameters);
+        spent.map(|lease::Usage { generation, used, left }| LeaseUsage {
+            key,
+            parameters,
+            generation,
+            used,
+            left,
+        })
+    };
+    let all = queries.iter().zip(spent).flat_map(account);
+    let accounts: Vec<_> = all.filter(|account| account.used > 0 || account.left > 0).collect();
+    (!accounts.is_empty()).then_some(GlobalQuery::ReturnLease(accounts))
+}

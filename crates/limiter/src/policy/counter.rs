@@ -1,0 +1,92 @@
+//! The counters of a rule: its quota with the algorithm, and those of its overrides.
+
+use super::missing::BY_VALUE;
+use crate::algorithm::{Algorithm, Quota};
+use crate::cells::table::Hasher;
+use diana_base::map::KeyMap;
+
+/// A quota and its algorithm. A rule has one counter for most actors, and one for each override.
+#[derive(Debug)]
+pub struct Counter {
+    /// The configured quota.
+    pub quota: Quota,
+    /// The quota that response headers show: [`Algorithm::shown`].
+    pub(crate) shown: Quota,
+    /// The algorithm that decides.
+    pub algorithm: Box<dyn Algorithm>,
+    /// The most units that one lease of a global rule holds for one actor; 0: no lease.
+    pub lease: u64,
+    /// The hash of [`Algorithm::meaning`].
+    pub(crate) salt: u64,
+    /// Where the state begins in the group's cell, in bytes.
+    pub(crate) offset: usize,
+}
+
+impl Counter {
+    /// A counter without a lease. See the example of [`Draft::build`](super::Draft::build).
+    #[must_use]
+    pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
+        let salt = Hasher::name(algorithm.meaning().as_bytes());
+        Counter { quota, shown: algorithm.shown(quota), algorithm, lease: 0, salt, offset: 0 }
+    }
+
+    pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
+        let end = self.offset.saturating_add(self.algorithm.size());
+        cell.get(self.offset..end).unwrap_or_default()
+    }
+
+    pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
+        let end = self.offset.saturating_add(self.algorithm.size());
+        cell.get_mut(self.offset..end).unwrap_or_default()
+    }
+}
+
+/// The counters of one rule.
+#[derive(Debug)]
+pub struct Counters {
+    /// The counter for actors without an override.
+    pub default: Counter,
+    /// The overrides, by actor value.
+    pub overrides: KeyMap<Counter>,
+}
+
+impl Counters {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Counter> {
+        self.overrides.values().iter().chain([&self.default])
+    }
+
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
+        self.overrides.values_mut().iter_mut().chain([&mut self.default])
+    }
+
+    /// The override of this actor value, if it counts differently from the default.
+    pub(crate) fn other(&self, value: &[u8]) -> Option<&Counter> {
+        self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
+    }
+
+    /// A hash of all effective overrides, whatever their order; 0 without any.
+    pub(crate) fn others(&self) -> u64 {
+        let sum = |sum: u64, value: &[u8]| {
+            let name = |counter: &Counter| Hasher::name(&[&counter.salt.to_le_bytes(), value].concat());
+            sum.wrapping_add(self.other(value).map_or(0, name))
+        };
+        self.overrides.keys().fold(0, sum)
+    }
+
+    /// The size of the rule's state in bytes: the largest of its counters.
+    pub(crate) fn size(&self) -> usize {
+        self.all().map(|counter| counter.algorithm.size()).max().unwrap_or(0)
+    }
+
+    /// The order of the rule's state in a cell, independent of the document's order.
+    pub(crate) fn order(&self) -> (usize, u64, u64) {
+        (self.size(), self.default.salt, self.others())
+    }
+
+    /// The counter of the actor with this key.
+    pub(crate) fn of(&self, key: &[u8]) -> &Counter {
+        let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
+        let own = if self.overrides.is_empty() { None } else { own() };
+        own.unwrap_or(&self.default)
+    }
+}

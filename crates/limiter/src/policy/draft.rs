@@ -1,0 +1,128 @@
+//! Drafts: a policy and its parts, as the configuration describes them.
+
+use super::counter::Counters;
+use super::dry_run::DryRun;
+use super::global_group::OnError;
+use super::lists::Lists;
+use super::missing::Missing;
+use crate::actor::Named;
+use crate::actor::ip;
+use crate::matcher::Matcher;
+use crate::matcher::pattern::{Pattern, Specificity};
+use crate::request::Parts;
+use diana_base::format::sized;
+use diana_base::time::Span;
+
+/// A policy, as the configuration describes it. [`Draft::build`] compiles the draft, and has an
+/// example.
+#[derive(Debug)]
+pub struct Draft {
+    /// The request parts that actors and conditions name.
+    pub parts: Parts,
+    /// How to find the client IP.
+    pub ip: ip::ClientIp,
+    /// The actor `ip`.
+    pub address: Named,
+    /// The limits, in the order of the document.
+    pub limits: Vec<LimitDraft>,
+    /// The allow list and the deny list.
+    pub lists: Lists,
+    /// Whether the deny list refuses, or only reports.
+    pub enforced: bool,
+    /// The number of actors that the table of each group has room for.
+    pub max_actors: u64,
+    /// Set if a rule is global.
+    pub store: Option<StoreDraft>,
+    /// Set if the policy decides beside another one.
+    pub dry_run: Option<DryRun>,
+}
+
+/// A limit, as the configuration describes it.
+#[derive(Debug)]
+pub struct LimitDraft {
+    /// The url pattern.
+    pub pattern: Pattern,
+    /// The conditions. All of them have to match.
+    pub conditions: Vec<Box<dyn Matcher>>,
+    /// The canonical text of the conditions: see [`Matcher::meaning`].
+    pub meaning: String,
+    /// Whether the limit switches off less specific limits.
+    pub exclusive: bool,
+    /// The rules, in the order of the document.
+    pub rules: Vec<RuleDraft>,
+}
+
+impl LimitDraft {
+    /// The specificity of the limit: a less specific limit compares as less.
+    #[must_use]
+    pub fn specificity(&self) -> (Specificity, usize) {
+        (self.pattern.specificity(), self.conditions.len())
+    }
+
+    /// The canonical text of the url pattern and the conditions.
+    pub(crate) fn meaning(&self) -> String {
+        [&sized(&self.pattern.to_string()), &*self.meaning].concat()
+    }
+}
+
+/// A rule, as the configuration describes it.
+#[derive(Debug)]
+pub struct RuleDraft {
+    /// Unique in the policy.
+    pub name: String,
+    /// The actors that the rule counts as one tuple. Without any, the rule counts all requests
+    /// together.
+    pub actors: Vec<Named>,
+    /// How the rule treats requests without the actor.
+    pub missing: Missing,
+    /// Whether the rule refuses. A shadow rule only counts and reports.
+    pub enforced: bool,
+    /// How long the host delays a refusal by this rule; zero: not at all.
+    pub reject_delay: Span,
+    /// The counters.
+    pub counters: Counters,
+    /// Set if a global store counts the rule.
+    pub global: Option<GlobalDraft>,
+}
+
+impl RuleDraft {
+    /// The canonical text of the actors that the rule counts in a limit with this meaning.
+    pub(crate) fn actors_name(&self, limit: &str) -> String {
+        let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
+        format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
+    }
+}
+
+/// The part of a rule that only a global rule has.
+#[derive(Debug)]
+pub struct GlobalDraft {
+    /// What happens while the global store is down.
+    pub on_error: OnError,
+    /// The counters for that time, if `on_error` is [`OnError::Local`].
+    pub fallback: Option<Counters>,
+    /// The counters that spend leased quota, if the rule has a lease.
+    pub leased: Option<Counters>,
+}
+
+impl GlobalDraft {
+    /// The kind of a global rule. Only rules of one kind form a group.
+    pub(crate) fn kind(&self) -> &'static str {
+        match (self.on_error, self.leased.is_some()) {
+            (OnError::Local, false) => "local",
+            (OnError::Allow, false) => "allow",
+            (OnError::Deny, false) => "deny",
+            (OnError::Local, true) => "local, ahead",
+            (OnError::Allow, true) => "allow, ahead",
+            (OnError::Deny, true) => "deny, ahead",
+        }
+    }
+}
+
+/// The global store.
+#[derive(Debug)]
+pub struct StoreDraft {
+    /// The names of the shards, at least one. Each actor is counted in one of them.
+    pub shards: Vec<String>,
+    /// The key of the hashes that name counts. Gateways that count together share the secret.
+    pub secret: String,
+}

@@ -1,0 +1,95 @@
+//! A rule: its name, its counters, and whether it refuses.
+
+use super::counter::Counters;
+use diana_base::time::Span;
+
+/// The index of a rule in its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(usize);
+
+impl RuleId {
+    /// The rule at this index.
+    #[must_use]
+    pub fn new(index: usize) -> RuleId {
+        RuleId(index)
+    }
+
+    /// The index: below the number of rules.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// A rule: its name, its counters, and whether it refuses.
+#[derive(Debug)]
+pub struct Rule {
+    pub(crate) name: Box<str>,
+    /// The hash of all that the rule does, without its name.
+    pub(crate) meaning: u64,
+    /// Whether a global store counts the rule.
+    pub(crate) is_global: bool,
+    pub(crate) enforced: bool,
+    pub(crate) reject_delay: Span,
+    pub(crate) cost: u64,
+    pub(crate) primary: Counters,
+    /// The counters that decide while the global store is down.
+    pub(crate) fallback: Option<Counters>,
+    /// The counters that spend leased quota.
+    pub(crate) leased: Option<Counters>,
+}
+
+/// Which counters of its rules a group uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The rule's own counters.
+    Primary,
+    /// The counters while the global store is down.
+    Fallback,
+    /// The counters of leased quota.
+    Leased,
+}
+
+impl Rule {
+    /// The rule's name, unique in its policy: `[a-z0-9_-]`, at most 64 bytes.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The hash of all that the rule does, without its name. Two rules with the same meaning treat
+    /// every request alike, in whatever documents they are.
+    #[must_use]
+    pub fn meaning(&self) -> u64 {
+        self.meaning
+    }
+
+    /// Whether the rule refuses. A shadow rule only counts and reports.
+    #[must_use]
+    pub fn enforced(&self) -> bool {
+        self.enforced
+    }
+
+    /// Whether a global store counts the rule.
+    #[must_use]
+    pub fn is_global(&self) -> bool {
+        self.is_global
+    }
+
+    pub(crate) fn counters(&self, role: Role) -> &Counters {
+        let other = match role {
+            Role::Primary => None,
+            Role::Fallback => self.fallback.as_ref(),
+            Role::Leased => self.leased.as_ref(),
+        };
+        other.unwrap_or(&self.primary)
+    }
+
+    pub(crate) fn counters_mut(&mut self, role: Role) -> &mut Counters {
+        match (role, &mut self.fallback, &mut self.leased) {
+            (Role::Fallback, Some(fallback), _) => fallback,
+            (Role::Leased, _, Some(leased)) => leased,
+            _ => &mut self.primary,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The worker's part in calls to global stores: queries, replies and refunds.
+
+use super::Worker;
+use crate::cells::Events;
+use crate::cells::store::Store;
+use crate::check::{Charges, Outcome, Refund};
+use crate::check::{Conclusion, Fetched, Pending};
+use crate::global::{
+    Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, StoreClient, Waiter,
+};
+use crate::policy::Policy;
+use diana_base::time::Time;
+use std::mem::take;
+
+impl Worker {
+    /// Queries the global stores. Returns the ticket, the pending request, and whether no store has
+    /// to answer any more.
+    pub(crate) fn query<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        mut pending: Pending,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> (u32, Pending, bool) {
+        let ticket = self.tickets;
+        self.tickets = ticket.wrapping_add(1);
+        self.scratch.decision.outcome = Outcome::Query(ticket);
+        if self.fetches.begin(ticket, pending.leases(policy)) {
+            pending.claim(&self.context(policy, store, clock));
+        } else {
+            pending.fetches_nothing();
+        }
+        let waiter = Waiter::Request(ticket);
+        let mut is_answered = false;
+        for (shard, query) in pending.queries(policy) {
+            let is_asked = self.client.as_mut().is_some_and(|client| client.ask(shard, waiter, query));
+            if !is_asked {
+                is_answered = pending.answer(policy, shard, None, clock());
+            }
+        }
+        if is_answered {
+            self.fetches.end(waiter);
+        }
+        (ticket, pending, is_answered)
+    }
+
+    /// Decides by the replies of the global stores.
+    pub(crate) fn conclude<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        pending: Pending,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) {
+        let Worker { actors, cache, scratch, .. } = self;
+        let context = actors.context(policy, store, clock);
+        let Conclusion { refused, fetched } = pending.conclude(scratch, cache, &context);
+        self.take_fetched(fetched);
+        self.refund_global(refused);
+    }
+
+    /// The request left before all stores answered: refunds the charges of those that did.
+    pub(crate) fn abandon<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        pending: &Pending,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Events {
+        let mut events = Events::default();
+        let is_retired = self.cache.is_retired;
+        let context = self.context(policy, store, clock);
+        let (charges, fetched) = pending.collect(is_retired, &context, &mut events);
+        self.take_fetched(fetched);
+        self.refund_global(charges);
+        events
+    }
+
+    /// Refunds local charges in their cells, and queues the refunds of global charges.
+    pub(crate) fn refund<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        mut charges: Charges,
+        refund: Refund,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Events {
+        self.refund_global(take(&mut charges.global));
+        charges.refund_local(refund, &self.context(policy, store, clock))
+    }
+
+    fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        let mut shards: Vec<(usize, Vec<GlobalCharge>)> = Vec::new();
+        for (shard, charge) in charges {
+            if charge.parameters.ends_with_request() {
+                client.release(shard, &charge);
+                continue;
+            }
+            match shards.iter_mut().find(|(other, _)| *other == shard) {
+                Some((_, charges)) => charges.push(charge),
+                None => shards.push((shard, vec![charge])),
+            }
+        }
+        for (shard, charges) in shards {
+            client.refund(shard, GlobalQuery::Refund(charges));
+        }
+    }
+
+    fn take_fetched(&mut self, fetched: Fetched) {
+        let Worker { fetches, client, .. } = self;
+        fetched.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
+        for (shard, query) in fetched.returned {
+            client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
+        }
+    }
+
+    /// Cancels the wait: the waiter needs no reply any more.
+    pub(crate) fn cancel(&mut self, waiter: Waiter) {
+        self.client.iter_mut().for_each(|client| client.cancel(waiter));
+        self.fetches.end(waiter);
+    }
+
+    /// The next call that the host has to make. `now` is monotonic. See the example of
+    /// [`global`](crate::global).
+    #[must_use]
+    pub fn next_call(&mut self, policy: &Policy, now: Time) -> Option<Call> {
+        self.client.as_mut()?.next(policy, now)
+    }
+
+    /// Ends a call. Returns the replies, each with its waiter. `now` is monotonic. See the example
+    /// of [`global`](crate::global).
+    #[must_use]
+    pub fn call_done(&mut self, id: u32, answer: CallResult, now: Time) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        if let Some(client) = &mut self.client {
+            client.answered(id, answer, now, &mut completions);
+        }
+        completions
+    }
+
+    /// Whether a reply to this call would have any effect.
+    #[must_use]
+    pub fn awaits(&self, id: u32) -> bool {
+        self.client.as_ref().is_some_and(|client| client.awaits(id))
+    }
+
+    /// Handles completions for the worker itself, and leaves those for requests. See the example of
+    /// [`global`](crate::global).
+    pub fn absorb<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        store: &S,
+        completions: &mut Vec<Completion>,
+        clock: impl Fn() -> Time,
+    ) -> Events {
+        let mut events = Events::default();
+        let Worker { actors, fetches, client, cache, .. } = self;
+        let context = actors.context(policy, store, &clock);
+        completions.retain(|completion| {
+            fetches.end(completion.waiter);
+            match completion.waiter {
+                Waiter::Request(_) => true,
+                Waiter::Fetch(id) => {
+                    let replies = (completion.replies.as_deref(), !cache.is_retired);
+                    let returned = fetches.fetched(id, replies, &context, &mut events);
+                    if let (Some(client), Some((shard, query))) = (client.as_mut(), returned) {
+                        client.refund(shard, query);
+                    }
+                    false
+                }
+                Waiter::Nobody => false,
+            }
+        });
+        events
+    }
+
+    /// The statistics of the calls to each shard since the last call of this method.
+    pub fn call_stats(&mut self) -> Vec<(usize, CallStats)> {
+        self.client.as_mut().map(|client| client.call_stats().collect()).unwrap_or_default()
+    }
+
+    /// Ends calls that the host never answers. `now` is monotonic. The completions are handled like
+    /// those of [`Worker::call_done`]. See the example of [`global`](crate::global).
+    #[must_use]
+    pub fn expire(&mut self, now: Time) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        self.client.iter_mut().for_each(|client| client.tick(now, &mut completions));
+        completions
+    }
+
+    /// Whether no call is pending and nothing is left to send to global stores.
+    pub fn is_done(&self) -> bool {
+        self.client.as_ref().is_none_or(StoreClient::is_done)
+    }
+
+    /// When the worker next has something to do for its calls, by the monotonic clock.
+    #[must_use]
+    pub fn wake(&self) -> Option<Time> {
+        self.client.as_ref()?.wake()
+    }
+}

@@ -1,0 +1,95 @@
+//! The callbacks of a request and its response.
+
+use super::{Action, Filter, Stream};
+use crate::host::proxy_wasm::calls::{self, LocalReply};
+use crate::host::proxy_wasm::plugin::{Decided, Plugin, Rejection, Response};
+use crate::host::proxy_wasm::timer_queue::Held;
+use diana_base::time::Time;
+use diana_limiter::check::Outcome;
+use std::mem::take;
+use std::rc::Rc;
+
+impl Filter {
+    /// Decides about a stream when its request headers arrive.
+    pub fn on_request_headers(&self, id: u32) -> Action {
+        let parent = self.new_streams.with(|streams| streams.take(id)).flatten();
+        let Some(plugin) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
+            return self.on_request_more(id);
+        };
+        let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide() else {
+            return Action::Continue;
+        };
+        let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
+        let stream = Stream { plugin: Rc::clone(&plugin), session, headers, is_waiting, is_grpc, candidate };
+        self.keep_stream(id, stream);
+        match response.outcome {
+            Outcome::Query(ticket) => self.hold_for_query(id, ticket, &plugin),
+            _ => self.carry_out(id, &plugin, response),
+        }
+    }
+
+    /// Carries out a decision for the effective stream.
+    pub(super) fn carry_out(&self, id: u32, plugin: &Plugin, response: Response) -> Action {
+        match response.outcome {
+            Outcome::Delay(until) => self.hold(id, plugin, until, Held::Request),
+            Outcome::Reject(_) => self.reject(id, plugin, response.rejection),
+            // Only `on_request_headers` gets queries.
+            Outcome::Pass | Outcome::Allowed | Outcome::Query(_) => Action::Continue,
+        }
+    }
+
+    fn reject(&self, id: u32, plugin: &Plugin, rejection: Option<Rejection>) -> Action {
+        match rejection {
+            Some(Rejection { reply, send_at: Some(until) }) => {
+                self.hold(id, plugin, until, Held::Refusal(reply))
+            }
+            Some(Rejection { reply, send_at: None }) => send(&reply),
+            None => Action::Continue,
+        }
+    }
+
+    /// Holds the effective stream, or acts at once if the host has no timer.
+    fn hold(&self, id: u32, plugin: &Plugin, until: Time, held: Held) -> Action {
+        let Err(held) = plugin.hold(id, until, held) else {
+            return Action::Pause;
+        };
+        self.set_waiting(id, false);
+        match held {
+            Held::Refusal(reply) => send(&reply),
+            Held::Request | Held::Query => Action::Continue,
+        }
+    }
+
+    /// The request's body or trailers have arrived. They wait with the headers.
+    pub fn on_request_more(&self, id: u32) -> Action {
+        match self.is_waiting(id) {
+            true => Action::Pause,
+            false => Action::Continue,
+        }
+    }
+
+    /// Adds headers to the response before the host sends it.
+    pub fn on_response_headers(&self, id: u32) -> Action {
+        let headers =
+            self.streams.with(|streams| streams.get_mut(id).map(|stream| take(&mut stream.headers)));
+        for (name, value) in headers.flatten().unwrap_or_default() {
+            // List-valued headers may have several lines, and an upstream's own limits stay valid
+            // beside ours.
+            if name.starts_with("x-") {
+                calls::replace_response_header(name, &value);
+            } else {
+                calls::add_response_header(name, &value);
+            }
+        }
+        Action::Continue
+    }
+}
+
+/// Sends a reply to the client of the effective stream. If the reply cannot be sent, the host must
+/// not keep the request.
+fn send(reply: &LocalReply) -> Action {
+    match calls::send_local_response(reply) {
+        Ok(()) => Action::Pause,
+        Err(_) => Action::Continue,
+    }
+}

@@ -1,0 +1,148 @@
+//! State that survives changes of documents, and new VMs that start with the document.
+
+use super::clients::quota as quota_of;
+use super::{LOCAL, Remote, VMS, local, quota};
+use gateway::config::cluster;
+use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
+use serde_json::{Value, json};
+use servers::Documents;
+use std::time::Duration;
+
+fn two(few: u64, many: u64) -> Value {
+    let rule = |name: &str, quota: u64| json!([{"name": name, "algo": "W", "rpu": quota, "unit": "7d"}]);
+    json!({"limits": [{"url": "/", "rules": rule("quota", many)}, {"url": "/few", "rules": rule("few", few)}]})
+}
+
+#[test]
+fn a_rule_that_stays_the_same_keeps_its_count() {
+    let remote = Remote::start(json!({}));
+    let mut clients = remote.connect();
+    remote.documents.put(two(6, 1_000).to_string());
+    remote.wait_for(&mut clients, 1_000);
+    let statuses = |clients: &mut super::Clients| {
+        let mut all: Vec<u16> = clients.get("/few").iter().map(|answer| answer.status).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(statuses(&mut clients), [200; 4]);
+    remote.documents.put(two(6, 2_000).to_string());
+    remote.wait_for(&mut clients, 2_000);
+    assert_eq!(statuses(&mut clients), [200, 200, 429, 429], "two of six were left");
+    assert_eq!(remote.counted("config.generation"), 2);
+}
+
+/// The document server is down.
+#[test]
+fn an_updated_listener_has_the_remote_document_at_once() {
+    let mut remote = Remote::start(json!({}));
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.documents.kill();
+    drop(clients);
+    let mut document = local(&json!({}));
+    document["response"] = json!({"status": 430});
+    assert_eq!(remote.gateway.update(document).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [2_000; 4], "its first answers");
+    remote.documents.restart().unwrap();
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait_for(&mut remote.connect(), 3_000);
+    // Another source, whose document is unknown.
+    let other = local(&json!({"path": "/none.json"}));
+    assert_eq!(remote.gateway.update(other).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+}
+
+/// The local document lost a part that the remote document needs.
+#[test]
+fn an_updated_listener_logs_why_it_cannot_activate_the_remote_document() {
+    let with_actor = |name: &str| {
+        let mut document = local(&json!({}));
+        document["actors"] = json!({name: {"header": "x-plan"}});
+        document
+    };
+    let documents = Documents::start().unwrap();
+    let mut config = Config { balanced: true, ..Config::new(with_actor("plan")) };
+    config.clusters.push(cluster("config", documents.address(), false));
+    let mut remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
+    let mut document = quota(2_000);
+    document["limits"][0]["rules"][0]["actor"] = json!("plan");
+    remote.documents.put(document.to_string());
+    remote.wait_for(&mut remote.connect(), 2_000);
+    assert_eq!(remote.gateway.update(with_actor("tariff")).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+    let lines = remote
+        .lines("remote configuration of cluster config refused: 1 mistake: (1) limits[0].rules[0].actor: ");
+    assert!((1..=VMS as usize + 1).contains(&lines.len()), "{lines:#?}");
+    remote.wait_polls("unchanged", 3);
+    assert_eq!(remote.lines("refused: ").len(), lines.len(), "no more than once in each worker");
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait_for(&mut remote.connect(), 3_000);
+}
+
+/// Any of the workers may have polled until then.
+#[test]
+fn restarted_workers_have_the_document_at_once_and_poll() {
+    let upstream = Upstream::start(|request| match request.path.as_str() {
+        "/die" => Reply::new(200, vec![b'x'; filter::TRAP_BYTES]),
+        _ => Reply::new(200, "ok"),
+    });
+    let (upstream, mortal) = (upstream.unwrap(), filter::mortal().unwrap());
+    let change = |config| Config { filter: Some(mortal), upstream: Some(upstream.address()), ..config };
+    let mut remote = Remote::with(json!({}), change);
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.documents.kill();
+    let before = remote.counted("config.switches");
+    for _ in 0..8 {
+        // The response is lost with the VM; the next request to the worker creates another VM.
+        _ = remote.gateway.get("/die", &[]);
+        for answer in clients.get("/") {
+            // Between two VMs requests may be refused for 100 ms.
+            assert!(answer.status == 503 || quota_of(&answer) == 2_000, "{answer:?}");
+        }
+    }
+    assert!(remote.counted("config.switches") > before, "no worker was restarted");
+    remote.documents.restart().unwrap();
+    remote.documents.put(quota(3_000).to_string());
+    let all = || clients.get("/").iter().all(|answer| answer.status == 200 && quota_of(answer) == 3_000);
+    remote.wait("all to be there again", all);
+}
+
+/// The previous configuration still exists, because its clients stay, and would continue the canary
+/// for an hour.
+#[test]
+fn a_candidate_becomes_active_at_once_without_a_canary() {
+    let canary = json!({"canary": {"percent": 100, "hold": "1h"}});
+    let mut remote = Remote::with(canary, |config| Config { drain: Duration::from_secs(600), ..config });
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    remote.documents.put(quota(3_000).to_string());
+    remote.wait("the candidate", || remote.gateway.log_contains("tried beside the one that serves"));
+    assert_eq!(clients.quotas(), [2_000; 4]);
+    assert_eq!(remote.gateway.update_beside(local(&json!({}))).unwrap(), Update::Accepted);
+    remote.wait_for(&mut clients, 3_000);
+    remote.wait("the new one, too", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 3_000);
+}
+
+/// The previous configuration has no canary, and keeps its clients.
+#[test]
+fn a_canary_of_an_update_holds_while_the_old_listener_drains() {
+    let mut remote = Remote::with(json!({}), |config| Config { drain: Duration::from_secs(600), ..config });
+    remote.documents.put(quota(2_000).to_string());
+    let mut clients = remote.connect();
+    remote.wait_for(&mut clients, 2_000);
+    let canary = json!({"canary": {"percent": 100, "hold": "1s"}});
+    assert_eq!(remote.gateway.update_beside(local(&canary)).unwrap(), Update::Accepted);
+    remote.wait("its plugins", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 2_000);
+    remote.documents.put(quota(1).to_string());
+    remote.wait("its end", || {
+        _ = remote.gateway.get("/", &[]).unwrap();
+        remote.gateway.log_contains("not promoted: it would newly refuse ")
+    });
+    remote.wait_polls("refused", 5);
+    assert_eq!((clients.quotas(), remote.counted("config.generation")), ([2_000; 4].into(), 1));
+    assert_eq!(quota_of(&remote.gateway.get("/", &[]).unwrap()), 2_000);
+}

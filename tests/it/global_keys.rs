@@ -1,0 +1,68 @@
+//! The keys of counts in the global store: the same for the same rule and actor, whatever else a
+//! document contains.
+
+use crate::harness::{START, get, store};
+use diana_base::time::Time;
+use diana_config::{Configuration, compile};
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::Outcome;
+use diana_limiter::global::Message;
+use diana_limiter::session::{Session, Worker};
+
+/// The keys of the counts that a request of `user` queries, in order.
+fn keys(rules: &str, user: &str) -> Vec<String> {
+    let store_of = r#"{"redis": {"cluster": "a", "secret": "a secret of the tests only"}}"#;
+    let json = format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {store_of}}}"#);
+    let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
+    let host = Simulated::new(Rules::Lenient);
+    let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
+    let request = get("/", user);
+    let (_, decision) =
+        Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
+    assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
+    let call = worker.next_call(&policy, Time::ZERO).unwrap();
+    let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
+    let body = String::from_utf8(body).unwrap();
+    body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
+}
+
+const TEN: &str = r#"{"actor": "user", "rpu": 10, "unit": "hour", "scope": "global"}"#;
+
+#[test]
+fn a_key_does_not_depend_on_the_rest_of_the_document() {
+    let own = keys(TEN, "ann");
+    assert_eq!(own.len(), 1);
+    assert_ne!(own, keys(TEN, "bob"));
+    for beside in [
+        r#"{"actor": "user", "rpu": 10, "unit": "hour"}"#,
+        r#"{"actor": "user", "rpu": 99, "unit": "hour", "scope": "global"}"#,
+        r#"{"actor": "user", "rpu": 99, "unit": "hour", "scope": "global", "on_error": "deny"}"#,
+        r#"{"actor": "user", "rpu": 99, "unit": "hour", "scope": "global", "on_error": "allow", "lease": 5}"#,
+        r#"{"rpu": 10, "unit": "hour", "scope": "global"}"#,
+    ] {
+        let both = keys(&format!("{beside}, {TEN}"), "ann");
+        assert!(both.contains(&own[0]), "{beside}");
+    }
+    for changed in [r#""on_error": "allow", "#, r#""lease": 3, "#, r#""mode": "shadow", "name": "x", "#] {
+        let changed = TEN.replace(r#""scope""#, &format!("{changed}\"scope\""));
+        assert_eq!(keys(&changed, "ann"), own, "{changed}");
+    }
+}
+
+#[test]
+fn rules_have_separate_counts() {
+    let twice = keys(&format!("{TEN}, {TEN}"), "ann");
+    assert!(twice.len() == 2 && twice[0] != twice[1], "{twice:?}");
+    // Both rules give one actor the same quota.
+    let of = |rpu: u32| {
+        format!(
+            r#"{{"actor": "user", "rpu": {rpu}, "unit": "hour", "scope": "global", "overrides": {{"ann": {{"rpu": 50}}}}}}"#
+        )
+    };
+    let both = keys(&format!("{}, {}", of(10), of(20)), "ann");
+    assert!(both.len() == 2 && both[0] != both[1], "{both:?}");
+    // The rules are in different groups too.
+    let apart = TEN.replace(r#""scope""#, r#""on_error": "deny", "scope""#);
+    let apart = keys(&format!("{TEN}, {apart}"), "ann");
+    assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");
+}

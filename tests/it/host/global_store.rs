@@ -1,0 +1,189 @@
+//! A simulated global store: Redis with the script in it, behind webdis.
+
+use super::counts::{Count, Kind, RuleReply};
+use diana_global_redis::script::{SCRIPT, SHA1};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub struct GlobalStore {
+    counts: BTreeMap<String, (Kind, Count)>,
+    /// Whether the store has the script.
+    has_script: bool,
+    /// Commands that the store has executed, whatever became of the replies.
+    pub decisions: usize,
+    pub refunds: usize,
+    pub returned_leases: usize,
+    /// Reports of permits.
+    pub reports: usize,
+    /// The most that was ever granted of one key, by kind.
+    pub most: BTreeMap<Kind, i64>,
+}
+
+/// The text of a part of a body.
+pub fn decoded(part: &[u8]) -> String {
+    let mut text = Vec::new();
+    let mut rest = part;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        text.push(match (first, tail) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                let digit = |byte: &u8| char::from(*byte).to_digit(16).unwrap() as u8;
+                digit(high) * 16 + digit(low)
+            }
+            (other, _) => *other,
+        });
+    }
+    String::from_utf8(text).unwrap()
+}
+
+impl GlobalStore {
+    pub fn forget_script(&mut self) {
+        self.has_script = false;
+    }
+
+    /// The quota that all rules of this kind and first number have granted and not got back.
+    pub fn outstanding(&self, kind: u64, first: u64) -> i64 {
+        let of = self.counts.values().filter(|(Kind(known, [a, ..]), _)| (*known, *a) == (kind, first));
+        of.map(|(_, count)| count.outstanding).sum()
+    }
+
+    /// The body of the reply to a call with this body, at an instant in µs.
+    pub fn answer(&mut self, now: u64, body: &[u8]) -> String {
+        let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
+        let [name, script, keys, rest @ ..] = &*parts else { panic!("{parts:?}") };
+        match &**name {
+            "EVAL" => {
+                assert_eq!(script, SCRIPT);
+                self.has_script = true;
+            }
+            _ => assert_eq!((&**name, &**script), ("EVALSHA", SHA1)),
+        }
+        if !self.has_script {
+            return r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#.into();
+        }
+        let (keys, rest) = rest.split_at(keys.parse().unwrap());
+        let [number, commands @ ..] = rest else { panic!("a call without its number: {parts:?}") };
+        let mut keys = keys.iter();
+        let mut answer = vec![number.parse().unwrap()];
+        assert!(answer[0] < 1 << 53, "{number}");
+        for command in commands {
+            let numbers: Vec<u64> = command.split(' ').map(|number| number.parse().unwrap()).collect();
+            self.command(now, &numbers, &mut keys, &mut answer);
+        }
+        let left: Vec<&String> = keys.collect();
+        assert!(left.is_empty() || commands.is_empty() && *left == ["diana:{0}:probe"], "{left:?}");
+        let answer: Vec<String> = answer.iter().map(u64::to_string).collect();
+        format!(r#"{{"{name}":[{}]}}"#, answer.join(","))
+    }
+
+    fn command<'a>(
+        &mut self,
+        now: u64,
+        numbers: &[u64],
+        keys: &mut impl Iterator<Item = &'a String>,
+        answer: &mut Vec<u64>,
+    ) {
+        let [verb, _, rest @ ..] = numbers else { panic!("{numbers:?}") };
+        let size = match verb {
+            2 => 12,
+            4 => 7,
+            _ => 10,
+        };
+        if *verb == 1 {
+            self.decisions += 1;
+            return self.decide(now, rest, numbers[1], keys, answer);
+        }
+        for rule in rest.chunks(size) {
+            let kind = Kind(rule[0], rule[1..7].try_into().unwrap());
+            if *verb == 4 {
+                self.reports += 1;
+                let count = self.counts.entry(keys.next().unwrap().clone());
+                let (known, count) = count.or_insert((kind.known(), Count::default()));
+                assert_eq!(*known, kind.known());
+                count.report(kind, now);
+                continue;
+            }
+            // A garbage reply may have reported a charge that never was: then there is no count.
+            let Some(count) = self.counts.get_mut(keys.next().unwrap()) else { continue };
+            assert_eq!(count.0, kind);
+            if *verb == 2 {
+                self.refunds += 1;
+                count.1.refund(kind, now, rule[7..].try_into().unwrap());
+            } else {
+                self.returned_leases += 1;
+                count.1.return_lease(kind, now, rule[7..].try_into().unwrap());
+            }
+        }
+        answer.push(0);
+    }
+
+    fn decide<'a>(
+        &mut self,
+        now: u64,
+        mut rest: &[u64],
+        groups: u64,
+        keys: &mut impl Iterator<Item = &'a String>,
+        answer: &mut Vec<u64>,
+    ) {
+        struct Query<'a> {
+            group: u64,
+            key: &'a String,
+            kind: Kind,
+            enforced: bool,
+            cost: u64,
+            lease: u64,
+        }
+        let mut queries = Vec::new();
+        for group in 0..groups {
+            let (rules, tail) = rest[1..].split_at(rest[0] as usize * 10);
+            rest = tail;
+            for rule in rules.chunks(10) {
+                let kind = Kind(rule[0], rule[4..].try_into().unwrap());
+                let key = keys.next().unwrap();
+                let (enforced, cost, lease) = (rule[1] == 1, rule[2], rule[3]);
+                let known = kind.known();
+                assert_eq!(self.counts.entry(key.clone()).or_insert((known, Count::default())).0, known);
+                queries.push(Query { group, key, kind, enforced, cost, lease });
+            }
+        }
+        let mut step = |one: &Query, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
+        // A check without cost applies only the effects of time.
+        queries.iter().for_each(|one| _ = step(one, 0));
+        let before: Vec<Count> = queries.iter().map(|one| self.counts[one.key].1.clone()).collect();
+        let mut step = |one: &Query, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
+        let mut reply: Vec<RuleReply> = queries.iter().map(|one| step(one, one.cost)).collect();
+        let refused = queries.iter().zip(&reply).any(|(one, reply)| one.enforced && reply[0] > 0);
+        let passes = reply.iter().all(|reply| reply[0] + reply[1] == 0);
+        if refused {
+            for (one, before) in queries.iter().zip(before) {
+                self.counts.get_mut(one.key).unwrap().1 = before;
+            }
+            for (one, reply) in queries.iter().zip(&mut reply).filter(|(_, reply)| reply[0] == 0) {
+                *reply = self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, 0);
+            }
+        }
+        for group in (0..groups).filter(|_| passes) {
+            let of = |one: &&Query| one.group == group;
+            let part =
+                queries.iter().zip(&reply).filter(|(one, _)| of(one)).map(|(one, reply)| {
+                    one.lease.min(reply[2]).min(self.counts[one.key].1.leasable(one.kind))
+                });
+            let part = part.min().unwrap_or(0);
+            for (one, reply) in queries.iter().zip(&mut reply).filter(|(one, _)| of(one) && part > 0) {
+                let count = &mut self.counts.get_mut(one.key).unwrap().1;
+                let lease = count.grant_lease(one.kind, now, part);
+                reply[2] = count.step(one.kind, now, 0)[2];
+                reply[10..].copy_from_slice(&lease);
+            }
+        }
+        // Workers may report more permits than there are, after they were cut off from the store.
+        let granted = queries.iter().zip(&reply).filter(|(one, reply)| one.kind.0 != 7 || reply[5] > 0);
+        for (one, _) in granted {
+            let most = self.most.entry(one.kind.known()).or_default();
+            *most = self.counts[one.key].1.outstanding.max(*most);
+        }
+        answer.extend(reply.iter().flatten());
+    }
+}
