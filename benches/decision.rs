@@ -15,7 +15,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, KINDS, Kind, Quota};
+use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, Quota};
 use diana_limiter::cells::store::{Portable, Rules, Simulated, Swap};
 use diana_limiter::cells::table::{Dated, Hasher, Table, shared_seed};
 use diana_limiter::check::Outcome;
@@ -31,11 +31,11 @@ const ACTORS: usize = 10_000;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// The highest `rpu` of a rule of this kind.
-fn rpu(kind: &Kind) -> u64 {
+fn rpu(kind: &AlgorithmKind) -> u64 {
     if kind.short == "SL" { 128 } else { Quota::MAX_RPU }
 }
 
-fn compile(kind: &Kind) -> Box<dyn Algorithm> {
+fn compile(kind: &AlgorithmKind) -> Box<dyn Algorithm> {
     let unit = if kind.per_unit { Span::from_ms(1000) } else { Span::ZERO };
     let (value, errors) = (parse(b"{}").expect("a document"), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().expect("an object");

@@ -152,6 +152,6 @@ mod tests {
             assert_eq!(asked.join().unwrap().0, 200);
         });
         let refused = Webdis::start(&redis).unwrap();
-        assert!(ask(&refused, "GET/a").1 != r#"{"GET":"1"}"#, "who has no password is told nothing");
+        assert!(ask(&refused, "GET/a").1 != r#"{"GET":"1"}"#, "without a password, the reply has no data");
     }
 }

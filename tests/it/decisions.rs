@@ -66,7 +66,7 @@ fn check(json: &str, script: &str) {
                 }
                 let (now, worker, parts, refused) =
                     (line.now, line.worker, line.parts.clone(), decision.is_rejected());
-                events.push(Event::Asked { now, worker, parts, refused });
+                events.push(Event::Decided { now, worker, parts, refused });
                 queries.push(number);
                 waits |= matches!(decision.outcome, Outcome::Delay(_));
                 let found = Found::of(&decision, &gateway.policy, line.now);

@@ -187,7 +187,7 @@ fn rows<'t>(text: &'t str, header: &str) -> Vec<&'t str> {
 /// The tables of algorithms and actors equal the code's lists, line by line.
 #[test]
 fn the_tables_of_kinds_equal_the_lists_of_the_code() {
-    let algorithm = |kind: &&diana_limiter::algorithm::Kind| {
+    let algorithm = |kind: &&diana_limiter::algorithm::AlgorithmKind| {
         let keys: Vec<String> = kind.keys.iter().map(|key| format!("`{key}`")).collect();
         let row = format!("| `{}` | {} | {} | {} |", kind.short, kind.name, keys.join(", "), kind.bound);
         row.replace("|  |", "| |")

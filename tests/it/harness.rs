@@ -99,19 +99,19 @@ impl<S: Store> Gateway<S> {
     /// A gateway that replaces `before`, or runs beside it.
     pub fn after<B: Store>(
         before: &Gateway<B>,
-        descent: Replacement,
+        replacement: Replacement,
         json: &str,
         store: S,
         now: Time,
     ) -> Gateway<S> {
-        let past = before.worker().previous(&before.policy);
-        Gateway { before: Some((past, descent, now)), ..Gateway::new(json, store) }
+        let previous = before.worker().previous(&before.policy);
+        Gateway { before: Some((previous, replacement, now)), ..Gateway::new(json, store) }
     }
 
     fn worker(&self) -> Worker {
         let mut worker = worker(&self.policy, &self.seed);
-        if let Some((past, descent, now)) = &self.before {
-            worker.migrate_from(&self.policy, std::slice::from_ref(past), *descent, *now);
+        if let Some((previous, replacement, now)) = &self.before {
+            worker.migrate_from(&self.policy, std::slice::from_ref(previous), *replacement, *now);
         }
         worker
     }

@@ -7,7 +7,7 @@ mod show;
 use crate::programs;
 use anyhow::{Context, Result, bail};
 use gateway::{Gateway, Redis, Webdis, envoy, filter, root};
-use show::Outcome;
+use show::BurstResult;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -129,7 +129,7 @@ pub fn run(global: bool, once: bool) -> Result<()> {
         gateways.push(Gateway::from_file(&file, |port| moved(port).map_or(port, |(_, to)| *to))?);
     }
 
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut outcomes: Vec<BurstResult> = Vec::new();
     for burst in demo.bursts {
         if let Some(before) = outcomes.last().filter(|_| demo.rests) {
             thread::sleep(recovery(before));
@@ -182,7 +182,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-fn send(gateways: &[Gateway], burst: &Burst) -> Result<Outcome> {
+fn send(gateways: &[Gateway], burst: &Burst) -> Result<BurstResult> {
     let gateway = gateways.get(burst.gateway).context("a burst for a gateway that there is not")?;
     let mut connection = gateway.connect()?;
     let headers: Vec<(&str, &str)> = burst.user.map(|user| ("x-user-id", user)).into_iter().collect();
@@ -190,12 +190,12 @@ fn send(gateways: &[Gateway], burst: &Burst) -> Result<Outcome> {
     let answers = (0..burst.count).map(|_| one()).collect::<Result<_>>()?;
     let user = burst.user.map(|user| format!(" as {user}")).unwrap_or_default();
     let gateway = (gateways.len() > 1).then_some(burst.gateway + 1);
-    Ok(Outcome { request: format!("{} {}{user}", burst.method, burst.path), gateway, answers })
+    Ok(BurstResult { request: format!("{} {}{user}", burst.method, burst.path), gateway, answers })
 }
 
 /// How long to wait after a burst until its rules admit requests again. A demo waits two seconds at
 /// most, so the next burst may still meet a slow rule.
-fn recovery(outcome: &Outcome) -> Duration {
+fn recovery(outcome: &BurstResult) -> Duration {
     let seconds =
         outcome.answers.iter().filter_map(|answer| answer.header("retry-after")?.parse().ok()).max();
     Duration::from_secs(seconds.unwrap_or(0).min(2))

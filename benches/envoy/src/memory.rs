@@ -35,7 +35,7 @@ impl Memory {
     }
 }
 
-fn rule(kind: &algorithm::Kind) -> Value {
+fn rule(kind: &algorithm::AlgorithmKind) -> Value {
     let mut rule = json!({"actor": "user", "algo": kind.short, "rpu": 10});
     if kind.per_unit {
         rule["unit"] = json!("minute");

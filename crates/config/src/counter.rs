@@ -2,16 +2,17 @@
 
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
-use diana_limiter::algorithm::{self, Kind, Quota, RefuseAll};
+use diana_limiter::algorithm::{self, AlgorithmKind, Quota, RefuseAll};
 use diana_limiter::policy::Counter;
 
 /// Reads `algo`. Without it, the first algorithm of the list counts.
-pub(super) fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
+pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
     let Some(node) = node else {
         return algorithm::KINDS.first().copied();
     };
     let text = node.text()?;
-    let named = |kind: &&&Kind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
+    let named =
+        |kind: &&&AlgorithmKind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
     let kind = algorithm::KINDS.iter().find(named);
     if kind.is_none() {
         // Suggest long names only: any abbreviation is close to any other.
@@ -30,10 +31,10 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static Kind> {
 }
 
 /// Compiles the quota: `rpu`, `unit` and the algorithm's keys.
-pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter> {
+pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Option<Counter> {
     let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
     let unit = match kind {
-        Some(Kind { per_unit: false, name, .. }) => {
+        Some(AlgorithmKind { per_unit: false, name, .. }) => {
             if let Some(node) = fields.take("unit") {
                 node.fail(format!("{name} has no unit: `rpu` is how many may be in flight at once"));
             }
@@ -64,7 +65,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&Kind>) -> Option<Counter>
 }
 
 /// Records the keys that only other algorithms have, with the names of these algorithms.
-fn others_keys(fields: &mut Fields, own: &Kind) {
+fn others_keys(fields: &mut Fields, own: &AlgorithmKind) {
     for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {
         let having = algorithm::KINDS.iter().filter(|kind| kind.keys.contains(key));
         let having: Vec<&str> = having.map(|kind| kind.short).collect();

@@ -4,7 +4,7 @@ use super::counter::count;
 use super::global_store::GlobalStore;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
-use diana_limiter::algorithm::{Kind, Quota, lease::Lease};
+use diana_limiter::algorithm::{AlgorithmKind, Quota, lease::Lease};
 use diana_limiter::policy::{Counter, Counters, GlobalDraft, OnError};
 use diana_limiter::response;
 
@@ -21,18 +21,19 @@ const ALONE: &str = "there is no `store`: each gateway counts this rule, and eve
 pub(super) struct Reader<'a> {
     pub(super) store: Option<&'a GlobalStore>,
     no_store: NoStore,
-    /// The warning about the first rule that each gateway counts alone because there is no store.
+    /// The warning about the first rule that each gateway counts alone because there is no global
+    /// store.
     pub(super) warning: Option<Error>,
 }
 
-/// The meaning of a global rule without a store.
+/// The meaning of a global rule without a global store.
 #[derive(Clone, Copy)]
 enum NoStore {
-    /// There is a store, possibly with mistakes.
+    /// There is a global store, possibly with mistakes.
     Stored,
     /// The rule is a mistake, for this reason.
     Wrong(&'static str),
-    /// Each gateway counts the rule alone, as if its store were always down.
+    /// Each gateway counts the rule alone, as if its global store were always down.
     Alone,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Rule<'a> {
     on_error: OnError,
     lease: LeaseSize<'a>,
     replicas: u64,
-    /// Whether the store counts fixed windows only.
+    /// Whether the global store counts fixed windows only.
     windows_only: bool,
 }
 
@@ -52,8 +53,8 @@ enum LeaseSize<'a> {
     Percent(u64, Node<'a>),
 }
 
-/// How a rule counts one actor. `primary` counts in the store or locally, `fallback` locally while
-/// the store is down, and `leased` from quota fetched ahead.
+/// How a rule counts one actor. `primary` counts in the global store or locally, `fallback` locally
+/// while the global store is down, and `leased` from quota fetched ahead.
 pub(super) struct Roles {
     primary: Counter,
     fallback: Option<Counter>,
@@ -61,9 +62,9 @@ pub(super) struct Roles {
 }
 
 impl Reader<'_> {
-    /// `has_remote`: whether the limits may come from a remote document, which cannot have a store.
-    /// `is_short`: whether the document has one of the short forms, which cannot have a store
-    /// either.
+    /// `has_remote`: whether the limits may come from a remote document, which cannot have a global
+    /// store. `is_short`: whether the document has one of the short forms, which cannot have a
+    /// global store either.
     pub(super) fn new(
         store: Option<&GlobalStore>,
         has_store: bool,
@@ -128,7 +129,11 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
 }
 
 /// Compiles the quota of a rule, or of an override, for each of its roles.
-pub(super) fn roles(fields: &mut Fields, kind: Option<&Kind>, global: Option<&Rule>) -> Option<Roles> {
+pub(super) fn roles(
+    fields: &mut Fields,
+    kind: Option<&AlgorithmKind>,
+    global: Option<&Rule>,
+) -> Option<Roles> {
     let mut primary = count(fields, kind)?;
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
@@ -160,7 +165,7 @@ pub(super) fn roles(fields: &mut Fields, kind: Option<&Kind>, global: Option<&Ru
     Some(Roles { primary, fallback, leased: Some(leased) })
 }
 
-fn windows_only(fields: &mut Fields, kind: &Kind, primary: &Counter) -> Option<()> {
+fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) -> Option<()> {
     if kind.short != "W" {
         fields.fail_as_rule("a rate limit service counts in windows: write `algo: W`");
         return None;
@@ -175,7 +180,7 @@ fn windows_only(fields: &mut Fields, kind: &Kind, primary: &Counter) -> Option<(
 /// The rule for one of several gateways: each quantity is divided by `replicas`, at least 1. If
 /// `rpu` is rounded down, a burst or a queue takes up to twice as long. If that is too long, the
 /// burst or the queue is halved.
-fn scaled(fields: &mut Fields, kind: &Kind, replicas: u64) -> Option<Counter> {
+fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64) -> Option<Counter> {
     let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(1);
     [1u64, 2].into_iter().find_map(|divisor| {
         let mut entries: Vec<(String, Value)> = Vec::new();

@@ -1,4 +1,4 @@
-//! `store`: the store that counts global rules for all gateways.
+//! `store`: the global store that counts global rules for all gateways.
 
 use diana_base::format::plain;
 use diana_base::time::Span;
@@ -21,9 +21,9 @@ const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers"];
 pub(super) struct GlobalStore {
     pub(super) options: GlobalStoreOptions,
     pub(super) draft: StoreDraft,
-    /// The number of gateways by which a quota is divided while the store is down.
+    /// The number of gateways by which a quota is divided while the global store is down.
     pub(super) replicas: u64,
-    /// Whether the store counts in its own windows, and supports neither leases nor refunds.
+    /// Whether the global store counts in its own windows, and supports neither leases nor refunds.
     pub(super) is_service: bool,
 }
 
@@ -101,7 +101,7 @@ fn rls(node: &Node) -> Option<GlobalStore> {
     common?.global_store(vec![cluster?], Box::new(Rls::new(domain?)), true)
 }
 
-/// The options that both kinds of store have.
+/// The options that both kinds of global store have.
 struct Common {
     timeout: Span,
     in_flight: usize,

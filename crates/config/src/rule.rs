@@ -9,7 +9,7 @@ use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, Named, Scope};
-use diana_limiter::algorithm::Kind;
+use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::{Missing, RuleDraft};
 use diana_limiter::response::{ResponseOverride, RuleResponses};
 
@@ -109,7 +109,7 @@ fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
 fn overrides(
     node: &Node,
     rule: &Fields,
-    kind: Option<&Kind>,
+    kind: Option<&AlgorithmKind>,
     actors: Option<&[Named]>,
     global: Option<&global_rule::Rule>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {

@@ -70,8 +70,8 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleR
         generation,
         lasts,
     ] = read;
-    // A hostile store could hold a request longer than its rule allows, so longer spans are an
-    // error.
+    // A hostile global store could hold a request longer than its rule allows, so longer spans are
+    // an error.
     let (longest_wait, longest) = rule_query.parameters.longest_us();
     let max_wait = if admission == 0 { longest_wait } else { longest };
     if wait > max_wait || more_in.max(full_in) > longest {

@@ -118,8 +118,8 @@ pub struct Redis {
 /// The most queries in one command, because a running script blocks all others.
 const MAX_QUERIES: usize = 64;
 
-/// The end of the key that a probe writes for a second. A store that cannot be written to must fail
-/// its probe; otherwise it would be queried again and charge nothing.
+/// The end of the key that a probe writes for a second. A global store that cannot be written to
+/// must fail its probe; otherwise it would be queried again and charge nothing.
 const PROBE: &str = ":{0}:probe";
 
 /// The most commands in one call. Each command carries its own number, so that the worker also
@@ -155,8 +155,8 @@ impl Redis {
     }
 
     /// The call for at most [`Redis::max_queries`] queries. The script goes by its hash, or, if
-    /// `with_script`, by its text, which the store then keeps. A call without queries is a probe.
-    /// The reply must repeat `number`, which [`Redis::number`] makes of a random number.
+    /// `with_script`, by its text, which the global store then keeps. A call without queries is a
+    /// probe. The reply must repeat `number`, which [`Redis::number`] makes of a random number.
     ///
     /// ```
     /// use diana_global_redis::{Dialect, Redis, script};

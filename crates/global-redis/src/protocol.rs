@@ -1,4 +1,4 @@
-//! Redis as a store's client sees it: one HTTP request for each call.
+//! Redis as a global store's client sees it: one HTTP request for each call.
 
 use super::Redis;
 use diana_limiter::global::GlobalQuery;

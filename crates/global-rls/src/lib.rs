@@ -54,8 +54,8 @@ use diana_limiter::global::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use diana_limiter::policy::{Policy, RuleId};
 use headers::{MAX_HEADERS, Tightest, tightest};
 use messages::{
-    Counted, Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Limit, OK, OVER_LIMIT, Request, Response,
-    Status,
+    Counted, Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, OK, OVER_LIMIT, Request, Response,
+    RuleLimit, Status,
 };
 use prost::Message;
 
@@ -230,7 +230,7 @@ fn descriptor(rule_query: &RuleQuery, name: &str, max_cost: u64) -> Descriptor {
     let mut value = String::new();
     rule_query.key.iter().for_each(|byte| hex(&mut value, *byte));
     let limit = unit(rule_query.quota.unit)
-        .map(|unit| Limit { requests_per_unit: whole(rule_query.quota.rpu), unit });
+        .map(|unit| RuleLimit { requests_per_unit: whole(rule_query.quota.rpu), unit });
     let hits_addend = (rule_query.cost != max_cost).then_some(rule_query.cost);
     Descriptor { entries: vec![Entry { key: name.into(), value }], limit, hits_addend }
 }

@@ -22,7 +22,7 @@ pub struct Descriptor {
     pub entries: Vec<Entry>,
     /// Overrides the limit that the service is configured with.
     #[prost(message, optional, tag = "2")]
-    pub limit: Option<Limit>,
+    pub limit: Option<RuleLimit>,
     /// A `google.protobuf.UInt64Value`, since Envoy 1.33.
     #[prost(message, optional, tag = "3")]
     pub hits_addend: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Entry {
 
 /// `RateLimitDescriptor.RateLimitOverride`, ibid.
 #[derive(Clone, PartialEq, Message)]
-pub struct Limit {
+pub struct RuleLimit {
     #[prost(uint32, tag = "1")]
     pub requests_per_unit: u32,
     #[prost(int32, tag = "2")]

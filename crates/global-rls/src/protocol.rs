@@ -1,4 +1,4 @@
-//! A rate limit service as a store's client sees it: one gRPC request for each query.
+//! A rate limit service as a global store's client sees it: one gRPC request for each query.
 
 use super::Rls;
 use diana_limiter::global::GlobalQuery;

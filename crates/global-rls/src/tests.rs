@@ -3,8 +3,8 @@
 
 use super::headers::MAX_HEADERS;
 use super::messages::{
-    Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Header, Headers, Limit, OK, OVER_LIMIT, Request,
-    Response, Status,
+    Descriptor, Duration, Entry, EnvoyGrpc, GrpcService, Header, Headers, OK, OVER_LIMIT, Request, Response,
+    RuleLimit, Status,
 };
 use super::{Rls, unit};
 use diana_base::time::Span;
@@ -93,7 +93,7 @@ fn a_request_has_these_bytes() {
 }
 
 #[test]
-fn a_descriptor_says_what_is_not_said_for_all() {
+fn a_descriptor_states_its_cost_if_it_differs() {
     let costs = |costs: [u64; 3]| {
         let rules = costs.iter().enumerate().map(|(rule, cost)| rule_query(rule, true, *cost)).collect();
         let request = requested(&GlobalQuery::Decide(vec![rules]));
@@ -116,9 +116,9 @@ fn a_request_names_rules_and_quotas() {
         |descriptor: &Descriptor| (descriptor.entries[0].key.clone(), descriptor.entries[0].value.clone());
     let keys: Vec<(String, String)> = request.descriptors.iter().map(key).collect();
     assert_eq!(keys, [("per-ip".into(), "00".repeat(16)), ("a_b".into(), "03".repeat(16))]);
-    let limits: Vec<Option<Limit>> =
+    let limits: Vec<Option<RuleLimit>> =
         request.descriptors.iter().map(|descriptor| descriptor.limit.clone()).collect();
-    assert_eq!(limits, [Some(Limit { requests_per_unit: 10, unit: 2 }), None]);
+    assert_eq!(limits, [Some(RuleLimit { requests_per_unit: 10, unit: 2 }), None]);
     assert_eq!(request.domain, "diana");
 }
 

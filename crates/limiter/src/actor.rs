@@ -35,6 +35,6 @@ mod value;
 
 pub use definition::{KINDS, compile};
 pub use key::{key, parse_key};
-pub use kind::{Actor, Bare, Kind, Scope};
+pub use kind::{Actor, ActorKind, Bare, Scope};
 pub use named::Named;
 pub use names::Actors;

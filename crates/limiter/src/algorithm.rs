@@ -31,12 +31,12 @@ mod window;
 
 pub use parameters::Parameters;
 pub use refuse_all::RefuseAll;
-pub use traits::{Algorithm, Kind, Migrate, Reserve};
+pub use traits::{Algorithm, AlgorithmKind, Migrate, Reserve};
 pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, proportional_span};
 
 /// All kinds of algorithms. The first one is the default.
-pub static KINDS: &[&Kind] = &[
+pub static KINDS: &[&AlgorithmKind] = &[
     &token_bucket::KIND,
     &window::KIND,
     &sliding_window::KIND,

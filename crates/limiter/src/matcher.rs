@@ -11,20 +11,20 @@ mod methods;
 pub mod pattern;
 pub(crate) mod tree;
 
-pub use kind::{Kind, Matcher};
+pub use kind::{ConditionKind, Matcher};
 
 /// All kinds of condition.
-pub static KINDS: &[&Kind] = &[&methods::KIND, &hosts::KIND, &headers::KIND];
+pub static KINDS: &[&ConditionKind] = &[&methods::KIND, &hosts::KIND, &headers::KIND];
 
 #[cfg(test)]
 pub(crate) mod testing {
     //! Compiles conditions from JSON and evaluates them on requests made of values.
 
-    use super::{Kind, Matcher};
+    use super::{ConditionKind, Matcher};
     use crate::request::{Part, Parts, Request, Values};
     use diana_document::{Error, Errors, Node};
 
-    fn compile(kind: &Kind, json: &str) -> (Option<Box<dyn Matcher>>, Parts, Vec<String>) {
+    fn compile(kind: &ConditionKind, json: &str) -> (Option<Box<dyn Matcher>>, Parts, Vec<String>) {
         let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
         let matcher = (kind.compile)(Node::root(&value, &errors), &mut parts);
@@ -32,14 +32,18 @@ pub(crate) mod testing {
     }
 
     /// Compiles a condition that has no mistake.
-    pub fn compiled(kind: &Kind, json: &str) -> (Box<dyn Matcher>, Parts) {
+    pub fn compiled(kind: &ConditionKind, json: &str) -> (Box<dyn Matcher>, Parts) {
         let (matcher, parts, mistakes) = compile(kind, json);
         assert!(mistakes.is_empty(), "{mistakes:?}");
         (matcher.unwrap(), parts)
     }
 
     /// The names of the requests that the condition matches.
-    pub fn matching<'a>(kind: &Kind, json: &str, requests: &[(&'a str, Vec<(Part, &str)>)]) -> Vec<&'a str> {
+    pub fn matching<'a>(
+        kind: &ConditionKind,
+        json: &str,
+        requests: &[(&'a str, Vec<(Part, &str)>)],
+    ) -> Vec<&'a str> {
         let (matcher, parts, mistakes) = compile(kind, json);
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let matcher = matcher.unwrap();
@@ -52,7 +56,7 @@ pub(crate) mod testing {
     }
 
     /// The mistakes in a configuration that is refused.
-    pub fn mistakes(kind: &Kind, json: &str) -> Vec<String> {
+    pub fn mistakes(kind: &ConditionKind, json: &str) -> Vec<String> {
         let (matcher, _, mistakes) = compile(kind, json);
         assert!(matcher.is_none() && !mistakes.is_empty(), "{json} is accepted");
         mistakes

@@ -28,7 +28,7 @@ pub use own_headers::own_headers;
 use crate::check::{Decision, Outcome, Reason};
 use crate::policy::Policy;
 use diana_base::format;
-use fields::Limit;
+use fields::ShownRule;
 use options::{Body, Form};
 use std::borrow::Cow;
 
@@ -132,7 +132,7 @@ impl ResponseOptions {
         if self.form == Form::Off {
             return headers;
         }
-        let limits = Limit::tightest_first(policy, decision);
+        let limits = ShownRule::tightest_first(policy, decision);
         if matches!(self.form, Form::Ietf | Form::Both) {
             headers.extend(fields::ietf(&limits));
         }

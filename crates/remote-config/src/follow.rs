@@ -23,13 +23,13 @@ use crate::validators::Validators;
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::Store;
 
-/// How many times in an interval a worker looks at the head. The rest of the interval is for the
+/// How many times in an interval a worker checks the head. The rest of the interval is for the
 /// poll, so that each worker applies a change on the server within one interval.
-const LOOKS: u64 = 8;
+const CHECKS_PER_INTERVAL: u64 = 8;
 
-/// The bounds of the pause between two looks.
-const SHORTEST_LOOK: Span = Span::from_ms(20);
-const LONGEST_LOOK: Span = Span::from_secs(1);
+/// The bounds of the pause between two checks.
+const SHORTEST_CHECK_PAUSE: Span = Span::from_ms(20);
+const LONGEST_CHECK_PAUSE: Span = Span::from_secs(1);
 
 /// After failures in a row the pause between polls grows to four intervals, but not beyond this
 /// span unless the interval is longer.
@@ -100,7 +100,7 @@ pub struct Follower {
     pub(crate) invalid_candidate: u64,
     /// The deadline of this worker's pending poll.
     poll_until: Option<Time>,
-    next_look: Time,
+    next_check: Time,
 }
 
 impl Follower {
@@ -124,7 +124,7 @@ impl Follower {
             comparison: 0,
             invalid_candidate: 0,
             poll_until: None,
-            next_look: Time::ZERO,
+            next_check: Time::ZERO,
         }
     }
 
@@ -137,7 +137,7 @@ impl Follower {
     /// When [`Follower::follow`] must be called next.
     #[must_use]
     pub fn next(&self) -> Time {
-        self.next_look
+        self.next_check
     }
 
     /// Whether the last reply was the first one after failures.
@@ -165,14 +165,15 @@ impl Follower {
     }
 
     fn pause(&self) -> Span {
-        let pause = Span::from_ns(self.options.interval.as_ns().checked_div(LOOKS).unwrap_or(0));
-        pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)
+        let pause =
+            Span::from_ns(self.options.interval.as_ns().checked_div(CHECKS_PER_INTERVAL).unwrap_or(0));
+        pause.clamp(SHORTEST_CHECK_PAUSE, LONGEST_CHECK_PAUSE)
     }
 
     /// What has to be done now. The task repeats until it is done.
     #[must_use]
     pub fn follow<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Option<Task> {
-        self.next_look = now.after(self.pause());
+        self.next_check = now.after(self.pause());
         // Without a readable head, the last known state holds.
         let head = self.keys.head(store).map(|(head, _)| head).filter(|head| head.generation > 0);
         self.contact = head.as_ref().map_or(self.contact, |head| head.contact);

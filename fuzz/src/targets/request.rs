@@ -1,7 +1,7 @@
 //! Whole requests: a gateway with any events, and a host with any results.
 
 use super::input::Input;
-use crate::host::faults::Kind;
+use crate::host::faults::FaultKind;
 use crate::host::laws;
 use crate::host::play::{CONFIGURATION, Setup, play};
 use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
@@ -26,8 +26,14 @@ pub fn run(bytes: &[u8]) {
 }
 
 fn gateway(mut input: Input) {
-    let kind =
-        [Kind::Nothing, Kind::LostSwaps, Kind::Store, Kind::Release, Kind::Timer, Kind::Any][input.below(6)];
+    let kind = [
+        FaultKind::Nothing,
+        FaultKind::LostSwaps,
+        FaultKind::Store,
+        FaultKind::Release,
+        FaultKind::Timer,
+        FaultKind::Any,
+    ][input.below(6)];
     let setup = Setup {
         rules: if input.flag() { Rules::Strict } else { Rules::Lenient },
         workers: 1 + input.below(3),
@@ -37,7 +43,7 @@ fn gateway(mut input: Input) {
         seed: input.byte().into(),
     };
     match kind {
-        Kind::Nothing | Kind::LostSwaps => {
+        FaultKind::Nothing | FaultKind::LostSwaps => {
             let gateway = play(setup, input.0, laws::permits_hold);
             laws::no_request_waits_for_ever(&gateway);
             laws::quotas_hold(&gateway);

@@ -30,9 +30,9 @@ pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITE
 /// rule admits without delay.
 pub(super) fn set_attributes(policy: &Policy, decision: &Decision, logs_all: bool) {
     let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
-    let is_told =
+    let is_logged =
         refused.is_some() || shadowed.is_some() || matches!(decision.outcome, Outcome::Delay(_)) || logs_all;
-    if !is_told {
+    if !is_logged {
         return;
     }
     for (key, rules) in [(RULE, refused), (SHADOW, shadowed)] {

@@ -5,8 +5,8 @@
 //!   proxy_on_context_create     root    adds a plugin
 //!                               stream  remembers its plugin until the headers come
 //!   proxy_on_configure          root    configuration, store, seed ─► Plugin
-//!   proxy_on_request_headers    stream  Session::start ─► pass, hold, reply, or query a store
-//!   proxy_on_http_call_response root    a store's reply ─► Session::answer of each waiting stream
+//!   proxy_on_request_headers    stream  Session::start ─► pass, hold, reply or query
+//!   proxy_on_http_call_response root    replies ─► Session::answer of each waiting stream
 //!   proxy_on_grpc_receive, …_close      the same
 //!   proxy_on_response_headers   stream  adds RateLimit headers
 //!   proxy_on_tick               root    resumes streams at their turns, ends queries that time out
@@ -48,9 +48,9 @@ struct Stream {
     session: Session,
     /// Headers for the response.
     headers: Vec<(&'static str, String)>,
-    /// Whether the stream waits for its turn or for a store.
+    /// Whether the stream waits for its turn or for a global store.
     is_waiting: bool,
-    /// Whether the client speaks gRPC; set only if the stream waits for a store.
+    /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,
     /// The candidate's decision about the same request.
     candidate: Option<CandidateDecision>,
@@ -61,8 +61,8 @@ struct Stream {
 pub struct Filter {
     /// Plugins by their root contexts; few.
     plugins: Exclusive<Vec<(u32, Option<Rc<Plugin>>)>>,
-    /// Earlier configurations of plugins that still have reports for stores, such as the permits
-    /// that their streams hold.
+    /// Earlier configurations of plugins that still have reports for global stores, such as the
+    /// permits that their streams hold.
     retired: Exclusive<Vec<(u32, Rc<Plugin>)>>,
     new_streams: Exclusive<NewStreams>,
     streams: Exclusive<NumberMap<Stream>>,

@@ -3,7 +3,7 @@
 
 mod table;
 
-pub use table::{Each, Kind, METRICS, Metric};
+pub use table::{Each, METRICS, Metric, MetricKind};
 
 use super::access_log::whole_ms;
 use super::calls;
@@ -43,7 +43,7 @@ pub(super) enum Poll {
 
 impl Ids {
     /// The id of a metric; `None` if the host does not define it.
-    fn define(&self, kind: Kind, name: &str, most: usize) -> Option<u32> {
+    fn define(&self, kind: MetricKind, name: &str, most: usize) -> Option<u32> {
         let define = |ids: &mut KeyMap<u32>| {
             if let Some(id) = ids.get(name.as_bytes()) {
                 return Some(*id);
@@ -121,7 +121,7 @@ impl Metrics {
         for metric in METRICS {
             let mut all = Vec::new();
             // nginx ends the VM when a gauge is incremented, and shows no metric by itself.
-            if metric.kind == Kind::Counter || !is_nginx {
+            if metric.kind == MetricKind::Counter || !is_nginx {
                 let values = if metric.values.is_empty() { &[""] } else { metric.values };
                 for of in instances(metric.each, configuration, clusters, is_nginx) {
                     all.extend(values.iter().map(|value| define(metric, of.clone(), value)));
@@ -204,7 +204,7 @@ impl Metrics {
         self.add(Id::UnheldRequests, 0, 0, 1);
     }
 
-    /// Counts the calls to a store.
+    /// Counts the calls to a global store.
     pub(super) fn calls(&self, shard: usize, stats: &Calls) {
         self.add(Id::Calls, shard, 0, stats.calls);
         self.add(Id::FailedCalls, shard, 0, stats.failed);

@@ -60,9 +60,9 @@ pub(super) struct Plugin {
     pub(super) timer_queue: Rc<Exclusive<TimerQueue>>,
     /// Whether the configuration would hold requests but the host cannot.
     refuses_to_wait: bool,
-    /// The timeout of a call to a store.
+    /// The timeout of a call to a global store.
     timeout_ms: u32,
-    /// The streams that wait for stores, by ticket.
+    /// The streams that wait for global stores, by ticket.
     pub(super) querying: Exclusive<NumberMap<u32>>,
     /// The latest time at which the timer fires for the worker's own tasks.
     wakes_at: Cell<Option<Time>>,

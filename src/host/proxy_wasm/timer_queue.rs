@@ -1,4 +1,4 @@
-//! Streams that wait: requests for their turn or a store, and delayed refusals.
+//! Streams that wait: requests for their turn or a global store, and delayed refusals.
 //!
 //! All times are of the monotonic clock. The timer is armed for the earliest deadline and off if
 //! there is none. A tick may come at any time; no stream resumes before its turn.
@@ -36,7 +36,7 @@ pub(super) enum Held {
     Request,
     /// The client gets the refusal.
     Refusal(LocalReply),
-    /// The request stops waiting for stores.
+    /// The request stops waiting for global stores.
     Query,
 }
 

@@ -22,13 +22,13 @@ fn number(body: &[u8]) -> String {
 /// A front's reply to queries, and how often it was sent. Probes always get a good reply, so that
 /// all workers go on querying.
 #[derive(Clone)]
-struct Answer {
+struct OwnAnswer {
     reply: Arc<Mutex<Reply>>,
     late: Arc<Mutex<Duration>>,
     times: Arc<AtomicU64>,
 }
 
-impl Answer {
+impl OwnAnswer {
     fn to(&self, request: &Received) -> Reply {
         let number = number(&request.body);
         if request.body.windows(7).any(|part| part == b":probe/") {
@@ -94,7 +94,7 @@ fn garbage() -> Vec<(&'static str, Reply)> {
 fn garbage_replies_count_as_a_store_that_is_down() {
     let late = Arc::new(Mutex::new(Duration::ZERO));
     let reply = Arc::new(Mutex::new(Reply::new(200, "")));
-    let answer = Answer { reply, late, times: Arc::default() };
+    let answer = OwnAnswer { reply, late, times: Arc::default() };
     let front = Upstream::start({
         let answer = answer.clone();
         move |request| answer.to(request)

@@ -267,7 +267,7 @@ proptest! {
 
     /// A cell has no rank exactly if a new cell in its place would go unnoticed.
     #[test]
-    fn the_eviction_rank_is_what_a_new_cell_would_lack(
+    fn the_eviction_rank_equals_the_loss_of_a_new_cell(
         rule in rules(), begin in begins(), arrivals in astray(), later in onward(), used in any::<bool>(),
     ) {
         let mut run = Run::new(&rule, begin);

@@ -3,7 +3,7 @@
 use super::models::{Bucket, Log, Queue, Reference, Slices};
 use diana_base::time::Span;
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, KINDS, Kind, MAX_WAIT, Quota};
+use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, MAX_WAIT, Quota};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
@@ -59,7 +59,7 @@ pub fn compile(short: &str, json: &str, quota: Quota) -> Result<Box<dyn Algorith
     }
 }
 
-fn kind(short: &str) -> &'static Kind {
+fn kind(short: &str) -> &'static AlgorithmKind {
     KINDS.iter().find(|kind| kind.short == short).unwrap()
 }
 

@@ -40,13 +40,13 @@ static PIECES: LazyLock<(Vec<String>, Vec<Value>)> = LazyLock::new(|| {
 /// available.
 #[derive(Clone, Debug)]
 struct Mutation {
-    kind: Kind,
+    kind: MutationKind,
     at: usize,
     pick: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum MutationKind {
     Drop,
     Duplicate,
     Rename,
@@ -55,8 +55,14 @@ enum Kind {
     Extreme,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Drop, Kind::Duplicate, Kind::Rename, Kind::Misspell, Kind::Swap, Kind::Extreme];
+const KINDS: [MutationKind; 6] = [
+    MutationKind::Drop,
+    MutationKind::Duplicate,
+    MutationKind::Rename,
+    MutationKind::Misspell,
+    MutationKind::Swap,
+    MutationKind::Extreme,
+];
 
 fn extremes() -> Vec<Value> {
     let whole = [0, 1, 33, 129, 1_000_000_000, 1_000_000_001, 1 << 53, u64::MAX].map(Value::Whole);
@@ -101,25 +107,25 @@ fn change(value: &mut Value, mutation: &Mutation) {
     let pick = mutation.pick;
     let (keys, values) = &*PIECES;
     match (mutation.kind, value) {
-        (Kind::Drop, Value::Object(entries)) if !entries.is_empty() => {
+        (MutationKind::Drop, Value::Object(entries)) if !entries.is_empty() => {
             entries.remove(pick % entries.len());
         }
-        (Kind::Drop, Value::List(items)) if !items.is_empty() => {
+        (MutationKind::Drop, Value::List(items)) if !items.is_empty() => {
             items.remove(pick % items.len());
         }
-        (Kind::Duplicate, Value::Object(entries)) if !entries.is_empty() => {
+        (MutationKind::Duplicate, Value::Object(entries)) if !entries.is_empty() => {
             let entry = entries[pick % entries.len()].clone();
             entries.push(entry);
         }
-        (Kind::Duplicate, Value::List(items)) if !items.is_empty() => {
+        (MutationKind::Duplicate, Value::List(items)) if !items.is_empty() => {
             let item = items[pick % items.len()].clone();
             items.push(item);
         }
-        (Kind::Rename, Value::Object(entries)) if !entries.is_empty() => {
+        (MutationKind::Rename, Value::Object(entries)) if !entries.is_empty() => {
             let at = pick % entries.len();
             entries[at].0 = keys[pick % keys.len()].clone();
         }
-        (Kind::Misspell, Value::Object(entries)) if !entries.is_empty() => {
+        (MutationKind::Misspell, Value::Object(entries)) if !entries.is_empty() => {
             let at = pick % entries.len();
             let key = &mut entries[at].0;
             match key.pop() {
@@ -127,7 +133,7 @@ fn change(value: &mut Value, mutation: &Mutation) {
                 last => key.extend(last.filter(|_| pick.is_multiple_of(3)).map(|_| '\n')),
             }
         }
-        (Kind::Swap, value) => *value = values[pick % values.len()].clone(),
+        (MutationKind::Swap, value) => *value = values[pick % values.len()].clone(),
         (_, value) => {
             let mut extremes = extremes();
             *value = extremes.swap_remove(pick % extremes.len());

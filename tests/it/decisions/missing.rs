@@ -72,15 +72,15 @@ fn deny_refuses_requests_without_the_actor() {
     let json = r#"{"url": "/", "rules": [
         {"name": "total", "rpu": 3, "unit": "hour"},
         {"name": "user", "actor": "user", "rpu": 1, "unit": "hour", "missing": "deny"},
-        {"name": "trial", "actor": "device", "rpu": 1, "unit": "hour", "missing": "deny", "mode": "shadow"}]}"#;
+        {"name": "beta", "actor": "device", "rpu": 1, "unit": "hour", "missing": "deny", "mode": "shadow"}]}"#;
     check(
         json,
-        "0ms ip=10.0.0.1         GET / -> no-actor user user=refused trial=shadowed
+        "0ms ip=10.0.0.1         GET / -> no-actor user user=refused beta=shadowed
          0ms device=a            GET / -> no-actor user user=refused
-         0ms user=ann device=a   GET / -> pass total=2 user=0 trial=0
-         0ms user=bob            GET / -> pass trial=shadowed total=1 user=0
-         0ms user=bob            GET / -> refuse user trial=shadowed total=1 user=refused
-         0ms user=cyd device=a   GET / -> pass total=0 user=0 trial=shadowed",
+         0ms user=ann device=a   GET / -> pass total=2 user=0 beta=0
+         0ms user=bob            GET / -> pass beta=shadowed total=1 user=0
+         0ms user=bob            GET / -> refuse user beta=shadowed total=1 user=refused
+         0ms user=cyd device=a   GET / -> pass total=0 user=0 beta=shadowed",
     );
 }
 
@@ -90,15 +90,15 @@ fn the_first_rule_that_demands_an_actor_is_named() {
         {"url": "/api", "rules": [
             {"name": "device", "actor": "device", "rpu": 1, "unit": "hour", "missing": "deny"}]},
         {"url": "/", "rules": [
-            {"name": "trial", "actor": "plan", "rpu": 1, "unit": "hour", "missing": "deny", "mode": "shadow"},
+            {"name": "beta", "actor": "plan", "rpu": 1, "unit": "hour", "missing": "deny", "mode": "shadow"},
             {"name": "user", "actor": "user", "rpu": 1, "unit": "hour", "missing": "deny"},
             {"name": "hour", "actor": "user", "rpu": 2, "unit": "day", "missing": "deny"}]}],
         "actors": {"plan": {"header": "x-plan"}}}"#;
     check(
         json,
-        "0ms                   GET /api -> no-actor user trial=shadowed user=refused hour=refused device=refused
-         0ms user=ann          GET /api -> no-actor device trial=shadowed device=refused
-         0ms user=ann device=a GET /api -> pass trial=shadowed user=0 hour=1 device=0",
+        "0ms                   GET /api -> no-actor user beta=shadowed user=refused hour=refused device=refused
+         0ms user=ann          GET /api -> no-actor device beta=shadowed device=refused
+         0ms user=ann device=a GET /api -> pass beta=shadowed user=0 hour=1 device=0",
     );
 }
 

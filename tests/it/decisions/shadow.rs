@@ -7,32 +7,32 @@ use diana_limiter::cells::store::{Rules, Simulated};
 #[test]
 fn a_shadow_rule_counts_by_itself_and_refuses_nobody() {
     let json = r#"{"url": "/", "rules": [
-        {"name": "trial", "actor": "user", "rpu": 2, "unit": "second", "mode": "shadow"},
+        {"name": "beta", "actor": "user", "rpu": 2, "unit": "second", "mode": "shadow"},
         {"name": "real", "actor": "user", "rpu": 4, "unit": "hour"},
         {"name": "total", "rpu": 100, "unit": "hour"}]}"#;
     check(
         json,
-        "0ms    user=ann GET / -> pass trial=1 real=3 total=99
-         0ms    user=ann GET / -> pass trial=0 real=2 total=98
-         0ms    user=ann GET / -> pass trial=shadowed real=1 total=97
-         500ms  user=ann GET / -> pass trial=0 real=0 total=96
-         500ms  user=ann GET / -> refuse real trial=shadowed real=refused total=96
-         1s     user=ann GET / -> refuse real trial=1 real=refused total=96
-         1s  9x user=ann GET / -> refuse real trial=1 real=refused
-         2s     user=bob GET / -> pass trial=1 real=3 total=95",
+        "0ms    user=ann GET / -> pass beta=1 real=3 total=99
+         0ms    user=ann GET / -> pass beta=0 real=2 total=98
+         0ms    user=ann GET / -> pass beta=shadowed real=1 total=97
+         500ms  user=ann GET / -> pass beta=0 real=0 total=96
+         500ms  user=ann GET / -> refuse real beta=shadowed real=refused total=96
+         1s     user=ann GET / -> refuse real beta=1 real=refused total=96
+         1s  9x user=ann GET / -> refuse real beta=1 real=refused
+         2s     user=bob GET / -> pass beta=1 real=3 total=95",
     );
 }
 
 #[test]
 fn a_shadow_rule_of_a_group_of_its_own_is_not_charged_for_a_refused_request() {
     let json = r#"{"url": "/", "rules": [
-        {"name": "trial", "rpu": 5, "unit": "hour", "mode": "shadow"},
+        {"name": "beta", "rpu": 5, "unit": "hour", "mode": "shadow"},
         {"name": "real", "actor": "user", "rpu": 1, "unit": "hour"}]}"#;
     check(
         json,
-        "0ms       user=ann GET / -> pass trial=4 real=0
-         0ms   w1 user=ann GET / -> refuse real trial=4 real=refused
-         0ms      user=bob GET / -> pass trial=3 real=0",
+        "0ms       user=ann GET / -> pass beta=4 real=0
+         0ms   w1 user=ann GET / -> refuse real beta=4 real=refused
+         0ms      user=bob GET / -> pass beta=3 real=0",
     );
 }
 

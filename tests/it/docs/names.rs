@@ -2,7 +2,7 @@
 
 use super::text;
 use diana::host::proxy_wasm::access_log::ATTRIBUTES;
-use diana::host::proxy_wasm::metrics::{Kind, METRICS, Metric};
+use diana::host::proxy_wasm::metrics::{METRICS, Metric, MetricKind};
 use diana_limiter::algorithm;
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,7 +81,7 @@ fn wrong_metrics(text: &str) -> Vec<String> {
         };
         let mut metrics = of(name);
         let base = ["_count", "_sum", "_bucket"].iter().find_map(|suffix| name.strip_suffix(suffix));
-        let histogram = |metric: &&Metric| metric.kind == Kind::Histogram;
+        let histogram = |metric: &&Metric| metric.kind == MetricKind::Histogram;
         metrics.extend(base.map(of).unwrap_or_default().into_iter().filter(histogram));
         if metrics.is_empty() {
             if !DETAILS.contains(&name) {
@@ -230,7 +230,7 @@ fn every_key_of_the_reference_is_accepted() {
     let reference = super::reference();
     let top = super::expected(r#"{"limits": [], "zzzz": 1}"#, "");
     let limit = super::expected(r#"{"limits": [{"url": "/", "rules": [], "zzzz": 1}]}"#, "limits[0]");
-    let of_rule = |kind: &&algorithm::Kind| {
+    let of_rule = |kind: &&algorithm::AlgorithmKind| {
         // Some keys belong to global rules.
         ["local", "global"].map(|scope| {
             let rule = format!(r#"{{"algo": "{}", "scope": "{scope}", "zzzz": 1}}"#, kind.short);

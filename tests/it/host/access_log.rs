@@ -1,7 +1,7 @@
 //! The attributes that a request leaves for the access log. `tests/e2e/answers.rs` reads Envoy's
 //! format.
 
-use super::faults::Kind;
+use super::faults::FaultKind;
 use super::gateway::Gateway;
 use diana::host::proxy_wasm::access_log::ATTRIBUTES;
 use diana_limiter::cells::store::Rules;
@@ -76,6 +76,6 @@ fn every_request_sets_attributes_if_so_configured() {
     assert_eq!(attributes(&gateway, "/", ""), "actor=ip remaining=2");
     assert_eq!(attributes(&gateway, "/watched", "ann"), "actor=actor remaining=0");
     assert_eq!(attributes(&gateway, "/", "root"), "");
-    gateway.fail(Kind::Store);
+    gateway.fail(FaultKind::Store);
     assert_eq!(attributes(&gateway, "/", "bob"), "actor=actor", "nothing could be counted");
 }

@@ -26,13 +26,13 @@ pub struct Count {
 
 /// A kind by its number, and `a` to `f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind(pub u64, pub [u64; 6]);
+pub struct WireRule(pub u64, pub [u64; 6]);
 
-impl Kind {
+impl WireRule {
     /// The same kind without the values that a worker reports.
-    pub fn known(self) -> Kind {
+    pub fn known(self) -> WireRule {
         match self {
-            Kind(7, [a, b, ..]) => Kind(7, [a, b, 0, 0, 0, 0]),
+            WireRule(7, [a, b, ..]) => WireRule(7, [a, b, 0, 0, 0, 0]),
             kind => kind,
         }
     }
@@ -59,7 +59,7 @@ impl Count {
     }
 
     /// `C`: records a worker's report, unless a later call of the worker has already reported.
-    pub fn report(&mut self, Kind(_, [_, _, holder, call, level, expire]): Kind, now: u64) {
+    pub fn report(&mut self, WireRule(_, [_, _, holder, call, level, expire]): WireRule, now: u64) {
         self.holders.retain(|_, (.., at)| {
             *at = now.min(*at);
             now - *at < expire
@@ -72,8 +72,8 @@ impl Count {
     }
 
     /// Checks a request of this cost, and charges it if it is admitted.
-    pub fn step(&mut self, all: Kind, now: u64, cost: u64) -> RuleReply {
-        let Kind(kind, [a, b, c, d, ..]) = all;
+    pub fn step(&mut self, all: WireRule, now: u64, cost: u64) -> RuleReply {
+        let WireRule(kind, [a, b, c, d, ..]) = all;
         let reply = match kind {
             1 => {
                 self.expire_leases(a, b, now);
@@ -145,7 +145,12 @@ impl Count {
         reply
     }
 
-    pub fn refund(&mut self, Kind(kind, [a, b, ..]): Kind, now: u64, [cost, at, booked, ..]: [u64; 5]) {
+    pub fn refund(
+        &mut self,
+        WireRule(kind, [a, b, ..]): WireRule,
+        now: u64,
+        [cost, at, booked, ..]: [u64; 5],
+    ) {
         match kind {
             // The refund excludes what the bucket gained meanwhile only because of the charge.
             1 => {
@@ -161,9 +166,9 @@ impl Count {
     }
 
     /// Leases up to `part`. Returns how much, of which generation, and for how long.
-    pub fn grant_lease(&mut self, kind: Kind, now: u64, part: u64) -> [u64; 3] {
+    pub fn grant_lease(&mut self, kind: WireRule, now: u64, part: u64) -> [u64; 3] {
         self.outstanding += part as i64;
-        let Kind(number, [_, b, ..]) = kind;
+        let WireRule(number, [_, b, ..]) = kind;
         if number == 2 {
             self.used += part;
             return [part, self.window, (self.window + 1) * b - now];
@@ -180,7 +185,7 @@ impl Count {
         [part, second, (second + 2) * SECOND - 750_000 - now]
     }
 
-    pub fn leasable(&self, Kind(kind, [_, _, burst, ..]): Kind) -> u64 {
+    pub fn leasable(&self, WireRule(kind, [_, _, burst, ..]): WireRule) -> u64 {
         match kind {
             1 => burst - 1 - self.leased().min(burst - 1),
             2 | 3 => u64::MAX,
@@ -190,7 +195,7 @@ impl Count {
 
     pub fn return_lease(
         &mut self,
-        Kind(kind, [a, b, ..]): Kind,
+        WireRule(kind, [a, b, ..]): WireRule,
         now: u64,
         [generation, used, left]: [u64; 3],
     ) {

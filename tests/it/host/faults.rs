@@ -4,7 +4,7 @@ use diana::host::proxy_wasm::simulated::Call;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaultKind {
     #[default]
     Nothing,
     /// Another worker is faster: a swap is lost.
@@ -28,7 +28,7 @@ pub enum Kind {
 /// Faults from a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// One call in `one_in` fails; 0: none.
     pub one_in: u64,
     pub seed: u64,
@@ -55,18 +55,18 @@ impl Faults {
     pub fn next(&mut self, call: &Call) -> CallOutcome {
         let swap = matches!(call, Call::SetSharedData { .. });
         let concerns = match self.kind {
-            Kind::Nothing => false,
-            Kind::LostSwaps => swap,
-            Kind::Store => swap || matches!(call, Call::SharedData { .. }),
-            Kind::Release => matches!(
+            FaultKind::Nothing => false,
+            FaultKind::LostSwaps => swap,
+            FaultKind::Store => swap || matches!(call, Call::SharedData { .. }),
+            FaultKind::Release => matches!(
                 call,
                 Call::ContinueStream { .. } | Call::LocalResponse { .. } | Call::EffectiveContext { .. }
             ),
-            Kind::Context => matches!(call, Call::EffectiveContext { .. }),
-            Kind::Timer => matches!(call, Call::TickPeriod { .. }),
-            Kind::Metrics => matches!(call, Call::DefineMetric { .. }),
-            Kind::Properties => matches!(call, Call::Property { .. }),
-            Kind::Any => true,
+            FaultKind::Context => matches!(call, Call::EffectiveContext { .. }),
+            FaultKind::Timer => matches!(call, Call::TickPeriod { .. }),
+            FaultKind::Metrics => matches!(call, Call::DefineMetric { .. }),
+            FaultKind::Properties => matches!(call, Call::Property { .. }),
+            FaultKind::Any => true,
         };
         if !concerns || self.one_in == 0 || !self.random().is_multiple_of(self.one_in) {
             return CallOutcome::Works;
@@ -74,9 +74,9 @@ impl Faults {
         // The statuses of the ABI end at 12.
         let status = (self.random() % 14 + 1) as u32;
         match (self.kind, self.random() % 2) {
-            (Kind::LostSwaps, _) => CallOutcome::Fails(8),
+            (FaultKind::LostSwaps, _) => CallOutcome::Fails(8),
             // A failing store reports a failure: a missing key or another version is no failure.
-            (Kind::Store, _) if status == 1 || status == 8 => CallOutcome::Fails(10),
+            (FaultKind::Store, _) if status == 1 || status == 8 => CallOutcome::Fails(10),
             // Only a swap may have its effect and fail. No filter can cope with a host that resumes
             // a stream or stops a timer but reports a failure. No host writes a value and then
             // reports a lost swap.

@@ -7,7 +7,7 @@
 //! `ngx_wa_shm_kv.c`.
 
 use super::callouts::Clusters;
-use super::faults::{Faults, Kind};
+use super::faults::{FaultKind, Faults};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
 use diana_limiter::cells::store::Rules;
@@ -342,7 +342,7 @@ impl Gateway {
     }
 
     /// Makes all calls of a kind fail from now on, or none.
-    pub fn fail(&self, kind: Kind) {
+    pub fn fail(&self, kind: FaultKind) {
         self.world.faults.replace(Faults { kind, one_in: 1, seed: 1 });
     }
 

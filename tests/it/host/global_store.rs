@@ -1,12 +1,12 @@
 //! A simulated global store: Redis with the script in it, behind webdis.
 
-use super::counts::{Count, Kind, RuleReply};
+use super::counts::{Count, RuleReply, WireRule};
 use diana_global_redis::script::{SCRIPT, SHA1};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub struct GlobalStore {
-    counts: BTreeMap<String, (Kind, Count)>,
+    counts: BTreeMap<String, (WireRule, Count)>,
     /// Whether the store has the script.
     has_script: bool,
     /// Commands that the store has executed, whatever became of the replies.
@@ -16,7 +16,7 @@ pub struct GlobalStore {
     /// Reports of permits.
     pub reports: usize,
     /// The most that was ever granted of one key, by kind.
-    pub most: BTreeMap<Kind, i64>,
+    pub most: BTreeMap<WireRule, i64>,
 }
 
 /// The text of a part of a body.
@@ -45,7 +45,7 @@ impl GlobalStore {
 
     /// The quota that all rules of this kind and first number have granted and not got back.
     pub fn outstanding(&self, kind: u64, first: u64) -> i64 {
-        let of = self.counts.values().filter(|(Kind(known, [a, ..]), _)| (*known, *a) == (kind, first));
+        let of = self.counts.values().filter(|(WireRule(known, [a, ..]), _)| (*known, *a) == (kind, first));
         of.map(|(_, count)| count.outstanding).sum()
     }
 
@@ -96,7 +96,7 @@ impl GlobalStore {
             return self.decide(now, rest, numbers[1], keys, answer);
         }
         for rule in rest.chunks(size) {
-            let kind = Kind(rule[0], rule[1..7].try_into().unwrap());
+            let kind = WireRule(rule[0], rule[1..7].try_into().unwrap());
             if *verb == 4 {
                 self.reports += 1;
                 let count = self.counts.entry(keys.next().unwrap().clone());
@@ -130,7 +130,7 @@ impl GlobalStore {
         struct Query<'a> {
             group: u64,
             key: &'a String,
-            kind: Kind,
+            kind: WireRule,
             enforced: bool,
             cost: u64,
             lease: u64,
@@ -140,7 +140,7 @@ impl GlobalStore {
             let (rules, tail) = rest[1..].split_at(rest[0] as usize * 10);
             rest = tail;
             for rule in rules.chunks(10) {
-                let kind = Kind(rule[0], rule[4..].try_into().unwrap());
+                let kind = WireRule(rule[0], rule[4..].try_into().unwrap());
                 let key = keys.next().unwrap();
                 let (enforced, cost, lease) = (rule[1] == 1, rule[2], rule[3]);
                 let known = kind.known();

@@ -1,6 +1,6 @@
 //! The invariants of every gateway under any sequence of events and faults.
 
-use super::faults::Kind;
+use super::faults::FaultKind;
 use super::gateway::Fate;
 use super::laws::{
     everything_is_refunded, no_request_waits_for_ever, nothing_is_left, permits_hold, quotas_hold,
@@ -19,7 +19,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-fn setups(kinds: &'static [Kind]) -> impl Strategy<Value = Setup> {
+fn setups(kinds: &'static [FaultKind]) -> impl Strategy<Value = Setup> {
     let rules = prop_oneof![3 => Just(Rules::Lenient), 1 => Just(Rules::Strict)];
     (rules, 1..4_usize, any::<bool>(), prop::sample::select(kinds), 2..12_u64, any::<u64>()).prop_map(
         |(rules, workers, reenters, kind, one_in, seed)| Setup {
@@ -42,7 +42,7 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_and_nothing_is_refunded_twice(
-        setup in setups(&[Kind::Nothing, Kind::LostSwaps]), bytes in bytes(),
+        setup in setups(&[FaultKind::Nothing, FaultKind::LostSwaps]), bytes in bytes(),
     ) {
         let gateway = play(setup, &bytes, permits_hold);
         no_request_waits_for_ever(&gateway);
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_fails_nobody_waits_for_ever(setup in setups(&[Kind::Any]), bytes in bytes()) {
+    fn whatever_fails_nobody_waits_for_ever(setup in setups(&[FaultKind::Any]), bytes in bytes()) {
         let gateway = play(setup, &bytes, |_| {});
         no_request_waits_for_ever(&gateway);
         nothing_is_left(&gateway);
@@ -60,7 +60,7 @@ proptest! {
 
     /// Faults of the store that have written cost charges and admit nobody.
     #[test]
-    fn a_store_that_fails_refuses_nobody_in_error(setup in setups(&[Kind::Store]), bytes in bytes()) {
+    fn a_store_that_fails_refuses_nobody_in_error(setup in setups(&[FaultKind::Store]), bytes in bytes()) {
         let setup = Setup { one_in: 1, ..setup };
         let gateway = play(setup, &bytes, |_| {});
         let records = gateway.world.records.borrow().clone();

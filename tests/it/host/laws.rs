@@ -1,7 +1,7 @@
 //! The laws of every gateway: how many requests may be in flight, may pass, and may wait. Some
 //! faults make a gateway break some of them.
 
-use super::faults::Kind;
+use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use super::play::in_flight;
 use diana_limiter::cells::store::Rules;
@@ -43,7 +43,7 @@ pub fn quotas_hold(gateway: &Gateway) {
 
 /// No request waits for ever once faults have ceased.
 pub fn no_request_waits_for_ever(gateway: &Gateway) {
-    gateway.fail(Kind::Nothing);
+    gateway.fail(FaultKind::Nothing);
     gateway.settle();
     gateway.no_crash();
 }

@@ -2,7 +2,7 @@
 //! how Envoy shows them.
 
 use super::callouts::Clusters;
-use super::faults::Kind;
+use super::faults::FaultKind;
 use super::gateway::Gateway;
 use diana_limiter::cells::store::Rules;
 
@@ -123,7 +123,7 @@ fn each_request_counts_once_by_its_outcome() {
     assert_eq!(ask("/slow", "ann"), [4, 1, 4, 1, 1, 0]);
     gateway.settle();
     assert_eq!(outcomes(&gateway), [4, 1, 4, 1, 1, 0], "a request that waited counts once");
-    gateway.fail(Kind::Store);
+    gateway.fail(FaultKind::Store);
     assert_eq!(ask("/", "eve"), [4, 1, 4, 1, 1, 1]);
     assert_eq!(ask("/watched", "eve"), [5, 1, 4, 1, 1, 1], "a rule in shadow limits nobody");
     gateway.no_crash();
@@ -179,7 +179,7 @@ fn events_in_shared_data_are_counted() {
     ask(100);
     let [lossless, lossy] = evicted();
     assert!(lossless > 0 && lossy == 0, "{lossless} and {lossy} evictions");
-    gateway.fail(Kind::LostSwaps);
+    gateway.fail(FaultKind::LostSwaps);
     assert_eq!(gateway.counter("diana.lost_swaps"), 0);
     gateway.pass(2 * 86_400_000);
     ask(200);
@@ -236,7 +236,7 @@ fn nginx_has_counters_as_long_as_they_fit() {
 fn a_host_without_metrics_still_limits() {
     for rules in [Rules::Lenient, Rules::Strict] {
         let gateway = Gateway::new(rules, 1, diana::host::proxy_wasm::Callbacks::All, false);
-        gateway.fail(Kind::Metrics);
+        gateway.fail(FaultKind::Metrics);
         let one = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]}]}"#;
         assert!(gateway.configure(one));
         gateway.request(0, "/", "ann");

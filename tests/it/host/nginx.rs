@@ -1,6 +1,6 @@
 //! What the filter avoids under nginx' rules, because nginx would crash or fail the request.
 
-use super::faults::Kind;
+use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
@@ -124,7 +124,7 @@ fn a_path_is_read_as_sent() {
 #[test]
 fn if_the_sent_path_cannot_be_read_the_decoded_path_counts() {
     let gateway = Gateway::start(Rules::Strict, 1, &health("all"));
-    gateway.fail(Kind::Properties);
+    gateway.fail(FaultKind::Properties);
     let ask = |path: &str| gateway.fate(gateway.request(0, path, "ann"));
     assert_eq!((ask("/health"), ask("/health?x")), (Fate::Upstream, Fate::Upstream));
     assert_eq!((ask("/x"), ask("/x")), (Fate::Upstream, Fate::Answered(429)));

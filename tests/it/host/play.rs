@@ -1,6 +1,6 @@
 //! Events of a gateway, as a list of operations that any bytes can be read as.
 
-use super::faults::{Faults, Kind};
+use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
 use diana::host::proxy_wasm::Callbacks;
@@ -26,7 +26,7 @@ pub struct Setup {
     pub rules: Rules,
     pub workers: usize,
     pub reenters: bool,
-    pub kind: Kind,
+    pub kind: FaultKind,
     pub one_in: u64,
     pub seed: u64,
 }
@@ -147,7 +147,8 @@ fn step(gateway: &Gateway, op: Op) {
                 // Envoy keeps a plugin while it has streams. Other hosts need not. Then waiting
                 // streams are released by a call that must not fail, because there is no second
                 // call.
-                let may_fail = matches!(gateway.world.faults.borrow().kind, Kind::Release | Kind::Any);
+                let may_fail =
+                    matches!(gateway.world.faults.borrow().kind, FaultKind::Release | FaultKind::Any);
                 if let Some(root) = old.filter(|root| !may_fail || vm(worker).streams_of(*root) == 0) {
                     vm(worker).delete_root(root);
                 }

@@ -9,7 +9,7 @@ mod switch;
 mod workers;
 
 use super::callouts::{CallFaults, Clusters, Server};
-use super::faults::{Faults, Kind};
+use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
 use std::rc::Rc;
@@ -84,7 +84,7 @@ fn active_statuses(gateway: &Gateway) -> Vec<u32> {
 /// Checks that no request or call has left state, and nothing has crashed.
 fn is_clean(gateway: &Gateway) {
     gateway.end_all();
-    gateway.world.faults.replace(Faults { kind: Kind::Nothing, ..Faults::default() });
+    gateway.world.faults.replace(Faults { kind: FaultKind::Nothing, ..Faults::default() });
     set_call_faults(gateway, CallFaults::default());
     let roots: Vec<_> = gateway.vms.iter().filter_map(|vm| Some((vm, vm.newest_root()?))).collect();
     roots.into_iter().for_each(|(vm, root)| vm.delete_root(root));

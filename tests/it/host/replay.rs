@@ -9,7 +9,7 @@ use diana_limiter::request::Part;
 /// One event of a script.
 pub enum Event {
     /// A worker decided about a request.
-    Asked { now: Time, worker: usize, parts: Vec<(Part, Vec<u8>)>, refused: bool },
+    Decided { now: Time, worker: usize, parts: Vec<(Part, Vec<u8>)>, refused: bool },
     /// A request ended.
     Over { now: Time, request: usize },
 }
@@ -17,7 +17,7 @@ pub enum Event {
 impl Event {
     fn now(&self) -> Time {
         match self {
-            Event::Asked { now, .. } | Event::Over { now, .. } => *now,
+            Event::Decided { now, .. } | Event::Over { now, .. } => *now,
         }
     }
 }
@@ -29,7 +29,7 @@ pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
         return None;
     }
     let workers = events.iter().map(|event| match event {
-        Event::Asked { worker, .. } => worker + 1,
+        Event::Decided { worker, .. } => worker + 1,
         Event::Over { .. } => 1,
     });
     let gateway = Gateway::start(rules, workers.max().unwrap_or(1), json);
@@ -37,7 +37,7 @@ pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
     for event in events {
         gateway.world.clock.set(event.now().as_ns());
         match event {
-            Event::Asked { worker, parts, refused, .. } => {
+            Event::Decided { worker, parts, refused, .. } => {
                 let request = gateway.vms[*worker].ask(parts.clone());
                 requests.push((*worker, request));
                 let answered = matches!(gateway.fate(request), Fate::Answered(_));

@@ -2,7 +2,7 @@
 //! call back. No more requests pass than the rules allow, and no quota is lost for good.
 
 use super::callouts::Clusters;
-use super::faults::{Faults, Kind};
+use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use diana::host::proxy_wasm::Callbacks;
 use diana_limiter::cells::store::Rules;
@@ -50,12 +50,12 @@ proptest! {
     ) {
         let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::All, reenters);
         assert!(gateway.configure(&RULES.replace("ALGO", algo)));
-        let kind = if loses { Kind::LostSwaps } else { Kind::Nothing };
+        let kind = if loses { FaultKind::LostSwaps } else { FaultKind::Nothing };
         *gateway.world.faults.borrow_mut() = Faults { kind, one_in, seed };
         play(&gateway, &steps);
         // 400 a day refill one unit in 3.6 minutes, which is longer than the whole run.
         prop_assert!(passed(&gateway) <= QUOTA);
-        gateway.fail(Kind::Nothing);
+        gateway.fail(FaultKind::Nothing);
         gateway.end_all();
         for round in 0..2 {
             gateway.pass(1_000);

@@ -1,6 +1,6 @@
 //! Single behaviours of a host, one after the other.
 
-use super::faults::Kind;
+use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use super::play::CONFIGURATION;
 use diana::host::proxy_wasm::Callbacks;
@@ -86,10 +86,10 @@ fn a_request_that_the_host_does_not_resume_is_resumed_later() {
     let gateway = envoy();
     assert_eq!(fates(&gateway, "/queue", 3)[1..], [Fate::Paused, Fate::Paused]);
     let held = [gateway.request(0, "/held", "ann"), gateway.request(0, "/held", "ann")];
-    gateway.fail(Kind::Release);
+    gateway.fail(FaultKind::Release);
     gateway.pass(2_000);
     assert_eq!((gateway.paused(), gateway.fate(held[1])), (3, Fate::Paused));
-    gateway.fail(Kind::Nothing);
+    gateway.fail(FaultKind::Nothing);
     gateway.pass(100);
     assert_eq!((gateway.paused(), gateway.fate(held[1])), (0, REFUSED));
 }
@@ -106,7 +106,7 @@ fn a_request_that_cannot_be_resumed_holds_nothing_in_the_end() {
                 {"algo": "LB", "rpu": 1, "unit": "second", "queue": 1}]}]}"#,
         );
         assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
-        gateway.fail(Kind::Release);
+        gateway.fail(FaultKind::Release);
         gateway.pass(5_000);
         assert_eq!((gateway.paused(), gateway.kept_streams()), (1, 2));
         if gives_up {
@@ -114,7 +114,7 @@ fn a_request_that_cannot_be_resumed_holds_nothing_in_the_end() {
             assert_eq!((gateway.paused(), gateway.kept_streams()), (1, 1));
         }
         gateway.end_all();
-        gateway.fail(Kind::Nothing);
+        gateway.fail(FaultKind::Nothing);
         assert_eq!(gateway.kept_streams(), 0);
         assert_eq!(fates(&gateway, "/", 3), [Fate::Upstream, Fate::Paused, REFUSED]);
     }
@@ -123,10 +123,10 @@ fn a_request_that_cannot_be_resumed_holds_nothing_in_the_end() {
 #[test]
 fn without_a_timer_no_request_waits() {
     let gateway = envoy();
-    gateway.fail(Kind::Timer);
+    gateway.fail(FaultKind::Timer);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Upstream]);
     assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);
-    gateway.fail(Kind::Nothing);
+    gateway.fail(FaultKind::Nothing);
     gateway.end_all();
     assert_eq!(gateway.kept_streams(), 0);
 }
@@ -135,9 +135,9 @@ fn without_a_timer_no_request_waits() {
 fn a_host_that_cannot_answer_is_not_left_holding_the_request() {
     let gateway = envoy();
     assert_eq!(fates(&gateway, "/permits", 2), [Fate::Upstream, Fate::Upstream]);
-    gateway.fail(Kind::Release);
+    gateway.fail(FaultKind::Release);
     assert_eq!(fates(&gateway, "/permits", 1), [Fate::Upstream]);
-    gateway.fail(Kind::Nothing);
+    gateway.fail(FaultKind::Nothing);
     gateway.end_all();
     assert_eq!(fates(&gateway, "/permits", 3), [Fate::Upstream, Fate::Upstream, REFUSED]);
 }
@@ -145,7 +145,7 @@ fn a_host_that_cannot_answer_is_not_left_holding_the_request() {
 #[test]
 fn a_store_that_fails_is_counted() {
     let gateway = envoy();
-    gateway.fail(Kind::Store);
+    gateway.fail(FaultKind::Store);
     assert_eq!(fates(&gateway, "/quota", 9), vec![Fate::Upstream; 9]);
     assert_eq!(gateway.counter("diana.rule.quota.result.error.requests"), 9);
     assert_eq!(gateway.counter("diana.shared_data_errors"), 9);

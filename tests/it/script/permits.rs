@@ -1,7 +1,7 @@
 //! Tests of permits in the script against a plain model of holders, for any order of calls.
 
 use super::redis::{Call, Query, TestRedis, check};
-use crate::host::counts::{Count, Kind};
+use crate::host::counts::{Count, WireRule};
 use diana_limiter::algorithm::Parameters;
 use proptest::prelude::*;
 use redis::cmd;
@@ -26,13 +26,13 @@ fn words() -> impl Strategy<Value = Vec<Word>> {
 }
 
 #[test]
-fn levels_are_what_a_model_of_holders_says() {
+fn levels_equal_those_of_a_model_of_holders() {
     check(100, (1..9_u64, words()), |redis, (rpu, words)| {
         let (key, mut now, mut model) = (redis.key(), NOW, Count::default());
         for (gap, holder, call, level, asks) in words {
             now = now.saturating_add_signed(gap * 1_000);
             let parameters = parameters(rpu, holder, call, level);
-            let kind = Kind(7, parameters.numbers);
+            let kind = WireRule(7, parameters.numbers);
             let Some(cost) = asks else {
                 assert_eq!(redis.call(now, Call::default().report(&key, parameters)), [[]]);
                 model.report(kind, now);

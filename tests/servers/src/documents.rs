@@ -101,7 +101,7 @@ struct State {
     seen: Vec<Seen>,
 }
 
-type Answer = Response<BoxBody<Bytes, io::Error>>;
+type HttpResponse = Response<BoxBody<Bytes, io::Error>>;
 
 impl Documents {
     /// The name of the document, on servers that name it.
@@ -186,7 +186,7 @@ impl Shared {
     }
 
     /// An error closes the connection.
-    async fn answer(&self, request: Request<Incoming>) -> io::Result<Answer> {
+    async fn answer(&self, request: Request<Incoming>) -> io::Result<HttpResponse> {
         let at = Instant::now();
         let (head, body) = request.into_parts();
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
@@ -225,7 +225,7 @@ impl State {
         self.version += 1;
     }
 
-    fn serve(&mut self, request: &Seen) -> Answer {
+    fn serve(&mut self, request: &Seen) -> HttpResponse {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let asks = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let is_named =
@@ -269,7 +269,7 @@ impl State {
     }
 
     /// RFC 9110 §13.2.2: `if-none-match` takes precedence over a date.
-    fn file(&self, request: &Seen, document: Bytes) -> Answer {
+    fn file(&self, request: &Seen, document: Bytes) -> HttpResponse {
         // A second apart.
         let version = if self.is_one_second { 0 } else { self.version };
         let changed = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + version);
@@ -293,7 +293,7 @@ impl State {
         answer
     }
 
-    fn etcd(&mut self, path: &str, body: &[u8]) -> Answer {
+    fn etcd(&mut self, path: &str, body: &[u8]) -> HttpResponse {
         let request: Value = serde_json::from_slice(body).unwrap_or_default();
         let bytes = |key: &str| BASE64.decode(request[key].as_str()?).ok();
         let Some(key) = bytes("key") else {
@@ -319,18 +319,18 @@ impl State {
     }
 }
 
-fn whole(status: u16, body: impl Into<Bytes>) -> Answer {
+fn whole(status: u16, body: impl Into<Bytes>) -> HttpResponse {
     let mut answer = Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed());
     *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
     answer
 }
 
-fn json(value: &Value) -> Answer {
+fn json(value: &Value) -> HttpResponse {
     whole(200, value.to_string())
 }
 
 /// A page of HTML with this status.
-fn page(status: u16) -> Answer {
+fn page(status: u16) -> HttpResponse {
     let mut answer = whole(status, format!("<html><body><h1>{status}</h1></body></html>\n"));
     if (300..400).contains(&status) {
         answer.headers_mut().insert(LOCATION, MOVED.parse().expect("a path is ASCII"));
@@ -339,7 +339,7 @@ fn page(status: u16) -> Answer {
 }
 
 /// The same reply with its length, and half of its body.
-async fn cut(answer: Answer) -> io::Result<Answer> {
+async fn cut(answer: HttpResponse) -> io::Result<HttpResponse> {
     let (mut head, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
     head.headers.insert(CONTENT_LENGTH, body.len().into());

@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, RedisError, Value as Told};
+use redis::{Client, RedisError, Value as RedisReply};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -177,14 +177,14 @@ fn error_text(error: &RedisError) -> String {
     }
 }
 
-fn json_of(reply: &Told) -> Value {
+fn json_of(reply: &RedisReply) -> Value {
     match reply {
-        Told::Nil => Value::Null,
-        Told::Int(number) => json!(number),
-        Told::BulkString(bytes) => json!(String::from_utf8_lossy(bytes)),
-        Told::SimpleString(text) => json!(text),
-        Told::Okay => json!("OK"),
-        Told::Array(list) => list.iter().map(json_of).collect(),
+        RedisReply::Nil => Value::Null,
+        RedisReply::Int(number) => json!(number),
+        RedisReply::BulkString(bytes) => json!(String::from_utf8_lossy(bytes)),
+        RedisReply::SimpleString(text) => json!(text),
+        RedisReply::Okay => json!("OK"),
+        RedisReply::Array(list) => list.iter().map(json_of).collect(),
         // Types of the newer protocol, which this proxy does not speak.
         other => json!(format!("{other:?}")),
     }
@@ -196,9 +196,14 @@ mod tests {
 
     #[test]
     fn replies_are_json_as_documented() {
-        let list = vec![Told::Nil, Told::Int(-7), Told::BulkString(b"a".to_vec()), Told::Array(vec![])];
-        assert_eq!(json_of(&Told::Array(list)), json!([null, -7, "a", []]));
-        assert_eq!(json_of(&Told::Okay), json!("OK"));
+        let list = vec![
+            RedisReply::Nil,
+            RedisReply::Int(-7),
+            RedisReply::BulkString(b"a".to_vec()),
+            RedisReply::Array(vec![]),
+        ];
+        assert_eq!(json_of(&RedisReply::Array(list)), json!([null, -7, "a", []]));
+        assert_eq!(json_of(&RedisReply::Okay), json!("OK"));
         assert_eq!(word(&json!(100)).as_deref(), Some("100"));
         assert_eq!((word(&json!("x")).as_deref(), word(&json!({}))), (Some("x"), None));
     }

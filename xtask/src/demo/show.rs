@@ -11,7 +11,7 @@ const RED: u8 = 31;
 const GREEN: u8 = 32;
 
 /// The answers to one burst.
-pub struct Outcome {
+pub struct BurstResult {
     /// The request as the table shows it.
     pub request: String,
     /// The number of the gateway, if there are several.
@@ -20,7 +20,7 @@ pub struct Outcome {
 }
 
 /// Prints a line for each burst: how many requests passed, how many were refused, by which rule.
-pub fn table(outcomes: &[Outcome]) {
+pub fn table(outcomes: &[BurstResult]) {
     let wide = |text: &str, width: usize| format!("{text:>width$}");
     println!();
     println!(
@@ -43,31 +43,31 @@ pub fn table(outcomes: &[Outcome]) {
 }
 
 /// Prints a line for each request that went to several gateways: how many passed in all.
-pub fn together(outcomes: &[Outcome]) {
+pub fn together(outcomes: &[BurstResult]) {
     for line in sums(outcomes) {
         println!("\n  {}", paint(BOLD, &line));
     }
 }
 
-fn sums(outcomes: &[Outcome]) -> Vec<String> {
-    let mut sums: Vec<(&str, Vec<&Outcome>)> = Vec::new();
+fn sums(outcomes: &[BurstResult]) -> Vec<String> {
+    let mut sums: Vec<(&str, Vec<&BurstResult>)> = Vec::new();
     for outcome in outcomes {
         match sums.iter_mut().find(|(request, _)| *request == outcome.request) {
             Some((_, same)) => same.push(outcome),
             None => sums.push((&outcome.request, vec![outcome])),
         }
     }
-    let told = |(request, same): (&str, Vec<&Outcome>)| {
+    let line = |(request, same): (&str, Vec<&BurstResult>)| {
         let several = same.iter().any(|outcome| outcome.gateway != same[0].gateway);
         let answers = || same.iter().flat_map(|outcome| &outcome.answers);
         let passed = answers().filter(|answer| !refused(answer)).count();
         several.then(|| format!("{request}, all gateways: {passed} of {} passed", answers().count()))
     };
-    sums.into_iter().filter_map(told).collect()
+    sums.into_iter().filter_map(line).collect()
 }
 
 /// Prints one admitted and one refused response as the client sees them.
-pub fn examples(outcomes: &[Outcome]) {
+pub fn examples(outcomes: &[BurstResult]) {
     let find = |wanted: bool| {
         outcomes.iter().find_map(|outcome| {
             let answer = outcome.answers.iter().find(|answer| refused(answer) == wanted)?;
@@ -96,7 +96,7 @@ pub fn invitation(lines: &[(&str, &str)], log: (&str, &str)) {
     }
 }
 
-fn title(outcome: &Outcome) -> String {
+fn title(outcome: &BurstResult) -> String {
     let which = outcome.gateway.map(|number| format!(", gateway {number}")).unwrap_or_default();
     format!("{}{which}", outcome.request)
 }
@@ -111,7 +111,7 @@ fn reasons(refused: &[&Response]) -> String {
     for &answer in refused {
         reasons.entry(reason(answer)).or_default().push(answer);
     }
-    let told = |(reason, answers): (String, Vec<&Response>)| {
+    let text = |(reason, answers): (String, Vec<&Response>)| {
         let waits = answers.iter().filter_map(|answer| answer.header("retry-after")?.parse::<u64>().ok());
         let when = match (waits.clone().min(), waits.max()) {
             (Some(least), Some(most)) if least < most => format!(" (try again in {least}–{most} s)"),
@@ -120,7 +120,7 @@ fn reasons(refused: &[&Response]) -> String {
         };
         format!("{} × {reason}{when}", answers.len())
     };
-    reasons.into_iter().map(told).collect::<Vec<_>>().join(", ")
+    reasons.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 const DENIED: &str = "the deny list";
@@ -153,7 +153,7 @@ mod tests {
     fn answers_of_several_gateways_are_summed() {
         let outcome = |request: &str, gateway, statuses: &[u16]| {
             let answer = |status: &u16| Response { status: *status, ..Response::default() };
-            Outcome { request: request.into(), gateway, answers: statuses.iter().map(answer).collect() }
+            BurstResult { request: request.into(), gateway, answers: statuses.iter().map(answer).collect() }
         };
         let outcomes = [
             outcome("a", Some(1), &[200, 200]),

@@ -1,6 +1,6 @@
 //! Markdown files: prose is wrapped; tables, code and lines of one link may be wider.
 
-use super::paragraph::{self, Kind, columns};
+use super::paragraph::{self, LineKind, columns};
 use super::width::{TooLong, WIDTH};
 
 /// The text with all paragraphs wrapped.
@@ -19,7 +19,7 @@ pub fn too_long(text: &str) -> Vec<TooLong> {
     let prose = lines.iter().zip(paragraph::kinds(&lines)).enumerate();
     prose
         .filter(|(_, (line, kind))| {
-            *kind == Kind::Prose && columns(line) > WIDTH && !paragraph::is_unbreakable(line)
+            *kind == LineKind::Prose && columns(line) > WIDTH && !paragraph::is_unbreakable(line)
         })
         .map(|(at, (line, _))| TooLong { line: at + 1, columns: columns(line), what: "prose" })
         .collect()

@@ -2,7 +2,7 @@
 
 /// What a line is for the wrapper.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum LineKind {
     /// A line of a paragraph or of a list item.
     Prose,
     /// In a block of code, or a fence.
@@ -14,8 +14,8 @@ pub enum Kind {
 }
 
 /// What each line of a text is.
-pub fn kinds(lines: &[&str]) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
+pub fn kinds(lines: &[&str]) -> Vec<LineKind> {
+    let mut kinds: Vec<LineKind> = Vec::new();
     let mut fence: Option<&str> = None;
     // Columns before the text of the list item around the line.
     let mut list = 0;
@@ -26,28 +26,28 @@ pub fn kinds(lines: &[&str]) -> Vec<Kind> {
             if text.starts_with(open) && text.chars().all(|letter| open.starts_with(letter)) {
                 fence = None;
             }
-            Kind::Code
+            LineKind::Code
         } else if let Some(open) = fence_of(text) {
             fence = Some(open);
-            Kind::Code
+            LineKind::Code
         } else if text.is_empty() {
-            Kind::Fixed
+            LineKind::Fixed
         } else {
-            let in_paragraph = kinds.last() == Some(&Kind::Prose);
+            let in_paragraph = kinds.last() == Some(&LineKind::Prose);
             if after_blank && indent < list {
                 list = 0;
             }
             if !in_paragraph && indent >= list + 4 {
-                Kind::Code
+                LineKind::Code
             } else if text.starts_with('|') {
-                Kind::Table
+                LineKind::Table
             } else if is_fixed(text) {
-                Kind::Fixed
+                LineKind::Fixed
             } else {
                 if let Some(marker) = marker(text) {
                     list = indent + marker;
                 }
-                Kind::Prose
+                LineKind::Prose
             }
         };
         after_blank = text.is_empty();
@@ -62,14 +62,14 @@ pub fn wrapped(lines: &[&str], width: usize) -> Vec<String> {
     let mut output = Vec::new();
     let mut at = 0;
     while at < lines.len() {
-        if kinds[at] != Kind::Prose {
+        if kinds[at] != LineKind::Prose {
             output.push(lines[at].to_owned());
             at += 1;
             continue;
         }
         let mut end = at + 1;
         while end < lines.len()
-            && kinds[end] == Kind::Prose
+            && kinds[end] == LineKind::Prose
             && starts(lines[end].trim()).is_none()
             && !ends_hard(lines[end - 1])
         {

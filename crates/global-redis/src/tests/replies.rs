@@ -113,9 +113,10 @@ fn of_a_pipeline_some_may_fail() {
     }
 }
 
-/// A store that admits with a longer wait than the rule's own would hold the request that long.
+/// A global store that admits with a longer wait than the rule's own would hold the request that
+/// long.
 #[test]
-fn spans_that_no_such_rule_tells_are_garbage() {
+fn impossible_spans_are_garbage() {
     let of = |kind, numbers| Parameters { kind, numbers };
     let cases = [
         // A tenth of a second each, ten of them, and 3 s of waiting.

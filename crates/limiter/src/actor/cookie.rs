@@ -6,12 +6,12 @@
 //! backend ignores.
 
 use super::value::{append, only, text};
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::sized;
 use diana_document::{Node, quoted};
 
-pub static KIND: Kind = Kind { key: "cookie", compile, bare: None };
+pub static KIND: ActorKind = ActorKind { key: "cookie", compile, bare: None };
 
 #[derive(Debug)]
 struct Cookie {

@@ -1,11 +1,11 @@
 //! Compiles one definition of an actor, by the list of all kinds.
 
-use super::kind::{Actor, Kind, Scope};
+use super::kind::{Actor, ActorKind, Scope};
 use super::{cookie, header, host, ip, jwt, method, path, property, query};
 use diana_document::{Node, Value, nearest, one_of, quoted};
 
 /// All kinds of source.
-pub static KINDS: &[&Kind] = &[
+pub static KINDS: &[&ActorKind] = &[
     &header::KIND,
     &cookie::KIND,
     &query::KIND,

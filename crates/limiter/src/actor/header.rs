@@ -5,11 +5,11 @@
 
 use super::header_name::header_name;
 use super::value::append;
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
-pub static KIND: Kind = Kind { key: "header", compile, bare: None };
+pub static KIND: ActorKind = ActorKind { key: "header", compile, bare: None };
 
 #[derive(Debug)]
 struct Header(PartId);

@@ -4,11 +4,11 @@
 
 use super::kind::nothing_to_set;
 use super::value::{append, text};
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request, host};
 use diana_document::Node;
 
-pub static KIND: Kind = Kind { key: "host", compile, bare: Some(bare) };
+pub static KIND: ActorKind = ActorKind { key: "host", compile, bare: Some(bare) };
 
 #[derive(Debug)]
 struct Host(PartId);

@@ -4,14 +4,14 @@
 
 use super::address::Network;
 use super::client_ip::Prefixes;
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Parts, Request};
 use diana_document::{Node, Value, quoted};
 
 pub use super::client_ip::ClientIp;
 
 /// The kind `ip`.
-pub static KIND: Kind = Kind { key: "ip", compile, bare: Some(by_client) };
+pub static KIND: ActorKind = ActorKind { key: "ip", compile, bare: Some(by_client) };
 
 /// Counts by client address, or by network.
 #[derive(Debug)]

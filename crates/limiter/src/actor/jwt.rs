@@ -13,7 +13,7 @@
 //! the path has the key twice, because parsers disagree which one counts (RFC 7519, section 4).
 
 use super::value::append;
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -21,7 +21,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use diana_base::format::sized;
 use diana_document::{Node, Value};
 
-pub static KIND: Kind = Kind { key: "jwt", compile, bare: None };
+pub static KIND: ActorKind = ActorKind { key: "jwt", compile, bare: None };
 
 /// RFC 7515, section 2 forbids padding, but some issuers write it.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(

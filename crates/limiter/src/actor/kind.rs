@@ -66,7 +66,7 @@ pub struct Scope<'a> {
 
 /// A kind of source: the key that configures the kind in `actors: {name: {key: …}}`, and its
 /// compiler.
-pub struct Kind {
+pub struct ActorKind {
     /// The key in an actor's object.
     pub key: &'static str,
     /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.

@@ -4,11 +4,11 @@
 
 use super::kind::nothing_to_set;
 use super::value::append;
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
-pub static KIND: Kind = Kind { key: "method", compile, bare: Some(bare) };
+pub static KIND: ActorKind = ActorKind { key: "method", compile, bare: Some(bare) };
 
 #[derive(Debug)]
 struct Method(PartId);

@@ -8,13 +8,13 @@
 //! by parameters that its backend ignores.
 
 use super::value::only;
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::{Node, quoted};
 
 /// The kind `path`.
-pub static KIND: Kind = Kind { key: "path", compile, bare: None };
+pub static KIND: ActorKind = ActorKind { key: "path", compile, bare: None };
 
 const MAX_SEGMENT: u64 = 32;
 

@@ -4,11 +4,11 @@
 //! eight bytes. The raw bytes are the value; nothing is stripped.
 
 use super::value::append;
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::{Node, Value};
 
-pub static KIND: Kind = Kind { key: "property", compile, bare: None };
+pub static KIND: ActorKind = ActorKind { key: "property", compile, bare: None };
 
 #[derive(Debug)]
 struct Property(PartId);

@@ -9,12 +9,12 @@
 //! that its backend ignores.
 
 use super::value::{append, only};
-use super::{Actor, Kind, Scope};
+use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request, escape};
 use diana_base::format::sized;
 use diana_document::Node;
 
-pub static KIND: Kind = Kind { key: "query", compile, bare: None };
+pub static KIND: ActorKind = ActorKind { key: "query", compile, bare: None };
 
 #[derive(Debug)]
 struct Query {

@@ -18,12 +18,12 @@
 use super::EvictionRank;
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
-use super::{Algorithm, Charge, Kind, Migrate, Parameters, Quota, Verdict, sliding_window};
+use super::{Algorithm, AlgorithmKind, Charge, Migrate, Parameters, Quota, Verdict, sliding_window};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: Kind = Kind {
+pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "concurrency",
     short: "C",
     keys: &["max_hold"],

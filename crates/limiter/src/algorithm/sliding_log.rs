@@ -15,13 +15,13 @@
 
 use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::sort;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: Kind = Kind {
+pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "sliding log",
     short: "SL",
     keys: &[],

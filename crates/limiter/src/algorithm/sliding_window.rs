@@ -11,12 +11,12 @@
 
 use super::EvictionRank;
 use super::ring::Ring;
-use super::{Admission, Algorithm, Charge, Kind, Parameters, Quota, Reservation, Reserve, Verdict};
+use super::{Admission, Algorithm, AlgorithmKind, Charge, Parameters, Quota, Reservation, Reserve, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: Kind = Kind {
+pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "sliding window",
     short: "SW",
     keys: &["slices"],

@@ -41,14 +41,14 @@ use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
-    Admission, Algorithm, Charge, Kind, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota, RESERVED_FOR,
-    Reservation, Reserve, Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
+    RESERVED_FOR, Reservation, Reserve, Verdict,
 };
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: Kind = Kind {
+pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "token bucket",
     short: "TB",
     keys: &["burst", "start", "max_wait"],

@@ -154,7 +154,7 @@ impl fmt::Debug for dyn Algorithm {
 }
 
 /// A kind of algorithm: its names and its constructor.
-pub struct Kind {
+pub struct AlgorithmKind {
     /// The long name, for example `token bucket`.
     pub name: &'static str,
     /// The abbreviation, for example `TB`.

@@ -15,12 +15,14 @@
 
 use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Kind, MAX_SKEW, Parameters, Quota, Reservation, Reserve, Verdict};
+use super::{
+    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Reservation, Reserve, Verdict,
+};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: Kind = Kind {
+pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "window",
     short: "W",
     keys: &[],

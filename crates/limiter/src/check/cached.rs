@@ -1,4 +1,4 @@
-//! Refusals from the worker's caches: no store is asked.
+//! Refusals from the worker's caches: no global store is asked.
 
 use super::cache::WorkerCache;
 use super::decision::{Decision, refusal};

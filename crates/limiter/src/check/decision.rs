@@ -57,7 +57,7 @@ pub enum Reason {
 ///
 /// let document = br#"{"url": "/", "rules": [
 ///     {"name": "all", "rpu": 2, "unit": "minute", "reject_delay": "1s"},
-///     {"name": "trial", "actor": "ip", "rpu": 1, "unit": "minute", "mode": "shadow"}
+///     {"name": "beta", "actor": "ip", "rpu": 1, "unit": "minute", "mode": "shadow"}
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
 /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
@@ -71,7 +71,7 @@ pub enum Reason {
 /// assert_eq!(decision.shadowed_by(&policy), None);
 /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
 /// assert_eq!(decision.outcome, Outcome::Pass);
-/// assert_eq!(decision.shadowed_by(&policy).as_deref(), Some("trial"));
+/// assert_eq!(decision.shadowed_by(&policy).as_deref(), Some("beta"));
 ///
 /// // The third request is refused by the enforced rule, which decides. All rules report.
 /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
@@ -106,8 +106,8 @@ impl Decision {
     }
 
     /// For access logs: the names of the rules that refuse, separated by commas, or `deny` for the
-    /// deny list. If the names are separated by `|`, one of these rules refuses, and the store does
-    /// not say which.
+    /// deny list. If the names are separated by `|`, one of these rules refuses, and the global
+    /// store does not say which.
     #[must_use]
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
         match self.outcome {
@@ -192,7 +192,7 @@ impl Decision {
         self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
 
-    /// The rules that may have refused, if the store does not say which did.
+    /// The rules that may have refused, if the global store does not say which did.
     pub fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
         self.reports.iter().filter(|report| report.result == RuleResult::Unattributed)
     }

@@ -1,14 +1,14 @@
-//! The check of one global group in one decision: a local group in its place, or the store's
+//! The check of one global group in one decision: a local group in its place, or the global store's
 //! replies.
 //!
 //! ```text
-//!   GlobalCheck ─┬─ the store is down ─► the fallback group, or pass, or refuse        (on_error)
-//!                ├─ it has a lease ────► the leased group; too little left: ask the store
-//!                └─ otherwise ─────────► Pending ─ queries ─► replies ─► conclude
+//!   GlobalCheck ─┬─ the global store is down ─► the fallback group, pass or refuse (on_error)
+//!                ├─ it has a lease ──────────► the leased group, or Pending if too little is left
+//!                └─ otherwise ───────────────► Pending ─ queries ─► replies ─► conclude
 //! ```
 //!
-//! If one store of a request has to be asked, all of them are asked at once. So no store has to be
-//! asked after another one has answered.
+//! If one global store of a request has to be asked, all of them are asked at once. So no global
+//! store has to be asked after another one has answered.
 
 use super::global_refusals::GlobalRefusalCache;
 use crate::algorithm::{Admission, Verdict};
@@ -30,17 +30,18 @@ pub(crate) struct GlobalCheck {
     /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
-    /// Whether the query to the store also refills the lease: only if the lease does not suffice.
+    /// Whether the query to the global store also refills the lease: only if the lease does not
+    /// suffice.
     pub(crate) fetches: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum GlobalState {
-    /// The store has to answer.
+    /// The global store has to answer.
     Unanswered,
     /// A local group decides: the fallback, or the lease.
     Local,
-    /// The store is down, and `on_error` decides.
+    /// The global store is down, and `on_error` decides.
     Unavailable(OnError),
     /// The reply about each rule, and when the replies came.
     Answered(Vec<RuleReply>, Time),
@@ -63,7 +64,7 @@ impl GlobalCheck {
         matches!(self.state, GlobalState::Unanswered)
     }
 
-    /// Whether the store is down, and an enforced rule refuses because of this.
+    /// Whether the global store is down, and an enforced rule refuses because of this.
     pub(crate) fn refuses(&self, policy: &Policy) -> bool {
         let is_enforced =
             |global_group: &GlobalGroup| global_group.group.rules(&policy.rules).any(|rule| rule.enforced);
@@ -83,7 +84,7 @@ impl GlobalCheck {
         policy.global_group(self.place).is_some_and(|global_group| global_group.leased.is_some())
     }
 
-    /// Whether a refusal of the store is cached, however old.
+    /// Whether a refusal of the global store is cached, however old.
     pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
         group.is_some_and(|group| refusals.contains(group, self.hash))
@@ -101,7 +102,7 @@ impl GlobalCheck {
         group.is_some_and(|group| refusals.lookup(group, self.hash, now, to))
     }
 
-    /// When the request may go on, if an enforced rule of the store delays it.
+    /// When the request may go on, if an enforced rule of the global store delays it.
     pub(crate) fn ready_at(&self, policy: &Policy) -> Option<Time> {
         let (GlobalState::Answered(replies, came), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
@@ -142,7 +143,7 @@ impl GlobalCheck {
                     };
                     // Without attribution a refusal has a verdict, but an admission has none.
                     let is_known = reply.attributed || result == RuleResult::Unattributed;
-                    // A store may have a larger limit of its own, or report any number.
+                    // A global store may have a larger limit of its own, or report any number.
                     let remaining = reply.verdict.remaining.min(counter.shown.rpu);
                     let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
                     RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded: false }
@@ -151,7 +152,7 @@ impl GlobalCheck {
         }
     }
 
-    /// Whether an enforced rule of the store refuses.
+    /// Whether an enforced rule of the global store refuses.
     pub(crate) fn is_refused(&self, policy: &Policy) -> bool {
         let (GlobalState::Answered(replies, _), Some(global_group)) =
             (&self.state, policy.global_group(self.place))
@@ -165,7 +166,7 @@ impl GlobalCheck {
             .any(|(rule, reply)| rule.enforced && !reply.verdict.admits())
     }
 
-    /// The charges of the store, with the shard.
+    /// The charges of the global store, with the shard.
     pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
         let (GlobalState::Answered(replies, _), Some(global_group)) =
             (&self.state, policy.global_group(self.place))

@@ -10,8 +10,8 @@ use crate::policy::OnError;
 const LONGEST_LEASED_KEY: usize = 512;
 
 impl Scratch {
-    /// Adds the checks of local groups, for stores that are down and for leases. Returns whether
-    /// any store is available.
+    /// Adds the checks of local groups, for global stores that are down and for leases. Returns
+    /// whether any global store is available.
     pub(crate) fn use_local_groups<S: ?Sized>(&mut self, context: &Context<S>) -> bool {
         let (mut is_available, mut leased) = (false, true);
         for global in &mut self.globals {
@@ -28,8 +28,8 @@ impl Scratch {
         is_available
     }
 
-    /// Adds the checks of the fallback groups of stores that are down, and with `spends_leases`
-    /// those of the leased groups.
+    /// Adds the checks of the fallback groups of global stores that are down, and with
+    /// `spends_leases` those of the leased groups.
     pub(crate) fn add_local_checks<S: ?Sized>(&mut self, spends_leases: bool, context: &Context<S>) {
         for at in 0..self.globals.len() {
             let Some(global) = self.globals.get_mut(at) else {

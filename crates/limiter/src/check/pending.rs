@@ -15,13 +15,14 @@ use std::ops::Range;
 pub(crate) struct Pending {
     /// The keys of all checks, one after the other.
     pub(crate) keys: Vec<u8>,
-    /// The local groups to check once the stores have answered, and where their actors' keys stand.
+    /// The local groups to check once the global stores have answered, and where their actors' keys
+    /// stand.
     pub(crate) checks: Vec<(GroupIndex, Range<usize>)>,
     pub(crate) globals: Vec<GlobalCheck>,
-    /// The reports and events from before the stores were asked.
+    /// The reports and events from before the global stores were asked.
     pub(crate) reports: Vec<RuleReport>,
     pub(crate) events: Events,
-    /// When the stores were asked. The lifetime of leased quota counts from then.
+    /// When the global stores were asked. The lifetime of leased quota counts from then.
     pub(crate) at: Time,
 }
 
@@ -121,8 +122,8 @@ impl Pending {
         }
     }
 
-    /// The charges of stores so far, and the leased quota. Unless the worker is retired, it keeps
-    /// leased quota whatever happens to the request.
+    /// The charges of global stores so far, and the leased quota. Unless the worker is retired, it
+    /// keeps leased quota whatever happens to the request.
     pub(crate) fn collect<S: Store + ?Sized>(
         &self,
         is_retired: bool,
@@ -190,9 +191,9 @@ impl Pending {
 }
 
 impl Scratch {
-    /// Keeps what the decision needs when the stores have answered. The request spends no lease,
-    /// and refills only a lease that is used up. Otherwise, if another rule makes every request
-    /// query the store, every request would refill the lease.
+    /// Keeps what the decision needs when the global stores have answered. The request spends no
+    /// lease, and refills only a lease that is used up. Otherwise, if another rule makes every
+    /// request query the global store, every request would refill the lease.
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
         let Scratch { decision: Decision { reports, events, .. }, keys, checks, globals, .. } = self;
@@ -217,8 +218,8 @@ impl Scratch {
             let GlobalState::Answered(replies, now) = &global.state else {
                 continue;
             };
-            // Permits come back at any time: their lack is not cached. If the store does not say
-            // which rule refuses, this rule may admit the actor's other requests.
+            // Permits come back at any time: their lack is not cached. If the global store does not
+            // say which rule refuses, this rule may admit the actor's other requests.
             if !global_group.group.ends_with_request && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
                 global.report(policy, &self.keys, &mut reports);

@@ -12,9 +12,10 @@ pub enum RuleResult {
     Refused,
     /// The shadow rule would refuse the request.
     Shadowed,
-    /// The store refuses because of one of the rules with this result, and does not say which.
+    /// The global store refuses because of one of the rules with this result, and does not say
+    /// which.
     Unattributed,
-    /// The store failed. The rule neither counts nor refuses the request.
+    /// The store or the global store failed. The rule neither counts nor refuses the request.
     Uncounted,
 }
 
@@ -36,8 +37,8 @@ pub struct RuleReport {
     /// How the rule counted the request.
     pub result: RuleResult,
     /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or
-    /// if a store admits without saying how much is left. For [`RuleResult::Unattributed`], only
-    /// the admission is known.
+    /// if a global store admits without saying how much is left. For [`RuleResult::Unattributed`],
+    /// only the admission is known.
     pub verdict: Option<Verdict>,
     /// Whether the rule's global store was down, so that the report stands for the rule's
     /// `on_error`.

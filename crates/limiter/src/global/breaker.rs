@@ -1,5 +1,5 @@
-//! The circuit breaker of one store in one worker: after failures or slow replies in a row,
-//! requests no longer wait for the store. See `docs/design/breaker.md`.
+//! The circuit breaker of one global store in one worker: after failures or slow replies in a row,
+//! requests no longer wait for the global store. See `docs/design/breaker.md`.
 //!
 //! ```text
 //!   closed ── 3 failures or 8 slow replies in a row, ──► open ── after a pause ──► one probe
@@ -39,7 +39,7 @@ enum State {
 }
 
 impl Breaker {
-    /// Whether requests query the store.
+    /// Whether requests query the global store.
     pub(super) fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
@@ -81,7 +81,7 @@ impl Breaker {
                 *self = Breaker::default();
                 true
             }
-            // Calls from before the breaker opened say nothing about the store now.
+            // Calls from before the breaker opened say nothing about the global store now.
             State::Closed | State::Open { .. } => false,
         }
     }

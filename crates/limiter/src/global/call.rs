@@ -31,7 +31,7 @@ pub enum Message {
 pub struct Call {
     /// Identifies the call in [`StoreClient::answered`](super::StoreClient::answered).
     pub id: u32,
-    /// The index of the store.
+    /// The index of the global store.
     pub shard: usize,
     /// The message to send.
     pub message: Message,
@@ -67,7 +67,7 @@ impl CallResult<'_> {
     }
 }
 
-/// The statistics of a store's calls, for metrics and the log.
+/// The statistics of a global store's calls, for metrics and the log.
 #[derive(Debug, Default)]
 pub struct CallStats {
     /// Calls made.

@@ -11,10 +11,10 @@
 //! Every call carries a random number, which the reply repeats. A reply with another number comes
 //! from a connection whose replies have shifted: the call fails, and the breaker opens at once.
 //!
-//! If a request has left or no longer waits, the client refunds the store's charge for the request.
-//! While the breaker is open, refunds wait in a bounded queue. A failed call may have been carried
-//! out, so its refunds are not sent again: a second refund would admit too much. Only a call that
-//! the host could not make keeps its refunds. Permits are not refunded but reported, see
+//! If a request has left or no longer waits, the client refunds the global store's charge for the
+//! request. While the breaker is open, refunds wait in a bounded queue. A failed call may have been
+//! carried out, so its refunds are not sent again: a second refund would admit too much. Only a
+//! call that the host could not make keeps its refunds. Permits are not refunded but reported, see
 //! `permits.rs`.
 
 mod queue;
@@ -100,8 +100,8 @@ pub struct StoreClient {
     shards: Vec<ShardClient>,
     calls: u32,
     random: u64,
-    /// `holder` identifies the worker in stores. `sequence` counts the worker's calls to all
-    /// stores.
+    /// `holder` identifies the worker in global stores. `sequence` counts the worker's calls to all
+    /// global stores.
     holder: u64,
     sequence: u64,
 }
@@ -111,13 +111,13 @@ impl StoreClient {
     #[must_use]
     pub fn new(options: GlobalStoreOptions, random: u64) -> StoreClient {
         let clients = options.clusters.iter().map(|_| ShardClient::default()).collect();
-        // Numbers in a store's value are below 9e15.
+        // Numbers in a global store's value are below 9e15.
         let holder = prng::mix(random) >> 12;
         // Mixing spreads similar seeds.
         StoreClient { options, shards: clients, calls: 0, random: prng::mix(random), holder, sequence: 0 }
     }
 
-    /// The stores and how to call them.
+    /// The global stores and how to call them.
     #[must_use]
     pub fn options(&self) -> &GlobalStoreOptions {
         &self.options
@@ -128,8 +128,8 @@ impl StoreClient {
         self.shards.get(shard).is_some_and(ShardClient::is_available)
     }
 
-    /// Queues a query for `waiter`. Returns `false` if the store is unavailable or cannot handle
-    /// the query.
+    /// Queues a query for `waiter`. Returns `false` if the global store is unavailable or cannot
+    /// handle the query.
     pub fn ask(&mut self, shard: usize, waiter: Waiter, query: GlobalQuery) -> bool {
         let takes = self.options.protocol.supports(&query) && self.is_available(shard);
         let client = self.shards.get_mut(shard).filter(|client| takes && client.permits.has_room(&query));
@@ -220,7 +220,7 @@ impl StoreClient {
                 }
                 client.complete(shard, call, replies, completions);
             }
-            // The store did not run the call. The queries go out again, with the script.
+            // The global store did not run the call. The queries go out again, with the script.
             Err(CallError::NoScript) if !call.with_script => {
                 client.with_script = true;
                 client.fail_call(&mut call);
@@ -303,7 +303,7 @@ impl StoreClient {
         ends.chain(probes).chain(reports).min()
     }
 
-    /// The statistics of each store's calls since the last call of this method.
+    /// The statistics of each global store's calls since the last call of this method.
     pub fn call_stats(&mut self) -> impl Iterator<Item = (usize, CallStats)> {
         let stats = |client: &mut ShardClient| {
             let dropped_refunds = client.refunds.dropped();

@@ -1,5 +1,5 @@
-//! The values that a store's client exchanges with the rest of a worker: calls, their results, and
-//! the waiters that receive replies.
+//! The values that a global store's client exchanges with the rest of a worker: calls, their
+//! results, and the waiters that receive replies.
 
 use super::query::RuleReply;
 
@@ -14,13 +14,13 @@ pub enum Waiter {
     Nobody,
 }
 
-/// The end of one query: the store's replies, or their absence.
+/// The end of one query: the global store's replies, or their absence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Who receives the replies.
     pub waiter: Waiter,
-    /// The index of the store.
+    /// The index of the global store.
     pub shard: usize,
-    /// One reply for each rule of the query, in order; `None` if the store did not reply.
+    /// One reply for each rule of the query, in order; `None` if the global store did not reply.
     pub replies: Option<Vec<RuleReply>>,
 }

@@ -3,13 +3,13 @@
 /// Why a call to a global store failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The store does not have the script. The next call carries its text.
+    /// The global store does not have the script. The next call carries its text.
     NoScript,
     /// The host could not make the call.
     NotMade,
     /// An HTTP or gRPC status that is not a success.
     Status(u32),
-    /// The store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
+    /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
     /// A stray reply: it lacks the number of the call, so the proxy answered another call.
     Stray,
@@ -18,10 +18,10 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The longest error message of a store that is kept, in bytes.
+    /// The longest error message of a global store that is kept, in bytes.
     pub const LONGEST: usize = 128;
 
-    /// The error for a store's error message.
+    /// The error for a global store's error message.
     #[must_use]
     pub fn of(words: &str) -> CallError {
         const NO_SCRIPT: &[u8] = b"NOSCRIPT";

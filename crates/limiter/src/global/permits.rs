@@ -1,16 +1,16 @@
-//! The permits of one store that a worker holds, per actor, for rules with algorithm `C`. Tracks
-//! which of these levels the worker has to report.
+//! The permits of one global store that a worker holds, per actor, for rules with algorithm `C`.
+//! Tracks which of these levels the worker has to report.
 //!
 //! ```text
 //!   sent ─► the cost counts ─► granted ─► the stream ends ─► the level falls ─► a report
 //!                          └─► refused, lost, left: the cost no longer counts
-//!                              ─► a report if the store may count it
+//!                              ─► a report if the global store may count it
 //! ```
 //!
 //! The worker reports levels, not changes. So the next report corrects a lost reply, a lost report,
 //! and a call that runs twice or late. A level is an upper bound: it includes permits that other
-//! pending calls may be granted. In whatever order calls run, the store counts no fewer permits
-//! than the worker's requests hold.
+//! pending calls may be granted. In whatever order calls run, the global store counts no fewer
+//! permits than the worker's requests hold.
 
 use super::client::QueuedQuery;
 use super::query::{GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
@@ -21,19 +21,20 @@ use diana_base::time::{Span, Time};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-/// The most actors of one store whose levels a worker tracks. For further actors the store counts
-/// as down.
+/// The most actors of one global store whose levels a worker tracks. For further actors the global
+/// store counts as down.
 const MAX_LEVELS: usize = 16_384;
 
-/// A store forgets the permits of a worker that has not reported for this span. Such a worker is
-/// dead or cut off.
+/// A global store forgets the permits of a worker that has not reported for this span. Such a
+/// worker is dead or cut off.
 const PERMITS_EXPIRE: Span = Span::from_secs(6);
 
 /// The most reports in one call, because a running script blocks all other scripts.
 const MAX_REPORTS: usize = 64;
 
 /// How often each level is checked. A level is reported if the last report is older than half of
-/// this span. Even if one report is lost, the next one arrives before the store forgets the worker.
+/// this span. Even if one report is lost, the next one arrives before the global store forgets the
+/// worker.
 const CHECK_EVERY: Span = Span::from_ns(PERMITS_EXPIRE.as_ns() / 3);
 
 /// The age of a permit is tracked in eighths of `max_hold`. Permits of the last `LIVE_EIGHTHS`
@@ -47,12 +48,12 @@ const SPARE_CHECKS: usize = 64;
 /// The levels by key, which is a keyed hash.
 type Levels = HashMap<CountKey, Level, BuildHasherDefault<Spread>>;
 
-/// All levels of one worker at one store.
+/// All levels of one worker at one global store.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     levels: Levels,
-    /// Levels that the store may not know, each once. Some need no report any more when they are
-    /// taken out.
+    /// Levels that the global store may not know, each once. Some need no report any more when they
+    /// are taken out.
     changed: VecDeque<CountKey>,
     /// When each level is checked next, the earliest first.
     checks: VecDeque<(Time, CountKey)>,
@@ -67,7 +68,7 @@ struct Level {
     taken: [u64; LIVE_EIGHTHS as usize],
     /// The number of the newest eighth.
     newest: u64,
-    /// What the store counts for this worker, if known.
+    /// What the global store counts for this worker, if known.
     stored: Option<u64>,
     /// Pending calls that report this level, and whether two of them overlapped.
     calls: u32,
@@ -274,8 +275,8 @@ impl Permits {
         })
     }
 
-    /// Handles the store's reply, if any, to a query of the call sent at `sent`. If `keeps` is
-    /// false, the request has left and its permits are released.
+    /// Handles the global store's reply, if any, to a query of the call sent at `sent`. If `keeps`
+    /// is false, the request has left and its permits are released.
     pub(super) fn replied(
         &mut self,
         query: &GlobalQuery,
@@ -306,8 +307,8 @@ impl Permits {
         }
     }
 
-    /// Ends a call that reported these levels. `is_known`: whether the store has certainly run the
-    /// call.
+    /// Ends a call that reported these levels. `is_known`: whether the global store has certainly
+    /// run the call.
     pub(super) fn over(&mut self, reported: Vec<CountKey>, is_known: bool) {
         for key in reported {
             let Some(level) = self.levels.get_mut(&key) else {
@@ -330,7 +331,7 @@ impl Permits {
         }
     }
 
-    /// Handles a late reply, after which the store counts a permit that no request holds.
+    /// Handles a late reply, after which the global store counts a permit that no request holds.
     pub(super) fn mark_unsure(&mut self, rule_query: &RuleQuery, now: Time) {
         if rule_query.parameters.ends_with_request() {
             Permits::track(&mut self.levels, &mut self.checks, rule_query.key, rule_query.parameters, now)
@@ -363,8 +364,8 @@ impl Permits {
         }
     }
 
-    /// Forgets a level that is zero here and in the store, and queues a level that the store may
-    /// not know. A level with a pending call waits for the reply.
+    /// Forgets a level that is zero here and in the global store, and queues a level that the
+    /// global store may not know. A level with a pending call waits for the reply.
     fn check(&mut self, key: CountKey) {
         let Some(level) = self.levels.get_mut(&key).filter(|level| level.calls == 0) else {
             return;

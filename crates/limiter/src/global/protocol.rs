@@ -1,4 +1,5 @@
-//! The seam between a store's client and the protocols, each of which has a crate of its own.
+//! The seam between a global store's client and the protocols, each of which has a crate of its
+//! own.
 
 use super::call::{CallResult, Message};
 use super::error::CallError;
@@ -10,14 +11,14 @@ use std::fmt;
 /// Which global stores count, and how to call them.
 #[derive(Debug)]
 pub struct GlobalStoreOptions {
-    /// The cluster names of the stores in the gateway. Each store is one shard: it holds the counts
-    /// of some actors.
+    /// The cluster names of the global stores in the gateway. Each global store is one shard: it
+    /// holds the counts of some actors.
     pub clusters: Vec<String>,
     /// How long a request waits for a reply.
     pub timeout: Span,
-    /// How many calls a worker has pending at once for each store.
+    /// How many calls a worker has pending at once for each global store.
     pub in_flight: usize,
-    /// The protocol of all stores.
+    /// The protocol of all global stores.
     pub protocol: Box<dyn Protocol>,
 }
 
@@ -132,8 +133,8 @@ pub trait Protocol: Send {
     }
 
     /// The message that sends all these queries to `cluster`; a message without queries is a probe.
-    /// `with_script` is set if the store lacks the script. Over HTTP/1.1 the reply must repeat
-    /// `number`.
+    /// `with_script` is set if the global store lacks the script. Over HTTP/1.1 the reply must
+    /// repeat `number`.
     fn message(
         &self,
         cluster: &str,

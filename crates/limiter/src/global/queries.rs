@@ -11,9 +11,9 @@ impl GlobalGroup {
         policy.shards.of(self.name, key)
     }
 
-    /// The time in which the store's bucket of a leased rule refills by one piece; zero without a
-    /// lease. Until then, the refill stays in the store, as far as the bucket has room. Then one
-    /// query fetches all of the refill.
+    /// The time in which the global store's bucket of a leased rule refills by one piece; zero
+    /// without a lease. Until then, the refill stays in the global store, as far as the bucket has
+    /// room. Then one query fetches all of the refill.
     pub(crate) fn refill_time(&self, policy: &Policy, key: &[u8]) -> Span {
         let of = |(_, counter): (&Rule, &Counter)| {
             let (parameters, Quota { rpu, unit }) = (counter.algorithm.parameters(), counter.quota);

@@ -1,4 +1,4 @@
-//! Queries to a global store and its replies, whatever the store's protocol.
+//! Queries to a global store and its replies, whatever the global store's protocol.
 
 use crate::algorithm::{Parameters, Quota, Verdict};
 use crate::policy::{CountKey, RuleId};
@@ -8,7 +8,7 @@ use diana_base::time::Span;
 /// See the example of [`Protocol`](super::Protocol).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GlobalQuery {
-    /// A request: the rules of each group. The store charges all of them, or none.
+    /// A request: the rules of each group. The global store charges all of them, or none.
     Decide(Vec<Vec<RuleQuery>>),
     /// Refunds charges.
     Refund(Vec<GlobalCharge>),
@@ -46,7 +46,7 @@ pub struct RuleQuery {
     pub lease: u64,
 }
 
-/// The charge of one rule in a global store. Only the store understands the numbers.
+/// The charge of one rule in a global store. Only the global store understands the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalCharge {
     /// The name of the count.
@@ -69,7 +69,7 @@ pub struct LeaseUsage {
     pub generation: u64,
     /// Units that were used since the last account.
     pub used: u64,
-    /// Unused units that return to the store.
+    /// Unused units that return to the global store.
     pub left: u64,
 }
 
@@ -82,8 +82,8 @@ pub struct RuleReply {
     pub charge: [u64; 5],
     /// The leased quota.
     pub grant: LeaseGrant,
-    /// Whether the store answered for this rule. If not, `verdict` only tells whether the request
-    /// passes, and how much is left of this rule is unknown.
+    /// Whether the global store answered for this rule. If not, `verdict` only tells whether the
+    /// request passes, and how much is left of this rule is unknown.
     pub attributed: bool,
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct LeaseRefill {
 /// The result of depositing leased quota.
 #[derive(Debug, Default)]
 pub(crate) struct Deposited {
-    /// When the quota expires, if the store needs an account of it afterwards.
+    /// When the quota expires, if the global store needs an account of it afterwards.
     pub(crate) until: Option<Time>,
-    /// The quota to return at once, and the store's shard.
+    /// The quota to return at once, and the global store's shard.
     pub(crate) returned: Option<(usize, GlobalQuery)>,
 }
 
@@ -89,7 +89,7 @@ impl LeaseRefill {
     }
 
     /// Deposits fetched quota in the shared data for all workers, as far as the lease has room. A
-    /// store leases the same amount for every rule of a group, or nothing.
+    /// global store leases the same amount for every rule of a group, or nothing.
     pub(crate) fn deposit<S: Store + ?Sized>(
         &self,
         replies: &[RuleReply],
@@ -164,8 +164,8 @@ impl LeaseRefill {
         queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))
     }
 
-    /// The account of leased quota, if the store needs one. With `all`, quota that has not expired
-    /// returns as well.
+    /// The account of leased quota, if the global store needs one. With `all`, quota that has not
+    /// expired returns as well.
     pub(crate) fn account<S: Store + ?Sized>(
         &self,
         context: &Context<S>,

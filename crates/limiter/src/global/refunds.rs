@@ -1,5 +1,5 @@
-//! Refunds for one store that cannot be sent while the breaker is open. The store's client sends
-//! them after recovery.
+//! Refunds for one global store that cannot be sent while the breaker is open. The global store's
+//! client sends them after recovery.
 
 use super::query::GlobalQuery;
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ pub(super) struct Refunds {
 }
 
 impl Refunds {
-    /// Adds a refund. If the queue is full, the oldest refund is dropped: the store has refilled
-    /// most of its charge.
+    /// Adds a refund. If the queue is full, the oldest refund is dropped: the global store has
+    /// refilled most of its charge.
     pub(super) fn put(&mut self, query: GlobalQuery) {
         if self.queue.len() >= MAX && self.queue.pop_front().is_some() {
             self.dropped = self.dropped.saturating_add(1);

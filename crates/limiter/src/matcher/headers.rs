@@ -21,7 +21,7 @@
 //! expression is therefore skipped if the value is too long or the request's remaining work is too
 //! small. The condition then holds and is not certain.
 
-use super::{Kind, Matcher};
+use super::{ConditionKind, Matcher};
 use crate::request::token::header_name;
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
 use diana_base::format::sized;
@@ -30,7 +30,7 @@ use diana_document::{Node, Value, quoted};
 use regex_lite::{Regex, RegexBuilder};
 
 /// The kind `headers`.
-pub static KIND: Kind = Kind { key: "headers", compile };
+pub static KIND: ConditionKind = ConditionKind { key: "headers", compile };
 
 /// The size limit of a compiled expression, in bytes. Matching costs up to this many steps per byte
 /// of a value.

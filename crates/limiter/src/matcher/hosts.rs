@@ -6,13 +6,13 @@
 //! `*.example.org` matches every name below `example.org`, at any depth, but not `example.org`
 //! itself. An IPv6 address is compared as an address: `[::1]` is `[0:0::1]`.
 
-use super::{Kind, Matcher};
+use super::{ConditionKind, Matcher};
 use crate::request::{Part, PartId, Parts, Request, host};
 use diana_base::sort;
 use diana_document::{Node, quoted};
 
 /// The kind `hosts`.
-pub static KIND: Kind = Kind { key: "hosts", compile };
+pub static KIND: ConditionKind = ConditionKind { key: "hosts", compile };
 
 #[derive(Debug)]
 struct Hosts {

@@ -55,7 +55,7 @@ impl fmt::Debug for dyn Matcher {
 }
 
 /// A kind of condition: the key that configures the kind in a limit, and its compiler.
-pub struct Kind {
+pub struct ConditionKind {
     /// The key in a limit.
     pub key: &'static str,
     /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.

@@ -8,14 +8,14 @@
 //! §9.3.2). The backend does the same work, so a client could otherwise bypass a limit on `GET`
 //! with `HEAD`. `HEAD` does not include `GET`.
 
-use super::{Kind, Matcher};
+use super::{ConditionKind, Matcher};
 use crate::request::token::is_token;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::sort;
 use diana_document::{Node, quoted};
 
 /// The kind `methods`.
-pub static KIND: Kind = Kind { key: "methods", compile };
+pub static KIND: ConditionKind = ConditionKind { key: "methods", compile };
 
 #[derive(Debug)]
 struct Methods {

@@ -171,7 +171,7 @@ impl Builder {
                     self.shared.push(meaning);
                 }
                 // A dry run asks no global store. If the other policy has the same rule, the
-                // store's reply is valid for both.
+                // global store's reply is valid for both.
                 if rule.global.take().is_some() && is_shared {
                     continue;
                 }
@@ -243,7 +243,8 @@ impl Builder {
     fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
         let RuleDraft { enforced, counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
-        // The store's count of a rule is the same whichever exclusive limits switch the rule off.
+        // The global store's count of a rule is the same whichever exclusive limits switch the rule
+        // off.
         let around = if global.is_some() { "" } else { &*self.around };
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
         let numbers =

@@ -1,4 +1,5 @@
-//! The rules of one limit that a global store counts, and how they decide while the store is down.
+//! The rules of one limit that a global store counts, and how they decide while the global store is
+//! down.
 
 use super::group::Group;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) struct GlobalGroup {
     /// The rules and their actor.
     pub(crate) group: Arc<Group>,
     pub(crate) on_error: OnError,
-    /// The index of the limit's group that counts while the store is down.
+    /// The index of the limit's group that counts while the global store is down.
     pub(crate) fallback: Option<usize>,
     /// The index of the limit's group that spends leased quota.
     pub(crate) leased: Option<usize>,

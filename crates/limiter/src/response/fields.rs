@@ -25,7 +25,7 @@ use std::cmp::Reverse;
 const MAX_SHOWN: usize = 16;
 
 /// One rule as a client sees it.
-pub(super) struct Limit<'p> {
+pub(super) struct ShownRule<'p> {
     /// The index among the rules that counted the request.
     index: usize,
     name: &'p str,
@@ -39,14 +39,14 @@ pub(super) struct Limit<'p> {
     finite_wait: Span,
 }
 
-impl<'p> Limit<'p> {
+impl<'p> ShownRule<'p> {
     /// The rules to show: refusing rules first, the longest wait first; then the others, the least
     /// remaining first. Among those with equal remaining, the slowest to grow comes first. The sort
     /// is stable.
-    pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<Limit<'p>> {
+    pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<ShownRule<'p>> {
         let mut limits = Vec::with_capacity(decision.reports.len());
         let reports = decision.reports.iter().enumerate();
-        limits.extend(reports.filter_map(|(index, report)| Limit::of(policy, index, report)));
+        limits.extend(reports.filter_map(|(index, report)| ShownRule::of(policy, index, report)));
         sort::sort_by_key(&mut limits, |limit| {
             if limit.refuses {
                 (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.index)
@@ -60,7 +60,7 @@ impl<'p> Limit<'p> {
 
     /// `None` for a rule that is not shown: in shadow, without a verdict, or with only its result
     /// known.
-    fn of(policy: &'p Policy, index: usize, report: &RuleReport) -> Option<Limit<'p>> {
+    fn of(policy: &'p Policy, index: usize, report: &RuleReport) -> Option<ShownRule<'p>> {
         let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
         let verdict = report.verdict.filter(|_| report.result != RuleResult::Unattributed)?;
         let (refuses, wait) = match verdict.admission {
@@ -70,7 +70,7 @@ impl<'p> Limit<'p> {
         let RuleReport { quota, .. } = *report;
         let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { bound(report, wait) });
         let finite_wait = bound(report, finite_wait(quota));
-        Some(Limit {
+        Some(ShownRule {
             index,
             name: rule.name(),
             quota,
@@ -99,7 +99,7 @@ impl<'p> Limit<'p> {
 
 /// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; empty
 /// without a rule to show. `RateLimit` omits `t` if no time brings more or the time is unknown.
-pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
+pub(super) fn ietf(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
     if limits.is_empty() {
         return Vec::new();
     }
@@ -128,7 +128,7 @@ pub(super) fn ietf(limits: &[Limit]) -> Vec<(&'static str, String)> {
 }
 
 /// `x-ratelimit-limit`, `-remaining` and `-reset`; empty without a rule to show.
-pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
+pub(super) fn x_ratelimit(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
     let Some(tightest) = limits.first() else {
         return Vec::new();
     };
@@ -153,7 +153,7 @@ pub(super) fn x_ratelimit(limits: &[Limit]) -> Vec<(&'static str, String)> {
 /// The capacity in bytes to reserve per rule.
 const ITEM_BYTES: usize = 48;
 
-fn list(limits: &[Limit], write_item: impl Fn(&mut String, &Limit)) -> String {
+fn list(limits: &[ShownRule], write_item: impl Fn(&mut String, &ShownRule)) -> String {
     let mut list = String::with_capacity(limits.len().saturating_mul(ITEM_BYTES));
     for limit in limits {
         if !list.is_empty() {
@@ -176,12 +176,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn show(
-        form: fn(&[Limit]) -> Vec<(&'static str, String)>,
+        form: fn(&[ShownRule]) -> Vec<(&'static str, String)>,
         names: &[&str],
         states: &[RuleState],
     ) -> Vec<(&'static str, String)> {
         let policy = policy(names);
-        form(&Limit::tightest_first(&policy, &decision(&policy, states)))
+        form(&ShownRule::tightest_first(&policy, &decision(&policy, states)))
     }
 
     /// The names of the rules shown, in order.
@@ -353,7 +353,7 @@ mod tests {
         ) {
             let policy = policy(rules.iter().map(|(name, ..)| name));
             let states: Vec<RuleState> = rules.iter().map(|&(_, n, unit, ms)| (n, unit, admit(n, ms))).collect();
-            let shown = ietf(&Limit::tightest_first(&policy, &decision(&policy, &states)));
+            let shown = ietf(&ShownRule::tightest_first(&policy, &decision(&policy, &states)));
             let shown: Vec<_> = shown.iter().map(|(_, value)| items(value)).collect();
             let [Some(policies), Some(limits)] = &shown[..] else {
                 return Err(TestCaseError::fail(format!("{shown:?}")));

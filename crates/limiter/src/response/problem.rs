@@ -6,7 +6,7 @@
 //! | `about:blank` (RFC 9457 §4.2.1) | the request lacks an actor |
 //! | `about:blank` | the deny list names the client, and the status is not 429 or 503 |
 //! | `abnormal-usage-detected` | the deny list names the client |
-//! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's store is down |
+//! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
 use super::rule_name::rule_name;

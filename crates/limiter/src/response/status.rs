@@ -7,7 +7,7 @@ use crate::policy::Policy;
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
 const RESOURCE_EXHAUSTED: u32 = 8;
 
-/// `UNAVAILABLE`, the gRPC status of a refusal because the store is unavailable (the same
+/// `UNAVAILABLE`, the gRPC status of a refusal because the global store is unavailable (the same
 /// document).
 const UNAVAILABLE: u32 = 14;
 
@@ -17,8 +17,8 @@ const PERMISSION_DENIED: u32 = 7;
 /// `UNAUTHENTICATED`, the gRPC status for 401 (the same document).
 const UNAUTHENTICATED: u32 = 16;
 
-/// The HTTP status of a refusal because the store is unavailable; no client has exceeded a quota
-/// (RFC 9110 §15.6.4).
+/// The HTTP status of a refusal because the global store is unavailable; no client has exceeded a
+/// quota (RFC 9110 §15.6.4).
 const SERVICE_UNAVAILABLE: u32 = 503;
 
 /// The HTTP status and the gRPC status.

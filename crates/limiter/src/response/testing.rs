@@ -43,7 +43,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if
-/// the store failed.
+/// a store failed.
 pub type RuleState = (u64, u64, Option<Verdict>);
 
 /// The decision that follows if the rules of `policy` are in these states, one each.

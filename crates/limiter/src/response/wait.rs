@@ -14,9 +14,9 @@ const UNKNOWN_WAIT: Span = Span::from_secs(3600);
 /// time.
 pub(super) const PERMIT_WAIT: Span = Span::from_secs(1);
 
-/// The longest `Retry-After` while the gateway counts without the store. The outage may end within
-/// seconds: a worker probes the store every second, and the client has a separate quota in the
-/// store. A few seconds keep a client from constant retries until then.
+/// The longest `Retry-After` while the gateway counts without the global store. The outage may end
+/// within seconds: a worker probes the global store every second, and the client has a separate
+/// quota in the global store. A few seconds keep a client from constant retries until then.
 const DEGRADED_WAIT: Span = Span::from_secs(5);
 
 /// The wait that clients see, bounded during an outage.
@@ -36,7 +36,7 @@ impl ResponseOptions {
             Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
             Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
             Reason::NoActor(_) | Reason::Denied => return None,
-            // The store may recover at any time.
+            // The global store may recover at any time.
             Reason::Unavailable(_) => Span::ZERO,
         };
         let seconds = wait.as_secs_ceil().max(1);

@@ -67,7 +67,7 @@ impl Follower {
             head.previous = 0;
         }
         // All workers look at the head soon after.
-        self.next_look = now;
+        self.next_check = now;
         match result != PollResult::Late && self.keys.put(store, &head, version) {
             true => result,
             false => PollResult::Late,

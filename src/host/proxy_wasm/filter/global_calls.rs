@@ -18,7 +18,7 @@ const GRPC_OK: u32 = 0;
 const CALLS_PER_CLEANUP: u32 = 1_024;
 
 impl Filter {
-    /// Holds the effective stream until a store replies.
+    /// Holds the effective stream until a global store replies.
     pub(super) fn hold_for_query(&self, id: u32, ticket: u32, plugin: &Rc<Plugin>) -> Action {
         let is_held = !plugin.cannot_hold() && plugin.hold(id, plugin.query_deadline(), Held::Query).is_ok();
         plugin.querying.with(|queries| queries.insert(ticket, id));
@@ -63,8 +63,8 @@ impl Filter {
         self.carry_out(id, plugin, response)
     }
 
-    /// Ends a stream's wait for stores at its timeout; `false` if the host does not let the filter
-    /// act on the stream.
+    /// Ends a stream's wait for global stores at its timeout; `false` if the host does not let the
+    /// filter act on the stream.
     pub(super) fn give_up(&self, id: u32) -> bool {
         let is_reachable = calls::set_effective_context(id).is_ok();
         if is_reachable
@@ -72,8 +72,8 @@ impl Filter {
                 self.advance(id, |plugin, session, is_grpc| plugin.give_up(session, is_grpc, true))
         {
             self.resume_with(id, &plugin, response);
-            // Sends refunds of other stores' charges. This configuration may have no other request
-            // that would trigger the call.
+            // Sends refunds of other global stores' charges. This configuration may have no other
+            // request that would trigger the call.
             self.call_stores_and_deliver(&plugin);
         }
         is_reachable

@@ -54,8 +54,8 @@ impl Filter {
 
     /// Resumes all streams that a deleted plugin holds.
     fn resume_all(&self, plugin: &Plugin) {
-        // A request that stops waiting for its store may then wait for its turn, but no timer fires
-        // any more. The second pass resumes these requests.
+        // A request that stops waiting for its global store may then wait for its turn, but no
+        // timer fires any more. The second pass resumes these requests.
         for _ in 0..2 {
             let (all, now) = (plugin.timer_queue.with(|queue| queue.drain()), plugin.clock.monotonic());
             let all = all.unwrap_or_default().into_iter();

@@ -7,7 +7,7 @@
 
 /// The kind of a metric. The numbers are the ABI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A number that only grows.
     Counter = 0,
     /// A number that goes up and down.
@@ -47,7 +47,7 @@ pub enum Each {
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The things that have a series each.
     pub each: Each,
     /// The metric's name in the host. Words in capitals stand for values.
@@ -111,7 +111,7 @@ macro_rules! metrics {
 
         /// All metrics.
         pub const METRICS: &[Metric] =
-            &[$(Metric { kind: Kind::$kind, each: Each::$each, name: $name, values: &$values }),*];
+            &[$(Metric { kind: MetricKind::$kind, each: Each::$each, name: $name, values: &$values }),*];
     };
 }
 

@@ -10,7 +10,7 @@ use diana_remote_config::CandidateDecision;
 pub(crate) struct Decided {
     pub(crate) session: Session,
     pub(crate) response: Response,
-    /// Whether the client speaks gRPC; read only if the request waits for stores.
+    /// Whether the client speaks gRPC; read only if the request waits for global stores.
     pub(crate) is_grpc: bool,
     /// The candidate's decision about the same request.
     pub(crate) candidate: Option<CandidateDecision>,

@@ -82,8 +82,8 @@ impl Plugin {
         self.worker.with(advance).flatten()
     }
 
-    /// Decides about a request that has waited for `timeout`, without the store. If `was_held` is
-    /// false, the request is already counted as unheld.
+    /// Decides about a request that has waited for `timeout`, without the global store. If
+    /// `was_held` is false, the request is already counted as unheld.
     pub(crate) fn give_up(&self, session: &mut Session, is_grpc: bool, was_held: bool) -> Option<Response> {
         let policy = &self.configuration.policy;
         self.forget(session.ticket());
@@ -104,7 +104,7 @@ impl Plugin {
         self.querying.with(|asking| ticket.map(|ticket| asking.remove(ticket)));
     }
 
-    /// The time until which a request waits for stores.
+    /// The time until which a request waits for global stores.
     pub(crate) fn query_deadline(&self) -> Time {
         let timeout = self.worker.with(|worker| worker.timeout()).flatten();
         self.now().after(timeout.unwrap_or_default())

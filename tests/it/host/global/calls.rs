@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::host::callouts::CallFault;
-use crate::host::faults::Kind;
+use crate::host::faults::FaultKind;
 use diana::host::proxy_wasm::Callbacks;
 use diana_limiter::cells::store::Rules;
 
@@ -45,10 +45,10 @@ fn a_request_that_the_host_does_not_resume_is_resumed_later() {
     let gateway = start(1, &limit("/", WINDOW));
     set_call_faults(&gateway, always(&[CallFault::Lost]));
     let request = gateway.request(0, "/", "ann");
-    gateway.fail(Kind::Release);
+    gateway.fail(FaultKind::Release);
     gateway.pass(500);
     assert_eq!(gateway.fate(request), Fate::Paused);
-    gateway.fail(Kind::Nothing);
+    gateway.fail(FaultKind::Nothing);
     gateway.pass(100);
     assert_eq!(gateway.fate(request), Fate::Upstream);
 }
@@ -57,10 +57,10 @@ fn a_request_that_the_host_does_not_resume_is_resumed_later() {
 #[test]
 fn if_the_timer_fails_no_request_waits() {
     let gateway = start(1, &limit("/", WINDOW));
-    gateway.fail(Kind::Timer);
+    gateway.fail(FaultKind::Timer);
     let request = gateway.request(0, "/", "ann");
     assert_eq!(gateway.fate(request), Fate::Upstream);
-    gateway.fail(Kind::Nothing);
+    gateway.fail(FaultKind::Nothing);
     gateway.pass(200);
     assert_eq!(clusters(&gateway).outstanding(2, 3), 0);
 }

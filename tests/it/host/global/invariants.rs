@@ -3,7 +3,7 @@
 use super::laws::*;
 use super::play::{Setup, play};
 use crate::host::callouts::{self, CallFault, CallFaults};
-use crate::host::faults::Kind;
+use crate::host::faults::FaultKind;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -36,7 +36,7 @@ fn setups(faults: &'static [CallFault], longest_us: u64) -> impl Strategy<Value 
                 shards,
                 in_flight,
                 reenters,
-                kind: Kind::Nothing,
+                kind: FaultKind::Nothing,
                 one_in,
                 goes_down: false,
                 reloads: true,
@@ -81,7 +81,7 @@ proptest! {
     /// Swaps of the gateway's own data are lost.
     #[test]
     fn lost_swaps_lose_nothing(setup in setups(&[CallFault::Twice], 8_000), bytes in bytes()) {
-        let gateways = play(Setup { kind: Kind::LostSwaps, ..setup }, &bytes, nobody_waits_too_long);
+        let gateways = play(Setup { kind: FaultKind::LostSwaps, ..setup }, &bytes, nobody_waits_too_long);
         requests_pass_again(&gateways);
         stores_hold(&gateways);
         nobody_goes_uncounted(&gateways);
@@ -92,11 +92,11 @@ proptest! {
     #[test]
     fn whatever_fails_nobody_waits_for_ever(
         setup in setups(callouts::ALL, 90_000), bytes in bytes(), outlives: bool,
-        kind in prop::sample::select(vec![Kind::Any, Kind::Release, Kind::Timer, Kind::Store]),
+        kind in prop::sample::select(vec![FaultKind::Any, FaultKind::Release, FaultKind::Timer, FaultKind::Store]),
     ) {
         // A host that takes a plugin away from its streams, unlike Envoy, must let them go: nothing
         // asks again.
-        let outlives = outlives && matches!(kind, Kind::Timer | Kind::Store);
+        let outlives = outlives && matches!(kind, FaultKind::Timer | FaultKind::Store);
         let call_faults = CallFaults { outlives, ..setup.call_faults.clone() };
         let gateways = play(Setup { kind, goes_down: true, call_faults, ..setup }, &bytes, |_| {});
         requests_pass_again(&gateways);

@@ -2,7 +2,7 @@
 
 use super::play::{Gateways, LOCAL, PATHS, RULES, Rule};
 use crate::host::callouts::CallFaults;
-use crate::host::faults::Kind;
+use crate::host::faults::FaultKind;
 use crate::host::gateway::{Fate, Gateway};
 
 /// The timeout of a store is 50 ms. Timers are late because they count whole milliseconds.
@@ -81,7 +81,7 @@ pub fn degraded_is_bounded(gateways: &Gateways) {
 /// From now on there are no faults: all requests go on, and a store that was given up is queried
 /// again.
 pub fn requests_pass_again(gateways: &Gateways) {
-    gateways.all.iter().for_each(|gateway| gateway.fail(Kind::Nothing));
+    gateways.all.iter().for_each(|gateway| gateway.fail(FaultKind::Nothing));
     *gateways.clusters.call_faults.borrow_mut() = CallFaults::default();
     gateways.clusters.down.set(false);
     gateways.clusters.silent.borrow_mut().clear();

@@ -1,7 +1,7 @@
 //! Runs of gateways that count together: any bytes decode to a list of operations.
 
 use crate::host::callouts::{CallFaults, Clusters};
-use crate::host::faults::{Faults, Kind};
+use crate::host::faults::{FaultKind, Faults};
 use crate::host::gateway::Gateway;
 use crate::host::vm::Vm;
 use std::rc::Rc;
@@ -73,7 +73,7 @@ pub struct Setup {
     pub shards: usize,
     pub in_flight: usize,
     pub reenters: bool,
-    pub kind: Kind,
+    pub kind: FaultKind,
     pub one_in: u64,
     /// Whether stores may be down, and timers may be so late that calls fail.
     pub goes_down: bool,

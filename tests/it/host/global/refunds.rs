@@ -34,7 +34,7 @@ fn a_request_that_leaves_during_a_query_is_charged_nothing() {
 
 /// The store lacks the script, so it has charged nothing, and no request waits for the reply.
 #[test]
-fn a_call_without_its_script_is_not_repeated_for_requests_that_have_left() {
+fn a_call_without_its_script_is_not_repeated_for_ended_requests() {
     let gateway = start(1, &limit("/", PERMITS));
     gateway.request(0, "/", "ann");
     gateway.end_all();

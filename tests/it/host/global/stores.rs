@@ -1,7 +1,7 @@
 //! Stores that are down, and several stores: what `on_error` does, and what clients see.
 
 use super::*;
-use crate::host::faults::{Faults, Kind};
+use crate::host::faults::{FaultKind, Faults};
 use crate::host::gateway::RequestRecord;
 
 fn rule(more: &str) -> String {
@@ -119,9 +119,9 @@ fn a_refusal_that_cannot_be_sent_at_once_stays_a_refusal() {
         let gateway = start(1, &rule(r#""on_error": "deny""#));
         assert_eq!(each(&gateway, 4), [Fate::Upstream, Fate::Upstream, Fate::Upstream, Fate::Upstream]);
         let request = gateway.request(0, "/", "ann");
-        gateway.world.faults.replace(Faults { kind: Kind::Context, one_in: 2, seed });
+        gateway.world.faults.replace(Faults { kind: FaultKind::Context, one_in: 2, seed });
         gateway.pass(3);
-        gateway.fail(Kind::Nothing);
+        gateway.fail(FaultKind::Nothing);
         gateway.settle();
         assert!(matches!(gateway.fate(request), Fate::Answered(_)), "{seed}: {:?}", gateway.fate(request));
         gateway.no_crash();

@@ -8,7 +8,7 @@ use crate::host::callouts::CallFault;
 #[test]
 fn a_failed_host_call_refuses_no_document() {
     for seed in 0..60 {
-        for kind in [Kind::Store, Kind::Any] {
+        for kind in [FaultKind::Store, FaultKind::Any] {
             let gateway = start(2, &document(430));
             gateway.pass(1_000);
             put_document(&gateway, &document(431));
@@ -32,7 +32,7 @@ fn a_worker_falls_back_to_the_local_document_despite_a_failed_call() {
         gateway.pass(1_000);
         clusters(&gateway).down.set(true);
         gateway.pass(9_000);
-        gateway.world.faults.replace(Faults { kind: Kind::Store, one_in: 2, seed });
+        gateway.world.faults.replace(Faults { kind: FaultKind::Store, one_in: 2, seed });
         gateway.pass(5_000);
         gateway.world.faults.replace(Faults::default());
         gateway.pass(1_000);
@@ -90,11 +90,11 @@ fn a_timer_that_failed_is_set_again() {
     for at_first in [true, false] {
         let gateway = gateway(1, &document(430));
         if at_first {
-            gateway.fail(Kind::Timer);
+            gateway.fail(FaultKind::Timer);
         }
         assert!(gateway.configure(&configuration("")));
         gateway.pass(1_000);
-        gateway.fail(Kind::Timer);
+        gateway.fail(FaultKind::Timer);
         gateway.pass(1_000);
         gateway.world.faults.replace(Faults::default());
         assert_eq!(active_statuses(&gateway), [if at_first { LOCAL } else { 430 }]);
@@ -110,7 +110,7 @@ fn a_timer_with_rare_faults_goes_on() {
     for seed in 0..20 {
         let gateway = start(2, &document(430));
         gateway.pass(1_000);
-        gateway.world.faults.replace(Faults { kind: Kind::Timer, one_in: 2, seed });
+        gateway.world.faults.replace(Faults { kind: FaultKind::Timer, one_in: 2, seed });
         for status in 431..450 {
             put_document(&gateway, &document(status));
             gateway.pass(3_000);

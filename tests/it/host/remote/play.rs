@@ -74,8 +74,14 @@ impl Run {
     }
 }
 
-fn kinds() -> impl Strategy<Value = Kind> {
-    prop::sample::select(vec![Kind::Nothing, Kind::LostSwaps, Kind::Store, Kind::Timer, Kind::Any])
+fn kinds() -> impl Strategy<Value = FaultKind> {
+    prop::sample::select(vec![
+        FaultKind::Nothing,
+        FaultKind::LostSwaps,
+        FaultKind::Store,
+        FaultKind::Timer,
+        FaultKind::Any,
+    ])
 }
 
 proptest! {

@@ -1,4 +1,5 @@
-//! The queries that wait for the next call to one store, and the requests that wait for replies.
+//! The queries that wait for the next call to one global store, and the requests that wait for
+//! replies.
 //!
 //! When a request leaves, its query stays in the queue as a dead entry until its turn comes. If
 //! more than half of the queue is dead, a sweep drops all dead entries. So each request that leaves
@@ -17,7 +18,7 @@ const SPARE: usize = 64;
 pub(in crate::global) struct QueuedQuery {
     pub(in crate::global) waiter: Waiter,
     pub(in crate::global) query: GlobalQuery,
-    /// Whether a call with this query met a store without the script.
+    /// Whether a call with this query met a global store without the script.
     pub(super) is_retry: bool,
 }
 
@@ -31,7 +32,7 @@ impl QueuedQuery {
     }
 }
 
-/// The queries for one store.
+/// The queries for one global store.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: VecDeque<QueuedQuery>,
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_requests_that_have_left_are_not_asked() {
+    fn queries_of_ended_requests_are_not_sent() {
         let mut queue = queue(0..6);
         queue.push(Waiter::Nobody, GlobalQuery::Refund(Vec::new()));
         [1, 2, 4, 4, 9].into_iter().for_each(|ticket| queue.cancel(Waiter::Request(ticket)));

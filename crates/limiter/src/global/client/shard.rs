@@ -15,7 +15,7 @@ use diana_base::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// The longest queue of a store. Later requests do not wait for the store.
+/// The longest queue of a global store. Later requests do not wait for the global store.
 const MAX_QUEUED: usize = 4_096;
 
 /// After an outage, one in this many queries of a call may be a refund even if requests wait.
@@ -123,8 +123,8 @@ impl ShardClient {
         }
     }
 
-    /// Handles a call without a reply. The store may not have run the call, so its levels are
-    /// reported again.
+    /// Handles a call without a reply. The global store may not have run the call, so its levels
+    /// are reported again.
     pub(super) fn fail_call(&mut self, call: &mut InFlight) {
         for QueuedQuery { query, .. } in &call.queued {
             self.permits.replied(query, None, false, call.sent);

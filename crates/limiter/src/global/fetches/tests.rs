@@ -24,7 +24,7 @@ use crate::policy::{
 use crate::request::Parts;
 use diana_base::map::KeyMap;
 
-/// A bucket in the store, which needs an account. Nothing counts by it locally.
+/// A bucket in the global store, which needs an account. Nothing counts by it locally.
 struct Bucket;
 
 impl Algorithm for Bucket {
@@ -127,7 +127,7 @@ fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
     fetches.due.len()
 }
 
-/// The fetches of a worker, with a client and a store.
+/// The fetches of a worker, with a client and a global store.
 struct Bench {
     policy: Policy,
     client: StoreClient,
