@@ -22,7 +22,8 @@ pub(crate) struct GroupCheck {
     pub(crate) hash: u64,
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
-    buffers: Buffers,
+    /// In a box, because a check moves several times.
+    buffers: Box<Buffers>,
 }
 
 /// The memory of a check, reused by later requests.
@@ -38,13 +39,13 @@ impl GroupCheck {
         place: GroupIndex,
         hash: u64,
         key: Range<usize>,
-        buffers: Buffers,
+        buffers: Box<Buffers>,
     ) -> GroupCheck {
         GroupCheck { group: Arc::clone(group), place, hash, key, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
-    pub(crate) fn into_buffers(mut self) -> Buffers {
+    pub(crate) fn into_buffers(mut self) -> Box<Buffers> {
         self.buffers.cell.close();
         self.buffers
     }
@@ -70,7 +71,7 @@ impl GroupCheck {
         keys: &[u8],
         context: &Context<S>,
     ) -> bool {
-        let Buffers { cell, verdict } = &mut self.buffers;
+        let Buffers { cell, verdict } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None);
         verdict.check(rules, cell.open_copy(cached, rules, now), now);
@@ -89,7 +90,7 @@ impl GroupCheck {
         if !reserved.is_fresh(now) {
             return false;
         }
-        let Buffers { cell, verdict } = &mut self.buffers;
+        let Buffers { cell, verdict } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None);
         verdict.check(rules, cell.open_copy(&reserved.cell, rules, now), now);
@@ -109,7 +110,7 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { cell, verdict } = &mut self.buffers;
+        let Buffers { cell, verdict } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
@@ -121,7 +122,7 @@ impl GroupCheck {
     /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
     /// every rule.
     pub(crate) fn refuses(&self) -> bool {
-        let Buffers { cell, verdict } = &self.buffers;
+        let Buffers { cell, verdict } = &*self.buffers;
         match self.is_leased() {
             true => cell.is_failed() || !verdict.all_admit_now(),
             false => !cell.is_failed() && verdict.is_refused(),
@@ -193,7 +194,7 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { cell, verdict } = &mut self.buffers;
+        let Buffers { cell, verdict } = &mut *self.buffers;
         if cell.is_failed() {
             return;
         }
@@ -282,7 +283,8 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         if check.refuses() {
             return Attempt::Nothing;
         }
-        let GroupCheck { group, key, buffers: Buffers { cell, verdict }, .. } = &mut **check;
+        let GroupCheck { group, key, buffers, .. } = &mut **check;
+        let Buffers { cell, verdict } = &mut **buffers;
         let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker());
         let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
         match cell.entry_to_store(verdict.before(), rules, left) {

@@ -22,7 +22,8 @@ pub(crate) struct Scratch {
     pub(crate) keys: Vec<u8>,
     pub(crate) checks: Vec<GroupCheck>,
     pub(crate) globals: Vec<GlobalCheck>,
-    pub(super) free_buffers: Vec<Buffers>,
+    #[expect(clippy::vec_box, reason = "moving a box is cheaper than moving what it holds")]
+    pub(super) free_buffers: Vec<Box<Buffers>>,
     pub(super) limits: Vec<usize>,
     pub(super) matches: Vec<usize>,
 }
