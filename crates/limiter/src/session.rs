@@ -95,26 +95,25 @@ impl Session {
         request: &Request,
         clock: impl Fn() -> Time,
     ) -> (Session, &'w Decision) {
-        let mut session = Session::default();
-        let decision = match worker.decide(policy, store, request, &clock) {
-            None => session.decided(worker),
-            Some(pending) => {
-                let (ticket, pending, is_answered) = worker.query(policy, pending, store, &clock);
-                session.querying = Some(Box::new(Querying { ticket, pending }));
-                match is_answered {
-                    true => session.conclude(policy, worker, store, &clock),
-                    false => worker.decision(),
-                }
-            }
+        let Some(pending) = worker.decide(policy, store, request, &clock) else {
+            return Session::decided(worker);
+        };
+        let (ticket, pending, is_answered) = worker.query(policy, pending, store, &clock);
+        let querying = Some(Box::new(Querying { ticket, pending }));
+        let mut session = Session { querying, ..Session::default() };
+        let decision = match is_answered {
+            true => session.conclude(policy, worker, store, &clock),
+            false => worker.decision(),
         };
         (session, decision)
     }
 
-    fn decided<'w>(&mut self, worker: &'w mut Worker) -> &'w Decision {
-        self.charges = worker.take_charges();
+    /// The session after the worker's last decision.
+    fn decided(worker: &mut Worker) -> (Session, &Decision) {
+        let charges = worker.take_charges();
         let decision = worker.decision();
-        self.is_waiting = matches!(decision.outcome, Outcome::Delay(_));
-        decision
+        let is_waiting = matches!(decision.outcome, Outcome::Delay(_));
+        (Session { is_waiting, charges, querying: None }, decision)
     }
 
     /// A global store has answered, or will not. `None` as long as others still have to. See the
@@ -159,7 +158,9 @@ impl Session {
         if let Some(querying) = self.querying.take() {
             worker.conclude(policy, querying.pending, store, clock);
         }
-        self.decided(worker)
+        let (session, decision) = Session::decided(worker);
+        *self = session;
+        decision
     }
 
     /// The host cannot hold the request until its turn: the request is refused, and all of its

@@ -129,9 +129,9 @@ impl GroupCheck {
         }
     }
 
-    /// Stores the charged cell. Returns `false` if another worker was faster and too little is
-    /// left. For a busy actor the worker reserves a part of the rest, where `may_reserve` allows
-    /// it.
+    /// Stores the charged cell, unless the request spends from a reservation. Returns `false` if
+    /// another worker was faster and too little is left. For a busy actor the worker reserves a
+    /// part of the rest, where `may_reserve` allows it.
     pub(crate) fn commit<S: Store + ?Sized>(
         &mut self,
         may_reserve: bool,
@@ -140,6 +140,9 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) -> bool {
+        if self.buffers.cell.is_reserved() {
+            return true;
+        }
         let at = self.buffers.cell.at();
         let reserves =
             may_reserve && self.group.can_reserve && reservations.is_busy(self.group.id, self.hash, at);
