@@ -53,7 +53,7 @@ struct Stream {
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,
     /// The candidate's decision about the same request.
-    candidate: Option<CandidateDecision>,
+    candidate: Option<Box<CandidateDecision>>,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.

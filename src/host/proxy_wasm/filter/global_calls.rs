@@ -3,7 +3,7 @@
 
 use super::{Action, Filter, Stream};
 use crate::host::proxy_wasm::calls;
-use crate::host::proxy_wasm::plugin::{Plugin, Rejection, Response};
+use crate::host::proxy_wasm::plugin::{Plugin, Response};
 use crate::host::proxy_wasm::streams::NumberMap;
 use crate::host::proxy_wasm::timer_queue::Held;
 use diana_limiter::global::{CallResult, Completion, Waiter};
@@ -197,7 +197,7 @@ impl Filter {
                 Action::Pause => (true, Held::Request),
                 Action::Continue => (calls::resume_request().is_ok(), Held::Request),
             },
-            Some(Rejection { reply, .. }) => (false, Held::Refusal(reply)),
+            Some(rejection) => (false, Held::Refusal(rejection.reply)),
             None => (false, Held::Request),
         };
         // If the host does not resume the stream and has not reported its end, the next tick tries

@@ -38,13 +38,13 @@ impl Filter {
         }
     }
 
-    fn reject(&self, id: u32, plugin: &Plugin, rejection: Option<Rejection>) -> Action {
-        match rejection {
-            Some(Rejection { reply, send_at: Some(until) }) => {
-                self.hold(id, plugin, until, Held::Refusal(reply))
-            }
-            Some(Rejection { reply, send_at: None }) => send(&reply),
-            None => Action::Continue,
+    fn reject(&self, id: u32, plugin: &Plugin, rejection: Option<Box<Rejection>>) -> Action {
+        let Some(rejection) = rejection else {
+            return Action::Continue;
+        };
+        match *rejection {
+            Rejection { reply, send_at: Some(until) } => self.hold(id, plugin, until, Held::Refusal(reply)),
+            Rejection { reply, send_at: None } => send(&reply),
         }
     }
 

@@ -30,7 +30,7 @@ impl Plugin {
     }
 
     /// Lets the candidate decide about the request of the effective stream.
-    pub(super) fn decide_by_candidate(&self) -> Option<CandidateDecision> {
+    pub(super) fn decide_by_candidate(&self) -> Option<Box<CandidateDecision>> {
         self.remote.as_ref()?;
         let candidate = self.candidate.with(|candidate| candidate.clone()).flatten()?;
         let source = HostRequest::new(candidate.policy(), false);
@@ -40,11 +40,11 @@ impl Plugin {
         if let Some(rules) = candidate.refused_by() {
             calls::set_property(CANARY, &rules);
         }
-        Some(decision)
+        Some(Box::new(decision))
     }
 
     /// Compares the decision that was just made with the candidate's decision.
-    pub(crate) fn compare(&self, candidate: &mut Option<CandidateDecision>) {
+    pub(crate) fn compare(&self, candidate: &mut Option<Box<CandidateDecision>>) {
         let active = &self.configuration.policy;
         if let Some(decision) = candidate {
             let compared = self.worker.with(|worker| decision.compare(active, worker)).flatten();

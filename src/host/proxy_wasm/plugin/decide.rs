@@ -26,7 +26,7 @@ impl Plugin {
     }
 
     /// Decides by the active document.
-    fn decide_by_policy(&self, candidate: Option<CandidateDecision>) -> Option<Decided> {
+    fn decide_by_policy(&self, candidate: Option<Box<CandidateDecision>>) -> Option<Decided> {
         let policy = &self.configuration.policy;
         let source = HostRequest::new(policy, self.host.is_nginx());
         let request = policy.request(&source);

@@ -13,7 +13,7 @@ pub(crate) struct Decided {
     /// Whether the client speaks gRPC; read only if the request waits for global stores.
     pub(crate) is_grpc: bool,
     /// The candidate's decision about the same request.
-    pub(crate) candidate: Option<CandidateDecision>,
+    pub(crate) candidate: Option<Box<CandidateDecision>>,
 }
 
 /// The outcome of a decision, and what the client sees of the decision.
@@ -22,7 +22,7 @@ pub(crate) struct Response {
     /// Headers for the upstream's response; empty if the request is refused.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The response in place of the upstream's, if the request is refused.
-    pub(crate) rejection: Option<Rejection>,
+    pub(crate) rejection: Option<Box<Rejection>>,
 }
 
 /// The response to a request that is refused.
@@ -35,7 +35,7 @@ pub(crate) struct Rejection {
 impl Response {
     /// Whether the host holds the stream.
     pub(crate) fn is_held(&self) -> bool {
-        let is_delayed = |rejection: &Rejection| rejection.send_at.is_some();
+        let is_delayed = |rejection: &Box<Rejection>| rejection.send_at.is_some();
         matches!(self.outcome, Outcome::Delay(_) | Outcome::Query(_))
             || self.rejection.as_ref().is_some_and(is_delayed)
     }

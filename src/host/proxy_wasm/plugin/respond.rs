@@ -25,7 +25,7 @@ impl Plugin {
     }
 
     /// The refusal, which is sent at once, or after a delay if there is room to hold the refusal.
-    fn reject(&self, decision: &Decision, is_grpc: bool) -> Option<Rejection> {
+    fn reject(&self, decision: &Decision, is_grpc: bool) -> Option<Box<Rejection>> {
         let Configuration { policy, response, .. } = &self.configuration;
         let refusal = response.refusal(policy, decision, is_grpc, self.entropy())?;
         debug!("{}", refusal.details);
@@ -33,6 +33,7 @@ impl Plugin {
         let delay = decision.reject_delay(policy);
         let has_room = || self.timer_queue.with(|queue| queue.has_room()) == Some(true);
         let is_delayed = delay > Span::ZERO && has_room();
-        Some(Rejection { reply, send_at: is_delayed.then(|| self.now().after(delay)) })
+        let send_at = is_delayed.then(|| self.now().after(delay));
+        Some(Box::new(Rejection { reply, send_at }))
     }
 }
