@@ -35,8 +35,7 @@ pub(crate) struct Rejection {
 impl Response {
     /// Whether the host holds the stream.
     pub(crate) fn is_held(&self) -> bool {
-        let is_delayed = |rejection: &Box<Rejection>| rejection.send_at.is_some();
         matches!(self.outcome, Outcome::Delay(_) | Outcome::Query(_))
-            || self.rejection.as_ref().is_some_and(is_delayed)
+            || self.rejection.as_ref().is_some_and(|rejection| rejection.send_at.is_some())
     }
 }
