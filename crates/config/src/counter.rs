@@ -32,7 +32,7 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
 
 /// Compiles the quota: `rpu`, `unit` and the algorithm's keys.
 pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Option<Counter> {
-    let rpu = fields.require("rpu").and_then(|node| node.whole(0..=Quota::MAX_RPU));
+    let rpu = fields.require("rpu").and_then(|node| node.size(0..=Quota::MAX_RPU));
     let unit = match kind {
         Some(AlgorithmKind { per_unit: false, name, .. }) => {
             if let Some(node) = fields.take("unit") {

@@ -188,12 +188,15 @@ fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64) -> Option<Co
             let Some(node) = fields.take(key) else {
                 continue;
             };
-            let value = match (*key, node.value()) {
-                ("rpu", Value::Whole(number @ 1..)) => Value::Whole(part(*number)),
-                ("burst" | "queue", Value::Whole(number @ 1..)) => {
-                    Value::Whole(part(*number).checked_div(divisor).unwrap_or(0))
-                }
-                (_, value) => value.clone(),
+            let number = match *key {
+                "rpu" | "burst" => node.size(0..=Quota::MAX_RPU),
+                "queue" => node.whole(0..=Quota::MAX_RPU),
+                _ => None,
+            };
+            let value = match (*key, number) {
+                ("rpu", Some(number @ 1..)) => Value::Whole(part(number)),
+                (_, Some(number @ 1..)) => Value::Whole(part(number).checked_div(divisor).unwrap_or(0)),
+                _ => node.value().clone(),
             };
             entries.push(((*key).into(), value));
         }

@@ -169,6 +169,33 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A whole number within `range`, or text with a unit such as `10k`, `1M` or `64Ki`.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, Value};
+    ///
+    /// let (value, errors) = (Value::Text("64Ki".into()), Errors::default());
+    /// assert_eq!(Node::root(&value, &errors).size(1..=100_000), Some(65_536));
+    /// assert_eq!(Node::root(&value, &errors).size(1..=100), None);
+    /// assert_eq!(errors.into_vec()[0].why, "expected a whole number from 1 to 100, found `64Ki`");
+    /// ```
+    #[must_use]
+    pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let Value::Text(text) = self.value else {
+            return self.whole(range);
+        };
+        match words::size(text) {
+            Some(units) if range.contains(&units) => Some(units),
+            None if begins_with_digit(text) && text.trim().parse::<u64>().is_err() => {
+                let (from, to) = (range.start(), range.end());
+                self.expected(&format!(
+                    "a whole number from {from} to {to}, or one with a unit such as `10k`, `1M` or `64Ki`"
+                ))
+            }
+            _ => self.whole(range),
+        }
+    }
+
     /// A time span such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
     ///
     /// ```
@@ -255,6 +282,10 @@ impl<'a> Node<'a> {
             |(index, value)| Node { value, place: self.errors.places.item(self.place, index), ..*self };
         items.iter().enumerate().map(node).collect()
     }
+}
+
+fn begins_with_digit(text: &str) -> bool {
+    text.trim_start().starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// A description of a value for an error message.

@@ -71,6 +71,25 @@ pub(super) fn span(text: &str) -> Option<Span> {
     number.checked_mul(unit_ns).map(Span::from_ns)
 }
 
+/// A size such as `10k`, `1M`, `2G` (10³, 10⁶, 10⁹), `64Ki`, `1Mi` or `1Gi` (2¹⁰, 2²⁰, 2³⁰). Case
+/// matters, because `m` would be a thousandth; only `K` is the same as `k`. `None` for anything
+/// else, and for a number without a unit.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let unit: u64 = match unit.trim() {
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// The word among `known` of which `word` is most likely a misspelling.
 ///
 /// The allowed distance is one edit for up to four letters, two for up to eight, three beyond. A
@@ -134,6 +153,25 @@ mod tests {
         }
         for text in ["", "s", "5", "-5s", "1.5s", "5 weeks", "99999999999999999999s", "300000000000d"] {
             assert_eq!(span(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_unit() {
+        for (text, units) in [
+            ("1k", 1_000),
+            ("100K", 100_000),
+            (" 1 M ", 1_000_000),
+            ("0G", 0),
+            ("2G", 2_000_000_000),
+            ("64Ki", 65_536),
+            ("1Mi", 1_048_576),
+            ("1Gi", 1_073_741_824),
+        ] {
+            assert_eq!(size(text), Some(units), "{text}");
+        }
+        for text in ["", "k", "5", "1m", "1ki", "1KI", "1.5k", "-1k", "1kk", "1B", "1KiB", "99999999999G"] {
+            assert_eq!(size(text), None, "{text}");
         }
     }
 

@@ -67,8 +67,23 @@ const KINDS: [MutationKind; 6] = [
 fn extremes() -> Vec<Value> {
     let whole = [0, 1, 33, 129, 1_000_000_000, 1_000_000_001, 1 << 53, u64::MAX].map(Value::Whole);
     let numbers = [-1.0, 0.5, -0.5, 1e300, -1e300, 5e-324].map(Value::Number);
-    let texts =
-        ["", " ", "\0", "*", "=", "/", "`", "é", "\u{202e}", "0s", "18446744073709551615d", "a\n\"b", "."];
+    let texts = [
+        "",
+        " ",
+        "\0",
+        "1k",
+        "64Ki",
+        "*",
+        "=",
+        "/",
+        "`",
+        "é",
+        "\u{202e}",
+        "0s",
+        "18446744073709551615d",
+        "a\n\"b",
+        ".",
+    ];
     let texts = texts.map(|text| Value::Text(text.into()));
     let long = Value::Text("x/".repeat(300));
     let bare = [Value::Null, Value::Bool(false), Value::List(vec![]), Value::Object(vec![]), long];

@@ -203,6 +203,7 @@ impl Rule {
         let actor = random.below(ACTORS.len());
         // A rule that refuses all requests leaves nothing to compare.
         let rpu = if random.below(20) == 0 { 0 } else { pick(random, &[1, 5, 100]) };
+        let rpu = if algorithm == TB && random.below(8) == 0 { 2_000 } else { rpu };
         let own = match algorithm {
             LB => Some(pick(random, &[0, 3])),
             TB | SW | C if random.below(2) == 0 => Some(pick(random, &[2, 7, 30])),
@@ -220,7 +221,7 @@ impl Rule {
 
     fn write(&self, random: &mut Random) -> String {
         let text = |key: &str, value: &str| (key.to_string(), quoted(value));
-        let mut keys = vec![("rpu".to_string(), number(random, self.rpu))];
+        let mut keys = vec![("rpu".to_string(), size(random, self.rpu))];
         let actor = pick(random, ACTORS[self.actor]);
         if !actor.is_empty() {
             keys.push(("actor".into(), actor.into()));
@@ -285,7 +286,7 @@ impl Rule {
     /// The algorithm's own key, for a quota of `rpu`.
     fn own_key(&self, random: &mut Random, rpu: u64) -> Option<(String, String)> {
         Some(match self.algorithm {
-            TB => ("burst".into(), number(random, self.own.unwrap_or(rpu.max(1)))),
+            TB => ("burst".into(), size(random, self.own.unwrap_or(rpu.max(1)))),
             SW => ("slices".into(), number(random, self.own.unwrap_or(10))),
             LB => ("queue".into(), number(random, self.own?)),
             C => {
@@ -308,6 +309,14 @@ fn number(random: &mut Random, number: u64) -> String {
         0 => format!("{number}.0"),
         1 => format!("{}e1", number as f64 / 10.0),
         _ => number.to_string(),
+    }
+}
+
+/// `2000` and `"2k"` are the same size.
+fn size(random: &mut Random, units: u64) -> String {
+    match units {
+        1.. if units % 1_000 == 0 && random.below(2) == 0 => quoted(&format!("{}k", units / 1_000)),
+        _ => number(random, units),
     }
 }
 

@@ -97,7 +97,7 @@ const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     let burst = match fields.take("burst") {
-        Some(node) => node.whole(1..=Quota::MAX_RPU),
+        Some(node) => node.size(1..=Quota::MAX_RPU),
         None => Some(quota.rpu),
     };
     let start = match fields.take("start") {
