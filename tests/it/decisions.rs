@@ -18,6 +18,7 @@
 mod actors;
 mod buckets;
 mod conditions;
+mod costs;
 mod lists;
 mod missing;
 mod permits;

@@ -45,6 +45,7 @@ fn query() -> GlobalQuery {
         parameters: Parameters { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
         enforced: true,
         cost: 1,
+        peeks: false,
         lease: 0,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])

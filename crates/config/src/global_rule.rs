@@ -61,6 +61,18 @@ pub(super) struct Roles {
     leased: Option<Counter>,
 }
 
+impl Roles {
+    /// Reports a fixed cost of `least` units that the rule can never admit. A quota of 0 refuses all
+    /// requests anyway.
+    pub(super) fn fits(&self, cost: &Node, least: u64) {
+        let Counter { quota, algorithm, .. } = &self.primary;
+        let most = algorithm.shown(*quota).rpu;
+        if quota.rpu > 0 && least > most {
+            cost.fail(format!("no request could ever pass: the rule admits at most {most} units at once"));
+        }
+    }
+}
+
 impl Reader<'_> {
     /// `has_remote`: whether the limits may come from a remote document, which cannot have a global
     /// store. `is_short`: whether the document has one of the short forms, which cannot have a
@@ -128,11 +140,13 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
     }
 }
 
-/// Compiles the quota of a rule, or of an override, for each of its roles.
+/// Compiles the quota of a rule, or of an override, for each of its roles. A request costs at least
+/// `least` units.
 pub(super) fn roles(
     fields: &mut Fields,
     kind: Option<&AlgorithmKind>,
     global: Option<&Rule>,
+    least: u64,
 ) -> Option<Roles> {
     let mut primary = count(fields, kind)?;
     let Some(global) = global else {
@@ -142,7 +156,7 @@ pub(super) fn roles(
         windows_only(fields, kind?, &primary)?;
     }
     let fallback = match global.on_error {
-        OnError::Local => Some(scaled(fields, kind?, global.replicas)?),
+        OnError::Local => Some(scaled(fields, kind?, global.replicas, least)?),
         OnError::Allow | OnError::Deny => None,
     };
     let (size, node) = match &global.lease {
@@ -177,11 +191,12 @@ fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) ->
     }
 }
 
-/// The rule for one of several gateways: each quantity is divided by `replicas`, at least 1. If
+/// The rule for one of several gateways: each quantity is divided by `replicas`, at least the cost
+/// of a request. If
 /// `rpu` is rounded down, a burst or a queue takes up to twice as long. If that is too long, the
 /// burst or the queue is halved.
-fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64) -> Option<Counter> {
-    let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(1);
+fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, least: u64) -> Option<Counter> {
+    let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(least.min(number));
     [1u64, 2].into_iter().find_map(|divisor| {
         let mut entries: Vec<(String, Value)> = Vec::new();
         for key in ["rpu", "unit"].iter().chain(kind.keys) {

@@ -1,7 +1,7 @@
 //! Warnings about rules that can never refuse, because another rule always refuses first.
 //!
 //! There is a warning only if the case is certain. Both rules are enforced, have no overrides and
-//! no lease, and count the same actor in the same scope. The other rule applies whenever this one
+//! no lease, and count the same actor at the same cost in the same scope. The other rule applies whenever this one
 //! does: its limit is the same, or a less specific limit whose pattern contains this one's and that
 //! has no other conditions. No `exclusive` limit can switch off the other rule alone.
 //! `Parameters::covers` compares how much each of the two rules admits.
@@ -53,6 +53,7 @@ impl ComparedRule<'_> {
     fn covers(&self, other: &ComparedRule, limits: &[LimitDraft]) -> bool {
         let scope = |rule: &RuleDraft| rule.global.as_ref().map(|global| global.on_error);
         self.parameters.covers(&other.parameters)
+            && self.rule.cost == other.rule.cost
             && self.rule.missing == other.rule.missing
             && scope(self.rule) == scope(other.rule)
             && self.rule.actors == other.rule.actors

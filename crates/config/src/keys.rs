@@ -29,6 +29,7 @@ const RULE_KEYS: &[&str] = &[
     "reject_delay",
     "on_error",
     "lease",
+    "cost",
 ];
 
 pub(super) const STORE_KEYS: &[&str] = &["redis", "rls"];

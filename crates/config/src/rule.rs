@@ -10,7 +10,7 @@ use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, Named, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
-use diana_limiter::policy::{Missing, RuleDraft};
+use diana_limiter::policy::{Cost, Missing, RuleDraft};
 use diana_limiter::response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
@@ -49,13 +49,22 @@ pub(super) fn compile(
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
         None => Some(Span::ZERO),
     };
+    let cost_node = fields.take("cost");
+    let cost = match &cost_node {
+        Some(node) => Cost::compile(node, scope.parts),
+        None => Some(Cost::default()),
+    };
+    let least = cost.as_ref().and_then(Cost::fixed).unwrap_or(1);
     let kind = algorithm(fields.take("algo"));
     // Each override reads the rule's keys again, below its own. A mistake in the rule's keys is
     // reported once.
     let overrides = fields.take("overrides");
-    let roles = roles(&mut fields, kind, global.as_ref());
+    let roles = roles(&mut fields, kind, global.as_ref(), least);
+    if let (Some(node), Some(roles)) = (&cost_node, &roles) {
+        roles.fits(node, least);
+    }
     let overrides = match overrides {
-        Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), global.as_ref()),
+        Some(node) => self::overrides(&node, &fields, (kind, least), actors.as_deref(), global.as_ref()),
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
@@ -72,6 +81,7 @@ pub(super) fn compile(
         missing,
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
+        cost: cost?,
         counters,
         global,
     })
@@ -109,7 +119,7 @@ fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
 fn overrides(
     node: &Node,
     rule: &Fields,
-    kind: Option<&AlgorithmKind>,
+    (kind, least): (Option<&AlgorithmKind>, u64),
     actors: Option<&[Named]>,
     global: Option<&global_rule::Rule>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
@@ -128,7 +138,7 @@ fn overrides(
         };
         let roles = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
-            let roles = roles(&mut fields, kind, global);
+            let roles = roles(&mut fields, kind, global, least);
             fields.belong(&rule_keys(), "to the rule itself: an override changes how much");
             fields.finish();
             roles

@@ -39,7 +39,8 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                         to,
                         &[
                             rule_query.parameters.kind.into(),
-                            rule_query.enforced.into(),
+                            // 1: the rule refuses. 2: a cost of 0 needs one unit.
+                            u64::from(rule_query.enforced) | u64::from(rule_query.peeks) << 1,
                             rule_query.cost,
                             rule_query.lease,
                         ],

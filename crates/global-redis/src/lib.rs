@@ -21,6 +21,7 @@
 //!     parameters: Parameters { kind: 1, numbers: [1_000_000, 10, 10, 0, 0, 0] },
 //!     enforced: true,
 //!     cost: 1,
+//!     peeks: false,
 //!     lease: 0,
 //! }]]);
 //! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());

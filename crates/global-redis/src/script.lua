@@ -6,10 +6,12 @@
 --          reply; then commands: whole numbers below 2^53, separated by spaces. A call without
 --          commands is a probe: whether the key can be written.
 --
---   1 G (N (KIND ENFORCED COST LEASE a b c d e f){N}){G}    decide on G groups of rules
+--   1 G (N (KIND FLAGS COST LEASE a b c d e f){N}){G}       decide on G groups of rules
 --   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}    refund charges
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
 --   4 N (KIND a b c d e f){N}                               report the permits of a worker
+--
+-- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left.
 --
 -- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
 -- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to the
@@ -692,6 +694,14 @@ end
 -- as `null`.
 local reply = {ARGV[1] + 0}
 
+local function restore(cell, before, changed)
+  local s = cell.s
+  for i = 1, max(#s, #before) do
+    s[i] = before[i]
+  end
+  cell.changed = changed
+end
+
 local function decide(v)
   local first, count, at = {}, 0, 3
   local rules, owner, results = {}, {}, {}
@@ -714,18 +724,20 @@ local function decide(v)
   local is_refused, passes = false, true
   for n = 1, count do
     local i = first[n]
-    local one = rules[n].step(v[i + 2])
+    local cell, peeks = owner[n], v[i + 1] > 1
+    local was, was_changed = peeks and {unpack(cell.s)}, cell.changed
+    local one = rules[n].step(peeks and 1 or v[i + 2])
+    if peeks and one[1] < 1 then
+      restore(cell, was, was_changed)
+      one = rules[n].step(0)
+    end
     results[n] = one
-    is_refused = is_refused or v[i + 1] > 0 and one[1] > 0
+    is_refused = is_refused or v[i + 1] % 2 > 0 and one[1] > 0
     passes = passes and one[1] + one[2] == 0
   end
   if is_refused and count > 1 then
     for n = 1, count do
-      local s = owner[n].s
-      for i = 1, max(#s, #before[n]) do
-        s[i] = before[n][i]
-      end
-      owner[n].changed = changed[n]
+      restore(owner[n], before[n], changed[n])
     end
     for n = 1, count do
       results[n] = results[n][1] > 0 and results[n] or rules[n].step(0)

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "d3afac3a0d33d1ba9ce3b40ae717d1bccab681b9";
+pub const SHA1: &str = "c9c3704c37e9109fc850bd55dd810dfe3470221e";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

@@ -31,6 +31,7 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
         parameters: PARAMETERS,
         enforced: key % 2 == 1,
         cost: 3,
+        peeks: false,
         lease,
     }
 }

@@ -16,6 +16,7 @@
 //!     parameters: Parameters::default(),
 //!     enforced: true,
 //!     cost: 1,
+//!     peeks: false,
 //!     lease: 0,
 //! }]]);
 //! let rls = Rls::new("diana".into());

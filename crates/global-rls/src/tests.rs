@@ -28,6 +28,7 @@ fn rule_query(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
         parameters: Parameters::default(),
         enforced,
         cost,
+        peeks: false,
         lease: 0,
     }
 }

@@ -12,6 +12,7 @@
 
 mod build;
 mod canonical;
+mod cost;
 mod counter;
 mod draft;
 mod dry_run;
@@ -24,6 +25,7 @@ mod rendezvous;
 mod rule;
 mod shards;
 
+pub use cost::{Cost, CostSource};
 pub use counter::{Counter, Counters};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use dry_run::{DryRun, Sample};

@@ -14,6 +14,7 @@ pub fn query(number: usize) -> RuleQuery {
         parameters: Parameters { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
         enforced: number.is_multiple_of(2),
         cost: 1,
+        peeks: false,
         lease: 5,
     }
 }

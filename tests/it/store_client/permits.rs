@@ -23,8 +23,16 @@ fn permit(actor: u32) -> GlobalQuery {
     let mut key = [0; 16];
     key[..4].copy_from_slice(&actor.to_be_bytes());
     let quota = Quota { rpu: 10, unit: Span::ZERO };
-    let rule_query =
-        RuleQuery { rule: RuleId::new(0), key, quota, parameters, enforced: true, cost: 1, lease: 0 };
+    let rule_query = RuleQuery {
+        rule: RuleId::new(0),
+        key,
+        quota,
+        parameters,
+        enforced: true,
+        cost: 1,
+        peeks: false,
+        lease: 0,
+    };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }
 

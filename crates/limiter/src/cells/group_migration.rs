@@ -55,7 +55,7 @@ impl PreviousGroup {
     }
 
     /// The counter whose state migrates to `rule`, and whether it counts the same. A rule with the
-    /// same name comes before others.
+    /// same cost, and then one with the same name, comes before others.
     pub(super) fn source<'a>(
         &'a self,
         rule: &Rule,
@@ -66,7 +66,7 @@ impl PreviousGroup {
         let (mut best, mut most) = (None, None);
         for (older, other) in self.for_actor(key).counters() {
             let same = other.salt == counter.salt;
-            let fits = Some((same, older.name == rule.name));
+            let fits = Some((same, older.cost_name == rule.cost_name, older.name == rule.name));
             // Most counters are not resized. Then the search in `to` is saved.
             let is_resized = || {
                 self.replacement == Replacement::Certain

@@ -96,17 +96,22 @@ impl OpenCell {
         &mut self.copy
     }
 
-    /// Spends the request's costs from the worker's reservations, if the reservation of each rule
+    /// Spends the request's `costs` from the worker's reservations, if the reservation of each rule
     /// suffices.
-    pub(crate) fn spend(&mut self, reserved: &[Reservation], rules: ActorRules, now: Time) -> bool {
+    pub(crate) fn spend(
+        &mut self,
+        reserved: &[Reservation],
+        rules: ActorRules,
+        costs: &[u64],
+        now: Time,
+    ) -> bool {
         self.reservations.clear();
         self.reservations.extend_from_slice(reserved);
-        let mut spending = rules.counters().zip(&mut self.reservations);
+        let mut spending = rules.weighed(costs).zip(&mut self.reservations);
         let suffices = !self.is_dirty
-            && spending.all(|((rule, counter), reservation)| {
+            && spending.all(|((_, counter, cost), reservation)| {
                 let reserve = counter.algorithm.as_reserve();
-                reserve.is_some_and(|reserve| reserve.covers(reservation, now))
-                    && reservation.spend(rule.cost)
+                reserve.is_some_and(|reserve| reserve.covers(reservation, now)) && reservation.spend(cost)
             });
         if suffices {
             (self.state, self.at) = (State::Reserved, now);

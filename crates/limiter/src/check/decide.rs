@@ -115,10 +115,13 @@ impl Scratch {
                         decision.left_out = decision.left_out.saturating_add(1);
                     }
                     Identity::Actor(hash) if is_global => {
-                        globals.push(GlobalCheck::new(policy, (at, index), hash, start..keys.len(), keys));
+                        let mut global = GlobalCheck::new(policy, (at, index), hash, start..keys.len(), keys);
+                        group.weigh(&policy.rules, request, &mut global.costs);
+                        globals.push(global);
                     }
                     Identity::Actor(hash) => {
-                        let buffers = free_buffers.pop().unwrap_or_default();
+                        let mut buffers = free_buffers.pop().unwrap_or_default();
+                        group.weigh(&policy.rules, request, &mut buffers.costs);
                         checks.push(GroupCheck::new(group, (at, index), hash, start..keys.len(), buffers));
                     }
                     Identity::Missing => {

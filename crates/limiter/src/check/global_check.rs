@@ -27,6 +27,8 @@ pub(crate) struct GlobalCheck {
     pub(crate) hash: u64,
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
+    /// The cost of the request by each rule; empty if all costs are fixed.
+    pub(crate) costs: Vec<u64>,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
@@ -57,7 +59,8 @@ impl GlobalCheck {
     ) -> GlobalCheck {
         let bytes = keys.get(key.clone()).unwrap_or_default();
         let shard = policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, bytes));
-        GlobalCheck { place, hash, key, shard, state: GlobalState::Unanswered, fetches: false }
+        let state = GlobalState::Unanswered;
+        GlobalCheck { place, hash, key, costs: Vec::new(), shard, state, fetches: false }
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {

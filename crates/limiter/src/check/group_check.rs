@@ -31,6 +31,8 @@ pub(crate) struct GroupCheck {
 pub(crate) struct Buffers {
     cell: OpenCell,
     verdict: GroupVerdict,
+    /// The cost of the request by each rule; empty if all costs are fixed.
+    pub(super) costs: Vec<u64>,
 }
 
 impl GroupCheck {
@@ -48,6 +50,11 @@ impl GroupCheck {
     pub(crate) fn into_buffers(mut self) -> Box<Buffers> {
         self.buffers.cell.close();
         self.buffers
+    }
+
+    /// The cost of the request by each rule; empty if all costs are fixed.
+    pub(crate) fn costs(&self) -> &[u64] {
+        &self.buffers.costs
     }
 
     fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
@@ -71,10 +78,10 @@ impl GroupCheck {
         keys: &[u8],
         context: &Context<S>,
     ) -> bool {
-        let Buffers { cell, verdict } = &mut *self.buffers;
+        let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None);
-        verdict.check(rules, cell.open_copy(cached, rules, now), now);
+        verdict.check(rules, costs, cell.open_copy(cached, rules, now), now);
         verdict.is_refused()
     }
 
@@ -90,11 +97,11 @@ impl GroupCheck {
         if !reserved.is_fresh(now) {
             return false;
         }
-        let Buffers { cell, verdict } = &mut *self.buffers;
+        let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None);
-        verdict.check(rules, cell.open_copy(&reserved.cell, rules, now), now);
-        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, now)
+        verdict.check(rules, costs, cell.open_copy(&reserved.cell, rules, now), now);
+        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, costs, now)
     }
 
     pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
@@ -110,19 +117,19 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { cell, verdict } = &mut *self.buffers;
+        let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            verdict.check(rules, cell.bytes_mut(), at);
+            verdict.check(rules, costs, cell.bytes_mut(), at);
         }
     }
 
     /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
     /// every rule.
     pub(crate) fn refuses(&self) -> bool {
-        let Buffers { cell, verdict } = &*self.buffers;
+        let Buffers { cell, verdict, .. } = &*self.buffers;
         match self.is_leased() {
             true => cell.is_failed() || !verdict.all_admit_now(),
             false => !cell.is_failed() && verdict.is_refused(),
@@ -197,7 +204,7 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { cell, verdict } = &mut *self.buffers;
+        let Buffers { cell, verdict, .. } = &mut *self.buffers;
         if cell.is_failed() {
             return;
         }
@@ -287,7 +294,7 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
             return Attempt::Nothing;
         }
         let GroupCheck { group, key, buffers, .. } = &mut **check;
-        let Buffers { cell, verdict } = &mut **buffers;
+        let Buffers { cell, verdict, .. } = &mut **buffers;
         let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker());
         let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
         match cell.entry_to_store(verdict.before(), rules, left) {

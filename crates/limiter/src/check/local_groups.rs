@@ -43,8 +43,8 @@ impl Scratch {
                 });
             if let Some(index) = index {
                 global.state = GlobalState::Local;
-                let (place, key) = ((global.place.0, index), global.key.clone());
-                self.add_check(place, key, context);
+                let (place, key, costs) = ((global.place.0, index), global.key.clone(), global.costs.clone());
+                self.add_check(place, key, &costs, context);
             }
         }
     }

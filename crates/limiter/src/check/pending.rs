@@ -15,9 +15,9 @@ use std::ops::Range;
 pub(crate) struct Pending {
     /// The keys of all checks, one after the other.
     pub(crate) keys: Vec<u8>,
-    /// The local groups to check once the global stores have answered, and where their actors' keys
-    /// stand.
-    pub(crate) checks: Vec<(GroupIndex, Range<usize>)>,
+    /// The local groups to check once the global stores have answered, where their actors' keys
+    /// stand, and the costs of the request.
+    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Vec<u64>)>,
     pub(crate) globals: Vec<GlobalCheck>,
     /// The reports and events from before the global stores were asked.
     pub(crate) reports: Vec<RuleReport>,
@@ -78,7 +78,7 @@ impl Pending {
                 continue;
             };
             let key = self.keys.get(global.key.clone()).unwrap_or_default();
-            let queries = global_group.queries(policy, key, None, global.fetches);
+            let queries = global_group.queries(policy, key, Some(&global.costs), global.fetches);
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),
@@ -171,7 +171,9 @@ impl Pending {
         if is_refused {
             scratch.cache_refusals(policy, cache);
         } else {
-            checks.into_iter().for_each(|(place, key)| scratch.add_check(place, key, context));
+            for (place, key, costs) in checks {
+                scratch.add_check(place, key, &costs, context);
+            }
             scratch.add_local_checks(false, context);
             scratch.check(&cache.reservations, context);
             is_refused = scratch.globals.iter().any(|global| global.refuses(policy))
@@ -204,7 +206,8 @@ impl Scratch {
             }
         }
         let is_kept = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
-        let checks = checks.iter().filter(is_kept).map(|check| (check.place, check.key.clone())).collect();
+        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().to_vec());
+        let checks = checks.iter().filter(is_kept).map(kept).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
         Pending { keys, checks, globals, reports, events: *events, at }
     }
@@ -219,8 +222,10 @@ impl Scratch {
                 continue;
             };
             // Permits come back at any time: their lack is not cached. If the global store does not
-            // say which rule refuses, this rule may admit the actor's other requests.
-            if !global_group.group.ends_with_request && replies.iter().all(|reply| reply.attributed) {
+            // say which rule refuses, this rule may admit the actor's other requests. So may a rule
+            // whose cost depends on the request.
+            let is_for_all = !global_group.group.ends_with_request && !global_group.group.varies;
+            if is_for_all && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
                 global.report(policy, &self.keys, &mut reports);
                 let key = self.keys.get(global.key.clone()).unwrap_or_default();

@@ -111,7 +111,7 @@ mod tests {
     use crate::algorithm::{KINDS, Quota};
     use crate::cells::Migration;
     use crate::cells::{Previous, Replacement};
-    use crate::policy::{Counters, Draft, LimitDraft, Lists, Missing, RuleDraft};
+    use crate::policy::{Cost, Counters, Draft, LimitDraft, Lists, Missing, RuleDraft};
     use crate::request::Parts;
     use diana_base::map::KeyMap;
     use diana_document::{Errors, Node, parse};
@@ -127,6 +127,7 @@ mod tests {
             missing: Missing::Share,
             enforced: true,
             reject_delay: Span::ZERO,
+            cost: Cost::default(),
             counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
             global: None,
         }

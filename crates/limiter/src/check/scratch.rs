@@ -42,17 +42,21 @@ impl Scratch {
         free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
     }
 
-    /// Adds a check of one of a limit's groups for the actor of this key.
+    /// Adds a check of one of a limit's groups for the actor of this key. `costs` has the cost by
+    /// each rule, or is empty if all costs are fixed.
     pub(crate) fn add_check<S: ?Sized>(
         &mut self,
         place: GroupIndex,
         key: Range<usize>,
+        costs: &[u64],
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
             let bytes = self.keys.get(key.clone()).unwrap_or_default();
             let hash = group.hash(&context.policy.rules, context.hasher, bytes);
-            let buffers = self.free_buffers.pop().unwrap_or_default();
+            let mut buffers = self.free_buffers.pop().unwrap_or_default();
+            buffers.costs.clear();
+            buffers.costs.extend_from_slice(costs);
             self.checks.push(GroupCheck::new(group, place, hash, key, buffers));
         }
     }

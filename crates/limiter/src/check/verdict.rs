@@ -1,7 +1,7 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::report::{RuleReport, RuleResult};
-use crate::algorithm::{Admission, Charge, Verdict};
+use crate::algorithm::{Admission, Algorithm, Charge, Verdict};
 use crate::policy::{ActorRules, ActorSource, Role};
 use diana_base::time::{Span, Time};
 
@@ -15,14 +15,18 @@ pub(crate) struct GroupVerdict {
 
 impl GroupVerdict {
     /// Checks a prepared copy of a cell, and charges the copy if all enforced rules admit. Nothing
-    /// is stored yet.
-    pub(crate) fn check(&mut self, rules: ActorRules, cell: &mut [u8], now: Time) {
+    /// is stored yet. `costs` has the cost by each rule, or is empty if all costs are fixed.
+    pub(crate) fn check(&mut self, rules: ActorRules, costs: &[u64], cell: &mut [u8], now: Time) {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
         self.is_refused = false;
-        for (rule, counter) in rules.counters() {
-            let verdict = counter.algorithm.step(counter.state_mut(cell), now, rule.cost);
+        for (rule, counter, cost) in rules.weighed(costs) {
+            let state = counter.state_mut(cell);
+            let verdict = match cost {
+                0 => peek(&*counter.algorithm, state, counter.state(&self.before), now),
+                cost => counter.algorithm.step(state, now, cost),
+            };
             self.is_refused |= rule.enforced && !verdict.admits();
             self.verdicts.push(verdict);
         }
@@ -90,4 +94,15 @@ impl GroupVerdict {
             to.push(RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded });
         }
     }
+}
+
+/// The verdict about a request that costs nothing on arrival: refused if not one unit is left.
+/// `before` is the state, and stays the state.
+fn peek(algorithm: &dyn Algorithm, state: &mut [u8], before: &[u8], now: Time) -> Verdict {
+    let one = algorithm.step(state, now, 1);
+    if !one.admits() {
+        return one;
+    }
+    state.copy_from_slice(before);
+    algorithm.step(state, now, 0)
 }

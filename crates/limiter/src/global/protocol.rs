@@ -107,6 +107,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     parameters: Parameters::default(),
 ///     enforced: true,
 ///     cost: 1,
+///     peeks: false,
 ///     lease: 0,
 /// }]]);
 /// let read = |status, body| Toy.read(&[&query], 0, CallResult::Http { status, body });

@@ -26,17 +26,21 @@ impl GlobalGroup {
         rules.filter_map(of).max().unwrap_or_default()
     }
 
-    /// The query about each rule. With `fetches`, the query also asks for a lease.
+    /// The query about each rule. `costs` has the cost of the request by each rule, or is empty if
+    /// all costs are fixed; without a request, it is `None`, and the query charges nothing. With
+    /// `fetches`, the query also asks for a lease.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
         key: &[u8],
-        cost: Option<u64>,
+        costs: Option<&[u64]>,
         fetches: bool,
     ) -> Vec<RuleQuery> {
         let rules =
             self.group.ids().zip(self.group.for_actor(&policy.rules, key).counters()).zip(&self.ordinals);
+        let mut own = costs.unwrap_or_default().iter();
         let ask = |((id, (rule, counter)), ordinal): ((_, (&Rule, &Counter)), &u64)| {
+            let cost = costs.map_or(0, |_| *own.next().unwrap_or(&rule.cost));
             let parameters = counter.algorithm.parameters();
             // The rule is part of the name of an override's count: another rule may have the same
             // override.
@@ -47,7 +51,8 @@ impl GlobalGroup {
                 quota: counter.quota,
                 parameters,
                 enforced: rule.enforced,
-                cost: cost.unwrap_or(rule.cost),
+                cost,
+                peeks: costs.is_some() && cost == 0,
                 lease: if fetches { counter.lease } else { 0 },
             }
         };

@@ -42,6 +42,8 @@ pub struct RuleQuery {
     pub enforced: bool,
     /// The cost of the request, in units; 0 charges nothing.
     pub cost: u64,
+    /// Whether a cost of 0 is refused if not one unit is left.
+    pub peeks: bool,
     /// The units to lease beside the cost, if that many are left; 0: none.
     pub lease: u64,
 }

@@ -107,7 +107,7 @@ impl LeaseRefill {
         }
         let (rules, queries) = (
             group.for_actor(&context.policy.rules, &self.key),
-            global_group.queries(context.policy, &self.key, Some(0), true),
+            global_group.queries(context.policy, &self.key, None, true),
         );
         let returned = Cell::new(Vec::new());
         let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
@@ -153,7 +153,7 @@ impl LeaseRefill {
     /// The query that asks only for the missing part of a piece.
     pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
         let mut queries =
-            context.policy.global_group(self.place)?.queries(context.policy, &self.key, Some(0), true);
+            context.policy.global_group(self.place)?.queries(context.policy, &self.key, None, true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
             let (now, rules) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
@@ -174,7 +174,7 @@ impl LeaseRefill {
     ) -> Option<GlobalQuery> {
         let global_group = context.policy.global_group(self.place)?;
         let (group, hash) = self.cell(context.policy, context.hasher)?;
-        let queries = global_group.queries(context.policy, &self.key, Some(0), false);
+        let queries = global_group.queries(context.policy, &self.key, None, false);
         if !queries.iter().any(|query| query.parameters.wants_account()) {
             return None;
         }

@@ -35,7 +35,7 @@ impl Draft {
     /// use diana_limiter::algorithm::{Quota, RefuseAll};
     /// use diana_limiter::check::{Outcome, Reason};
     /// use diana_limiter::matcher::pattern::Pattern;
-    /// use diana_limiter::policy::{Counter, Counters, Draft, LimitDraft, List};
+    /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, LimitDraft, List};
     /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
     ///
     /// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Box::new(RefuseAll));
@@ -45,6 +45,7 @@ impl Draft {
     ///     missing: Missing::Ip,
     ///     enforced: true,
     ///     reject_delay: Span::ZERO,
+    ///     cost: Cost::default(),
     ///     counters: Counters { default: closed, overrides: KeyMap::default() },
     ///     global: None,
     /// };
@@ -111,6 +112,9 @@ impl Draft {
         let found_by = ip.meaning().to_owned();
         let around = around.concat();
         let mut builder = Builder { max_actors, around, found_by, dry_run, ..Builder::default() };
+        let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
+            rules.iter().map(|rule| cost_name(&rule.cost.meaning(&parts))).collect()
+        };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.into_iter().enumerate() {
@@ -121,7 +125,7 @@ impl Draft {
             }
             last = Some(specificity);
             let meaning = limit.meaning();
-            let (groups, global_group) = builder.groups(&meaning, limit.rules);
+            let (groups, global_group) = builder.groups(&meaning, cost_names(&limit.rules), limit.rules);
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, global_groups: global_group });
         }
@@ -160,11 +164,16 @@ struct Builder {
 impl Builder {
     /// Forms the groups of one limit, in the order of their first rules. The rules of a group count
     /// the same actor. The global rules of a group also agree on `on_error` and on having a lease.
-    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
+    fn groups(
+        &mut self,
+        limit: &str,
+        cost_names: Vec<u64>,
+        rules: Vec<RuleDraft>,
+    ) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let ordinals = ordinals(limit, &rules);
-        for (mut rule, ordinal) in rules.into_iter().zip(ordinals) {
-            let meaning = self.meaning(limit, &rule);
+        let ordinals = ordinals(limit, &rules, &cost_names);
+        for ((mut rule, ordinal), cost_name) in rules.into_iter().zip(ordinals).zip(cost_names) {
+            let meaning = self.meaning(limit, &rule, cost_name);
             if let Some(dry_run) = &self.dry_run {
                 let is_shared = dry_run.beside.binary_search(&meaning).is_ok();
                 if is_shared {
@@ -179,8 +188,8 @@ impl Builder {
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, rule }),
-                None => sorted.push((actors, global, vec![PlacedRule { meaning, ordinal, rule }])),
+                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, cost_name, rule }),
+                None => sorted.push((actors, global, vec![PlacedRule { meaning, ordinal, cost_name, rule }])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -207,22 +216,26 @@ impl Builder {
         let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        self.rules.extend(drafts.into_iter().map(|PlacedRule { meaning, rule: draft, .. }| {
-            let is_shared = draft.global.is_some();
-            let (fallback, leased) =
-                draft.global.map_or((None, None), |global| (global.fallback, global.leased));
-            Arc::new(Rule {
-                name: draft.name.into(),
-                meaning,
-                is_global: is_shared,
-                enforced: draft.enforced,
-                reject_delay: draft.reject_delay,
-                cost: 1,
-                primary: draft.counters,
-                fallback,
-                leased,
-            })
-        }));
+        self.rules.extend(drafts.into_iter().map(
+            |PlacedRule { meaning, cost_name, rule: draft, .. }| {
+                let is_shared = draft.global.is_some();
+                let (fallback, leased) =
+                    draft.global.map_or((None, None), |global| (global.fallback, global.leased));
+                Arc::new(Rule {
+                    name: draft.name.into(),
+                    meaning,
+                    is_global: is_shared,
+                    enforced: draft.enforced,
+                    reject_delay: draft.reject_delay,
+                    cost: draft.cost.fixed().unwrap_or(0),
+                    varying: draft.cost.fixed().is_none().then(|| Box::new(draft.cost)),
+                    cost_name,
+                    primary: draft.counters,
+                    fallback,
+                    leased,
+                })
+            },
+        ));
         let meaning = Hasher::name(meaning.as_bytes());
         let actors = GroupActors { meaning, actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
@@ -240,7 +253,7 @@ impl Builder {
     }
 
     /// The hash of the rule's meaning, whatever its name and the place of its limit.
-    fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
+    fn meaning(&self, limit: &str, rule: &RuleDraft, cost_name: u64) -> u64 {
         let RuleDraft { enforced, counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
         // The global store's count of a rule is the same whichever exclusive limits switch the rule
@@ -249,7 +262,8 @@ impl Builder {
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
         let numbers =
             [u64::from(*enforced), counters.default.salt, counters.default.lease, counters.others()];
-        Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
+        let cost = if cost_name == 0 { Vec::new() } else { cost_name.to_le_bytes().to_vec() };
+        Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat(), &cost].concat())
     }
 
     /// The group of these rules in this role.
@@ -264,7 +278,7 @@ impl Builder {
         let mut placed: Vec<_> = own
             .iter()
             .enumerate()
-            .map(|(at, rule)| (rule.counters(role).order(), rule.enforced, at))
+            .map(|(at, rule)| (rule.counters(role).order(), rule.enforced, rule.cost_name, at))
             .collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
         for (.., at) in placed {
@@ -282,6 +296,8 @@ impl Builder {
         let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
+        let varies =
+            self.rules.get(rules.clone()).unwrap_or_default().iter().any(|rule| rule.varying.is_some());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
@@ -308,14 +324,21 @@ impl Builder {
             can_reserve,
             may_wait,
             ends_with_request,
+            varies,
         }
     }
+}
+
+/// The hash of a cost's meaning; 0 for a cost of one unit, which has none.
+fn cost_name(meaning: &str) -> u64 {
+    if meaning.is_empty() { 0 } else { Hasher::name(meaning.as_bytes()) }
 }
 
 /// A rule, the hash of its meaning, and its number among global rules with the same meaning.
 struct PlacedRule {
     meaning: u64,
     ordinal: u64,
+    cost_name: u64,
     rule: RuleDraft,
 }
 

@@ -27,15 +27,16 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
 }
 
 /// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
-/// with the same meaning are first sorted by their overrides. So the number does not depend on the
+/// with the same meaning are first sorted by their overrides and costs. So the number does not depend on the
 /// order of the rules in the document.
-pub(crate) fn ordinals(limit: &str, rules: &[RuleDraft]) -> Vec<u64> {
+pub(crate) fn ordinals(limit: &str, rules: &[RuleDraft], cost_names: &[u64]) -> Vec<u64> {
     let mut alike = Vec::new();
-    for (at, rule) in rules.iter().enumerate() {
+    for ((at, rule), cost_name) in rules.iter().enumerate().zip(cost_names) {
         if let Some(global) = &rule.global {
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
             let Counters { default: counter, .. } = &rule.counters;
-            alike.push(((name, counter.salt), rule.counters.others(), global.kind(), rule.enforced, at));
+            let order = (rule.counters.others(), global.kind(), rule.enforced, *cost_name);
+            alike.push(((name, counter.salt), order, at));
         }
     }
     sort::sort_by_key(&mut alike, |rule| *rule);

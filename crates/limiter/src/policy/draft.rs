@@ -1,5 +1,6 @@
 //! Drafts: a policy and its parts, as the configuration describes them.
 
+use super::cost::Cost;
 use super::counter::Counters;
 use super::dry_run::DryRun;
 use super::global_group::OnError;
@@ -79,6 +80,8 @@ pub struct RuleDraft {
     pub enforced: bool,
     /// How long the host delays a refusal by this rule; zero: not at all.
     pub reject_delay: Span,
+    /// What a request costs.
+    pub cost: Cost,
     /// The counters.
     pub counters: Counters,
     /// Set if a global store counts the rule.

@@ -38,6 +38,8 @@ pub(crate) struct Group {
     pub(crate) may_wait: bool,
     /// Whether a charge of any rule ends with the request, as a permit does.
     pub(crate) ends_with_request: bool,
+    /// Whether the cost of any rule depends on the request.
+    pub(crate) varies: bool,
 }
 
 /// The actor that a group counts in one request.
@@ -79,6 +81,16 @@ impl Group {
             }
         }
         Identity::Actor(self.hash(all, hasher, keys.get(start..).unwrap_or_default()))
+    }
+
+    /// Writes the cost of `request` by each rule; nothing if all costs are fixed. `all` holds the
+    /// policy's rules.
+    pub(crate) fn weigh(&self, all: &[Arc<Rule>], request: &Request, costs: &mut Vec<u64>) {
+        costs.clear();
+        if self.varies {
+            let cost = |rule: &Rule| rule.varying.as_ref().map_or(rule.cost, |cost| cost.of(request));
+            costs.extend(self.rules(all).map(cost));
+        }
     }
 
     /// The hash of the actor with this key. `all` holds the policy's rules.
@@ -129,6 +141,13 @@ impl<'a> ActorRules<'a> {
     pub(crate) fn counters(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
         let (key, role) = (self.key, self.group.role);
         self.own.iter().map(move |rule| (&**rule, rule.counters(role).of(key)))
+    }
+
+    /// Each rule with its counter, and the cost of a request: from `costs`, or fixed if `costs` is
+    /// empty.
+    pub(crate) fn weighed(self, costs: &'a [u64]) -> impl Iterator<Item = (&'a Rule, &'a Counter, u64)> {
+        let mut costs = costs.iter();
+        self.counters().map(move |(rule, counter)| (rule, counter, *costs.next().unwrap_or(&rule.cost)))
     }
 
     /// The actor's hash. An override changes the hash, so that the actor counts in another cell.

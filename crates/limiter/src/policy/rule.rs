@@ -1,5 +1,6 @@
 //! A rule: its name, its counters, and whether it refuses.
 
+use super::cost::Cost;
 use super::counter::Counters;
 use diana_base::time::Span;
 
@@ -31,7 +32,13 @@ pub struct Rule {
     pub(crate) is_global: bool,
     pub(crate) enforced: bool,
     pub(crate) reject_delay: Span,
+    /// What each request costs on arrival, in units. 0 charges nothing, and refuses if not one unit
+    /// is left.
     pub(crate) cost: u64,
+    /// Set if the cost depends on the request.
+    pub(crate) varying: Option<Box<Cost>>,
+    /// The hash of [`Cost::meaning`]; 0 for a cost of one unit.
+    pub(crate) cost_name: u64,
     pub(crate) primary: Counters,
     /// The counters that decide while the global store is down.
     pub(crate) fallback: Option<Counters>,

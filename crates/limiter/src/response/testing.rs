@@ -4,7 +4,9 @@ use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
 use crate::cells::Events;
 use crate::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
-use crate::policy::{ActorSource, Counter, Counters, Draft, LimitDraft, Lists, Missing, Policy, RuleDraft};
+use crate::policy::{
+    ActorSource, Cost, Counter, Counters, Draft, LimitDraft, Lists, Missing, Policy, RuleDraft,
+};
 use crate::request::Parts;
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
@@ -20,6 +22,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             missing: Missing::Share,
             enforced: shadowed.is_none(),
             reject_delay: Default::default(),
+            cost: Cost::default(),
             counters: Counters {
                 default: Counter::new(quota, Box::new(RefuseAll)),
                 overrides: KeyMap::default(),

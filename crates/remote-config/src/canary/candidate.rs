@@ -17,7 +17,8 @@ use std::borrow::Cow;
 /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
 /// # use diana_limiter::algorithm::{Quota, RefuseAll};
 /// # use diana_limiter::policy::{
-/// #     Counter, Counters, Draft, DryRun, LimitDraft, Lists, Missing, Policy, RuleDraft, Sample,
+/// #     Cost, Counter, Counters, Draft, DryRun, LimitDraft, Lists, Missing, Policy, RuleDraft,
+/// #     Sample,
 /// # };
 /// # use diana_limiter::request::{Parts, Values};
 /// # use diana_limiter::session::{Session, Worker};
@@ -33,6 +34,7 @@ use std::borrow::Cow;
 /// #         missing: Missing::Share,
 /// #         enforced: true,
 /// #         reject_delay: Span::ZERO,
+/// #         cost: Cost::default(),
 /// #         counters: Counters { default, overrides: KeyMap::default() },
 /// #         global: None,
 /// #     };

@@ -356,6 +356,7 @@ fn query(rpu: u64) -> GlobalQuery {
         parameters: parameters(rpu),
         enforced: true,
         cost: 1,
+        peeks: false,
         lease: 0,
     };
     GlobalQuery::Decide(vec![vec![query]])

@@ -19,7 +19,8 @@ use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
 use crate::policy::{
-    Counter, Counters, Draft, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy, RuleDraft, StoreDraft,
+    Cost, Counter, Counters, Draft, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy, RuleDraft,
+    StoreDraft,
 };
 use crate::request::Parts;
 use diana_base::map::KeyMap;
@@ -70,6 +71,7 @@ fn policy() -> Policy {
         missing: Missing::Share,
         enforced: true,
         reject_delay: Span::ZERO,
+        cost: Cost::default(),
         counters: own,
         global: Some(global),
     };
