@@ -8,6 +8,7 @@ mod laws;
 pub mod models;
 mod refunds;
 pub mod schedule;
+mod settling;
 pub mod subject;
 mod token_bucket;
 mod waiting;

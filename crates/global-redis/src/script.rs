@@ -14,9 +14,48 @@ pub const SHA1: &str = "c9c3704c37e9109fc850bd55dd810dfe3470221e";
 const SOURCE: &[u8] = include_bytes!("script.lua");
 
 /// The words of Lua and Redis. All other words of the source are our names of values and fields.
-const KEPT: &str = " KEYS ARGV and break call ceil do else elseif end false floor for format function gmatch huge if in \
-                    ipairs local match math max min nil not or pairs pcall redis rep repeat return then true type unpack \
-                    until while ";
+const KEPT: [&[u8]; 40] = [
+    b"KEYS",
+    b"ARGV",
+    b"and",
+    b"break",
+    b"call",
+    b"ceil",
+    b"do",
+    b"else",
+    b"elseif",
+    b"end",
+    b"false",
+    b"floor",
+    b"for",
+    b"format",
+    b"function",
+    b"gmatch",
+    b"huge",
+    b"if",
+    b"in",
+    b"ipairs",
+    b"local",
+    b"match",
+    b"math",
+    b"max",
+    b"min",
+    b"nil",
+    b"not",
+    b"or",
+    b"pairs",
+    b"pcall",
+    b"redis",
+    b"rep",
+    b"repeat",
+    b"return",
+    b"then",
+    b"true",
+    b"type",
+    b"unpack",
+    b"until",
+    b"while",
+];
 
 #[allow(long_running_const_eval)]
 const SHORTENED: ([u8; SOURCE.len()], usize) = shortened();
@@ -75,7 +114,7 @@ const fn shortened() -> ([u8; SOURCE.len()], usize) {
             continue;
         }
         let mut number = 0;
-        while number < known && !is_same(SOURCE, names[number], (start, at)) {
+        while number < known && !is_same((start, at), SOURCE, names[number].0, names[number].1) {
             number += 1;
         }
         if number == known {
@@ -100,26 +139,26 @@ const fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether the word at `one` in `text` is the word at `other` in the source.
+/// Whether the word at `one` in the source is `other`. Most words differ in their lengths or first
+/// letters, and the compiler limits the steps of a constant.
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
-const fn is_same(text: &[u8], one: Word, other: Word) -> bool {
-    let mut at = 0;
-    while one.0 + at < one.1 && other.0 + at < other.1 && text[one.0 + at] == SOURCE[other.0 + at] {
+const fn is_same(one: Word, other: &[u8], start: usize, end: usize) -> bool {
+    if one.1 - one.0 != end - start || SOURCE[one.0] != other[start] {
+        return false;
+    }
+    let mut at = 1;
+    while start + at < end && SOURCE[one.0 + at] == other[start + at] {
         at += 1;
     }
-    one.0 + at == one.1 && other.0 + at == other.1
+    start + at == end
 }
 
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 const fn is_kept(word: Word) -> bool {
-    let kept = KEPT.as_bytes();
-    let (mut at, mut start) = (0, 0);
-    while at < kept.len() {
-        if kept[at] == b' ' {
-            if is_same(kept, (start, at), word) {
-                return true;
-            }
-            start = at + 1;
+    let mut at = 0;
+    while at < KEPT.len() {
+        if is_same(word, KEPT[at], 0, KEPT[at].len()) {
+            return true;
         }
         at += 1;
     }

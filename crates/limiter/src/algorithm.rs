@@ -5,6 +5,7 @@
 //!   cell ─► prepare(now) ─► step(now, cost) ─► Verdict ──► admitted: store the changed cell
 //!                                                     └──► refused: the cell is unchanged
 //!   later:  cell ─► refund(now, charge) ─► as if the request had never come
+//!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
 //! The files of kinds are those in [`KINDS`]. `lease` and `refuse_all` implement [`Algorithm`]
@@ -31,9 +32,17 @@ mod window;
 
 pub use parameters::Parameters;
 pub use refuse_all::RefuseAll;
-pub use traits::{Algorithm, AlgorithmKind, Migrate, Reserve};
+pub use traits::{Algorithm, AlgorithmKind, Migrate, Reserve, Settle};
 pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, proportional_span};
+
+/// The meaning of an algorithm that settles, down to `borrow` units below empty.
+fn borrowed(meaning: String, borrow: u64) -> String {
+    match borrow {
+        0 => meaning,
+        _ => format!("{meaning}, {borrow} borrowed"),
+    }
+}
 
 /// All kinds of algorithms. The first one is the default.
 pub static KINDS: &[&AlgorithmKind] = &[

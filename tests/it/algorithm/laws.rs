@@ -42,7 +42,7 @@ impl Foreign {
 }
 
 /// The times that a look announces are exact to the nanosecond.
-fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
+pub(super) fn promises_hold(run: &Run, rule: &Rule) -> Result<(), TestCaseError> {
     let look = run.look();
     let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());
     let most = run.probe(full, 0).remaining;

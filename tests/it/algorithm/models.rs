@@ -25,6 +25,16 @@ pub trait Reference: Debug {
     /// The verdict of a prepared cell. The test ignores its charge.
     fn step(&mut self, now: Time, cost: u64) -> Verdict;
 
+    /// Allows debt of up to `borrow` units, which only [`Reference::charge`] makes.
+    fn borrow(&mut self, _borrow: u64) {
+        unimplemented!("this kind does not settle");
+    }
+
+    /// Charges `cost` units whatever is left, at most until `borrow` units below empty.
+    fn charge(&mut self, _now: Time, _cost: u64) {
+        unimplemented!("this kind does not settle");
+    }
+
     /// How many units may pass in a span of `elapsed_ns`, both ends included, if no request costs
     /// more than `largest`.
     fn most(&self, elapsed_ns: u128, largest: u64) -> u128;

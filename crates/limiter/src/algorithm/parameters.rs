@@ -56,6 +56,17 @@ impl Parameters {
         Parameters { numbers: [rpu, max_hold, holder, call, level, us(expire)], ..*self }
     }
 
+    /// The same parameters for a rule that settles, down to `borrow` units below empty.
+    pub(super) fn borrowing(mut self, borrow: u64) -> Parameters {
+        let [_, _, c, d, e, _] = &mut self.numbers;
+        match self.kind {
+            TOKEN_BUCKET => *e = e.saturating_add(borrow.saturating_mul(2)),
+            WINDOW => *c = borrow,
+            _ => *d = borrow,
+        }
+        self
+    }
+
     /// A number in the Redis key that separates stored layouts: during a rolling upgrade, gateways
     /// of two versions must not overwrite each other's values.
     #[must_use]
@@ -73,10 +84,10 @@ impl Parameters {
     /// The longest spans that the store may report, in µs: first the wait of an admitted request,
     /// then any other span, such as the `Retry-After` of a refused request.
     pub fn longest_us(&self) -> (u64, u64) {
-        let [a, b, c, d, ..] = self.numbers.map(u128::from);
+        let [a, b, c, d, e, _] = self.numbers.map(u128::from);
         let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
         let (wait, reach) = match self.kind {
-            TOKEN_BUCKET => (d, span_of(c).saturating_add(d)),
+            TOKEN_BUCKET => (d, span_of(c.saturating_add(e >> 1)).saturating_add(d)),
             LEAKY_BUCKET => {
                 let longest = c.saturating_add(u128::from(d > 0));
                 (longest, longest.saturating_add(span_of(1)))
@@ -151,7 +162,7 @@ impl Parameters {
     }
 
     /// `TB`: a token takes `a / b` µs, in lowest terms. `c` is the burst, `d` the longest wait in
-    /// µs, and `e` is 1 if the bucket starts empty. `f` is one token plus the slack in µs: the
+    /// µs, and `e` is 1 if the bucket starts empty, plus twice the units that settling may borrow. `f` is one token plus the slack in µs: the
     /// unit, as far as it matters.
     pub(super) fn token_bucket(
         rate: Rate,
@@ -168,12 +179,12 @@ impl Parameters {
         }
     }
 
-    /// `W`: at most `a` units in each window of `b` µs.
+    /// `W`: at most `a` units in each window of `b` µs. Settling may borrow `c` units.
     pub(super) fn window(rpu: u64, unit: Span) -> Parameters {
         Parameters { kind: WINDOW, numbers: [rpu, us(unit), 0, 0, 0, 0] }
     }
 
-    /// `SW`: at most `a` units in `b` µs, divided into `c` slices.
+    /// `SW`: at most `a` units in `b` µs, divided into `c` slices. Settling may borrow `d` units.
     pub(super) fn sliding_window(rpu: u64, ring: Ring) -> Parameters {
         Parameters {
             kind: SLIDING_WINDOW,

@@ -7,11 +7,15 @@
 //!                        now
 //! ```
 //!
+//! **Settling** charges the newest slice, until the sum is `rpu` plus the units to borrow.
+//!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
 use super::EvictionRank;
 use super::ring::Ring;
-use super::{Admission, Algorithm, AlgorithmKind, Charge, Parameters, Quota, Reservation, Reserve, Verdict};
+use super::{
+    Admission, Algorithm, AlgorithmKind, Charge, Parameters, Quota, Reservation, Reserve, Settle, Verdict,
+};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
@@ -29,6 +33,8 @@ pub static KIND: AlgorithmKind = AlgorithmKind {
 struct SlidingWindow {
     rpu: u64,
     ring: Ring,
+    /// How many units settling may charge beyond `rpu`.
+    borrow: u64,
 }
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
@@ -37,7 +43,7 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         None => 10,
     };
     let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
-    Some(Box::new(SlidingWindow { rpu: quota.rpu, ring }))
+    Some(Box::new(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 }))
 }
 
 /// Checks `cost` against a ring that may hold `limit` units, and charges the ring if they are
@@ -82,7 +88,7 @@ pub(super) fn eviction_rank(ring: Ring, limit: u64, cell: &[u8], now: Time) -> E
 impl Algorithm for SlidingWindow {
     fn meaning(&self) -> String {
         let Ring { span_ns, len, .. } = self.ring;
-        format!("SW {} in {span_ns} ns by {len}", self.rpu)
+        super::borrowed(format!("SW {} in {span_ns} ns by {len}", self.rpu), self.borrow)
     }
 
     fn size(&self) -> usize {
@@ -103,15 +109,36 @@ impl Algorithm for SlidingWindow {
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters::sliding_window(self.rpu, self.ring)
+        Parameters::sliding_window(self.rpu, self.ring).borrowing(self.borrow)
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         eviction_rank(self.ring, self.rpu, cell, now)
     }
 
+    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
+        Some(Box::new(SlidingWindow { borrow, ..*self }))
+    }
+
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         Some(self)
+    }
+
+    fn as_settle(&self) -> Option<&dyn Settle> {
+        Some(self)
+    }
+}
+
+impl Settle for SlidingWindow {
+    fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
+        let moment = self.ring.moment(now);
+        self.ring.repair(cell, moment);
+        let most = self.rpu.saturating_add(self.borrow);
+        let cost = cost.min(most.saturating_sub(self.ring.sum(cell, moment)));
+        if cost > 0 {
+            self.ring.add(cell, moment, cost);
+        }
+        self.ring.charge(cell, moment, cost)
     }
 }
 

@@ -30,19 +30,24 @@
 //! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass. If requests may wait and
 //! one costs more than `burst`, its cost takes the place of `burst`.
 //!
+//! **Settling** charges a bucket whatever is left, down to `borrow` units below zero. If the clock
+//! steps back by more than [`MAX_SKEW`], such a bucket keeps the debt of its last charge: a clamp
+//! would make the debt as large as allowed.
+//!
 //! **Clocks.** A bucket may seem further from full than an empty one: a worker whose clock is ahead
 //! charged it, or the clock stepped back. Such debt up to [`MAX_SKEW`] stays. Clamping it would
 //! give away the difference between two workers' clocks at each request. Larger debt is clamped.
 //! Debt is also clamped if the next token would take longer than the unit.
 
 mod migrate;
+mod settle;
 
 use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
-    RESERVED_FOR, Reservation, Reserve, Verdict,
+    RESERVED_FOR, Reservation, Reserve, Settle, Verdict,
 };
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -78,6 +83,8 @@ struct TokenBucket {
     capacity: u64,
     /// The largest debt below an empty bucket that is not clamped.
     slack: Exact,
+    /// How many units settling may charge below zero. `slack` includes them.
+    borrow: u64,
     start: Start,
 }
 
@@ -132,7 +139,7 @@ impl TokenBucket {
             rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
         let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
-        TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, start }
+        TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, borrow: 0, start }
     }
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction, so it is
@@ -175,8 +182,11 @@ impl TokenBucket {
     /// number is 0. They also count as expired if the latest charge is further ahead than
     /// [`MAX_SKEW`].
     fn without_expired(&self, cell: &[u8], now: Time) -> (Exact, u64) {
-        let (full_at, reserved, latest) =
+        let (mut full_at, reserved, latest) =
             (self.full_at(cell), self.reserved(cell), Time::from_ns(u64_at(cell, LATEST)));
+        if self.follows_clock(cell, now) {
+            full_at = self.rate.sub(full_at, Exact::whole(latest.since(now).as_ns()));
+        }
         let expires_at =
             if latest.since(now) > MAX_SKEW { now } else { latest.after(RESERVED_FOR).after(MAX_SKEW) };
         match reserved > 0 && expires_at <= now {
@@ -185,6 +195,12 @@ impl TokenBucket {
             }
             false => (full_at, reserved),
         }
+    }
+
+    /// Whether the clock stepped back since the last charge of a bucket that may owe units. Then the
+    /// bucket keeps what it lacked at that charge.
+    fn follows_clock(&self, cell: &[u8], now: Time) -> bool {
+        self.borrow > 0 && Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW
     }
 
     /// The instant at which the bucket is full except for reserved units, after taking `more`
@@ -209,7 +225,9 @@ impl Algorithm for TokenBucket {
         // The wait is part of the text, because a bucket with a shorter wait would clamp the debt
         // of one with a longer wait. The word "lent" is part of the stored layout.
         let wait = self.rate.sub(self.reach, self.fill).ns;
-        format!("TB {} in {} ns, {} from {start}, {wait} ns lent", self.rate.per, self.rate.ns, self.burst)
+        let Rate { ns, per } = self.rate;
+        let meaning = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst);
+        super::borrowed(meaning, self.borrow)
     }
 
     fn size(&self) -> usize {
@@ -228,11 +246,14 @@ impl Algorithm for TokenBucket {
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let ((full_at, reserved), last) = (self.without_expired(cell, now), self.latest_possible(now));
         let is_too_far_ahead = self.rate.add(full_at, self.rate.span_of(reserved)) > last;
-        if is_too_far_ahead || reserved < self.reserved(cell) {
+        let follows_clock = self.follows_clock(cell, now);
+        if is_too_far_ahead || follows_clock || reserved < self.reserved(cell) {
+            // A bucket that starts empty is new if this instant is zero.
+            let full_at = full_at.max(Exact::whole(now.as_ns().min(1)));
             self.store(cell, if is_too_far_ahead { last } else { full_at });
             self.store_reserved(cell, 0);
             add_one(cell, CLAMPS);
-            if is_too_far_ahead {
+            if is_too_far_ahead || follows_clock {
                 write(cell, LATEST, now.as_ns().to_le_bytes());
             }
             return true;
@@ -323,7 +344,9 @@ impl Algorithm for TokenBucket {
 
     fn parameters(&self) -> Parameters {
         let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
-        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, self.slack)
+        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrow));
+        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, slack)
+            .borrowing(self.borrow)
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
@@ -349,6 +372,17 @@ impl Algorithm for TokenBucket {
     }
 
     fn as_reserve(&self) -> Option<&dyn Reserve> {
+        (self.reach == self.fill).then_some(self)
+    }
+
+    /// A request that waits has its tokens for certain, so its bucket cannot settle.
+    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
+        let Self { rate, slack, .. } = *self;
+        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrow)), rate.span_of(borrow));
+        (self.reach == self.fill).then(|| Box::new(TokenBucket { slack, borrow, ..*self }) as Box<_>)
+    }
+
+    fn as_settle(&self) -> Option<&dyn Settle> {
         (self.reach == self.fill).then_some(self)
     }
 

@@ -73,6 +73,13 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
+    /// The same algorithm for requests whose cost is known at their end: settling may push the cell
+    /// up to `borrow` units below empty. With a `borrow` of 0, the meaning is the same. `None` if
+    /// the algorithm cannot settle.
+    fn settling(&self, _borrow: u64) -> Option<Box<dyn Algorithm>> {
+        None
+    }
+
     /// Whether a charge ends with the request, as a permit does.
     fn ends_with_request(&self) -> bool {
         false
@@ -86,6 +93,11 @@ pub trait Algorithm: Send + Sync {
 
     /// How workers reserve quota of a cell ahead. `None` if they may not.
     fn as_reserve(&self) -> Option<&dyn Reserve> {
+        None
+    }
+
+    /// How a request is settled. `None` if the algorithm cannot settle.
+    fn as_settle(&self) -> Option<&dyn Settle> {
         None
     }
 
@@ -122,6 +134,50 @@ pub trait Reserve: Algorithm {
         let cost = reservation.charge.cost.saturating_sub(reservation.spent);
         if cost > 0 {
             self.refund(cell, now, Charge { cost, ..reservation.charge });
+        }
+    }
+}
+
+/// An algorithm that can settle: the cost of a request is known only when the request ends.
+///
+/// ```
+/// # use diana_base::time::{Span, Time};
+/// # use diana_document::{Errors, Node, parse};
+/// # use diana_limiter::algorithm::{KINDS, Quota};
+/// # let (keys, errors) = (parse(b"{}")?, Errors::default());
+/// # let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
+/// # let quota = Quota { rpu: 10, unit: Span::from_secs(10) };
+/// # let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+/// // A token bucket of 10 units, up to 5 units below zero.
+/// let bucket = token_bucket.settling(5).ok_or("cannot settle")?;
+/// let settle = bucket.as_settle().ok_or("cannot settle")?;
+/// # let (mut cell, now) = (vec![0; bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
+///
+/// // A request reserves 4 units and turns out to have cost 3, another one 13.
+/// let cheap = bucket.step(&mut cell, now, 4);
+/// settle.settle(&mut cell, now, cheap.charge, 3);
+/// let expensive = bucket.step(&mut cell, now, 4);
+/// settle.settle(&mut cell, now, expensive.charge, 13);
+/// // 5 units below zero, not 6: the next unit comes in 6 s.
+/// assert_eq!(bucket.step(&mut cell, now, 0).more_in, Span::from_secs(6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Settle: Algorithm {
+    /// Charges `cost` units whatever is left, at most until `borrow` units below empty. Returns what
+    /// was charged. The cell need not be prepared.
+    fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge;
+
+    /// Refunds the part of `charge` that is above `cost`.
+    fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        self.refund(cell, now, Charge { cost: charge.cost.saturating_sub(cost), ..charge });
+    }
+
+    /// Corrects `charge` to `cost` units.
+    fn settle(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        match cost.checked_sub(charge.cost) {
+            Some(0) => {}
+            Some(more) => _ = self.charge(cell, now, more),
+            None => self.reduce(cell, now, charge, cost),
         }
     }
 }

@@ -10,13 +10,17 @@
 //! **Bound.** `rpu` in each window, so up to `2 · rpu` around a boundary: in any span `t` at most
 //! `(⌈t / unit⌉ + 1) · rpu`.
 //!
+//! **Settling** charges the window that counts at the end of the request, up to `rpu` plus the units
+//! to borrow. The debt ends with the window.
+//!
 //! **Clocks.** A window that begins at most [`MAX_SKEW`] from now counts already. If a window is
 //! further ahead, the clock stepped back, and its usage counts for the current window.
 
 use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Reservation, Reserve, Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Reservation, Reserve, Settle,
+    Verdict,
 };
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -41,13 +45,20 @@ const CLAMPS: usize = 12;
 struct Window {
     rpu: u64,
     unit_ns: u64,
+    /// How many units settling may charge beyond `rpu`.
+    borrow: u64,
 }
 
 fn compile(_: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-    Some(Box::new(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1) }))
+    Some(Box::new(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 }))
 }
 
 impl Window {
+    /// The used units in the bytes of a cell, which may be foreign.
+    fn used(&self, cell: &[u8]) -> u64 {
+        u64::from(u32_at(cell, USED)).min(self.rpu.saturating_add(self.borrow))
+    }
+
     fn at(&self, now: Time) -> u64 {
         now.as_ns().checked_div(self.unit_ns).unwrap_or(0)
     }
@@ -60,7 +71,7 @@ impl Window {
     /// if a worker whose clock is ahead opened it.
     fn counting(&self, cell: &[u8], now: Time) -> (u64, u64) {
         let (current, stored) = (self.at(now), u64_at(cell, 0));
-        let used = u64::from(u32_at(cell, USED)).min(self.rpu);
+        let used = self.used(cell);
         if stored < current {
             (current, 0)
         } else if self.is_too_far_ahead(stored, now) {
@@ -82,7 +93,8 @@ impl Window {
 
 impl Algorithm for Window {
     fn meaning(&self) -> String {
-        format!("W {} in {} ns", self.rpu, self.unit_ns)
+        let meaning = format!("W {} in {} ns", self.rpu, self.unit_ns);
+        super::borrowed(meaning, self.borrow)
     }
 
     fn size(&self) -> usize {
@@ -132,7 +144,7 @@ impl Algorithm for Window {
     /// Refunds only into the window that was charged, and only if the cell was not clamped since.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
-        let (window, used) = (u64_at(cell, 0), u64::from(u32_at(cell, USED)).min(self.rpu));
+        let (window, used) = (u64_at(cell, 0), self.used(cell));
         if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CLAMPS) {
             let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
             write(cell, USED, used.to_le_bytes());
@@ -140,7 +152,7 @@ impl Algorithm for Window {
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters::window(self.rpu, Span::from_ns(self.unit_ns))
+        Parameters::window(self.rpu, Span::from_ns(self.unit_ns)).borrowing(self.borrow)
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
@@ -153,8 +165,29 @@ impl Algorithm for Window {
         }
     }
 
+    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
+        Some(Box::new(Window { borrow, ..*self }))
+    }
+
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         Some(self)
+    }
+
+    fn as_settle(&self) -> Option<&dyn Settle> {
+        Some(self)
+    }
+}
+
+impl Settle for Window {
+    fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
+        self.prepare(cell, now);
+        let (window, used) = self.counting(cell, now);
+        let cost = cost.min(self.rpu.saturating_add(self.borrow).saturating_sub(used));
+        if cost > 0 {
+            write(cell, 0, window.to_le_bytes());
+            write(cell, USED, u32::try_from(used.saturating_add(cost)).unwrap_or(u32::MAX).to_le_bytes());
+        }
+        Charge { cost, at: now, booked_at: self.begins(window), stamp: (0, u32_at(cell, CLAMPS)) }
     }
 }
 

@@ -21,6 +21,11 @@ pub struct Bucket {
     full: bool,
     /// How far the level may fall below zero.
     overdraft: i128,
+    /// How far settling may take the level below zero.
+    borrow: i128,
+    /// The latest instant of a charge. If the clock steps back by more than a second since, a bucket
+    /// that may borrow has the level that it had at that instant.
+    latest: i128,
     /// The level at the last charge, and the instant of that charge. `None`: no request has come
     /// yet.
     state: Option<(i128, i128)>,
@@ -30,7 +35,16 @@ impl Bucket {
     pub fn new(quota: Quota, burst: u64, full: bool, max_wait: Span) -> Bucket {
         let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
         let overdraft = i128::from(max_wait.as_ns()) * rpu;
-        Bucket { rpu, unit, burst: i128::from(burst) * unit, full, overdraft, state: None }
+        Bucket {
+            rpu,
+            unit,
+            burst: i128::from(burst) * unit,
+            full,
+            overdraft,
+            borrow: 0,
+            latest: 0,
+            state: None,
+        }
     }
 
     /// The most that one request may cost.
@@ -42,10 +56,15 @@ impl Bucket {
         // A bucket that starts full has always been full.
         let first = if self.full { (self.burst, 0) } else { (0, now) };
         let (level, at) = *self.state.get_or_insert(first);
+        if self.borrow > 0 && self.latest - now > MAX_SKEW_NS {
+            let then = (level + (self.latest - at) * self.rpu).min(self.burst);
+            (self.state, self.latest) = (Some((then, now)), now);
+        }
+        let (level, at) = self.state.unwrap();
         let level = level + (now - at) * self.rpu;
-        let least = -self.overdraft - (self.unit * (self.rpu - 1)).min(self.rpu * MAX_SKEW_NS);
+        let least = -self.overdraft - self.borrow - (self.unit * (self.rpu - 1)).min(self.rpu * MAX_SKEW_NS);
         if level < least {
-            self.state = Some((least, now));
+            (self.state, self.latest) = (Some((least, now)), now);
         }
         level.clamp(least, self.burst)
     }
@@ -68,7 +87,7 @@ impl Reference for Bucket {
             Admission::Refuse { retry_after: Some(self.wait(level, wanted - self.overdraft)) }
         } else {
             level -= wanted;
-            self.state = Some((level, now));
+            (self.state, self.latest) = (Some((level, now)), self.latest.max(now));
             Admission::Admit { delay: self.wait(level, 0) }
         };
         let remaining = u64::try_from((level + self.overdraft).max(0) / self.unit).unwrap();
@@ -79,6 +98,20 @@ impl Reference for Bucket {
             more_in: if remaining == self.capacity() { Span::ZERO } else { self.wait(level, more) },
             full_in: self.wait(level, self.burst),
             charge: Charge::default(),
+        }
+    }
+
+    fn borrow(&mut self, borrow: u64) {
+        self.borrow = i128::from(borrow) * self.unit;
+    }
+
+    fn charge(&mut self, now: Time, cost: u64) {
+        let now = i128::from(now.as_ns());
+        let level = self.level(now);
+        let cost = i128::from(cost).min((level + self.borrow).max(0) / self.unit);
+        if cost > 0 {
+            let level = level - cost * self.unit;
+            (self.state, self.latest) = (Some((level, now)), self.latest.max(now));
         }
     }
 

@@ -16,13 +16,14 @@ pub struct Slices {
     per: i128,
     len: i128,
     limit: u64,
+    borrow: u64,
     charges: Vec<(i128, u64)>,
 }
 
 impl Slices {
     pub fn new(limit: u64, span: Span, per: u64, len: u64) -> Slices {
         let (span, per, len) = (span.as_ns().into(), per.into(), len.into());
-        Slices { span, per, len, limit, charges: Vec::new() }
+        Slices { span, per, len, limit, borrow: 0, charges: Vec::new() }
     }
 
     /// The first whole nanosecond of a slice.
@@ -73,11 +74,21 @@ impl Reference for Slices {
         let live = self.live(current);
         Verdict {
             admission: outcome,
-            remaining: self.limit - live,
-            more_in: if live == 0 { Span::ZERO } else { self.wait(current, now, live - 1) },
+            remaining: self.limit.saturating_sub(live),
+            more_in: if live == 0 { Span::ZERO } else { self.wait(current, now, live.min(self.limit) - 1) },
             full_in: self.wait(current, now, 0),
             charge: Charge::default(),
         }
+    }
+
+    fn borrow(&mut self, borrow: u64) {
+        self.borrow = borrow;
+    }
+
+    fn charge(&mut self, now: Time, cost: u64) {
+        let current = self.slice(i128::from(now.as_ns()));
+        let cost = cost.min(self.limit + self.borrow - self.live(current));
+        self.charges.extend((cost > 0).then_some((current, cost)));
     }
 
     /// As many rings as cover all slices that the span can touch.
