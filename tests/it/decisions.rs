@@ -7,7 +7,12 @@
 //!   1s   w1 user=ann GET /api            -> refuse per-user retry=3s  by another worker
 //!   1s   user=bob x-plan=free GET /api   -> pass root=9 per-user=4    each rule's report, in order
 //!   2s   2x settle                       ends the two oldest requests that have charges
+//!   3s   settle status=200 values=_,7    the same, after a response with these measures
 //! ```
+//!
+//! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_` for
+//! each value that the policy measures. The filter measures by itself, so such a script runs through
+//! the engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), or else the
 //! name of a header, each with its value, in which `_` is a space. After the arrow: `pass`,
@@ -23,6 +28,7 @@ mod lists;
 mod missing;
 mod permits;
 mod queues;
+mod settling;
 mod shadow;
 mod stacking;
 mod urls;
@@ -34,7 +40,7 @@ use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
 use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
-use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::policy::{Policy, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
 use std::collections::VecDeque;
 
@@ -56,12 +62,16 @@ fn check(json: &str, script: &str) {
                     let held = unsettled.pop_front();
                     let (worker, mut session, request) =
                         held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
-                    gateway.settle(worker, &mut session, line.now);
+                    match &line.usage {
+                        Some(usage) => gateway.settle_used(worker, &mut session, usage, line.now),
+                        None => gateway.settle(worker, &mut session, line.now),
+                    };
                     assert!(!session.has_charges(), "`{text}` leaves something to settle");
                     events.push(Event::Over { now: line.now, request });
                     continue;
                 }
                 let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
+                let settles = session.settles();
                 if session.has_charges() {
                     unsettled.push_back((line.worker, session, queries.len()));
                 }
@@ -69,7 +79,7 @@ fn check(json: &str, script: &str) {
                     (line.now, line.worker, line.parts.clone(), decision.is_rejected());
                 events.push(Event::Decided { now, worker, parts, refused });
                 queries.push(number);
-                waits |= matches!(decision.outcome, Outcome::Delay(_));
+                waits |= matches!(decision.outcome, Outcome::Delay(_)) || settles;
                 let found = Found::of(&decision, &gateway.policy, line.now);
                 if let Err(what) = found.fulfils(line.expected) {
                     panic!("\n{}", explain(script, number, turn, &what, &found, json));
@@ -105,20 +115,32 @@ struct Line<'s> {
     worker: usize,
     /// Whether the line ends requests.
     settles: bool,
+    /// What the host measured of the requests that end.
+    usage: Option<Usage>,
     parts: Vec<(Part, Vec<u8>)>,
     expected: &'s str,
 }
 
 impl Line<'_> {
     fn parse(text: &str) -> Line<'_> {
-        let settles = text.ends_with(" settle");
+        let ended = text.split_once(" settle");
+        let settles = ended.is_some();
+        let usage = ended.map(|(_, measured)| measured.trim()).filter(|measured| !measured.is_empty());
         let (queries, expected) = match text.split_once("->") {
-            None if settles => (text.trim_end_matches("settle"), ""),
+            None if settles => (ended.unwrap().0, ""),
             split => split.unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing")),
         };
         let mut words = queries.split_whitespace();
         let now = START.after(span(words.next().unwrap()));
-        let mut line = Line { now, times: 1, worker: 0, settles, parts: Vec::new(), expected };
+        let mut line = Line {
+            now,
+            times: 1,
+            worker: 0,
+            settles,
+            usage: usage.map(self::usage),
+            parts: Vec::new(),
+            expected,
+        };
         for word in words {
             let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
             if let Some(times) = number(word.strip_suffix('x')) {
@@ -136,6 +158,21 @@ impl Line<'_> {
         let parts = self.parts.iter().cloned();
         parts.fold(Values::default(), |values, (part, line)| values.with(part, line))
     }
+}
+
+fn usage(words: &str) -> Usage {
+    let mut usage = Usage::default();
+    for word in words.split_whitespace() {
+        let (name, value) = word.split_once('=').unwrap();
+        match name {
+            "status" => usage.status = Some(value.parse().unwrap()),
+            "request" => usage.request_bytes = value.parse().unwrap(),
+            "response" => usage.response_bytes = value.parse().unwrap(),
+            "values" => usage.values = value.split(',').map(|value| value.parse().ok()).collect(),
+            _ => panic!("`{word}` is no measure"),
+        }
+    }
+    usage
 }
 
 fn part(word: &str) -> (Part, Vec<u8>) {

@@ -6,7 +6,7 @@ use diana_limiter::cells::store::{Fault, Loaded, Portable, Simulated, Store, Swa
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::cells::{Events, Previous, Replacement};
 use diana_limiter::check::{Decision, Outcome};
-use diana_limiter::policy::Policy;
+use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use std::cell::Cell;
@@ -132,6 +132,11 @@ impl<S: Store> Gateway<S> {
     /// Ends a request that worker `index` started.
     pub fn settle(&mut self, index: usize, session: &mut Session, now: Time) -> Events {
         session.settle(&self.policy, &mut self.workers[index], &self.store, || now)
+    }
+
+    /// Ends a request of which the host measured `usage`.
+    pub fn settle_used(&mut self, index: usize, session: &mut Session, usage: &Usage, now: Time) -> Events {
+        session.settle_used(&self.policy, &mut self.workers[index], &self.store, usage, || now)
     }
 
     /// The decision of a worker with empty caches.

@@ -2,8 +2,8 @@
 
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
-use diana_limiter::algorithm::{self, AlgorithmKind, Quota, RefuseAll};
-use diana_limiter::policy::Counter;
+use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota, RefuseAll};
+use diana_limiter::policy::{Cost, Counter};
 
 /// Reads `algo`. Without it, the first algorithm of the list counts.
 pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
@@ -30,8 +30,62 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
     kind.copied()
 }
 
+/// What the quotas of a rule depend on: the cost of its requests.
+#[derive(Clone, Copy)]
+pub(super) struct Weight {
+    /// The least that a request costs, as far as the configuration tells.
+    pub(super) least: u64,
+    /// Whether requests are settled at their end.
+    pub(super) settles: bool,
+    /// Whether settling may charge more than was charged on arrival.
+    borrows: bool,
+}
+
+impl Weight {
+    pub(super) fn of(cost: Option<&Cost>) -> Weight {
+        let least = cost.and_then(Cost::fixed).unwrap_or(1);
+        Weight { least, settles: cost.is_some_and(Cost::settles), borrows: cost.is_some_and(Cost::borrows) }
+    }
+}
+
+/// Buckets take at most this long to fill, from their deepest debt.
+const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
+
+/// The algorithm of a rule that settles. Reads `borrow`.
+fn settling(
+    fields: &mut Fields,
+    kind: &AlgorithmKind,
+    algorithm: &dyn Algorithm,
+    quota: Quota,
+    weight: Weight,
+) -> Option<Box<dyn Algorithm>> {
+    let borrow = match fields.take("borrow") {
+        Some(node) if !weight.borrows => {
+            node.fail("nothing is charged after the response here: leave it out");
+            return None;
+        }
+        Some(node) => node.size(0..=Quota::MAX_RPU)?,
+        None if weight.borrows => quota.rpu,
+        None => 0,
+    };
+    let units = u128::from(algorithm.shown(quota).rpu).saturating_add(borrow.into());
+    let fill_ns = units.saturating_mul(quota.unit.as_ns().into()).checked_div(quota.rpu.into());
+    if fill_ns.is_some_and(|fill_ns| fill_ns > LONGEST_FILL_NS) {
+        fields.fail(format!("it takes longer than 100 years to pay {borrow} units back: lower `borrow`"));
+        return None;
+    }
+    let settling = algorithm.settling(borrow);
+    if settling.is_none() {
+        fields.fail_as_rule(format!(
+            "the cost is settled when the response ends, which {} cannot do: write `algo: TB` without `max_wait`, `W` or `SW`",
+            kind.short
+        ));
+    }
+    settling
+}
+
 /// Compiles the quota: `rpu`, `unit` and the algorithm's keys.
-pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Option<Counter> {
+pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> Option<Counter> {
     let rpu = fields.require("rpu").and_then(|node| node.size(0..=Quota::MAX_RPU));
     let unit = match kind {
         Some(AlgorithmKind { per_unit: false, name, .. }) => {
@@ -55,10 +109,23 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Option
         for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys) {
             fields.take(key);
         }
+        fields.take("borrow");
         return None;
     };
     let algorithm = (kind.compile)(fields, quota);
     others_keys(fields, kind);
+    let is_valid = rpu.is_some() && unit.is_some();
+    let algorithm = match algorithm {
+        Some(algorithm) if weight.settles && is_valid => settling(fields, kind, &*algorithm, quota, weight),
+        _ if weight.settles => {
+            fields.take("borrow");
+            None
+        }
+        algorithm => {
+            fields.belong(&["borrow"], "to a rule whose `cost` or `charge` depends on the response");
+            algorithm
+        }
+    };
     let (rpu, unit) = (rpu?, unit?);
     let algorithm = if rpu == 0 { Box::new(RefuseAll) } else { algorithm? };
     Some(Counter::new(Quota { rpu, unit }, algorithm))

@@ -1,6 +1,6 @@
 //! The keys of a rule that the global store counts: `scope`, `on_error`, `lease`.
 
-use super::counter::count;
+use super::counter::{Weight, count};
 use super::global_store::GlobalStore;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
@@ -16,6 +16,9 @@ const NOTHING_FAILS: &str = "this document has no store that could fail or lend:
     with `limits` and `store`";
 const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
     to count them together write the full form with `limits` and `store`";
+
+const SETTLED_LOCALLY: &str =
+    "the cost is settled when the response ends, and a store cannot do that: write `scope: local`";
 
 /// The context in which a global rule is read.
 pub(super) struct Reader<'a> {
@@ -140,23 +143,26 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
     }
 }
 
-/// Compiles the quota of a rule, or of an override, for each of its roles. A request costs at least
-/// `least` units.
+/// Compiles the quota of a rule, or of an override, for each of its roles.
 pub(super) fn roles(
     fields: &mut Fields,
     kind: Option<&AlgorithmKind>,
     global: Option<&Rule>,
-    least: u64,
+    weight: Weight,
 ) -> Option<Roles> {
-    let mut primary = count(fields, kind)?;
+    let mut primary = count(fields, kind, weight)?;
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };
     if global.windows_only && primary.quota.rpu > 0 {
         windows_only(fields, kind?, &primary)?;
     }
+    if weight.settles {
+        fields.fail_as_rule(SETTLED_LOCALLY);
+        return None;
+    }
     let fallback = match global.on_error {
-        OnError::Local => Some(scaled(fields, kind?, global.replicas, least)?),
+        OnError::Local => Some(scaled(fields, kind?, global.replicas, weight)?),
         OnError::Allow | OnError::Deny => None,
     };
     let (size, node) = match &global.lease {
@@ -195,28 +201,28 @@ fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) ->
 /// of a request. If
 /// `rpu` is rounded down, a burst or a queue takes up to twice as long. If that is too long, the
 /// burst or the queue is halved.
-fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, least: u64) -> Option<Counter> {
-    let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(least.min(number));
+fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, weight: Weight) -> Option<Counter> {
+    let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(weight.least.min(number));
     [1u64, 2].into_iter().find_map(|divisor| {
         let mut entries: Vec<(String, Value)> = Vec::new();
-        for key in ["rpu", "unit"].iter().chain(kind.keys) {
+        for key in ["rpu", "unit", "borrow"].iter().chain(kind.keys) {
             let Some(node) = fields.take(key) else {
                 continue;
             };
             let number = match *key {
-                "rpu" | "burst" => node.size(0..=Quota::MAX_RPU),
+                "rpu" | "burst" | "borrow" => node.size(0..=Quota::MAX_RPU),
                 "queue" => node.whole(0..=Quota::MAX_RPU),
                 _ => None,
             };
             let value = match (*key, number) {
-                ("rpu", Some(number @ 1..)) => Value::Whole(part(number)),
+                ("rpu" | "borrow", Some(number @ 1..)) => Value::Whole(part(number)),
                 (_, Some(number @ 1..)) => Value::Whole(part(number).checked_div(divisor).unwrap_or(0)),
                 _ => node.value().clone(),
             };
             entries.push(((*key).into(), value));
         }
         let (value, errors) = (Value::Object(entries), Errors::default());
-        count(&mut Node::root(&value, &errors).fields()?, Some(kind))
+        count(&mut Node::root(&value, &errors).fields()?, Some(kind), weight)
     })
 }
 

@@ -30,6 +30,9 @@ const RULE_KEYS: &[&str] = &[
     "on_error",
     "lease",
     "cost",
+    "charge",
+    "refund",
+    "borrow",
 ];
 
 pub(super) const STORE_KEYS: &[&str] = &["redis", "rls"];

@@ -1,6 +1,6 @@
 //! Reads one rule: actors, quota, algorithm and overrides. The algorithm reads its own keys.
 
-use super::counter::algorithm;
+use super::counter::{Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
 use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
 use super::mode::Mode;
@@ -10,7 +10,7 @@ use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, Named, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
-use diana_limiter::policy::{Cost, Missing, RuleDraft};
+use diana_limiter::policy::{Cost, Missing, RuleDraft, Statuses};
 use diana_limiter::response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
@@ -54,17 +54,18 @@ pub(super) fn compile(
         Some(node) => Cost::compile(node, scope.parts),
         None => Some(Cost::default()),
     };
-    let least = cost.as_ref().and_then(Cost::fixed).unwrap_or(1);
+    let cost = statuses(&mut fields, cost);
+    let weight = Weight::of(cost.as_ref());
     let kind = algorithm(fields.take("algo"));
     // Each override reads the rule's keys again, below its own. A mistake in the rule's keys is
     // reported once.
     let overrides = fields.take("overrides");
-    let roles = roles(&mut fields, kind, global.as_ref(), least);
+    let roles = roles(&mut fields, kind, global.as_ref(), weight);
     if let (Some(node), Some(roles)) = (&cost_node, &roles) {
-        roles.fits(node, least);
+        roles.fits(node, weight.least);
     }
     let overrides = match overrides {
-        Some(node) => self::overrides(&node, &fields, (kind, least), actors.as_deref(), global.as_ref()),
+        Some(node) => self::overrides(&node, &fields, (kind, weight), actors.as_deref(), global.as_ref()),
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
@@ -85,6 +86,21 @@ pub(super) fn compile(
         counters,
         global,
     })
+}
+
+/// Reads `charge` and `refund`: the statuses by which a request is settled.
+fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
+    let (charge, refund) = (fields.take("charge"), fields.take("refund"));
+    if let (Some(_), Some(refund)) = (&charge, &refund) {
+        refund.fail("`charge` charges by the status already: leave one of them out");
+        return None;
+    }
+    let statuses = |node: Option<Node>| match node {
+        Some(node) => Statuses::compile(&node).map(Some),
+        None => Some(None),
+    };
+    let (charge, refund) = (statuses(charge), statuses(refund));
+    Some(Cost { charge: charge?, refund: refund?, ..cost? })
 }
 
 /// The longest `reject_delay`.
@@ -119,7 +135,7 @@ fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
 fn overrides(
     node: &Node,
     rule: &Fields,
-    (kind, least): (Option<&AlgorithmKind>, u64),
+    (kind, weight): (Option<&AlgorithmKind>, Weight),
     actors: Option<&[Named]>,
     global: Option<&global_rule::Rule>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
@@ -138,7 +154,7 @@ fn overrides(
         };
         let roles = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
-            let roles = roles(&mut fields, kind, global, least);
+            let roles = roles(&mut fields, kind, global, weight);
             fields.belong(&rule_keys(), "to the rule itself: an override changes how much");
             fields.finish();
             roles

@@ -24,8 +24,10 @@ mod missing;
 mod rendezvous;
 mod rule;
 mod shards;
+mod statuses;
+mod usage;
 
-pub use cost::{Cost, CostSource};
+pub use cost::{Cost, CostSource, Reserve};
 pub use counter::{Counter, Counters};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use dry_run::{DryRun, Sample};
@@ -34,9 +36,12 @@ pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
+pub use statuses::Statuses;
+pub use usage::{Measure, Measures, Usage};
 
+pub(crate) use cost::Owed;
 pub(crate) use global_group::GlobalGroup;
-pub(crate) use group::{ActorRules, Group, GroupIndex, Identity};
+pub(crate) use group::{ActorRules, Costs, Group, GroupIndex, Identity};
 pub(crate) use limit::Limit;
 pub(crate) use missing::{actor_source, by_value};
 pub(crate) use rule::Role;
@@ -115,6 +120,7 @@ pub struct Policy {
     /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.
     shared: Vec<u64>,
     pub(crate) shards: Shards,
+    measures: Measures,
 }
 
 impl Policy {
@@ -142,6 +148,12 @@ impl Policy {
     #[must_use]
     pub fn reads_headers(&self) -> bool {
         self.reads_headers
+    }
+
+    /// What a host has to measure of requests that settle. See the example of [`Usage`].
+    #[must_use]
+    pub fn measures(&self) -> &Measures {
+        &self.measures
     }
 
     /// The rule with this id. `None` only for an id of another policy.

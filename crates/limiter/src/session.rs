@@ -63,7 +63,7 @@ use crate::cells::store::Store;
 use crate::check::Pending;
 use crate::check::{Charges, Decision, Outcome, Refund};
 use crate::global::{Completion, Waiter};
-use crate::policy::Policy;
+use crate::policy::{Policy, Usage};
 use crate::request::Request;
 use diana_base::time::Time;
 use std::mem::take;
@@ -201,6 +201,13 @@ impl Session {
         !self.charges.is_empty() || self.querying.is_some()
     }
 
+    /// Whether the request has to be settled: [`Policy::measures`] tells what to measure of it, and
+    /// [`Session::settle_used`] takes the result.
+    #[must_use]
+    pub fn settles(&self) -> bool {
+        !self.is_waiting && self.charges.settles()
+    }
+
     /// Ends the request, for whatever reason. Charges that end with the request are refunded, once.
     /// A request that leaves while it waits is refunded all of its charges, and its turn if no
     /// other request has a later one.
@@ -237,13 +244,38 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
+        self.end(policy, worker, store, None, &clock)
+    }
+
+    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. Without a
+    /// `usage`, as when the client leaves before the response, what was charged on arrival stays
+    /// charged. See the example of [`Usage`].
+    pub fn settle_used<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        usage: &Usage,
+        clock: impl Fn() -> Time,
+    ) -> Events {
+        self.end(policy, worker, store, Some(usage), &clock)
+    }
+
+    fn end<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        usage: Option<&Usage>,
+        clock: &dyn Fn() -> Time,
+    ) -> Events {
         if let Some(querying) = self.querying.take() {
             worker.cancel(Waiter::Request(querying.ticket));
-            return worker.abandon(policy, &querying.pending, store, &clock);
+            return worker.abandon(policy, &querying.pending, store, clock);
         }
         let refund = self.refund();
         self.is_waiting = false;
-        worker.refund(policy, take(&mut self.charges), refund, store, &clock)
+        worker.refund(policy, take(&mut self.charges), (refund, usage), store, clock)
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration

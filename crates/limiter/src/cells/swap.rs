@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::events::Events;
 use super::store::{Fault, Store, Swap};
-use super::table::Entry;
+use super::table::{Entry, Eviction};
 use crate::policy::{ActorRules, Group};
 use diana_base::time::Time;
 
@@ -111,10 +111,14 @@ impl<S: Store + ?Sized> Change for Update<'_, '_, S> {
             None => (set.find(), None),
             Some(rules) => {
                 let now = (self.context.clock)();
-                (Some(set.claim(|_, cell| rules.eviction_rank(cell, now))), Some(now))
+                let (group, context) = (rules.group, self.context);
+                let rank = |other, cell: &[u8]| context.rules_of(group, other).eviction_rank(cell, now);
+                (Some(set.claim(rank)), Some(now))
             }
         };
-        let Some(mut entry) = entry else {
+        // The cell that blocks a full set is another actor's.
+        let is_own = |entry: &Entry| !matches!(entry.eviction(), Some(Eviction::SetFull { .. }));
+        let Some(mut entry) = entry.filter(is_own) else {
             return Attempt::Nothing;
         };
         (self.how)(entry.cell_mut(), now.unwrap_or_else(|| (self.context.clock)()));

@@ -14,7 +14,7 @@ use super::global_refusals::GlobalRefusalCache;
 use crate::algorithm::{Admission, Verdict};
 use crate::check::{GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
-use crate::policy::{GlobalGroup, GroupIndex, OnError, Policy, actor_source};
+use crate::policy::{Costs, GlobalGroup, GroupIndex, OnError, Policy, actor_source};
 use diana_base::time::{Span, Time};
 use std::ops::Range;
 
@@ -27,8 +27,7 @@ pub(crate) struct GlobalCheck {
     pub(crate) hash: u64,
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
-    /// The cost of the request by each rule; empty if all costs are fixed.
-    pub(crate) costs: Vec<u64>,
+    pub(crate) costs: Costs,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
@@ -60,7 +59,7 @@ impl GlobalCheck {
         let bytes = keys.get(key.clone()).unwrap_or_default();
         let shard = policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, bytes));
         let state = GlobalState::Unanswered;
-        GlobalCheck { place, hash, key, costs: Vec::new(), shard, state, fetches: false }
+        GlobalCheck { place, hash, key, costs: Costs::default(), shard, state, fetches: false }
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
-use crate::policy::{ActorRules, Group, GroupIndex, Role, actor_source};
+use crate::policy::{ActorRules, Costs, Group, GroupIndex, Owed, Role, actor_source};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::ops::Range;
@@ -31,8 +31,7 @@ pub(crate) struct GroupCheck {
 pub(crate) struct Buffers {
     cell: OpenCell,
     verdict: GroupVerdict,
-    /// The cost of the request by each rule; empty if all costs are fixed.
-    pub(super) costs: Vec<u64>,
+    pub(super) costs: Costs,
 }
 
 impl GroupCheck {
@@ -52,8 +51,8 @@ impl GroupCheck {
         self.buffers
     }
 
-    /// The cost of the request by each rule; empty if all costs are fixed.
-    pub(crate) fn costs(&self) -> &[u64] {
+    /// The cost of the request by each rule.
+    pub(crate) fn costs(&self) -> &Costs {
         &self.buffers.costs
     }
 
@@ -81,7 +80,7 @@ impl GroupCheck {
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None);
-        verdict.check(rules, costs, cell.open_copy(cached, rules, now), now);
+        verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
         verdict.is_refused()
     }
 
@@ -100,8 +99,8 @@ impl GroupCheck {
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None);
-        verdict.check(rules, costs, cell.open_copy(&reserved.cell, rules, now), now);
-        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, costs, now)
+        verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
+        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
     }
 
     pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
@@ -122,7 +121,7 @@ impl GroupCheck {
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            verdict.check(rules, costs, cell.bytes_mut(), at);
+            verdict.check(rules, &costs.units, cell.bytes_mut(), at);
         }
     }
 
@@ -268,7 +267,12 @@ impl GroupCheck {
     pub(crate) fn charged(&self) -> Option<Charged> {
         let charges = || self.buffers.verdict.charges().collect();
         let is_stored = self.buffers.cell.is_stored();
-        is_stored.then(|| Charged { place: self.place, hash: self.hash, charges: charges() })
+        // A shadow rule that refuses charges nothing, now and later.
+        let owed = || {
+            let owed = self.buffers.costs.owed.iter().zip(self.buffers.verdict.admits());
+            owed.map(|(owed, admits)| if admits { *owed } else { Owed::Nothing }).collect()
+        };
+        is_stored.then(|| Charged { place: self.place, hash: self.hash, charges: charges(), owed: owed() })
     }
 }
 

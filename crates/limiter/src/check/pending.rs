@@ -5,7 +5,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events};
 use crate::check::{Decision, GroupCheck, Outcome, RuleReport, Scratch, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{GroupIndex, Policy};
+use crate::policy::{Costs, GroupIndex, Policy};
 use diana_base::time::Time;
 use std::mem::take;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub(crate) struct Pending {
     pub(crate) keys: Vec<u8>,
     /// The local groups to check once the global stores have answered, where their actors' keys
     /// stand, and the costs of the request.
-    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Vec<u64>)>,
+    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs)>,
     pub(crate) globals: Vec<GlobalCheck>,
     /// The reports and events from before the global stores were asked.
     pub(crate) reports: Vec<RuleReport>,
@@ -78,7 +78,7 @@ impl Pending {
                 continue;
             };
             let key = self.keys.get(global.key.clone()).unwrap_or_default();
-            let queries = global_group.queries(policy, key, Some(&global.costs), global.fetches);
+            let queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),
@@ -206,7 +206,7 @@ impl Scratch {
             }
         }
         let is_kept = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
-        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().to_vec());
+        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone());
         let checks = checks.iter().filter(is_kept).map(kept).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
         Pending { keys, checks, globals, reports, events: *events, at }

@@ -1,4 +1,4 @@
-//! Refunds of charges that a request leaves behind, in cells of this gateway and in global stores:
+//! Refunds and settlement of charges that a request leaves behind, in cells of this gateway and in global stores:
 //! the request has ended, or leaves before its turn, or cannot be held.
 //!
 //! A refused request needs no such refund: see [`charge`](super::charge).
@@ -8,9 +8,10 @@
 
 use crate::algorithm::Charge;
 use crate::cells::store::Store;
-use crate::cells::{Context, Events, update};
+use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::GlobalCharge;
-use crate::policy::GroupIndex;
+use crate::policy::{ActorRules, GroupIndex, Measures, Owed, Rule, Usage};
+use std::cmp::Ordering;
 
 /// The charges of a request that may be refunded.
 #[derive(Debug, Default)]
@@ -29,6 +30,22 @@ pub(crate) struct Charged {
     pub(crate) hash: u64,
     /// One for each rule.
     pub(crate) charges: Vec<Charge>,
+    /// What remains to be settled by each rule; empty if nothing is.
+    pub(crate) owed: Vec<Owed>,
+}
+
+impl Charged {
+    pub(crate) fn settles(&self) -> bool {
+        self.owed.iter().any(|owed| *owed != Owed::Nothing)
+    }
+
+    /// The final cost by each rule. `None`: what was charged on arrival stays charged.
+    fn costs(&self, rules: ActorRules, usage: &Usage, measures: &Measures) -> Vec<Option<u64>> {
+        let cost = |((rule, _), owed): ((&Rule, _), &Owed)| {
+            rule.varying.as_ref().and_then(|cost| cost.at_end(*owed, usage, measures))
+        };
+        rules.counters().zip(&self.owed).map(cost).collect()
+    }
 }
 
 /// Which charges a refund concerns.
@@ -45,6 +62,11 @@ impl Charges {
         self.local.is_empty() && self.global.is_empty()
     }
 
+    /// Whether the request has to be settled.
+    pub(crate) fn settles(&self) -> bool {
+        self.local.iter().any(Charged::settles)
+    }
+
     pub(crate) fn clear(&mut self) {
         self.local.clear();
         self.global.clear();
@@ -55,10 +77,17 @@ impl Charges {
         self.global.retain(|(_, charge)| charge.parameters.ends_with_request());
     }
 
-    /// Refunds the local charges in their cells.
-    pub(crate) fn refund_local<S: Store + ?Sized>(&self, which: Refund, context: &Context<S>) -> Events {
+    /// Refunds the local charges in their cells, and settles those of a request that ended after the
+    /// host measured its `usage`.
+    pub(crate) fn refund_local<S: Store + ?Sized>(
+        &self,
+        which: Refund,
+        usage: Option<&Usage>,
+        context: &Context<S>,
+    ) -> Events {
         let mut events = Events::default();
-        for Charged { place, hash, charges } in &self.local {
+        for charged in &self.local {
+            let Charged { place, hash, charges, .. } = charged;
             let Some(group) = context.policy.group(*place) else {
                 continue;
             };
@@ -70,8 +99,21 @@ impl Charges {
                     Refund::Ended | Refund::All => *charge,
                 })
             };
-            if refunded().any(|charge| charge.cost > 0) {
-                update(group, *hash, context, &mut events, &|cell, now| rules.refund(refunded(), cell, now));
+            let usage = usage.filter(|_| which == Refund::Ended);
+            let costs = usage.map(|usage| charged.costs(rules, usage, context.policy.measures()));
+            let costs = costs.unwrap_or_default();
+            let difference =
+                |(charge, cost): (&Charge, &Option<u64>)| cost.map(|cost| cost.cmp(&charge.cost));
+            let differs = |how| charges.iter().zip(&costs).map(difference).any(|other| other == Some(how));
+            let change = |cell: &mut [u8], now| {
+                rules.refund(refunded(), cell, now);
+                rules.settle(charges, &costs, cell, now);
+            };
+            if differs(Ordering::Greater) {
+                // A request that was charged nothing on arrival may have no cell.
+                update_or_create(rules, *hash, context, &mut events, &change);
+            } else if differs(Ordering::Less) || refunded().any(|charge| charge.cost > 0) {
+                update(group, *hash, context, &mut events, &change);
             }
         }
         events

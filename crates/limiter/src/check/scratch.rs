@@ -6,7 +6,7 @@ use super::group_check::{Buffers, GroupCheck};
 use super::refund::Charges;
 use crate::cells::{Context, Events};
 use crate::global::LeaseRefill;
-use crate::policy::GroupIndex;
+use crate::policy::{Costs, GroupIndex};
 use std::ops::Range;
 
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates
@@ -42,21 +42,19 @@ impl Scratch {
         free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
     }
 
-    /// Adds a check of one of a limit's groups for the actor of this key. `costs` has the cost by
-    /// each rule, or is empty if all costs are fixed.
+    /// Adds a check of one of a limit's groups for the actor of this key.
     pub(crate) fn add_check<S: ?Sized>(
         &mut self,
         place: GroupIndex,
         key: Range<usize>,
-        costs: &[u64],
+        costs: &Costs,
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
             let bytes = self.keys.get(key.clone()).unwrap_or_default();
             let hash = group.hash(&context.policy.rules, context.hasher, bytes);
             let mut buffers = self.free_buffers.pop().unwrap_or_default();
-            buffers.costs.clear();
-            buffers.costs.extend_from_slice(costs);
+            buffers.costs.copy(costs);
             self.checks.push(GroupCheck::new(group, place, hash, key, buffers));
         }
     }

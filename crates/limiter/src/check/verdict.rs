@@ -81,6 +81,11 @@ impl GroupVerdict {
         self.verdicts.iter().map(|verdict| verdict.charge)
     }
 
+    /// Whether each rule admits.
+    pub(crate) fn admits(&self) -> impl Iterator<Item = bool> {
+        self.verdicts.iter().map(Verdict::admits)
+    }
+
     /// Adds one report for each rule.
     pub(crate) fn report(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
         let degraded = rules.group.role == Role::Fallback;

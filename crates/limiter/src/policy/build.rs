@@ -11,6 +11,7 @@ use super::limit::Limit;
 use super::missing::Missing;
 use super::rule::{Role, Rule};
 use super::shards::Shards;
+use super::usage::Measures;
 use crate::actor::Named;
 use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
@@ -129,6 +130,8 @@ impl Draft {
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, global_groups: global_group });
         }
+        let mut measures = Measures::default();
+        builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
         Policy {
             parts,
             reads_headers,
@@ -144,6 +147,7 @@ impl Draft {
             sample,
             shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
+            measures,
         }
     }
 }
@@ -228,7 +232,8 @@ impl Builder {
                     enforced: draft.enforced,
                     reject_delay: draft.reject_delay,
                     cost: draft.cost.fixed().unwrap_or(0),
-                    varying: draft.cost.fixed().is_none().then(|| Box::new(draft.cost)),
+                    varying: (draft.cost.settles() || draft.cost.fixed().is_none())
+                        .then(|| Box::new(draft.cost)),
                     cost_name,
                     primary: draft.counters,
                     fallback,
@@ -289,15 +294,13 @@ impl Builder {
             counters.all_mut().for_each(|counter| counter.offset = size);
             size = size.saturating_add(bytes);
         }
-        let counters = || {
-            let rules = self.rules.get(rules.clone()).unwrap_or_default();
-            rules.iter().flat_map(|rule| rule.counters(role).all())
-        };
-        let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
+        let own_rules = || self.rules.get(rules.clone()).unwrap_or_default().iter();
+        let counters = || own_rules().flat_map(|rule| rule.counters(role).all());
+        let settles = own_rules().any(|rule| rule.settles());
+        let can_reserve = !settles && counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
-        let varies =
-            self.rules.get(rules.clone()).unwrap_or_default().iter().any(|rule| rule.varying.is_some());
+        let varies = own_rules().any(|rule| rule.varying.is_some());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
@@ -325,6 +328,7 @@ impl Builder {
             may_wait,
             ends_with_request,
             varies,
+            settles,
         }
     }
 }

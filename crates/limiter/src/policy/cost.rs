@@ -1,10 +1,12 @@
 //! What a request costs, in units of its rule's quota.
 
+use super::statuses::Statuses;
+use super::usage::{Measure, Measures, Usage};
 use crate::algorithm::Quota;
 use crate::request::token::header_name;
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::alone;
-use diana_document::{Node, Value};
+use diana_base::format::{alone, sized};
+use diana_document::{Fields, Node, Value};
 use std::ops::RangeInclusive;
 
 /// What a request costs.
@@ -12,6 +14,23 @@ use std::ops::RangeInclusive;
 pub struct Cost {
     /// Where the cost comes from.
     pub source: CostSource,
+    /// Set if the request is charged only if the response has such a status. Nothing is charged on
+    /// arrival.
+    pub charge: Option<Statuses>,
+    /// Set if the charge is refunded if the response has such a status.
+    pub refund: Option<Statuses>,
+}
+
+/// What is known on arrival about the cost of a request that has to be settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// Nothing has to be settled.
+    #[default]
+    Nothing,
+    /// The cost is known. The status decides whether it is charged.
+    Known(u64),
+    /// The host measures the cost.
+    Measured,
 }
 
 /// Where the cost of a request comes from.
@@ -30,15 +49,41 @@ pub enum CostSource {
     },
     /// The length of the request's body in bytes.
     RequestBytes {
-        /// The header `content-length`.
+        /// The header `content-length`. A body of undeclared length is measured.
         length: PartId,
     },
+    /// The length of the response's body in bytes.
+    ResponseBytes(Reserve),
+    /// A number that the response has.
+    Response {
+        /// The number.
+        measure: Measure,
+        /// The cost without such a number; `None`: what was reserved.
+        default: Option<u64>,
+        /// What is charged on arrival, and the largest cost.
+        reserve: Reserve,
+    },
+}
+
+/// What a request is charged on arrival if its cost is known later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// Units that are charged on arrival: 0 to `max`.
+    pub units: u64,
+    /// The largest cost in units, up to 10⁹.
+    pub max: u64,
 }
 
 impl Default for Cost {
     /// One unit.
     fn default() -> Cost {
-        Cost { source: CostSource::Fixed(1) }
+        CostSource::Fixed(1).into()
+    }
+}
+
+impl From<CostSource> for Cost {
+    fn from(source: CostSource) -> Cost {
+        Cost { source, charge: None, refund: None }
     }
 }
 
@@ -63,17 +108,22 @@ impl Cost {
             Value::Text(text) if text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => {
                 CostSource::Fixed(node.size(1..=Quota::MAX_RPU)?)
             }
-            Value::Text(_) => node.choice("cost", &[("request_bytes", ())]).map(|()| {
-                CostSource::RequestBytes { length: parts.intern(Part::Header("content-length".into())) }
-            })?,
-            Value::Object(_) => header(node, parts)?,
+            Value::Text(_) => {
+                match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
+                    true => CostSource::RequestBytes {
+                        length: parts.intern(Part::Header("content-length".into())),
+                    },
+                    false => CostSource::ResponseBytes(Reserve { units: 0, max: Quota::MAX_RPU }),
+                }
+            }
+            Value::Object(_) => object(node, parts)?,
             _ => {
                 return node.expected(
-                    "a whole number from 1 to 1000000000, `request_bytes`, or an object such as `{header: x-cost, max: 100}`",
+                    "a whole number from 1 to 1000000000, `request_bytes`, `response_bytes`, or an object such as `{header: x-cost, max: 100}`",
                 );
             }
         };
-        Some(Cost { source })
+        Some(source.into())
     }
 
     /// The cost of every request; `None` if the cost depends on the request.
@@ -85,15 +135,76 @@ impl Cost {
         }
     }
 
-    /// The cost of `request`, which has just come: 0 to 10⁹ units.
-    pub(crate) fn of(&self, request: &Request) -> u64 {
-        match &self.source {
-            CostSource::Fixed(units) => *units,
-            CostSource::Header { part, default, range } => match number(request, *part) {
-                Some(number) => number.clamp(*range.start(), *range.end()),
-                None => *default,
+    /// Whether a request is settled at its end.
+    #[must_use]
+    pub fn settles(&self) -> bool {
+        self.refund.is_some() || self.borrows()
+    }
+
+    /// Whether settling may charge more than was charged on arrival.
+    #[must_use]
+    pub fn borrows(&self) -> bool {
+        let is_known = matches!(self.source, CostSource::Fixed(_) | CostSource::Header { .. });
+        self.charge.is_some() || !is_known
+    }
+
+    /// The charge of `request`, which has just come: 0 to 10⁹ units, and what remains to be settled.
+    pub(crate) fn on_arrival(&self, request: &Request) -> (u64, Owed) {
+        let (units, owed) = match &self.source {
+            CostSource::Fixed(units) => (*units, Owed::Known(*units)),
+            CostSource::Header { part, default, range } => {
+                let units = number(request, *part);
+                let units = units.map_or(*default, |units| units.clamp(*range.start(), *range.end()));
+                (units, Owed::Known(units))
+            }
+            CostSource::RequestBytes { length } => match number(request, *length) {
+                Some(bytes) => (bytes.min(Quota::MAX_RPU), Owed::Known(bytes.min(Quota::MAX_RPU))),
+                None => (0, Owed::Measured),
             },
-            CostSource::RequestBytes { length } => number(request, *length).unwrap_or(0).min(Quota::MAX_RPU),
+            CostSource::ResponseBytes(reserve) | CostSource::Response { reserve, .. } => {
+                (reserve.units, Owed::Measured)
+            }
+        };
+        let is_settled = owed == Owed::Measured || self.charge.is_some() || self.refund.is_some();
+        let units = if self.charge.is_some() { 0 } else { units };
+        (units, if is_settled { owed } else { Owed::Nothing })
+    }
+
+    /// The cost of a request that has ended. `None`: what was charged on arrival stays charged.
+    pub(crate) fn at_end(&self, owed: Owed, usage: &Usage, measures: &Measures) -> Option<u64> {
+        let has = |statuses: &Option<Statuses>| {
+            usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
+        };
+        if owed == Owed::Nothing || has(&self.refund) == Some(true) {
+            return (owed != Owed::Nothing).then_some(0);
+        }
+        if self.charge.is_some() && has(&self.charge) != Some(true) {
+            return None;
+        }
+        let units = match (&self.source, owed) {
+            (_, Owed::Known(units)) => units,
+            (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
+            // Without a response, nothing is known.
+            (_, _) if usage.status.is_none() => return None,
+            (CostSource::ResponseBytes(reserve), _) => usage.response_bytes.min(reserve.max),
+            (CostSource::Response { measure, default, reserve }, _) => {
+                let at = measures.values.iter().position(|value| value == measure)?;
+                let units = usage.values.get(at).copied().flatten();
+                units.or(*default).unwrap_or(reserve.units).min(reserve.max)
+            }
+            _ => return None,
+        };
+        Some(units)
+    }
+
+    /// Adds what the host has to measure.
+    pub(crate) fn measure(&self, measures: &mut Measures) {
+        measures.status |= self.charge.is_some() || self.refund.is_some();
+        match &self.source {
+            CostSource::RequestBytes { .. } => measures.request_bytes = true,
+            CostSource::ResponseBytes(_) => measures.response_bytes = true,
+            CostSource::Response { measure, .. } => measures.add(measure),
+            CostSource::Fixed(_) | CostSource::Header { .. } => {}
         }
     }
 
@@ -102,20 +213,94 @@ impl Cost {
         if *self == Cost::default() {
             return String::new();
         }
-        match &self.source {
-            CostSource::Fixed(units) => ["cost ", &alone(*units)].concat(),
+        let numbers = |numbers: &[u64]| numbers.iter().copied().map(alone).collect::<Vec<_>>().join(" ");
+        let source = match &self.source {
+            CostSource::Fixed(units) => alone(*units),
             CostSource::Header { part, default, range } => {
-                let numbers = [*default, *range.start(), *range.end()].map(alone).join(" ");
-                ["cost ", &numbers, " ", &parts.meaning(*part)].concat()
+                [&numbers(&[*default, *range.start(), *range.end()]), " ", &*parts.meaning(*part)].concat()
             }
-            CostSource::RequestBytes { .. } => "cost request bytes".into(),
+            CostSource::RequestBytes { .. } => "request bytes".into(),
+            CostSource::ResponseBytes(Reserve { units, max }) => {
+                ["response bytes ", &*numbers(&[*units, *max])].concat()
+            }
+            CostSource::Response { measure, default, reserve: Reserve { units, max } } => {
+                let (kind, name) = match measure {
+                    Measure::Header(name) => ("response header ", name),
+                    Measure::Json(pointer) => ("response json ", pointer),
+                };
+                [kind, &sized(name), " ", &numbers(&[default.unwrap_or(*units), *units, *max])].concat()
+            }
+        };
+        let statuses = |word: &str, statuses: &Option<Statuses>| {
+            statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.meaning()].concat())
+        };
+        let (charge, refund) = (statuses(" charged ", &self.charge), statuses(" refunded ", &self.refund));
+        ["cost ", &source, &charge, &refund].concat()
+    }
+}
+
+/// Reads an object: a number in the request or in the response.
+fn object(node: &Node, parts: &mut Parts) -> Option<CostSource> {
+    let fields = node.fields()?;
+    if fields.has("response_header") || fields.has("response_json") || fields.has("response_bytes") {
+        return response(fields);
+    }
+    header(fields, parts)
+}
+
+/// Reads `{response_header, reserve, max, default}`, or the same with `response_json`, or
+/// `{response_bytes: true, reserve, max}`.
+fn response(mut fields: Fields) -> Option<CostSource> {
+    let (header, json, bytes) =
+        (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
+    let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
+    let most = max.unwrap_or(Quota::MAX_RPU);
+    let units = fields.take("reserve").map_or(Some(0), |node| node.size(0..=most));
+    let measure = match (header, json, bytes) {
+        (Some(node), None, None) => {
+            let name = header_name(node.text()?, &node, |name| match name {
+                "content-length" => Some("write `cost: response_bytes`"),
+                name => name.starts_with(':').then_some("it has no number"),
+            });
+            Some(name.map(Measure::Header))
+        }
+        (None, Some(node), None) => Some(pointer(&node).map(Measure::Json)),
+        (None, None, Some(node)) => match node.flag()? {
+            true => None,
+            false => return node.expected("true"),
+        },
+        _ => {
+            fields.fail("`response_header`, `response_json` and `response_bytes` exclude each other");
+            return None;
+        }
+    };
+    let default = match measure {
+        Some(_) => fields.take("default").map(|node| node.size(0..=most)),
+        None => None,
+    };
+    fields.finish();
+    let reserve = Reserve { units: units?, max: max? };
+    match (measure, default) {
+        (None, _) => Some(CostSource::ResponseBytes(reserve)),
+        (Some(_), Some(None)) => None,
+        (Some(measure), default) => {
+            Some(CostSource::Response { measure: measure?, default: default.flatten(), reserve })
         }
     }
 }
 
+/// A JSON pointer (RFC 6901): `/usage/total_tokens`.
+fn pointer(node: &Node) -> Option<Box<str>> {
+    let text = node.text()?;
+    let is_escaped = |after: &str| after.starts_with(['0', '1']);
+    match text.starts_with('/') && text.split('~').skip(1).all(is_escaped) {
+        true => Some(text.into()),
+        false => node.expected("a JSON pointer such as `/usage/total_tokens`"),
+    }
+}
+
 /// Reads `{header, default, min, max}`.
-fn header(node: &Node, parts: &mut Parts) -> Option<CostSource> {
-    let mut fields = node.fields()?;
+fn header(mut fields: Fields, parts: &mut Parts) -> Option<CostSource> {
     let name = fields.require("header").and_then(|node| header_name(node.text()?, &node, reserved));
     let max = fields.require("max").map(|node| node.size(1..=Quota::MAX_RPU));
     let most = max.flatten().unwrap_or(Quota::MAX_RPU);
@@ -185,10 +370,12 @@ mod tests {
         let mut parts = Parts::default();
         let header = Part::Header("x-cost".into());
         let source = CostSource::Header { part: parts.intern(header.clone()), default: 3, range: 2..=100 };
-        let cost = Cost { source };
+        let cost = Cost::from(source);
         let of = |lines: &[&str]| {
             let values = lines.iter().fold(Values::default(), |all, line| all.with(header.clone(), *line));
-            cost.of(&Request::new(&values, &parts))
+            let (units, owed) = cost.on_arrival(&Request::new(&values, &parts));
+            assert_eq!(owed, Owed::Nothing);
+            units
         };
         assert_eq!([of(&[]), of(&["x"]), of(&["5", "6"])], [3, 3, 3]);
         assert_eq!([of(&["5"]), of(&["5", "5"]), of(&["2"]), of(&["100"])], [5, 5, 2, 100]);

@@ -1,6 +1,7 @@
 //! A group: all rules of one limit that count the same actor. Their states lie side by side in one
 //! cell, so that one load and one swap decide them together.
 
+use super::cost::Owed;
 use super::counter::Counter;
 use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
 use super::rule::{Role, Rule, RuleId};
@@ -40,6 +41,31 @@ pub(crate) struct Group {
     pub(crate) ends_with_request: bool,
     /// Whether the cost of any rule depends on the request.
     pub(crate) varies: bool,
+    /// Whether requests of any rule are settled at their end.
+    pub(crate) settles: bool,
+}
+
+/// The cost of one request by each rule of a group. Both lists are empty if all costs are fixed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costs {
+    /// What is charged on arrival.
+    pub(crate) units: Vec<u64>,
+    /// What remains to be settled.
+    pub(crate) owed: Vec<Owed>,
+}
+
+impl Costs {
+    pub(crate) fn clear(&mut self) {
+        self.units.clear();
+        self.owed.clear();
+    }
+
+    /// Replaces the costs. Keeps the memory.
+    pub(crate) fn copy(&mut self, from: &Costs) {
+        self.clear();
+        self.units.extend_from_slice(&from.units);
+        self.owed.extend_from_slice(&from.owed);
+    }
 }
 
 /// The actor that a group counts in one request.
@@ -85,11 +111,15 @@ impl Group {
 
     /// Writes the cost of `request` by each rule; nothing if all costs are fixed. `all` holds the
     /// policy's rules.
-    pub(crate) fn weigh(&self, all: &[Arc<Rule>], request: &Request, costs: &mut Vec<u64>) {
+    pub(crate) fn weigh(&self, all: &[Arc<Rule>], request: &Request, costs: &mut Costs) {
         costs.clear();
         if self.varies {
-            let cost = |rule: &Rule| rule.varying.as_ref().map_or(rule.cost, |cost| cost.of(request));
-            costs.extend(self.rules(all).map(cost));
+            for rule in self.rules(all) {
+                let (units, owed) =
+                    rule.varying.as_ref().map_or((rule.cost, Owed::Nothing), |cost| cost.on_arrival(request));
+                costs.units.push(units);
+                costs.owed.push(owed);
+            }
         }
     }
 
@@ -181,6 +211,15 @@ impl<'a> ActorRules<'a> {
         for ((_, counter), charge) in self.counters().zip(charges) {
             if charge.cost > 0 {
                 counter.algorithm.refund(counter.state_mut(cell), now, charge);
+            }
+        }
+    }
+
+    /// Corrects one charge of each rule to its final cost. Without one, the charge stays.
+    pub(crate) fn settle(self, charges: &[Charge], costs: &[Option<u64>], cell: &mut [u8], now: Time) {
+        for (((_, counter), charge), cost) in self.counters().zip(charges).zip(costs) {
+            if let (Some(settle), Some(cost)) = (counter.algorithm.as_settle(), cost) {
+                settle.settle(counter.state_mut(cell), now, *charge, *cost);
             }
         }
     }

@@ -35,7 +35,7 @@ pub struct Rule {
     /// What each request costs on arrival, in units. 0 charges nothing, and refuses if not one unit
     /// is left.
     pub(crate) cost: u64,
-    /// Set if the cost depends on the request.
+    /// Set if the cost depends on the request or its response.
     pub(crate) varying: Option<Box<Cost>>,
     /// The hash of [`Cost::meaning`]; 0 for a cost of one unit.
     pub(crate) cost_name: u64,
@@ -81,6 +81,10 @@ impl Rule {
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.is_global
+    }
+
+    pub(crate) fn settles(&self) -> bool {
+        self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
     pub(crate) fn counters(&self, role: Role) -> &Counters {

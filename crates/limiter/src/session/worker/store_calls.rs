@@ -8,7 +8,7 @@ use crate::check::{Conclusion, Fetched, Pending};
 use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, StoreClient, Waiter,
 };
-use crate::policy::Policy;
+use crate::policy::{Policy, Usage};
 use diana_base::time::Time;
 use std::mem::take;
 
@@ -81,12 +81,12 @@ impl Worker {
         &mut self,
         policy: &Policy,
         mut charges: Charges,
-        refund: Refund,
+        (refund, usage): (Refund, Option<&Usage>),
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
         self.refund_global(take(&mut charges.global));
-        charges.refund_local(refund, &self.context(policy, store, clock))
+        charges.refund_local(refund, usage, &self.context(policy, store, clock))
     }
 
     fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {

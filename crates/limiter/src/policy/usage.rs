@@ -1,0 +1,84 @@
+//! What a policy has to know about a response, and what a host measured.
+
+/// A value of a response that a cost names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The whole number in the header of this name, in lower case.
+    Header(Box<str>),
+    /// The whole number at this JSON pointer (RFC 6901) of the body: a JSON document, or the last
+    /// event of a `text/event-stream` that has the pointer.
+    Json(Box<str>),
+}
+
+/// What a policy has to know about responses. See the example of [`Usage`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measures {
+    /// Whether a rule depends on the status.
+    pub status: bool,
+    /// Whether a rule counts the bytes of request bodies.
+    pub request_bytes: bool,
+    /// Whether a rule counts the bytes of response bodies.
+    pub response_bytes: bool,
+    /// The values to read, each once.
+    pub values: Vec<Measure>,
+}
+
+impl Measures {
+    /// Adds a value, unless it is there.
+    pub(crate) fn add(&mut self, measure: &Measure) {
+        if !self.values.contains(measure) {
+            self.values.push(measure.clone());
+        }
+    }
+}
+
+/// What a request used, as far as the host measured it until the request ended.
+///
+/// Here five log-ins may fail in a minute. A failed log-in counts, another one does not.
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::time::Time;
+/// use diana_limiter::policy::Usage;
+/// use diana_limiter::session::{Session, Worker};
+///
+/// let document = br#"{"url": "=/login", "rules": [
+///     {"name": "failed", "actor": "user", "rpu": 5, "unit": "minute", "charge": {"status": [401]}}
+/// ]}"#;
+/// # let policy = diana_config::compile(document).expect("a valid document").policy;
+/// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let values = Values::default()
+/// #     .with(Part::Path, "/login")
+/// #     .with(Part::Header("x-user-id".into()), "ann");
+/// # let request = policy.request(&values);
+/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// // The host has to report the status, and nothing else.
+/// let measures = policy.measures();
+/// assert!(measures.status && !measures.response_bytes && measures.values.is_empty());
+///
+/// let mut log_in = |status| {
+///     let (mut session, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+///     let left = decision.reports[0].verdict.map(|verdict| verdict.remaining);
+///     if session.settles() {
+///         let usage = Usage { status: Some(status), ..Usage::default() };
+///         session.settle_used(&policy, &mut worker, &store, &usage, now);
+///     }
+///     left
+/// };
+/// assert_eq!([log_in(200), log_in(401), log_in(401), log_in(200)].map(Option::unwrap), [5, 5, 4, 3]);
+/// # Ok::<(), Fault>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The status of the response; `None` if there was no response.
+    pub status: Option<u16>,
+    /// The bytes of the request's body that passed.
+    pub request_bytes: u64,
+    /// The bytes of the response's body that passed.
+    pub response_bytes: u64,
+    /// The value of each of [`Measures::values`], in the same order; `None` if the response has no
+    /// such number. Missing values at the end count as `None`.
+    pub values: Vec<Option<u64>>,
+}
