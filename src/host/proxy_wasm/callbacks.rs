@@ -3,6 +3,7 @@
 //! so.
 
 use super::host_kind::HostKind;
+use diana_limiter::policy::Measures;
 use diana_limiter::response::ResponseOptions;
 
 /// The bytes in front of the letter, by which a build finds it.
@@ -23,9 +24,11 @@ static KEPT: Kept = Kept { mark: MARK, letter: b'a' };
 pub enum Callbacks {
     /// All callbacks, including those that do nothing: `diana-nginx.wasm`.
     All,
-    /// The callbacks that do something: `diana.wasm`.
+    /// The callbacks that do something: `diana-settle.wasm`.
+    Settle,
+    /// The same without the callback for response bodies: `diana.wasm`.
     Useful,
-    /// The same without the callback for response headers: `diana-lean.wasm`.
+    /// The same without the callback for response headers besides: `diana-lean.wasm`.
     Lean,
 }
 
@@ -35,6 +38,7 @@ impl Default for Callbacks {
         // SAFETY: the pointer is to a static byte. The read is volatile because a build changes the
         // byte after the compiler has run.
         match unsafe { std::ptr::read_volatile(&raw const KEPT.letter) } {
+            b's' => Callbacks::Settle,
             b'e' => Callbacks::Useful,
             b'l' => Callbacks::Lean,
             _ => Callbacks::All,
@@ -44,15 +48,21 @@ impl Default for Callbacks {
 
 impl Callbacks {
     /// Whether these callbacks suffice for a configuration.
-    pub(super) fn suffice(self, response: &ResponseOptions) -> Result<(), String> {
-        match self == Callbacks::Lean && response.has_headers() {
-            true => {
-                Err("headers: `diana-lean.wasm` adds none to responses, write `headers: off` at the top \
-                         of the configuration or load `diana.wasm`"
-                    .into())
-            }
-            false => Ok(()),
+    pub(super) fn suffice(self, response: &ResponseOptions, measures: &Measures) -> Result<(), String> {
+        let has_body = matches!(self, Callbacks::All | Callbacks::Settle);
+        if self == Callbacks::Lean && response.has_headers() {
+            return Err("headers: `diana-lean.wasm` adds none to responses, write `headers: off` at the top \
+                        of the configuration or load `diana.wasm`"
+                .into());
         }
+        if measures.response_body() && !has_body {
+            return Err("cost: this file does not read the bodies of responses, load `diana-settle.wasm`".into());
+        }
+        if self == Callbacks::Lean && measures.response_headers() {
+            return Err("charge, refund or cost: `diana-lean.wasm` does not read responses, load `diana.wasm`"
+                .into());
+        }
+        Ok(())
     }
 
     /// Whether these callbacks suffice for a host. nginx calls all callbacks and crashes if one is

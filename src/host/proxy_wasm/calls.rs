@@ -19,6 +19,7 @@ const CAS_MISMATCH: u32 = 8;
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 const CALL_HEADERS: u32 = 6;
+const RESPONSE_BODY: u32 = 1;
 const CALL_BODY: u32 = 4;
 const GRPC_MESSAGE: u32 = 5;
 const PLUGIN_CONFIGURATION: u32 = 7;
@@ -105,6 +106,19 @@ pub(super) fn plugin_configuration(size: usize) -> Vec<u8> {
 pub(super) fn request_headers() -> Option<Vec<u8>> {
     // SAFETY: the host writes a pointer and a size.
     bytes(|data, size| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, size) })
+}
+
+/// The value of a response header; several lines as the host joins them.
+pub(super) fn response_header(name: &[u8]) -> Option<Vec<u8>> {
+    let (key, key_size) = (name.as_ptr(), name.len());
+    // SAFETY: the name lives through the call; the host writes a pointer and a size.
+    bytes(|data, size| unsafe { proxy_get_header_map_value(RESPONSE_HEADERS, key, key_size, data, size) })
+}
+
+/// Up to `size` bytes of the response's body that the host has now, from `start`.
+pub(super) fn response_body(start: usize, size: usize) -> Option<Vec<u8>> {
+    // SAFETY: the host writes a pointer and a size.
+    bytes(|data, len| unsafe { proxy_get_buffer_bytes(RESPONSE_BODY, start, size, data, len) })
 }
 
 /// The value of a request header that has one line.

@@ -57,8 +57,8 @@ pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, _ends: u32) -> 
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_request_body(id: u32, _size: u32, _ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_more(id)) as u32
+pub extern "C" fn proxy_on_request_body(id: u32, size: usize, _ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_body(id, size)) as u32
 }
 
 #[unsafe(no_mangle)]
@@ -69,6 +69,11 @@ pub extern "C" fn proxy_on_request_trailers(id: u32, _lines: u32) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_response_headers(id: u32, _lines: u32, _ends: u32) -> u32 {
     FILTER.with(|filter| filter.on_response_headers(id)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_body(id: u32, size: usize, _ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_response_body(id, size)) as u32
 }
 
 #[unsafe(no_mangle)]
@@ -112,11 +117,6 @@ pub extern "C" fn proxy_on_done(_id: u32) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_log(_id: u32) {}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_response_body(_id: u32, _size: u32, _ends: u32) -> u32 {
-    Action::Continue as u32
-}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_response_trailers(_id: u32, _lines: u32) -> u32 {

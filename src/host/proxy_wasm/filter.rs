@@ -54,6 +54,8 @@ struct Stream {
     is_grpc: bool,
     /// The candidate's decision about the same request.
     candidate: Option<Box<CandidateDecision>>,
+    /// What the request used so far, if a rule has to know.
+    metering: Option<Box<Metering>>,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.

@@ -68,6 +68,8 @@ pub(super) struct Plugin {
     wakes_at: Cell<Option<Time>>,
     /// The shortest span that the worker has wanted since `wakes_at` was first set.
     wanted: Cell<Option<Span>>,
+    /// What the policy measures of requests.
+    pub(super) metered: MeteredValues,
     pub(super) metrics: Metrics,
     sampling: Sampling,
     prng_state: Cell<u64>,

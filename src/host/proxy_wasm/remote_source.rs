@@ -165,7 +165,7 @@ impl RemoteSource {
     fn compile_over(&self, document: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, String> {
         let configuration =
             diana_config::compile_over(&self.local, document, dry_run).map_err(|errors| mistakes(&errors))?;
-        self.callbacks.suffice(&configuration.response)?;
+        self.callbacks.suffice(&configuration.response, configuration.policy.measures())?;
         Ok(configuration)
     }
 

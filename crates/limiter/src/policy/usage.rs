@@ -24,6 +24,24 @@ pub struct Measures {
 }
 
 impl Measures {
+    /// Whether a rule has to know anything.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.request_bytes || self.response_headers() || self.response_body()
+    }
+
+    /// Whether a rule depends on the headers of responses.
+    #[must_use]
+    pub fn response_headers(&self) -> bool {
+        self.status || !self.values.is_empty()
+    }
+
+    /// Whether a rule depends on the bodies of responses.
+    #[must_use]
+    pub fn response_body(&self) -> bool {
+        self.response_bytes || self.values.iter().any(|measure| matches!(measure, Measure::Json(_)))
+    }
+
     /// Adds a value, unless it is there.
     pub(crate) fn add(&mut self, measure: &Measure) {
         if !self.values.contains(measure) {

@@ -20,7 +20,7 @@ impl Filter {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
-        let stream = Stream { plugin: Rc::clone(&plugin), session, headers, is_waiting, is_grpc, candidate };
+        let stream = Stream { plugin: Rc::clone(&plugin), session, headers, is_waiting, is_grpc, candidate, metering: None };
         self.keep_stream(id, stream);
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, &plugin),
@@ -70,6 +70,7 @@ impl Filter {
 
     /// Adds headers to the response before the host sends it.
     pub fn on_response_headers(&self, id: u32) -> Action {
+        self.meter_response_headers(id);
         let headers =
             self.streams.with(|streams| streams.get_mut(id).map(|stream| take(&mut stream.headers)));
         for (name, value) in headers.flatten().unwrap_or_default() {

@@ -52,7 +52,7 @@ impl Filter {
                 active.for_each(|active| stream.plugin.settle_migrated(&stream.session, active));
             });
             stream.plugin.forget(stream.session.ticket());
-            stream.plugin.settle(&mut stream.session);
+            stream.plugin.settle(&mut stream.session, stream.metering.as_deref_mut());
             self.call_stores_and_deliver(&stream.plugin);
         }
     }

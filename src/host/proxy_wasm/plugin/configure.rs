@@ -69,7 +69,7 @@ impl Plugin {
         ids: &Rc<Ids>,
         callbacks: Callbacks,
     ) -> Result<Plugin, String> {
-        callbacks.suffice(&configuration.response)?;
+        callbacks.suffice(&configuration.response, configuration.policy.measures())?;
         let plugin = Plugin::new(configuration, before, ids).map_err(|Fault(status)| {
             format!("the host's clock or its shared data does not work: status {status}")
         })?;
@@ -104,6 +104,7 @@ impl Plugin {
             timeout = options.timeout;
             worker = worker.with_global_store(options, calls::random());
         }
+        let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new(&configuration, worker.clusters(), host, ids);
         // There is one timer, and it resumes waiting requests under any configuration.
         let timer_queue: Rc<Exclusive<TimerQueue>> =
@@ -126,6 +127,7 @@ impl Plugin {
             querying: Exclusive::default(),
             wakes_at: Cell::new(None),
             wanted: Cell::new(None),
+            metered,
             metrics,
             sampling: Sampling::default(),
             prng_state,

@@ -1,15 +1,20 @@
 //! Settles requests at their ends: permits are released, and refunds are made.
 
 use super::Plugin;
+use crate::host::proxy_wasm::metering::Metering;
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
 
 impl Plugin {
     /// Settles a request that has charges.
-    pub(crate) fn settle(&self, session: &mut Session) {
+    pub(crate) fn settle(&self, session: &mut Session, metering: Option<&mut Metering>) {
         let policy = &self.configuration.policy;
+        let usage = metering.filter(|_| session.settles()).map(Metering::usage);
         self.worker.with(|worker| {
-            let events = session.settle(policy, worker, &self.store, || self.now());
+            let events = match usage {
+                Some(usage) => session.settle_used(policy, worker, &self.store, usage, || self.now()),
+                None => session.settle(policy, worker, &self.store, || self.now()),
+            };
             self.metrics.events(&events);
         });
     }

@@ -1,0 +1,124 @@
+//! Measures what one request used: the status, the bytes of both bodies, and the values of the
+//! response that costs name.
+
+use super::calls;
+use diana_limiter::policy::{Measure, Measures, Usage};
+use diana_response_meter::{Meter, Pointer};
+
+/// The longest JSON body that is read, in bytes. Event streams have no limit.
+const MAX_JSON_BYTES: usize = 1 << 20;
+
+/// The bytes that a worker reads at once of a body, so that a long body needs no long copy.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What a policy measures of each request that it settles.
+#[derive(Debug, Default)]
+pub(super) struct MeteredValues {
+    measures: Measures,
+    /// The parsed pointers of [`Measures::values`]; `None` for headers.
+    pointers: Vec<Option<Pointer>>,
+}
+
+impl MeteredValues {
+    pub(super) fn new(measures: &Measures) -> MeteredValues {
+        // The configuration refuses an invalid pointer.
+        let pointer = |measure: &Measure| match measure {
+            Measure::Json(pointer) => Pointer::parse(pointer).ok(),
+            Measure::Header(_) => None,
+        };
+        MeteredValues { measures: measures.clone(), pointers: measures.values.iter().map(pointer).collect() }
+    }
+
+    /// Whether the policy measures anything.
+    pub(super) fn any(&self) -> bool {
+        self.measures.any()
+    }
+
+    /// Whether the policy counts the bytes of request bodies.
+    pub(super) fn request_bytes(&self) -> bool {
+        self.measures.request_bytes
+    }
+}
+
+/// The measurement of one request.
+#[derive(Default)]
+pub(super) struct Metering {
+    usage: Usage,
+    /// The body that the host has held while the request waits, in bytes.
+    held_bytes: u64,
+    /// The reader of each value; `None` for values of headers and for bodies that cannot be read.
+    meters: Vec<Option<Meter>>,
+}
+
+impl Metering {
+    /// A part of the request's body has arrived. While the request waits, hosts report all that
+    /// they hold; afterwards each part.
+    pub(super) fn request_body(&mut self, size: usize, is_waiting: bool) {
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
+        match is_waiting {
+            true => self.held_bytes = self.held_bytes.max(size),
+            false => self.usage.request_bytes = self.usage.request_bytes.saturating_add(size),
+        }
+    }
+
+    /// The response's headers have arrived.
+    pub(super) fn response_headers(&mut self, values: &MeteredValues) {
+        if values.measures.status {
+            let status = calls::response_header(b":status");
+            self.usage.status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
+        }
+        let mut content = None;
+        self.usage.values.clear();
+        self.meters.clear();
+        for (measure, pointer) in values.measures.values.iter().zip(&values.pointers) {
+            let (mut value, mut meter) = (None, None);
+            match (measure, pointer) {
+                (Measure::Header(name), _) => value = number_in(name),
+                (Measure::Json(_), Some(pointer)) => {
+                    let header = |name: &[u8]| calls::response_header(name).unwrap_or_default();
+                    let (kind, encoding) =
+                        content.get_or_insert_with(|| (header(b"content-type"), header(b"content-encoding")));
+                    meter = Meter::new(pointer, kind, Some(encoding), MAX_JSON_BYTES);
+                }
+                (Measure::Json(_), None) => {}
+            }
+            self.usage.values.push(value);
+            self.meters.push(meter);
+        }
+    }
+
+    /// A part of the response's body passes.
+    pub(super) fn response_body(&mut self, size: usize) {
+        let bytes = u64::try_from(size).unwrap_or(u64::MAX);
+        self.usage.response_bytes = self.usage.response_bytes.saturating_add(bytes);
+        if self.meters.iter().flatten().all(Meter::is_done) {
+            return;
+        }
+        let mut start = 0;
+        while start < size {
+            let Some(chunk) = calls::response_body(start, CHUNK_BYTES).filter(|chunk| !chunk.is_empty()) else {
+                return;
+            };
+            self.meters.iter_mut().flatten().for_each(|meter| meter.push(&chunk));
+            start = start.saturating_add(chunk.len());
+        }
+    }
+
+    /// What the request used until now.
+    pub(super) fn usage(&mut self) -> &Usage {
+        let Metering { usage, held_bytes, meters } = self;
+        usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
+        for (value, meter) in usage.values.iter_mut().zip(meters) {
+            if let Some(meter) = meter {
+                *value = meter.value();
+            }
+        }
+        usage
+    }
+}
+
+/// The whole number in a response header with one value.
+fn number_in(name: &str) -> Option<u64> {
+    let value = calls::response_header(name.as_bytes())?;
+    std::str::from_utf8(&value).ok()?.trim().parse().ok()
+}
