@@ -1,0 +1,83 @@
+//! JSON pointers (RFC 6901), compiled once for all responses.
+
+use std::sync::Arc;
+
+/// How deep objects and lists are read: each is a bit of a `u64`. A longer pointer finds nothing.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// A compiled JSON pointer: the place of a number in a JSON document. A clone shares the names.
+///
+/// ```
+/// use diana_response_meter::Pointer;
+///
+/// assert!(Pointer::parse("/usage/total_tokens").is_ok());
+/// assert!(Pointer::parse("/choices/0/tokens").is_ok(), "an index in a list, a key in an object");
+/// assert!(Pointer::parse("/a~1b").is_ok(), "the key `a/b`");
+/// assert!(Pointer::parse("").is_ok(), "the whole document");
+/// assert!(Pointer::parse("usage").is_err());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pointer(Arc<[Name]>);
+
+/// One step of a pointer.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) key: Box<[u8]>,
+    /// The name as an index of a list, below `u32::MAX`. Larger indices match nothing.
+    pub(crate) index: Option<u32>,
+}
+
+impl Pointer {
+    /// Compiles a pointer (RFC 6901 §3, §4) of at most 64 names.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is allowed, without the text and without its place in a document.
+    ///
+    /// ```
+    /// use diana_response_meter::Pointer;
+    ///
+    /// assert!(Pointer::parse("usage").unwrap_err().starts_with("a JSON pointer has a `/`"));
+    /// assert!(Pointer::parse("/~2").unwrap_err().starts_with("in a JSON pointer, `~`"));
+    /// ```
+    pub fn parse(text: &str) -> Result<Pointer, &'static str> {
+        let mut names = Vec::new();
+        if !text.is_empty() {
+            let path = text.strip_prefix('/').ok_or(
+                "a JSON pointer has a `/` before each name, for example `/usage/total_tokens`, or is empty",
+            )?;
+            for name in path.split('/') {
+                names.push(Name::parse(name)?);
+            }
+        }
+        if names.len() > MAX_DEPTH {
+            return Err("a JSON pointer has at most 64 names");
+        }
+        Ok(Pointer(names.into()))
+    }
+
+    pub(crate) fn names(&self) -> &[Name] {
+        &self.0
+    }
+}
+
+impl Name {
+    fn parse(text: &str) -> Result<Name, &'static str> {
+        let mut key = Vec::with_capacity(text.len());
+        let mut bytes = text.bytes();
+        while let Some(byte) = bytes.next() {
+            key.push(match byte {
+                b'~' => match bytes.next() {
+                    Some(b'0') => b'~',
+                    Some(b'1') => b'/',
+                    _ => return Err("in a JSON pointer, `~` is written `~0`, and `/` in a name `~1`"),
+                },
+                byte => byte,
+            });
+        }
+        // RFC 6901 §4: digits without leading zeros.
+        let is_index = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
+        let index = text.parse::<u32>().ok().filter(|index| is_index && *index < u32::MAX);
+        Ok(Name { key: key.into(), index })
+    }
+}
