@@ -41,6 +41,9 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
     if remote.is_some() {
         refusals.push("remote: this host's timer cannot be set to the times of polls".into());
     }
+    if policy.measures().any() {
+        refusals.push("charge, refund or cost: this host's responses and bodies are not measured".into());
+    }
     refusals
 }
 

@@ -24,6 +24,7 @@ mod filter;
 mod host_kind;
 mod logger;
 mod memory;
+mod metering;
 pub mod metrics;
 mod parts;
 mod plugin;

@@ -22,6 +22,7 @@ mod metrics;
 mod original;
 mod permits;
 mod remote;
+mod settling;
 mod shaping;
 mod size;
 mod soak;

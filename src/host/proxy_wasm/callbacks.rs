@@ -51,16 +51,21 @@ impl Callbacks {
     pub(super) fn suffice(self, response: &ResponseOptions, measures: &Measures) -> Result<(), String> {
         let has_body = matches!(self, Callbacks::All | Callbacks::Settle);
         if self == Callbacks::Lean && response.has_headers() {
-            return Err("headers: `diana-lean.wasm` adds none to responses, write `headers: off` at the top \
+            return Err(
+                "headers: `diana-lean.wasm` adds none to responses, write `headers: off` at the top \
                         of the configuration or load `diana.wasm`"
-                .into());
+                    .into(),
+            );
         }
         if measures.response_body() && !has_body {
-            return Err("cost: this file does not read the bodies of responses, load `diana-settle.wasm`".into());
+            return Err(
+                "cost: this file does not read the bodies of responses, load `diana-settle.wasm`".into()
+            );
         }
         if self == Callbacks::Lean && measures.response_headers() {
-            return Err("charge, refund or cost: `diana-lean.wasm` does not read responses, load `diana.wasm`"
-                .into());
+            return Err(
+                "charge, refund or cost: `diana-lean.wasm` does not read responses, load `diana.wasm`".into(),
+            );
         }
         Ok(())
     }

@@ -18,12 +18,14 @@
 
 mod following;
 mod global_calls;
+mod metering;
 mod plugins;
 mod requests;
 mod streams;
 mod ticks;
 
 use super::callbacks::Callbacks;
+use super::metering::Metering;
 use super::metrics::Ids;
 use super::plugin::Plugin;
 use super::streams::{NewStreams, NumberMap};

@@ -96,7 +96,8 @@ impl Metering {
         }
         let mut start = 0;
         while start < size {
-            let Some(chunk) = calls::response_body(start, CHUNK_BYTES).filter(|chunk| !chunk.is_empty()) else {
+            let Some(chunk) = calls::response_body(start, CHUNK_BYTES).filter(|chunk| !chunk.is_empty())
+            else {
                 return;
             };
             self.meters.iter_mut().flatten().for_each(|meter| meter.push(&chunk));

@@ -27,6 +27,7 @@ pub(super) use decided::{Decided, Rejection, Response};
 use super::calls::HostStore;
 use super::clock::Clock;
 use super::host_kind::HostKind;
+use super::metering::MeteredValues;
 use super::metrics::Metrics;
 use super::remote_source::RemoteSource;
 use super::sampling::Sampling;

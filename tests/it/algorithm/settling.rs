@@ -47,7 +47,7 @@ fn steps(arrivals: BoxedStrategy<Vec<Arrival>>) -> impl Strategy<Value = Vec<(Ar
 fn play(run: &mut Run, rule: &Rule, steps: &[(Arrival, Option<f64>)]) {
     for (arrival, part) in steps {
         run.arrive(arrival);
-        part.into_iter().for_each(|part| _ = charge(run, power(2 * rule.capacity, part)));
+        part.iter().for_each(|part| _ = charge(run, power(2 * rule.capacity, *part)));
     }
     run.prepare();
 }

@@ -2,7 +2,7 @@
 //! [`metering`](crate::host::proxy_wasm::metering).
 
 use super::{Action, Filter, Stream};
-use crate::host::proxy_wasm::metering::{Metering, MeteredValues};
+use crate::host::proxy_wasm::metering::{MeteredValues, Metering};
 
 impl Filter {
     /// A part of the request's body has arrived.

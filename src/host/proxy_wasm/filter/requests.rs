@@ -20,7 +20,15 @@ impl Filter {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
-        let stream = Stream { plugin: Rc::clone(&plugin), session, headers, is_waiting, is_grpc, candidate, metering: None };
+        let stream = Stream {
+            plugin: Rc::clone(&plugin),
+            session,
+            headers,
+            is_waiting,
+            is_grpc,
+            candidate,
+            metering: None,
+        };
         self.keep_stream(id, stream);
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, &plugin),

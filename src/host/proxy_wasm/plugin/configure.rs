@@ -7,6 +7,7 @@ use crate::host::proxy_wasm::callbacks::Callbacks;
 use crate::host::proxy_wasm::calls::{self, HostData};
 use crate::host::proxy_wasm::clock::Clock;
 use crate::host::proxy_wasm::host_kind::HostKind;
+use crate::host::proxy_wasm::metering::MeteredValues;
 use crate::host::proxy_wasm::metrics::{Ids, Metrics};
 use crate::host::proxy_wasm::remote_source::RemoteSource;
 use crate::host::proxy_wasm::sampling::Sampling;
