@@ -15,6 +15,7 @@ pub mod redis_reply;
 pub mod remote_document;
 pub mod remote_reply;
 pub mod request;
+pub mod response_meter;
 pub mod rls_reply;
 
 /// A target accepts any bytes, and panics if its property fails.
@@ -30,5 +31,6 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("remote_document", remote_document::run),
     ("remote_reply", remote_reply::run),
     ("request", request::run),
+    ("response_meter", response_meter::run),
     ("rls_reply", rls_reply::run),
 ];

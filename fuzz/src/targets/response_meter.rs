@@ -1,0 +1,56 @@
+//! Bodies of responses, in chunks.
+//!
+//! ```text
+//!   j 4 /usage/total_tokens ⏎ {"usage": {"total_tokens": 21}}
+//!   `j` is a JSON document, `e` an event stream; the size of the chunks; the pointer; the body
+//! ```
+
+#[path = "../../../crates/response-meter/src/tests/model.rs"]
+mod model;
+
+use super::input::Input;
+use diana_response_meter::{EventStream, JsonNumber, Meter, Pointer};
+
+/// Any body has the number of the slow model, in chunks of any size.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let is_json = input.byte() == b'j';
+    let size = usize::from(input.byte().wrapping_sub(b'0')).max(1);
+    let end = input.0.iter().position(|byte| *byte == b'\n').unwrap_or(input.0.len());
+    let (text, body) = (input.bytes(end), input.0.get(1..).unwrap_or_default());
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
+    let Ok(pointer) = Pointer::parse(text) else {
+        return assert!(!text.starts_with('/') || text.contains('~') || text.matches('/').count() > 64);
+    };
+    let expected = if is_json { model::number_in(body, text) } else { model::number_in_events(body, text) };
+    for size in [size, 1, usize::MAX] {
+        assert_eq!(read(is_json, &pointer, body, size), expected, "in chunks of {size}");
+    }
+    bounded(&pointer, text, body, size);
+}
+
+fn read(is_json: bool, pointer: &Pointer, body: &[u8], size: usize) -> Option<u64> {
+    if is_json {
+        let mut json = JsonNumber::new(pointer);
+        body.chunks(size).for_each(|chunk| json.push(chunk));
+        json.value()
+    } else {
+        let mut events = EventStream::new(pointer);
+        body.chunks(size).for_each(|chunk| events.push(chunk));
+        events.value()
+    }
+}
+
+/// A meter reads a longer body up to its limit.
+fn bounded(pointer: &Pointer, text: &str, body: &[u8], size: usize) {
+    let limit = body.len() / 2;
+    let mut meter = Meter::new(pointer, b"application/json", None, limit).unwrap();
+    body.chunks(size).for_each(|chunk| meter.push(chunk));
+    // More follows, but nobody knows what: as if a byte followed that no document has.
+    let mut cut = body[..limit].to_vec();
+    cut.extend((limit < body.len()).then_some(0));
+    assert_eq!(meter.value(), model::number_in(&cut, text), "the first {limit} bytes");
+    assert!(meter.is_done() || body.len() <= limit);
+}
