@@ -199,7 +199,9 @@ impl Cost {
 
     /// Adds what the host has to measure.
     pub(crate) fn measure(&self, measures: &mut Measures) {
-        measures.status |= self.charge.is_some() || self.refund.is_some();
+        // Without a status there was no response, and its costs are unknown.
+        let is_response = matches!(self.source, CostSource::ResponseBytes(_) | CostSource::Response { .. });
+        measures.status |= self.charge.is_some() || self.refund.is_some() || is_response;
         match &self.source {
             CostSource::RequestBytes { .. } => measures.request_bytes = true,
             CostSource::ResponseBytes(_) => measures.response_bytes = true,
