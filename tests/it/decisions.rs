@@ -86,7 +86,12 @@ fn check(json: &str, script: &str) {
                 }
             }
         }
-        if let (false, Some(request)) = (waits, replay::differs(rules, json, &events)) {
+        // nginx refuses a configuration that measures.
+        let is_refused = rules == Rules::Strict && gateway.policy.measures().any();
+        if waits || is_refused {
+            continue;
+        }
+        if let Some(request) = replay::differs(rules, json, &events) {
             let line = script.lines().nth(queries[request]).unwrap_or_default().trim();
             panic!("the whole filter decides otherwise under {rules:?} rules:\n{line}\nunder\n{json}");
         }
