@@ -88,6 +88,35 @@ fn an_actor_may_come_from_anywhere() {
     assert_eq!(gateway.request("PUT", "/method", &[], b"").unwrap().status, 200);
 }
 
+#[test]
+fn a_named_segment_of_the_url_is_an_actor() {
+    let rule = |name, actor: Value| json!([{"name": name, "actor": actor, "rpu": 1, "unit": "hour", "missing": "deny"}]);
+    let gateway = start(json!({
+        "limits": [
+            {"url": "/tenants/{tenant}/orders", "rules": rule("tenant", json!({"segment": "tenant"}))},
+            {"url": "/v2/*/{tenant}", "rules": rule("both", json!(["user", {"segment": "tenant"}]))},
+        ],
+    }));
+    let plain = "host: a\r\n";
+    assert!(passes(&gateway, "/tenants/acme/orders", plain));
+    for same in [
+        "/tenants/acme/orders/7",
+        "/tenants/%61cme/orders?q",
+        "//tenants/acme/orders",
+        "/x/..;/tenants/acme/orders",
+        "/tenants/acme;a=1/orders",
+    ] {
+        assert!(!passes(&gateway, same, plain), "{same}");
+    }
+    assert!(passes(&gateway, "/tenants/eve/orders", plain));
+    assert!(passes(&gateway, "/tenants/acme", plain));
+    let user = |name: &str| format!("host: a\r\nx-user-id: {name}\r\n");
+    assert!(passes(&gateway, "/v2/x/acme", &user("ann")));
+    assert!(!passes(&gateway, "/v2/y/acme", &user("ann")));
+    assert!(passes(&gateway, "/v2/x/acme", &user("bob")));
+    assert!(passes(&gateway, "/v2/x/eve", &user("ann")));
+}
+
 /// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {

@@ -130,6 +130,12 @@ fn documents_with_different_meanings_count_separately() {
         of(&rule.replace("50", r#"50, "algo": "SL""#)),
         of(&rule.replace("50", r#"50, "overrides": {"u0": {"rpu": 7}}"#)),
         of(&rule.replace("50", r#"50, "missing": "share""#)),
+        with(r#""url": "/{a}/{b}","#)
+            .replacen(r#""url": "/", "#, "", 1)
+            .replace(r#""user""#, r#"{"segment": "a"}"#),
+        with(r#""url": "/{a}/{b}","#)
+            .replacen(r#""url": "/", "#, "", 1)
+            .replace(r#""user""#, r#"{"segment": "b"}"#),
     ];
     let traces: Vec<_> = documents.iter().map(|limit| trace(limit)).collect();
     for (at, (local, global)) in traces.iter().enumerate() {
@@ -141,6 +147,30 @@ fn documents_with_different_meanings_count_separately() {
             assert!(ask_neither || global != others_global, "{documents:#?}");
         }
     }
+}
+
+/// The name of a segment is not part of what a rule counts, nor is the way in which the rule names
+/// its actor.
+#[test]
+fn the_name_of_a_segment_changes_no_count() {
+    let json = |url: &str, actor: &str, define: &str| {
+        let rule = format!(r#"{{"actor": {actor}, "rpu": 50, "unit": "minute", "SCOPE": 1}}"#);
+        let limit = format!(r#"{{"url": "{url}", "rules": [{rule}]}}"#);
+        let json = format!(r#"{{"limits": [{limit}], "actors": {{{define}}}, "store": {SECRET}}}"#);
+        [r#""scope": "local""#, r#""scope": "global""#].map(|scope| json.replace(r#""SCOPE": 1"#, scope))
+    };
+    let [local, global] = json("/users/{id}", r#"{"segment": "id"}"#, "");
+    let queries = store_keys(&global, vec![get("/users/7", "u0")]);
+    assert_eq!(queries[0].len(), 1);
+    for (url, actor, define) in [
+        ("/users/{user}/**", r#"[{"segment": "user"}]"#, ""),
+        ("/%75sers/{x}", r#""who""#, r#""who": {"segment": "x"}"#),
+    ] {
+        let [other_local, other_global] = json(url, actor, define);
+        assert_eq!(shared_data(&other_local), shared_data(&local), "{url} {actor}");
+        assert_eq!(store_keys(&other_global, vec![get("/users/7", "u0")]), queries, "{url} {actor}");
+    }
+    assert_ne!(store_keys(&global, vec![get("/users/8", "u0")]), queries, "another segment");
 }
 
 /// Two rules with the same meaning have separate counts, in whichever limits they are.

@@ -9,7 +9,7 @@ const URLS: [&[&str]; 5] = [
     &["/", "/**", "//"],
     &["/api", "/api/", "/api/**", "/%61pi", "//api/."],
     &["=/api", "=/api/", "=//api"],
-    &["/users/*", "/users/*/**", "/%75sers/*/"],
+    &["/users/*", "/users/*/**", "/%75sers/*/", "/users/{id}", "/users/{x-1}/**"],
     &["/api/x", "/api/%78"],
 ];
 const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PURGE"];
