@@ -169,6 +169,33 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A whole number within `range`, possibly text with a unit: `1k`, `1M`, `1G` (10³ …), `1Ki`,
+    /// `1Mi`, `1Gi` (2¹⁰ …).
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, Value};
+    ///
+    /// let (number, text) = (Value::Whole(10), Value::Text("64Ki".into()));
+    /// let errors = Errors::default();
+    /// assert_eq!(Node::root(&number, &errors).quantity(0..=100), Some(10));
+    /// assert_eq!(Node::root(&text, &errors).quantity(0..=100_000), Some(65_536));
+    /// assert_eq!(Node::root(&text, &errors).quantity(0..=100), None);
+    /// ```
+    #[must_use]
+    pub fn quantity(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let found = match self.value {
+            Value::Whole(number) => Some(*number),
+            Value::Text(text) => words::quantity(text),
+            _ => None,
+        };
+        if let Some(number) = found.filter(|number| range.contains(number)) {
+            return Some(number);
+        }
+        let (least, most) = (range.start(), range.end());
+        let what = format!("a whole number from {least} to {most}, or one with k, M, G, Ki, Mi or Gi");
+        self.expected_unquoted(&what, |text| text.parse::<u64>().is_ok())
+    }
+
     /// A time span such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
     ///
     /// ```

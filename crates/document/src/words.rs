@@ -123,6 +123,23 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
+/// A whole number with a unit: `1k`, `1M`, `1G` (10³ …), `1Ki`, `1Mi`, `1Gi` (2¹⁰ …). `None` for
+/// anything else.
+pub(super) fn quantity(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(digits)?;
+    let unit: u64 = match unit.trim_start() {
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +151,23 @@ mod tests {
         }
         for text in ["", "s", "5", "-5s", "1.5s", "5 weeks", "99999999999999999999s", "300000000000d"] {
             assert_eq!(span(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_read_with_their_unit() {
+        for (text, number) in [
+            ("1k", 1_000),
+            ("2M", 2_000_000),
+            ("0G", 0),
+            ("64Ki", 65_536),
+            ("3 Mi", 3_145_728),
+            ("1Gi", 1_073_741_824),
+        ] {
+            assert_eq!(quantity(text), Some(number), "{text}");
+        }
+        for text in ["", "1", "k", "1K", "1m", "1kB", "1.5M", "-1k", "+1k", "1ki", "99999999999Gi", "é"] {
+            assert_eq!(quantity(text), None, "{text}");
         }
     }
 
