@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Requests that match every limit that a document may have.
 fn requests() -> Vec<Values> {
     let mut requests = Vec::new();
-    for path in ["/", "/api", "/api/x", "/users/7"] {
+    for path in ["/?k=v", "/api?k=v", "/api/x?k=v", "/users/7?k=v"] {
         for (method, user) in [("GET", "u0"), ("HEAD", "u1"), ("POST", "u0"), ("GET", "u2")] {
             let header = |name: &str| Part::Header(name.into());
             let parts = [
@@ -36,6 +36,9 @@ fn requests() -> Vec<Values> {
                 (header("x-plan"), "free"),
                 (header("x-version"), "42"),
                 (header("x-trace"), "abc"),
+                (header("authorization"), "Bearer e30.eyJwbGFuIjo0Mn0.c2ln"),
+                (Part::Property(vec!["xds".into(), "route_name".into()]), "route"),
+                (Part::BodySize, "7"),
             ];
             requests.push(
                 parts.into_iter().fold(Values::default(), |values, (part, line)| values.with(part, line)),
@@ -118,6 +121,16 @@ fn documents_with_different_meanings_count_separately() {
         with(r#""headers": {"x-plan": {"prefix": "free"}},"#),
         with(r#""headers": {"x-plan": {"regex": "free"}},"#),
         with(r#""headers": {"x-plan": {"present": true}},"#),
+        with(r#""query": {"k": "v"},"#),
+        with(r#""query": {"k": {"prefix": "v"}},"#),
+        with(r#""query": {"x": {"present": false}},"#),
+        with(r#""jwt": {"plan": 42},"#),
+        with(r#""jwt": {"plan": {"present": true}},"#),
+        with(r#""property": {"xds.route_name": "route"},"#),
+        with(r#""body_size": {"min": 1},"#),
+        with(r#""body_size": {"min": 2},"#),
+        with(r#""body_size": {"max": 7},"#),
+        with(r#""body_size": {"min": 1, "max": 7},"#),
         of(&rule.replace("50", "51")),
         of(&rule.replace("minute", "hour")),
         of(&rule.replace("user", "device")),
