@@ -21,8 +21,23 @@ pub(super) fn variable(part: &Part) -> Option<String> {
         // may name another one.
         Part::Host => Some("ngx\0host".into()),
         Part::Header(name) => Some(["ngx\0http_", &name.replace('-', "_")].concat()),
+        Part::BodySize => Some("ngx\0http_content_length".into()),
         Part::Address | Part::Property(_) => None,
     }
+}
+
+/// The declared size of the body. `read` reads a property by its path.
+///
+/// nginx does not tell the filter whether a request ends with its headers. Over HTTP/1, a request
+/// without `Content-Length` and `Transfer-Encoding` has no body (RFC 9112 §6.3). Over HTTP/2 and
+/// HTTP/3 the size is then unknown.
+pub(super) fn body_size(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let declared = variable(&Part::BodySize).and_then(|variable| read(variable.as_bytes()));
+    let is_empty = || {
+        let is_http_1 = read(b"ngx\0server_protocol").is_some_and(|version| version.starts_with(b"HTTP/1."));
+        is_http_1 && read(b"ngx\0http_transfer_encoding").is_none()
+    };
+    declared.or_else(|| is_empty().then(|| b"0".to_vec()))
 }
 
 /// The separator that nginx puts between the lines of a header with this name.
@@ -84,6 +99,27 @@ mod tests {
 
     fn refused(json: &str) -> Vec<String> {
         refusals(&diana_config::compile(json.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_body_has_a_declared_size_or_none_or_an_unknown_one() {
+        let size = |variables: &[(&str, &str)]| {
+            let read = |path: &[u8]| {
+                let name = path.strip_prefix(b"ngx\0").unwrap();
+                let (_, value) = variables.iter().find(|(known, _)| known.as_bytes() == name)?;
+                Some(value.as_bytes().to_vec())
+            };
+            body_size(read).map(|size| String::from_utf8(size).unwrap())
+        };
+        let (http_1, http_2) = (("server_protocol", "HTTP/1.1"), ("server_protocol", "HTTP/2.0"));
+        let (length, chunked) = (("http_content_length", "7"), ("http_transfer_encoding", "chunked"));
+        assert_eq!(size(&[http_1, length]).as_deref(), Some("7"));
+        assert_eq!(size(&[http_2, length]).as_deref(), Some("7"));
+        assert_eq!(size(&[http_1]).as_deref(), Some("0"));
+        assert_eq!(size(&[("server_protocol", "HTTP/1.0")]).as_deref(), Some("0"));
+        assert_eq!(size(&[http_1, chunked]), None);
+        assert_eq!(size(&[http_2]), None);
+        assert_eq!(size(&[]), None);
     }
 
     #[test]

@@ -35,6 +35,67 @@ fn conditions_read_the_method_the_host_and_the_headers() {
     assert!(passes(&gateway, "/header", "host: a\r\nx-plan: free\r\nx-vip:\r\n"));
 }
 
+/// The status of a `POST` with these header lines and this body.
+fn post(gateway: &Gateway, target: &str, lines: &str, body: &str) -> u16 {
+    let request = format!("POST {target} HTTP/1.1\r\nhost: a\r\n{lines}\r\n{body}");
+    gateway.raw(request.as_bytes()).unwrap().unwrap().status
+}
+
+#[test]
+fn a_condition_reads_the_declared_size_of_the_body() {
+    let rule = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let gateway = start(json!({"limits": [
+        {"url": "/large", "body_size": {"min": "1Ki"}, "rules": rule("large")},
+        {"url": "/both", "body_size": {"min": 1, "max": 3}, "headers": {"x-plan": "free"}, "rules": rule("both")},
+        {"url": "/small", "rules": rule("small")},
+        {"url": "/small", "body_size": {"max": 3}, "exclusive": true},
+    ]}));
+    let sized = |size: usize| (format!("content-length: {size}\r\n"), "x".repeat(size));
+    let chunked = ("transfer-encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n");
+    for (target, size, expected) in [
+        ("/large", 1_023, 200),
+        ("/large", 1_024, 429),
+        ("/large", 0, 200),
+        ("/small", 3, 200),
+        ("/small", 4, 429),
+    ] {
+        let (lines, body) = sized(size);
+        assert_eq!(post(&gateway, target, &lines, &body), expected, "{target} {size}");
+    }
+    // Without a length, the size of a request that ends with its headers is 0.
+    assert!(passes(&gateway, "/large", "host: a\r\n"));
+    assert!(passes(&gateway, "/small", "host: a\r\n"));
+    assert!(passes(&gateway, "/both", "host: a\r\nx-plan: free\r\n"));
+    // The size of a chunked body is unknown: limits apply, and none is lifted.
+    assert_eq!(post(&gateway, "/large", chunked.0, chunked.1), 429);
+    assert_eq!(post(&gateway, "/small", chunked.0, chunked.1), 429);
+    let free = |lines: &str| format!("{lines}x-plan: free\r\n");
+    assert_eq!(post(&gateway, "/both", &free(&sized(2).0), "xx"), 429);
+    assert_eq!(post(&gateway, "/both", &free(&sized(4).0), "xxxx"), 200);
+    assert_eq!(post(&gateway, "/both", &free(chunked.0), chunked.1), 429);
+    assert_eq!(post(&gateway, "/both", chunked.0, chunked.1), 200);
+}
+
+#[test]
+fn conditions_read_the_query_a_token_and_properties() {
+    let rule = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let gateway = start(json!({"limits": [
+        {"url": "/query", "query": {"format": {"regex": "csv|xml"}}, "rules": rule("query")},
+        {"url": "/token", "jwt": {"plan": "free"}, "rules": rule("token")},
+        {"url": "/", "property": {"request.url_path": {"prefix": "/property/"}}, "rules": rule("property")},
+    ]}));
+    let plain = "host: a\r\n";
+    assert!(passes(&gateway, "/query?format=json", plain));
+    assert!(!passes(&gateway, "/query?format=json&f%6frmat=csv", plain));
+    // {"plan":"free"}
+    let token = "authorization: Bearer e30.eyJwbGFuIjoiZnJlZSJ9.c2ln\r\n";
+    assert!(passes(&gateway, "/token", plain));
+    assert!(!passes(&gateway, "/token", &format!("{plain}{token}")));
+    assert!(!passes(&gateway, "/token", &format!("{plain}authorization: x\r\n{token}")));
+    assert!(passes(&gateway, "/property", plain));
+    assert!(!passes(&gateway, "/property/x", plain));
+}
+
 #[test]
 fn an_actor_may_come_from_anywhere() {
     let limits: Vec<Value> = [
@@ -86,6 +147,35 @@ fn an_actor_may_come_from_anywhere() {
     assert!(passes(&gateway, "/method", plain));
     assert!(!passes(&gateway, "/method", plain));
     assert_eq!(gateway.request("PUT", "/method", &[], b"").unwrap().status, 200);
+}
+
+#[test]
+fn a_named_segment_of_the_url_is_an_actor() {
+    let rule = |name, actor: Value| json!([{"name": name, "actor": actor, "rpu": 1, "unit": "hour", "missing": "deny"}]);
+    let gateway = start(json!({
+        "limits": [
+            {"url": "/tenants/{tenant}/orders", "rules": rule("tenant", json!({"segment": "tenant"}))},
+            {"url": "/v2/*/{tenant}", "rules": rule("both", json!(["user", {"segment": "tenant"}]))},
+        ],
+    }));
+    let plain = "host: a\r\n";
+    assert!(passes(&gateway, "/tenants/acme/orders", plain));
+    for same in [
+        "/tenants/acme/orders/7",
+        "/tenants/%61cme/orders?q",
+        "//tenants/acme/orders",
+        "/x/..;/tenants/acme/orders",
+        "/tenants/acme;a=1/orders",
+    ] {
+        assert!(!passes(&gateway, same, plain), "{same}");
+    }
+    assert!(passes(&gateway, "/tenants/eve/orders", plain));
+    assert!(passes(&gateway, "/tenants/acme", plain));
+    let user = |name: &str| format!("host: a\r\nx-user-id: {name}\r\n");
+    assert!(passes(&gateway, "/v2/x/acme", &user("ann")));
+    assert!(!passes(&gateway, "/v2/y/acme", &user("ann")));
+    assert!(passes(&gateway, "/v2/x/acme", &user("bob")));
+    assert!(passes(&gateway, "/v2/x/eve", &user("ann")));
 }
 
 /// Proxies in front add lines; a client must not choose its address with a line of its own.

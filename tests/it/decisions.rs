@@ -14,11 +14,12 @@
 //! each value that the policy measures. The filter measures by itself, so such a script runs through
 //! the engine alone.
 //!
-//! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), or else the
-//! name of a header, each with its value, in which `_` is a space. After the arrow: `pass`,
-//! `allowed`, `denied`, `wait=1s`, `no-actor RULE`, or `refuse RULE retry=1s`, where `retry` may be
-//! left out, or be `never`. Then optionally all rules that were checked: `RULE=7` admits and has
-//! seven left, `RULE=refused`, `RULE=shadowed`, `RULE=uncounted`, or `none` if no rule was checked.
+//! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
+//! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.
+//! After the arrow: `pass`, `allowed`, `denied`, `wait=1s`, `no-actor RULE`, or
+//! `refuse RULE retry=1s`, where `retry` may be left out, or be `never`. Then optionally all rules
+//! that were checked: `RULE=7` admits and has seven left, `RULE=refused`, `RULE=shadowed`,
+//! `RULE=uncounted`, or `none` if no rule was checked.
 
 mod actors;
 mod buckets;
@@ -193,6 +194,7 @@ fn part(word: &str) -> (Part, Vec<u8>) {
         "user" => Part::Header("x-user-id".into()),
         "device" => Part::Header("x-device-id".into()),
         "host" => Part::Host,
+        "size" => Part::BodySize,
         "property" => {
             let (path, value) = word["property=".len()..].split_once('=').unwrap();
             return (Part::Property(path.split('.').map(Into::into).collect()), value.into());

@@ -3,6 +3,7 @@
 
 mod access_log;
 pub mod callouts;
+mod conditions;
 pub mod counts;
 pub mod faults;
 mod gateway;

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Requests that match every limit that a document may have.
 fn requests() -> Vec<Values> {
     let mut requests = Vec::new();
-    for path in ["/", "/api", "/api/x", "/users/7"] {
+    for path in ["/?k=v", "/api?k=v", "/api/x?k=v", "/users/7?k=v"] {
         for (method, user) in [("GET", "u0"), ("HEAD", "u1"), ("POST", "u0"), ("GET", "u2")] {
             let header = |name: &str| Part::Header(name.into());
             let parts = [
@@ -36,6 +36,9 @@ fn requests() -> Vec<Values> {
                 (header("x-plan"), "free"),
                 (header("x-version"), "42"),
                 (header("x-trace"), "abc"),
+                (header("authorization"), "Bearer e30.eyJwbGFuIjo0Mn0.c2ln"),
+                (Part::Property(vec!["xds".into(), "route_name".into()]), "route"),
+                (Part::BodySize, "7"),
             ];
             requests.push(
                 parts.into_iter().fold(Values::default(), |values, (part, line)| values.with(part, line)),
@@ -118,6 +121,16 @@ fn documents_with_different_meanings_count_separately() {
         with(r#""headers": {"x-plan": {"prefix": "free"}},"#),
         with(r#""headers": {"x-plan": {"regex": "free"}},"#),
         with(r#""headers": {"x-plan": {"present": true}},"#),
+        with(r#""query": {"k": "v"},"#),
+        with(r#""query": {"k": {"prefix": "v"}},"#),
+        with(r#""query": {"x": {"present": false}},"#),
+        with(r#""jwt": {"plan": 42},"#),
+        with(r#""jwt": {"plan": {"present": true}},"#),
+        with(r#""property": {"xds.route_name": "route"},"#),
+        with(r#""body_size": {"min": 1},"#),
+        with(r#""body_size": {"min": 2},"#),
+        with(r#""body_size": {"max": 7},"#),
+        with(r#""body_size": {"min": 1, "max": 7},"#),
         of(&rule.replace("50", "51")),
         of(&rule.replace("minute", "hour")),
         of(&rule.replace("user", "device")),
@@ -130,6 +143,12 @@ fn documents_with_different_meanings_count_separately() {
         of(&rule.replace("50", r#"50, "algo": "SL""#)),
         of(&rule.replace("50", r#"50, "overrides": {"u0": {"rpu": 7}}"#)),
         of(&rule.replace("50", r#"50, "missing": "share""#)),
+        with(r#""url": "/{a}/{b}","#)
+            .replacen(r#""url": "/", "#, "", 1)
+            .replace(r#""user""#, r#"{"segment": "a"}"#),
+        with(r#""url": "/{a}/{b}","#)
+            .replacen(r#""url": "/", "#, "", 1)
+            .replace(r#""user""#, r#"{"segment": "b"}"#),
     ];
     let traces: Vec<_> = documents.iter().map(|limit| trace(limit)).collect();
     for (at, (local, global)) in traces.iter().enumerate() {
@@ -141,6 +160,30 @@ fn documents_with_different_meanings_count_separately() {
             assert!(ask_neither || global != others_global, "{documents:#?}");
         }
     }
+}
+
+/// The name of a segment is not part of what a rule counts, nor is the way in which the rule names
+/// its actor.
+#[test]
+fn the_name_of_a_segment_changes_no_count() {
+    let json = |url: &str, actor: &str, define: &str| {
+        let rule = format!(r#"{{"actor": {actor}, "rpu": 50, "unit": "minute", "SCOPE": 1}}"#);
+        let limit = format!(r#"{{"url": "{url}", "rules": [{rule}]}}"#);
+        let json = format!(r#"{{"limits": [{limit}], "actors": {{{define}}}, "store": {SECRET}}}"#);
+        [r#""scope": "local""#, r#""scope": "global""#].map(|scope| json.replace(r#""SCOPE": 1"#, scope))
+    };
+    let [local, global] = json("/users/{id}", r#"{"segment": "id"}"#, "");
+    let queries = store_keys(&global, vec![get("/users/7", "u0")]);
+    assert_eq!(queries[0].len(), 1);
+    for (url, actor, define) in [
+        ("/users/{user}/**", r#"[{"segment": "user"}]"#, ""),
+        ("/%75sers/{x}", r#""who""#, r#""who": {"segment": "x"}"#),
+    ] {
+        let [other_local, other_global] = json(url, actor, define);
+        assert_eq!(shared_data(&other_local), shared_data(&local), "{url} {actor}");
+        assert_eq!(store_keys(&other_global, vec![get("/users/7", "u0")]), queries, "{url} {actor}");
+    }
+    assert_ne!(store_keys(&global, vec![get("/users/8", "u0")]), queries, "another segment");
 }
 
 /// Two rules with the same meaning have separate counts, in whichever limits they are.

@@ -16,7 +16,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "store",
     "remote",
 ];
-pub(super) const LIMIT_KEYS: &[&str] = &["url", "Url", "methods", "hosts", "exclusive", "rules"];
+pub(super) const LIMIT_KEYS: &[&str] =
+    &["url", "Url", "methods", "hosts", "query", "jwt", "property", "body_size", "exclusive", "rules"];
 const RULE_KEYS: &[&str] = &[
     "name",
     "actor",

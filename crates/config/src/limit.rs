@@ -51,7 +51,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
         );
     }
     let before = reader.responses.len();
-    let read = |(index, node)| rule::compile(node, reader, scope, url_text, index);
+    let read = |(index, node)| rule::compile(node, reader, scope, (url_text, pattern.as_ref()), index);
     let rules: Vec<_> = nodes.into_iter().enumerate().map(read).collect();
     let rules = rules.into_iter().collect::<Option<Vec<_>>>()?;
     for (_, own) in reader.responses.iter_mut().skip(before) {

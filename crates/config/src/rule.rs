@@ -10,6 +10,7 @@ use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, Named, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
+use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::{Cost, Missing, RuleDraft, Statuses};
 use diana_limiter::response::{ResponseOverride, RuleResponses};
 
@@ -24,13 +25,13 @@ pub(super) struct Reader<'a> {
     pub(super) responses: Vec<(String, RuleResponses)>,
 }
 
-/// Reads rule `index` of the limit on `url`. Reports each mistake at its place and then returns
-/// `None`.
+/// Reads rule `index` of the limit on `url`, which is `pattern`, or `None` if the url is wrong.
+/// Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(
     node: Node,
     reader: &mut Reader,
     scope: &mut Scope,
-    url: &str,
+    (url, pattern): (&str, Option<&Pattern>),
     index: usize,
 ) -> Option<RuleDraft> {
     let Value::Object(_) = node.value() else {
@@ -39,7 +40,7 @@ pub(super) fn compile(
     let mut fields = node.fields()?;
     let name = reader.names.name(fields.take("name"), url, index);
     let actors = match fields.take("actor") {
-        Some(node) => reader.actors.select(node, scope),
+        Some(node) => reader.actors.select(node, pattern, scope),
         None => Some(Vec::new()),
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));

@@ -29,6 +29,7 @@ mod names;
 mod path;
 mod property;
 mod query;
+mod segment;
 #[cfg(test)]
 pub(crate) mod testing;
 mod value;

@@ -1,20 +1,36 @@
-//! The conditions of a limit besides its URL: methods, hosts, headers. One file per kind.
+//! The conditions of a limit besides its URL, such as methods, hosts and headers. One file per
+//! kind.
 //!
-//! `tree` matches the URLs of all limits at once.
+//! `tree` matches the URLs of all limits at once. `lookup` and `condition` are common to the kinds
+//! that compare values by name.
 //!
 //! To add a kind: a file in `matcher/` with a `KIND`, its `mod` line and its line in [`KINDS`].
 
+mod body_size;
+mod condition;
 mod headers;
 mod hosts;
+mod jwt;
 mod kind;
+mod lookup;
 mod methods;
 pub mod pattern;
+mod property;
+mod query;
 pub(crate) mod tree;
 
 pub use kind::{ConditionKind, Matcher};
 
 /// All kinds of condition.
-pub static KINDS: &[&ConditionKind] = &[&methods::KIND, &hosts::KIND, &headers::KIND];
+pub static KINDS: &[&ConditionKind] = &[
+    &methods::KIND,
+    &hosts::KIND,
+    &headers::KIND,
+    &query::KIND,
+    &jwt::KIND,
+    &property::KIND,
+    &body_size::KIND,
+];
 
 #[cfg(test)]
 pub(crate) mod testing {

@@ -11,11 +11,13 @@
 //! caller therefore asks for each line, for the one value that all lines share, or for the elements
 //! of a list over all lines. A host may join all lines into one value; see [`Joined`].
 
+pub mod claims;
 pub mod escape;
 pub mod host;
 pub mod joined;
 pub mod pairs;
 pub mod path;
+pub mod query;
 pub mod token;
 
 use diana_base::format::{alone, sized};
@@ -38,6 +40,9 @@ pub enum Part {
     Header(Box<str>),
     /// A host attribute, by its path: `["xds", "route_name"]`.
     Property(Vec<Box<str>>),
+    /// The declared size of the body in bytes, in decimal: `content-length`, or `0` if the request
+    /// ends with its headers. Absent if the size is unknown, as of a chunked body.
+    BodySize,
 }
 
 /// Reads the parts of one request: the host, or a test.
@@ -140,6 +145,7 @@ impl Part {
             Part::Method => "method".into(),
             Part::Host => "host".into(),
             Part::Address => "address".into(),
+            Part::BodySize => "body size".into(),
             Part::Header(name) => ["header ", &sized(name)].concat(),
             Part::Property(path) => {
                 let steps: Vec<String> = path.iter().map(|step| sized(step)).collect();

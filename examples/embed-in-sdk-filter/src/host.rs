@@ -41,8 +41,9 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// Reads all headers. `parts` is the number of parts of the policy.
-    pub fn read(parts: usize) -> HostRequest {
+    /// Reads all headers. `parts` is the number of parts of the policy. `ends` says whether the
+    /// request ends with its headers.
+    pub fn read(parts: usize, ends: bool) -> HostRequest {
         // As bytes: the SDK panics if code reads a header value as text and the value is not UTF-8.
         let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default();
         let with = |values: Values, (name, line): (String, Vec<u8>)| {
@@ -54,7 +55,16 @@ impl HostRequest {
             };
             values.with(part, line)
         };
+        let size = match headers.iter().find(|(name, _)| name == "content-length") {
+            Some((_, size)) => Some(size.clone()),
+            // A request without a body need not declare its size.
+            None => ends.then(|| b"0".to_vec()),
+        };
         let headers = headers.into_iter().fold(Values::default(), with);
+        let headers = match size {
+            Some(size) => headers.with(Part::BodySize, size),
+            None => headers,
+        };
         HostRequest { headers, properties: vec![OnceCell::new(); parts] }
     }
 

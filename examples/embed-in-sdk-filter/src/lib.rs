@@ -97,14 +97,14 @@ impl Stream {
 impl Context for Stream {}
 
 impl HttpContext for Stream {
-    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+    fn on_http_request_headers(&mut self, _: usize, ends: bool) -> Action {
         if let Some(path) = self.under_maintenance() {
             info!("refused a request for `{path}`, which is under maintenance");
             let body = json!({"error": "under maintenance", "path": path}).to_string();
             self.send_http_response(503, vec![("content-type", "application/json")], Some(body.as_bytes()));
             return Action::Pause;
         }
-        match self.plugin.limits.start(&mut self.session) {
+        match self.plugin.limits.start(&mut self.session, ends) {
             Ok(headers) => {
                 self.headers = headers;
                 Action::Continue

@@ -43,12 +43,16 @@ impl Limits {
         self.configuration.policy.rules().count()
     }
 
-    /// Decides about the request whose headers have come. Returns the headers for its response, or
-    /// the response if the request is refused.
-    pub fn start(&self, session: &mut Session) -> Result<Vec<(&'static str, String)>, Refusal<'_>> {
+    /// Decides about the request whose headers have come. `ends` says whether the request ends with
+    /// them. Returns the headers for its response, or the response if the request is refused.
+    pub fn start(
+        &self,
+        session: &mut Session,
+        ends: bool,
+    ) -> Result<Vec<(&'static str, String)>, Refusal<'_>> {
         let Configuration { policy, response, .. } = &self.configuration;
         let Ok(mut worker) = self.worker.try_borrow_mut() else { return Ok(Vec::new()) };
-        let source = HostRequest::read(policy.parts());
+        let source = HostRequest::read(policy.parts(), ends);
         let request = policy.request(&source);
         let (started, decision) = Session::start(policy, &mut worker, &self.store, &request, now);
         *session = started;

@@ -106,7 +106,12 @@ fn requests() -> Vec<Values> {
         get("/").with(header("x-user-id"), "ann"),
         get("/api/v1/models/7?key=k")
             .with(header("x-user-id"), "bob")
-            .with(header("cookie"), "session=1; a=b"),
+            .with(header("cookie"), "session=1; a=b")
+            .with(header("authorization"), "Bearer e30.eyJwbGFuIjoiZnJlZSJ9.c2ln")
+            .with(Part::Property(vec!["xds".into(), "route_name".into()]), "main")
+            .with(Part::BodySize, "1024"),
+        get("/tenants/acme/orders?format=csv&debug").with(Part::BodySize, "0"),
+        get("/tenants/acme;a=1/orders?format=csv&format=json").with(Part::BodySize, "x"),
         get("//x/..;p/api%2Fv1").with(header("content-type"), "application/grpc"),
         get("/a/b/c").with(header("x-forwarded-for"), "203.0.113.9, 10.0.0.7").with(header("x-tenant"), "t"),
         Values::default(),

@@ -8,6 +8,7 @@
 use super::path::escaped;
 use diana_document::{Errors, Node, parse, parse_json};
 use diana_limiter::actor::{Actors, Named, Scope, address, ip, key};
+use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::pairs::{Pairs, encode};
 use diana_limiter::request::token::is_token;
 use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, host};
@@ -20,6 +21,9 @@ const ACTORS: &[u8] = br#"{
     "header": {"header": "x-user-id"}, "cookie": {"cookie": "s"}, "query": {"query": "k"}, "first": {"path": 1},
     "third": {"path": 3}, "claim": {"jwt": "sub"}, "deep": {"jwt": "a.b.c"}, "property": {"property": "x.y"},
     "net": {"ip": {"v4_prefix": 24, "v6_prefix": 56}}, "method": "method", "host": "host"}"#;
+
+/// An actor that belongs to a limit on the url.
+const SEGMENT: (&[u8], &str) = (br#"{"segment": "t"}"#, "/a/{t}");
 
 /// The letters of the parts that are headers.
 const HEADERS: [(u8, &str); 4] =
@@ -39,7 +43,10 @@ static READER: LazyLock<Reader> = LazyLock::new(|| {
     let names: Vec<&str> = node.entries().unwrap().into_iter().map(|(name, _)| name).chain(["ip"]).collect();
     let place = Node::root(&actors, &errors);
     let compiled = Actors::compile(Some(node), &mut scope);
-    let actors = names.iter().map(|name| compiled.find(name, &place, &mut scope).unwrap()).collect();
+    let found = names.iter().map(|name| compiled.find(name, &place, &mut scope).unwrap());
+    let mut actors: Vec<Named> = found.collect();
+    let (segment, url) = (parse(SEGMENT.0).unwrap(), SEGMENT.1.parse::<Pattern>().unwrap());
+    actors.extend(compiled.select(Node::root(&segment, &errors), Some(&url), &mut scope).unwrap());
     assert!(errors.is_empty(), "{:?}", errors.into_vec());
     Reader { parts, actors }
 });

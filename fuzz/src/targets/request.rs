@@ -119,9 +119,9 @@ fn any_answers(input: Input) {
         match what {
             0 | 1 => enter(&|filter| {
                 filter.on_context_create(id, 1);
-                filter.on_request_headers(id);
+                filter.on_request_headers(id, id % 2 == 0);
             }),
-            2 => enter(&|filter| _ = filter.on_request_headers(id)),
+            2 => enter(&|filter| _ = filter.on_request_headers(id, false)),
             3 => enter(&|filter| _ = filter.on_request_more(id)),
             4 => enter(&|filter| _ = filter.on_response_headers(id)),
             5 => enter(&|filter| filter.on_tick(id)),

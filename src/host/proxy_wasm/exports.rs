@@ -52,8 +52,8 @@ pub extern "C" fn proxy_on_context_create(id: u32, parent: u32) {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, _ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_headers(id)) as u32
+pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_headers(id, ends != 0)) as u32
 }
 
 #[unsafe(no_mangle)]

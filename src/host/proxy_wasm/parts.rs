@@ -13,6 +13,8 @@ use diana_limiter::request::pairs::Pairs;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
 
+const CONTENT_LENGTH: &[u8] = b"content-length";
+
 /// A value of the host; the inner `None` if the host has no such value.
 type CachedValue = OnceCell<Option<Vec<u8>>>;
 
@@ -28,10 +30,12 @@ pub(super) struct HostRequest {
     /// By index; in nginx also the method, the host and headers.
     properties: OnceCell<Vec<CachedValue>>,
     parts: usize,
+    /// Whether the request ends with its headers; never set in nginx.
+    ends: bool,
 }
 
 impl HostRequest {
-    pub(super) fn new(policy: &Policy, is_nginx: bool) -> HostRequest {
+    pub(super) fn new(policy: &Policy, is_nginx: bool, ends: bool) -> HostRequest {
         HostRequest {
             at_once: policy.reads_headers() && !is_nginx,
             is_nginx,
@@ -41,6 +45,7 @@ impl HostRequest {
             address: OnceCell::new(),
             properties: OnceCell::new(),
             parts: policy.parts(),
+            ends,
         }
     }
 
@@ -53,10 +58,25 @@ impl HostRequest {
         HeaderLines::One(value.get_or_init(|| calls::request_header(name)).as_deref())
     }
 
-    fn property(&self, id: PartId, path: impl FnOnce() -> String) -> Option<&[u8]> {
+    fn cached(&self, id: PartId, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<&[u8]> {
         let values = self.properties.get_or_init(|| vec![OnceCell::new(); self.parts]);
-        let read = || calls::property(path().as_bytes());
         values.get(id.index()).and_then(|value| value.get_or_init(read).as_deref())
+    }
+
+    fn property(&self, id: PartId, path: impl FnOnce() -> String) -> Option<&[u8]> {
+        self.cached(id, || calls::property(path().as_bytes()))
+    }
+
+    /// A request that ends with its headers has a body of size 0, if the client declares no size.
+    fn body_size(&self, id: PartId) -> HeaderLines<'_> {
+        let lines = if self.is_nginx {
+            HeaderLines::One(self.cached(id, || nginx::body_size(calls::property)))
+        } else if self.at_once {
+            self.named(CONTENT_LENGTH)
+        } else {
+            HeaderLines::One(self.cached(id, || calls::request_header(CONTENT_LENGTH)))
+        };
+        if self.ends && lines.clone().next().is_none() { HeaderLines::One(Some(b"0")) } else { lines }
     }
 
     /// A part that is a variable in nginx.
@@ -91,6 +111,7 @@ impl Source for HostRequest {
                 HeaderLines::One(self.address.get_or_init(|| calls::property(b"source\0address")).as_deref())
             }
             Part::Property(path) => HeaderLines::One(self.property(id, || path.join("\0"))),
+            Part::BodySize => self.body_size(id),
         }
     }
 }

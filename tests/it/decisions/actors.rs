@@ -83,6 +83,63 @@ fn a_segment_counts_where_all_backends_read_the_same() {
 }
 
 #[test]
+fn an_actor_may_be_a_named_segment_of_the_url() {
+    let json = r#"[
+        {"url": "/tenants/{tenant}/orders", "rules": [
+            {"name": "tenant", "actor": {"segment": "tenant"}, "rpu": 2, "unit": "hour", "missing": "deny",
+             "overrides": {"big%7eco": {"rpu": 9}}},
+            {"name": "both", "actor": ["user", {"segment": "tenant"}], "rpu": 1, "unit": "hour", "missing": "skip"}]},
+        {"url": "/tenants/*/orders/{order}", "rules": [
+            {"name": "order", "actor": {"segment": "order"}, "rpu": 1, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms user=ann GET /tenants/acme/orders       -> pass tenant=1 both=0
+         0ms user=ann GET /tenants/%61cme//orders    -> refuse both
+         0ms user=bob GET /tenants/acme/./orders?x   -> pass tenant=0 both=0
+         0ms user=cyd GET /tenants/acme/orders       -> refuse tenant
+         0ms user=ann GET /tenants/ACME/orders       -> pass tenant=1 both=0
+         0ms          GET /tenants/big~co/orders     -> pass tenant=8
+         0ms user=dan GET /tenants/x/orders/7        -> pass tenant=1 both=0 order=0
+         0ms user=eve GET /tenants/y/orders/%37      -> refuse order
+         0ms          GET /tenants/acme              -> pass none",
+    );
+}
+
+/// A client must not be able to choose between keys, or reach a fresh key, by spelling.
+#[test]
+fn a_named_segment_is_that_of_the_readings_that_the_url_matches() {
+    let json = r#"{"url": "/tenants/{tenant}/orders", "rules": [
+        {"name": "tenant", "actor": {"segment": "tenant"}, "rpu": 1, "unit": "hour", "missing": "deny"}]}"#;
+    check(
+        json,
+        r"0ms GET /tenants/acme/orders                     -> pass tenant=0
+          0ms GET //x/tenants/acme/orders                  -> refuse tenant
+          0ms GET /x/..;/tenants/acme/orders               -> refuse tenant
+          0ms GET /tenants\acme/orders                     -> refuse tenant
+          0ms GET /tenants/acme%2forders                   -> refuse tenant
+          0ms GET /tenants/acme/orders;x=1                 -> refuse tenant
+          0ms GET /tenants/acme;x=1/orders                 -> no-actor tenant
+          0ms GET /tenants/acme/orders/..;/../eve/orders/x -> no-actor tenant
+          0ms GET /tenants/eve/orders                      -> pass tenant=0",
+    );
+}
+
+#[test]
+fn a_defined_segment_has_its_place_in_each_url() {
+    let json = r#"{"actors": {"who": {"segment": "tenant"}}, "limits": [
+        {"url": "/v1/{tenant}", "rules": [{"name": "one", "actor": "who", "rpu": 1, "unit": "hour"}]},
+        {"url": "/v2/*/{tenant}", "rules": [{"name": "two", "actor": "who", "rpu": 1, "unit": "hour"}]}]}"#;
+    check(
+        json,
+        "0ms GET /v1/acme   -> pass one=0
+         0ms GET /v1/acme/x -> refuse one
+         0ms GET /v2/x/acme -> pass two=0
+         0ms GET /v2/y/acme -> refuse two
+         0ms GET /v2/x/eve  -> pass two=0",
+    );
+}
+
+#[test]
 fn an_actor_may_be_a_claim_of_a_token() {
     // {"sub":"alice"} and {"sub":"bob"}
     check(

@@ -90,3 +90,123 @@ fn one_header_line_frees_nobody() {
          0ms x-plan=free GET / -> pass all=7",
     );
 }
+
+/// A limit on `/` with this condition and nine requests an hour.
+fn with(condition: &str) -> String {
+    format!(r#"{{"url": "/", {condition}, "rules": [{{"name": "all", "rpu": 9, "unit": "hour"}}]}}"#)
+}
+
+/// The same limit without a condition, beside an exclusive one with the condition.
+fn freed_by(condition: &str) -> String {
+    let all = with(r#""exclusive": false"#);
+    format!(r#"[{all}, {{"url": "/", {condition}, "exclusive": true}}]"#)
+}
+
+#[test]
+fn a_condition_may_be_on_a_query_parameter() {
+    let json = with(r#""query": {"format": {"regex": "csv|xml"}, "page": {"present": false}}"#);
+    check(
+        &json,
+        "0ms GET /?format=csv                -> pass all=8
+         0ms GET /a?x=1&f%6frmat=%78ml       -> pass all=7
+         0ms GET /?format=json&format=csv    -> pass all=6
+         0ms GET /?format=csv&format=json    -> pass all=5
+         0ms GET /?format=json               -> pass none
+         0ms GET /?format=csv&page=1         -> pass none
+         0ms GET /?format=csv&page           -> pass none
+         0ms GET /?Format=csv                -> pass none
+         0ms GET /format=csv                 -> pass none",
+    );
+    check(
+        &freed_by(r#""query": {"format": "csv"}"#),
+        "0ms GET /?format=csv             -> pass none
+         0ms GET /?format=csv&format=%63sv -> pass none
+         0ms GET /?format=csv&format=json -> pass all=8
+         0ms GET /                        -> pass all=7",
+    );
+}
+
+#[test]
+fn a_condition_may_be_on_a_claim() {
+    // {"plan":"free"} and {"plan":"pro"}
+    check(
+        &with(r#""jwt": {"plan": "free"}"#),
+        "0ms authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln GET / -> pass all=8
+         0ms authorization=Bearer_e30.eyJwbGFuIjoicHJvIn0.c2ln     GET / -> pass none
+         0ms GET / -> pass none
+         0ms authorization=Bearer_rubbish GET / -> pass none
+         0ms authorization=x authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln GET / -> pass all=7
+         0ms authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln authorization=Bearer_e30.eyJwbGFuIjoicHJvIn0.c2ln GET / -> pass all=6",
+    );
+    check(
+        &with(r#""jwt": {"plan": {"present": false}}"#),
+        "0ms GET / -> pass all=8
+         0ms authorization=Bearer_rubbish GET / -> pass all=7
+         0ms authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln GET / -> pass none
+         0ms authorization=x authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln GET / -> pass all=6",
+    );
+    check(
+        &freed_by(r#""jwt": {"plan": "pro"}"#),
+        "0ms authorization=Bearer_e30.eyJwbGFuIjoicHJvIn0.c2ln GET / -> pass none
+         0ms authorization=Bearer_e30.eyJwbGFuIjoicHJvIn0.c2ln authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln GET / -> pass all=8
+         0ms authorization=Bearer_e30.eyJwbGFuIjoicHJvIn0.c2ln authorization=x GET / -> pass all=7
+         0ms authorization=Bearer_e30.eyJwbGFuIjoiZnJlZSJ9.c2ln GET / -> pass all=6",
+    );
+}
+
+#[test]
+fn a_condition_may_be_on_a_property_of_the_host() {
+    check(
+        &with(r#""property": {"xds.route_name": {"prefix": "up"}, "plugin_name": {"present": false}}"#),
+        "0ms property=xds.route_name=upload GET / -> pass all=8
+         0ms property=xds.route_name=down   GET / -> pass none
+         0ms property=xds.route_name=upload property=plugin_name=x GET / -> pass none
+         0ms GET / -> pass none",
+    );
+}
+
+#[test]
+fn a_condition_may_be_on_the_declared_size_of_the_body() {
+    check(
+        &with(r#""body_size": {"min": 1, "max": "1Ki"}"#),
+        "0ms size=1    POST / -> pass all=8
+         0ms size=1024 POST / -> pass all=7
+         0ms size=1025 POST / -> pass none
+         0ms size=0    GET  / -> pass none
+         0ms           POST / -> pass all=6",
+    );
+    // An unknown size frees nothing.
+    check(
+        &freed_by(r#""body_size": {"max": "1Ki"}"#),
+        "0ms size=1024 POST / -> pass none
+         0ms size=0    GET  / -> pass none
+         0ms size=1025 POST / -> pass all=8
+         0ms           POST / -> pass all=7",
+    );
+    // Beside a condition on a header, the filter reads all headers at once.
+    check(
+        &with(r#""body_size": {"min": "1k"}, "headers": {"x-plan": "free"}"#),
+        "0ms x-plan=free size=1000 POST / -> pass all=8
+         0ms x-plan=free size=999  POST / -> pass none
+         0ms x-plan=free size=0    GET  / -> pass none
+         0ms x-plan=free           POST / -> pass all=7
+         0ms size=1000             POST / -> pass none",
+    );
+}
+
+#[test]
+fn a_limit_with_more_conditions_is_more_specific() {
+    let rule = |name: &str| format!(r#""rules": [{{"name": "{name}", "rpu": 9, "unit": "hour"}}]"#);
+    let json = format!(
+        r#"[{{"url": "/", "exclusive": true, "query": {{"a": "1"}}, "body_size": {{"min": 1}}, {}}},
+            {{"url": "/", "query": {{"a": "1"}}, {}}}]"#,
+        rule("both"),
+        rule("one")
+    );
+    check(
+        &json,
+        "0ms size=1 GET /?a=1 -> pass both=8
+         0ms size=0 GET /?a=1 -> pass one=8
+         0ms        GET /?a=1 -> pass one=7 both=7",
+    );
+}

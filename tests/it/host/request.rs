@@ -20,6 +20,10 @@ pub fn headers(rules: Rules, parts: &[(Part, Vec<u8>)]) -> Vec<(String, Vec<u8>)
             (Part::Host, Rules::Strict) => "Host".into(),
             (Part::Header(name), Rules::Lenient) => name.to_string(),
             (Part::Header(name), Rules::Strict) => as_sent(name),
+            // A request without a body declares no size.
+            (Part::BodySize, _) if line == b"0" => return None,
+            (Part::BodySize, Rules::Lenient) => "content-length".into(),
+            (Part::BodySize, Rules::Strict) => "Content-Length".into(),
             (Part::Address | Part::Property(_), _) => return None,
         };
         let line = match (part, rules) {
@@ -55,6 +59,11 @@ fn decoded(target: &[u8]) -> Vec<u8> {
     path
 }
 
+/// Whether a host says that the request ends with its headers. nginx never does.
+pub fn ends(rules: Rules, parts: &[(Part, Vec<u8>)]) -> bool {
+    rules == Rules::Lenient && parts.iter().any(|(part, line)| *part == Part::BodySize && line == b"0")
+}
+
 /// An attribute by its path. nginx has an address without a port.
 pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<Vec<u8>> {
     if rules == Rules::Strict
@@ -81,6 +90,12 @@ fn variable(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
     match name {
         "request_uri" => line(Part::Path).map(|target| in_origin_form(&target)),
         "request_method" => line(Part::Method),
+        "http_content_length" => line(Part::BodySize).filter(|size| size != b"0"),
+        // Over HTTP/1 nginx knows the size of each body that is not chunked.
+        "server_protocol" => {
+            let is_known = parts.iter().any(|(part, _)| *part == Part::BodySize);
+            Some(if is_known { b"HTTP/1.1".to_vec() } else { b"HTTP/2.0".to_vec() })
+        }
         "host" => Some(host(&line(Part::Path).unwrap_or_default(), &line(Part::Host).unwrap_or_default())),
         _ => match name.strip_prefix("http_") {
             Some(name) => header(parts, name),

@@ -5,6 +5,7 @@ mod calls;
 
 use super::callouts::{CallEvent, CallReply, Callouts};
 use super::gateway::{Fate, RequestRecord, World};
+use super::request::ends as request_ends;
 use diana::host::proxy_wasm::simulated::{self, Host};
 use diana::host::proxy_wasm::{Action, Callbacks, Filter};
 use diana_limiter::request::Part;
@@ -233,7 +234,8 @@ impl Vm {
         let stream = Stream { root, request, seen: false, responds: false };
         self.0.streams.borrow_mut().insert(id, stream);
         self.enter(id, |filter| filter.on_context_create(id, root));
-        let action = self.enter(id, |filter| filter.on_request_headers(id));
+        let ends = request_ends(self.world().rules, &self.world().records.borrow()[request].parts);
+        let action = self.enter(id, |filter| filter.on_request_headers(id, ends));
         if let Some(stream) = self.0.streams.borrow_mut().get_mut(&id) {
             stream.seen = true;
         }
@@ -375,12 +377,12 @@ impl Vm {
     pub fn repeat(&self, which: u8, id: u32) {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));
         match which % 6 {
-            0 => filter(&|filter| _ = filter.on_request_headers(id)),
+            0 => filter(&|filter| _ = filter.on_request_headers(id, true)),
             1 => filter(&|filter| _ = filter.on_request_more(id)),
             2 => filter(&|filter| filter.on_tick(id)),
             3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000)),
             4 => filter(&|filter| filter.on_delete(id + 1_000_000)),
-            _ => filter(&|filter| _ = filter.on_request_headers(id + 1_000_000)),
+            _ => filter(&|filter| _ = filter.on_request_headers(id + 1_000_000, true)),
         }
     }
 }

@@ -9,7 +9,7 @@ const URLS: [&[&str]; 5] = [
     &["/", "/**", "//"],
     &["/api", "/api/", "/api/**", "/%61pi", "//api/."],
     &["=/api", "=/api/", "=//api"],
-    &["/users/*", "/users/*/**", "/%75sers/*/"],
+    &["/users/*", "/users/*/**", "/%75sers/*/", "/users/{id}", "/users/{x-1}/**"],
     &["/api/x", "/api/%78"],
 ];
 const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PURGE"];
@@ -24,6 +24,16 @@ const HEADERS: [(&str, &[&str]); 4] = [
     ("X-Version", &["42", r#""42""#, "4.2e1"]),
     ("X-Trace", &[r#"{"prefix": "a"}"#]),
     ("X-Debug", &[r#"{"present": false}"#]),
+];
+/// Further conditions, each with its other spellings. All requests of the tests fulfil all of them.
+const CONDITIONS: [(&str, &[&str]); 4] = [
+    ("query", &[r#"{"k": "v", "x": {"present": false}}"#, r#"{"x": {"present": false}, "k": "v"}"#]),
+    ("jwt", &[r#"{"plan": "42"}"#, r#"{"plan": 42}"#, r#"{"plan": 4.2e1}"#]),
+    ("property", &[r#"{"xds.route_name": {"prefix": "r"}}"#]),
+    (
+        "body_size",
+        &[r#"{"min": 1, "max": "64Ki"}"#, r#"{"max": 65536, "min": 1.0}"#, r#"{"min": 1, "max": "64 Ki"}"#],
+    ),
 ];
 /// Actors, each with its other spellings; `me`, `phone`, `net` and `addr` are defined. The last one
 /// is a tuple.
@@ -73,6 +83,7 @@ struct Limit {
     methods: Vec<usize>,
     hosts: Vec<usize>,
     headers: Vec<usize>,
+    conditions: Vec<usize>,
     exclusive: bool,
     rules: Vec<Rule>,
 }
@@ -156,10 +167,11 @@ impl Limit {
             random_subset(random, HOSTS.len()),
         );
         let headers = random_subset(random, HEADERS.len());
+        let conditions = random_subset(random, CONDITIONS.len());
         let exclusive = random.below(6) == 0;
         let least = usize::from(!exclusive);
         let rules = (0..least + random.below(4)).map(|_| Rule::random(random)).collect();
-        Limit { url, methods, hosts, headers, exclusive, rules }
+        Limit { url, methods, hosts, headers, conditions, exclusive, rules }
     }
 
     fn write(&self, random: &mut Random, rules: Vec<String>) -> String {
@@ -188,6 +200,10 @@ impl Limit {
             };
             let headers = self.headers.iter().map(spell).collect();
             keys.push(("headers".into(), object(random, headers)));
+        }
+        for condition in &self.conditions {
+            let (key, spellings) = CONDITIONS[*condition];
+            keys.push((key.into(), pick(random, spellings).into()));
         }
         if self.exclusive || random.below(2) == 0 {
             keys.push(("exclusive".into(), self.exclusive.to_string()));

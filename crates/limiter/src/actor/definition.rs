@@ -1,7 +1,7 @@
 //! Compiles one definition of an actor, by the list of all kinds.
 
 use super::kind::{Actor, ActorKind, Scope};
-use super::{cookie, header, host, ip, jwt, method, path, property, query};
+use super::{cookie, header, host, ip, jwt, method, path, property, query, segment};
 use diana_document::{Node, Value, nearest, one_of, quoted};
 
 /// All kinds of source.
@@ -10,6 +10,7 @@ pub static KINDS: &[&ActorKind] = &[
     &cookie::KIND,
     &query::KIND,
     &path::KIND,
+    &segment::KIND,
     &jwt::KIND,
     &property::KIND,
     &ip::KIND,
@@ -82,7 +83,7 @@ mod tests {
         for (definition, why) in [
             (
                 "{}",
-                "no source is given, expected header, cookie, query, path, jwt, property, ip, method or host",
+                "no source is given, expected header, cookie, query, path, segment, jwt, property, ip, method or host",
             ),
             (r#"{"heder": "x"}"#, "unknown key `heder`, did you mean `header`?"),
             (r#"{"header": "x", "host": {}}"#, "expected one source, found `header` and `host`"),
@@ -116,6 +117,7 @@ mod tests {
             for definition in [
                 r#"{"header": "a"}"#, r#"{"cookie": "a"}"#, r#"{"query": "a"}"#, r#"{"jwt": "a.b"}"#,
                 r#"{"property": "a"}"#, r#"{"ip": {}}"#, r#"{"method": {}}"#, r#"{"host": {}}"#, r#"{"path": 1}"#,
+                r#"{"segment": "a"}"#,
             ] {
                 for sent in [shaped.as_bytes(), &bytes, token.as_bytes()] {
                     let mut request = Values::default();

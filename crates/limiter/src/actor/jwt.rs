@@ -14,23 +14,12 @@
 
 use super::value::append;
 use super::{Actor, ActorKind, Scope};
+use crate::request::claims::{claim, claim_path};
 use crate::request::{Part, PartId, Parts, Request};
-use base64::Engine as _;
-use base64::alphabet::URL_SAFE;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use diana_base::format::sized;
-use diana_document::{Node, Value};
+use diana_document::Node;
 
 pub static KIND: ActorKind = ActorKind { key: "jwt", compile, bare: None };
-
-/// RFC 7515, section 2 forbids padding, but some issuers write it.
-const BASE64URL: GeneralPurpose = GeneralPurpose::new(
-    &URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
-/// In bytes. Bounds the work for one token: each dot of the path adds one way to split it.
-const MAX_PATH_BYTES: usize = 256;
 
 #[derive(Debug)]
 struct Jwt {
@@ -44,65 +33,16 @@ impl Actor for Jwt {
         ["jwt ", &sized(&self.path)].concat()
     }
 
-    /// Text, a whole number or a flag. Any other claim counts as missing.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        let Some(payload) = request.get(self.authorization).and_then(payload) else { return false };
-        match claim(&payload, &self.path) {
-            Some(Value::Text(text)) => append(text.as_bytes(), key),
-            Some(Value::Whole(number)) => append(number.to_string().as_bytes(), key),
-            Some(Value::Bool(flag)) => append(flag.to_string().as_bytes(), key),
-            _ => false,
-        }
+        let claim = request.get(self.authorization).and_then(|line| claim(line, &self.path));
+        claim.is_some_and(|claim| append(claim.as_bytes(), key))
     }
-}
-
-/// The claims of a bearer token (RFC 6750, section 2.1) in compact form (RFC 7515, section 7.1).
-fn payload(authorization: &[u8]) -> Option<Value> {
-    let mut words = authorization.trim_ascii().splitn(2, |byte| *byte == b' ');
-    if !words.next()?.eq_ignore_ascii_case(b"bearer") {
-        return None;
-    }
-    let mut pieces = words.next()?.trim_ascii().split(|byte| *byte == b'.');
-    let (Some(_header), Some(payload), Some(_signature), None) =
-        (pieces.next(), pieces.next(), pieces.next(), pieces.next())
-    else {
-        return None;
-    };
-    diana_document::parse_json(&BASE64URL.decode(payload).ok()?)
-}
-
-/// The value at `path`. Each level follows the longest key that is a prefix of the path; the whole
-/// path is tried first. So `https://example.com/plan` and `https://example.com/claims.tenant` are
-/// both found.
-fn claim<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
-    let Value::Object(entries) = value else { return None };
-    for (key, rest) in splits(path) {
-        let mut found = entries.iter().filter(|(name, _)| name == key);
-        let Some((_, value)) = found.next() else { continue };
-        if found.next().is_some() {
-            return None;
-        }
-        return rest.map_or(Some(value), |rest| claim(value, rest));
-    }
-    None
-}
-
-/// Splits `a.b.c` into `a.b.c`, `a.b` + `c`, and `a` + `b.c`, in this order.
-fn splits(path: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    let at_dots = path.rmatch_indices('.').filter_map(|(dot, _)| {
-        let (key, rest) = path.split_at_checked(dot)?;
-        Some((key, rest.strip_prefix('.')))
-    });
-    std::iter::once((path, None)).chain(at_dots)
 }
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
-    let path = node.text()?;
-    if path.is_empty() || path.len() > MAX_PATH_BYTES {
-        return node.expected(&format!("a claim's dotted path of 1 to {MAX_PATH_BYTES} bytes"));
-    }
+    let path = claim_path(node.text()?, &node)?;
     let authorization = scope.parts.intern(Part::Header("authorization".into()));
-    Some(Box::new(Jwt { authorization, path: path.into() }))
+    Some(Box::new(Jwt { authorization, path }))
 }
 
 #[cfg(test)]
@@ -110,6 +50,7 @@ mod tests {
     use super::*;
     use crate::actor::testing;
     use crate::request::Values;
+    use base64::Engine as _;
     use base64::engine::general_purpose::{URL_SAFE as PADDED, URL_SAFE_NO_PAD as BARE};
 
     fn authorized(definition: &str, authorization: &str) -> Option<String> {

@@ -81,7 +81,7 @@ mod tests {
         let (actors, parts, mistakes) = with_scope(r#"{"tenant": {"header": "x-tenant"}}"#, |node, scope| {
             let actors = Actors::compile(Some(node), scope);
             let names = Value::List(names.iter().map(|name| Value::Text((*name).into())).collect());
-            actors.select(Node::root(&names, &Errors::default()), scope).unwrap()
+            actors.select(Node::root(&names, &Errors::default()), None, scope).unwrap()
         });
         assert_eq!(mistakes, [""; 0]);
         (actors, parts)

@@ -2,9 +2,11 @@
 
 use super::client_ip::ClientIp;
 use super::value;
+use crate::matcher::pattern::Pattern;
 use crate::request::{PartId, Parts, Request};
 use diana_document::{Node, Value};
 use std::fmt;
+use std::sync::Arc;
 
 /// A source of actor values.
 ///
@@ -46,6 +48,12 @@ pub trait Actor: Send + Sync {
 
     /// The header whose value is the actor's value, if the source is a header.
     fn header(&self) -> Option<PartId> {
+        None
+    }
+
+    /// For a source that depends on the limit's url: the source in a limit with this url, or why
+    /// the url does not provide the value. `None` for any other source.
+    fn in_limit(&self, _url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, String>> {
         None
     }
 }

@@ -1,8 +1,7 @@
 //! The actor is a query parameter: `{query: api_key}`.
 //!
-//! Names and values are decoded like the `application/x-www-form-urlencoded` parser of the WHATWG
-//! URL standard (section 5.1), so `k=a+b` and `%6B=a%20b` are one actor. The decoded value may be
-//! any bytes.
+//! Names and values are [decoded](values), so `k=a+b` and `%6B=a%20b` are one actor. The decoded
+//! value may be any bytes.
 //!
 //! A parameter with two different values counts as missing, because backends disagree whether the
 //! first or the last one counts. Otherwise a client could get a fresh quota with a second parameter
@@ -10,7 +9,8 @@
 
 use super::value::{append, only};
 use super::{Actor, ActorKind, Scope};
-use crate::request::{Part, PartId, Parts, Request, escape};
+use crate::request::query::values;
+use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::sized;
 use diana_document::Node;
 
@@ -32,32 +32,6 @@ impl Actor for Query {
         let Some(target) = request.get(self.target) else { return false };
         only(values(target, self.name.as_bytes())).is_some_and(|value| append(&value, key))
     }
-}
-
-/// The decoded values of `name` in a request target.
-fn values(target: &[u8], name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let before_fragment = target.split(|byte| *byte == b'#').next().unwrap_or_default();
-    let query = before_fragment.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default();
-    query.split(|byte| *byte == b'&').filter_map(move |pair| {
-        let mut sides = pair.splitn(2, |byte| *byte == b'=');
-        let named = decoded(sides.next()?).eq(name.iter().copied());
-        named.then(|| decoded(sides.next().unwrap_or_default()).collect())
-    })
-}
-
-/// `+` is a space and `%41` is `A`. A `%` without two hexadecimal digits after it stands for
-/// itself.
-fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let (length, byte) = match (escape::leading(rest), rest.first()?) {
-            (Some(byte), _) => (escape::LENGTH, byte),
-            (None, b'+') => (1, b' '),
-            (None, byte) => (1, *byte),
-        };
-        rest = rest.get(length..)?;
-        Some(byte)
-    })
 }
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {

@@ -6,21 +6,23 @@
 //! | `/api/**` | the same, written explicitly |
 //! | `=/api` | `/api` alone |
 //! | `/users/*/orders` | any one segment in place of `*` |
+//! | `/users/{id}/orders` | the same; an actor may count by the segment `id` |
 //! | `/` | every request |
 //! | `=/` | the root alone |
 //!
 //! A pattern is normalised like a request's path, so the spelling of either makes no difference. An
-//! escaped `%2A` is the character, never the wildcard. Other routers treat `{name}` and `:name` as
-//! any segment, so a pattern with one is refused; escaped as `%7Bname%7D` and `%3Aname` they are
-//! literal.
+//! escaped `%2A` is the character, never the wildcard. The name of a segment changes no match.
+//! Other routers treat `:name` as any segment, so a pattern with one is refused; escaped as
+//! `%7Bname%7D` and `%3Aname` the words are literal.
 
-use crate::request::path;
-use diana_document::{Node, quoted};
+mod parse;
+
+use crate::request::path::Path;
+use diana_document::Node;
 use std::fmt;
-use std::str::FromStr;
 
-/// The most segments that a pattern may have: matching recurses once per segment.
-const MAX_SEGMENTS: usize = 64;
+/// The longest name of a segment, in bytes.
+const MAX_NAME_BYTES: usize = 64;
 
 /// A compiled pattern.
 ///
@@ -34,16 +36,27 @@ const MAX_SEGMENTS: usize = 64;
 /// assert!("users".parse::<Pattern>().is_err(), "a pattern starts with a slash");
 /// # Ok::<(), String>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Pattern {
     segments: Vec<Segment>,
     exact: bool,
+    /// The names of segments, each with its index in `segments`.
+    names: Vec<(Box<str>, usize)>,
 }
+
+/// Two patterns are equal if they match the same paths, whatever the names of their segments.
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        self.exact == other.exact && self.segments == other.segments
+    }
+}
+
+impl Eq for Pattern {}
 
 /// What a pattern requires of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// `*`: any one segment.
+    /// `*` or `{name}`: any one segment.
     Any,
     /// Exactly these bytes, in normal form.
     Literal(Box<[u8]>),
@@ -77,6 +90,39 @@ impl Pattern {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
+    }
+
+    /// The place of the segment with this name, from 0.
+    ///
+    /// ```
+    /// use diana_limiter::matcher::pattern::Pattern;
+    ///
+    /// let orders: Pattern = "/tenants/{tenant}/orders".parse()?;
+    /// assert_eq!(orders.place("tenant"), Some(1));
+    /// assert_eq!(orders.place("Tenant"), None);
+    /// assert_eq!(orders, "/tenants/*/orders".parse()?, "a name changes no match");
+    /// # Ok::<(), String>(())
+    /// ```
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.names.iter().find(|(known, _)| **known == *name).map(|(_, place)| *place)
+    }
+
+    /// The names of the pattern's segments, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|(name, _)| &**name)
+    }
+
+    /// Whether the pattern matches this reading of a path.
+    #[must_use]
+    pub fn matches(&self, path: &Path) -> bool {
+        let mut segments = path.segments();
+        let is_matched = |expected: &Segment| match (expected, segments.next()) {
+            (_, None) => false,
+            (Segment::Any, Some(_)) => true,
+            (Segment::Literal(bytes), Some(segment)) => **bytes == *segment,
+        };
+        self.segments.iter().all(is_matched) && (!self.exact || segments.next().is_none())
     }
 
     /// Whether this pattern matches every path that `other` matches.
@@ -113,108 +159,6 @@ impl Pattern {
     }
 }
 
-impl FromStr for Pattern {
-    /// The mistake, and what is allowed.
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Pattern, String> {
-        let (exact, path) = match text.strip_prefix('=') {
-            Some(path) => (true, path),
-            None => (false, text),
-        };
-        let Some(rest) = path.strip_prefix('/') else {
-            return Err(no_leading_slash(text, path));
-        };
-        if let Some((path, _)) = text.split_once(['?', '#']) {
-            return Err(format!(
-                "the query is no part of a pattern, leave it out: {} instead of {}",
-                quoted(path),
-                quoted(text)
-            ));
-        }
-        let rest = match rest.trim_end_matches('/') {
-            "**" => Some(""),
-            rest => rest.strip_suffix("/**"),
-        }
-        .map_or(Ok(rest), |above| if exact { Err(exact_and_below(text)) } else { Ok(above) })?;
-        let mut segments = Vec::new();
-        for word in rest.split('/') {
-            segments.extend(segment(word)?);
-        }
-        if segments.len() > MAX_SEGMENTS {
-            return Err(format!("a pattern has at most {MAX_SEGMENTS} segments"));
-        }
-        Ok(Pattern { segments, exact })
-    }
-}
-
-/// One segment of a pattern; `Ok(None)` for an empty segment and `.`, which are dropped.
-fn segment(word: &str) -> Result<Option<Segment>, String> {
-    match word {
-        "*" => return Ok(Some(Segment::Any)),
-        "**" => return Err("`**` is allowed as the last segment only, `*` stands for one segment".into()),
-        _ if is_named(word) => {
-            return Err(format!(
-                "{} names a segment, and segments have no names here: write `*` for any one segment",
-                quoted(word)
-            ));
-        }
-        _ if word.contains('*') => {
-            return Err(format!(
-                "`*` stands for a whole segment, not for a part of {}; write `%2A` for the character",
-                quoted(word)
-            ));
-        }
-        _ => {}
-    }
-    match path::segment(word.as_bytes()) {
-        Some(bytes) => Ok(Some(Segment::Literal(bytes.into()))),
-        None if path::is_parent(word.as_bytes()) => {
-            Err(format!("{} is not allowed in a pattern, write the path it leads to", quoted(word)))
-        }
-        None => Ok(None),
-    }
-}
-
-/// Whether other routers would treat the word as a named segment: `{name}` or `:name`.
-fn is_named(word: &str) -> bool {
-    let is_braced = word.starts_with('{') && word.ends_with('}');
-    is_braced || word.strip_prefix(':').is_some_and(|name| !name.is_empty())
-}
-
-fn no_leading_slash(text: &str, path: &str) -> String {
-    if path.is_empty() || path == "*" || path == "**" {
-        return format!(
-            "a pattern begins with `/` or `=/`, found {}; `/` matches every request",
-            quoted(text)
-        );
-    }
-    if let Some((_, rest)) = path.split_once("://") {
-        let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
-        let path = if path.is_empty() { "/" } else { path };
-        return format!(
-            "a pattern is a path, not a full url: write {} here and {} in `hosts`",
-            quoted(path),
-            quoted(host)
-        );
-    }
-    let equals = if text == path { "" } else { "=" };
-    let path = path.trim_start();
-    let slash = if path.starts_with('/') { "" } else { "/" };
-    format!(
-        "a pattern begins with `/` or `=/`, found {}, did you mean {}?",
-        quoted(text),
-        quoted(&format!("{equals}{slash}{path}"))
-    )
-}
-
-fn exact_and_below(text: &str) -> String {
-    format!(
-        "`=` asks for the path alone and `/**` for all below it, leave out one of them in {}",
-        quoted(text)
-    )
-}
-
 /// The pattern in configuration syntax; parsing the text gives an equal pattern.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -238,155 +182,16 @@ impl fmt::Display for Pattern {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use diana_document::{Errors, Value};
-
-    fn check(cases: &[(&str, &str)]) {
-        for (text, expected) in cases {
-            let (value, errors) = (Value::Text((*text).into()), Errors::default());
-            let found = Pattern::parse(Node::root(&value, &errors));
-            let mistakes: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-            assert_eq!(found.is_none(), !mistakes.is_empty());
-            let found = found.map_or(mistakes.join("\n"), |pattern| {
-                assert_eq!(pattern.to_string().parse(), Ok(pattern.clone()), "{text} is read back");
-                pattern.to_string()
-            });
-            assert_eq!(found, *expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_pattern_is_normalised_as_a_path_is() {
-        check(&[
-            ("/", "/"),
-            ("=/", "=/"),
-            ("/api/", "/api"),
-            ("=/api//v1/.", "=/api/v1"),
-            ("/api/**", "/api"),
-            ("/api/**/", "/api"),
-            ("/**", "/"),
-            ("/*/**", "/*"),
-            ("/users/*/orders", "/users/*/orders"),
-            ("/a%3ab", "/a:b"),
-            ("/a%2fb;c", "/a%2Fb;c"),
-            ("/%2A/a%2a", "/%2A/a%2A"),
-            ("/café", "/caf%C3%A9"),
-            ("/%7Eme/%zz", "/~me/%25zz"),
-            ("/...", "/..."),
-            ("/%7Bid%7D/x{id}", "/%7Bid%7D/x%7Bid%7D"),
-            ("/%3Aid/:/m:run", "/%3Aid/%3A/m:run"),
-        ]);
-        assert_eq!("/a%3ab".parse::<Pattern>(), "/a%3Ab".parse());
-    }
-
-    #[test]
-    fn a_mistake_in_a_pattern_says_what_to_write() {
-        check(&[
-            ("", "a pattern begins with `/` or `=/`, found ``; `/` matches every request"),
-            ("*", "a pattern begins with `/` or `=/`, found `*`; `/` matches every request"),
-            ("api", "a pattern begins with `/` or `=/`, found `api`, did you mean `/api`?"),
-            ("=api", "a pattern begins with `/` or `=/`, found `=api`, did you mean `=/api`?"),
-            (" /api", "a pattern begins with `/` or `=/`, found ` /api`, did you mean `/api`?"),
-            (
-                "https://example.com:8080/api",
-                "a pattern is a path, not a full url: write `/api` here and `example.com:8080` in `hosts`",
-            ),
-            (
-                "http://example.com",
-                "a pattern is a path, not a full url: write `/` here and `example.com` in `hosts`",
-            ),
-            ("=/api?x=1", "the query is no part of a pattern, leave it out: `=/api` instead of `=/api?x=1`"),
-            ("/a#b", "the query is no part of a pattern, leave it out: `/a` instead of `/a#b`"),
-            (
-                "/x/a*b",
-                "`*` stands for a whole segment, not for a part of `a*b`; write `%2A` for the character",
-            ),
-            (
-                "/users/{id}/orders",
-                "`{id}` names a segment, and segments have no names here: write `*` for any one segment",
-            ),
-            (
-                "=/users/:id",
-                "`:id` names a segment, and segments have no names here: write `*` for any one segment",
-            ),
-            ("/{}", "`{}` names a segment, and segments have no names here: write `*` for any one segment"),
-            ("/**/a", "`**` is allowed as the last segment only, `*` stands for one segment"),
-            ("/a/../b", "`..` is not allowed in a pattern, write the path it leads to"),
-            ("/a/.%2E", "`.%2E` is not allowed in a pattern, write the path it leads to"),
-            (
-                "=/a/**",
-                "`=` asks for the path alone and `/**` for all below it, leave out one of them in `=/a/**`",
-            ),
-        ]);
-        check(&[
-            (&"/a".repeat(64), &"/a".repeat(64)),
-            (&"/a".repeat(65), "a pattern has at most 64 segments"),
-        ]);
-    }
-
-    #[test]
-    fn a_pattern_contains_those_below_it() {
-        let contains = |own: &str, other: &str| {
-            own.parse::<Pattern>().unwrap().contains(&other.parse::<Pattern>().unwrap())
-        };
-        for (own, other) in [
-            ("/", "/a"),
-            ("/", "=/"),
-            ("/a", "=/a"),
-            ("/a", "/a/*"),
-            ("/*", "/a/b"),
-            ("=/*", "=/a"),
-            ("=/a", "=/a"),
-        ] {
-            assert!(contains(own, other), "{own} {other}");
-        }
-        for (own, other) in
-            [("/a", "/"), ("=/a", "/a"), ("=/a", "=/a/b"), ("/a", "/*"), ("/a", "/b"), ("=/*", "=/")]
-        {
-            assert!(!contains(own, other), "{own} {other}");
-        }
-    }
-
-    #[test]
-    fn the_less_specific_pattern_comes_first() {
-        let ascending =
-            ["/", "=/", "/*", "=/*", "/a", "=/a", "/*/*", "/*/b", "/a/*", "=/a/*", "/a/b", "=/a/b", "/a/*/c"];
-        let order = |text: &str| text.parse::<Pattern>().unwrap().specificity();
-        for pair in ascending.windows(2) {
-            assert!(order(pair[0]) < order(pair[1]), "{pair:?}");
-        }
-        assert_eq!(order("/a"), order("/b/**"));
-    }
-
-    #[test]
-    fn patterns_meet_if_some_path_is_matched_by_both() {
-        let overlaps = |own: &str, other: &str| {
-            let [own, other] = [own, other].map(|text| text.parse::<Pattern>().unwrap());
-            assert_eq!(own.overlaps(&other), other.overlaps(&own));
-            own.overlaps(&other)
-        };
-        for (own, other) in [
-            ("/", "/api"),
-            ("/api", "/api"),
-            ("/api", "=/api/x"),
-            ("/*/x", "/api"),
-            ("/*/x", "/api/*"),
-            ("=/*", "=/api"),
-            ("=/", "/"),
-        ] {
-            assert!(overlaps(own, other), "{own} {other}");
-        }
-        for (own, other) in [
-            ("/api", "/health"),
-            ("/*/x", "/api/y"),
-            ("=/api", "/api/x"),
-            ("=/api", "=/api/x"),
-            ("=/", "/api"),
-            ("=/*", "=/api/x"),
-        ] {
-            assert!(!overlaps(own, other), "{own} {other}");
-        }
-    }
+/// Whether `text` may name a segment: 1 to 64 ASCII letters, digits, `_` and `-`.
+pub(crate) fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed)
 }
+
+/// The letters and the length of a segment's name, for messages.
+pub(crate) fn allowed_name() -> String {
+    format!("1 to {MAX_NAME_BYTES} of A to Z, a to z, 0 to 9, `_` and `-`")
+}
+
+#[cfg(test)]
+mod tests;

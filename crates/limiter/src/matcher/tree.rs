@@ -144,9 +144,15 @@ mod tests {
             .prop_map(|words| format!("/{}", words.join("/")))
     }
 
+    /// The same path; each `{n}` gets a name of its own.
+    fn numbered(path: &str) -> String {
+        let pieces = path.split("{n}").enumerate();
+        pieces.map(|(at, piece)| if at > 0 { format!("{{n{at}}}{piece}") } else { piece.into() }).collect()
+    }
+
     fn patterns() -> impl Strategy<Value = Vec<String>> {
-        let pattern = (prop::sample::select(vec!["", "="]), words(&["a", "b", "*", "*", "c;d"]))
-            .prop_map(|(exact, path)| format!("{exact}{path}"));
+        let pattern = (prop::sample::select(vec!["", "="]), words(&["a", "b", "*", "{n}", "c;d"]))
+            .prop_map(|(exact, path)| format!("{exact}{}", numbered(&path)));
         prop::collection::vec(pattern, 0..24)
     }
 
@@ -167,7 +173,9 @@ mod tests {
             tree.matches(path, &mut found);
             let expected: Vec<usize> =
                 (0..patterns.len()).filter(|index| model(&patterns[*index], path)).collect();
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(&found, &expected);
+            let alone = |index: &usize| patterns[*index].matches(path);
+            prop_assert_eq!(found, (0..patterns.len()).filter(alone).collect::<Vec<usize>>());
         }
     }
 }

@@ -64,7 +64,8 @@ impl<'a> Joined<'a> {
         self.pieces().nth(MAX_PIECES).is_some()
     }
 
-    fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
+    /// The pieces between separators.
+    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
         let (mut rest, separator) = (Some(self.value), self.separator);
         iter::from_fn(move || {
             let (piece, tail) = split(rest?, separator);

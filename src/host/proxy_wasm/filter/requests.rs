@@ -10,13 +10,14 @@ use std::mem::take;
 use std::rc::Rc;
 
 impl Filter {
-    /// Decides about a stream when its request headers arrive.
-    pub fn on_request_headers(&self, id: u32) -> Action {
+    /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
+    /// with them.
+    pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
         let parent = self.new_streams.with(|streams| streams.take(id)).flatten();
         let Some(plugin) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
             return self.on_request_more(id);
         };
-        let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide() else {
+        let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide(ends) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());

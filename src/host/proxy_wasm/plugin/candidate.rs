@@ -30,10 +30,10 @@ impl Plugin {
     }
 
     /// Lets the candidate decide about the request of the effective stream.
-    pub(super) fn decide_by_candidate(&self) -> Option<Box<CandidateDecision>> {
+    pub(super) fn decide_by_candidate(&self, ends: bool) -> Option<Box<CandidateDecision>> {
         self.remote.as_ref()?;
         let candidate = self.candidate.with(|candidate| candidate.clone()).flatten()?;
-        let source = HostRequest::new(candidate.policy(), false);
+        let source = HostRequest::new(candidate.policy(), false, ends);
         let request = candidate.policy().request(&source);
         let decision = candidate.decide(&self.store, &request, || self.now());
         // `%FILTER_STATE(wasm.diana.canary:PLAIN)%`

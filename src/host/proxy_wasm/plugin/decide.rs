@@ -13,9 +13,10 @@ use diana_remote_config::CandidateDecision;
 impl Plugin {
     /// Decides about the request of the effective stream. `None` if the host called back during
     /// another decision, which no host does; the request then passes.
-    pub(crate) fn decide(&self) -> Option<Decided> {
-        let candidate = self.decide_by_candidate();
-        let mut decided = self.decide_by_policy(candidate)?;
+    /// `ends`: whether the request ends with its headers.
+    pub(crate) fn decide(&self, ends: bool) -> Option<Decided> {
+        let candidate = self.decide_by_candidate(ends);
+        let mut decided = self.decide_by_policy(candidate, ends)?;
         if !matches!(decided.response.outcome, Outcome::Query(_)) {
             self.compare(&mut decided.candidate);
         }
@@ -26,9 +27,9 @@ impl Plugin {
     }
 
     /// Decides by the active document.
-    fn decide_by_policy(&self, candidate: Option<Box<CandidateDecision>>) -> Option<Decided> {
+    fn decide_by_policy(&self, candidate: Option<Box<CandidateDecision>>, ends: bool) -> Option<Decided> {
         let policy = &self.configuration.policy;
-        let source = HostRequest::new(policy, self.host.is_nginx());
+        let source = HostRequest::new(policy, self.host.is_nginx(), ends);
         let request = policy.request(&source);
         self.worker.with(|worker| {
             let start = Session::start(policy, worker, &self.store, &request, || self.now());

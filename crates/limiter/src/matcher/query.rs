@@ -1,0 +1,95 @@
+//! `query`: a limit's conditions on query parameters: `{debug: {present: true}, format: csv}`.
+//!
+//! Names and values are [decoded](values). A parameter without `=` is present and empty. If a
+//! parameter occurs several times, one matching value is enough.
+
+use super::lookup::{self, Lookup};
+use super::{ConditionKind, Matcher};
+use crate::request::query::values;
+use crate::request::{Part, PartId, Parts, Request};
+use diana_base::format::sized;
+use diana_document::Node;
+
+/// The kind `query`.
+pub static KIND: ConditionKind = ConditionKind { key: "query", compile };
+
+struct Parameter {
+    target: PartId,
+    /// The decoded name.
+    name: Box<str>,
+}
+
+impl Lookup for Parameter {
+    fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
+        let target = request.get(self.target).unwrap_or_default();
+        values(target, self.name.as_bytes()).any(|value| test(Some(&value)))
+    }
+
+    fn meaning(&self, _: &Parts) -> String {
+        ["query ", &sized(&self.name)].concat()
+    }
+}
+
+fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
+    lookup::compile(&node, parts, ("parameter", KIND.key), read)
+}
+
+fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
+    if name.is_empty() {
+        node.fail("the name of a parameter is empty");
+        return None;
+    }
+    Some(Box::new(Parameter { target: parts.intern(Part::Path), name: name.into() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matcher::testing::{compiled, matching, mistakes};
+    use crate::request::Values;
+
+    /// Checks which targets fulfil a condition on `k`.
+    fn check(condition: &str, expected: &[&str]) {
+        let targets = ["/", "/k=a", "/?k", "/?k=", "/?k=a", "/?%6b=%61", "/?k=b&k=a", "/?k=ab&x=a", "/?K=a"];
+        let requests = targets.map(|target| (target, vec![(Part::Path, target)]));
+        assert_eq!(matching(&KIND, &format!(r#"{{"k": {condition}}}"#), &requests), expected, "{condition}");
+    }
+
+    #[test]
+    fn the_decoded_value_is_compared() {
+        check(r#""a""#, &["/?k=a", "/?%6b=%61", "/?k=b&k=a"]);
+        check(r#""""#, &["/?k", "/?k="]);
+        check(r#"{"prefix": "a"}"#, &["/?k=a", "/?%6b=%61", "/?k=b&k=a", "/?k=ab&x=a"]);
+        check(r#"{"regex": "a|b"}"#, &["/?k=a", "/?%6b=%61", "/?k=b&k=a"]);
+        check(r#"{"present": true}"#, &["/?k", "/?k=", "/?k=a", "/?%6b=%61", "/?k=b&k=a", "/?k=ab&x=a"]);
+        check(r#"{"present": false}"#, &["/", "/k=a", "/?K=a"]);
+        assert!(matching(&KIND, r#"{"k": "a"}"#, &[("no target", vec![])]).is_empty());
+    }
+
+    /// Which of two values a backend uses is unknown.
+    #[test]
+    fn a_parameter_is_certain_if_all_its_values_match() {
+        let (matcher, parts) = compiled(&KIND, r#"{"k": {"regex": "a+"}, "x": {"present": false}}"#);
+        for (target, is_certain) in [
+            ("/?k=a", true),
+            ("/?k=a&k=%61a", true),
+            ("/?k=a&k=b", false),
+            ("/?k=a&k", false),
+            ("/?k=a&x", false),
+            ("/", false),
+        ] {
+            let values = Values::default().with(Part::Path, target);
+            assert_eq!(matcher.is_certain(&Request::new(&values, &parts)), is_certain, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_its_place() {
+        assert_eq!(
+            mistakes(&KIND, "{}"),
+            ["no parameter is listed, leave `query` out to match every request"]
+        );
+        assert_eq!(mistakes(&KIND, r#"{"": "a"}"#), ["[\"\"]: the name of a parameter is empty"]);
+        assert_eq!(mistakes(&KIND, r#"{"k": ["a"]}"#), ["k: expected text, found a list"]);
+    }
+}
