@@ -3,12 +3,13 @@
 //! **The signature is not verified**: see the actor `jwt`. A claim that is no text, whole number or
 //! flag counts as absent, as do all claims of a malformed token.
 //!
-//! If `authorization` has several lines, one line whose claim matches is enough. A line without the
-//! claim makes a condition uncertain, because the backend may use that line.
+//! If `authorization` has several tokens, one token whose claim matches is enough, wherever it
+//! stands in a line: see [`claims`]. A line that is not one token with the claim makes a condition
+//! uncertain, because the backend may read that line in another way.
 
 use super::lookup::{self, Lookup};
 use super::{ConditionKind, Matcher};
-use crate::request::claims::{claim, claim_path};
+use crate::request::claims::{claim, claim_path, claims, is_of_token};
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
 use diana_base::format::sized;
 use diana_document::Node;
@@ -24,7 +25,13 @@ struct Claim {
 
 impl Lookup for Claim {
     fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
-        let mut test_line = |line| test(claim(line, &self.path).as_deref().map(str::as_bytes));
+        // `Bearer TOKEN` has one byte that stands in no token. More may separate joined lines.
+        let is_plain = |line: &[u8]| line.iter().filter(|byte| !is_of_token(**byte)).count() == 1;
+        let only = |line: &[u8]| claim(line, &self.path).filter(|_| is_plain(line.trim_ascii()));
+        let mut test_line = |line| match only(line) {
+            Some(claim) => test(Some(claim.as_bytes())),
+            None => claims(line, &self.path).any(|claim| test(Some(claim.as_bytes()))) || test(None),
+        };
         match request.lines(self.authorization) {
             // No separator occurs in a bearer token, so a line with a token is one piece.
             HeaderLines::Joined(joined) => joined.pieces().any(test_line),
@@ -157,6 +164,29 @@ mod tests {
         assert_eq!(holds_and_certain(absent, &[none]), (true, true));
         assert_eq!(holds_and_certain(absent, &[none, free]), (true, false));
         assert_eq!(holds_and_certain(absent, &[free]), (false, false));
+    }
+
+    /// Envoy joins the lines of `authorization` by a comma, and its filter that verifies tokens
+    /// finds a token behind other text.
+    #[test]
+    fn a_token_behind_other_text_evades_no_condition() {
+        let (free, pro) = (token(r#"{"plan": "free"}"#), token(r#"{"plan": "pro"}"#));
+        let bare = free.strip_prefix("Bearer ").unwrap();
+        for line in [
+            format!("x,{free}"),
+            format!("x {free}"),
+            format!("{free},x"),
+            format!("{pro},{free}"),
+            format!("{free},{pro}"),
+            format!("xbearer !{bare} x"),
+            format!("Bearer Bearer {bare}"),
+        ] {
+            assert_eq!(holds_and_certain(r#""free""#, &[&line]), (true, false), "{line}");
+            assert_eq!(holds_and_certain(r#"{"present": true}"#, &[&line]), (true, false), "{line}");
+        }
+        assert_eq!(holds_and_certain(r#""free""#, &[&format!("Basic {bare}")]), (false, false));
+        let bearers = "Bearer ".repeat(100_000);
+        assert_eq!(holds_and_certain(r#""free""#, &[&bearers]), (false, false));
     }
 
     #[test]

@@ -27,7 +27,40 @@ const MAX_PATH_BYTES: usize = 256;
 /// ```
 #[must_use]
 pub fn claim(authorization: &[u8], path: &str) -> Option<String> {
-    match find(&payload(authorization)?, path)? {
+    text(token(authorization)?, path)
+}
+
+/// The claims at a dotted path in all tokens that follow `bearer ` anywhere in a line. Takes time
+/// linear in the length of the line.
+///
+/// Envoy joins the lines of `authorization`, and its `jwt_authn` accepts a token behind other text.
+/// So a client can pass with a token that [`claim`] does not find.
+///
+/// ```
+/// use diana_limiter::request::claims::claims;
+///
+/// let line = b"x,Bearer e30.eyJzdWIiOiJhbGljZSJ9.c2ln";
+/// assert!(claims(line, "sub").eq(["alice"]));
+/// ```
+pub fn claims<'a>(authorization: &'a [u8], path: &'a str) -> impl Iterator<Item = String> + 'a {
+    const SCHEME: &[u8] = b"bearer ";
+    let words = authorization.windows(SCHEME.len()).enumerate();
+    let is_scheme = |(_, word): &(usize, &[u8])| word.eq_ignore_ascii_case(SCHEME);
+    words.filter(is_scheme).filter_map(move |(at, _)| {
+        let rest = authorization.get(at.saturating_add(SCHEME.len())..)?;
+        let mut runs = rest.split(|byte| !is_of_token(*byte)).filter(|run| !run.is_empty());
+        text(runs.next()?, path)
+    })
+}
+
+/// Whether a byte may stand in a token, possibly as padding.
+pub(crate) fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte)
+}
+
+/// The claim as text.
+fn text(token: &[u8], path: &str) -> Option<String> {
+    match find(&payload(token)?, path)? {
         Value::Text(text) => Some(text.clone()),
         Value::Whole(number) => Some(number.to_string()),
         Value::Bool(flag) => Some(flag.to_string()),
@@ -45,13 +78,16 @@ pub(crate) fn claim_path(path: &str, node: &Node) -> Option<Box<str>> {
     Some(path.into())
 }
 
-/// The claims of a bearer token (RFC 6750, section 2.1) in compact form (RFC 7515, section 7.1).
-fn payload(authorization: &[u8]) -> Option<Value> {
+/// The token in a line of `authorization` (RFC 6750, section 2.1).
+fn token(authorization: &[u8]) -> Option<&[u8]> {
     let mut words = authorization.trim_ascii().splitn(2, |byte| *byte == b' ');
-    if !words.next()?.eq_ignore_ascii_case(b"bearer") {
-        return None;
-    }
-    let mut pieces = words.next()?.trim_ascii().split(|byte| *byte == b'.');
+    let is_bearer = words.next()?.eq_ignore_ascii_case(b"bearer");
+    words.next().filter(|_| is_bearer).map(<[u8]>::trim_ascii)
+}
+
+/// The claims of a token in compact form (RFC 7515, section 7.1).
+fn payload(token: &[u8]) -> Option<Value> {
+    let mut pieces = token.split(|byte| *byte == b'.');
     let (Some(_header), Some(payload), Some(_signature), None) =
         (pieces.next(), pieces.next(), pieces.next(), pieces.next())
     else {
