@@ -6,11 +6,13 @@
 //!                                     └─ generator ─► requests; cpu ─► CPU time of the process
 //!   workers: two workers on one key and on two         memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
+//!   adapt: a simulation without Envoy ─► adapt.md
 //! ```
 //!
 //! To add a line, add it to the list in `line.rs`.
 #![forbid(unsafe_code)]
 
+mod adapt;
 mod chart;
 mod compare;
 mod cpu;
@@ -58,6 +60,8 @@ struct Arguments {
 /// Measurements with a subcommand of their own.
 #[derive(Subcommand)]
 enum Other {
+    /// Simulates controllers for adaptive limits, and writes docs/bench/adapt.md
+    Adapt(adapt::Arguments),
     /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md
     Global(global::Arguments),
     /// Compares this build with another build's modules. One run alternates between both
@@ -79,6 +83,7 @@ fn seconds(text: &str) -> Result<Duration> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.other {
+        Some(Other::Adapt(arguments)) => adapt::run(arguments),
         Some(Other::Global(arguments)) => global::run(arguments),
         Some(Other::Compare(arguments)) => compare::run(arguments),
         None => run(&arguments),

@@ -95,6 +95,7 @@
 )]
 
 pub mod actor;
+pub mod adapt;
 pub mod algorithm;
 pub mod cells;
 pub mod check;

@@ -1,0 +1,262 @@
+//! The controller: one interval's measurements and the old state in, the new state out.
+
+use super::state::{POINT, State};
+use diana_base::time::Span;
+
+/// Fewer samples than this in an interval are no measurement.
+pub const MIN_SAMPLES: u64 = 8;
+/// 1 as a ratio with 16 bits behind the point.
+const ONE: u64 = 1 << 16;
+
+/// What a limit follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// [`Interval::quantile_ns`] is to stay at or below `target`.
+    Latency {
+        /// The highest latency that is wanted.
+        target: Span,
+        /// Which quantile of the latencies, in thousandths: 900 for the p90.
+        permille: u32,
+    },
+    /// The share of errors among the samples is to stay at or below the target.
+    Errors {
+        /// The highest share that is wanted, in millionths.
+        target_ppm: u32,
+    },
+    /// The limit is a multiple of what was used in the last interval.
+    Traffic {
+        /// The multiple, in hundredths: 150 for one and a half times.
+        percent: u32,
+    },
+}
+
+/// What the limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Requests per unit.
+    Rate {
+        /// The unit of the rule's quota.
+        unit: Span,
+    },
+    /// Permits in flight.
+    Permits,
+}
+
+/// The range of a limit, and the value without any measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The lowest limit.
+    pub min: u64,
+    /// The highest limit, at most 10⁹. A lower one than `min` counts as `min`.
+    pub max: u64,
+    /// The limit at first, and the limit to return to without measurements. Outside of the range
+    /// it counts as the nearest end.
+    pub start: u64,
+}
+
+/// What was measured in one interval. All numbers count what ended or happened within the
+/// interval, except `in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// Responses whose latency was measured.
+    pub samples: u64,
+    /// Errors among the samples.
+    pub errors: u64,
+    /// The wanted quantile of the latencies in ns, for example the p90.
+    pub quantile_ns: u64,
+    /// The highest number of requests in flight.
+    pub in_flight: u64,
+    /// Requests that the rule let through.
+    pub admitted: u64,
+    /// Requests that the rule refused.
+    pub refused: u64,
+}
+
+/// How the upstream is, by one interval.
+enum Reading {
+    /// Too few samples.
+    Unknown,
+    /// At or below the target.
+    Good,
+    /// Above the target, but the queue drains fast enough.
+    Draining,
+    /// Above the target.
+    Over(Cut),
+}
+
+/// A reduction. Both ratios are of the present limit, in 1/65536.
+struct Cut {
+    /// The next limit.
+    limit: u64,
+    /// The next ceiling.
+    ceiling: u64,
+}
+
+/// Adapts one limit. The controller itself has no state and reads no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller {
+    signal: Signal,
+    resource: Resource,
+    every: Span,
+    /// In 1/65536, as all limits in a state.
+    min: u64,
+    max: u64,
+    start: u64,
+}
+
+impl Controller {
+    /// A controller for a limit in this range, with one step each interval of `every`.
+    #[must_use]
+    pub fn new(signal: Signal, resource: Resource, limits: Limits, every: Span) -> Controller {
+        let fixed = |limit: u64| limit.min(1_000_000_000) << POINT;
+        let (min, max) = (fixed(limits.min), fixed(limits.max).max(fixed(limits.min)));
+        Controller { signal, resource, every, min, max, start: fixed(limits.start).clamp(min, max) }
+    }
+
+    /// The length of an interval.
+    #[must_use]
+    pub fn every(&self) -> Span {
+        self.every
+    }
+
+    /// The quantile of the latencies that the controller wants, in thousandths. 1000 for a signal
+    /// other than latency.
+    #[must_use]
+    pub fn permille(&self) -> u32 {
+        if let Signal::Latency { permille, .. } = self.signal { permille } else { 1_000 }
+    }
+
+    /// The state before the first interval.
+    #[must_use]
+    pub fn start(&self) -> State {
+        State { limit: self.start, ceiling: self.start, streak: 0 }
+    }
+
+    /// The limit that holds in this state: from `min` to `max`, whatever the state.
+    #[must_use]
+    pub fn limit(&self, state: State) -> u64 {
+        self.clamped(state.limit) >> POINT
+    }
+
+    /// The state after one more interval.
+    #[must_use]
+    pub fn step(&self, state: State, interval: &Interval) -> State {
+        let state = State { limit: self.clamped(state.limit), ceiling: self.clamped(state.ceiling), ..state };
+        let next = match (self.signal, self.reading(interval)) {
+            (Signal::Traffic { percent }, _) => self.follow(state, interval, percent),
+            (_, Reading::Unknown) => self.drift(state),
+            (_, Reading::Over(cut)) => reduce(state, &cut),
+            (_, Reading::Good) if self.is_used(state, interval) => grow(state),
+            (_, Reading::Good | Reading::Draining) => state,
+        };
+        State { limit: self.clamped(next.limit), ..next }
+    }
+
+    fn clamped(&self, limit: u64) -> u64 {
+        limit.clamp(self.min, self.max)
+    }
+
+    fn reading(&self, interval: &Interval) -> Reading {
+        let Interval { samples, errors, quantile_ns, in_flight, admitted, .. } = *interval;
+        if samples < MIN_SAMPLES {
+            // Requests went to the upstream and do not come back.
+            let stalled = in_flight.min(admitted) >= MIN_SAMPLES;
+            return if stalled { Reading::Over(Cut { limit: 0, ceiling: ONE }) } else { Reading::Unknown };
+        }
+        match self.signal {
+            Signal::Latency { target, .. } if quantile_ns > target.as_ns() => match self.resource {
+                // In a queue, the latency is proportional to the requests in flight (Little's law).
+                Resource::Permits => {
+                    Reading::Over(Cut { limit: ratio(target.as_ns(), quantile_ns), ceiling: ONE })
+                }
+                Resource::Rate { .. } => {
+                    self.backlog(samples.saturating_sub(errors), admitted, quantile_ns, target)
+                }
+            },
+            Signal::Errors { target_ppm } => {
+                let over = ratio(errors, samples).saturating_sub(ratio(u64::from(target_ppm), 1_000_000));
+                if over == 0 {
+                    Reading::Good
+                } else {
+                    Reading::Over(Cut { limit: ONE.saturating_sub(over), ceiling: ONE })
+                }
+            }
+            Signal::Latency { .. } | Signal::Traffic { .. } => Reading::Good,
+        }
+    }
+
+    /// A rate above the capacity makes a queue longer for as long as the rate lasts. So the latency
+    /// says how long the queue is, and the answers say what the capacity is. The limit becomes the
+    /// capacity, less what drains the queue within one interval.
+    fn backlog(&self, answered: u64, admitted: u64, quantile_ns: u64, target: Span) -> Reading {
+        let capacity = ratio(answered, admitted).min(2 * ONE);
+        let drain = ratio(quantile_ns.saturating_sub(target.as_ns()), self.every.as_ns());
+        let limit = capacity.saturating_mul(ONE.saturating_sub(drain)) >> 16;
+        if limit >= ONE { Reading::Draining } else { Reading::Over(Cut { limit, ceiling: capacity }) }
+    }
+
+    /// Whether the limit held requests back, or was at least half used. Otherwise the measurements
+    /// say nothing about a higher limit.
+    fn is_used(&self, state: State, interval: &Interval) -> bool {
+        interval.refused > 0 || self.used(interval).saturating_mul(2) >= state.limit
+    }
+
+    /// What was used of the limit, in 1/65536; saturates above any limit.
+    fn used(&self, interval: &Interval) -> u64 {
+        match self.resource {
+            Resource::Permits => interval.in_flight.saturating_mul(ONE),
+            Resource::Rate { unit } => {
+                let [unit, every] = [unit, self.every].map(|span| span.as_ns() / 1_000_000);
+                // 32 bits behind the point, because an interval may be much longer than the unit.
+                let units = (unit.min(u64::from(u32::MAX)) << 32).div_ceil(every.max(1));
+                interval.admitted.saturating_mul(units) >> (32 - POINT)
+            }
+        }
+    }
+
+    /// Without measurements, an eighth of the way back to the start.
+    fn drift(&self, state: State) -> State {
+        let limit = approach(state.limit, self.start, 8);
+        State { limit, ceiling: limit, streak: 0 }
+    }
+
+    /// Up at once, down by a quarter of the way.
+    fn follow(&self, state: State, interval: &Interval, percent: u32) -> State {
+        let goal = self.used(interval).saturating_mul(u64::from(percent)) / 100;
+        let limit = if goal > state.limit { goal } else { approach(state.limit, goal, 4) };
+        State { limit, ..state }
+    }
+}
+
+/// By at least a 32nd and at most a half.
+fn reduce(state: State, cut: &Cut) -> State {
+    let of = |ratio: u64| state.limit.saturating_mul(ratio) >> 16;
+    let limit = of(cut.limit.clamp(ONE / 2, ONE - ONE / 32));
+    State { limit, ceiling: of(cut.ceiling).max(limit), streak: 0 }
+}
+
+fn grow(state: State) -> State {
+    let least = (state.limit / 64).max(ONE / 16);
+    if state.limit < state.ceiling {
+        let step = (state.ceiling.saturating_sub(state.limit) / 2).max(least);
+        return State { limit: state.limit.saturating_add(step), ..state };
+    }
+    let step = least.saturating_mul(1 << state.streak.min(4));
+    State { limit: state.limit.saturating_add(step), streak: state.streak.saturating_add(1), ..state }
+}
+
+/// A part of the way from one limit to another one; the last 1/65536 each at a time.
+fn approach(from: u64, to: u64, part: u64) -> u64 {
+    let distance = from.abs_diff(to);
+    let step = distance.checked_div(part).unwrap_or(distance).max(1).min(distance);
+    if from < to { from.saturating_add(step) } else { from.saturating_sub(step) }
+}
+
+/// `part` of `whole` in 1/65536.
+fn ratio(part: u64, whole: u64) -> u64 {
+    let [part, whole] = [part, whole].map(|number| number.min(u64::MAX >> 16));
+    (part << 16).checked_div(whole).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

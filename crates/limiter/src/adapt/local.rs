@@ -1,0 +1,117 @@
+//! What one worker counts until it merges into the shared bytes.
+
+use super::controller::Interval;
+use super::histogram::Histogram;
+use diana_base::time::Span;
+
+/// Counters and latencies of one worker, or of all workers within one interval. All counters
+/// saturate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Local {
+    errors: u64,
+    admitted: u64,
+    refused: u64,
+    in_flight: u64,
+    latencies: Histogram,
+}
+
+impl Local {
+    /// The length of [`Local::write`]'s bytes.
+    pub const BYTES: usize = COUNTERS * 8 + Histogram::BYTES;
+
+    /// Counts a request that the rule let through. `in_flight` is the number of requests in flight
+    /// with this one, or the permits in use.
+    pub fn admitted(&mut self, in_flight: u64) {
+        self.admitted = self.admitted.saturating_add(1);
+        self.in_flight = self.in_flight.max(in_flight);
+    }
+
+    /// Counts a request that the rule refused.
+    pub fn refused(&mut self) {
+        self.refused = self.refused.saturating_add(1);
+    }
+
+    /// Counts a response: the time since the request was passed on, and whether the response is an
+    /// error.
+    pub fn response(&mut self, latency: Span, is_error: bool) {
+        self.errors = self.errors.saturating_add(u64::from(is_error));
+        self.latencies.record(latency);
+    }
+
+    /// Adds what `other` counted. The requests in flight are the highest number that either saw.
+    pub fn merge(&mut self, other: &Local) {
+        self.errors = self.errors.saturating_add(other.errors);
+        self.admitted = self.admitted.saturating_add(other.admitted);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.in_flight = self.in_flight.max(other.in_flight);
+        self.latencies.merge(&other.latencies);
+    }
+
+    /// The measurements for a [`Controller`](super::Controller), with this quantile of the
+    /// latencies in thousandths.
+    #[must_use]
+    pub fn interval(&self, permille: u32) -> Interval {
+        Interval {
+            samples: self.latencies.samples(),
+            errors: self.errors,
+            quantile_ns: self.latencies.quantile(permille).unwrap_or(Span::ZERO).as_ns(),
+            in_flight: self.in_flight,
+            admitted: self.admitted,
+            refused: self.refused,
+        }
+    }
+
+    /// Writes all numbers, little-endian, to at least [`Local::BYTES`] bytes.
+    pub(super) fn write(&self, bytes: &mut [u8]) {
+        let counters = [self.errors, self.admitted, self.refused, self.in_flight];
+        if let Some((head, latencies)) = bytes.split_at_mut_checked(COUNTERS * 8) {
+            for (to, counter) in head.chunks_exact_mut(8).zip(counters) {
+                to.copy_from_slice(&counter.to_le_bytes());
+            }
+            self.latencies.write(latencies);
+        }
+    }
+
+    /// Reads numbers from any bytes; missing ones are zeros.
+    pub(super) fn read(bytes: &[u8]) -> Local {
+        let number = |index: usize| bytes.chunks_exact(8).nth(index).and_then(<[u8]>::first_chunk);
+        let [errors, admitted, refused, in_flight] =
+            [0, 1, 2, 3].map(|index| number(index).map_or(0, |bytes| u64::from_le_bytes(*bytes)));
+        let latencies = Histogram::read(bytes.get(COUNTERS * 8..).unwrap_or_default());
+        Local { errors, admitted, refused, in_flight, latencies }
+    }
+}
+
+/// Counters before the latencies.
+const COUNTERS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_numbers(bytes in prop::collection::vec(any::<u8>(), Local::BYTES)) {
+            let mut written = vec![0; Local::BYTES];
+            Local::read(&bytes).write(&mut written);
+            prop_assert_eq!(written, bytes);
+        }
+    }
+
+    #[test]
+    fn two_workers_count_as_one() {
+        let (mut one, mut other) = (Local::default(), Local::default());
+        one.admitted(3);
+        one.response(Span::from_ms(10), false);
+        other.admitted(2);
+        other.refused();
+        other.response(Span::from_ms(30), true);
+        one.merge(&other);
+        let interval = one.interval(500);
+        let expected = Interval { samples: 2, errors: 1, in_flight: 3, admitted: 2, refused: 1, ..interval };
+        assert_eq!(interval, expected);
+        assert!(interval.quantile_ns.abs_diff(10_000_000) < 320_000, "{}", interval.quantile_ns);
+        assert_eq!(Local::default().interval(500), Interval::default());
+    }
+}
