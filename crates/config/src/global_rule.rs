@@ -42,7 +42,7 @@ pub(super) struct Rule<'a> {
     lease: LeaseSize<'a>,
     replicas: u64,
     /// Whether the store counts fixed windows only.
-    windows_only: bool,
+    pub(super) windows_only: bool,
 }
 
 /// The quota to fetch ahead, and the node that sets it.
@@ -55,9 +55,9 @@ enum LeaseSize<'a> {
 /// How a rule counts one actor. `primary` counts in the store or locally, `fallback` locally while
 /// the store is down, and `leased` from quota fetched ahead.
 pub(super) struct Roles {
-    primary: Counter,
-    fallback: Option<Counter>,
-    leased: Option<Counter>,
+    pub(super) primary: Counter,
+    pub(super) fallback: Option<Counter>,
+    pub(super) leased: Option<Counter>,
 }
 
 impl Reader<'_> {

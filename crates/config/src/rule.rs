@@ -1,10 +1,11 @@
-//! Reads one rule: actors, quota, algorithm and overrides. The algorithm reads its own keys.
+//! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
 use super::counter::algorithm;
 use super::global_rule::{self, Roles, roles};
 use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
 use super::mode::Mode;
 use super::names::Names;
+use super::plans::Plans;
 use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
@@ -19,6 +20,7 @@ pub(super) struct Reader<'a> {
     /// The document's mode: `shadow` puts every rule into shadow.
     pub(super) mode: Mode,
     pub(super) names: Names,
+    pub(super) plans: Plans<'a>,
     pub(super) global: global_rule::Reader<'a>,
     /// The responses of the rules read so far, by name.
     pub(super) responses: Vec<(String, RuleResponses)>,
@@ -50,12 +52,16 @@ pub(super) fn compile(
         None => Some(Span::ZERO),
     };
     let kind = algorithm(fields.take("algo"));
-    // Each override reads the rule's keys again, below its own. A mistake in the rule's keys is
-    // reported once.
-    let overrides = fields.take("overrides");
+    // Each override and each plan reads the rule's keys again, below its own. A mistake in the
+    // rule's keys is reported once.
+    let (overrides, plans) = (fields.take("overrides"), fields.take("plans"));
     let roles = roles(&mut fields, kind, global.as_ref());
     let overrides = match overrides {
         Some(node) => self::overrides(&node, &fields, kind, actors.as_deref(), global.as_ref()),
+        None => Some(Vec::new()),
+    };
+    let plans = match plans {
+        Some(node) => reader.plans.rule(&node, &fields, kind, global.as_ref()),
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
@@ -73,6 +79,7 @@ pub(super) fn compile(
         enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
         reject_delay: reject_delay?,
         counters,
+        plans: plans?,
         global,
     })
 }

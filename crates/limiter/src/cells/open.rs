@@ -97,7 +97,7 @@ impl OpenCell {
     }
 
     /// Spends the request's costs from the worker's reservations, if the reservation of each rule
-    /// suffices.
+    /// that decides suffices.
     pub(crate) fn spend(&mut self, reserved: &[Reservation], rules: ActorRules, now: Time) -> bool {
         self.reservations.clear();
         self.reservations.extend_from_slice(reserved);
@@ -105,8 +105,9 @@ impl OpenCell {
         let suffices = !self.is_dirty
             && spending.all(|((rule, counter), reservation)| {
                 let reserve = counter.algorithm.as_reserve();
-                reserve.is_some_and(|reserve| reserve.covers(reservation, now))
-                    && reservation.spend(rule.cost)
+                let is_paid = reserve.is_some_and(|reserve| reserve.covers(reservation, now))
+                    && reservation.spend(rules.cost(rule));
+                is_paid || rules.only_counts(rule)
             });
         if suffices {
             (self.state, self.at) = (State::Reserved, now);

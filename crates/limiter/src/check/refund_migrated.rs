@@ -128,6 +128,7 @@ mod tests {
             enforced: true,
             reject_delay: Span::ZERO,
             counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
+            plans: Vec::new(),
             global: None,
         }
     }
@@ -152,6 +153,7 @@ mod tests {
             limits,
             lists,
             enforced: true,
+            plan: None,
             max_actors: 16,
             store: None,
             dry_run: None,

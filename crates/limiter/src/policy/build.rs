@@ -5,10 +5,12 @@ use super::canonical::merged;
 use super::canonical::ordinals;
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
 use super::dry_run::DryRun;
+use super::expand::expand;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::Group;
 use super::limit::Limit;
 use super::missing::Missing;
+use super::plans::{PlanSource, RulePlans};
 use super::rule::{Role, Rule};
 use super::shards::Shards;
 use crate::actor::Named;
@@ -46,6 +48,7 @@ impl Draft {
     ///     enforced: true,
     ///     reject_delay: Span::ZERO,
     ///     counters: Counters { default: closed, overrides: KeyMap::default() },
+    ///     plans: Vec::new(),
     ///     global: None,
     /// };
     /// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
@@ -69,6 +72,7 @@ impl Draft {
     ///     limits: vec![limit],
     ///     lists: Lists { deny, ..Lists::default() },
     ///     enforced: true,
+    ///     plan: None,
     ///     max_actors: 1_000,
     ///     store: None,
     ///     dry_run: None,
@@ -91,7 +95,8 @@ impl Draft {
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, dry_run } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, plan, max_actors, store, dry_run } =
+            self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
@@ -110,7 +115,9 @@ impl Draft {
         let sample = dry_run.as_ref().map(|dry_run| dry_run.sample);
         let found_by = ip.meaning().to_owned();
         let around = around.concat();
-        let mut builder = Builder { max_actors, around, found_by, dry_run, ..Builder::default() };
+        let plan_meaning = plan.as_ref().map_or(0, PlanSource::meaning);
+        let mut builder =
+            Builder { max_actors, around, found_by, dry_run, plan_meaning, ..Builder::default() };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
         for (index, limit) in limits.into_iter().enumerate() {
@@ -121,7 +128,7 @@ impl Draft {
             }
             last = Some(specificity);
             let meaning = limit.meaning();
-            let (groups, global_group) = builder.groups(&meaning, limit.rules);
+            let (groups, global_group) = builder.groups(&meaning, limit.rules, plan.as_ref());
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, global_groups: global_group });
         }
@@ -137,6 +144,7 @@ impl Draft {
             rules: builder.rules,
             lists,
             enforced,
+            plan,
             sample,
             shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
@@ -151,6 +159,8 @@ struct Builder {
     around: String,
     found_by: String,
     dry_run: Option<DryRun>,
+    /// The hash of where requests show their plans.
+    plan_meaning: u64,
     /// The meanings of a dry run's rules that the policy beside it has as well.
     shared: Vec<u64>,
     rules: Vec<Arc<Rule>>,
@@ -160,11 +170,17 @@ struct Builder {
 impl Builder {
     /// Forms the groups of one limit, in the order of their first rules. The rules of a group count
     /// the same actor. The global rules of a group also agree on `on_error` and on having a lease.
-    fn groups(&mut self, limit: &str, rules: Vec<RuleDraft>) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
+    fn groups(
+        &mut self,
+        limit: &str,
+        rules: Vec<RuleDraft>,
+        plan: Option<&PlanSource>,
+    ) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let ordinals = ordinals(limit, &rules);
-        for (mut rule, ordinal) in rules.into_iter().zip(ordinals) {
-            let meaning = self.meaning(limit, &rule);
+        let (rules, plans): (Vec<_>, Vec<_>) = rules.into_iter().flat_map(|rule| expand(rule, plan)).unzip();
+        let ordinals = ordinals(limit, &rules, &plans);
+        for ((mut rule, plans), ordinal) in rules.into_iter().zip(plans).zip(ordinals) {
+            let meaning = self.meaning(limit, &rule, plans.as_ref());
             if let Some(dry_run) = &self.dry_run {
                 let is_shared = dry_run.beside.binary_search(&meaning).is_ok();
                 if is_shared {
@@ -179,8 +195,8 @@ impl Builder {
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, rule }),
-                None => sorted.push((actors, global, vec![PlacedRule { meaning, ordinal, rule }])),
+                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, rule, plans }),
+                None => sorted.push((actors, global, vec![PlacedRule { meaning, ordinal, rule, plans }])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -207,7 +223,13 @@ impl Builder {
         let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        self.rules.extend(drafts.into_iter().map(|PlacedRule { meaning, rule: draft, .. }| {
+        let mut base = 0;
+        let drafts = drafts.into_iter().enumerate();
+        self.rules.extend(drafts.map(|(at, PlacedRule { meaning, rule: draft, mut plans, .. })| {
+            if let Some(plans) = &mut plans {
+                base = if plans.is_base { at } else { base };
+                plans.base = base;
+            }
             let is_shared = draft.global.is_some();
             let (fallback, leased) =
                 draft.global.map_or((None, None), |global| (global.fallback, global.leased));
@@ -221,6 +243,7 @@ impl Builder {
                 primary: draft.counters,
                 fallback,
                 leased,
+                plans: plans.map(Box::new),
             })
         }));
         let meaning = Hasher::name(meaning.as_bytes());
@@ -240,7 +263,7 @@ impl Builder {
     }
 
     /// The hash of the rule's meaning, whatever its name and the place of its limit.
-    fn meaning(&self, limit: &str, rule: &RuleDraft) -> u64 {
+    fn meaning(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>) -> u64 {
         let RuleDraft { enforced, counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
         // The store's count of a rule is the same whichever exclusive limits switch the rule off.
@@ -248,7 +271,9 @@ impl Builder {
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
         let numbers =
             [u64::from(*enforced), counters.default.salt, counters.default.lease, counters.others()];
-        Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat()].concat())
+        let plans = plans.map(|plans| [self.plan_meaning, plans.meaning, u64::from(plans.is_base)]);
+        let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).flat_map(u64::to_le_bytes);
+        Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }
 
     /// The group of these rules in this role.
@@ -263,7 +288,10 @@ impl Builder {
         let mut placed: Vec<_> = own
             .iter()
             .enumerate()
-            .map(|(at, rule)| (rule.counters(role).order(), rule.enforced, at))
+            .map(|(at, rule)| {
+                let order = rule.counters(role).order();
+                (order, rule.enforced, RulePlans::order(rule.plans.as_deref()), at)
+            })
             .collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
         for (.., at) in placed {
@@ -281,6 +309,8 @@ impl Builder {
         let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
+        let own = self.rules.get(rules.clone()).unwrap_or_default();
+        let has_plans = own.iter().any(|rule| rule.plans.is_some());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
@@ -307,6 +337,7 @@ impl Builder {
             can_reserve,
             may_wait,
             ends_with_request,
+            has_plans,
         }
     }
 }
@@ -316,6 +347,7 @@ struct PlacedRule {
     meaning: u64,
     ordinal: u64,
     rule: RuleDraft,
+    plans: Option<RulePlans>,
 }
 
 /// The actors and the rules of a group.

@@ -1,6 +1,7 @@
 //! A rule: its name, its counters, and whether it refuses.
 
 use super::counter::Counters;
+use super::plans::RulePlans;
 use diana_base::time::Span;
 
 /// The index of a rule in its policy.
@@ -37,6 +38,8 @@ pub struct Rule {
     pub(crate) fallback: Option<Counters>,
     /// The counters that spend leased quota.
     pub(crate) leased: Option<Counters>,
+    /// Set if the rule has plans: which requests this quota decides about.
+    pub(crate) plans: Option<Box<RulePlans>>,
 }
 
 /// Which counters of its rules a group uses.
@@ -68,6 +71,12 @@ impl Rule {
     #[must_use]
     pub fn enforced(&self) -> bool {
         self.enforced
+    }
+
+    /// Whether this is the quota of plans of the rule before it.
+    #[must_use]
+    pub fn is_of_plan(&self) -> bool {
+        self.plans.as_ref().is_some_and(|plans| !plans.is_base)
     }
 
     /// Whether a global store counts the rule.
