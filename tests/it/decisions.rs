@@ -21,6 +21,7 @@ mod conditions;
 mod lists;
 mod missing;
 mod permits;
+mod plans;
 mod queues;
 mod shadow;
 mod stacking;
