@@ -21,6 +21,7 @@ mod memory;
 mod metrics;
 mod original;
 mod permits;
+mod plans;
 mod remote;
 mod settling;
 mod shaping;

@@ -28,6 +28,7 @@ mod costs;
 mod lists;
 mod missing;
 mod permits;
+mod plans;
 mod queues;
 mod settling;
 mod shadow;

@@ -22,6 +22,7 @@ mod hot_path;
 mod interleavings;
 mod meaning;
 mod pinned;
+mod plans;
 mod rate_limit_service;
 mod reload;
 mod reservations;

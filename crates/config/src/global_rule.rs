@@ -46,7 +46,7 @@ pub(super) struct Rule<'a> {
     lease: LeaseSize<'a>,
     replicas: u64,
     /// Whether the global store counts fixed windows only.
-    windows_only: bool,
+    pub(super) windows_only: bool,
 }
 
 /// The quota to fetch ahead, and the node that sets it.
@@ -59,9 +59,9 @@ enum LeaseSize<'a> {
 /// How a rule counts one actor. `primary` counts in the global store or locally, `fallback` locally
 /// while the global store is down, and `leased` from quota fetched ahead.
 pub(super) struct Roles {
-    primary: Counter,
-    fallback: Option<Counter>,
-    leased: Option<Counter>,
+    pub(super) primary: Counter,
+    pub(super) fallback: Option<Counter>,
+    pub(super) leased: Option<Counter>,
 }
 
 impl Roles {

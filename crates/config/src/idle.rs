@@ -1,9 +1,10 @@
 //! Warnings about rules that can never refuse, because another rule always refuses first.
 //!
-//! There is a warning only if the case is certain. Both rules are enforced, have no overrides and
-//! no lease, and count the same actor at the same cost in the same scope. The other rule applies whenever this one
-//! does: its limit is the same, or a less specific limit whose pattern contains this one's and that
-//! has no other conditions. No `exclusive` limit can switch off the other rule alone.
+//! There is a warning only if the case is certain. Both rules are enforced, have no overrides, no
+//! plans and no lease, and count the same actor at the same cost in the same scope. The other rule
+//! applies whenever this one does: its limit is the same, or a less specific limit whose pattern
+//! contains this one's and that has no other conditions. No `exclusive` limit can switch off the
+//! other rule alone.
 //! `Parameters::covers` compares how much each of the two rules admits.
 
 use diana_document::{Error, Node, quoted};
@@ -28,7 +29,8 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     for (node, limit) in nodes.iter().zip(limits) {
         for (index, rule) in limit.rules.iter().enumerate() {
             let leases = rule.global.as_ref().is_some_and(|global| global.leased.is_some());
-            if rule.enforced && rule.counters.overrides.is_empty() && !leases {
+            let is_plain = rule.counters.overrides.is_empty() && rule.plans.is_empty();
+            if rule.enforced && is_plain && !leases {
                 let parameters = rule.counters.default.algorithm.parameters();
                 candidates.push(ComparedRule { limit, node, index, rule, parameters });
             }

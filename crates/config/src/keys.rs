@@ -6,6 +6,7 @@ use diana_limiter::algorithm::KINDS;
 pub(super) const TOP_KEYS: &[&str] = &[
     "limits",
     "actors",
+    "plan",
     "ip",
     "allow",
     "deny",
@@ -27,6 +28,7 @@ const RULE_KEYS: &[&str] = &[
     "scope",
     "missing",
     "overrides",
+    "plans",
     "reject_delay",
     "on_error",
     "lease",

@@ -26,7 +26,8 @@
 //! ```text
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
-//!                            └► actors, ip, lists, response, headers, mode, local, store, remote
+//!                            └► actors, plan, ip, lists, response, headers, mode, local, store,
+//!                               remote
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::must_use_candidate)]
@@ -52,6 +53,7 @@ mod limit;
 mod lists;
 mod mode;
 mod names;
+mod plans;
 mod remote;
 mod rule;
 mod top;
@@ -170,7 +172,8 @@ fn read(top: Top, dry_run: Option<DryRun>, has_remote: bool) -> Option<Configura
     let store = top.store.and_then(global_store::compile);
     let global = global_rule::Reader::new(store.as_ref(), has_store, has_remote, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
-    let mut reader = rule::Reader { actors: &actors, mode, names, global, responses };
+    let plans = plans::Plans::compile(top.plan, &actors, &mut scope);
+    let mut reader = rule::Reader { actors: &actors, mode, names, plans, global, responses };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
@@ -187,7 +190,8 @@ fn read(top: Top, dry_run: Option<DryRun>, has_remote: bool) -> Option<Configura
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
     let limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
-    let mut warnings: Vec<Error> = reader.global.warning.take().into_iter().collect();
+    let warnings = reader.global.warning.take().into_iter().chain(reader.plans.warning());
+    let mut warnings: Vec<Error> = warnings.collect();
     warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {
         limits,
@@ -196,6 +200,7 @@ fn read(top: Top, dry_run: Option<DryRun>, has_remote: bool) -> Option<Configura
         address,
         lists,
         enforced: mode == Mode::Enforce,
+        plan: reader.plans.source(),
         max_actors,
         store: None,
         dry_run,

@@ -1,10 +1,11 @@
-//! Reads one rule: actors, quota, algorithm and overrides. The algorithm reads its own keys.
+//! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
 use super::counter::{Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
 use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
 use super::mode::Mode;
 use super::names::Names;
+use super::plans::Plans;
 use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
@@ -20,6 +21,7 @@ pub(super) struct Reader<'a> {
     /// The document's mode: `shadow` puts every rule into shadow.
     pub(super) mode: Mode,
     pub(super) names: Names,
+    pub(super) plans: Plans<'a>,
     pub(super) global: global_rule::Reader<'a>,
     /// The responses of the rules read so far, by name.
     pub(super) responses: Vec<(String, RuleResponses)>,
@@ -58,15 +60,19 @@ pub(super) fn compile(
     let cost = statuses(&mut fields, cost);
     let weight = Weight::of(cost.as_ref());
     let kind = algorithm(fields.take("algo"));
-    // Each override reads the rule's keys again, below its own. A mistake in the rule's keys is
-    // reported once.
-    let overrides = fields.take("overrides");
+    // Each override and each plan reads the rule's keys again, below its own. A mistake in the
+    // rule's keys is reported once.
+    let (overrides, plans) = (fields.take("overrides"), fields.take("plans"));
     let roles = roles(&mut fields, kind, global.as_ref(), weight);
     if let (Some(node), Some(roles)) = (&cost_node, &roles) {
         roles.fits(node, weight.least);
     }
     let overrides = match overrides {
         Some(node) => self::overrides(&node, &fields, (kind, weight), actors.as_deref(), global.as_ref()),
+        None => Some(Vec::new()),
+    };
+    let plans = match plans {
+        Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref()),
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
@@ -85,6 +91,7 @@ pub(super) fn compile(
         reject_delay: reject_delay?,
         cost: cost?,
         counters,
+        plans: plans?,
         global,
     })
 }

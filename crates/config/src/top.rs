@@ -16,6 +16,7 @@ pub(super) struct Top<'a> {
     /// Whether the limits are in one of the two short forms.
     pub(super) is_short: bool,
     pub(super) actors: Option<Node<'a>>,
+    pub(super) plan: Option<Node<'a>>,
     pub(super) ip: Option<Node<'a>>,
     pub(super) allow: Option<Node<'a>>,
     pub(super) deny: Option<Node<'a>>,
@@ -60,6 +61,7 @@ impl<'a> Top<'a> {
             limits: limits.and_then(|node| node.list()),
             is_short: false,
             actors: fields.take("actors"),
+            plan: fields.take("plan"),
             ip: fields.take("ip"),
             allow: fields.take("allow"),
             deny: fields.take("deny"),
@@ -81,6 +83,7 @@ impl<'a> Top<'a> {
             is_short: if self.limits.is_some() { self.is_short } else { base.is_short },
             limits: self.limits.or(base.limits),
             actors: self.actors.or(base.actors),
+            plan: self.plan.or(base.plan),
             ip: self.ip.or(base.ip),
             allow: self.allow.or(base.allow),
             deny: self.deny.or(base.deny),

@@ -16,11 +16,14 @@ mod cost;
 mod counter;
 mod draft;
 mod dry_run;
+mod effects;
+mod expand;
 mod global_group;
 mod group;
 mod limit;
 mod lists;
 mod missing;
+mod plans;
 mod rendezvous;
 mod rule;
 mod shards;
@@ -34,6 +37,7 @@ pub use dry_run::{DryRun, Sample};
 pub use global_group::OnError;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
+pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
 pub use statuses::Statuses;
@@ -44,6 +48,7 @@ pub(crate) use global_group::GlobalGroup;
 pub(crate) use group::{ActorRules, Costs, Group, GroupIndex, Identity};
 pub(crate) use limit::Limit;
 pub(crate) use missing::{actor_source, by_value};
+pub(crate) use plans::Effect;
 pub(crate) use rule::Role;
 
 use crate::actor::Named;
@@ -77,6 +82,7 @@ use std::sync::Arc;
 /// // Rules are known by their ids, for example in reports.
 /// let rules: Vec<_> = policy.rules().map(|(id, rule)| (id.index(), rule.name())).collect();
 /// assert_eq!(rules, [(0, "per-user"), (1, "even")]);
+/// assert_eq!(policy.named_rules().count(), 2);
 /// let (id, even) = policy.rules().last().expect("a rule");
 /// assert_eq!(policy.rule(id).map(|rule| rule.meaning()), Some(even.meaning()));
 /// assert!(policy.meanings().contains(&even.meaning()));
@@ -115,6 +121,8 @@ pub struct Policy {
     pub(crate) lists: Lists,
     /// Whether the deny list refuses.
     pub(crate) enforced: bool,
+    /// Where a request shows its plan. `None` if no rule has plans.
+    plan: Option<PlanSource>,
     /// In a dry run: the sample of actors that the policy decides for.
     sample: Option<Sample>,
     /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.
@@ -181,9 +189,15 @@ impl Policy {
         changed
     }
 
-    /// All rules, in the order in which they are checked.
+    /// All rules, in the order in which they are checked. A rule with plans appears once for each
+    /// of its different quotas: see [`Rule::is_of_plan`]. Reports name the first of them.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
         self.rules.iter().enumerate().map(|(index, rule)| (RuleId::new(index), &**rule))
+    }
+
+    /// The rules of the configuration. Unlike [`Policy::rules`], a rule with plans appears once.
+    pub fn named_rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().map(|rule| &**rule).filter(|rule| !rule.is_of_plan())
     }
 
     /// Whether the allow list has entries.
@@ -217,7 +231,7 @@ impl Policy {
         self.shared.binary_search(&rule.meaning).is_ok()
     }
 
-    /// The values of lists and overrides that are read from one header alone, each with the
+    /// The values of lists, overrides and plans that are read from one header alone, each with the
     /// header's name.
     pub fn header_values(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let listed = [&self.lists.deny, &self.lists.allow].into_iter().flat_map(|list| &list.actors);
@@ -231,11 +245,24 @@ impl Policy {
             let rules = self.rules.get(rules).unwrap_or_default().iter();
             rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
         });
-        listed.chain(overridden).filter_map(|(named, key)| match self.parts.get(named.actor().header()?)? {
-            // A key begins with the value's length in four bytes: see `actor::key`.
-            Part::Header(name) => Some((&**name, key.get(4..)?)),
-            _ => None,
+        let plans = self.plan.iter().flat_map(|plan| plan.values.keys().map(move |key| (&plan.actor, key)));
+        listed.chain(overridden).chain(plans).filter_map(|(named, key)| {
+            match self.parts.get(named.actor().header()?)? {
+                // A key begins with the value's length in four bytes: see `actor::key`.
+                Part::Header(name) => Some((&**name, key.get(4..)?)),
+                _ => None,
+            }
         })
+    }
+
+    /// The plan of the request. `buffer` is working memory.
+    pub(crate) fn plan_of(&self, request: &Request, buffer: &mut Vec<u8>) -> PlanId {
+        self.plan.as_ref().map_or_else(PlanId::default, |plan| plan.of(request, buffer))
+    }
+
+    /// The name of a plan; `None` without a plan.
+    pub(crate) fn plan_name(&self, plan: PlanId) -> Option<&str> {
+        self.plan.as_ref()?.name(plan)
     }
 
     /// Whether the client IP is outside the sample of a dry run. Decisions by a list depend on

@@ -103,7 +103,7 @@ fn requests() -> Vec<Values> {
     };
     vec![
         get("/"),
-        get("/").with(header("x-user-id"), "ann"),
+        get("/").with(header("x-user-id"), "ann").with(header("x-plan"), "gold"),
         get("/api/v1/models/7?key=k")
             .with(header("x-user-id"), "bob")
             .with(header("cookie"), "session=1; a=b")

@@ -18,13 +18,15 @@ pub const SHADOW: &str = "diana.shadow";
 pub const CANARY: &str = "diana.canary";
 /// The actor source of the rule that decides.
 pub const ACTOR: &str = "diana.actor";
+/// The plan of the request, if a rule with plans counts the request.
+pub const PLAN: &str = "diana.plan";
 /// The quota that the rule that decides has left.
 pub const REMAINING: &str = "diana.remaining";
 /// How many milliseconds a request waited for its turn.
 pub const WAITED_MS: &str = "diana.waited_ms";
 
 /// All attributes; the host puts `wasm.` before each.
-pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, CANARY, ACTOR, REMAINING, WAITED_MS];
+pub const ATTRIBUTES: [&str; 7] = [RULE, SHADOW, CANARY, ACTOR, PLAN, REMAINING, WAITED_MS];
 
 /// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
 /// rule admits without delay.
@@ -39,6 +41,9 @@ pub(super) fn set_attributes(policy: &Policy, decision: &Decision, logs_all: boo
         if let Some(rules) = rules {
             calls::set_property(key, &rules);
         }
+    }
+    if let Some(plan) = decision.plan(policy) {
+        calls::set_property(PLAN, plan);
     }
     if let Some(report) = decision.decisive(policy) {
         calls::set_property(ACTOR, report.actor.name());

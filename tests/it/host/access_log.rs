@@ -79,3 +79,17 @@ fn every_request_sets_attributes_if_so_configured() {
     gateway.fail(FaultKind::Store);
     assert_eq!(attributes(&gateway, "/", "bob"), "actor=actor", "nothing could be counted");
 }
+
+#[test]
+fn the_plan_is_an_attribute_of_requests_that_a_rule_with_plans_counts() {
+    let json = r#"{"plan": {"actor": "user", "members": {"gold": "ann", "free": "bob"}}, "access_log": "all",
+        "limits": [{"url": "/", "rules": [{"name": "key", "actor": "user", "rpu": 1, "unit": "day",
+            "plans": {"gold": {"rpu": 7}, "free": "unlimited"}}]},
+            {"url": "/else", "exclusive": true, "rules": [{"name": "all", "rpu": 9, "unit": "day"}]}]}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, json);
+    assert_eq!(attributes(&gateway, "/", "ann"), "plan=gold actor=actor remaining=6");
+    assert_eq!(attributes(&gateway, "/", "bob"), "plan=free");
+    assert_eq!(attributes(&gateway, "/", "cyd"), "actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/else", "ann"), "actor=ip remaining=8".replace("ip", "actor"));
+    gateway.no_crash();
+}

@@ -5,6 +5,7 @@ mod calls;
 mod invariants;
 mod laws;
 mod leases;
+mod plans;
 mod play;
 mod refunds;
 mod retired;

@@ -102,6 +102,8 @@ struct Rule {
     shadow: bool,
     /// `rpu` of an override.
     override_rpu: Option<u64>,
+    /// `rpu` of the plan `free`; unlimited.
+    plans: Option<(u64, bool)>,
 }
 
 fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
@@ -150,6 +152,8 @@ impl Document {
             ),
             ("store", SECRET.into()),
         ];
+        let plans = [r#"{"header": "x-plan"}"#, r#"{"header": "X-Plan"}"#];
+        keys.push(("plan", pick(random, &plans).into()));
         let defaults =
             [("ip", r#"{"v4_prefix": 32, "trusted_hops": 0}"#), ("mode", r#""enforce""#), ("local", "{}")];
         keys.extend(
@@ -232,7 +236,8 @@ impl Rule {
         // A queue with a longer unit would wait for more than an hour.
         let unit = if algorithm == LB { unit.min(2) } else { unit };
         let (on_error, shadow) = (random.below(10) == 0, random.below(4) == 0);
-        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, override_rpu }
+        let plans = (random.below(3) == 0).then(|| (pick(random, &[0, 9, 100]), random.below(4) == 0));
+        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, override_rpu, plans }
     }
 
     fn write(&self, random: &mut Random) -> String {
@@ -288,13 +293,27 @@ impl Rule {
             other.extend(self.own_key(random, rpu).filter(|_| is_filled));
             overrides.push((value(random), object(random, other)));
         }
-        // An override that changes nothing.
-        if self.actor == 0 && random.below(2) == 0 {
+        // An override that changes nothing. It would win over a plan.
+        if self.actor == 0 && self.plans.is_none() && random.below(2) == 0 {
             let same = vec![("rpu".into(), number(random, self.rpu))];
             overrides.push(("u2".into(), object(random, same)));
         }
         if !overrides.is_empty() {
             keys.push(("overrides".into(), object(random, overrides)));
+        }
+        if let Some((rpu, is_unlimited)) = self.plans {
+            let mut plans = Vec::new();
+            for (plan, rpu) in [("free", rpu), ("gold", 77), ("same", self.rpu)] {
+                let mut other = vec![("rpu".into(), number(random, rpu))];
+                other.extend(self.own_key(random, rpu).filter(|_| is_filled));
+                let quota =
+                    if is_unlimited && plan == "free" { quoted("unlimited") } else { object(random, other) };
+                // A plan that changes nothing, and is left out.
+                if plan != "same" || random.below(2) == 0 {
+                    plans.push((plan.into(), quota));
+                }
+            }
+            keys.push(("plans".into(), object(random, plans)));
         }
         object(random, keys)
     }

@@ -1,6 +1,7 @@
 //! An actor with its name.
 
-use super::{Actor, Scope};
+use super::{Actor, Scope, compile};
+use diana_document::Node;
 use std::sync::Arc;
 
 /// An actor with its name. Two are equal if they have the same source, whatever their names.
@@ -17,6 +18,13 @@ impl Named {
     pub(super) fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> Named {
         let meaning = actor.meaning(scope.parts).into();
         Named { name: name.into(), meaning, actor, place: 0 }
+    }
+
+    /// Compiles a definition, as in `actors`. Reports each mistake at its place and then returns
+    /// `None`.
+    pub fn compile(name: &str, node: Node, scope: &mut Scope) -> Option<Named> {
+        let actor = compile(node, scope)?.into();
+        Some(Named::new(name, actor, scope))
     }
 
     /// The same actor at this position in a rule's list.

@@ -97,7 +97,7 @@ impl OpenCell {
     }
 
     /// Spends the request's `costs` from the worker's reservations, if the reservation of each rule
-    /// suffices.
+    /// that decides suffices.
     pub(crate) fn spend(
         &mut self,
         reserved: &[Reservation],
@@ -109,9 +109,11 @@ impl OpenCell {
         self.reservations.extend_from_slice(reserved);
         let mut spending = rules.weighed(costs).zip(&mut self.reservations);
         let suffices = !self.is_dirty
-            && spending.all(|((_, counter, cost), reservation)| {
+            && spending.all(|((rule, counter, cost), reservation)| {
                 let reserve = counter.algorithm.as_reserve();
-                reserve.is_some_and(|reserve| reserve.covers(reservation, now)) && reservation.spend(cost)
+                let is_paid = reserve.is_some_and(|reserve| reserve.covers(reservation, now))
+                    && reservation.spend(cost);
+                is_paid || rules.only_counts(rule)
             });
         if suffices {
             (self.state, self.at) = (State::Reserved, now);

@@ -201,9 +201,9 @@ impl ReservedCell {
     }
 }
 
-/// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each
-/// rule; if a rule reserves nothing, `reservations` is empty and the cell is not to be stored as it
-/// is.
+/// Reserves a part of what is left, by every rule that decides or by none. `reservations` gets one
+/// for each rule; if a rule reserves nothing, `reservations` is empty and the cell is not to be
+/// stored as it is.
 pub(crate) fn reserve(
     rules: ActorRules,
     remaining: u64,
@@ -215,15 +215,18 @@ pub(crate) fn reserve(
         let algorithm = counter.algorithm.as_reserve();
         algorithm.map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
     };
-    let left = rules.counters().map(reservable).fold(remaining, u64::min);
+    let deciding = rules.counters().filter(|(rule, _)| !rules.only_counts(rule));
+    let left = deciding.map(reservable).fold(remaining, u64::min);
     let Some(amount) = amount_of(left) else {
         return;
     };
-    for (_, counter) in rules.counters() {
+    for (rule, counter) in rules.counters() {
         let state = counter.state_mut(entry.cell_mut());
         let reserved = counter.algorithm.as_reserve().and_then(|reserve| reserve.reserve(state, now, amount));
         match reserved {
             Some(reservation) => reservations.push(reservation),
+            // See `ActorRules::release`.
+            None if rules.only_counts(rule) => reservations.push(Reservation::default()),
             None => return reservations.clear(),
         }
     }

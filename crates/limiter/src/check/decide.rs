@@ -28,7 +28,7 @@ use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::cells::store::Store;
-use crate::policy::{ActorSource, Identity, Role, RuleId};
+use crate::policy::{ActorSource, Effect, Identity, PlanId, Role, RuleId};
 use crate::request::Request;
 
 /// Decides about `request`, and charges the rules if the request passes. The decision is in
@@ -108,24 +108,42 @@ impl Scratch {
             let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
             for ((index, group), is_global) in groups {
                 let start = keys.len();
+                let plan = match group.has_plans {
+                    true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, keys)),
+                    false => PlanId::default(),
+                };
+                let rules = |keys| group.for_actor(&policy.rules, keys).on(plan);
                 match group.identify(&policy.rules, &policy.address, request, hasher, keys) {
                     Identity::NotApplicable => {}
+                    Identity::Actor(_)
+                        if group.has_plans && rules(keys.get(start..).unwrap_or_default()).is_unlimited() =>
+                    {
+                        keys.truncate(start);
+                    }
                     Identity::Actor(_) if policy.leaves_out(group, hasher, keys.get(start..)) => {
                         keys.truncate(start);
                         decision.left_out = decision.left_out.saturating_add(1);
                     }
                     Identity::Actor(hash) if is_global => {
-                        let mut global = GlobalCheck::new(policy, (at, index), hash, start..keys.len(), keys);
-                        group.weigh(&policy.rules, request, &mut global.costs);
+                        let key = (start..keys.len(), plan);
+                        let mut global = GlobalCheck::new(policy, (at, index), hash, key, keys);
+                        let own = keys.get(start..).unwrap_or_default();
+                        group.weigh(&policy.rules, request, (own, plan), &mut global.costs);
                         globals.push(global);
                     }
                     Identity::Actor(hash) => {
                         let mut buffers = free_buffers.pop().unwrap_or_default();
-                        group.weigh(&policy.rules, request, &mut buffers.costs);
-                        checks.push(GroupCheck::new(group, (at, index), hash, start..keys.len(), buffers));
+                        let own = keys.get(start..).unwrap_or_default();
+                        group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
+                        let key = (start..keys.len(), plan);
+                        checks.push(GroupCheck::new(group, (at, index), hash, key, buffers));
                     }
                     Identity::Missing => {
                         for (rule, compiled) in group.ids().zip(group.rules(&policy.rules)) {
+                            if rules(&[]).effect(compiled) != Effect::Decides {
+                                continue;
+                            }
+                            let rule = group.reported_id(rule, compiled);
                             missing = missing.or(compiled.enforced.then_some(rule));
                             let (quota, actor) = (compiled.primary.default.shown, ActorSource::Missing);
                             let result = RuleResult::of_refusal(compiled.enforced);

@@ -3,7 +3,7 @@
 use super::report::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::Events;
-use crate::policy::{Policy, Rule, RuleId};
+use crate::policy::{PlanId, Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -96,6 +96,8 @@ pub struct Decision {
     /// In a dry run: the number of groups and lists that were left out, because the actor is
     /// outside the sample.
     pub left_out: u32,
+    /// The plan of the request. `None` if no rule with plans counts the request.
+    pub plan: Option<PlanId>,
 }
 
 impl Decision {
@@ -103,6 +105,13 @@ impl Decision {
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         matches!(self.outcome, Outcome::Reject(_))
+    }
+
+    /// For access logs: the name of the request's plan. `None` without a plan, and if no rule with
+    /// plans counts the request.
+    #[must_use]
+    pub fn plan<'p>(&self, policy: &'p Policy) -> Option<&'p str> {
+        policy.plan_name(self.plan?)
     }
 
     /// For access logs: the names of the rules that refuse, separated by commas, or `deny` for the

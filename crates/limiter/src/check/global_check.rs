@@ -14,7 +14,10 @@ use super::global_refusals::GlobalRefusalCache;
 use crate::algorithm::{Admission, Verdict};
 use crate::check::{GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
-use crate::policy::{Costs, GlobalGroup, GroupIndex, OnError, Policy, actor_source};
+use crate::policy::{
+    Costs, Effect, GlobalGroup, Group, GroupIndex, OnError, PlanId, Policy, Rule, actor_source,
+};
+use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use std::ops::Range;
 
@@ -28,6 +31,8 @@ pub(crate) struct GlobalCheck {
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
     pub(crate) costs: Costs,
+    /// The effect of the request on each rule. Empty if no rule has plans.
+    pub(crate) effects: Vec<Effect>,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
@@ -53,13 +58,37 @@ impl GlobalCheck {
         policy: &Policy,
         place: GroupIndex,
         hash: u64,
-        key: Range<usize>,
+        (key, plan): (Range<usize>, PlanId),
         keys: &[u8],
     ) -> GlobalCheck {
         let bytes = keys.get(key.clone()).unwrap_or_default();
-        let shard = policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, bytes));
-        let state = GlobalState::Unanswered;
-        GlobalCheck { place, hash, key, costs: Costs::default(), shard, state, fetches: false }
+        let (mut shard, mut effects) = (0, Vec::new());
+        if let Some(global_group) = policy.global_group(place) {
+            shard = global_group.shard(policy, bytes);
+            if global_group.group.has_plans {
+                let rules = global_group.group.for_actor(&policy.rules, bytes).on(plan);
+                effects.extend(rules.counters().map(|(rule, _)| rules.effect(rule)));
+            }
+        }
+        let (costs, state) = (Costs::default(), GlobalState::Unanswered);
+        GlobalCheck { place, hash, key, costs, effects, shard, state, fetches: false }
+    }
+
+    /// Whether the rule with this index in the group decides about the request.
+    fn decides(&self, at: usize) -> bool {
+        self.effects.get(at).is_none_or(|effect| *effect == Effect::Decides)
+    }
+
+    /// The rules that decide about the request, with their indices in the group.
+    fn deciding<'p>(&self, group: &Group, policy: &'p Policy) -> impl Iterator<Item = (usize, &'p Rule)> {
+        group.rules(&policy.rules).enumerate().filter(|(at, _)| self.decides(*at))
+    }
+
+    /// The number of the actor's cached refusals. A refusal under one plan says nothing about
+    /// another one.
+    pub(crate) fn cache_hash(&self) -> u64 {
+        let more = |hash: u64, effect: &Effect| mix(hash.wrapping_add(u64::from(*effect == Effect::Decides)));
+        self.effects.iter().fold(self.hash, more)
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -68,8 +97,9 @@ impl GlobalCheck {
 
     /// Whether the global store is down, and an enforced rule refuses because of this.
     pub(crate) fn refuses(&self, policy: &Policy) -> bool {
-        let is_enforced =
-            |global_group: &GlobalGroup| global_group.group.rules(&policy.rules).any(|rule| rule.enforced);
+        let is_enforced = |global_group: &GlobalGroup| {
+            self.deciding(&global_group.group, policy).any(|(_, rule)| rule.enforced)
+        };
         matches!(self.state, GlobalState::Unavailable(OnError::Deny))
             && policy.global_group(self.place).is_some_and(is_enforced)
     }
@@ -89,7 +119,7 @@ impl GlobalCheck {
     /// Whether a refusal of the global store is cached, however old.
     pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
-        group.is_some_and(|group| refusals.contains(group, self.hash))
+        group.is_some_and(|group| refusals.contains(group, self.cache_hash()))
     }
 
     /// Adds the reports of a cached refusal that still holds. Returns whether there is one.
@@ -101,7 +131,7 @@ impl GlobalCheck {
         to: &mut Vec<RuleReport>,
     ) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
-        group.is_some_and(|group| refusals.lookup(group, self.hash, now, to))
+        group.is_some_and(|group| refusals.lookup(group, self.cache_hash(), now, to))
     }
 
     /// When the request may go on, if an enforced rule of the global store delays it.
@@ -111,33 +141,37 @@ impl GlobalCheck {
         else {
             return None;
         };
-        let rules = global_group.group.rules(&policy.rules).zip(replies);
-        let delays = rules.filter_map(|(rule, reply)| match reply.verdict.admission {
+        let rules = self.deciding(&global_group.group, policy);
+        let delays = rules.filter_map(|(at, rule)| match replies.get(at)?.verdict.admission {
             Admission::Admit { delay } if rule.enforced => Some(delay),
             _ => None,
         });
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
-    /// Adds a report for each rule, by the replies or by `on_error`. A local group reports by
-    /// itself.
+    /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
+    /// reports by itself.
     pub(crate) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
         let Some(global_group) = policy.global_group(self.place) else {
             return;
         };
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = global_group.group.ids().zip(global_group.group.for_actor(&policy.rules, key).counters());
+        let group = &global_group.group;
+        let counters = group.ids().zip(group.for_actor(&policy.rules, key).counters()).enumerate();
+        let rules = counters.filter(|(at, _)| self.decides(*at));
+        let rules = rules.map(|(at, (id, of))| ((group.reported_id(id, of.0), of), at));
         let actor = actor_source(key);
         match &self.state {
             GlobalState::Unanswered | GlobalState::Local => {}
-            GlobalState::Unavailable(on_error) => to.extend(rules.map(|(id, (rule, counter))| {
+            GlobalState::Unavailable(on_error) => to.extend(rules.map(|((id, (rule, counter)), _)| {
                 let is_denied = *on_error == OnError::Deny;
                 let result =
                     if is_denied { RuleResult::of_refusal(rule.enforced) } else { RuleResult::Uncounted };
                 RuleReport { rule: id, quota: counter.shown, actor, result, verdict: None, degraded: true }
             })),
             GlobalState::Answered(replies, _) => {
-                to.extend(rules.zip(replies).map(|((id, (rule, counter)), reply)| {
+                let rules = rules.filter_map(|(rule, at)| Some((rule, replies.get(at)?)));
+                to.extend(rules.map(|((id, (rule, counter)), reply)| {
                     let result = match (reply.verdict.admits(), reply.attributed) {
                         (true, _) => RuleResult::Admitted,
                         (false, true) => RuleResult::of_refusal(rule.enforced),
@@ -161,11 +195,8 @@ impl GlobalCheck {
         else {
             return false;
         };
-        global_group
-            .group
-            .rules(&policy.rules)
-            .zip(replies)
-            .any(|(rule, reply)| rule.enforced && !reply.verdict.admits())
+        let refuses = |at: usize| replies.get(at).is_some_and(|reply| !reply.verdict.admits());
+        self.deciding(&global_group.group, policy).any(|(at, rule)| rule.enforced && refuses(at))
     }
 
     /// The charges of the global store, with the shard.

@@ -9,7 +9,7 @@ use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
-use crate::policy::{ActorRules, Costs, Group, GroupIndex, Owed, Role, actor_source};
+use crate::policy::{ActorRules, Costs, Effect, Group, GroupIndex, Owed, PlanId, Role, actor_source};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::ops::Range;
@@ -22,6 +22,7 @@ pub(crate) struct GroupCheck {
     pub(crate) hash: u64,
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
+    plan: PlanId,
     /// In a box, because a check moves several times.
     buffers: Box<Buffers>,
 }
@@ -39,10 +40,10 @@ impl GroupCheck {
         group: &Arc<Group>,
         place: GroupIndex,
         hash: u64,
-        key: Range<usize>,
+        (key, plan): (Range<usize>, PlanId),
         buffers: Box<Buffers>,
     ) -> GroupCheck {
-        GroupCheck { group: Arc::clone(group), place, hash, key, buffers }
+        GroupCheck { group: Arc::clone(group), place, hash, key, plan, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
@@ -66,7 +67,7 @@ impl GroupCheck {
 
     /// The rules that decide: those of the actor, or of another one whose cell blocks the set.
     fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, keys: &'k [u8], context: &Context<'c, S>) -> ActorRules<'k> {
-        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker())
+        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker()).on(self.plan)
     }
 
     /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
@@ -79,7 +80,7 @@ impl GroupCheck {
     ) -> bool {
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None);
+        let rules = context.rules(&self.group, key, None).on(self.plan);
         verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
         verdict.is_refused()
     }
@@ -98,7 +99,7 @@ impl GroupCheck {
         }
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None);
+        let rules = context.rules(&self.group, key, None).on(self.plan);
         verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
         verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
     }
@@ -121,7 +122,7 @@ impl GroupCheck {
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            verdict.check(rules, &costs.units, cell.bytes_mut(), at);
+            verdict.check(rules.on(self.plan), &costs.units, cell.bytes_mut(), at);
         }
     }
 
@@ -223,7 +224,7 @@ impl GroupCheck {
         cell.store_repair(actor, &mut cache.reservations, context, events);
     }
 
-    /// Adds one report for each rule.
+    /// Adds one report for each rule that decides.
     pub(crate) fn report<S: ?Sized>(&self, keys: &[u8], context: &Context<S>, to: &mut Vec<RuleReport>) {
         let actor = actor_source(self.key(keys));
         let rules = self.rules(keys, context);
@@ -232,8 +233,10 @@ impl GroupCheck {
         }
         let (result, verdict) = (RuleResult::Uncounted, None);
         let degraded = self.group.role == Role::Fallback;
-        to.extend(self.group.ids().zip(rules.counters()).map(|(rule, (_, counter))| RuleReport {
-            rule,
+        let deciding = self.group.ids().zip(rules.counters());
+        let deciding = deciding.filter(|(_, (rule, _))| rules.effect(rule) == Effect::Decides);
+        to.extend(deciding.map(|(id, (rule, counter))| RuleReport {
+            rule: self.group.reported_id(id, rule),
             quota: counter.shown,
             actor,
             result,
@@ -297,9 +300,9 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         if check.refuses() {
             return Attempt::Nothing;
         }
-        let GroupCheck { group, key, buffers, .. } = &mut **check;
+        let GroupCheck { group, key, plan, buffers, .. } = &mut **check;
         let Buffers { cell, verdict, .. } = &mut **buffers;
-        let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker());
+        let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker()).on(*plan);
         let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
         match cell.entry_to_store(verdict.before(), rules, left) {
             Some(entry) => Attempt::Store(entry),

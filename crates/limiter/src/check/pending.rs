@@ -5,7 +5,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events};
 use crate::check::{Decision, GroupCheck, Outcome, RuleReport, Scratch, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{Costs, GroupIndex, Policy};
+use crate::policy::{Costs, Effect, GroupIndex, PlanId, Policy};
 use diana_base::time::Time;
 use std::mem::take;
 use std::ops::Range;
@@ -19,6 +19,7 @@ pub(crate) struct Pending {
     /// stand, and the costs of the request.
     pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs)>,
     pub(crate) globals: Vec<GlobalCheck>,
+    pub(crate) plan: Option<PlanId>,
     /// The reports and events from before the global stores were asked.
     pub(crate) reports: Vec<RuleReport>,
     pub(crate) events: Events,
@@ -78,7 +79,12 @@ impl Pending {
                 continue;
             };
             let key = self.keys.get(global.key.clone()).unwrap_or_default();
-            let queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
+            let mut queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
+            for (query, effect) in queries.iter_mut().zip(&global.effects) {
+                // Quotas of other plans count as far as they have room, like rules in shadow.
+                query.enforced &= *effect == Effect::Decides;
+                query.cost = if *effect == Effect::Nothing { 0 } else { query.cost };
+            }
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),
@@ -164,8 +170,8 @@ impl Pending {
         scratch.clear();
         let (policy, mut events) = (context.policy, self.events);
         let (charges, fetched) = self.collect(cache.is_retired, context, &mut events);
-        let Pending { keys, checks, globals, reports, .. } = self;
-        (scratch.keys, scratch.globals) = (keys, globals);
+        let Pending { keys, checks, globals, plan, reports, .. } = self;
+        (scratch.keys, scratch.globals, scratch.decision.plan) = (keys, globals, plan);
         (scratch.decision.reports, scratch.decision.events) = (reports, events);
         let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy));
         if is_refused {
@@ -198,7 +204,8 @@ impl Scratch {
     /// request query the global store, every request would refill the lease.
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
-        let Scratch { decision: Decision { reports, events, .. }, keys, checks, globals, .. } = self;
+        let Scratch { decision, keys, checks, globals, .. } = self;
+        let Decision { reports, events, plan, .. } = decision;
         for global in &mut *globals {
             if matches!(global.state, GlobalState::Local) && (context.is_available)(global.shard) {
                 global.state = GlobalState::Unanswered;
@@ -209,7 +216,7 @@ impl Scratch {
         let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone());
         let checks = checks.iter().filter(is_kept).map(kept).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
-        Pending { keys, checks, globals, reports, events: *events, at }
+        Pending { keys, checks, globals, plan: *plan, reports, events: *events, at }
     }
 
     /// Caches the refusals of global stores.
@@ -231,7 +238,7 @@ impl Scratch {
                 let key = self.keys.get(global.key.clone()).unwrap_or_default();
                 let refill_time = global_group.refill_time(policy, key);
                 cache.global_refusals.insert(
-                    (global_group.group.id, global.hash),
+                    (global_group.group.id, global.cache_hash()),
                     *now,
                     refill_time,
                     &reports,

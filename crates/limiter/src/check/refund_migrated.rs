@@ -129,6 +129,7 @@ mod tests {
             reject_delay: Span::ZERO,
             cost: Cost::default(),
             counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
+            plans: Vec::new(),
             global: None,
         }
     }
@@ -153,6 +154,7 @@ mod tests {
             limits,
             lists,
             enforced: true,
+            plan: None,
             max_actors: 16,
             store: None,
             dry_run: None,

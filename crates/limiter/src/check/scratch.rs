@@ -34,6 +34,7 @@ impl Scratch {
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.left_out = 0;
+        decision.plan = None;
         decision.reports.clear();
         charges.clear();
         keys.clear();
@@ -55,7 +56,8 @@ impl Scratch {
             let hash = group.hash(&context.policy.rules, context.hasher, bytes);
             let mut buffers = self.free_buffers.pop().unwrap_or_default();
             buffers.costs.copy(costs);
-            self.checks.push(GroupCheck::new(group, place, hash, key, buffers));
+            let plan = self.decision.plan.unwrap_or_default();
+            self.checks.push(GroupCheck::new(group, place, hash, (key, plan), buffers));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::report::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Algorithm, Charge, Verdict};
-use crate::policy::{ActorRules, ActorSource, Role};
+use crate::policy::{ActorRules, ActorSource, Effect, Role, Rule};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
@@ -11,6 +11,11 @@ pub(crate) struct GroupVerdict {
     before: Vec<u8>,
     verdicts: Vec<Verdict>,
     is_refused: bool,
+    /// Whether every rule admits at once, shadow rules included, but not those that
+    /// [only count](ActorRules::only_counts).
+    all_admit_now: bool,
+    /// How many more units of cost these rules would admit.
+    remaining: u64,
 }
 
 impl GroupVerdict {
@@ -20,14 +25,21 @@ impl GroupVerdict {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
-        self.is_refused = false;
+        (self.is_refused, self.all_admit_now, self.remaining) = (false, true, u64::MAX);
         for (rule, counter, cost) in rules.weighed(costs) {
+            let effect = rules.effect(rule);
             let state = counter.state_mut(cell);
             let verdict = match cost {
-                0 => peek(&*counter.algorithm, state, counter.state(&self.before), now),
+                0 if effect != Effect::Nothing => {
+                    peek(&*counter.algorithm, state, counter.state(&self.before), now)
+                }
                 cost => counter.algorithm.step(state, now, cost),
             };
-            self.is_refused |= rule.enforced && !verdict.admits();
+            if !rules.only_counts(rule) {
+                self.all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
+                self.remaining = self.remaining.min(verdict.remaining);
+            }
+            self.is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
             self.verdicts.push(verdict);
         }
         if self.is_refused {
@@ -56,19 +68,20 @@ impl GroupVerdict {
         &self.before
     }
 
-    /// Whether every rule admits at once, shadow rules included.
+    /// Whether every rule that the request needs admits at once, shadow rules included.
     pub(crate) fn all_admit_now(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.admission == Admission::Admit { delay: Span::ZERO })
+        self.all_admit_now
     }
 
-    /// How many more units of cost every rule would admit.
+    /// How many more units of cost these rules would admit.
     pub(crate) fn remaining(&self) -> u64 {
-        self.verdicts.iter().map(|verdict| verdict.remaining).min().unwrap_or(0)
+        self.remaining
     }
 
-    /// The longest delay by an enforced rule.
+    /// The longest delay by an enforced rule that decides.
     pub(crate) fn delay(&self, rules: ActorRules) -> Span {
-        let enforced = rules.counters().zip(&self.verdicts).filter(|((rule, _), _)| rule.enforced);
+        let enforces = |rule: &Rule| rule.enforced && rules.effect(rule) == Effect::Decides;
+        let enforced = rules.counters().zip(&self.verdicts).filter(|((rule, _), _)| enforces(rule));
         let delays = enforced.filter_map(|(_, verdict)| match verdict.admission {
             Admission::Admit { delay } => Some(delay),
             Admission::Refuse { .. } => None,
@@ -86,10 +99,14 @@ impl GroupVerdict {
         self.verdicts.iter().map(Verdict::admits)
     }
 
-    /// Adds one report for each rule.
+    /// Adds one report for each rule that decides.
     pub(crate) fn report(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
         let degraded = rules.group.role == Role::Fallback;
         for ((id, (rule, counter)), verdict) in rules.group.ids().zip(rules.counters()).zip(&self.verdicts) {
+            if rules.effect(rule) != Effect::Decides {
+                continue;
+            }
+            let id = rules.group.reported_id(id, rule);
             let result = match (verdict.admits(), rule.enforced) {
                 (true, _) => RuleResult::Admitted,
                 (false, true) => RuleResult::Refused,

@@ -5,10 +5,12 @@ use super::canonical::merged;
 use super::canonical::ordinals;
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
 use super::dry_run::DryRun;
+use super::expand::expand;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::Group;
 use super::limit::Limit;
 use super::missing::Missing;
+use super::plans::{PlanSource, RulePlans};
 use super::rule::{Role, Rule};
 use super::shards::Shards;
 use super::usage::Measures;
@@ -48,6 +50,7 @@ impl Draft {
     ///     reject_delay: Span::ZERO,
     ///     cost: Cost::default(),
     ///     counters: Counters { default: closed, overrides: KeyMap::default() },
+    ///     plans: Vec::new(),
     ///     global: None,
     /// };
     /// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
@@ -71,6 +74,7 @@ impl Draft {
     ///     limits: vec![limit],
     ///     lists: Lists { deny, ..Lists::default() },
     ///     enforced: true,
+    ///     plan: None,
     ///     max_actors: 1_000,
     ///     store: None,
     ///     dry_run: None,
@@ -93,7 +97,8 @@ impl Draft {
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, max_actors, store, dry_run } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, plan, max_actors, store, dry_run } =
+            self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
@@ -112,7 +117,9 @@ impl Draft {
         let sample = dry_run.as_ref().map(|dry_run| dry_run.sample);
         let found_by = ip.meaning().to_owned();
         let around = around.concat();
-        let mut builder = Builder { max_actors, around, found_by, dry_run, ..Builder::default() };
+        let plan_meaning = plan.as_ref().map_or(0, PlanSource::meaning);
+        let mut builder =
+            Builder { max_actors, around, found_by, dry_run, plan_meaning, ..Builder::default() };
         let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
             rules.iter().map(|rule| cost_name(&rule.cost.meaning(&parts))).collect()
         };
@@ -126,7 +133,8 @@ impl Draft {
             }
             last = Some(specificity);
             let meaning = limit.meaning();
-            let (groups, global_group) = builder.groups(&meaning, cost_names(&limit.rules), limit.rules);
+            let cost_names = cost_names(&limit.rules);
+            let (groups, global_group) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
             let (conditions, exclusive) = (limit.conditions, limit.exclusive);
             compiled.push(Limit { conditions, exclusive, rank, groups, global_groups: global_group });
         }
@@ -144,6 +152,7 @@ impl Draft {
             rules: builder.rules,
             lists,
             enforced,
+            plan,
             sample,
             shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
@@ -159,6 +168,8 @@ struct Builder {
     around: String,
     found_by: String,
     dry_run: Option<DryRun>,
+    /// The hash of where requests show their plans.
+    plan_meaning: u64,
     /// The meanings of a dry run's rules that the policy beside it has as well.
     shared: Vec<u64>,
     rules: Vec<Arc<Rule>>,
@@ -173,11 +184,19 @@ impl Builder {
         limit: &str,
         cost_names: Vec<u64>,
         rules: Vec<RuleDraft>,
+        plan: Option<&PlanSource>,
     ) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let ordinals = ordinals(limit, &rules, &cost_names);
-        for ((mut rule, ordinal), cost_name) in rules.into_iter().zip(ordinals).zip(cost_names) {
-            let meaning = self.meaning(limit, &rule, cost_name);
+        let (mut quotas, mut names) = (Vec::new(), Vec::new());
+        for (rule, cost_name) in rules.into_iter().zip(cost_names) {
+            quotas.extend(expand(rule, plan));
+            names.resize(quotas.len(), cost_name);
+        }
+        let (rules, plans): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
+        let ordinals = ordinals(limit, &rules, &plans, &names);
+        let each = rules.into_iter().zip(plans).zip(ordinals).zip(names);
+        for (((mut rule, plans), ordinal), cost_name) in each {
+            let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
             if let Some(dry_run) = &self.dry_run {
                 let is_shared = dry_run.beside.binary_search(&meaning).is_ok();
                 if is_shared {
@@ -192,8 +211,14 @@ impl Builder {
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, cost_name, rule }),
-                None => sorted.push((actors, global, vec![PlacedRule { meaning, ordinal, cost_name, rule }])),
+                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, cost_name, rule, plans }),
+                None => {
+                    sorted.push((
+                        actors,
+                        global,
+                        vec![PlacedRule { meaning, ordinal, cost_name, rule, plans }],
+                    ));
+                }
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -220,8 +245,14 @@ impl Builder {
         let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        self.rules.extend(drafts.into_iter().map(
-            |PlacedRule { meaning, cost_name, rule: draft, .. }| {
+        let mut base = 0;
+        let drafts = drafts.into_iter().enumerate();
+        self.rules.extend(drafts.map(
+            |(at, PlacedRule { meaning, cost_name, rule: draft, mut plans, .. })| {
+                if let Some(plans) = &mut plans {
+                    base = if plans.is_base { at } else { base };
+                    plans.base = base;
+                }
                 let is_shared = draft.global.is_some();
                 let (fallback, leased) =
                     draft.global.map_or((None, None), |global| (global.fallback, global.leased));
@@ -238,6 +269,7 @@ impl Builder {
                     primary: draft.counters,
                     fallback,
                     leased,
+                    plans: plans.map(Box::new),
                 })
             },
         ));
@@ -258,7 +290,7 @@ impl Builder {
     }
 
     /// The hash of the rule's meaning, whatever its name and the place of its limit.
-    fn meaning(&self, limit: &str, rule: &RuleDraft, cost_name: u64) -> u64 {
+    fn meaning(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
         let RuleDraft { enforced, counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
         // The global store's count of a rule is the same whichever exclusive limits switch the rule
@@ -267,8 +299,11 @@ impl Builder {
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
         let numbers =
             [u64::from(*enforced), counters.default.salt, counters.default.lease, counters.others()];
-        let cost = if cost_name == 0 { Vec::new() } else { cost_name.to_le_bytes().to_vec() };
-        Hasher::name(&[words.as_bytes(), &numbers.map(u64::to_le_bytes).concat(), &cost].concat())
+        let plans = plans.map(|plans| [self.plan_meaning, plans.meaning, u64::from(plans.is_base)]);
+        let cost = (cost_name > 0).then_some(cost_name);
+        let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
+        let numbers = numbers.flat_map(u64::to_le_bytes);
+        Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }
 
     /// The group of these rules in this role.
@@ -283,7 +318,10 @@ impl Builder {
         let mut placed: Vec<_> = own
             .iter()
             .enumerate()
-            .map(|(at, rule)| (rule.counters(role).order(), rule.enforced, rule.cost_name, at))
+            .map(|(at, rule)| {
+                let order = rule.counters(role).order();
+                (order, rule.enforced, RulePlans::order(rule.plans.as_deref()), rule.cost_name, at)
+            })
             .collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
         for (.., at) in placed {
@@ -301,6 +339,7 @@ impl Builder {
         let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let varies = own_rules().any(|rule| rule.varying.is_some());
+        let has_plans = own_rules().any(|rule| rule.plans.is_some());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
@@ -329,6 +368,7 @@ impl Builder {
             ends_with_request,
             varies,
             settles,
+            has_plans,
         }
     }
 }
@@ -344,6 +384,7 @@ struct PlacedRule {
     ordinal: u64,
     cost_name: u64,
     rule: RuleDraft,
+    plans: Option<RulePlans>,
 }
 
 /// The actors and the rules of a group.

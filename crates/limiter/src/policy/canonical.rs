@@ -2,6 +2,7 @@
 
 use super::counter::Counters;
 use super::draft::{LimitDraft, RuleDraft};
+use super::plans::RulePlans;
 use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
 use diana_base::sort;
@@ -27,21 +28,27 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
 }
 
 /// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
-/// with the same meaning are first sorted by their overrides and costs. So the number does not depend on the
-/// order of the rules in the document.
-pub(crate) fn ordinals(limit: &str, rules: &[RuleDraft], cost_names: &[u64]) -> Vec<u64> {
+/// with the same meaning are first sorted by their overrides, plans and costs. So the number does
+/// not depend on the order of the rules in the document.
+pub(crate) fn ordinals(
+    limit: &str,
+    rules: &[RuleDraft],
+    plans: &[Option<RulePlans>],
+    cost_names: &[u64],
+) -> Vec<u64> {
     let mut alike = Vec::new();
-    for ((at, rule), cost_name) in rules.iter().enumerate().zip(cost_names) {
+    for (at, ((rule, plans), cost_name)) in rules.iter().zip(plans).zip(cost_names).enumerate() {
         if let Some(global) = &rule.global {
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
             let Counters { default: counter, .. } = &rule.counters;
-            let order = (rule.counters.others(), global.kind(), rule.enforced, *cost_name);
+            let plans = RulePlans::order(plans.as_ref());
+            let order = (rule.counters.others(), global.kind(), rule.enforced, plans, *cost_name);
             alike.push(((name, counter.salt), order, at));
         }
     }
     sort::sort_by_key(&mut alike, |rule| *rule);
     let (mut ordinals, mut last, mut next) = (vec![0; rules.len()], None, 0u64);
-    for (meaning, .., at) in alike {
+    for (meaning, _, at) in alike {
         next = if last == Some(meaning) { next.saturating_add(1) } else { 0 };
         last = Some(meaning);
         ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);

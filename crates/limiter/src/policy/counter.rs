@@ -64,6 +64,11 @@ impl Counters {
         self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
     }
 
+    /// Whether this actor value has an override.
+    pub(crate) fn has_override(&self, value: &[u8]) -> bool {
+        !self.overrides.is_empty() && self.overrides.get(value).is_some()
+    }
+
     /// A hash of all effective overrides, whatever their order; 0 without any.
     pub(crate) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {

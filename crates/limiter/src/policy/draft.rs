@@ -6,6 +6,7 @@ use super::dry_run::DryRun;
 use super::global_group::OnError;
 use super::lists::Lists;
 use super::missing::Missing;
+use super::plans::{PlanCounters, PlanId, PlanSource};
 use crate::actor::Named;
 use crate::actor::ip;
 use crate::matcher::Matcher;
@@ -30,6 +31,8 @@ pub struct Draft {
     pub lists: Lists,
     /// Whether the deny list refuses, or only reports.
     pub enforced: bool,
+    /// Where a request shows its plan; set if a rule has plans.
+    pub plan: Option<PlanSource>,
     /// The number of actors that the table of each group has room for.
     pub max_actors: u64,
     /// Set if a rule is global.
@@ -84,6 +87,8 @@ pub struct RuleDraft {
     pub cost: Cost,
     /// The counters.
     pub counters: Counters,
+    /// The quotas of plans, each plan at most once. `None`: the rule does not apply to the plan.
+    pub plans: Vec<(PlanId, Option<PlanCounters>)>,
     /// Set if a global store counts the rule.
     pub global: Option<GlobalDraft>,
 }

@@ -4,6 +4,7 @@
 use super::cost::Owed;
 use super::counter::Counter;
 use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
+use super::plans::{Effect, PlanId};
 use super::rule::{Role, Rule, RuleId};
 use crate::actor;
 use crate::actor::Named;
@@ -39,6 +40,8 @@ pub(crate) struct Group {
     pub(crate) may_wait: bool,
     /// Whether a charge of any rule ends with the request, as a permit does.
     pub(crate) ends_with_request: bool,
+    /// Whether a rule has plans.
+    pub(crate) has_plans: bool,
     /// Whether the cost of any rule depends on the request.
     pub(crate) varies: bool,
     /// Whether requests of any rule are settled at their end.
@@ -111,15 +114,26 @@ impl Group {
 
     /// Writes the cost of `request` by each rule; nothing if all costs are fixed. `all` holds the
     /// policy's rules.
-    pub(crate) fn weigh(&self, all: &[Arc<Rule>], request: &Request, costs: &mut Costs) {
+    pub(crate) fn weigh(
+        &self,
+        all: &[Arc<Rule>],
+        request: &Request,
+        (key, plan): (&[u8], PlanId),
+        costs: &mut Costs,
+    ) {
         costs.clear();
-        if self.varies {
-            for rule in self.rules(all) {
-                let (units, owed) =
-                    rule.varying.as_ref().map_or((rule.cost, Owed::Nothing), |cost| cost.on_arrival(request));
-                costs.units.push(units);
-                costs.owed.push(owed);
-            }
+        if !self.varies {
+            return;
+        }
+        let rules = self.for_actor(all, key).on(plan);
+        for rule in self.rules(all) {
+            let (units, owed) = match &rule.varying {
+                _ if rules.effect(rule) == Effect::Nothing => (0, Owed::Nothing),
+                Some(cost) => cost.on_arrival(request),
+                None => (rule.cost, Owed::Nothing),
+            };
+            costs.units.push(units);
+            costs.owed.push(owed);
         }
     }
 
@@ -143,18 +157,25 @@ impl Group {
         self.rules.clone().map(RuleId::new)
     }
 
+    /// The id by which this rule of the group reports. All quotas of a rule with plans report as
+    /// one.
+    pub(crate) fn reported_id(&self, id: RuleId, rule: &Rule) -> RuleId {
+        rule.plans.as_ref().map_or(id, |plans| RuleId::new(self.rules.start.saturating_add(plans.base)))
+    }
+
     /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: self.own(all), group: self, key }
+        ActorRules { own: self.own(all), group: self, key, plan: PlanId::default() }
     }
 }
 
-/// The rules of a group as they count one actor.
+/// The rules of a group as they count one actor, in a request of one plan.
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a Group,
     pub(crate) key: &'a [u8],
+    pub(crate) plan: PlanId,
 }
 
 impl<'a> ActorRules<'a> {
@@ -177,7 +198,9 @@ impl<'a> ActorRules<'a> {
     /// empty.
     pub(crate) fn weighed(self, costs: &'a [u64]) -> impl Iterator<Item = (&'a Rule, &'a Counter, u64)> {
         let mut costs = costs.iter();
-        self.counters().map(move |(rule, counter)| (rule, counter, *costs.next().unwrap_or(&rule.cost)))
+        self.counters().map(move |(rule, counter)| {
+            (rule, counter, costs.next().copied().unwrap_or_else(|| self.cost(rule)))
+        })
     }
 
     /// The actor's hash. An override changes the hash, so that the actor counts in another cell.
@@ -224,11 +247,18 @@ impl<'a> ActorRules<'a> {
         }
     }
 
-    /// Returns one reservation of each rule to the cell.
+    /// Returns one reservation of each rule to the cell. A rule that only counts may have had no
+    /// room for a reservation: the spent units then count as far as the rule has room now.
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
         for ((_, counter), reservation) in self.counters().zip(reservations) {
-            if let Some(reserve) = counter.algorithm.as_reserve() {
-                reserve.release(counter.state_mut(cell), now, reservation);
+            let state = counter.state_mut(cell);
+            if reservation.charge.cost == 0 {
+                let spent = reservations.iter().map(|other| other.spent).max().unwrap_or(0);
+                counter.algorithm.prepare(state, now);
+                let room = counter.algorithm.step(state, now, 0).remaining;
+                let _ = counter.algorithm.step(state, now, spent.min(room));
+            } else if let Some(reserve) = counter.algorithm.as_reserve() {
+                reserve.release(state, now, reservation);
             }
         }
     }

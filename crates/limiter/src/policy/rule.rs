@@ -2,6 +2,7 @@
 
 use super::cost::Cost;
 use super::counter::Counters;
+use super::plans::RulePlans;
 use diana_base::time::Span;
 
 /// The index of a rule in its policy.
@@ -44,6 +45,8 @@ pub struct Rule {
     pub(crate) fallback: Option<Counters>,
     /// The counters that spend leased quota.
     pub(crate) leased: Option<Counters>,
+    /// Set if the rule has plans: which requests this quota decides about.
+    pub(crate) plans: Option<Box<RulePlans>>,
 }
 
 /// Which counters of its rules a group uses.
@@ -75,6 +78,12 @@ impl Rule {
     #[must_use]
     pub fn enforced(&self) -> bool {
         self.enforced
+    }
+
+    /// Whether this is the quota of plans of the rule before it.
+    #[must_use]
+    pub fn is_of_plan(&self) -> bool {
+        self.plans.as_ref().is_some_and(|plans| !plans.is_base)
     }
 
     /// Whether a global store counts the rule.

@@ -17,7 +17,13 @@ fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
     let Decision { reports, .. } = decision(policy, &[(10, 1000, None)]);
     let reports =
         reports.into_iter().map(|report| RuleReport { result: RuleResult::Refused, ..report }).collect();
-    Decision { outcome: Outcome::Reject(reason(rule)), reports, events: Events::default(), left_out: 0 }
+    Decision {
+        outcome: Outcome::Reject(reason(rule)),
+        reports,
+        events: Events::default(),
+        left_out: 0,
+        plan: None,
+    }
 }
 
 fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {

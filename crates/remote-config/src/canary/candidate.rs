@@ -36,6 +36,7 @@ use std::borrow::Cow;
 /// #         reject_delay: Span::ZERO,
 /// #         cost: Cost::default(),
 /// #         counters: Counters { default, overrides: KeyMap::default() },
+/// #         plans: Vec::new(),
 /// #         global: None,
 /// #     };
 /// #     let limit = LimitDraft {
@@ -51,7 +52,8 @@ use std::borrow::Cow;
 /// #     let limits = if refuses_all { vec![limit] } else { Vec::new() };
 /// #     let (lists, max_actors) = (Lists::default(), 100);
 /// #     Draft {
-/// #         parts, ip, address, limits, lists, enforced: true, max_actors, store: None, dry_run,
+/// #         parts, ip, address, limits, lists, enforced: true, plan: None, max_actors,
+/// #         store: None, dry_run,
 /// #     }
 /// #         .build()
 /// # }

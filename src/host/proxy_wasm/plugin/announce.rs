@@ -38,7 +38,7 @@ impl Plugin {
     fn summary(&self) -> String {
         let policy = &self.configuration.policy;
         let (keys, size) = policy.footprint();
-        let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
+        let (rules, keys) = (plural(policy.named_rules().count(), "rule"), plural(keys, "key"));
         let mut words = format!(
             "configuration taken, {rules}; at most {keys} and {} KiB of shared data",
             size.div_ceil(1024)

@@ -73,6 +73,7 @@ fn policy() -> Policy {
         reject_delay: Span::ZERO,
         cost: Cost::default(),
         counters: own,
+        plans: Vec::new(),
         global: Some(global),
     };
     let limit = LimitDraft {
@@ -87,7 +88,8 @@ fn policy() -> Policy {
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
     let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
-    Draft { parts, ip, address, limits, lists, enforced: true, max_actors: 16, store, dry_run: None }.build()
+    let (plan, dry_run) = (None, None);
+    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 16, store, dry_run }.build()
 }
 
 /// A protocol that supports every query, and many in one call.

@@ -1,0 +1,190 @@
+//! `plan` at the top, which names where a request shows its plan, and `plans` of a rule.
+
+use super::counter::Weight;
+use super::global_rule::{self, Roles, roles};
+use super::keys::rule_keys;
+use diana_base::map::KeyMap;
+use diana_document::{Error, Fields, Node, Value, nearest, one_of, quoted};
+use diana_limiter::actor::{self, Actors, Named, Scope};
+use diana_limiter::algorithm::AlgorithmKind;
+use diana_limiter::policy::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
+
+const NO_PLAN: &str = "nothing tells the plan of a request: write, for example, `plan: {header: x-plan}` at the top, \
+     beside `limits`";
+const NO_SERVICE: &str = "a rate limit service cannot count a request in the quotas of several plans: leave `plans` \
+     out, or write `scope: local`, or another `store`";
+const IDLE: &str = "no rule has `plans`: it changes nothing";
+
+/// The longest name of a plan, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The plans that the document names so far.
+pub(super) struct Plans<'a> {
+    node: Option<Node<'a>>,
+    /// What tells the plan. `None` without `plan`, or if it is wrong.
+    actor: Option<Named>,
+    names: Vec<String>,
+    /// The plan of each listed value of the actor. `None`: the actor's value is the plan's name.
+    members: Option<KeyMap<PlanId>>,
+    /// Whether a rule has plans.
+    is_used: bool,
+}
+
+impl<'a> Plans<'a> {
+    /// Reads `plan`.
+    pub(super) fn compile(node: Option<Node<'a>>, actors: &Actors, scope: &mut Scope) -> Plans<'a> {
+        let mut plans = Plans { node, actor: None, names: Vec::new(), members: None, is_used: false };
+        let Some(node) = node else {
+            return plans;
+        };
+        let keys = match node.value() {
+            Value::Object(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        if keys.iter().any(|(key, _)| key == "actor" || key == "members") {
+            plans.actor = plans.by_members(node, actors, scope);
+        } else if let Value::Object(_) = node.value() {
+            plans.actor = Named::compile("plan", node, scope);
+        } else {
+            node.expected::<()>("where a request shows its plan, such as `{header: x-plan}`");
+        }
+        plans
+    }
+
+    /// Reads `{actor: apikey, members: {gold: [k1, k2]}}`.
+    fn by_members(&mut self, node: Node<'a>, actors: &Actors, scope: &mut Scope) -> Option<Named> {
+        let mut fields = node.fields()?;
+        let actor = fields.require("actor");
+        let named = actor.and_then(|node| actors.find(&node.scalar()?, &node, scope));
+        let members = fields.require("members");
+        fields.finish();
+        let members = members?;
+        let mut values = KeyMap::default();
+        for (name, node) in members.entries().unwrap_or_default() {
+            let plan = self.number(name, &node);
+            let (Some(plan), Some(named)) = (plan, &named) else {
+                continue;
+            };
+            for value in node.one_or_many() {
+                let Some(text) = value.text() else { continue };
+                match actor::parse_key(std::slice::from_ref(named), text) {
+                    Ok(key) => match values.get(&key) {
+                        Some(other) if *other != plan => {
+                            value.fail(format!("{} is a member of another plan already", quoted(text)));
+                        }
+                        _ => _ = values.insert(&key, plan),
+                    },
+                    Err(why) => value.fail(why),
+                }
+            }
+        }
+        self.members = Some(values);
+        named
+    }
+
+    /// The number of the plan with this name, which is added if it is new.
+    fn number(&mut self, name: &str, node: &Node) -> Option<PlanId> {
+        if let Some(index) = self.names.iter().position(|known| known == name) {
+            return Some(PlanId::new(index));
+        }
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(allowed) {
+            node.fail(format!(
+                "{} is not a plan's name: 1 to {MAX_NAME_BYTES} of A to Z, a to z, 0 to 9, `.`, `_` and `-`",
+                quoted(name)
+            ));
+            return None;
+        }
+        if self.names.len() >= MAX_PLANS {
+            node.fail(format!("there are {MAX_PLANS} plans already, and no more are allowed"));
+            return None;
+        }
+        self.names.push(name.into());
+        Some(PlanId::new(self.names.len().saturating_sub(1)))
+    }
+
+    /// The number of a plan that a rule names.
+    fn find(&mut self, name: &str, node: &Node) -> Option<PlanId> {
+        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        if self.members.is_none() || known.contains(&name) {
+            return self.number(name, node);
+        }
+        let hint = match nearest(name, &known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "`plan.members` names none".into(),
+            None => format!("expected {}", one_of(&known)),
+        };
+        node.fail(format!("unknown plan {}, {hint}", quoted(name)));
+        None
+    }
+
+    /// Reads `plans` of a rule. Each plan reads the rule's keys again, below its own.
+    pub(super) fn rule(
+        &mut self,
+        node: &Node,
+        rule: &Fields,
+        (kind, weight): (Option<&AlgorithmKind>, Weight),
+        global: Option<&global_rule::Rule>,
+    ) -> Option<Vec<(PlanId, Option<PlanCounters>)>> {
+        self.is_used = true;
+        if self.node.is_none() {
+            node.fail(NO_PLAN);
+        }
+        if global.is_some_and(|global| global.windows_only) {
+            node.fail(NO_SERVICE);
+        }
+        let entries = node.entries()?;
+        if entries.is_empty() {
+            node.fail("it changes nothing: leave it out, or name a plan as in `{gold: {rpu: 1000}}`");
+        }
+        let mut plans = Vec::new();
+        for (name, node) in &entries {
+            let plan = self.find(name, node);
+            plans.extend(plan.zip(quota(node, rule, (kind, weight), global)));
+        }
+        (plans.len() == entries.len()).then_some(plans)
+    }
+
+    /// A warning if no rule has plans.
+    pub(super) fn warning(&self) -> Option<Error> {
+        self.node.filter(|_| !self.is_used).map(|node| node.warning(IDLE))
+    }
+
+    /// What the policy needs; `None` if no rule has plans.
+    pub(super) fn source(self) -> Option<PlanSource> {
+        let Plans { actor, names, members, is_used, .. } = self;
+        let actor = actor.filter(|_| is_used)?;
+        let of_names = || {
+            let mut values = KeyMap::default();
+            for (index, name) in names.iter().enumerate() {
+                // No request has a value that the actor refuses.
+                if let Ok(key) = actor::parse_key(std::slice::from_ref(&actor), name) {
+                    values.insert(&key, PlanId::new(index));
+                }
+            }
+            values
+        };
+        let values = members.unwrap_or_else(of_names);
+        Some(PlanSource { actor, names, values })
+    }
+}
+
+/// `unlimited`, which is `Some(None)`, or what is different for the plan.
+fn quota(
+    node: &Node,
+    rule: &Fields,
+    (kind, weight): (Option<&AlgorithmKind>, Weight),
+    global: Option<&global_rule::Rule>,
+) -> Option<Option<PlanCounters>> {
+    match node.value() {
+        Value::Text(text) if text == "unlimited" => return Some(None),
+        Value::Object(_) => {}
+        _ => return node.expected("`unlimited`, or what is different for the plan, such as `{rpu: 1000}`"),
+    }
+    let mut fields = node.fields()?.over(rule);
+    let roles = roles(&mut fields, kind, global, weight);
+    fields.belong(&rule_keys(), "to the rule itself: a plan changes how much");
+    fields.finish();
+    let Roles { primary, fallback, leased } = roles?;
+    Some(Some(PlanCounters { primary, fallback, leased }))
+}

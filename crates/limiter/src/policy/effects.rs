@@ -1,0 +1,44 @@
+//! The effects of one request on the rules of a group, by the request's plan.
+
+use super::group::ActorRules;
+use super::missing::BY_VALUE;
+use super::plans::{Effect, PlanId};
+use super::rule::{Role, Rule};
+
+impl<'a> ActorRules<'a> {
+    /// The rules for a request of this plan.
+    pub(crate) fn on(self, plan: PlanId) -> ActorRules<'a> {
+        ActorRules { plan, ..self }
+    }
+
+    /// The effect of the request on this rule of the group. An override wins over the plan.
+    pub(crate) fn effect(self, rule: &Rule) -> Effect {
+        let Some(plans) = &rule.plans else {
+            return Effect::Decides;
+        };
+        let base = self.own.get(plans.base);
+        let value = self.key.strip_prefix(&[BY_VALUE]);
+        let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
+        match is_overridden {
+            true if plans.is_base => Effect::Decides,
+            true => Effect::Counts,
+            false => plans.effect(self.plan),
+        }
+    }
+
+    /// The units that the request costs in this rule.
+    pub(crate) fn cost(self, rule: &Rule) -> u64 {
+        if self.effect(rule) == Effect::Nothing { 0 } else { rule.cost }
+    }
+
+    /// Whether the rule's lack of room has no effect on the request. A lease needs room in every
+    /// rule, because the store counts only what is charged to the lease.
+    pub(crate) fn only_counts(self, rule: &Rule) -> bool {
+        rule.plans.is_some() && self.group.role != Role::Leased && self.effect(rule) != Effect::Decides
+    }
+
+    /// Whether no rule applies to the request.
+    pub(crate) fn is_unlimited(self) -> bool {
+        self.own.iter().all(|rule| self.effect(rule) == Effect::Nothing)
+    }
+}

@@ -1,0 +1,57 @@
+//! Plans in Envoy: larger quotas for some clients, who share every other rule with the rest.
+
+use crate::start;
+use gateway::{Config, Gateway};
+use serde_json::{Value, json};
+
+fn document(plan: Value) -> Value {
+    json!({
+        "plan": plan,
+        "actors": {"apikey": {"header": "x-api-key"}},
+        "headers": "ietf",
+        "limits": [{"url": "/", "rules": [
+            {"name": "key", "actor": "apikey", "algo": "W", "rpu": 2, "unit": "day",
+             "plans": {"gold": {"rpu": 4}, "internal": "unlimited"}},
+            {"name": "total", "algo": "W", "rpu": 9, "unit": "day"},
+        ]}],
+    })
+}
+
+#[test]
+fn gold_and_free_keys_share_every_other_rule() {
+    let members = json!({"actor": "apikey", "members": {"gold": ["g1", "g2"], "internal": "i1"}});
+    let format = "%REQ(X-API-KEY)% %RESPONSE_CODE% %FILTER_STATE(wasm.diana.rule:PLAIN)% \
+        %FILTER_STATE(wasm.diana.plan:PLAIN)%";
+    let config = Config { access_log: Some(format.into()), ..Config::new(document(members)) };
+    let gateway = Gateway::start(config).unwrap();
+    let get = |key: &str| gateway.get("/", &[("x-api-key", key)]).unwrap();
+
+    let policy = get("g1").header("ratelimit-policy").map(str::to_owned).unwrap();
+    assert!(policy.contains(r#""key";q=4;w=86400"#) && policy.contains(r#""total";q=9"#), "{policy}");
+    assert_eq!(
+        [get("g1").status, get("g1").status, get("g1").status, get("g1").status],
+        [200, 200, 200, 429]
+    );
+    let policy = get("f1").header("ratelimit-policy").map(str::to_owned).unwrap();
+    assert!(policy.contains(r#""key";q=2;w=86400"#), "{policy}");
+    assert_eq!([get("f1").status, get("f1").status], [200, 429]);
+    // Six are counted in `total`, the rule of everybody.
+    let inside = get("i1");
+    assert_eq!((inside.status, inside.header("ratelimit-policy")), (200, Some(r#""total";q=9;w=86400"#)));
+    assert_eq!(
+        [get("i1").status, get("g2").status, get("i1").status, get("g2").status],
+        [200, 200, 429, 429]
+    );
+    let log = gateway.access_log_of(13).unwrap();
+    assert_eq!([&*log[4], &log[7], &log[11]], ["g1 429 key gold", "f1 429 key -", "i1 429 total internal"]);
+}
+
+#[test]
+fn a_client_that_changes_its_plan_gets_the_larger_quota_once() {
+    let gateway = start(document(json!({"header": "x-plan"})));
+    let get = |plan: &str| gateway.get("/", &[("x-api-key", "k"), ("x-plan", plan)]).unwrap().status;
+    assert_eq!(
+        ["", "gold", "silver", "gold", "", "gold", "gold"].map(get),
+        [200, 200, 429, 200, 429, 200, 429]
+    );
+}

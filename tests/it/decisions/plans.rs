@@ -1,0 +1,170 @@
+//! Plans: other quotas of a rule by what the request shows.
+
+use super::check;
+
+const KEYS: &str = r#""plan": {"header": "x-plan"}, "limits": [{"url": "/", "rules": [RULES]}]"#;
+
+fn document(rules: &str) -> String {
+    format!("{{{}}}", KEYS.replace("RULES", rules))
+}
+
+#[test]
+fn a_plan_has_its_own_quota_and_shares_every_other_rule() {
+    let json = document(
+        r#"{"name": "key", "actor": "user", "algo": "W", "rpu": 2, "unit": "minute",
+            "plans": {"gold": {"rpu": 4}, "internal": "unlimited"}},
+           {"name": "total", "algo": "W", "rpu": 8, "unit": "minute"}"#,
+    );
+    check(
+        &json,
+        "0ms             user=ann x-plan=gold     GET / -> pass key=3 total=7
+         0ms             user=bob                 GET / -> pass key=1 total=6
+         0ms             user=bob x-plan=silver   GET / -> pass key=0 total=5
+         0ms             user=bob x-plan=free     GET / -> refuse key key=refused total=5
+         0ms   w1 3x     user=ann x-plan=gold     GET / -> pass
+         0ms   w1        user=ann x-plan=gold     GET / -> refuse key key=refused total=2
+         0ms             user=bob x-plan=internal GET / -> pass total=1
+         0ms             user=ann x-plan=internal GET / -> pass total=0
+         0ms             user=cyd x-plan=internal GET / -> refuse total total=refused",
+    );
+}
+
+#[test]
+fn a_client_that_changes_its_plan_gets_no_more_than_the_larger_quota() {
+    for (algorithm, free, gold) in [
+        (r#""algo": "W", "unit": "day""#, 2, 5),
+        (r#""algo": "SW", "unit": "day""#, 2, 5),
+        (r#""algo": "SL", "unit": "day""#, 2, 5),
+        (r#""algo": "TB", "unit": "day""#, 2, 5),
+        (r#""algo": "C""#, 2, 5),
+    ] {
+        let json = document(&format!(
+            r#"{{"name": "key", "actor": "user", {algorithm}, "rpu": {free},
+                 "plans": {{"gold": {{"rpu": {gold}}}}}}}"#
+        ));
+        check(
+            &json,
+            "0ms      user=ann             GET / -> pass key=1
+             0ms      user=ann x-plan=gold GET / -> pass key=3
+             0ms   w1 user=ann             GET / -> refuse key
+             150ms    user=ann x-plan=gold GET / -> pass key=2
+             150ms w1 user=ann             GET / -> refuse key
+             300ms 2x user=ann x-plan=gold GET / -> pass
+             300ms w1 user=ann x-plan=gold GET / -> refuse key
+             450ms w2 user=ann             GET / -> refuse key
+             600ms    user=ann x-plan=gold GET / -> refuse key
+             600ms    user=bob             GET / -> pass key=1",
+        );
+    }
+}
+
+#[test]
+fn a_plan_may_be_smaller_and_have_another_unit() {
+    let json = document(
+        r#"{"name": "key", "actor": "user", "algo": "W", "rpu": 3, "unit": "hour",
+            "plans": {"trial": {"rpu": 1, "unit": "second"}, "closed": {"rpu": 0}}}"#,
+    );
+    check(
+        &json,
+        "0ms  user=ann x-plan=trial  GET / -> pass key=0
+         0ms  user=ann x-plan=trial  GET / -> refuse key
+         0ms  user=ann               GET / -> pass key=1
+         0ms  user=ann x-plan=closed GET / -> refuse key retry=never
+         1s   user=ann x-plan=trial  GET / -> pass key=0
+         1s   user=ann               GET / -> refuse key
+         2s   user=ann x-plan=trial  GET / -> pass key=0",
+    );
+}
+
+#[test]
+fn an_override_wins_over_the_plan() {
+    let json = document(
+        r#"{"name": "key", "actor": "user", "algo": "W", "rpu": 1, "unit": "day",
+            "plans": {"gold": {"rpu": 3}, "internal": "unlimited"}, "overrides": {"eve": {"rpu": 2}}}"#,
+    );
+    check(
+        &json,
+        "0ms    user=eve x-plan=gold     GET / -> pass key=1
+         0ms    user=eve x-plan=internal GET / -> pass key=0
+         0ms    user=eve x-plan=internal GET / -> refuse key
+         150ms  user=eve                 GET / -> refuse key
+         300ms  user=eve x-plan=gold     GET / -> refuse key
+         0ms    user=ann x-plan=gold     GET / -> pass key=2
+         0ms    user=ann x-plan=internal GET / -> pass none",
+    );
+}
+
+#[test]
+fn requests_of_every_plan_stand_in_the_queue_of_each_plan() {
+    let json = document(
+        r#"{"name": "key", "actor": "user", "algo": "LB", "rpu": 1, "unit": "second", "queue": 1,
+            "plans": {"gold": {"rpu": 10, "queue": 2}}}"#,
+    );
+    check(
+        &json,
+        "0ms      user=ann x-plan=gold GET / -> pass key=2
+         0ms      user=ann x-plan=gold GET / -> wait=100ms key=1
+         0ms      user=ann             GET / -> refuse key retry=1s
+         0ms      user=ann x-plan=gold GET / -> wait=200ms key=0
+         1s       user=ann             GET / -> wait=1s key=0
+         1s       user=bob             GET / -> pass key=1",
+    );
+}
+
+#[test]
+fn a_plan_in_shadow_refuses_nobody_and_missing_keeps_its_meaning() {
+    let json = document(
+        r#"{"name": "key", "actor": "user", "algo": "W", "rpu": 1, "unit": "day", "mode": "shadow",
+            "plans": {"gold": {"rpu": 2}}},
+           {"name": "own", "actor": "device", "algo": "W", "rpu": 9, "unit": "day", "missing": "deny",
+            "plans": {"internal": "unlimited", "gold": {"rpu": 8}}}"#,
+    );
+    check(
+        &json,
+        "0ms      user=ann device=d             GET / -> pass key=0 own=8
+         0ms      user=ann device=d x-plan=gold GET / -> pass key=0 own=6
+         0ms      user=ann device=d x-plan=gold GET / -> pass key=shadowed own=5
+         0ms      user=ann device=d             GET / -> pass key=shadowed own=5
+         0ms      user=ann                      GET / -> no-actor own own=refused
+         0ms      user=ann x-plan=gold          GET / -> no-actor own own=refused
+         0ms      user=bob x-plan=internal      GET / -> pass key=0",
+    );
+}
+
+#[test]
+fn members_of_a_list_are_on_its_plan() {
+    let json = r#"{"plan": {"actor": "apikey", "members": {"gold": ["k1", "k2"], "internal": "k3"}},
+        "actors": {"apikey": {"header": "x-api-key"}}, "limits": [{"url": "/", "rules": [
+        {"name": "key", "actor": "apikey", "algo": "W", "rpu": 1, "unit": "day",
+         "plans": {"gold": {"rpu": 2}, "internal": "unlimited"}}]}]}"#;
+    check(
+        json,
+        "0ms      x-api-key=k1 GET / -> pass key=1
+         0ms      x-api-key=k2 GET / -> pass key=1
+         0ms   3x x-api-key=k3 GET / -> pass none
+         0ms      x-api-key=k4 GET / -> pass key=0
+         0ms      x-api-key=k4 GET / -> refuse key
+         0ms      x-api-key=gold GET / -> pass key=0
+         0ms      ip=10.0.0.1  GET / -> pass key=0",
+    );
+}
+
+#[test]
+fn a_plan_stands_in_any_part_of_a_request() {
+    for (source, part) in [
+        (r#"{"cookie": "plan"}"#, "cookie=a=1;_plan=gold"),
+        (r#"{"query": "plan"}"#, "/?plan=gold"),
+        (
+            r#"{"property": ["connection", "subject_peer_certificate"]}"#,
+            "property=connection.subject_peer_certificate=gold",
+        ),
+        // {"plan": "gold"}
+        (r#"{"jwt": "plan"}"#, "authorization=Bearer_e30.eyJwbGFuIjoiZ29sZCJ9.c2ln"),
+    ] {
+        let json = format!(
+            r#"{{"plan": {source}, "limits": [{{"url": "/", "rules": [
+                {{"name": "all", "algo": "W", "rpu": 1, "unit": "day", "plans": {{"gold": {{"rpu": 7}}}}}}]}}]}}"#
+        );
+        check(&json, &format!("0ms GET {part} -> pass all=6\n 0ms GET / -> refuse all"));
+    }
+}
