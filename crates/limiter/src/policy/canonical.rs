@@ -27,8 +27,8 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
 }
 
 /// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
-/// with the same meaning are first sorted by their overrides and costs. So the number does not depend on the
-/// order of the rules in the document.
+/// with the same meaning are first sorted by their overrides and costs. So the number does not
+/// depend on the order of the rules in the document.
 pub(crate) fn ordinals(limit: &str, rules: &[RuleDraft], cost_names: &[u64]) -> Vec<u64> {
     let mut alike = Vec::new();
     for ((at, rule), cost_name) in rules.iter().enumerate().zip(cost_names) {
