@@ -5,6 +5,7 @@ use crate::harness::{Counting, Gateway, at, get, store};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
 use diana_limiter::check::Outcome;
+use diana_limiter::policy::Usage;
 use diana_limiter::request::{Part, Values};
 
 type Counted<'h> = Gateway<Counting<Portable<&'h Simulated>>>;
@@ -71,6 +72,24 @@ fn a_request_without_charges_settles_nothing() {
     gateway.store.take_counts();
     gateway.settle(0, &mut refused, at(1));
     assert_eq!(gateway.store.take_counts(), (0, 0));
+}
+
+#[test]
+fn a_request_that_settles_takes_one_swap_and_once() {
+    let host = Simulated::new(Rules::Lenient);
+    let json = r#"{"url": "/", "rules": [
+        {"actor": "user", "rpu": 9, "unit": "hour", "charge": {"status": 401}},
+        {"actor": "user", "rpu": 9, "unit": "hour", "algo": "W", "charge": {"status": [401, 403]}}]}"#;
+    let mut gateway = gateway(&host, json);
+    for (status, end) in [(200, (0, 0)), (403, (1, 1)), (401, (1, 1))] {
+        let (mut session, _) = gateway.start(0, &get("/", "ann"), at(0));
+        assert_eq!(gateway.store.take_counts(), (1, 0), "nothing is charged on arrival");
+        let usage = Usage { status: Some(status), ..Usage::default() };
+        for expected in [end, (0, 0)] {
+            gateway.settle_used(0, &mut session, &usage, at(1));
+            assert_eq!(gateway.store.take_counts(), expected, "{status}");
+        }
+    }
 }
 
 #[test]

@@ -193,3 +193,41 @@ fn workers_lose_swaps_and_refund() {
     }
     assert!(lost > 100 && late > 20, "{lost} lost, {late} refused late");
 }
+
+/// Workers settle requests on one cell at once: each correction is made exactly once, whatever
+/// swaps are lost.
+#[test]
+fn settlements_of_several_workers_all_count() {
+    let json = r#"{"url": "/", "rules": [
+        {"name": "bytes", "rpu": 1000, "unit": "hour", "algo": "W", "cost": {"response_bytes": true, "reserve": 5}},
+        {"name": "failed", "rpu": 1000, "unit": "hour", "charge": {"status": 401}},
+        {"name": "kept", "rpu": 1000, "unit": "hour", "algo": "SW", "cost": 3, "refund": {"status": "5xx"}}]}"#;
+    let client = Client { user: 0, ip: 0, api: false };
+    let mut lost = 0;
+    for seed in 0..60 {
+        let mut gateway = TestGateway::new(json.into(), Rules::Strict, 3);
+        let mut random = Random(seed);
+        // The responses of four requests of each worker: more than the reserve, less, or none.
+        let usage = |random: &mut Random| match random.below(4) {
+            0 => None,
+            1 => Some((200, 2)),
+            2 => Some((401, 40)),
+            _ => Some((503, 0)),
+        };
+        let plans: Vec<Vec<Option<(u16, u64)>>> =
+            (0..3).map(|_| (0..4).map(|_| usage(&mut random)).collect()).collect();
+        lost += gateway.settle(client, &plans, &mut random);
+        let all = || plans.iter().flatten();
+        let bytes: u64 = all().map(|usage| usage.map_or(5, |(_, bytes)| bytes)).sum();
+        let failed = all().filter(|usage| usage.is_some_and(|(status, _)| status == 401)).count() as u64;
+        let kept = all().filter(|usage| usage.is_none_or(|(status, _)| status < 500)).count() as u64;
+        let left: Vec<u64> = gateway
+            .ask_new_worker(client, START)
+            .reports
+            .iter()
+            .map(|report| report.verdict.unwrap().remaining)
+            .collect();
+        assert_eq!(left, [995 - bytes, 1000 - failed, 997 - 3 * kept], "{plans:?}");
+    }
+    assert!(lost > 60, "{lost} swaps were lost");
+}

@@ -39,6 +39,7 @@ fn requests() -> Vec<Values> {
                 (header("authorization"), "Bearer e30.eyJwbGFuIjo0Mn0.c2ln"),
                 (Part::Property(vec!["xds".into(), "route_name".into()]), "route"),
                 (Part::BodySize, "7"),
+                (header("x-cost"), "3"),
             ];
             requests.push(
                 parts.into_iter().fold(Values::default(), |values, (part, line)| values.with(part, line)),
@@ -213,4 +214,20 @@ fn rules_that_differ_only_in_an_override_keep_their_counts_in_any_order() {
         assert_eq!(queries[0].len(), 2);
         assert_eq!(store_keys(&reverse, vec![get("/", user)]), queries, "{user}");
     }
+}
+
+/// A changed cost or a new `refund` keeps the cells of a rule. A rule that may owe units has others.
+#[test]
+fn a_cost_keeps_the_cells_of_a_rule() {
+    let keys = |more: &str| -> Vec<Vec<u8>> {
+        let rule = format!(r#"{{"name": "r", "rpu": 9, "unit": "hour", "algo": "W"{more}}}"#);
+        shared_data(&format!(r#"{{"url": "/", "rules": [{rule}]}}"#)).into_keys().collect()
+    };
+    let own = keys("");
+    for same in
+        [r#", "cost": 3"#, r#", "refund": {"status": 500}"#, r#", "cost": {"header": "x-cost", "max": 5}"#]
+    {
+        assert_eq!(keys(same), own, "{same}");
+    }
+    assert_ne!(keys(r#", "cost": {"response_bytes": true, "reserve": 1}"#), own);
 }

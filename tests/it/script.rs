@@ -8,6 +8,7 @@ mod lease_laws;
 mod leases;
 mod permits;
 mod redis;
+mod settling;
 mod several_rules;
 mod single_rule;
 mod workers;

@@ -2,6 +2,7 @@
 
 mod permits;
 mod refunds;
+mod settling;
 mod stray;
 
 use diana_base::time::{Span, Time};

@@ -17,8 +17,10 @@ const NOTHING_FAILS: &str = "this document has no store that could fail or lend:
 const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
     to count them together write the full form with `limits` and `store`";
 
-const SETTLED_LOCALLY: &str =
-    "the cost is settled when the response ends, and a store cannot do that: write `scope: local`";
+const NOT_BY_A_SERVICE: &str = "the cost is settled when the response ends, and a rate limit service can neither \
+    refund nor charge afterwards: write `scope: local`, or count in `redis`";
+const NOT_AHEAD: &str =
+    "the cost is settled when the response ends, which leased quota cannot do: leave it out";
 
 /// The context in which a global rule is read.
 pub(super) struct Reader<'a> {
@@ -65,8 +67,8 @@ pub(super) struct Roles {
 }
 
 impl Roles {
-    /// Reports a fixed cost of `least` units that the rule can never admit. A quota of 0 refuses all
-    /// requests anyway.
+    /// Reports a fixed cost of `least` units that the rule can never admit. A quota of 0 refuses
+    /// all requests anyway.
     pub(super) fn fits(&self, cost: &Node, least: u64) {
         let Counter { quota, algorithm, .. } = &self.primary;
         let most = algorithm.shown(*quota).rpu;
@@ -157,8 +159,8 @@ pub(super) fn roles(
     if global.windows_only && primary.quota.rpu > 0 {
         windows_only(fields, kind?, &primary)?;
     }
-    if weight.settles {
-        fields.fail_as_rule(SETTLED_LOCALLY);
+    if weight.settles && global.windows_only {
+        fields.fail_as_rule(NOT_BY_A_SERVICE);
         return None;
     }
     let fallback = match global.on_error {
@@ -170,6 +172,10 @@ pub(super) fn roles(
         LeaseSize::Units(units, node) => (*units, node),
         LeaseSize::Percent(percent, node) => (primary.quota.rpu.saturating_mul(*percent).div_ceil(100), node),
     };
+    if weight.settles {
+        node.fail(NOT_AHEAD);
+        return None;
+    }
     if primary.algorithm.as_reserve().is_none() || global.windows_only {
         node.fail(match global.windows_only {
             true => "a rate limit service hands out nothing ahead: leave it out",

@@ -6,7 +6,7 @@
 //!   number of the call
 //!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp
 //!                           leased generation lasts
-//!   refund, return, report  0
+//!   refund, return, report, settle  0
 //! ```
 
 use super::command::MAX_NUMBER;

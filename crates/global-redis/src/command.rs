@@ -6,11 +6,12 @@
 //!   refund   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   return   3 rules  (kind a b c d e f  generation used left)…
 //!   report   4 rules  (kind a b c d e f)…
+//!   settle   5 rules  (kind a b c d e f  cost at booked-at stamp stamp  final-cost)…
 //! ```
 
 use diana_base::format::number;
 use diana_limiter::algorithm::Parameters;
-use diana_limiter::global::GlobalQuery;
+use diana_limiter::global::{GlobalQuery, Settlement};
 use diana_limiter::policy::CountKey;
 
 /// The largest number of the script, which counts in doubles.
@@ -21,6 +22,7 @@ pub fn keys(query: &GlobalQuery, each: &mut dyn FnMut(&CountKey)) {
     match query {
         GlobalQuery::Decide(groups) => groups.iter().flatten().for_each(|rule_query| each(&rule_query.key)),
         GlobalQuery::Refund(charges) => charges.iter().for_each(|charge| each(&charge.key)),
+        GlobalQuery::Settle(settled) => settled.iter().for_each(|settled| each(&settled.charge.key)),
         GlobalQuery::ReturnLease(leases) => leases.iter().for_each(|lease| each(&lease.key)),
         GlobalQuery::ReportPermits(reports) => reports.iter().for_each(|report| each(&report.key)),
     }
@@ -54,6 +56,14 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
             for charge in charges {
                 parameters(to, &charge.parameters);
                 put(to, &charge.numbers);
+            }
+        }
+        GlobalQuery::Settle(settled) => {
+            put(to, &[5, settled.len() as u64]);
+            for Settlement { charge, cost } in settled {
+                parameters(to, &charge.parameters);
+                put(to, &charge.numbers);
+                put(to, &[*cost]);
             }
         }
         GlobalQuery::ReturnLease(leases) => {

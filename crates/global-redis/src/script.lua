@@ -10,6 +10,7 @@
 --   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}    refund charges
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
 --   4 N (KIND a b c d e f){N}                               report the permits of a worker
+--   5 N (KIND a b c d e f COST AT BOOKED STAMP STAMP FINAL){N}    correct charges to a final cost
 --
 -- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left.
 --
@@ -75,6 +76,9 @@ end
 -- TB. A value: when the bucket is full except for its leases, us and part · refunds · cuts · latest
 -- instant · second · leased in that second · leased in the second before.
 local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
+  -- Settling may take so many units more than there are.
+  local borrow = (starts_empty - starts_empty % 2) / 2
+  starts_empty = starts_empty % 2
   local fill, fill_part = scale(burst, us, per)
   local capacity = max_wait > 0 and tokens(fill + max_wait, fill_part, us, per) or burst
 
@@ -101,6 +105,11 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     end
     s[5] = stepped_back and s[5] + 1 or s[5]
   end
+  -- If the clock stepped back, a bucket that may owe units lacks what it lacked at its last charge.
+  if borrow > 0 and s[6] - now > LAG then
+    s[2], s[5], s[6] = max(s[2] - s[6] + now, 1), s[5] + 1, now
+    cell.changed = true
+  end
   -- A bucket is no further from full than an empty one, plus the tolerated difference of clocks, or
   -- less if a token takes less than the unit.
   local token, token_part = scale(1, us, per)
@@ -108,6 +117,8 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
   if slack >= LAG then
     slack, slack_part = LAG, 0
   end
+  local debt, debt_part = scale(borrow, us, per)
+  slack, slack_part = carried(slack + debt, slack_part + debt_part, per)
   local leased, leased_part = scale(s[8] + s[9], us, per)
   local over, over_part = carried(
     s[2] - now + leased - fill - max_wait - slack, s[3] + leased_part - fill_part - slack_part, per)
@@ -156,11 +167,28 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       return {outcome, wait, remaining, more, full, charged, now, booked, s[4], s[5], 0, 0, 0}
     end,
 
+    charge = function(cost)
+      local far, far_part = scale(burst + borrow - s[8] - s[9], us, per)
+      if s[2] >= now then
+        far, far_part = carried(far - s[2] + now, far_part - s[3], per)
+      end
+      cost = far < 0 and 0 or min(cost, tokens(far, far_part, us, per))
+      if cost > 0 then
+        spend(cost, now)
+        s[6] = max(now, s[6])
+      end
+    end,
+
+    -- How long the units of a charge that stay charged take.
+    kept = function(cost)
+      return (scale(min(cost, capacity + borrow), us, per))
+    end,
+
     refund = function(cost, at, booked, refunds, cuts)
       if cuts ~= s[5] then
         return
       end
-      local span, part = scale(min(cost, capacity), us, per)
+      local span, part = scale(min(cost, capacity + borrow), us, per)
       local is_last = carried(s[2] - span, s[3] - part, per) == booked
       local above, above_part = carried(s[2] - now - fill, s[3] - fill_part, per)
       local waits = max_wait > 0 and (above > 0 or above == 0 and above_part > 0)
@@ -217,42 +245,56 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
 end
 
 -- W. A value: window · used · cuts.
-local function window(cell, s, rpu, unit)
+local function window(cell, s, rpu, unit, borrow)
   local current = (now - now % unit) / unit
   if s[2] > current and s[2] * unit - now > LAG then
     s[2], s[4] = current, s[4] + 1
     cell.changed = true
   end
-  s[3] = min(s[3], rpu)
+  s[3] = min(s[3], rpu + borrow)
+
+  local function counting()
+    if s[2] < current then
+      return current, 0
+    end
+    return s[2], s[3]
+  end
+
+  local function put(at, used)
+    s[2], s[3] = at, used
+    cell.changed = true
+  end
 
   local function step(cost)
-    local at, used = s[2], s[3]
-    if at < current then
-      at, used = current, 0
-    end
+    local at, used = counting()
     local outcome, wait, ends = 0, 0, (at + 1) * unit - now
     if cost > rpu then
       outcome, cost = 2, 0
-    elseif used + cost > rpu then
+    elseif cost > 0 and used + cost > rpu then
       outcome, wait, cost = 1, ends, 0
     elseif cost > 0 then
       used = used + cost
-      s[2], s[3] = at, used
-      cell.changed = true
+      put(at, used)
     end
     local full = used > 0 and ends or 0
-    return {outcome, wait, rpu - used, full, full, cost, now, at * unit, 0, s[4], 0, 0, 0}
+    return {outcome, wait, max(rpu - used, 0), full, full, cost, now, at * unit, 0, s[4], 0, 0, 0}
   end
 
   local function take(cost, is_charged)
     if is_charged then
-      s[3] = max(0, s[3] - cost)
-      cell.changed = true
+      put(s[2], max(0, s[3] - cost))
     end
   end
 
   return {
     step = step,
+    charge = function(cost)
+      local at, used = counting()
+      cost = min(cost, rpu + borrow - used)
+      if cost > 0 then
+        put(at, used + cost)
+      end
+    end,
     refund = function(cost, at, booked, _, cuts)
       take(cost, booked == s[2] * unit and cuts == s[4])
     end,
@@ -274,7 +316,7 @@ end
 
 -- SW. A value: newest slice · by how many slices it was moved · a count for each slice, at the
 -- slice number modulo len.
-local function ring(cell, s, limit, span, len)
+local function ring(cell, s, limit, span, len, borrow)
   local function rescaled(number, from, to)
     local rest = number % from
     return (number - rest) / from * to, rest * to / from
@@ -321,6 +363,15 @@ local function ring(cell, s, limit, span, len)
     return sum > 0 and max(0, begins(wait + len) - now) or 0, sum
   end
 
+  local function add(cost, newest)
+    for slice = max(s[2], newest - len) + 1, newest do
+      s[4 + slice % len] = 0
+    end
+    local at = 4 + newest % len
+    s[2], s[at] = newest, s[at] + cost
+    cell.changed = true
+  end
+
   local function step(cost)
     local outcome, wait, newest = 0, 0, max(s[2], current)
     local full, sum = until_left(huge)
@@ -329,13 +380,8 @@ local function ring(cell, s, limit, span, len)
     elseif cost > 0 and sum + cost > limit then
       outcome, wait, cost = 1, (until_left(sum + cost - limit)), 0
     elseif cost > 0 then
-      for slice = max(s[2], newest - len) + 1, newest do
-        s[4 + slice % len] = 0
-      end
-      local at = 4 + newest % len
-      s[2], s[at] = newest, s[at] + cost
+      add(cost, newest)
       full, sum = until_left(huge)
-      cell.changed = true
     end
     local more = until_left(max(sum - limit, 0) + 1)
     return {outcome, wait, max(limit - sum, 0), more, full, cost, now, begins(newest), 0, s[3], 0, 0, 0}
@@ -351,6 +397,13 @@ local function ring(cell, s, limit, span, len)
 
   return {
     step = step,
+    charge = function(cost)
+      local _, sum = until_left(huge)
+      cost = min(cost, limit + borrow - sum)
+      if cost > 0 then
+        add(cost, max(s[2], current))
+      end
+    end,
     refund = function(cost, at, booked, _, moved)
       if moved == s[3] then
         take(cost, slice_of(booked))
@@ -675,9 +728,9 @@ local function rule(cell, v, i, j)
   if kind == 1 then
     cell.rule = bucket(cell, s, a, b, c, d, e, f)
   elseif kind == 2 then
-    cell.rule = window(cell, s, a, b)
+    cell.rule = window(cell, s, a, b, c)
   elseif kind == 3 then
-    cell.rule = ring(cell, s, a, b, c)
+    cell.rule = ring(cell, s, a, b, c, d)
   elseif kind == 4 then
     cell.rule = log(cell, s, a, b)
   elseif kind == 5 then
@@ -790,12 +843,29 @@ local function return_lease(rule, ...)
   end
 end
 
+-- Corrects each charge to a final cost. Only a charge of more makes a value.
+local function correct(v)
+  for i = 3, 2 + v[2] * 13, 13 do
+    local cell, cost, at, booked, first, second, final = next_cell(v[i]), unpack(v, i + 7, i + 12)
+    local one = (cell.s or final > cost) and rule(cell, v, i, i + 1)
+    if one and one.charge and final > cost then
+      one.charge(final - cost)
+    elseif one and one.refund and final < cost then
+      local kept = one.kept and one.kept(final) or 0
+      one.refund(cost - final, at + kept, booked + kept, first, second)
+    end
+  end
+  reply[#reply + 1] = 0
+end
+
 for i = 2, #ARGV do
   local v = numbers(ARGV[i])
   if v[1] == 1 then
     decide(v)
   elseif v[1] == 2 then
     settle(v, 12, refund)
+  elseif v[1] == 5 then
+    correct(v)
   elseif v[1] == 4 then
     for i = 3, v[2] * 7 + 2, 7 do
       rule(next_cell(v[i]), v, i, i + 1)

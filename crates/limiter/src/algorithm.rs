@@ -34,15 +34,7 @@ pub use parameters::Parameters;
 pub use refuse_all::RefuseAll;
 pub use traits::{Algorithm, AlgorithmKind, Migrate, Reserve, Settle};
 pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
-pub(crate) use values::{MAX_SKEW, RESERVED_FOR, proportional_span};
-
-/// The meaning of an algorithm that settles, down to `borrow` units below empty.
-fn borrowed(meaning: String, borrow: u64) -> String {
-    match borrow {
-        0 => meaning,
-        _ => format!("{meaning}, {borrow} borrowed"),
-    }
-}
+pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, proportional_span};
 
 /// All kinds of algorithms. The first one is the default.
 pub static KINDS: &[&AlgorithmKind] = &[

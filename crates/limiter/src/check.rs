@@ -30,6 +30,6 @@ pub(crate) use cache::WorkerCache;
 pub(crate) use decide::decide;
 pub(crate) use group_check::GroupCheck;
 pub(crate) use pending::{Conclusion, Fetched, Pending};
-pub(crate) use refund::{Charges, Refund};
+pub(crate) use refund::{Charges, GlobalOwed, Refund};
 pub(crate) use refund_migrated::MigratedCharges;
 pub(crate) use scratch::Scratch;

@@ -118,7 +118,9 @@ pub use client::StoreClient;
 pub use completion::{Completion, Waiter};
 pub use error::CallError;
 pub use protocol::{GlobalStoreOptions, Protocol, Replies};
-pub use query::{GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply};
+pub use query::{
+    GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply, Settlement,
+};
 
 pub(crate) use fetches::Fetches;
 pub(crate) use refill::{LeaseRefill, lease_number};

@@ -208,7 +208,8 @@ impl Session {
         !self.is_waiting && self.charges.settles()
     }
 
-    /// Ends the request, for whatever reason. Charges that end with the request are refunded, once.
+    /// Ends the request, for whatever reason. What a request that [`Session::settles`] was charged on
+    /// arrival stays charged. Charges that end with the request are refunded, once.
     /// A request that leaves while it waits is refunded all of its charges, and its turn if no
     /// other request has a later one.
     ///
@@ -247,8 +248,8 @@ impl Session {
         self.end(policy, worker, store, None, &clock)
     }
 
-    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. Without a
-    /// `usage`, as when the client leaves before the response, what was charged on arrival stays
+    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. Without
+    /// a `usage`, as when the client leaves before the response, what was charged on arrival stays
     /// charged. See the example of [`Usage`].
     pub fn settle_used<S: Store + ?Sized>(
         &mut self,

@@ -21,6 +21,7 @@ const VALUES: [&str; 12] =
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let Some(algorithm) = algorithm(&mut input) else { return };
+    let algorithm = settling(algorithm, &mut input);
     check_no_panic(&*algorithm, input);
     let begin_with = match input.below(4) {
         0 => 1 + input.number() % LATEST,
@@ -68,6 +69,17 @@ fn algorithm(input: &mut Input) -> Option<Box<dyn Algorithm>> {
     compile(&format!("{{{}}}", keys.join(", "))).or_else(|| compile("{}"))
 }
 
+/// Half of the algorithms that can settle may borrow. A bucket fills within a hundred years.
+fn settling(algorithm: Box<dyn Algorithm>, input: &mut Input) -> Box<dyn Algorithm> {
+    let borrow = input.scaled() % Quota::MAX_RPU;
+    let quota = algorithm.shown(Quota { rpu: 1, unit: Span::ZERO });
+    let per_unit = quota.unit.as_ns().div_ceil(quota.rpu.max(1)).max(1);
+    let longest = 100 * 365 * 86_400 * 1_000_000_000_u64;
+    let most = (longest / per_unit).saturating_sub(quota.rpu);
+    let settling = (input.flag() && borrow < most).then(|| algorithm.settling(borrow)).flatten();
+    settling.unwrap_or(algorithm)
+}
+
 /// No instant, cost, charge or length of a cell makes an algorithm panic.
 fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
     let mut cell = vec![0; input.below(algorithm.size() + 9)];
@@ -82,6 +94,10 @@ fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
         algorithm.prepare(&mut cell, now);
         let _ = algorithm.step(&mut cell, now, cost);
         algorithm.refund(&mut cell, now, charge);
+        if let Some(settle) = algorithm.as_settle() {
+            let _ = settle.charge(&mut cell, now, input.number());
+            settle.settle(&mut cell, now, charge, input.number());
+        }
         let mut reservation = Reservation { charge, spent: input.number() };
         if let Some(reserve) = algorithm.as_reserve() {
             reserve.covers(&reservation, now);
@@ -211,7 +227,7 @@ fn check_promises(run: &Run, idle_ns: u64) {
 
 /// Runs one operation on a prepared cell.
 fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
-    match input.below(7) {
+    match input.below(8) {
         0 | 1 => run.now = run.now.saturating_add(input.scaled()).min(LATEST),
         2 => run.now = run.now.saturating_sub(input.scaled()).max(1),
         3 => {
@@ -236,8 +252,26 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
             // Foreign bytes may contain earlier refunds.
             assert!(!run.is_ours || run.look().remaining <= before, "more is refunded than was charged");
         }
-        _ => reserve(run, input),
+        6 => reserve(run, input),
+        _ => settle(run, input),
     }
+}
+
+/// Charges units whatever is left, and refunds them: nothing changes. Then charges them again.
+fn settle(run: &mut Run, input: &mut Input) {
+    let Some(settle) = run.algorithm.as_settle() else {
+        return;
+    };
+    let (before, now, cost) = (run.look(), run.time(), input.scaled());
+    let charge = settle.charge(&mut run.cell, now, cost);
+    assert!(charge.cost <= cost && run.look().remaining <= before.remaining);
+    settle.settle(&mut run.cell, now, charge, 0);
+    let promised = |verdict: Verdict| (verdict.remaining, verdict.more_in, verdict.full_in);
+    // Foreign bytes may contain earlier refunds.
+    assert!(!run.is_ours || promised(run.look()) == promised(before), "a charge and its refund");
+    let left = run.look().remaining;
+    let charge = settle.charge(&mut run.cell, now, cost);
+    assert!(!run.is_ours || run.look().remaining == left.saturating_sub(charge.cost));
 }
 
 /// A worker makes a reservation, spends a part and refunds the rest: only the spent part is

@@ -69,7 +69,7 @@ proptest! {
             prop_assert_eq!(visible(event.verdict), visible(expected), "{:?}", arrival);
             if let Some(part) = part {
                 let cost = power(2 * rule.capacity, *part);
-                charge(&mut run, cost);
+                _ = charge(&mut run, cost);
                 rule.reference.charge(now, cost);
                 let expected = rule.reference.step(now, 0);
                 prop_assert_eq!(visible(run.look()), visible(expected), "{} charged", cost);
@@ -95,7 +95,8 @@ proptest! {
         }
     }
 
-    /// A request that reserves too much and is corrected at once counts like one that knew its cost.
+    /// A request that reserves too much and is corrected at once counts like one that knew its
+    /// cost.
     #[test]
     fn a_corrected_reserve_counts_like_the_right_cost(
         (rule, borrow) in settled(), begin in begins(), before in steps(onward().boxed()),
@@ -118,8 +119,8 @@ proptest! {
         }
     }
 
-    /// If the correction comes later, no more is left than if the request had known its cost, and at
-    /// most a nanosecond's worth less if no other request came.
+    /// If the correction comes later, no more is left than if the request had known its cost, and
+    /// at most a nanosecond's worth less if no other request came.
     #[test]
     fn a_late_correction_gives_back_no_more_than_was_reserved(
         (rule, borrow) in settled(), begin in begins(), before in steps(onward().boxed()),
@@ -146,7 +147,7 @@ proptest! {
     ) {
         let mut run = start(&rule, borrow, begin);
         play(&mut run, &rule, &before);
-        charge(&mut run, u64::MAX);
+        _ = charge(&mut run, u64::MAX);
         prop_assert_eq!(run.look().remaining, 0);
         prop_assert_eq!(charge(&mut run, u64::MAX).cost, 0, "nothing is left to borrow");
         promises_hold(&run, &rule)?;
@@ -172,7 +173,7 @@ proptest! {
     ) {
         let mut run = start(&rule, borrow, begin);
         play(&mut run, &rule, &before);
-        charge(&mut run, rule.capacity);
+        _ = charge(&mut run, rule.capacity);
         prop_assert!(!run.prepare());
     }
 
@@ -213,7 +214,7 @@ fn a_clock_that_steps_back_makes_no_debt_larger() {
     let rule = waiting_bucket(quota, None, true, None);
     let day = 86_400 * 1_000_000_000;
     let mut run = start(&rule, 20, 10 * day);
-    charge(&mut run, 15);
+    _ = charge(&mut run, 15);
     assert_eq!(run.look().full_in, Span::from_ms(1_500));
     run.move_to(9 * day);
     assert_eq!(run.look().full_in, Span::from_ms(1_500), "no more, no less");

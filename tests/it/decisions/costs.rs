@@ -118,7 +118,7 @@ fn rules_of_one_actor_may_cost_differently() {
          0ms  w1 user=ann x-cost=6 GET / -> refuse units retry=12s requests=2 units=refused fives=15
          0ms     user=ann x-cost=4 GET / -> pass requests=1 units=0 fives=10
          0ms     user=bob x-cost=1 GET / -> pass requests=2 units=9 fives=15
-         6s      user=ann x-cost=1 GET / -> pass requests=0 units=0 fives=6",
+         6s      user=ann x-cost=1 GET / -> pass requests=0 units=0 fives=7",
     );
 }
 

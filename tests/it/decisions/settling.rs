@@ -35,7 +35,7 @@ fn failures_at_once_are_owed() {
          1ms  9x   settle status=401
          1ms       user=ann POST / -> refuse r";
     let bucket = rule(r#""rpu": 2, "unit": "minute", "charge": {"status": 401}"#);
-    check(&bucket, &format!("{script} retry=1m30s\n 90001ms user=ann POST / -> pass r=1"));
+    check(&bucket, &format!("{script} retry=90s\n 90001ms user=ann POST / -> pass r=1"));
     let lent = rule(r#""rpu": 2, "unit": "minute", "charge": {"status": 401}, "borrow": 0"#);
     check(&lent, &format!("{script} retry=30s"));
     let deep = rule(r#""rpu": 2, "unit": "minute", "charge": {"status": 401}, "borrow": 9"#);
@@ -166,9 +166,9 @@ fn permits_and_settlement_share_a_cell() {
     );
 }
 
-/// A request that waits and leaves is refunded, and not settled.
+/// The host resumes the second request at its turn.
 #[test]
-fn a_request_that_waits_keeps_its_reserve_only_if_it_goes_on() {
+fn a_request_that_waited_is_settled_like_any_other() {
     let json = r#"{"url": "/", "rules": [
         {"name": "even", "rpu": 1, "unit": "second", "algo": "LB", "queue": 5},
         {"name": "bytes", "rpu": 100, "unit": "hour", "algo": "W",

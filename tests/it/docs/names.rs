@@ -231,9 +231,10 @@ fn every_key_of_the_reference_is_accepted() {
     let top = super::expected(r#"{"limits": [], "zzzz": 1}"#, "");
     let limit = super::expected(r#"{"limits": [{"url": "/", "rules": [], "zzzz": 1}]}"#, "limits[0]");
     let of_rule = |kind: &&algorithm::AlgorithmKind| {
-        // Some keys belong to global rules.
-        ["local", "global"].map(|scope| {
-            let rule = format!(r#"{{"algo": "{}", "scope": "{scope}", "zzzz": 1}}"#, kind.short);
+        // Some keys belong to global rules, or to rules that settle.
+        let scopes = [r#""scope": "local""#, r#""scope": "global""#, r#""charge": {"status": 401}"#];
+        scopes.map(|other| {
+            let rule = format!(r#"{{"algo": "{}", {other}, "zzzz": 1}}"#, kind.short);
             let document = format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#);
             super::expected(&document, "limits[0].rules[0]")
         })

@@ -89,6 +89,7 @@ impl GlobalStore {
         let size = match verb {
             2 => 12,
             4 => 7,
+            5 => 13,
             _ => 10,
         };
         if *verb == 1 {
@@ -108,7 +109,12 @@ impl GlobalStore {
             // A garbage reply may have reported a charge that never was: then there is no count.
             let Some(count) = self.counts.get_mut(keys.next().unwrap()) else { continue };
             assert_eq!(count.0, kind);
-            if *verb == 2 {
+            if *verb == 5 {
+                let [cost, rest @ .., last] = &rule[7..] else { unreachable!() };
+                let back = cost.checked_sub(*last).expect("no test charges more after the fact");
+                let charge = [&[back][..], rest].concat();
+                count.1.refund(kind, now, charge.try_into().unwrap());
+            } else if *verb == 2 {
                 self.refunds += 1;
                 count.1.refund(kind, now, rule[7..].try_into().unwrap());
             } else {
@@ -142,7 +148,7 @@ impl GlobalStore {
             for rule in rules.chunks(10) {
                 let kind = WireRule(rule[0], rule[4..].try_into().unwrap());
                 let key = keys.next().unwrap();
-                let (enforced, cost, lease) = (rule[1] == 1, rule[2], rule[3]);
+                let (enforced, cost, lease) = (rule[1] & 1 == 1, rule[2], rule[3]);
                 let known = kind.known();
                 assert_eq!(self.counts.entry(key.clone()).or_insert((known, Count::default())).0, known);
                 queries.push(Query { group, key, kind, enforced, cost, lease });

@@ -1,15 +1,15 @@
 //! Workers as threads of which only one runs at a time, and the baton that selects the thread.
 
 use super::model::Client;
-use crate::harness::{Random, ask, policy, worker};
+use crate::harness::{Random, START, ask, policy, worker};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{
     Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::check::Decision;
-use diana_limiter::policy::Policy;
-use diana_limiter::session::Worker;
+use diana_limiter::policy::{Policy, Usage};
+use diana_limiter::session::{Session, Worker};
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex};
 
@@ -71,6 +71,42 @@ impl TestGateway {
                 }));
             }
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    /// Each worker starts a request of `client` for each entry of its plan, and settles it by the
+    /// status and the bytes of its response, or without a response. Returns the number of lost
+    /// swaps.
+    pub fn settle(&mut self, client: Client, plans: &[Vec<Option<(u16, u64)>>], random: &mut Random) -> u32 {
+        let store = Portable::probe(Locked(&self.host)).unwrap();
+        let (baton, store, json) = (&Baton::new(plans.len(), random), &store, &*self.json);
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
+                threads.push(scope.spawn(move || {
+                    let worker_store = WorkerStore { baton, me, store };
+                    let (policy, now) = (policy(json), || START);
+                    baton.wait(me);
+                    let end = |measured: &Option<(u16, u64)>| {
+                        let values = client.request();
+                        let request = policy.request(&values);
+                        let (mut session, decision) =
+                            Session::start(&policy, worker, &worker_store, &request, now);
+                        let lost = decision.events.swaps_lost;
+                        let events = match *measured {
+                            Some((status, response_bytes)) => {
+                                let usage =
+                                    Usage { status: Some(status), response_bytes, ..Usage::default() };
+                                session.settle_used(&policy, worker, &worker_store, &usage, now)
+                            }
+                            None => session.settle(&policy, worker, &worker_store, now),
+                        };
+                        lost + events.swaps_lost
+                    };
+                    plan.iter().map(end).sum::<u32>()
+                }));
+            }
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         })
     }
 

@@ -65,6 +65,12 @@ const ALGORITHMS: [&[&str]; 6] = [
     &["LB", "leaky bucket", "Leaky-Bucket"],
     &["C", "concurrency"],
 ];
+/// Costs of one unit, of two, and of what a header says.
+const COSTS: [&[&str]; 3] = [
+    &["", "1", "1.0"],
+    &["2", "2e0"],
+    &[r#"{"header": "X-Cost", "max": 5}"#, r#"{"max": 5.0, "default": 1, "min": 1, "header": "x-cost"}"#],
+];
 const TB: usize = 0;
 const W: usize = 1;
 const SW: usize = 2;
@@ -95,6 +101,7 @@ struct Rule {
     algorithm: usize,
     rpu: u64,
     unit: usize,
+    cost: usize,
     /// `burst`, `slices` or `max_hold` in seconds, unless default; `queue`.
     own: Option<u64>,
     global: bool,
@@ -237,7 +244,23 @@ impl Rule {
         let unit = if algorithm == LB { unit.min(2) } else { unit };
         let (on_error, shadow) = (random.below(10) == 0, random.below(4) == 0);
         let plans = (random.below(3) == 0).then(|| (pick(random, &[0, 9, 100]), random.below(4) == 0));
-        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, override_rpu, plans }
+        // A queue or a burst may be too short for a cost of two.
+        let most = if algorithm == LB || rpu < 2 { 1 } else { COSTS.len() };
+        let cost = if random.below(3) == 0 { random.below(most) } else { 0 };
+        Rule {
+            actor,
+            missing,
+            algorithm,
+            rpu,
+            unit,
+            cost,
+            own,
+            global,
+            on_error,
+            shadow,
+            override_rpu,
+            plans,
+        }
     }
 
     fn write(&self, random: &mut Random) -> String {
@@ -256,6 +279,10 @@ impl Rule {
         }
         if self.algorithm != C {
             keys.push(text("unit", pick(random, UNITS_MS[self.unit].1)));
+        }
+        let cost = pick(random, COSTS[self.cost]);
+        if !cost.is_empty() {
+            keys.push(("cost".into(), cost.into()));
         }
         let is_filled = self.own.is_some() || random.below(2) == 0;
         keys.extend(self.own_key(random, self.rpu).filter(|_| is_filled));

@@ -39,12 +39,14 @@ pub struct Query {
     pub parameters: Parameters,
     pub enforced: bool,
     pub cost: u64,
+    /// Whether a cost of 0 is refused without one unit left.
+    pub peeks: bool,
     pub lease: u64,
 }
 
 impl Query {
     pub fn of(key: &str, parameters: Parameters, cost: u64) -> Query {
-        Query { key: key.to_owned(), parameters, enforced: true, cost, lease: 0 }
+        Query { key: key.to_owned(), parameters, enforced: true, cost, peeks: false, lease: 0 }
     }
 }
 
@@ -66,7 +68,15 @@ impl Call {
             numbers(&mut command, &[group.len() as u64]);
             for query in group {
                 let Parameters { kind, numbers: parameters } = query.parameters;
-                numbers(&mut command, &[kind.into(), query.enforced.into(), query.cost, query.lease]);
+                numbers(
+                    &mut command,
+                    &[
+                        kind.into(),
+                        u64::from(query.enforced) + 2 * u64::from(query.peeks),
+                        query.cost,
+                        query.lease,
+                    ],
+                );
                 numbers(&mut command, &parameters);
                 self.keys.push(query.key.clone());
             }
@@ -88,6 +98,11 @@ impl Call {
         left: u64,
     ) -> Call {
         self.settle(3, key, parameters, &[generation, used, left])
+    }
+
+    pub fn correct(self, key: &str, parameters: Parameters, charge: [u64; 5], cost: u64) -> Call {
+        let [charged, at, booked_at, first, second] = charge;
+        self.settle(5, key, parameters, &[charged, at, booked_at, first, second, cost])
     }
 
     pub fn report(self, key: &str, parameters: Parameters) -> Call {
@@ -156,6 +171,11 @@ impl TestRedis {
 
     pub fn refund(&self, now: u64, key: &str, parameters: Parameters, charge: [u64; 5]) {
         assert_eq!(self.call(now, Call::default().refund(key, parameters, charge)), [[]]);
+    }
+
+    /// Corrects a charge to a final cost.
+    pub fn correct(&self, now: u64, key: &str, parameters: Parameters, charge: [u64; 5], cost: u64) {
+        assert_eq!(self.call(now, Call::default().correct(key, parameters, charge, cost)), [[]]);
     }
 
     pub fn return_lease(

@@ -18,7 +18,7 @@ fn refunds(call: &Call) -> Vec<u32> {
     keys.map(number).filter(|number| *number != 0x0101_0101).collect()
 }
 
-fn open_breaker(client: &mut StoreClient) {
+pub(super) fn open_breaker(client: &mut StoreClient) {
     while client.is_available(0) {
         ask(client, 1);
         let call = client.next(&policy(), at(0)).unwrap();
@@ -27,7 +27,7 @@ fn open_breaker(client: &mut StoreClient) {
 }
 
 /// Answers the due probe and all further calls. Returns the refunds in these calls.
-fn recover(client: &mut StoreClient) -> Vec<u32> {
+pub(super) fn recover(client: &mut StoreClient) -> Vec<u32> {
     let probe = client.next(&policy(), at(1_000)).unwrap();
     assert!(body(&probe).contains(":probe/"), "{}", body(&probe));
     answered(client, probe.id, http(&reply(&probe, "")), 1_001);

@@ -162,8 +162,8 @@ impl Parameters {
     }
 
     /// `TB`: a token takes `a / b` µs, in lowest terms. `c` is the burst, `d` the longest wait in
-    /// µs, and `e` is 1 if the bucket starts empty, plus twice the units that settling may borrow. `f` is one token plus the slack in µs: the
-    /// unit, as far as it matters.
+    /// µs, and `e` is 1 if the bucket starts empty, plus twice the units that settling may borrow.
+    /// `f` is one token plus the slack in µs: the unit, as far as it matters.
     pub(super) fn token_bucket(
         rate: Rate,
         burst: u64,

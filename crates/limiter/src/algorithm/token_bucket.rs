@@ -40,6 +40,7 @@
 //! Debt is also clamped if the next token would take longer than the unit.
 
 mod migrate;
+mod reserve;
 mod settle;
 
 use super::EvictionRank;
@@ -47,7 +48,7 @@ use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
-    RESERVED_FOR, Reservation, Reserve, Settle, Verdict,
+    RESERVED_FOR, Reserve, Settle, Verdict,
 };
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -197,8 +198,8 @@ impl TokenBucket {
         }
     }
 
-    /// Whether the clock stepped back since the last charge of a bucket that may owe units. Then the
-    /// bucket keeps what it lacked at that charge.
+    /// Whether the clock stepped back since the last charge of a bucket that may owe units. Then
+    /// the bucket keeps what it lacked at that charge.
     fn follows_clock(&self, cell: &[u8], now: Time) -> bool {
         self.borrow > 0 && Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW
     }
@@ -322,7 +323,8 @@ impl Algorithm for TokenBucket {
         }
         let full_at = self.full_at(cell);
         let none_refunded = refunds == u32_at(cell, REFUNDS);
-        let charged = self.rate.span_of(charge.cost.min(self.capacity));
+        let most = self.capacity.saturating_add(self.borrow);
+        let charged = self.rate.span_of(charge.cost.min(most));
         let is_last = self.rate.sub(full_at, charged).ns == charge.booked_at.as_ns();
         let others_wait = self.reach > self.fill && full_at > self.full_at_if_empty(now);
         if others_wait && !is_last {
@@ -388,35 +390,5 @@ impl Algorithm for TokenBucket {
 
     fn as_migrate(&self) -> Option<&dyn Migrate> {
         Some(self)
-    }
-}
-
-impl Reserve for TokenBucket {
-    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
-        let reserved = self.reserved(cell).saturating_add(amount);
-        let fits =
-            reserved < self.burst && self.full_at_after(cell, now, reserved) <= self.full_at_if_empty(now);
-        if fits {
-            self.store_reserved(cell, reserved);
-            if Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW {
-                // The clock stepped back: earlier charges are no longer refunded.
-                write(cell, LATEST, now.as_ns().to_le_bytes());
-                add_one(cell, CLAMPS);
-            }
-            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
-        }
-        let charge = Charge { cost: amount, at: now, booked_at: now, stamp: (0, u32_at(cell, CLAMPS)) };
-        fits.then_some(Reservation { charge, spent: 0 })
-    }
-
-    /// Does nothing if the bucket was clamped since, or if the reservation expired: its units count
-    /// as spent already.
-    fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
-        self.prepare(cell, now);
-        if reservation.charge.stamp.1 == u32_at(cell, CLAMPS) {
-            self.store_reserved(cell, self.reserved(cell).saturating_sub(reservation.charge.cost));
-            self.store(cell, self.full_at_after(cell, now, reservation.spent));
-            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
-        }
     }
 }

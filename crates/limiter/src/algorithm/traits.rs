@@ -163,8 +163,8 @@ pub trait Reserve: Algorithm {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Settle: Algorithm {
-    /// Charges `cost` units whatever is left, at most until `borrow` units below empty. Returns what
-    /// was charged. The cell need not be prepared.
+    /// Charges `cost` units whatever is left, at most until `borrow` units below empty. Returns
+    /// what was charged. The cell need not be prepared.
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge;
 
     /// Refunds the part of `charge` that is above `cost`.

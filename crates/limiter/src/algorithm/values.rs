@@ -138,6 +138,14 @@ pub(crate) const MAX_SKEW: Span = Span::from_secs(1);
 /// The longest wait of a request. A waiting request holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
 
+/// The meaning of an algorithm that settles, down to `borrow` units below empty.
+pub(crate) fn borrowed(meaning: String, borrow: u64) -> String {
+    match borrow {
+        0 => meaning,
+        _ => format!("{meaning}, {borrow} borrowed"),
+    }
+}
+
 /// The part of `span_ns` that corresponds to `used` of `limit`.
 pub(crate) fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
     let all = u128::from(used).saturating_mul(span_ns.into());

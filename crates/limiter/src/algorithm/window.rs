@@ -10,8 +10,8 @@
 //! **Bound.** `rpu` in each window, so up to `2 · rpu` around a boundary: in any span `t` at most
 //! `(⌈t / unit⌉ + 1) · rpu`.
 //!
-//! **Settling** charges the window that counts at the end of the request, up to `rpu` plus the units
-//! to borrow. The debt ends with the window.
+//! **Settling** charges the window that counts at the end of the request, up to `rpu` plus the
+//! units to borrow. The debt ends with the window.
 //!
 //! **Clocks.** A window that begins at most [`MAX_SKEW`] from now counts already. If a window is
 //! further ahead, the clock stepped back, and its usage counts for the current window.

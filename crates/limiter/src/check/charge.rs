@@ -105,8 +105,8 @@ impl Scratch {
         let delayed = globals.iter().filter_map(|global| global.ready_at(context.policy));
         let delayed = checks.iter().filter_map(|check| check.ready_at(keys, context)).chain(delayed);
         *outcome = delayed.max().map_or(Outcome::Pass, Outcome::Delay);
-        // A request that waits may leave, and is then refunded all of its charges. Others are settled
-        // at their end.
+        // A request that waits may leave, and is then refunded all of its charges. Others are
+        // settled at their end.
         let is_waiting = matches!(outcome, Outcome::Delay(_));
         let refundable =
             checks.iter().filter(|check| is_waiting || check.group.ends_with_request || check.group.settles);

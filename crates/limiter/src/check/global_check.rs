@@ -12,10 +12,10 @@
 
 use super::global_refusals::GlobalRefusalCache;
 use crate::algorithm::{Admission, Verdict};
-use crate::check::{GroupCheck, RuleReport, RuleResult};
+use crate::check::{GlobalOwed, GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{
-    Costs, Effect, GlobalGroup, Group, GroupIndex, OnError, PlanId, Policy, Rule, actor_source,
+    Costs, Effect, GlobalGroup, Group, GroupIndex, OnError, Owed, PlanId, Policy, Rule, actor_source,
 };
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
@@ -218,6 +218,24 @@ impl GlobalCheck {
 }
 
 impl GlobalCheck {
+    /// What remains to be settled in the global store. A rule that refused, in shadow, owes
+    /// nothing.
+    pub(crate) fn owed<'a>(&'a self, policy: &'a Policy, keys: &[u8]) -> Vec<GlobalOwed> {
+        let (GlobalState::Answered(replies, _), Some(global_group)) =
+            (&self.state, policy.global_group(self.place).filter(|global_group| global_group.group.settles))
+        else {
+            return Vec::new();
+        };
+        let queries =
+            global_group.queries(policy, keys.get(self.key.clone()).unwrap_or_default(), None, false);
+        let owed = |((query, reply), owed): ((RuleQuery, &RuleReply), &Owed)| {
+            let is_owed = *owed != Owed::Nothing && reply.verdict.admits();
+            let charge = GlobalCharge { key: query.key, parameters: query.parameters, numbers: reply.charge };
+            is_owed.then_some(GlobalOwed { shard: self.shard, rule: query.rule, charge, owed: *owed })
+        };
+        queries.into_iter().zip(replies).zip(&self.costs.owed).filter_map(owed).collect()
+    }
+
     /// The refill that this request asked for, and the replies to it.
     pub(crate) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
         let GlobalState::Answered(replies, _) = &self.state else {

@@ -191,6 +191,8 @@ impl Pending {
             return Conclusion { refused: charges, fetched };
         }
         scratch.charges.global = charges;
+        let Scratch { charges, globals, keys, .. } = &mut *scratch;
+        charges.owed.extend(globals.iter().flat_map(|global| global.owed(policy, keys)));
         if !matches!(scratch.decision.outcome, Outcome::Delay(_)) {
             scratch.charges.keep_ending();
         }

@@ -1,5 +1,5 @@
-//! Refunds and settlement of charges that a request leaves behind, in cells of this gateway and in global stores:
-//! the request has ended, or leaves before its turn, or cannot be held.
+//! Refunds and settlement of charges that a request leaves behind, in cells of this gateway and in
+//! global stores: the request has ended, or leaves before its turn, or cannot be held.
 //!
 //! A refused request needs no such refund: see [`charge`](super::charge).
 //!
@@ -9,8 +9,8 @@
 use crate::algorithm::Charge;
 use crate::cells::store::Store;
 use crate::cells::{Context, Events, update, update_or_create};
-use crate::global::GlobalCharge;
-use crate::policy::{ActorRules, GroupIndex, Measures, Owed, Rule, Usage};
+use crate::global::{GlobalCharge, Settlement};
+use crate::policy::{ActorRules, GroupIndex, Measures, Owed, Policy, Rule, RuleId, Usage};
 use std::cmp::Ordering;
 
 /// The charges of a request that may be refunded.
@@ -21,6 +21,18 @@ pub(crate) struct Charges {
     pub(crate) local: Vec<Charged>,
     /// In global stores, by shard.
     pub(crate) global: Vec<(usize, GlobalCharge)>,
+    /// What remains to be settled in global stores.
+    pub(crate) owed: Vec<GlobalOwed>,
+}
+
+/// What remains to be settled in a global store.
+#[derive(Debug)]
+pub(crate) struct GlobalOwed {
+    pub(crate) shard: usize,
+    pub(crate) rule: RuleId,
+    /// The charge on arrival, possibly of nothing.
+    pub(crate) charge: GlobalCharge,
+    pub(crate) owed: Owed,
 }
 
 /// The charges of one group.
@@ -59,17 +71,18 @@ pub(crate) enum Refund {
 
 impl Charges {
     pub(crate) fn is_empty(&self) -> bool {
-        self.local.is_empty() && self.global.is_empty()
+        self.local.is_empty() && self.global.is_empty() && self.owed.is_empty()
     }
 
     /// Whether the request has to be settled.
     pub(crate) fn settles(&self) -> bool {
-        self.local.iter().any(Charged::settles)
+        !self.owed.is_empty() || self.local.iter().any(Charged::settles)
     }
 
     pub(crate) fn clear(&mut self) {
         self.local.clear();
         self.global.clear();
+        self.owed.clear();
     }
 
     /// The request goes on. Only global charges that end with the request are kept.
@@ -77,8 +90,18 @@ impl Charges {
         self.global.retain(|(_, charge)| charge.parameters.ends_with_request());
     }
 
-    /// Refunds the local charges in their cells, and settles those of a request that ended after the
-    /// host measured its `usage`.
+    /// The final cost of each charge of a global store that has to be corrected, by shard.
+    pub(crate) fn settlements(&mut self, policy: &Policy, usage: &Usage) -> Vec<(usize, Settlement)> {
+        let settlement = |GlobalOwed { shard, rule, charge, owed }| {
+            let cost = policy.rule(rule)?.varying.as_ref()?.at_end(owed, usage, policy.measures())?;
+            let [charged, ..] = charge.numbers;
+            (cost != charged).then_some((shard, Settlement { charge, cost }))
+        };
+        self.owed.drain(..).filter_map(settlement).collect()
+    }
+
+    /// Refunds the local charges in their cells, and settles those of a request that ended after
+    /// the host measured its `usage`.
     pub(crate) fn refund_local<S: Store + ?Sized>(
         &self,
         which: Refund,

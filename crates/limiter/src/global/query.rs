@@ -12,6 +12,8 @@ pub enum GlobalQuery {
     Decide(Vec<Vec<RuleQuery>>),
     /// Refunds charges.
     Refund(Vec<GlobalCharge>),
+    /// Corrects charges to what the requests cost.
+    Settle(Vec<Settlement>),
     /// Accounts for leased quota, and returns the rest.
     ReturnLease(Vec<LeaseUsage>),
     /// Reports the permits that a worker holds.
@@ -58,6 +60,15 @@ pub struct GlobalCharge {
     /// The cost, 0 for no charge; the time of the charge; the instant at which it was booked; two
     /// stamps.
     pub numbers: [u64; 5],
+}
+
+/// The final cost of a request by one rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settlement {
+    /// The charge on arrival. Its cost is 0 if nothing was charged.
+    pub charge: GlobalCharge,
+    /// The final cost in units.
+    pub cost: u64,
 }
 
 /// The use of leased quota.

@@ -85,7 +85,8 @@ impl Measures {
 ///     }
 ///     left
 /// };
-/// assert_eq!([log_in(200), log_in(401), log_in(401), log_in(200)].map(Option::unwrap), [5, 5, 4, 3]);
+/// let left = [log_in(200), log_in(401), log_in(401), log_in(200)];
+/// assert_eq!(left, [Some(5), Some(5), Some(4), Some(3)]);
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -23,8 +23,8 @@ pub struct Bucket {
     overdraft: i128,
     /// How far settling may take the level below zero.
     borrow: i128,
-    /// The latest instant of a charge. If the clock steps back by more than a second since, a bucket
-    /// that may borrow has the level that it had at that instant.
+    /// The latest instant of a charge. If the clock steps back by more than a second since, a
+    /// bucket that may borrow has the level that it had at that instant.
     latest: i128,
     /// The level at the last charge, and the instant of that charge. `None`: no request has come
     /// yet.

@@ -24,7 +24,7 @@ impl Settle for TokenBucket {
     /// The units that stay charged come first: without the others, the bucket would have been full
     /// that much later than without the whole charge.
     fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
-        let kept = Span::from_ns(self.rate.span_of(cost.min(self.capacity)).ns);
+        let kept = Span::from_ns(self.rate.span_of(cost.min(self.capacity.saturating_add(self.borrow))).ns);
         let (at, booked_at) = (charge.at.after(kept), charge.booked_at.after(kept));
         let cost = charge.cost.saturating_sub(cost);
         self.refund(cell, now, Charge { cost, at, booked_at, ..charge });

@@ -28,7 +28,7 @@ impl QueuedQuery {
     }
 
     pub(super) fn is_refund(&self) -> bool {
-        matches!(self.query, GlobalQuery::Refund(_) | GlobalQuery::ReturnLease(_))
+        matches!(self.query, GlobalQuery::Refund(_) | GlobalQuery::Settle(_) | GlobalQuery::ReturnLease(_))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cells::store::Store;
 use crate::check::{Charges, Outcome, Refund};
 use crate::check::{Conclusion, Fetched, Pending};
 use crate::global::{
-    Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, StoreClient, Waiter,
+    Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
 use crate::policy::{Policy, Usage};
 use diana_base::time::Time;
@@ -86,6 +86,9 @@ impl Worker {
         clock: &dyn Fn() -> Time,
     ) -> Events {
         self.refund_global(take(&mut charges.global));
+        if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
+            self.settle_global(charges.settlements(policy, usage));
+        }
         charges.refund_local(refund, usage, &self.context(policy, store, clock))
     }
 
@@ -106,6 +109,16 @@ impl Worker {
         }
         for (shard, charges) in shards {
             client.refund(shard, GlobalQuery::Refund(charges));
+        }
+    }
+
+    /// Queues the corrections of global charges, like refunds.
+    fn settle_global(&mut self, settled: Vec<(usize, Settlement)>) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        for (shard, settlement) in settled {
+            client.refund(shard, GlobalQuery::Settle(vec![settlement]));
         }
     }
 
