@@ -5,6 +5,7 @@
 //! the spelling of values, and the defaults to leave out.
 
 mod document;
+mod spelling;
 
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
@@ -216,7 +217,8 @@ fn rules_that_differ_only_in_an_override_keep_their_counts_in_any_order() {
     }
 }
 
-/// A changed cost or a new `refund` keeps the cells of a rule. A rule that may owe units has others.
+/// A changed cost or a new `refund` keeps the cells of a rule. A rule that may owe units has
+/// others.
 #[test]
 fn a_cost_keeps_the_cells_of_a_rule() {
     let keys = |more: &str| -> Vec<Vec<u8>> {

@@ -208,10 +208,10 @@ impl Session {
         !self.is_waiting && self.charges.settles()
     }
 
-    /// Ends the request, for whatever reason. What a request that [`Session::settles`] was charged on
-    /// arrival stays charged. Charges that end with the request are refunded, once.
-    /// A request that leaves while it waits is refunded all of its charges, and its turn if no
-    /// other request has a later one.
+    /// Ends the request, for whatever reason. What a request that [`Session::settles`] was charged
+    /// on arrival stays charged. Charges that end with the request are refunded, once. A request
+    /// that leaves while it waits is refunded all of its charges, and its turn if no other request
+    /// has a later one.
     ///
     /// ```
     /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};

@@ -27,12 +27,12 @@ pub trait Reference: Debug {
 
     /// Allows debt of up to `borrow` units, which only [`Reference::charge`] makes.
     fn borrow(&mut self, _borrow: u64) {
-        unimplemented!("this kind does not settle");
+        panic!("this kind does not settle");
     }
 
     /// Charges `cost` units whatever is left, at most until `borrow` units below empty.
     fn charge(&mut self, _now: Time, _cost: u64) {
-        unimplemented!("this kind does not settle");
+        panic!("this kind does not settle");
     }
 
     /// How many units may pass in a span of `elapsed_ns`, both ends included, if no request costs
