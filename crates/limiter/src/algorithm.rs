@@ -7,8 +7,8 @@
 //!   later:  cell ─► refund(now, charge) ─► as if the request had never come
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `lease` and `refuse_all` implement [`Algorithm`]
-//! without being kinds; the other files are shared code.
+//! The files of kinds are those in [`KINDS`]. `lease`, `penalty` and `refuse_all` implement
+//! [`Algorithm`] without being kinds; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
@@ -19,6 +19,7 @@ mod concurrency;
 mod leaky_bucket;
 pub mod lease;
 mod parameters;
+mod penalty;
 mod rate;
 mod refuse_all;
 mod ring;
@@ -30,8 +31,9 @@ mod values;
 mod window;
 
 pub use parameters::Parameters;
+pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;
-pub use traits::{Algorithm, AlgorithmKind, Migrate, Reserve};
+pub use traits::{Algorithm, AlgorithmKind, Migrate, Penalize, Reserve};
 pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, proportional_span};
 
