@@ -2,7 +2,7 @@
 
 use super::report::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::policy::{ActorRules, ActorSource, Role};
+use crate::policy::{ActorRules, ActorSource, Counter, Role, Rule};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
@@ -11,6 +11,8 @@ pub(crate) struct GroupVerdict {
     before: Vec<u8>,
     verdicts: Vec<Verdict>,
     is_refused: bool,
+    /// Whether the refusals of shadow rules are counted already, with the charge.
+    is_counted: bool,
 }
 
 impl GroupVerdict {
@@ -20,7 +22,7 @@ impl GroupVerdict {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
-        self.is_refused = false;
+        (self.is_refused, self.is_counted) = (false, false);
         for (rule, counter) in rules.counters() {
             let verdict = counter.algorithm.step(counter.state_mut(cell), now, rule.cost);
             self.is_refused |= rule.enforced && !verdict.admits();
@@ -40,6 +42,40 @@ impl GroupVerdict {
                 *verdict = counter.algorithm.step(counter.state_mut(cell), now, 0);
             }
         }
+    }
+
+    /// Counts a refusal for each rule with a penalty that refuses, shadow rules included, in
+    /// `cell`, which has no charge.
+    pub(crate) fn count_refusals(&self, rules: ActorRules, cell: &mut [u8], now: Time) {
+        for ((_, counter), verdict) in rules.counters().zip(&self.verdicts) {
+            let is_quota = !verdict.admits() && !verdict.is_penalty();
+            if let (true, Some(penalty)) = (is_quota, counter.algorithm.as_penalize()) {
+                penalty.count_refusal(counter.state_mut(cell), now);
+            }
+        }
+    }
+
+    /// The refusals are counted in `cell`: rules whose penalty runs now refuse by their penalty.
+    pub(crate) fn penalize(&mut self, rules: ActorRules, cell: &[u8], now: Time) {
+        self.is_counted = true;
+        for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {
+            if let (false, Some(penalty)) = (verdict.admits(), counter.algorithm.as_penalize()) {
+                *verdict = penalty.penalize(counter.state(cell), now, *verdict);
+            }
+        }
+    }
+
+    /// Whether the refusals are counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
+    /// Whether further refusals count toward a penalty, so that no cache may serve them.
+    pub(crate) fn counts_refusals(&self, rules: ActorRules) -> bool {
+        let counts = |((_, counter), verdict): ((&Rule, &Counter), &Verdict)| {
+            !verdict.admits() && !verdict.is_penalty() && counter.algorithm.as_penalize().is_some()
+        };
+        rules.counters().zip(&self.verdicts).any(counts)
     }
 
     /// Whether an enforced rule refuses.

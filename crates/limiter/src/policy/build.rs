@@ -282,6 +282,7 @@ impl Builder {
         let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
+        let has_penalty = counters().any(|counter| counter.algorithm.as_penalize().is_some());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
@@ -308,6 +309,7 @@ impl Builder {
             can_reserve,
             may_wait,
             ends_with_request,
+            has_penalty,
         }
     }
 }
