@@ -20,6 +20,7 @@ mod buckets;
 mod conditions;
 mod lists;
 mod missing;
+mod penalties;
 mod permits;
 mod queues;
 mod shadow;

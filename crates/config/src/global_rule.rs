@@ -2,6 +2,7 @@
 
 use super::counter::count;
 use super::global_store::GlobalStore;
+use super::penalty::penalty;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Quota, lease::Lease};
@@ -134,7 +135,11 @@ pub(super) fn roles(
     kind: Option<&AlgorithmKind>,
     global: Option<&Rule>,
 ) -> Option<Roles> {
+    let penalty = penalty(fields, kind, global.is_some());
     let mut primary = count(fields, kind)?;
+    if let Some(penalty) = penalty? {
+        primary = penalty.around(primary);
+    }
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };

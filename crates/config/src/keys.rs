@@ -27,6 +27,7 @@ const RULE_KEYS: &[&str] = &[
     "missing",
     "overrides",
     "reject_delay",
+    "penalty",
     "on_error",
     "lease",
 ];

@@ -52,6 +52,7 @@ mod limit;
 mod lists;
 mod mode;
 mod names;
+mod penalty;
 mod remote;
 mod rule;
 mod top;

@@ -91,6 +91,8 @@ struct Rule {
     shadow: bool,
     /// `rpu` of an override.
     override_rpu: Option<u64>,
+    /// `after`, and `for` in seconds.
+    penalty: Option<(u64, u64)>,
 }
 
 fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
@@ -215,7 +217,9 @@ impl Rule {
         // A queue with a longer unit would wait for more than an hour.
         let unit = if algorithm == LB { unit.min(2) } else { unit };
         let (on_error, shadow) = (random.below(10) == 0, random.below(4) == 0);
-        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, override_rpu }
+        let has_penalty = !global && algorithm != C && random.below(4) == 0;
+        let penalty = has_penalty.then(|| (pick(random, &[1, 2, 9]), pick(random, &[1, 60, 7_200])));
+        Rule { actor, missing, algorithm, rpu, unit, own, global, on_error, shadow, override_rpu, penalty }
     }
 
     fn write(&self, random: &mut Random) -> String {
@@ -255,6 +259,13 @@ impl Rule {
         if self.shadow || random.below(2) == 0 {
             keys.push(text("mode", if self.shadow { "shadow" } else { "enforce" }));
         }
+        let penalty = self.penalty.map(|(after, secs)| {
+            let spellings = [format!("{secs}s"), format!("{}ms", secs * 1_000)];
+            let lasts = quoted(&spellings[random.below(2)]);
+            vec![("after".into(), number(random, after)), ("for".into(), lasts)]
+        });
+        let penalty = penalty.map(|entries| object(random, entries));
+        keys.extend(penalty.clone().map(|penalty| ("penalty".into(), penalty)));
         let mut overrides = Vec::new();
         let value = |random: &mut Random| match (
             self.actor,
@@ -269,6 +280,8 @@ impl Rule {
             // The override inherits a default that the rule spells out, so the override spells out
             // its own.
             other.extend(self.own_key(random, rpu).filter(|_| is_filled));
+            let is_repeated = random.below(2) == 0;
+            other.extend(penalty.filter(|_| is_repeated).map(|penalty| ("penalty".into(), penalty)));
             overrides.push((value(random), object(random, other)));
         }
         // An override that changes nothing.
