@@ -6,6 +6,7 @@
 mod concurrency;
 mod laws;
 pub mod models;
+mod penalty;
 mod refunds;
 pub mod schedule;
 mod settling;

@@ -27,6 +27,7 @@ mod conditions;
 mod costs;
 mod lists;
 mod missing;
+mod penalties;
 mod permits;
 mod plans;
 mod queues;

@@ -135,6 +135,24 @@ fn an_unchanged_cell_is_not_swapped() {
     );
 }
 
+/// Until the penalty runs, each refusal is counted in the store. Then the refusal is cached.
+#[test]
+fn a_counted_refusal_is_one_swap_and_a_penalty_is_cached() {
+    let host = Simulated::new(Rules::Strict);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "hour",
+        "penalty": {"after": 3, "for": "1m"}}]}"#;
+    let mut gateway = gateway(&host, json);
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 1, 1));
+    for worker in [0, 0, 1] {
+        assert_eq!(ask(&mut gateway, worker, &get("/", "ann"), at(1)), (false, 1, 1));
+    }
+    assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(1)), (false, 0, 0), "cached at the last refusal");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(1)), (false, 1, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(100)), (false, 0, 0));
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(60_000)), (false, 1, 0), "the penalty");
+    assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(60_101)), (false, 1, 1), "counted again");
+}
+
 const ONE_A_MINUTE: &str = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
 
 /// A rule of 0 refuses from the cache as well, although its cell holds nothing.

@@ -163,6 +163,59 @@ proptest! {
     }
 }
 
+/// A rule with a penalty, and rules whose late refusals undo its charges.
+fn with_penalty(after: usize, is_shadow: bool) -> String {
+    let mode = if is_shadow { "shadow" } else { "enforce" };
+    format!(
+        r#"{{"local": {{"max_actors": 1000}}, "limits": [{{"url": "/", "rules": [
+            {{"actor": "user", "algo": "W", "rpu": 1, "unit": "hour", "mode": "{mode}",
+                "penalty": {{"after": {after}, "for": "2h"}}}},
+            {{"actor": "ip", "rpu": 5, "unit": "day"}}]}}]}}"#
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Each refusal counts exactly once, whichever swaps are lost. So exactly `after - 1` refusals
+    /// of an actor are no penalty: no penalty begins early, and none is missed.
+    #[test]
+    fn each_refusal_counts_once_toward_the_penalty(
+        after in 1usize..8, is_shadow: bool, plans in plans(), rules in rules(), seed: u64,
+    ) {
+        let mut gateway = TestGateway::new(with_penalty(after, is_shadow), rules, plans.len());
+        let exchanges = gateway.run(&plans, || START, &mut Random(seed));
+        for user in 0..2 {
+            let own = exchanges.iter().filter(|exchange| exchange.client.user == user);
+            let reports = own.flat_map(|exchange| &exchange.decision.reports);
+            let refused: Vec<bool> = reports
+                .filter(|report| report.rule.index() == 0 && report.result != RuleResult::Admitted)
+                .map(|report| report.verdict.unwrap().is_penalty())
+                .collect();
+            let by_quota = refused.iter().filter(|is_penalty| !**is_penalty).count();
+            prop_assert_eq!(by_quota, refused.len().min(after - 1), "{:?}", refused);
+            // Every worker sees a penalty that has begun.
+            let client = Client { user, ip: 2, api: false };
+            let report = gateway.ask_new_worker(client, at(3_600_000)).reports[0];
+            prop_assert_eq!(report.verdict.unwrap().is_penalty(), refused.len() >= after);
+        }
+    }
+}
+
+/// The property above proves nothing if workers never interfere while they count refusals.
+#[test]
+fn workers_lose_swaps_while_they_count_refusals() {
+    let client = Client { user: 0, ip: 0, api: false };
+    let mut lost = 0;
+    for seed in 0..100 {
+        let mut gateway = TestGateway::new(with_penalty(9, false), Rules::Strict, 3);
+        let exchanges = gateway.run(&vec![vec![client; 4]; 3], || START, &mut Random(seed));
+        let refused = exchanges.iter().filter(|exchange| exchange.decision.is_rejected());
+        lost += refused.map(|exchange| exchange.decision.events.swaps_lost).sum::<u32>();
+    }
+    assert!(lost > 100, "{lost} lost");
+}
+
 /// Checks the bound: `burst`, plus `burst` per second.
 fn assert_within_bound(admitted: &[Time], burst: u64) {
     for (first, start) in admitted.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 mod memory;
 mod migration;
+mod penalties;
 mod previous;
 mod resized;
 

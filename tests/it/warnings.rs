@@ -58,6 +58,22 @@ fn a_rule_behind_a_tighter_one_is_named() {
     );
 }
 
+/// Both rules refuse at the same time, and then the penalty refuses alone.
+#[test]
+fn a_rule_with_a_penalty_is_never_idle() {
+    let penalty = r#", "penalty": {"after": 1, "for": "1m"}"#;
+    let rule = |name: &str, rpu: u32, keys: &str| {
+        format!(r#"{{"name": "{name}", "rpu": {rpu}, "unit": "second"{keys}}}"#)
+    };
+    let warnings =
+        |rules: [&str; 2]| warnings(&format!(r#"{{"url": "/", "rules": [{}]}}"#, rules.join(", ")));
+    let (plain, penal) = (rule("plain", 10, ""), rule("penal", 10, penalty));
+    let why = "the rule `plain` can never refuse: `penal` counts the same actor and always refuses first";
+    assert_eq!(warnings([&plain, &penal]), [format!("rules[0]: {why}")]);
+    assert_eq!(warnings([&penal, &plain]), [format!("rules[1]: {why}")]);
+    assert_eq!(warnings([&rule("few", 5, penalty), &penal]), [""; 0]);
+}
+
 #[test]
 fn a_limit_that_should_raise_a_quota_gets_a_hint() {
     let (few, many) =

@@ -2,6 +2,7 @@
 
 use super::counter::{Weight, count};
 use super::global_store::GlobalStore;
+use super::penalty::penalty;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Quota, lease::Lease};
@@ -152,7 +153,11 @@ pub(super) fn roles(
     global: Option<&Rule>,
     weight: Weight,
 ) -> Option<Roles> {
+    let penalty = penalty(fields, kind, global.is_some());
     let mut primary = count(fields, kind, weight)?;
+    if let Some(penalty) = penalty? {
+        primary = penalty.around(primary);
+    }
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };

@@ -30,6 +30,7 @@ const RULE_KEYS: &[&str] = &[
     "overrides",
     "plans",
     "reject_delay",
+    "penalty",
     "on_error",
     "lease",
     "cost",

@@ -53,6 +53,7 @@ mod limit;
 mod lists;
 mod mode;
 mod names;
+mod penalty;
 mod plans;
 mod remote;
 mod rule;

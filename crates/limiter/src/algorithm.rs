@@ -8,8 +8,8 @@
 //!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `lease` and `refuse_all` implement [`Algorithm`]
-//! without being kinds; the other files are shared code.
+//! The files of kinds are those in [`KINDS`]. `lease`, `penalty` and `refuse_all` implement
+//! [`Algorithm`] without being kinds; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
@@ -20,6 +20,7 @@ mod concurrency;
 mod leaky_bucket;
 pub mod lease;
 mod parameters;
+mod penalty;
 mod rate;
 mod refuse_all;
 mod ring;
@@ -31,8 +32,9 @@ mod values;
 mod window;
 
 pub use parameters::Parameters;
+pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;
-pub use traits::{Algorithm, AlgorithmKind, Migrate, Reserve, Settle};
+pub use traits::{Algorithm, AlgorithmKind, Migrate, Penalize, Reserve, Settle};
 pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, proportional_span};
 

@@ -18,6 +18,7 @@ mod local_groups;
 mod pending;
 mod refund;
 mod refund_migrated;
+mod refusal_count;
 mod refused_actor;
 mod report;
 mod scratch;

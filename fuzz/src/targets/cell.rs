@@ -4,7 +4,7 @@ use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::EvictionRank;
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Quota, Reservation, Verdict};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict};
 
 /// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
 /// `u64`.
@@ -20,16 +20,25 @@ const VALUES: [&str; 12] =
 /// happens next.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let Some(algorithm) = algorithm(&mut input) else { return };
+    let Some((algorithm, unit)) = algorithm(&mut input) else { return };
     let algorithm = settling(algorithm, &mut input);
-    check_no_panic(&*algorithm, input);
+    check(&*algorithm, input);
+    if unit > Span::ZERO {
+        let (after, lasts) =
+            (1 + u64::from(input.byte() % 4), 1 + input.scaled() % Penalty::MAX_SPAN.as_ns());
+        check(&Penalty::new(algorithm, unit, after, Span::from_ns(lasts)), input);
+    }
+}
+
+fn check(algorithm: &dyn Algorithm, mut input: Input) {
+    check_no_panic(algorithm, input);
     let begin_with = match input.below(4) {
         0 => 1 + input.number() % LATEST,
         1 => 1 + input.scaled() % LATEST,
         _ => TODAY,
     };
     let cell = vec![0; algorithm.size()];
-    let mut run = Run { algorithm: &*algorithm, cell, now: begin_with, is_ours: true };
+    let mut run = Run { algorithm, cell, now: begin_with, is_ours: true };
     run.fill(&mut input);
     check_prepare(&mut run);
     let mut charges = Vec::new();
@@ -43,8 +52,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// An algorithm of any kind, with some of its configuration keys.
-fn algorithm(input: &mut Input) -> Option<Box<dyn Algorithm>> {
+/// An algorithm of any kind, with some of its configuration keys, and its unit.
+fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Span)> {
     let kind = KINDS[input.below(KINDS.len())];
     let rpu = match input.below(3) {
         0 => u64::from(input.byte()),
@@ -66,7 +75,8 @@ fn algorithm(input: &mut Input) -> Option<Box<dyn Algorithm>> {
         let algorithm = (kind.compile)(&mut Node::root(&document, &errors).fields()?, quota);
         algorithm.filter(|_| errors.is_empty())
     };
-    compile(&format!("{{{}}}", keys.join(", "))).or_else(|| compile("{}"))
+    let algorithm = compile(&format!("{{{}}}", keys.join(", "))).or_else(|| compile("{}"))?;
+    Some((algorithm, quota.unit))
 }
 
 /// Half of the algorithms that can settle may borrow. A bucket fills within a hundred years.
@@ -98,6 +108,7 @@ fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
             let _ = settle.charge(&mut cell, now, input.number());
             settle.settle(&mut cell, now, charge, input.number());
         }
+        algorithm.as_penalize().into_iter().for_each(|penalty| penalty.count_refusal(&mut cell, now));
         let mut reservation = Reservation { charge, spent: input.number() };
         if let Some(reserve) = algorithm.as_reserve() {
             reserve.covers(&reservation, now);
@@ -149,6 +160,12 @@ impl Run<'_> {
     fn step(&mut self, cost: u64) -> Verdict {
         let now = self.time();
         self.algorithm.step(&mut self.cell, now, cost)
+    }
+
+    fn count_refusal(&mut self) {
+        let now = self.time();
+        let penalty = self.algorithm.as_penalize();
+        penalty.into_iter().for_each(|penalty| penalty.count_refusal(&mut self.cell, now));
     }
 
     fn refund(&mut self, charge: Charge) {
@@ -237,6 +254,9 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
             assert_eq!(verdict.charge.cost, if cost <= rest { cost } else { 0 });
             assert_eq!(verdict.remaining, rest.checked_sub(cost).unwrap_or(rest));
             charges.push(verdict.charge);
+            if !verdict.admits() {
+                run.count_refusal();
+            }
         }
         4 => {
             if !charges.is_empty() {

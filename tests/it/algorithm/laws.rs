@@ -1,7 +1,7 @@
 //! The laws of every kind of algorithm.
 
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within};
-use super::subject::{Rule, SUBJECTS, cases, power, rules};
+use super::subject::{Rule, SUBJECTS, any_rules, cases, power, rules};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
@@ -78,7 +78,7 @@ proptest! {
     /// within `w`.
     #[test]
     fn the_shown_quota_is_the_maximum_of_remaining(
-        rule in rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
+        rule in any_rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
     ) {
         let mut run = Run::new(&rule, begin);
         let shown = run.algorithm.shown(rule.quota);
@@ -113,7 +113,7 @@ proptest! {
 
     #[test]
     fn refusals_and_looks_change_nothing(
-        rule in rules(), begin in begins(), arrivals in astray(),
+        rule in any_rules(), begin in begins(), arrivals in astray(),
     ) {
         let mut run = Run::new(&rule, begin);
         for arrival in &arrivals {
@@ -124,7 +124,7 @@ proptest! {
             prop_assert_eq!(look.admission, Admission::Admit { delay: Span::ZERO });
             prop_assert_eq!(look.charge.cost, 0);
             prop_assert_eq!(&run.cell, &before);
-            let event = run.arrive(&Arrival { gap: Gap::Still, cost: arrival.cost.clone() });
+            let event = run.request(arrival);
             if event.charged() == 0 {
                 prop_assert_eq!(event.verdict.charge.cost, 0);
                 prop_assert_eq!(&run.cell, &before);
@@ -136,11 +136,12 @@ proptest! {
             let refused = run.ask(u64::MAX).verdict;
             prop_assert_eq!(refused.admission, Admission::Refuse { retry_after: None });
             prop_assert_eq!(&run.cell, &after);
+            run.arrive_now(arrival);
         }
     }
 
     #[test]
-    fn retry_after_is_exact(rule in rules(), begin in begins(), arrivals in astray(), part in 0.0..=1.0) {
+    fn retry_after_is_exact(rule in any_rules(), begin in begins(), arrivals in astray(), part in 0.0..=1.0) {
         let run = Run::after(&rule, begin, &arrivals);
         let rest = run.look().remaining;
         let some = power(rule.capacity, part);
@@ -158,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn remaining_is_exact(rule in rules(), begin in begins(), arrivals in astray()) {
+    fn remaining_is_exact(rule in any_rules(), begin in begins(), arrivals in astray()) {
         let run = Run::after(&rule, begin, &arrivals);
         let rest = run.look().remaining;
         prop_assert!(run.probe(0, rest).admits());
@@ -176,13 +177,13 @@ proptest! {
     }
 
     #[test]
-    fn more_in_and_full_in_are_exact(rule in rules(), begin in begins(), arrivals in astray()) {
+    fn more_in_and_full_in_are_exact(rule in any_rules(), begin in begins(), arrivals in astray()) {
         let run = Run::after(&rule, begin, &arrivals);
         promises_hold(&run, &rule)?;
     }
 
     #[test]
-    fn no_more_pass_than_the_bound_says(rule in rules(), begin in begins(), arrivals in onward()) {
+    fn no_more_pass_than_the_bound_says(rule in any_rules(), begin in begins(), arrivals in onward()) {
         let mut run = Run::new(&rule, begin);
         let events: Vec<_> = arrivals.iter().map(|arrival| run.arrive(arrival)).collect();
         within(&*rule.reference, &events)?;
@@ -191,7 +192,7 @@ proptest! {
     /// A clock step back counts as no time, and locks out no actor.
     #[test]
     fn a_clock_that_steps_frees_nothing_and_locks_nobody_out(
-        rule in rules(), begin in begins(), arrivals in astray(),
+        rule in any_rules(), begin in begins(), arrivals in astray(),
     ) {
         let (mut run, mut events) = (Run::new(&rule, begin), Vec::new());
         for arrival in &arrivals {
@@ -204,7 +205,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_cell(
-        rule in rules(), begin in begins(), before in onward(), foreign in foreign(), after in astray(),
+        rule in any_rules(), begin in begins(), before in onward(), foreign in foreign(), after in astray(),
     ) {
         let mut run = Run::after(&rule, begin, &before);
         foreign.put(&mut run.cell);
@@ -213,7 +214,7 @@ proptest! {
         if rank != EvictionRank::Nothing {
             prop_assert_eq!(run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
         }
-        if run.algorithm.as_reserve().is_some() {
+        if rule.without_penalty().as_reserve().is_some() {
             // The bytes may hold reserved units, which count as spent once they must have expired.
             let mut settled = run.clone();
             settled.move_to(run.now + 3_000_000_000);
@@ -232,7 +233,7 @@ proptest! {
 
     /// A cell changes only if it is clamped or charged, so a reader need not store it.
     #[test]
-    fn passing_time_changes_no_cell(rule in rules(), begin in begins(), arrivals in astray()) {
+    fn passing_time_changes_no_cell(rule in any_rules(), begin in begins(), arrivals in astray()) {
         let mut run = Run::new(&rule, begin);
         for arrival in &arrivals {
             run.advance(&arrival.gap);
@@ -245,7 +246,7 @@ proptest! {
 
     #[test]
     fn no_input_panics(
-        rule in rules(), noise in prop::collection::vec(any::<u8>(), 0..64),
+        rule in any_rules(), noise in prop::collection::vec(any::<u8>(), 0..64),
         calls in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..9),
     ) {
         let algorithm = rule.compile();
@@ -258,6 +259,7 @@ proptest! {
                 algorithm.prepare(cell, now);
                 algorithm.eviction_rank(cell, now);
                 let _ = algorithm.step(cell, now, cost);
+                algorithm.as_penalize().into_iter().for_each(|penalty| penalty.count_refusal(cell, now));
                 if back {
                     algorithm.refund(cell, now, charge);
                 }

@@ -2,16 +2,18 @@
 
 mod bucket;
 mod log;
+mod penalized;
 mod queue;
 mod slices;
 
 pub use bucket::Bucket;
 pub use log::Log;
+pub use penalized::Penalized;
 pub use queue::Queue;
 pub use slices::Slices;
 
 use super::schedule::{Run, astray, begins, onward, visible};
-use super::subject::{cases, rules};
+use super::subject::{any_rules, cases};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Verdict;
 use proptest::prelude::*;
@@ -54,7 +56,7 @@ proptest! {
 
     #[test]
     fn every_kind_answers_like_its_model(
-        mut rule in rules(), begin in begins(), arrivals in prop_oneof![onward().boxed(), astray().boxed()],
+        mut rule in any_rules(), begin in begins(), arrivals in prop_oneof![onward().boxed(), astray().boxed()],
     ) {
         let mut run = Run::new(&rule, begin);
         for arrival in &arrivals {

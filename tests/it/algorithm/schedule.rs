@@ -155,6 +155,22 @@ impl Run {
 
     /// Like [`Run::arrive`], with a clock that is already moved.
     pub fn arrive_now(&mut self, arrival: &Arrival) -> Event {
+        let event = self.request(arrival);
+        if !event.verdict.admits() {
+            self.count_refusal();
+        }
+        event
+    }
+
+    /// Counts a refusal, if the rule has a penalty.
+    pub fn count_refusal(&mut self) {
+        if let Some(penalty) = self.algorithm.as_penalize() {
+            penalty.count_refusal(&mut self.cell, Time::from_ns(self.now));
+        }
+    }
+
+    /// Like [`Run::arrive_now`], but counts no refusal.
+    pub fn request(&mut self, arrival: &Arrival) -> Event {
         let rest = || self.look().remaining;
         let cost = match arrival.cost {
             Cost::Of(cost) => cost,

@@ -1,9 +1,9 @@
 //! For each kind, a generator of rules with their reference models.
 
-use super::models::{Bucket, Log, Queue, Reference, Slices};
+use super::models::{Bucket, Log, Penalized, Queue, Reference, Slices};
 use diana_base::time::Span;
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, MAX_WAIT, Quota};
+use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, MAX_WAIT, Penalty, Quota};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
@@ -39,11 +39,33 @@ pub struct Rule {
     /// After this time without requests a request of cost 1 is admitted, whatever came before.
     pub longest_lockout_ns: u64,
     pub reference: Box<dyn Reference>,
+    /// `after` and `for` of a penalty.
+    pub penalty: Option<(u64, Span)>,
 }
 
 impl Rule {
     pub fn compile(&self) -> Rc<dyn Algorithm> {
-        compile(self.kind, &self.json, self.quota).unwrap_or_else(|why| panic!("{why:?}")).into()
+        let algorithm = self.without_penalty();
+        match self.penalty {
+            None => algorithm.into(),
+            Some((after, lasts)) => Rc::new(Penalty::new(algorithm, self.quota.unit, after, lasts)),
+        }
+    }
+
+    /// The algorithm alone.
+    pub fn without_penalty(&self) -> Box<dyn Algorithm> {
+        compile(self.kind, &self.json, self.quota).unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
+    /// The same rule with a penalty.
+    pub fn with_penalty(self, after: u64, lasts: Span) -> Rule {
+        let Rule { longest_lockout_ns, reference, quota, capacity, .. } = self;
+        Rule {
+            longest_lockout_ns: longest_lockout_ns.max(lasts.as_ns() + MAX_SKEW_NS),
+            reference: Box::new(Penalized::new(reference, capacity, quota.unit, after, lasts)),
+            penalty: Some((after, lasts)),
+            ..self
+        }
     }
 }
 
@@ -74,6 +96,23 @@ pub fn rules_of(is_meant: fn(&str) -> bool) -> impl Strategy<Value = Rule> {
         let subject = SUBJECTS.iter().find(|subject| subject.short == kind.short);
         (subject.unwrap_or_else(|| panic!("no subject for {}", kind.name)).rules)()
     }))
+}
+
+/// Rules of all kinds that count per unit, with a penalty.
+pub fn penalized() -> impl Strategy<Value = Rule> {
+    let (shortest, longest) = (Penalty::MIN_SPAN.as_ns(), Penalty::MAX_SPAN.as_ns());
+    let lasts = prop_oneof![
+        3 => log(longest / 1_000_000).prop_map(move |ms| (ms * 1_000_000).max(shortest)),
+        1 => select(vec![shortest, longest]),
+    ];
+    let after = prop_oneof![4 => 1..=4_u64, 1 => log(Penalty::MAX_AFTER)];
+    let parts = (rules_of(|short| short != "C"), after, lasts);
+    parts.prop_map(|(rule, after, lasts)| rule.with_penalty(after, Span::from_ns(lasts)))
+}
+
+/// Rules of all kinds, some with a penalty.
+pub fn any_rules() -> impl Strategy<Value = Rule> {
+    prop_oneof![3 => rules().boxed(), 2 => penalized().boxed()]
 }
 
 /// This many cases per kind, always the same ones; `$PROPTEST_RNG_SEED` selects others.
@@ -167,6 +206,7 @@ pub fn waiting_bucket(quota: Quota, burst: Option<u64>, full: bool, max_wait: Op
         scale_ns: unit_ns,
         longest_lockout_ns: unit_ns,
         reference: Box::new(bucket),
+        penalty: None,
     }
 }
 
@@ -194,6 +234,7 @@ fn per_unit(kind: &'static str, quota: Quota, json: String, reference: Box<dyn R
         scale_ns,
         longest_lockout_ns: scale_ns + MAX_SKEW_NS,
         reference,
+        penalty: None,
     }
 }
 
@@ -253,6 +294,7 @@ pub fn leaky_bucket(quota: Quota, queue: Option<u64>, max_wait: Option<Span>) ->
         scale_ns,
         longest_lockout_ns: scale_ns.div_ceil(quota.rpu) + MAX_SKEW_NS,
         reference: Box::new(reference),
+        penalty: None,
     }
 }
 
@@ -279,5 +321,6 @@ pub fn concurrency(rpu: u64, max_hold: Option<Span>) -> Rule {
         scale_ns: hold_ns,
         longest_lockout_ns: hold_ns + hold_ns.div_ceil(8) + MAX_SKEW_NS,
         reference: Box::new(Slices::new(rpu, hold, 8, 9)),
+        penalty: None,
     }
 }

@@ -112,6 +112,8 @@ struct Rule {
     override_rpu: Option<u64>,
     /// `rpu` of the plan `free`; unlimited.
     plans: Option<(u64, bool)>,
+    /// `after`, and `for` in seconds.
+    penalty: Option<(u64, u64)>,
 }
 
 fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
@@ -248,6 +250,8 @@ impl Rule {
         // A queue or a burst may be too short for a cost of two.
         let most = if algorithm == LB || rpu < 2 { 1 } else { COSTS.len() };
         let cost = if random.below(3) == 0 { random.below(most) } else { 0 };
+        let has_penalty = !global && algorithm != C && random.below(4) == 0;
+        let penalty = has_penalty.then(|| (pick(random, &[1, 2, 9]), pick(random, &[1, 60, 7_200])));
         Rule {
             actor,
             missing,
@@ -261,6 +265,7 @@ impl Rule {
             shadow,
             override_rpu,
             plans,
+            penalty,
         }
     }
 
@@ -305,6 +310,13 @@ impl Rule {
         if self.shadow || random.below(2) == 0 {
             keys.push(text("mode", if self.shadow { "shadow" } else { "enforce" }));
         }
+        let penalty = self.penalty.map(|(after, secs)| {
+            let spellings = [format!("{secs}s"), format!("{}ms", secs * 1_000)];
+            let lasts = quoted(&spellings[random.below(2)]);
+            vec![("after".into(), number(random, after)), ("for".into(), lasts)]
+        });
+        let penalty = penalty.map(|entries| object(random, entries));
+        keys.extend(penalty.clone().map(|penalty| ("penalty".into(), penalty)));
         let mut overrides = Vec::new();
         let value = |random: &mut Random| match (
             self.actor,
@@ -319,6 +331,8 @@ impl Rule {
             // The override inherits a default that the rule spells out, so the override spells out
             // its own.
             other.extend(self.own_key(random, rpu).filter(|_| is_filled));
+            let is_repeated = random.below(2) == 0;
+            other.extend(penalty.filter(|_| is_repeated).map(|penalty| ("penalty".into(), penalty)));
             overrides.push((value(random), object(random, other)));
         }
         // An override that changes nothing. It would win over a plan.

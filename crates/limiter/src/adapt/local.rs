@@ -16,7 +16,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// The length of [`Local::write`]'s bytes.
+    /// The length of the bytes of `Local::write`.
     pub const BYTES: usize = COUNTERS * 8 + Histogram::BYTES;
 
     /// Counts a request that the rule let through. `in_flight` is the number of requests in flight

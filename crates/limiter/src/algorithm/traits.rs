@@ -105,6 +105,11 @@ pub trait Algorithm: Send + Sync {
     fn as_migrate(&self) -> Option<&dyn Migrate> {
         None
     }
+
+    /// How refusals are counted toward a penalty. `None` if there is no penalty.
+    fn as_penalize(&self) -> Option<&dyn Penalize> {
+        None
+    }
 }
 
 /// An algorithm of which workers may hold [`Reservation`]s. The algorithm's bound holds however
@@ -180,6 +185,21 @@ pub trait Settle: Algorithm {
             None => self.reduce(cell, now, charge, cost),
         }
     }
+}
+
+/// An algorithm that refuses an actor for a while after too many refusals: see
+/// [`Penalty`](super::Penalty).
+pub trait Penalize {
+    /// Counts a refusal at `now` in the cell of the refused actor, which is prepared. The last
+    /// refusal begins the penalty. During a penalty nothing changes.
+    fn count_refusal(&self, cell: &mut [u8], now: Time);
+
+    /// The verdict `refusal` of a cell, after its refusal was counted: if a penalty runs at `now`,
+    /// the penalty's verdict.
+    fn penalize(&self, cell: &[u8], now: Time, refusal: Verdict) -> Verdict;
+
+    /// The longest time that a counted refusal or a penalty has an effect.
+    fn longest(&self) -> Span;
 }
 
 /// An algorithm whose cells need care when a configuration replaces another one.

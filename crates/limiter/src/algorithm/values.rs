@@ -68,6 +68,15 @@ impl Verdict {
     pub fn admits(&self) -> bool {
         matches!(self.admission, Admission::Admit { .. })
     }
+
+    /// Marks the charge of a verdict during a penalty: no algorithm books at the end of time.
+    pub(crate) const PENALTY: Time = Time::from_ns(u64::MAX);
+
+    /// Whether a penalty refuses the request, and not only the quota.
+    #[must_use]
+    pub fn is_penalty(&self) -> bool {
+        !self.admits() && self.charge.booked_at == Verdict::PENALTY
+    }
 }
 
 /// What one request took from a cell.
@@ -96,6 +105,8 @@ pub struct Deficit {
     /// would fill, both in nanoseconds.
     pub(crate) ns: u64,
     pub(crate) of_ns: u64,
+    /// The end of the actor's penalty; zero without one.
+    pub(crate) penalty_ends: Time,
 }
 
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.

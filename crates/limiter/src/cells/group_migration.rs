@@ -132,6 +132,8 @@ impl ActorRules<'_> {
                 counter.algorithm.prepare(&mut state, now);
                 let left = counter.algorithm.step(&mut state, now, 0).remaining;
                 longest = longest.max(counter.algorithm.step(&mut state, now, left).full_in);
+                let penalty = counter.algorithm.as_penalize();
+                longest = longest.max(penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
             }
         }
         longest

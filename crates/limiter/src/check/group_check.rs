@@ -2,6 +2,7 @@
 
 use super::cache::WorkerCache;
 use super::refund::Charged;
+use super::refusal_count::count_refusal;
 use super::report::{RuleReport, RuleResult};
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
@@ -82,7 +83,8 @@ impl GroupCheck {
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None).on(self.plan);
         verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
-        verdict.is_refused()
+        // A refusal under another plan may have been cached; this one has to be counted.
+        verdict.is_refused() && !(self.group.has_penalty && verdict.counts_refusals(rules))
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -195,8 +197,8 @@ impl GroupCheck {
         }
     }
 
-    /// The request is refused: removes the charge, which is not stored yet, stores a dirty cell,
-    /// and caches a refusal.
+    /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
+    /// rules with a penalty, stores a dirty cell, and caches a refusal.
     pub(crate) fn withdraw<S: Store + ?Sized>(
         &mut self,
         cache: &mut WorkerCache,
@@ -214,14 +216,23 @@ impl GroupCheck {
         }
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
-        let at = cell.at();
+        let (rules, at) = (context.rules(&self.group, key, None).on(self.plan), cell.at());
         if cell.is_reserved() || !verdict.is_refused() {
-            verdict.undo(context.rules(&self.group, key, None), cell.bytes_mut(), at);
-        } else if !self.group.ends_with_request {
-            // Permits come back at any time: their lack is not cached.
-            cache.refusals.insert(self.group.id, self.hash, at, verdict.before());
+            verdict.undo(rules, cell.bytes_mut(), at);
         }
-        cell.store_repair(actor, &mut cache.reservations, context, events);
+        let mut is_cacheable = verdict.is_refused() && !cell.is_reserved();
+        if self.group.has_penalty && !verdict.is_counted() {
+            let reservations = &mut cache.reservations;
+            count_refusal(verdict, cell, (actor, self.place, self.plan), reservations, context, events);
+            is_cacheable &= !verdict.counts_refusals(rules);
+        } else {
+            cell.store_repair(actor, &mut cache.reservations, context, events);
+        }
+        // Permits come back at any time: their lack is not cached.
+        if is_cacheable && !self.group.ends_with_request {
+            let at = cell.at();
+            cache.refusals.insert(self.group.id, self.hash, at, cell.bytes_mut());
+        }
     }
 
     /// Adds one report for each rule that decides.
@@ -303,6 +314,11 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         let GroupCheck { group, key, plan, buffers, .. } = &mut **check;
         let Buffers { cell, verdict, .. } = &mut **buffers;
         let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker()).on(*plan);
+        if group.has_penalty && cell.blocker().is_none() {
+            let at = cell.at();
+            verdict.count_refusals(rules, cell.bytes_mut(), at);
+            verdict.penalize(rules, cell.bytes_mut(), at);
+        }
         let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
         match cell.entry_to_store(verdict.before(), rules, left) {
             Some(entry) => Attempt::Store(entry),

@@ -2,7 +2,7 @@
 
 use super::report::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Algorithm, Charge, Verdict};
-use crate::policy::{ActorRules, ActorSource, Effect, Role, Rule};
+use crate::policy::{ActorRules, ActorSource, Counter, Effect, Role, Rule};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
@@ -16,6 +16,8 @@ pub(crate) struct GroupVerdict {
     all_admit_now: bool,
     /// How many more units of cost these rules would admit.
     remaining: u64,
+    /// Whether the refusals of shadow rules are counted already, with the charge.
+    is_counted: bool,
 }
 
 impl GroupVerdict {
@@ -25,7 +27,8 @@ impl GroupVerdict {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
-        (self.is_refused, self.all_admit_now, self.remaining) = (false, true, u64::MAX);
+        (self.is_refused, self.is_counted) = (false, false);
+        (self.all_admit_now, self.remaining) = (true, u64::MAX);
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
             let state = counter.state_mut(cell);
@@ -56,6 +59,42 @@ impl GroupVerdict {
                 *verdict = counter.algorithm.step(counter.state_mut(cell), now, 0);
             }
         }
+    }
+
+    /// Counts a refusal for each rule with a penalty that decides and refuses, shadow rules
+    /// included, in `cell`, which has no charge.
+    pub(crate) fn count_refusals(&self, rules: ActorRules, cell: &mut [u8], now: Time) {
+        for ((rule, counter), verdict) in rules.counters().zip(&self.verdicts) {
+            let decides = rules.effect(rule) == Effect::Decides;
+            let is_quota = decides && !verdict.admits() && !verdict.is_penalty();
+            if let (true, Some(penalty)) = (is_quota, counter.algorithm.as_penalize()) {
+                penalty.count_refusal(counter.state_mut(cell), now);
+            }
+        }
+    }
+
+    /// The refusals are counted in `cell`: rules whose penalty runs now refuse by their penalty.
+    pub(crate) fn penalize(&mut self, rules: ActorRules, cell: &[u8], now: Time) {
+        self.is_counted = true;
+        for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {
+            if let (false, Some(penalty)) = (verdict.admits(), counter.algorithm.as_penalize()) {
+                *verdict = penalty.penalize(counter.state(cell), now, *verdict);
+            }
+        }
+    }
+
+    /// Whether the refusals are counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
+    /// Whether further refusals count toward a penalty, so that no cache may serve them.
+    pub(crate) fn counts_refusals(&self, rules: ActorRules) -> bool {
+        let counts = |((rule, counter), verdict): ((&Rule, &Counter), &Verdict)| {
+            let is_quota = !verdict.admits() && !verdict.is_penalty();
+            is_quota && counter.algorithm.as_penalize().is_some() && rules.effect(rule) == Effect::Decides
+        };
+        rules.counters().zip(&self.verdicts).any(counts)
     }
 
     /// Whether an enforced rule refuses.

@@ -1,6 +1,6 @@
 //! `headers`: a limit's conditions on headers: `{x-plan: free, x-debug: {present: false}}`.
 //!
-//! Values are the client's bytes and need not be text. [`lookup`](super::lookup) has the rules for
+//! Values are the client's bytes and need not be text. [`lookup`] has the rules for
 //! a header with several lines. If the host joins lines, a condition holds if any run of pieces
 //! that may be a line matches; the condition is certain if all runs match. A value with too many
 //! runs matches every condition and is certain of none.

@@ -340,6 +340,7 @@ impl Builder {
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let varies = own_rules().any(|rule| rule.varying.is_some());
         let has_plans = own_rules().any(|rule| rule.plans.is_some());
+        let has_penalty = counters().any(|counter| counter.algorithm.as_penalize().is_some());
         let id = self.groups;
         self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
@@ -369,6 +370,7 @@ impl Builder {
             varies,
             settles,
             has_plans,
+            has_penalty,
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Group {
     pub(crate) may_wait: bool,
     /// Whether a charge of any rule ends with the request, as a permit does.
     pub(crate) ends_with_request: bool,
+    /// Whether a rule has a penalty, so that refusals are counted.
+    pub(crate) has_penalty: bool,
     /// Whether a rule has plans.
     pub(crate) has_plans: bool,
     /// Whether the cost of any rule depends on the request.

@@ -5,13 +5,13 @@
 //! | --- | --- |
 //! | `about:blank` (RFC 9457 §4.2.1) | the request lacks an actor |
 //! | `about:blank` | the deny list names the client, and the status is not 429 or 503 |
-//! | `abnormal-usage-detected` | the deny list names the client |
+//! | `abnormal-usage-detected` | the deny list names the client, or the rule's penalty refuses |
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
 use super::rule_name::rule_name;
 use crate::check::{DENY, Decision, Reason};
-use crate::policy::Policy;
+use crate::policy::{Policy, RuleId};
 use diana_base::format::{json_string, number};
 
 /// The media type (RFC 9457 §3).
@@ -33,6 +33,9 @@ fn phrase(status: u32) -> &'static str {
     }
 }
 
+/// The type and the title for a client that is refused for its behaviour.
+const ABNORMAL: (&str, &str) = ("abnormal-usage-detected", "Abnormal Usage Detected");
+
 /// The initial capacity in bytes; enough for most problems.
 const CAPACITY: usize = 256;
 
@@ -40,11 +43,16 @@ const CAPACITY: usize = 256;
 /// `violated-policies`. The last lists the names of all rules that are known to refuse, in the
 /// order they were checked. The text ends with a newline for terminals.
 pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Decision) -> String {
+    let is_penalty = |id: RuleId| {
+        let report = decision.refusing().find(|report| report.rule == id);
+        report.and_then(|report| report.verdict).is_some_and(|verdict| verdict.is_penalty())
+    };
     let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
     let (kind, title) = match (reason, is_reduced) {
         (Reason::NoActor(_), _) => ("", phrase(status)),
         (Reason::Denied, _) if !matches!(status, 429 | 503) => ("", phrase(status)),
-        (Reason::Denied, _) => ("abnormal-usage-detected", "Abnormal Usage Detected"),
+        (Reason::Denied, _) => ABNORMAL,
+        (Reason::Rule(id), _) if is_penalty(id) => ABNORMAL,
         (_, true) => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
         _ => ("quota-exceeded", "Quota Exceeded"),
     };

@@ -83,6 +83,12 @@ pub fn refuse(retry_after_ms: impl Into<Option<u64>>) -> Option<Verdict> {
     )
 }
 
+/// Refused for a minute by a penalty.
+pub fn penalty() -> Option<Verdict> {
+    let charge = Charge { booked_at: Verdict::PENALTY, ..Charge::default() };
+    refuse(60_000).map(|verdict| Verdict { charge, ..verdict })
+}
+
 fn verdict(outcome: algorithm::Admission, remaining: u64, more_in_ms: u64) -> Option<Verdict> {
     let more_in = Span::from_ms(more_in_ms);
     Some(Verdict { admission: outcome, remaining, more_in, full_in: more_in, charge: Charge::default() })

@@ -1,6 +1,6 @@
 //! Tests of refusals and their headers.
 
-use super::testing::{Bare, RuleState, admit, decision, items, policy, refuse};
+use super::testing::{Bare, RuleState, admit, decision, items, penalty, policy, refuse};
 use super::wait::wait;
 use super::*;
 use crate::cells::Events;
@@ -102,7 +102,16 @@ fn the_problem_says_what_kind_of_refusal_it_is() {
     let policy = policy(["a", "b", "~c"]);
     let by_rules = decision(&policy, &[(10, 1000, refuse(1)), (0, 1000, refuse(None)), (1, 1000, refuse(1))]);
     let denied = Decision { outcome: Outcome::Reject(Reason::Denied), reports: vec![], ..by_rules.clone() };
+    let mut by_penalty = by_rules.clone();
+    by_penalty.reports.iter_mut().take(1).for_each(|report| report.verdict = penalty());
+    // The rule that decides refuses by its quota.
+    let mut beside_penalty = by_rules.clone();
+    beside_penalty.reports.iter_mut().skip(1).for_each(|report| report.verdict = penalty());
     for (status, decision, kind, violated, details) in [
+        (429, &by_penalty, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:a"),
+        (403, &by_penalty, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:a"),
+        (503, &by_penalty, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:a"),
+        (429, &beside_penalty, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
         (429, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
         (403, &by_rules, "quota-exceeded", r#"["a","b"]"#, "diana_refused:a"),
         (503, &by_rules, "temporary-reduced-capacity", r#"["a","b"]"#, "diana_refused:a"),

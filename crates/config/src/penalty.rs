@@ -1,0 +1,54 @@
+//! The key `penalty` of a rule: `{after, for}`.
+
+use diana_base::time::Span;
+use diana_document::{Fields, Value};
+use diana_limiter::algorithm::{AlgorithmKind, Penalty};
+use diana_limiter::policy::Counter;
+
+const GLOBAL: &str =
+    "a store that counts for all gateways counts no refusals: leave it out, or write `scope: local`";
+
+/// The penalty of a rule, or of an override.
+pub(super) struct PenaltyKeys {
+    after: u64,
+    lasts: Span,
+}
+
+/// Takes `penalty`. A mistake yields `None`; without the key, `Some(None)`.
+pub(super) fn penalty(
+    fields: &mut Fields,
+    kind: Option<&AlgorithmKind>,
+    is_global: bool,
+) -> Option<Option<PenaltyKeys>> {
+    let Some(node) = fields.take("penalty") else {
+        return Some(None);
+    };
+    if is_global {
+        node.fail(GLOBAL);
+        return None;
+    }
+    if let Some(AlgorithmKind { per_unit: false, name, .. }) = kind {
+        node.fail(format!("{name} has no unit in which refusals could be counted: leave it out"));
+        return None;
+    }
+    let Value::Object(_) = node.value() else {
+        return node.expected("an object such as `{after: 5, for: 10m}`");
+    };
+    let mut keys = node.fields()?;
+    let after = keys.require("after").and_then(|node| node.whole(1..=Penalty::MAX_AFTER));
+    let lasts = keys.require("for").and_then(|node| node.span(Penalty::MIN_SPAN..=Penalty::MAX_SPAN));
+    keys.finish();
+    Some(Some(PenaltyKeys { after: after?, lasts: lasts? }))
+}
+
+impl PenaltyKeys {
+    /// The counter with this penalty. A rule that refuses all requests needs none.
+    pub(super) fn around(self, counter: Counter) -> Counter {
+        let Counter { quota, algorithm, .. } = counter;
+        let algorithm = match quota.rpu {
+            0 => algorithm,
+            _ => Box::new(Penalty::new(algorithm, quota.unit, self.after, self.lasts)),
+        };
+        Counter::new(quota, algorithm)
+    }
+}

@@ -1,0 +1,205 @@
+//! The penalty around an algorithm: when it begins, how long it lasts, and what it leaves alone.
+
+use super::schedule::{Run, visible};
+use super::subject::{Rule, compile, token_bucket, window};
+use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Algorithm, EvictionRank, Penalty, Quota};
+
+const BEGIN: u64 = 1_753_000_000_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+const FOR: u64 = 600 * SECOND;
+
+const MINUTE: Quota = Quota { rpu: 2, unit: Span::from_secs(60) };
+
+/// Two a minute in windows, and ten minutes of penalty after three refusals.
+fn rule() -> Rule {
+    window(MINUTE).with_penalty(3, Span::from_ns(FOR))
+}
+
+/// A run whose quota is used up.
+fn used_up(rule: &Rule) -> Run {
+    let mut run = Run::new(rule, BEGIN);
+    assert!(run.ask(2).verdict.admits());
+    run
+}
+
+/// A refused request that counts. Returns whether a penalty refused it.
+fn refuse(run: &mut Run) -> bool {
+    let verdict = run.ask(1).verdict;
+    assert!(!verdict.admits());
+    run.count_refusal();
+    verdict.is_penalty()
+}
+
+fn wait(run: &Run) -> u64 {
+    match run.probe(0, 1).admission {
+        Admission::Refuse { retry_after: Some(wait) } => wait.as_ns(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rank(run: &Run) -> EvictionRank {
+    run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now))
+}
+
+#[test]
+fn the_last_refusal_within_a_unit_begins_the_penalty() {
+    let rule = rule();
+    let mut run = used_up(&rule);
+    assert_eq!([refuse(&mut run), refuse(&mut run)], [false; 2]);
+    assert!(wait(&run) <= 60 * SECOND, "the quota's wait");
+    assert!(!refuse(&mut run), "the quota refuses, and the penalty begins");
+    assert_eq!(wait(&run), FOR);
+    run.move_to(BEGIN + FOR - 1);
+    assert!(refuse(&mut run) && wait(&run) == 1, "refusals during the penalty do not count");
+    run.move_to(BEGIN + FOR);
+    assert_eq!(visible(run.look()), visible(Run::new(&rule, run.now).look()));
+    assert!(run.ask(2).verdict.admits());
+    assert_eq!([refuse(&mut run), refuse(&mut run)], [false; 2], "the count begins anew");
+    assert!(!refuse(&mut run) && refuse(&mut run));
+}
+
+#[test]
+fn the_unit_begins_with_the_first_refusal_that_counts() {
+    let rule = rule();
+    let mut run = used_up(&rule);
+    refuse(&mut run);
+    run.move_to(BEGIN + 60 * SECOND - 1);
+    run.ask(2);
+    refuse(&mut run);
+    // The unit is over: this refusal begins the next one.
+    run.move_to(BEGIN + 60 * SECOND);
+    run.ask(2);
+    refuse(&mut run);
+    refuse(&mut run);
+    assert!(!run.probe(0, 1).is_penalty());
+    refuse(&mut run);
+    assert!(run.probe(0, 1).is_penalty());
+}
+
+#[test]
+fn one_refusal_is_enough_if_the_rule_says_so() {
+    let rule = window(MINUTE).with_penalty(1, Span::from_secs(1));
+    let mut run = used_up(&rule);
+    assert!(!refuse(&mut run) && refuse(&mut run));
+}
+
+/// The quota of a window of a week outlasts the penalty.
+#[test]
+fn the_longer_wait_counts() {
+    let week = Quota { rpu: 1, unit: Quota::MAX_UNIT };
+    let rule = token_bucket((week, None, true)).with_penalty(1, Span::from_secs(1));
+    let mut run = Run::new(&rule, BEGIN);
+    assert!(run.ask(1).verdict.admits());
+    refuse(&mut run);
+    assert_eq!(wait(&run), Quota::MAX_UNIT.as_ns());
+    assert_eq!(run.probe(0, 2).admission, Admission::Refuse { retry_after: None });
+    let look = run.look();
+    assert_eq!((look.remaining, look.more_in, look.full_in), (0, Quota::MAX_UNIT, Quota::MAX_UNIT));
+}
+
+#[test]
+fn a_clock_that_steps_back_makes_no_penalty_longer_than_a_second() {
+    for (back, longest) in [(1, FOR + 1), (SECOND, FOR + SECOND), (SECOND + 1, FOR), (1_000 * SECOND, FOR)] {
+        let rule = rule();
+        let mut run = used_up(&rule);
+        (0..3).for_each(|_| _ = refuse(&mut run));
+        run.move_to(BEGIN - back);
+        assert_eq!(wait(&run), longest, "{back} ns back");
+        assert_eq!(run.prepare(), longest == FOR, "{back} ns back");
+        assert!(!run.prepare());
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_keeps_the_count() {
+    for back in [SECOND, SECOND + 1, 1_000 * SECOND] {
+        let rule = rule();
+        let mut run = used_up(&rule);
+        refuse(&mut run);
+        refuse(&mut run);
+        run.move_to(BEGIN - back);
+        assert_eq!(run.prepare(), back > SECOND, "{back} ns back");
+        refuse(&mut run);
+        assert!(run.probe(0, 1).is_penalty(), "{back} ns back");
+    }
+}
+
+/// A new cell would begin the penalty later, and would refuse less.
+#[test]
+fn the_eviction_rank_tells_of_counts_and_of_penalties() {
+    let rule = rule();
+    let mut run = used_up(&rule);
+    (0..3).for_each(|_| _ = refuse(&mut run));
+    assert_eq!(rank(&run), EvictionRank::Refusing(Span::from_ns(FOR)));
+    run.move_to(BEGIN + FOR - 1);
+    assert_eq!(rank(&run), EvictionRank::Refusing(Span::from_ns(1)));
+    run.move_to(BEGIN + FOR);
+    assert_eq!(rank(&run), EvictionRank::Nothing);
+
+    // The bucket is full again after a tenth of the unit.
+    let second = Quota { rpu: 10, unit: Span::from_secs(1) };
+    let rule = token_bucket((second, Some(1), true)).with_penalty(2, Span::from_secs(1));
+    let mut run = Run::new(&rule, BEGIN);
+    assert!(run.ask(1).verdict.admits());
+    refuse(&mut run);
+    run.move_to(BEGIN + SECOND - 1);
+    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ns(1)));
+    run.move_to(BEGIN + SECOND);
+    assert_eq!(rank(&run), EvictionRank::Nothing);
+}
+
+#[test]
+fn a_refund_leaves_the_count_and_the_penalty() {
+    let rule = rule();
+    let mut run = Run::new(&rule, BEGIN);
+    let event = run.ask(2);
+    refuse(&mut run);
+    refuse(&mut run);
+    let mut refunded = run.clone();
+    refunded.refund(&event);
+    assert_eq!(refunded.look().remaining, 2);
+    refuse(&mut run);
+    run.refund(&event);
+    assert_eq!((wait(&run), run.look().remaining), (FOR, 0));
+    refunded.ask(2);
+    refuse(&mut refunded);
+    assert!(refunded.probe(0, 1).is_penalty());
+}
+
+#[test]
+fn a_rule_that_cannot_wait_keeps_its_penalty() {
+    let bucket = |keys: &str| compile("TB", keys, MINUTE).unwrap();
+    let with = |inner| Penalty::new(inner, MINUTE.unit, 1, Span::from_secs(9));
+    let waiting = with(bucket(r#"{"max_wait": "1m"}"#));
+    let at_once = waiting.without_waiting().unwrap();
+    assert!(with(bucket("{}")).without_waiting().is_none());
+    let (mut cell, now) = (vec![0; at_once.size()], Time::from_ns(BEGIN));
+    assert!(at_once.step(&mut cell, now, 2).admits());
+    assert!(!at_once.step(&mut cell, now, 1).admits());
+    at_once.as_penalize().unwrap().count_refusal(&mut cell, now);
+    assert!(at_once.step(&mut cell, now, 1).is_penalty());
+    assert!(waiting.step(&mut cell, now, 1).is_penalty(), "over the same cells");
+}
+
+/// A worker could spend a reservation during the penalty.
+#[test]
+fn no_worker_reserves_quota_of_a_rule_with_a_penalty() {
+    assert!(window(MINUTE).compile().as_reserve().is_some());
+    assert!(rule().compile().as_reserve().is_none());
+}
+
+/// Rules share cells exactly if they have the same penalty.
+#[test]
+fn the_meaning_has_the_penalty() {
+    let meaning = |after, secs, unit| {
+        let inner = compile("TB", "{}", MINUTE).unwrap();
+        Penalty::new(inner, Span::from_secs(unit), after, Span::from_secs(secs)).meaning()
+    };
+    let plain = compile("TB", "{}", MINUTE).unwrap().meaning();
+    let all = [plain, meaning(3, 9, 60), meaning(4, 9, 60), meaning(3, 10, 60), meaning(3, 9, 30)];
+    for (at, one) in all.iter().enumerate() {
+        assert!(all.iter().skip(at + 1).all(|other| one != other), "{all:?}");
+    }
+    assert_eq!(meaning(3, 9, 60), meaning(3, 9, 60));
+}
