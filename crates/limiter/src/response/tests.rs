@@ -107,7 +107,11 @@ fn the_problem_says_what_kind_of_refusal_it_is() {
     // The rule that decides refuses by its quota.
     let mut beside_penalty = by_rules.clone();
     beside_penalty.reports.iter_mut().skip(1).for_each(|report| report.verdict = penalty());
+    let second = beside_penalty.reports[1].rule;
+    let second_decides =
+        Decision { outcome: Outcome::Reject(Reason::Rule(second)), ..beside_penalty.clone() };
     for (status, decision, kind, violated, details) in [
+        (429, &second_decides, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:b"),
         (429, &by_penalty, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:a"),
         (403, &by_penalty, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:a"),
         (503, &by_penalty, "abnormal-usage-detected", r#"["a","b"]"#, "diana_refused:a"),
