@@ -11,4 +11,5 @@ pub mod schedule;
 pub mod subject;
 mod token_bucket;
 mod waiting;
+mod warm_up;
 mod windows;

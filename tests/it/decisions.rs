@@ -25,6 +25,7 @@ mod queues;
 mod shadow;
 mod stacking;
 mod urls;
+mod warm_up;
 mod windows;
 
 use crate::harness::{Gateway, START, store};

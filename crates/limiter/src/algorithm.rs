@@ -7,8 +7,8 @@
 //!   later:  cell ─► refund(now, charge) ─► as if the request had never come
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `lease` and `refuse_all` implement [`Algorithm`]
-//! without being kinds; the other files are shared code.
+//! The files of kinds are those in [`KINDS`]. `lease`, `refuse_all` and `warm_up` implement
+//! [`Algorithm`] without being kinds; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
@@ -27,6 +27,7 @@ mod sliding_window;
 mod token_bucket;
 mod traits;
 mod values;
+mod warm_up;
 mod window;
 
 pub use parameters::Parameters;

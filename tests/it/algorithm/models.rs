@@ -4,11 +4,13 @@ mod bucket;
 mod log;
 mod queue;
 mod slices;
+mod warming;
 
 pub use bucket::Bucket;
 pub use log::Log;
 pub use queue::Queue;
 pub use slices::Slices;
+pub use warming::Warming;
 
 use super::schedule::{Run, astray, begins, onward, visible};
 use super::subject::{cases, rules};

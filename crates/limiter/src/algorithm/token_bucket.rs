@@ -40,6 +40,7 @@ mod migrate;
 use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
+use super::warm_up::{COLD_FACTOR, WarmUp};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
     RESERVED_FOR, Reservation, Reserve, Verdict,
@@ -51,7 +52,7 @@ use diana_document::Fields;
 pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "token bucket",
     short: "TB",
-    keys: &["burst", "start", "max_wait"],
+    keys: &["burst", "start", "max_wait", "warm_up"],
     per_unit: true,
     bound: "burst + t · rpu / unit in any span t",
     compile,
@@ -96,9 +97,11 @@ const LONGEST_FILL_YEARS: u128 = 100;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-    let burst = match fields.take("burst") {
+    let warm_up = fields.take("warm_up");
+    let (given, least) = (fields.take("burst"), if warm_up.is_some() { COLD_FACTOR } else { 1 });
+    let burst = match given {
         Some(node) => node.whole(1..=Quota::MAX_RPU),
-        None => Some(quota.rpu),
+        None => Some(quota.rpu.max(least)),
     };
     let start = match fields.take("start") {
         Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
@@ -121,7 +124,10 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         fields.fail(why);
         return None;
     }
-    Some(Box::new(TokenBucket::new(quota, burst, start, max_wait)))
+    match warm_up {
+        Some(node) => WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait),
+        None => Some(Box::new(TokenBucket::new(quota, burst, start, max_wait))),
+    }
 }
 
 impl TokenBucket {
