@@ -13,4 +13,5 @@ mod settling;
 pub mod subject;
 mod token_bucket;
 mod waiting;
+mod warm_up;
 mod windows;

@@ -35,6 +35,7 @@ mod settling;
 mod shadow;
 mod stacking;
 mod urls;
+mod warm_up;
 mod windows;
 
 use crate::harness::{Gateway, START, store};

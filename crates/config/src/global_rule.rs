@@ -161,6 +161,14 @@ pub(super) fn roles(
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };
+    if primary.algorithm.parameters().is_local_only() {
+        return fields.take("warm_up").and_then(|node| {
+            node.fail(
+                "no global store knows how warm a rule is: leave `warm_up` out, or write `scope: local`",
+            );
+            None
+        });
+    }
     if global.windows_only && primary.quota.rpu > 0 {
         windows_only(fields, kind?, &primary)?;
     }

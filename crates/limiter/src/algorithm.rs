@@ -8,8 +8,8 @@
 //!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `lease`, `penalty` and `refuse_all` implement
-//! [`Algorithm`] without being kinds; the other files are shared code.
+//! The files of kinds are those in [`KINDS`]. `lease`, `penalty`, `refuse_all` and `warm_up`
+//! implement [`Algorithm`] without being kinds; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
@@ -29,6 +29,7 @@ mod sliding_window;
 mod token_bucket;
 mod traits;
 mod values;
+mod warm_up;
 mod window;
 
 pub use parameters::Parameters;

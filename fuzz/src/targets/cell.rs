@@ -239,7 +239,10 @@ fn check_promises(run: &Run, idle_ns: u64) {
     }
     let back = run.probe(full, 0);
     assert_eq!((back.more_in, back.full_in), (Span::ZERO, Span::ZERO));
-    assert_eq!(run.probe(full + idle_ns % Quota::MAX_UNIT.as_ns(), 0).remaining, most);
+    let later = run.probe(full + idle_ns % Quota::MAX_UNIT.as_ns(), 0).remaining;
+    // A rule that warms up gets cold again.
+    let gets_cold = run.algorithm.parameters().is_local_only();
+    assert!(later == most || gets_cold && later < most, "{later} later, {most} before");
 }
 
 /// Runs one operation on a prepared cell.

@@ -5,12 +5,14 @@ mod log;
 mod penalized;
 mod queue;
 mod slices;
+mod warming;
 
 pub use bucket::Bucket;
 pub use log::Log;
 pub use penalized::Penalized;
 pub use queue::Queue;
 pub use slices::Slices;
+pub use warming::Warming;
 
 use super::schedule::{Run, astray, begins, onward, visible};
 use super::subject::{any_rules, cases};

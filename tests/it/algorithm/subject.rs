@@ -1,6 +1,6 @@
 //! For each kind, a generator of rules with their reference models.
 
-use super::models::{Bucket, Log, Penalized, Queue, Reference, Slices};
+use super::models::{Bucket, Log, Penalized, Queue, Reference, Slices, Warming};
 use diana_base::time::Span;
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, MAX_WAIT, Penalty, Quota};
@@ -207,6 +207,44 @@ pub fn waiting_bucket(quota: Quota, burst: Option<u64>, full: bool, max_wait: Op
         longest_lockout_ns: unit_ns,
         reference: Box::new(bucket),
         penalty: None,
+    }
+}
+
+/// Token buckets with `warm_up`, which keep laws of their own: idleness takes away what remains.
+pub fn warming_buckets() -> BoxedStrategy<Rule> {
+    let spans = prop_oneof![
+        2 => (1_000..=86_400_000_u64).prop_map(Span::from_ms),
+        2 => log(86_400).prop_map(Span::from_secs),
+        1 => select(vec![Span::from_secs(1), Span::from_secs(30), Span::from_secs(86_400)]),
+    ];
+    let parts = quotas().prop_flat_map(|quota| (Just(quota), bursts(quota), any::<bool>()));
+    (parts, spans)
+        .prop_filter("a fill time that is allowed", |((quota, burst, _), _)| {
+            let fill = u128::from(burst.unwrap_or(quota.rpu).max(3)) * u128::from(quota.unit.as_ns());
+            fill <= LONGEST_FILL_NS * u128::from(quota.rpu)
+        })
+        .prop_map(|((quota, burst, full), warm_up)| warming_bucket(quota, burst, full, warm_up))
+        .boxed()
+}
+
+pub fn warming_bucket(quota: Quota, burst: Option<u64>, full: bool, warm_up: Span) -> Rule {
+    let burst = burst.map(|burst| burst.max(3));
+    let json = object([
+        burst.map(|burst| format!(r#""burst": {burst}"#)),
+        (!full).then(|| r#""start": "empty""#.into()),
+        Some(format!(r#""warm_up": "{warm_up}""#)),
+    ]);
+    let burst = burst.unwrap_or(quota.rpu.max(3));
+    let unit_ns = quota.unit.as_ns();
+    Rule {
+        kind: "TB",
+        quota,
+        json,
+        capacity: burst,
+        scale_ns: unit_ns,
+        longest_lockout_ns: unit_ns + 2 * unit_ns.div_ceil(quota.rpu),
+        penalty: None,
+        reference: Box::new(Warming::new(quota, burst, full, warm_up)),
     }
 }
 

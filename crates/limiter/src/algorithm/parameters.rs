@@ -24,6 +24,9 @@ const LEAKY_BUCKET: u8 = 5;
 /// Number 6 is taken: a retired layout, a ring of permits by age that workers returned one by one.
 const CONCURRENCY: u8 = 7;
 
+/// The token bucket that warms up. The script of Redis does not have this kind.
+const WARM_UP: u8 = 8;
+
 const NS_PER_US: u64 = 1_000;
 
 /// The largest lead of another gateway's or the store's clock in µs, plus the error of rounding up.
@@ -39,6 +42,12 @@ impl Parameters {
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
+    }
+
+    /// Whether only a gateway can count the rule, and no global store.
+    #[must_use]
+    pub fn is_local_only(&self) -> bool {
+        self.kind == WARM_UP
     }
 
     /// The longest time that a permit counts.
@@ -177,6 +186,11 @@ impl Parameters {
             kind: TOKEN_BUCKET,
             numbers: [rate.ns, rate.per.into(), burst, us(max_wait), is_empty.into(), unit],
         }
+    }
+
+    /// `TB` with `warm_up`, which no store counts.
+    pub(super) fn warm_up() -> Parameters {
+        Parameters { kind: WARM_UP, numbers: [0; 6] }
     }
 
     /// `W`: at most `a` units in each window of `b` µs. Settling may borrow `c` units.

@@ -39,6 +39,7 @@
 //! give away the difference between two workers' clocks at each request. Larger debt is clamped.
 //! Debt is also clamped if the next token would take longer than the unit.
 
+mod compile;
 mod migrate;
 mod reserve;
 mod settle;
@@ -47,20 +48,19 @@ use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, MAX_WAIT, Migrate, Parameters, Quota,
-    RESERVED_FOR, Reserve, Settle, Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Migrate, Parameters, Quota, RESERVED_FOR, Reserve,
+    Settle, Verdict,
 };
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: AlgorithmKind = AlgorithmKind {
     name: "token bucket",
     short: "TB",
-    keys: &["burst", "start", "max_wait"],
+    keys: &["burst", "start", "max_wait", "warm_up"],
     per_unit: true,
     bound: "burst + t · rpu / unit in any span t",
-    compile,
+    compile: TokenBucket::compile,
 };
 
 /// The level of a new bucket.
@@ -98,39 +98,6 @@ const REFUNDS: usize = 12;
 const CLAMPS: usize = 16;
 const LATEST: usize = 20;
 const RESERVED: usize = 28;
-
-/// A longer fill time is surely a mistake, and would overflow the arithmetic.
-const LONGEST_FILL_YEARS: u128 = 100;
-const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
-
-fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-    let burst = match fields.take("burst") {
-        Some(node) => node.size(1..=Quota::MAX_RPU),
-        None => Some(quota.rpu),
-    };
-    let start = match fields.take("start") {
-        Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
-        None => Some(Start::Full),
-    };
-    let max_wait = match fields.take("max_wait") {
-        Some(node) => node.span(Span::ZERO..=MAX_WAIT),
-        None => Some(Span::ZERO),
-    };
-    let (burst, start, max_wait) = (burst?, start?, max_wait?);
-    let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
-    let years = u128::from(burst).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year);
-    if years > LONGEST_FILL_YEARS {
-        let why = format!(
-            "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
-            quota.rpu, quota.unit
-        );
-        // Any of the three keys may come from the rule that an override changes, so the error
-        // points at both together.
-        fields.fail(why);
-        return None;
-    }
-    Some(Box::new(TokenBucket::new(quota, burst, start, max_wait)))
-}
 
 impl TokenBucket {
     fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
