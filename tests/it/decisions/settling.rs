@@ -129,7 +129,7 @@ fn a_body_of_undeclared_length_is_measured() {
 #[test]
 fn what_is_refused_is_never_charged() {
     let json = r#"{"url": "/", "rules": [
-        {"name": "bytes", "actor": "user", "rpu": 100, "unit": "hour", "algo": "W", "cost": "response_bytes", "mode": "shadow"},
+        {"name": "bytes", "actor": "user", "rpu": 100, "unit": "hour", "cost": "response_bytes", "mode": "shadow"},
         {"name": "all", "rpu": 3, "unit": "hour", "algo": "W"}]}"#;
     check(
         json,
