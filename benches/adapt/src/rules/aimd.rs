@@ -11,7 +11,7 @@ use super::rule::{Range, Rule, Seen, Signal};
 pub struct Aimd {
     /// The present limit.
     pub limit: f64,
-    /// What is congestion.
+    /// The sign of congestion.
     pub signal: Signal,
     /// The increase `a`.
     pub increase: f64,

@@ -6,7 +6,7 @@ use diana_limiter::adapt::{Interval, MIN_SAMPLES};
 pub struct Seen {
     /// The measurements.
     pub interval: Interval,
-    /// What was used, in the limit's unit.
+    /// The use, in the limit's unit.
     pub used: f64,
     /// The end of the interval in seconds.
     pub time: f64,

@@ -54,7 +54,7 @@ pub struct Limits {
     pub start: u64,
 }
 
-/// What was measured in one interval. All numbers count what ended or happened within the
+/// The measurements of one interval. All numbers count what ended or happened within the
 /// interval, except `in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
@@ -201,7 +201,7 @@ impl Controller {
         interval.refused > 0 || self.used(interval).saturating_mul(2) >= state.limit
     }
 
-    /// What was used of the limit, in 1/65536; saturates above any limit.
+    /// The used part of the limit, in 1/65536; saturates above any limit.
     fn used(&self, interval: &Interval) -> u64 {
         match self.resource {
             Resource::Permits => interval.in_flight.saturating_mul(ONE),

@@ -21,7 +21,7 @@ pub struct Cost {
     pub refund: Option<Statuses>,
 }
 
-/// What is known on arrival about the cost of a request that has to be settled.
+/// The part of a settled cost that the arrival tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Owed {
     /// Nothing has to be settled.
@@ -60,7 +60,7 @@ pub enum CostSource {
         measure: Measure,
         /// The cost without such a number; `None`: what was reserved.
         default: Option<u64>,
-        /// What is charged on arrival, and the largest cost.
+        /// The charge on arrival, and the largest cost.
         reserve: Reserve,
     },
 }

@@ -53,7 +53,7 @@ pub(crate) struct Group {
 /// The cost of one request by each rule of a group. Both lists are empty if all costs are fixed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
-    /// What is charged on arrival.
+    /// The charges on arrival.
     pub(crate) units: Vec<u64>,
     /// What remains to be settled.
     pub(crate) owed: Vec<Owed>,
