@@ -98,7 +98,7 @@ fn a_client_that_hangs_up_is_settled_once() {
     wait_until("the upstream to answer", PATIENCE, || (upstream.requests() == 1).then_some(())).unwrap();
     connection.receive(true).unwrap();
     drop(connection);
-    // What was reserved stays charged, once. A further request reserves 500 and is then free.
+    // The reserve stays charged, once. A further request reserves 500 and is then free.
     for _ in 0..3 {
         wait_until("the reservation to stay", PATIENCE, || {
             (left(&gateway, "tokens", "/free")? == 100_000 - 500 - 500).then_some(())

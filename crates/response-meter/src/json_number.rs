@@ -290,7 +290,7 @@ impl State {
         self.push_unit(u16::from(letter), names)
     }
 
-    /// Reads a hexadecimal digit of an escape, of which `left` are left.
+    /// Reads a hexadecimal digit of an escape that has `left` digits left.
     fn digit(&mut self, unit: u16, left: u8, byte: u8, names: &[Name]) -> Next {
         let digit = match byte {
             b'0'..=b'9' => byte & 0xf,

@@ -23,7 +23,7 @@ fn rest(gateway: &Gateway<Host>, ms: u64) -> u64 {
     }
 }
 
-/// A gateway with these rules, of which the first one has just begun a penalty of ann.
+/// A gateway with these rules. The first rule has just begun a penalty of ann.
 fn refusing<'h>(host: &'h Simulated, rules: &[String]) -> Gateway<Host<'h>> {
     let gateway = Gateway::new(&limit(rules), store(host));
     assert_eq!([rest(&gateway, 0), rest(&gateway, 0)], [0, 0]);

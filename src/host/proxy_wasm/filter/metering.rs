@@ -25,12 +25,12 @@ impl Filter {
         self.meter(id, |_, metering, values| metering.response_headers(values));
     }
 
-    /// Measures a stream that has state, if the policy measures anything.
+    /// Measures a stream that has to be settled, or may have to be after its wait.
     fn meter(&self, id: u32, measure: impl FnOnce(&Stream, &mut Metering, &MeteredValues)) {
         self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
             let plugin = std::rc::Rc::clone(&stream.plugin);
-            if plugin.metered.any() {
+            if plugin.metered.any() && (stream.is_waiting || stream.session.settles()) {
                 let mut metering = stream.metering.take().unwrap_or_default();
                 measure(stream, &mut metering, &plugin.metered);
                 stream.metering = Some(metering);
