@@ -66,14 +66,14 @@ use crate::global::{Completion, Waiter};
 use crate::policy::{Policy, Usage};
 use crate::request::Request;
 use diana_base::time::Time;
-use std::mem::take;
 
 /// One request.
 #[derive(Debug, Default)]
 pub struct Session {
     /// Whether the request is held until its turn.
     is_waiting: bool,
-    charges: Charges,
+    /// In a box, because a session moves several times, and most requests have no charges to keep.
+    charges: Option<Box<Charges>>,
     querying: Option<Box<Querying>>,
 }
 
@@ -180,7 +180,7 @@ impl Session {
     /// The wait is over: the request goes on. See the example of this [module](self).
     pub fn resume(&mut self) {
         self.is_waiting = false;
-        self.charges.keep_ending();
+        self.charges.iter_mut().for_each(|charges| charges.keep_ending());
     }
 
     /// Whether the request waits for its turn.
@@ -198,14 +198,14 @@ impl Session {
     /// Whether [`Session::settle`] has anything to do.
     #[must_use]
     pub fn has_charges(&self) -> bool {
-        !self.charges.is_empty() || self.querying.is_some()
+        self.charges.as_ref().is_some_and(|charges| !charges.is_empty()) || self.querying.is_some()
     }
 
     /// Whether the request has to be settled: [`Policy::measures`] tells what to measure of it, and
     /// [`Session::settle_used`] takes the result.
     #[must_use]
     pub fn settles(&self) -> bool {
-        !self.is_waiting && self.charges.settles()
+        !self.is_waiting && self.charges.as_ref().is_some_and(|charges| charges.settles())
     }
 
     /// Ends the request, for whatever reason. What a request that [`Session::settles`] was charged
@@ -276,7 +276,10 @@ impl Session {
         }
         let refund = self.refund();
         self.is_waiting = false;
-        worker.refund(policy, take(&mut self.charges), (refund, usage), store, clock)
+        let charges = self.charges.take();
+        charges
+            .map(|charges| worker.refund(policy, *charges, (refund, usage), store, clock))
+            .unwrap_or_default()
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
@@ -290,7 +293,10 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Events {
-        let migrated = worker.migrated_charges(policy, &self.charges, self.refund());
+        let Some(charges) = &self.charges else {
+            return Events::default();
+        };
+        let migrated = worker.migrated_charges(policy, charges, self.refund());
         migrated.refund_in(&successor.context(later, store, &clock))
     }
 

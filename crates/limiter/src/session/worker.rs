@@ -220,10 +220,13 @@ impl Worker {
         decide(request, scratch, cache, &context)
     }
 
-    /// Takes the charges of the last decision, and schedules the refills of its leases.
-    pub(super) fn take_charges(&mut self) -> Charges {
-        self.fetches.due(self.scratch.refills.drain(..));
-        take(&mut self.scratch.charges)
+    /// Takes the charges of the last decision, if any, and schedules the refills of its leases.
+    pub(super) fn take_charges(&mut self) -> Option<Box<Charges>> {
+        let Scratch { charges, refills, .. } = &mut self.scratch;
+        if !refills.is_empty() {
+            self.fetches.due(refills.drain(..));
+        }
+        (!charges.is_empty()).then(|| Box::new(take(charges)))
     }
 
     /// The number of cells in use in one set of a table. `random` selects the set; `table` is an
