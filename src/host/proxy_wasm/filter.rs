@@ -44,6 +44,13 @@ pub enum Action {
     Pause = 1,
 }
 
+impl Action {
+    /// The action for a later part of a request: the part waits with the headers.
+    fn of_part(is_waiting: bool) -> Action {
+        if is_waiting { Action::Pause } else { Action::Continue }
+    }
+}
+
 /// The state of one stream.
 struct Stream {
     plugin: Rc<Plugin>,

@@ -21,16 +21,12 @@ impl Filter {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
-        let stream = Stream {
-            plugin: Rc::clone(&plugin),
-            session,
-            headers,
-            is_waiting,
-            is_grpc,
-            candidate,
-            metering: None,
-        };
-        self.keep_stream(id, stream);
+        // Most streams have no state.
+        if is_waiting || session.has_charges() || candidate.is_some() || !headers.is_empty() {
+            let (plugin, metering) = (Rc::clone(&plugin), None);
+            let stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
+            self.streams.with(|streams| streams.insert(id, stream));
+        }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, &plugin),
             _ => self.carry_out(id, &plugin, response),
@@ -71,17 +67,16 @@ impl Filter {
 
     /// The request's body or trailers have arrived. They wait with the headers.
     pub fn on_request_more(&self, id: u32) -> Action {
-        match self.is_waiting(id) {
-            true => Action::Pause,
-            false => Action::Continue,
-        }
+        Action::of_part(self.is_waiting(id))
     }
 
     /// Adds headers to the response before the host sends it.
     pub fn on_response_headers(&self, id: u32) -> Action {
-        self.meter_response_headers(id);
-        let headers =
-            self.streams.with(|streams| streams.get_mut(id).map(|stream| take(&mut stream.headers)));
+        let headers = self.streams.with(|streams| {
+            let stream = streams.get_mut(id)?;
+            stream.meter(|metering, values, _| metering.response_headers(values));
+            Some(take(&mut stream.headers))
+        });
         for (name, value) in headers.flatten().unwrap_or_default() {
             // List-valued headers may have several lines, and an upstream's own limits stay valid
             // beside ours.

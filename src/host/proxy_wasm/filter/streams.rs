@@ -12,14 +12,6 @@ impl Filter {
         self.streams.with(|streams| streams.get_mut(id).is_some()) == Some(true)
     }
 
-    /// Keeps the state of a stream if anything remains to be done for it.
-    pub(super) fn keep_stream(&self, id: u32, stream: Stream) {
-        let needs_settling = stream.session.has_charges() || stream.candidate.is_some();
-        if stream.is_waiting || needs_settling || !stream.headers.is_empty() {
-            self.streams.with(|streams| streams.insert(id, stream));
-        }
-    }
-
     /// Sets whether a stream waits; `false` if the stream has ended. A stream that stops waiting
     /// has used its turn, so its end does not refund the turn.
     pub(super) fn set_waiting(&self, id: u32, is_waiting: bool) -> bool {
