@@ -61,6 +61,9 @@ impl Counters {
 
     /// The override of this actor value, if it counts differently from the default.
     pub(crate) fn other(&self, value: &[u8]) -> Option<&Counter> {
+        if self.overrides.is_empty() {
+            return None;
+        }
         self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
     }
 
@@ -88,10 +91,16 @@ impl Counters {
         (self.size(), self.default.salt, self.others())
     }
 
-    /// The counter of the actor with this key.
+    /// The counter of the actor with this key. Only the test for overrides is inlined, because most
+    /// rules have none.
+    #[inline]
     pub(crate) fn of(&self, key: &[u8]) -> &Counter {
-        let own = || self.overrides.get(key.strip_prefix(&[BY_VALUE])?);
-        let own = if self.overrides.is_empty() { None } else { own() };
+        if self.overrides.is_empty() { &self.default } else { self.search(key) }
+    }
+
+    #[inline(never)]
+    fn search(&self, key: &[u8]) -> &Counter {
+        let own = key.strip_prefix(&[BY_VALUE]).and_then(|value| self.overrides.get(value));
         own.unwrap_or(&self.default)
     }
 }
