@@ -127,14 +127,18 @@ impl Scratch {
                     Identity::Actor(hash) if is_global => {
                         let key = (start..keys.len(), plan);
                         let mut global = GlobalCheck::new(policy, (at, index), hash, key, keys);
-                        let own = keys.get(start..).unwrap_or_default();
-                        group.weigh(&policy.rules, request, (own, plan), &mut global.costs);
+                        if group.varies {
+                            let own = keys.get(start..).unwrap_or_default();
+                            group.weigh(&policy.rules, request, (own, plan), &mut global.costs);
+                        }
                         globals.push(global);
                     }
                     Identity::Actor(hash) => {
                         let mut buffers = free_buffers.pop().unwrap_or_default();
-                        let own = keys.get(start..).unwrap_or_default();
-                        group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
+                        if group.varies {
+                            let own = keys.get(start..).unwrap_or_default();
+                            group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
+                        }
                         let key = (start..keys.len(), plan);
                         checks.push(GroupCheck::new(group, (at, index), hash, key, buffers));
                     }

@@ -50,6 +50,7 @@ impl GroupCheck {
     /// Ends the check, and returns the buffers for later requests.
     pub(crate) fn into_buffers(mut self) -> Box<Buffers> {
         self.buffers.cell.close();
+        self.buffers.costs.clear();
         self.buffers
     }
 

@@ -27,8 +27,7 @@ impl GroupVerdict {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
-        (self.is_refused, self.is_counted) = (false, false);
-        (self.all_admit_now, self.remaining) = (true, u64::MAX);
+        let (mut is_refused, mut all_admit_now, mut remaining) = (false, true, u64::MAX);
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
             let state = counter.state_mut(cell);
@@ -39,13 +38,15 @@ impl GroupVerdict {
                 cost => counter.algorithm.step(state, now, cost),
             };
             if !rules.only_counts(rule) {
-                self.all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
-                self.remaining = self.remaining.min(verdict.remaining);
+                all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
+                remaining = remaining.min(verdict.remaining);
             }
-            self.is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
+            is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
             self.verdicts.push(verdict);
         }
-        if self.is_refused {
+        (self.is_refused, self.all_admit_now, self.remaining) = (is_refused, all_admit_now, remaining);
+        self.is_counted = false;
+        if is_refused {
             self.undo(rules, cell, now);
         }
     }

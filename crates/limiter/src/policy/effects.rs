@@ -2,20 +2,25 @@
 
 use super::group::ActorRules;
 use super::missing::BY_VALUE;
-use super::plans::{Effect, PlanId};
+use super::plans::{Effect, PlanId, RulePlans};
 use super::rule::{Role, Rule};
 
 impl<'a> ActorRules<'a> {
     /// The rules for a request of this plan.
-    pub(crate) fn on(self, plan: PlanId) -> ActorRules<'a> {
-        ActorRules { plan, ..self }
+    pub(crate) fn on(mut self, plan: PlanId) -> ActorRules<'a> {
+        self.plan = plan;
+        self
     }
 
     /// The effect of the request on this rule of the group. An override wins over the plan.
-    pub(crate) fn effect(self, rule: &Rule) -> Effect {
-        let Some(plans) = &rule.plans else {
-            return Effect::Decides;
-        };
+    #[inline]
+    pub(crate) fn effect(&self, rule: &Rule) -> Effect {
+        rule.plans.as_ref().map_or(Effect::Decides, |plans| self.effect_by_plan(plans))
+    }
+
+    /// Most rules have no plans, so this is not inlined in the loops over rules.
+    #[inline(never)]
+    fn effect_by_plan(&self, plans: &RulePlans) -> Effect {
         let base = self.own.get(plans.base);
         let value = self.key.strip_prefix(&[BY_VALUE]);
         let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
@@ -27,18 +32,20 @@ impl<'a> ActorRules<'a> {
     }
 
     /// The units that the request costs in this rule.
-    pub(crate) fn cost(self, rule: &Rule) -> u64 {
+    #[inline]
+    pub(crate) fn cost(&self, rule: &Rule) -> u64 {
         if self.effect(rule) == Effect::Nothing { 0 } else { rule.cost }
     }
 
     /// Whether the rule's lack of room has no effect on the request. A lease needs room in every
     /// rule, because the store counts only what is charged to the lease.
-    pub(crate) fn only_counts(self, rule: &Rule) -> bool {
+    #[inline]
+    pub(crate) fn only_counts(&self, rule: &Rule) -> bool {
         rule.plans.is_some() && self.group.role != Role::Leased && self.effect(rule) != Effect::Decides
     }
 
     /// Whether no rule applies to the request.
-    pub(crate) fn is_unlimited(self) -> bool {
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.own.iter().all(|rule| self.effect(rule) == Effect::Nothing)
     }
 }

@@ -114,8 +114,8 @@ impl Group {
         Identity::Actor(self.hash(all, hasher, keys.get(start..).unwrap_or_default()))
     }
 
-    /// Writes the cost of `request` by each rule; nothing if all costs are fixed. `all` holds the
-    /// policy's rules.
+    /// Adds the cost of `request` by each rule to `costs`, which is empty. Only for a group whose
+    /// costs vary. `all` holds the policy's rules.
     pub(crate) fn weigh(
         &self,
         all: &[Arc<Rule>],
@@ -123,10 +123,6 @@ impl Group {
         (key, plan): (&[u8], PlanId),
         costs: &mut Costs,
     ) {
-        costs.clear();
-        if !self.varies {
-            return;
-        }
         let rules = self.for_actor(all, key).on(plan);
         for rule in self.rules(all) {
             let (units, owed) = match &rule.varying {
