@@ -181,8 +181,7 @@ impl Policy {
             for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
                 if let Some(algorithm) = counter.algorithm.without_waiting() {
                     changed |= *enforced;
-                    counter.shown = algorithm.shown(counter.quota);
-                    counter.algorithm = algorithm;
+                    counter.replace(algorithm);
                 }
             }
         }

@@ -20,6 +20,8 @@ pub struct Counter {
     pub(crate) salt: u64,
     /// Where the state begins in the group's cell, in bytes.
     pub(crate) offset: usize,
+    /// [`Algorithm::size`], without a virtual call at each access to the state.
+    size: usize,
 }
 
 impl Counter {
@@ -27,16 +29,23 @@ impl Counter {
     #[must_use]
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
-        Counter { quota, shown: algorithm.shown(quota), algorithm, lease: 0, salt, offset: 0 }
+        let (shown, size) = (algorithm.shown(quota), algorithm.size());
+        Counter { quota, shown, algorithm, lease: 0, salt, offset: 0, size }
+    }
+
+    /// Replaces the algorithm. The salt stays, so the actors keep their cells.
+    pub(crate) fn replace(&mut self, algorithm: Box<dyn Algorithm>) {
+        (self.shown, self.size) = (algorithm.shown(self.quota), algorithm.size());
+        self.algorithm = algorithm;
     }
 
     pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
-        let end = self.offset.saturating_add(self.algorithm.size());
+        let end = self.offset.saturating_add(self.size);
         cell.get(self.offset..end).unwrap_or_default()
     }
 
     pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
-        let end = self.offset.saturating_add(self.algorithm.size());
+        let end = self.offset.saturating_add(self.size);
         cell.get_mut(self.offset..end).unwrap_or_default()
     }
 }
@@ -83,7 +92,7 @@ impl Counters {
 
     /// The size of the rule's state in bytes: the largest of its counters.
     pub(crate) fn size(&self) -> usize {
-        self.all().map(|counter| counter.algorithm.size()).max().unwrap_or(0)
+        self.all().map(|counter| counter.size).max().unwrap_or(0)
     }
 
     /// The order of the rule's state in a cell, independent of the document's order.
