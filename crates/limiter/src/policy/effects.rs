@@ -4,6 +4,7 @@ use super::group::ActorRules;
 use super::missing::BY_VALUE;
 use super::plans::{Effect, PlanId, RulePlans};
 use super::rule::{Role, Rule};
+use std::sync::Arc;
 
 impl<'a> ActorRules<'a> {
     /// The rules for a request of this plan.
@@ -15,19 +16,9 @@ impl<'a> ActorRules<'a> {
     /// The effect of the request on this rule of the group. An override wins over the plan.
     #[inline]
     pub(crate) fn effect(&self, rule: &Rule) -> Effect {
-        rule.plans.as_ref().map_or(Effect::Decides, |plans| self.effect_by_plan(plans))
-    }
-
-    /// Most rules have no plans, so this is not inlined in the loops over rules.
-    #[inline(never)]
-    fn effect_by_plan(&self, plans: &RulePlans) -> Effect {
-        let base = self.own.get(plans.base);
-        let value = self.key.strip_prefix(&[BY_VALUE]);
-        let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
-        match is_overridden {
-            true if plans.is_base => Effect::Decides,
-            true => Effect::Counts,
-            false => plans.effect(self.plan),
+        match &rule.plans {
+            None => Effect::Decides,
+            Some(plans) => effect_by_plan(plans, self.own, self.key, self.plan),
         }
     }
 
@@ -47,5 +38,18 @@ impl<'a> ActorRules<'a> {
     /// Whether no rule applies to the request.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.own.iter().all(|rule| self.effect(rule) == Effect::Nothing)
+    }
+}
+
+/// The effect on a rule with plans. Most rules have none, so this is not inlined in the loops over
+/// rules.
+#[inline(never)]
+fn effect_by_plan(plans: &RulePlans, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
+    let (base, value) = (own.get(plans.base), key.strip_prefix(&[BY_VALUE]));
+    let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
+    match is_overridden {
+        true if plans.is_base => Effect::Decides,
+        true => Effect::Counts,
+        false => plans.effect(plan),
     }
 }
