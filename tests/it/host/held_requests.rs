@@ -2,6 +2,8 @@
 
 use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
+use diana_limiter::cells::store::Rules;
+use diana_limiter::request::Part;
 
 const HELD: usize = 10_000;
 
@@ -112,5 +114,31 @@ fn requests_that_are_not_held_take_no_turn_and_make_room_when_they_leave() {
     );
     let held: Vec<usize> = (0..9).map(|_| gateway.request(0, "/queue", "ann")).collect();
     assert!(held[1..].iter().all(|request| gateway.fate(*request) == Fate::Paused), "there is room again");
+    gateway.no_crash();
+}
+
+/// A host reports all of the body that it holds while a request waits, and then each part.
+#[test]
+fn the_body_of_a_request_that_waits_is_measured() {
+    let rules = r#"{"url": "/", "rules": [
+        {"name": "bytes", "algo": "W", "rpu": 1000, "unit": "hour", "cost": "request_bytes"},
+        {"name": "queue", "algo": "LB", "rpu": 1, "unit": "second", "queue": 5}]}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let vm = &gateway.vms[0];
+    let ask = |size: Option<&str>| {
+        let size = size.map(|size| (Part::BodySize, size.into()));
+        vm.ask([(Part::Path, b"/".to_vec())].into_iter().chain(size).collect())
+    };
+    vm.serve_request(ask(Some("0")));
+    let waits = ask(None);
+    assert_eq!(gateway.fate(waits), Fate::Paused);
+    let id = vm.streams().pop().unwrap();
+    [100, 400].into_iter().for_each(|held| vm.body(id, held));
+    gateway.pass(1_000);
+    assert_eq!(gateway.fate(waits), Fate::Upstream);
+    vm.body(id, 200);
+    vm.serve_request(waits);
+    let fates = ["401", "400"].map(|size| gateway.fate(ask(Some(size))));
+    assert_eq!(fates, [Fate::Answered(429), Fate::Paused], "400 of 1000 bytes are left");
     gateway.no_crash();
 }

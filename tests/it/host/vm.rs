@@ -262,9 +262,10 @@ impl Vm {
         self.0.streams.borrow().values().filter(|stream| stream.root == root).count()
     }
 
-    /// Delivers a part of the body. Hosts make this callback although the headers wait.
-    pub fn body(&self, id: u32) {
-        let action = self.enter(id, |filter| filter.on_request_more(id));
+    /// Delivers a part of the body. Hosts make this callback although the headers wait; `size` is
+    /// then that of all they hold.
+    pub fn body(&self, id: u32, size: usize) {
+        let action = self.enter(id, |filter| filter.on_request_body(id, size));
         self.go_on(id, action);
     }
 
