@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod backend;
 mod bootstrap;
 mod cluster;
 pub mod config;
@@ -31,6 +32,7 @@ mod process;
 pub mod redis;
 mod release;
 pub mod service;
+pub mod steady;
 pub mod upstream;
 pub mod wait;
 pub mod wheel;

@@ -57,7 +57,8 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
         refusals.push("remote: this host's timer cannot be set to the times of polls".into());
     }
     if policy.measures().any() {
-        refusals.push("charge, refund or cost: this host's responses and bodies are not measured".into());
+        refusals
+            .push("charge, refund, cost or adapt: this host's responses and bodies are not measured".into());
     }
     refusals
 }

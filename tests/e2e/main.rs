@@ -4,6 +4,7 @@
 //! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM`
 //! and `$ENVOY` name others.
 
+mod adapting;
 mod algorithms;
 mod answers;
 mod canary;

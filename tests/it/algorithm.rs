@@ -3,6 +3,7 @@
 //! To cover a new kind, add its row in `subject::SUBJECTS`, a generator of its keys and its model
 //! in `models`.
 
+mod adaptive;
 mod concurrency;
 mod laws;
 pub mod models;

@@ -10,8 +10,8 @@
 //!   3s   settle status=200 values=_,7    the same, after a response with these measures
 //! ```
 //!
-//! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_`
-//! for each value that the policy measures. The filter measures by itself, so such a script runs
+//! After `settle`: `status`, `latency`, `request` and `response` (bytes), and `values` with a number
+//! or `_` for each value that the policy measures. The filter measures by itself, so such a script runs
 //! through the engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
@@ -22,6 +22,7 @@
 //! `RULE=uncounted`, or `none` if no rule was checked.
 
 mod actors;
+mod adapting;
 mod buckets;
 mod conditions;
 mod costs;
@@ -174,6 +175,7 @@ fn usage(words: &str) -> Usage {
     for word in words.split_whitespace() {
         let (name, value) = word.split_once('=').unwrap();
         match name {
+            "latency" => usage.latency = Some(span(value)),
             "status" => usage.status = Some(value.parse().unwrap()),
             "request" => usage.request_bytes = value.parse().unwrap(),
             "response" => usage.response_bytes = value.parse().unwrap(),

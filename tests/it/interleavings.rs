@@ -7,6 +7,7 @@
 //!   worker 1   ····· load ······ swap (lost) ······· load ···· …    the seed picks the next one
 //! ```
 
+mod adapting;
 mod baton;
 mod model;
 
@@ -15,6 +16,7 @@ use baton::{Exchange, TestGateway};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::Rules;
 use diana_limiter::check::{Outcome, Reason, RuleResult};
+use diana_limiter::policy::Usage;
 use model::{Client, Model, Spec};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -269,7 +271,14 @@ fn settlements_of_several_workers_all_count() {
         };
         let plans: Vec<Vec<Option<(u16, u64)>>> =
             (0..3).map(|_| (0..4).map(|_| usage(&mut random)).collect()).collect();
-        lost += gateway.settle(client, &plans, &mut random);
+        let measured = |ended: &Option<(u16, u64)>| {
+            let usage =
+                |(status, response_bytes)| Usage { status: Some(status), response_bytes, ..Usage::default() };
+            ended.map(usage)
+        };
+        let usages: Vec<Vec<Option<Usage>>> =
+            plans.iter().map(|plan| plan.iter().map(measured).collect()).collect();
+        lost += gateway.settle(client, &usages, || START, &mut random);
         let all = || plans.iter().flatten();
         let bytes: u64 = all().map(|usage| usage.map_or(5, |(_, bytes)| bytes)).sum();
         let failed = all().filter(|usage| usage.is_some_and(|(status, _)| status == 401)).count() as u64;

@@ -8,7 +8,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod chart;
+pub mod chart;
 pub mod measures;
 mod random;
 mod report;

@@ -7,6 +7,7 @@
 //!   workers: two workers on one key and on two         memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
 //!   adapt: a simulation without Envoy ─► adapt.md
+//!   slow: an upstream that becomes slow ─► slow-upstream.md
 //! ```
 //!
 //! To add a line, add it to the list in `line.rs`.
@@ -25,6 +26,7 @@ mod own;
 mod paced;
 mod report;
 mod size;
+mod slow;
 mod speed;
 mod statistics;
 mod traffic;
@@ -64,6 +66,8 @@ enum Other {
     Adapt(adapt::Arguments),
     /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md
     Global(global::Arguments),
+    /// Records how limits follow a slow upstream, and writes docs/bench/slow-upstream.md
+    Slow(slow::Arguments),
     /// Compares this build with another build's modules. One run alternates between both
     Compare(compare::Arguments),
 }
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
     let done = match &arguments.other {
         Some(Other::Adapt(arguments)) => adapt::run(arguments),
         Some(Other::Global(arguments)) => global::run(arguments),
+        Some(Other::Slow(arguments)) => slow::run(arguments),
         Some(Other::Compare(arguments)) => compare::run(arguments),
         None => run(&arguments),
     };

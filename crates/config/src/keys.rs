@@ -31,6 +31,7 @@ const RULE_KEYS: &[&str] = &[
     "plans",
     "reject_delay",
     "penalty",
+    "adapt",
     "on_error",
     "lease",
     "cost",

@@ -44,6 +44,7 @@
     )
 )]
 
+mod adapt;
 mod counter;
 mod global_rule;
 mod global_store;

@@ -1,5 +1,6 @@
 //! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
+use super::adapt::{adapt, refuse_others};
 use super::counter::{Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
 use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
@@ -63,7 +64,17 @@ pub(super) fn compile(
     // Each override and each plan reads the rule's keys again, below its own. A mistake in the
     // rule's keys is reported once.
     let (overrides, plans) = (fields.take("overrides"), fields.take("plans"));
+    if fields.has("adapt") {
+        overrides.iter().chain(&plans).for_each(refuse_others);
+    }
+    let adapt = adapt(&mut fields, weight, global.is_some());
     let roles = roles(&mut fields, kind, global.as_ref(), weight);
+    let roles = match (roles, adapt?) {
+        (Some(roles), Some(adapt)) => {
+            adapt.around(roles.primary, kind?, weight).map(|primary| Roles { primary, ..roles })
+        }
+        (roles, _) => roles,
+    };
     if let (Some(node), Some(roles)) = (&cost_node, &roles) {
         roles.fits(node, weight.least);
     }

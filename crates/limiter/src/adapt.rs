@@ -26,12 +26,14 @@
 //! assert_eq!(controller.limit(state), 147, "150 a second answered; 2 % less drain the queue");
 //! ```
 
+mod adaptive;
 mod controller;
 mod histogram;
 mod local;
 mod shared;
 mod state;
 
+pub use adaptive::Adaptive;
 pub use controller::{Controller, Interval, Limits, MIN_SAMPLES, Resource, Signal};
 pub use histogram::Histogram;
 pub use local::Local;

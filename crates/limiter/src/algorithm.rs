@@ -8,12 +8,13 @@
 //!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `lease`, `penalty`, `refuse_all` and `warm_up`
-//! implement [`Algorithm`] without being kinds; the other files are shared code.
+//! The files of kinds are those in [`KINDS`]. `adaptive`, `lease`, `penalty`, `refuse_all`
+//! and `warm_up` implement [`Algorithm`] without being kinds; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
 
+mod adaptive;
 mod bits;
 mod bytes;
 mod concurrency;

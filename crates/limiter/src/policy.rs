@@ -10,6 +10,7 @@
 //!
 //! A policy cannot be wrong: the compilation has refused every mistake.
 
+mod adaptive;
 mod build;
 mod canonical;
 mod cost;
@@ -53,6 +54,7 @@ pub(crate) use rule::Role;
 
 use crate::actor::Named;
 use crate::actor::ip;
+use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::request::path::Readings;
@@ -129,6 +131,8 @@ pub struct Policy {
     shared: Vec<u64>,
     pub(crate) shards: Shards,
     measures: Measures,
+    /// The limits that move.
+    adaptive: Vec<(RuleId, Arc<Adaptive>)>,
 }
 
 impl Policy {
@@ -162,6 +166,21 @@ impl Policy {
     #[must_use]
     pub fn measures(&self) -> &Measures {
         &self.measures
+    }
+
+    /// The rules whose limit moves, each with its limit of now: requests per unit, or permits.
+    /// Requests and [`Worker::tick`](crate::session::Worker::tick) move it.
+    pub fn adaptive_limits(&self) -> impl Iterator<Item = (RuleId, u64)> {
+        self.adaptive.iter().map(|(rule, adaptive)| (*rule, adaptive.limit()))
+    }
+
+    pub(crate) fn adaptive(&self) -> &[(RuleId, Arc<Adaptive>)] {
+        &self.adaptive
+    }
+
+    /// Whether the policy decides beside another one.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.sample.is_some()
     }
 
     /// The rule with this id. `None` only for an id of another policy.
@@ -285,7 +304,10 @@ impl Policy {
     #[must_use]
     pub fn footprint(&self) -> (u64, u64) {
         let tables = self.limits.iter().flat_map(|limit| &limit.groups).map(|group| &group.table);
-        tables.fold((0, 0), |(keys, bytes), table| {
+        let shared =
+            |size: usize| u64::try_from(size.saturating_mul(self.adaptive.len())).unwrap_or(u64::MAX);
+        let adaptive = (shared(1), shared(Shared::BYTES));
+        tables.fold(adaptive, |(keys, bytes), table| {
             let size = u64::try_from(table.value_size()).unwrap_or(u64::MAX);
             (keys.saturating_add(table.keys()), bytes.saturating_add(table.keys().saturating_mul(size)))
         })

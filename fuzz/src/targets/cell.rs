@@ -3,8 +3,10 @@
 use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
+use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
 use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict};
+use std::sync::Arc;
 
 /// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
 /// `u64`.
@@ -23,10 +25,53 @@ pub fn run(bytes: &[u8]) {
     let Some((algorithm, unit)) = algorithm(&mut input) else { return };
     let algorithm = settling(algorithm, &mut input);
     check(&*algorithm, input);
+    check_adaptive(&*algorithm, unit, input);
     if unit > Span::ZERO {
         let (after, lasts) =
             (1 + u64::from(input.byte() % 4), 1 + input.scaled() % Penalty::MAX_SPAN.as_ns());
         check(&Penalty::new(algorithm, unit, after, Span::from_ns(lasts)), input);
+    }
+}
+
+/// The same algorithm with a limit that moves. Its charges and what remains are not in units of
+/// cost, so only the promises are checked.
+fn check_adaptive(algorithm: &dyn Algorithm, unit: Span, mut input: Input) {
+    let mut limit = || 1 + input.scaled() % 1_000_000;
+    let mut limits = [limit(), limit(), limit()];
+    limits.sort_unstable();
+    let [min, start, max] = limits;
+    let resource = if unit == Span::ZERO { Resource::Permits } else { Resource::Rate { unit } };
+    let signal = Signal::Errors { target_ppm: 50_000 };
+    let controller = Controller::new(signal, resource, Limits { min, max, start }, Span::from_secs(10));
+    let (adaptive, quota) = (Arc::new(Adaptive::new(controller)), Quota { rpu: start, unit });
+    // The configuration refuses buckets that take longer than a hundred years to fill.
+    let fill = u128::from(algorithm.shown(quota).rpu) * u128::from(unit.as_ns()) / u128::from(start);
+    if fill > 100 * 365 * 86_400 * 1_000_000_000 {
+        return;
+    }
+    let Some(algorithm) = algorithm.adapting(quota, 1, &adaptive) else { return };
+    check_no_panic(&*algorithm, input);
+    let cell = vec![0; algorithm.size()];
+    let mut run = Run { algorithm: &*algorithm, cell, now: TODAY, is_ours: true };
+    run.fill(&mut input);
+    check_prepare(&mut run);
+    for _ in 0..MOST_OPERATIONS {
+        match input.below(4) {
+            0 => run.now = run.now.saturating_add(input.scaled()).min(LATEST),
+            1 => run.now = run.now.saturating_sub(input.scaled()).max(1),
+            2 => {
+                let mut state = [0; State::BYTES];
+                let bytes = input.bytes(State::BYTES);
+                state[..bytes.len()].copy_from_slice(bytes);
+                adaptive.set(State::from_bytes(&state));
+            }
+            _ => {
+                let (rest, cost) = (run.look().remaining, input.scaled());
+                assert_eq!(run.step(cost).admits(), cost <= rest);
+            }
+        }
+        run.prepare();
+        check_promises(&run, input.scaled());
     }
 }
 

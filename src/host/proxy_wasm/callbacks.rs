@@ -64,7 +64,8 @@ impl Callbacks {
         }
         if self == Callbacks::Lean && measures.response_headers() {
             return Err(
-                "charge, refund or cost: `diana-lean.wasm` does not read responses, load `diana.wasm`".into(),
+                "charge, refund, cost or adapt: `diana-lean.wasm` does not read responses, load `diana.wasm`"
+                    .into(),
             );
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! response that costs name.
 
 use super::calls;
+use diana_base::time::Time;
 use diana_limiter::policy::{Measure, Measures, Usage};
 use diana_response_meter::{Meter, Pointer};
 
@@ -34,6 +35,11 @@ impl MeteredValues {
         self.measures.any()
     }
 
+    /// Whether the policy depends on latencies.
+    pub(super) fn latency(&self) -> bool {
+        self.measures.latency
+    }
+
     /// Whether the policy counts the bytes of request bodies.
     pub(super) fn request_bytes(&self) -> bool {
         self.measures.request_bytes
@@ -44,6 +50,8 @@ impl MeteredValues {
 #[derive(Default)]
 pub(super) struct Metering {
     usage: Usage,
+    /// When the request went on, by the monotonic clock; only if the policy depends on latencies.
+    passed_at: Option<Time>,
     /// The body that the host has held while the request waits, in bytes.
     held_bytes: u64,
     /// The reader of each value; `None` for values of headers and for bodies that cannot be read.
@@ -51,6 +59,11 @@ pub(super) struct Metering {
 }
 
 impl Metering {
+    /// The request goes on to the upstream.
+    pub(super) fn passed(&mut self, now: Time) {
+        self.passed_at = Some(now);
+    }
+
     /// A part of the request's body has arrived. While the request waits, hosts report all that
     /// they hold; afterwards each part.
     pub(super) fn request_body(&mut self, size: usize, is_waiting: bool) {
@@ -61,8 +74,9 @@ impl Metering {
         }
     }
 
-    /// The response's headers have arrived.
-    pub(super) fn response_headers(&mut self, values: &MeteredValues) {
+    /// The response's headers have arrived. `clock` is the monotonic clock.
+    pub(super) fn response_headers(&mut self, values: &MeteredValues, clock: impl Fn() -> Time) {
+        self.usage.latency = self.passed_at.map(|passed_at| clock().since(passed_at));
         if values.measures.status {
             let status = calls::response_header(b":status");
             self.usage.status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
@@ -107,7 +121,7 @@ impl Metering {
 
     /// What the request used until now.
     pub(super) fn usage(&mut self) -> &Usage {
-        let Metering { usage, held_bytes, meters } = self;
+        let Metering { usage, held_bytes, meters, .. } = self;
         usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
         for (value, meter) in usage.values.iter_mut().zip(meters) {
             if let Some(meter) = meter {

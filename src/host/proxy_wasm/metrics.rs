@@ -86,21 +86,25 @@ fn instances<'a>(
             let has_metric = |rule: &Rule| rule.is_global() && !rule.is_of_plan();
             policy.rules().map(|(_, rule)| has_metric(rule).then(|| rule.name().into())).collect()
         }
-        Each::Table => {
-            let mut all = vec![None; policy.rules().count()];
-            for (rule, _) in policy.tables() {
-                if let (Some(slot), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {
-                    *slot = Some(rule.name().into());
-                }
-            }
-            all
-        }
+        Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
+        Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
         Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
         Each::Remote => one_if(remote.is_some()),
         Each::Canary => one_if(remote.as_ref().is_some_and(|remote| remote.canary.is_some())),
         Each::AllowList => one_if(policy.has_allow_list()),
         Each::DenyList => one_if(policy.has_deny_list()),
     }
+}
+
+/// The names of these rules, each at the place of its rule.
+fn some_rules(policy: &Policy, rules: impl Iterator<Item = RuleId>) -> Vec<Option<Cow<'_, str>>> {
+    let mut all = vec![None; policy.rules().count()];
+    for rule in rules {
+        if let (Some(slot), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {
+            *slot = Some(rule.name().into());
+        }
+    }
+    all
 }
 
 impl Metrics {
@@ -140,7 +144,15 @@ impl Metrics {
         for (rule, sets) in configuration.policy.tables() {
             metrics.record(Id::CellsRoom, rule.index(), sets.saturating_mul(ACTORS_OF_A_SET));
         }
+        metrics.limits(&configuration.policy);
         metrics
+    }
+
+    /// Sets the gauges of limits that move.
+    pub(super) fn limits(&self, policy: &Policy) {
+        for (rule, limit) in policy.adaptive_limits() {
+            self.record(Id::Limit, rule.index(), limit);
+        }
     }
 
     fn id(&self, metric: Id, of: usize, value: usize) -> Option<u32> {

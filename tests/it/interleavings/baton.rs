@@ -1,7 +1,7 @@
 //! Workers as threads of which only one runs at a time, and the baton that selects the thread.
 
 use super::model::Client;
-use crate::harness::{Random, START, ask, policy, worker};
+use crate::harness::{Random, ask, policy, worker};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{
     Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
@@ -74,40 +74,67 @@ impl TestGateway {
         })
     }
 
-    /// Each worker starts a request of `client` for each entry of its plan, and settles it by the
-    /// status and the bytes of its response, or without a response. Returns the number of lost
-    /// swaps.
-    pub fn settle(&mut self, client: Client, plans: &[Vec<Option<(u16, u64)>>], random: &mut Random) -> u32 {
+    /// Each worker starts a request of `client` for each entry of its plan, and settles it by what
+    /// it used, or without a response. Returns the number of lost swaps.
+    pub fn settle(
+        &mut self,
+        client: Client,
+        plans: &[Vec<Option<Usage>>],
+        clock: impl Fn() -> Time + Sync,
+        random: &mut Random,
+    ) -> u32 {
+        self.each(plans.len(), random, |me, policy, worker, store| {
+            let end = |usage: &Option<Usage>| {
+                let values = client.request();
+                let request = policy.request(&values);
+                let (mut session, decision) = Session::start(policy, worker, store, &request, &clock);
+                let lost = decision.events.swaps_lost;
+                let events = match usage {
+                    Some(usage) => session.settle_used(policy, worker, store, usage, &clock),
+                    None => session.settle(policy, worker, store, &clock),
+                };
+                lost + events.swaps_lost
+            };
+            plans[me].iter().map(end).sum()
+        })
+    }
+
+    /// Each worker returns and shares all that it has. Returns the number of lost swaps.
+    pub fn retire(&mut self, workers: usize, now: Time, random: &mut Random) -> u32 {
+        self.each(workers, random, |_, policy, worker, store| {
+            worker.tick(policy, store, || now, true).swaps_lost
+        })
+    }
+
+    /// Calls `work` for each worker, in an order of calls to the store that `random` chooses.
+    /// Returns the sum.
+    fn each(
+        &mut self,
+        workers: usize,
+        random: &mut Random,
+        work: impl Fn(usize, &Policy, &mut Worker, &WorkerStore) -> u32 + Sync,
+    ) -> u32 {
         let store = Portable::probe(Locked(&self.host)).unwrap();
-        let (baton, store, json) = (&Baton::new(plans.len(), random), &store, &*self.json);
+        let (baton, store, json, work) = (&Baton::new(workers, random), &store, &*self.json, &work);
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
-            for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
+            for (me, worker) in self.workers.iter_mut().enumerate().take(workers) {
                 threads.push(scope.spawn(move || {
                     let worker_store = WorkerStore { baton, me, store };
-                    let (policy, now) = (policy(json), || START);
+                    let policy = policy(json);
                     baton.wait(me);
-                    let end = |measured: &Option<(u16, u64)>| {
-                        let values = client.request();
-                        let request = policy.request(&values);
-                        let (mut session, decision) =
-                            Session::start(&policy, worker, &worker_store, &request, now);
-                        let lost = decision.events.swaps_lost;
-                        let events = match *measured {
-                            Some((status, response_bytes)) => {
-                                let usage =
-                                    Usage { status: Some(status), response_bytes, ..Usage::default() };
-                                session.settle_used(&policy, worker, &worker_store, &usage, now)
-                            }
-                            None => session.settle(&policy, worker, &worker_store, now),
-                        };
-                        lost + events.swaps_lost
-                    };
-                    plan.iter().map(end).sum::<u32>()
+                    work(me, &policy, worker, &worker_store)
                 }));
             }
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         })
+    }
+
+    /// The shared bytes of the first rule's limit, which moves.
+    pub fn adaptive_bytes(&self) -> Vec<u8> {
+        let (_, rule) = self.policy.rules().next().unwrap();
+        let key = format!("diana/adapt/{:016x}", rule.meaning());
+        self.host.lock().unwrap().get(key.as_bytes()).unwrap().0.unwrap()
     }
 
     /// The decision of a new worker without caches, while all other workers are idle.

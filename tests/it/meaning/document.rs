@@ -114,6 +114,8 @@ struct Rule {
     plans: Option<(u64, bool)>,
     /// `after`, and `for` in seconds.
     penalty: Option<(u64, u64)>,
+    /// Whether the limit adapts.
+    adapts: bool,
 }
 
 fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
@@ -252,6 +254,8 @@ impl Rule {
         let cost = if random.below(3) == 0 { random.below(most) } else { 0 };
         let has_penalty = !global && algorithm != C && random.below(4) == 0;
         let penalty = has_penalty.then(|| (pick(random, &[1, 2, 9]), pick(random, &[1, 60, 7_200])));
+        let can_adapt = !global && [TB, C].contains(&algorithm) && override_rpu.is_none() && plans.is_none();
+        let adapts = can_adapt && random.below(3) == 0;
         Rule {
             actor,
             missing,
@@ -266,6 +270,7 @@ impl Rule {
             override_rpu,
             plans,
             penalty,
+            adapts,
         }
     }
 
@@ -317,6 +322,20 @@ impl Rule {
         });
         let penalty = penalty.map(|entries| object(random, entries));
         keys.extend(penalty.clone().map(|penalty| ("penalty".into(), penalty)));
+        if self.adapts {
+            let mut adapt = vec![
+                ("signal".into(), quoted("errors")),
+                ("target".into(), quoted(pick(random, &["5%", " 5 %"]))),
+            ];
+            if self.rpu > 0 && random.below(2) == 0 {
+                adapt.push(("min".into(), size(random, self.rpu.div_ceil(10))));
+                adapt.push(("max".into(), size(random, self.rpu)));
+            }
+            if random.below(2) == 0 {
+                adapt.push(("every".into(), quoted(pick(random, &["10s", "10000ms"]))));
+            }
+            keys.push(("adapt".into(), object(random, adapt)));
+        }
         let mut overrides = Vec::new();
         let value = |random: &mut Random| match (
             self.actor,
@@ -336,7 +355,7 @@ impl Rule {
             overrides.push((value(random), object(random, other)));
         }
         // An override that changes nothing. It would win over a plan.
-        if self.actor == 0 && self.plans.is_none() && random.below(2) == 0 {
+        if self.actor == 0 && self.plans.is_none() && !self.adapts && random.below(2) == 0 {
             let same = vec![("rpu".into(), number(random, self.rpu))];
             overrides.push(("u2".into(), object(random, same)));
         }

@@ -119,6 +119,38 @@ impl Controller {
         self.every
     }
 
+    /// What the limit counts.
+    #[must_use]
+    pub fn resource(&self) -> Resource {
+        self.resource
+    }
+
+    /// The lowest and the highest limit.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        (self.min >> POINT, self.max >> POINT)
+    }
+
+    /// Whether the limit follows responses, and not only requests.
+    #[must_use]
+    pub fn follows_responses(&self) -> bool {
+        !matches!(self.signal, Signal::Traffic { .. })
+    }
+
+    /// The canonical text of the controller. Rules with equal texts adapt alike.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        let signal = match self.signal {
+            Signal::Latency { target, permille } => {
+                format!("{} ns for {permille} of 1000", target.as_ns())
+            }
+            Signal::Errors { target_ppm } => format!("{target_ppm} ppm of errors"),
+            Signal::Traffic { percent } => format!("{percent} % of traffic"),
+        };
+        let [min, max, start] = [self.min, self.max, self.start].map(|limit| limit >> POINT);
+        format!("{min} to {max} from {start} by {signal} in {} ns", self.every.as_ns())
+    }
+
     /// The quantile of the latencies that the controller wants, in thousandths. 1000 for a signal
     /// other than latency.
     #[must_use]

@@ -92,6 +92,12 @@ impl Shared {
         self.state
     }
 
+    /// When the present interval ends.
+    #[must_use]
+    pub fn end(&self) -> Time {
+        self.end
+    }
+
     /// Adds a worker's counts to the present interval.
     pub fn merge(&mut self, local: &Local) {
         self.counts.merge(local);

@@ -19,8 +19,10 @@ use super::EvictionRank;
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
 use super::{Algorithm, AlgorithmKind, Charge, Migrate, Parameters, Quota, Verdict, sliding_window};
+use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
+use std::sync::Arc;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: AlgorithmKind = AlgorithmKind {
@@ -40,8 +42,11 @@ const COPIED: usize = 8;
 
 #[derive(Debug)]
 struct Concurrency {
+    /// The configured number of permits.
     rpu: u64,
     ring: Ring,
+    /// Set if the number of permits moves. Permits in use stay valid when it falls.
+    adaptive: Option<Arc<Adaptive>>,
 }
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
@@ -50,10 +55,15 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         None => Span::from_secs(60),
     };
     let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
-    Some(Box::new(Concurrency { rpu: quota.rpu, ring }))
+    Some(Box::new(Concurrency { rpu: quota.rpu, ring, adaptive: None }))
 }
 
 impl Concurrency {
+    /// The number of permits now.
+    fn limit(&self) -> u64 {
+        self.adaptive.as_ref().map_or(self.rpu, |adaptive| adaptive.limit())
+    }
+
     fn permits<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
         match cell.len() >= self.ring.size() {
             true => cell.get_mut(..self.ring.size()).unwrap_or_default(),
@@ -64,7 +74,16 @@ impl Concurrency {
 
 impl Algorithm for Concurrency {
     fn meaning(&self) -> String {
-        format!("C {} for {} ns", self.rpu, self.ring.span_ns)
+        let adapted = self.adaptive.as_ref().map(|adaptive| adaptive.controller().meaning());
+        let adapted = adapted.map_or(String::new(), |adapted| format!(", {adapted}"));
+        format!("C {} for {} ns{adapted}", self.rpu, self.ring.span_ns)
+    }
+
+    fn shown(&self, quota: Quota) -> Quota {
+        match self.adaptive {
+            Some(_) => Quota { rpu: self.limit(), ..quota },
+            None => quota,
+        }
     }
 
     fn size(&self) -> usize {
@@ -76,7 +95,7 @@ impl Algorithm for Concurrency {
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        sliding_window::step(self.ring, self.rpu, self.permits(cell), now, cost)
+        sliding_window::step(self.ring, self.limit(), self.permits(cell), now, cost)
     }
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
@@ -92,16 +111,28 @@ impl Algorithm for Concurrency {
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
+        match self.adaptive {
+            Some(_) => Parameters::adaptive(),
+            None => Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns)),
+        }
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let permits = cell.get(..self.ring.size()).unwrap_or(cell);
-        sliding_window::eviction_rank(self.ring, self.rpu, permits, now)
+        sliding_window::eviction_rank(self.ring, self.limit(), permits, now)
     }
 
     fn as_migrate(&self) -> Option<&dyn Migrate> {
         Some(self)
+    }
+
+    fn adapting(&self, _: Quota, _: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
+        let adaptive = Some(Arc::clone(adaptive));
+        Some(Box::new(Concurrency { rpu: self.rpu, ring: self.ring, adaptive }))
+    }
+
+    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
+        self.adaptive.as_ref()
     }
 }
 

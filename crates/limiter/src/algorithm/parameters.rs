@@ -27,6 +27,9 @@ const CONCURRENCY: u8 = 7;
 /// The token bucket that warms up. The script of Redis does not have this kind.
 const WARM_UP: u8 = 8;
 
+/// A limit that moves, which no store counts: each gateway measures its own upstream.
+const ADAPTIVE: u8 = 9;
+
 const NS_PER_US: u64 = 1_000;
 
 /// The largest lead of another gateway's or the store's clock in µs, plus the error of rounding up.
@@ -47,7 +50,7 @@ impl Parameters {
     /// Whether only a gateway can count the rule, and no global store.
     #[must_use]
     pub fn is_local_only(&self) -> bool {
-        self.kind == WARM_UP
+        matches!(self.kind, WARM_UP | ADAPTIVE)
     }
 
     /// The longest time that a permit counts.
@@ -191,6 +194,11 @@ impl Parameters {
     /// `TB` with `warm_up`, which no store counts.
     pub(super) fn warm_up() -> Parameters {
         Parameters { kind: WARM_UP, numbers: [0; 6] }
+    }
+
+    /// `adapt`, which no store counts.
+    pub(super) fn adaptive() -> Parameters {
+        Parameters { kind: ADAPTIVE, numbers: [0; 6] }
     }
 
     /// `W`: at most `a` units in each window of `b` µs. Settling may borrow `c` units.

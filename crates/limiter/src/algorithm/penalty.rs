@@ -21,7 +21,9 @@ use super::bytes::{u32_at, u64_at, write};
 use super::{
     Admission, Algorithm, Charge, Deficit, MAX_SKEW, Migrate, Parameters, Penalize, Quota, Settle, Verdict,
 };
+use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
+use std::sync::Arc;
 
 /// The layout behind the cell of the inner algorithm, little-endian. The start of the counted unit
 /// `u64`, the end of the penalty `u64`, the number of counted refusals `u32`.
@@ -207,6 +209,15 @@ impl Algorithm for Penalty {
 
     fn as_penalize(&self) -> Option<&dyn Penalize> {
         Some(self)
+    }
+
+    fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
+        let algorithm = self.algorithm.adapting(quota, least, adaptive)?;
+        Some(Box::new(Penalty { algorithm, ..*self }))
+    }
+
+    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
+        self.algorithm.as_adaptive()
     }
 
     fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {

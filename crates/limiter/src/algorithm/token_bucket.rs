@@ -45,13 +45,16 @@ mod reserve;
 mod settle;
 
 use super::EvictionRank;
+use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Migrate, Parameters, Quota, RESERVED_FOR, Reserve,
     Settle, Verdict,
 };
+use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
+use std::sync::Arc;
 
 /// The kind, for [`super::KINDS`].
 pub static KIND: AlgorithmKind = AlgorithmKind {
@@ -101,10 +104,12 @@ const RESERVED: usize = 28;
 
 impl TokenBucket {
     fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
-        let rate = Rate::of(quota);
+        TokenBucket::with_rate(Rate::of(quota), quota.unit, burst, start, max_wait)
+    }
+
+    fn with_rate(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         // With this slack, the next token comes within one unit even from the deepest debt.
-        let slack =
-            rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
+        let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
         let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
         TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, borrow: 0, start }
@@ -357,5 +362,17 @@ impl Algorithm for TokenBucket {
 
     fn as_migrate(&self) -> Option<&dyn Migrate> {
         Some(self)
+    }
+
+    /// The turn of a request that waits was computed with the limit at its arrival. So a bucket in
+    /// which requests wait cannot adapt.
+    fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
+        let is_adaptable = self.reach == self.fill && self.borrow == 0;
+        is_adaptable.then(|| {
+            let parts = PartBucket::new(quota, self.burst, least, adaptive);
+            let PartBucket { rate, burst, .. } = parts;
+            let bucket = TokenBucket::with_rate(rate, quota.unit, burst, self.start, Span::ZERO);
+            parts.around(bucket, adaptive)
+        })
     }
 }

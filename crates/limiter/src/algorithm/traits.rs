@@ -2,9 +2,11 @@
 
 use super::EvictionRank;
 use super::{Admission, Charge, Deficit, Parameters, Quota, Reservation, Verdict};
+use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 use std::fmt;
+use std::sync::Arc;
 
 /// One algorithm with its parameters. A cell has `size()` bytes; an unused cell is all zero.
 ///
@@ -80,6 +82,12 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
+    /// The same algorithm with a limit that moves in place of `quota.rpu`. `least` is the least that
+    /// a request costs. `None` if the algorithm cannot adapt.
+    fn adapting(&self, _quota: Quota, _least: u64, _adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
+        None
+    }
+
     /// Whether a charge ends with the request, as a permit does.
     fn ends_with_request(&self) -> bool {
         false
@@ -108,6 +116,11 @@ pub trait Algorithm: Send + Sync {
 
     /// How refusals are counted toward a penalty. `None` if there is no penalty.
     fn as_penalize(&self) -> Option<&dyn Penalize> {
+        None
+    }
+
+    /// The limit that moves. `None` if the quota is fixed.
+    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
         None
     }
 }

@@ -43,12 +43,15 @@
 //! **Clocks.** As for `TB`. A clamped cell is empty and cold.
 
 use super::EvictionRank;
+use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::{Admission, Algorithm, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Node;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// How many tokens a request of a cold rule takes: the cold factor of Guava and Sentinel.
 pub(super) const COLD_FACTOR: u64 = 3;
@@ -114,9 +117,11 @@ impl WarmUp {
 
     /// `burst` is at least [`COLD_FACTOR`], so that a full bucket always admits a request.
     fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
-        let rate = Rate::of(quota);
-        let slack =
-            rate.sub(Exact::whole(quota.unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
+        WarmUp::with_rate(Rate::of(quota), quota.unit, burst, starts_empty, warm_up)
+    }
+
+    fn with_rate(rate: Rate, unit: Span, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
+        let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));
         let (warm_up, half) = (Exact::whole(ns), Exact::whole(half));
         WarmUp { rate, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
@@ -303,6 +308,14 @@ impl Algorithm for WarmUp {
 
     fn parameters(&self) -> Parameters {
         Parameters::warm_up()
+    }
+
+    fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
+        let least = least.max(1).saturating_mul(COLD_FACTOR);
+        let parts = PartBucket::new(quota, self.burst, least, adaptive);
+        let warm_up = Span::from_ns(self.warm_up.ns);
+        let bucket = WarmUp::with_rate(parts.rate, quota.unit, parts.burst, self.starts_empty, warm_up);
+        Some(parts.around(bucket, adaptive))
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {

@@ -57,6 +57,12 @@ pub struct Events {
 }
 
 impl Events {
+    /// Adds the lost swaps and the faults of `other`.
+    pub(crate) fn add(&mut self, other: &Events) {
+        self.swaps_lost = self.swaps_lost.saturating_add(other.swaps_lost);
+        self.faults = self.faults.saturating_add(other.faults);
+    }
+
     pub(crate) fn evicted(&mut self, eviction: Option<Eviction>) {
         let counter = match eviction {
             Some(Eviction::Lossless) => &mut self.evicted_lossless,

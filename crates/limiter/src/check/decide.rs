@@ -149,7 +149,7 @@ impl Scratch {
                             }
                             let rule = group.reported_id(rule, compiled);
                             missing = missing.or(compiled.enforced.then_some(rule));
-                            let (quota, actor) = (compiled.primary.default.shown, ActorSource::Missing);
+                            let (quota, actor) = (compiled.primary.default.shown(), ActorSource::Missing);
                             let result = RuleResult::of_refusal(compiled.enforced);
                             let (verdict, degraded) = (None, false);
                             decision.reports.push(RuleReport {

@@ -249,7 +249,7 @@ impl GroupCheck {
         let deciding = deciding.filter(|(_, (rule, _))| rules.effect(rule) == Effect::Decides);
         to.extend(deciding.map(|(id, (rule, counter))| RuleReport {
             rule: self.group.reported_id(id, rule),
-            quota: counter.shown,
+            quota: counter.shown(),
             actor,
             result,
             verdict,

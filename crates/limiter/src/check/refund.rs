@@ -23,6 +23,9 @@ pub(crate) struct Charges {
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
     pub(crate) owed: Vec<GlobalOwed>,
+    /// The rules whose limit moves and that have to know how the request ends: their places in the
+    /// worker's list.
+    pub(crate) entered: Vec<usize>,
 }
 
 /// What remains to be settled in a global store.
@@ -71,18 +74,19 @@ pub(crate) enum Refund {
 
 impl Charges {
     pub(crate) fn is_empty(&self) -> bool {
-        self.local.is_empty() && self.global.is_empty() && self.owed.is_empty()
+        self.local.is_empty() && self.global.is_empty() && self.owed.is_empty() && self.entered.is_empty()
     }
 
     /// Whether the request has to be settled.
     pub(crate) fn settles(&self) -> bool {
-        !self.owed.is_empty() || self.local.iter().any(Charged::settles)
+        !self.owed.is_empty() || !self.entered.is_empty() || self.local.iter().any(Charged::settles)
     }
 
     pub(crate) fn clear(&mut self) {
         self.local.clear();
         self.global.clear();
         self.owed.clear();
+        self.entered.clear();
     }
 
     /// The request goes on. Only global charges that end with the request are kept.

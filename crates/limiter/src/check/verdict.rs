@@ -153,7 +153,7 @@ impl GroupVerdict {
                 (false, false) => RuleResult::Shadowed,
             };
             let verdict = Some(*verdict);
-            to.push(RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded });
+            to.push(RuleReport { rule: id, quota: counter.shown(), actor, result, verdict, degraded });
         }
     }
 }

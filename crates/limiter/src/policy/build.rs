@@ -1,6 +1,9 @@
 //! Builds a policy from drafts of its parts: sorts limits, forms groups, lays out cells and tables.
 //! The drafts have been checked before.
 
+mod cells;
+
+use super::adaptive::adaptive;
 use super::canonical::merged;
 use super::canonical::ordinals;
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
@@ -9,18 +12,16 @@ use super::expand::expand;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::Group;
 use super::limit::Limit;
-use super::missing::Missing;
 use super::plans::{PlanSource, RulePlans};
 use super::rule::{Role, Rule};
 use super::shards::Shards;
 use super::usage::Measures;
-use crate::actor::Named;
-use crate::cells::table::{Hasher, Table};
+use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::policy::Policy;
 use crate::request::Part;
+use cells::GroupActors;
 use diana_base::sort;
-use std::ops::Range;
 use std::sync::Arc;
 
 impl Draft {
@@ -140,6 +141,10 @@ impl Draft {
         }
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        let adaptive = adaptive(&builder.rules);
+        if adaptive.iter().any(|(_, adaptive)| adaptive.controller().follows_responses()) {
+            (measures.status, measures.latency) = (true, true);
+        }
         Policy {
             parts,
             reads_headers,
@@ -157,6 +162,7 @@ impl Draft {
             shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
             measures,
+            adaptive,
         }
     }
 }
@@ -305,74 +311,6 @@ impl Builder {
         let numbers = numbers.flat_map(u64::to_le_bytes);
         Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }
-
-    /// The group of these rules in this role.
-    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
-        let GroupActors { meaning, actors, missing, rules } = actors;
-        let mut size = 0usize;
-        // How each rule counts, and where. Another quota changes this text, so its actors get new
-        // cells and the old cells stay.
-        let mut layout = Vec::new();
-        let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
-        // States lie in an order that does not depend on the order of the rules in the document.
-        let mut placed: Vec<_> = own
-            .iter()
-            .enumerate()
-            .map(|(at, rule)| {
-                let order = rule.counters(role).order();
-                (order, rule.enforced, RulePlans::order(rule.plans.as_deref()), rule.cost_name, at)
-            })
-            .collect();
-        sort::sort_by_key(&mut placed, |rule| *rule);
-        for (.., at) in placed {
-            let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
-            let counters = rule.counters_mut(role);
-            let bytes = counters.size();
-            layout.push(format!("{bytes} {}", counters.default.algorithm.meaning()));
-            counters.all_mut().for_each(|counter| counter.offset = size);
-            size = size.saturating_add(bytes);
-        }
-        let own_rules = || self.rules.get(rules.clone()).unwrap_or_default().iter();
-        let counters = || own_rules().flat_map(|rule| rule.counters(role).all());
-        let settles = own_rules().any(|rule| rule.settles());
-        let can_reserve = !settles && counters().all(|counter| counter.algorithm.as_reserve().is_some());
-        let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
-        let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
-        let varies = own_rules().any(|rule| rule.varying.is_some());
-        let has_plans = own_rules().any(|rule| rule.plans.is_some());
-        let has_penalty = counters().any(|counter| counter.algorithm.as_penalize().is_some());
-        let id = self.groups;
-        self.groups = self.groups.saturating_add(1);
-        let (layout, is_single) = (layout.join(", "), actors.is_empty());
-        let table = match &self.dry_run {
-            None => Table::new(name, &layout, size, if is_single { 1 } else { self.max_actors }),
-            // All dry runs use the same keys and few sizes of values, because a host never frees
-            // a key. A table for all requests together gets a set as well.
-            Some(DryRun { name: of, .. }) => {
-                let most = if is_single { 2 } else { self.max_actors };
-                let size = size.next_power_of_two();
-                Table::new(&format!("trial {id}"), &format!("{of} {name}: {layout}"), size, most)
-            }
-        };
-        let (meaning, actors, missing, rules) = (*meaning, actors.clone(), *missing, rules.clone());
-        Group {
-            id,
-            name: Hasher::name(name.as_bytes()),
-            meaning,
-            actors,
-            missing,
-            rules,
-            role,
-            table,
-            can_reserve,
-            may_wait,
-            ends_with_request,
-            varies,
-            settles,
-            has_plans,
-            has_penalty,
-        }
-    }
 }
 
 /// The hash of a cost's meaning; 0 for a cost of one unit, which has none.
@@ -387,13 +325,4 @@ struct PlacedRule {
     cost_name: u64,
     rule: RuleDraft,
     plans: Option<RulePlans>,
-}
-
-/// The actors and the rules of a group.
-struct GroupActors {
-    /// The hash of the limit's and the actors' meaning.
-    meaning: u64,
-    actors: Vec<Named>,
-    missing: Missing,
-    rules: Range<usize>,
 }

@@ -10,8 +10,10 @@ use diana_base::map::KeyMap;
 pub struct Counter {
     /// The configured quota.
     pub quota: Quota,
-    /// The quota that response headers show: [`Algorithm::shown`].
+    /// The quota that response headers show at first: [`Algorithm::shown`].
     pub(crate) shown: Quota,
+    /// Whether the quota moves.
+    is_adaptive: bool,
     /// The algorithm that decides.
     pub algorithm: Box<dyn Algorithm>,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
@@ -30,13 +32,19 @@ impl Counter {
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
         let (shown, size) = (algorithm.shown(quota), algorithm.size());
-        Counter { quota, shown, algorithm, lease: 0, salt, offset: 0, size }
+        let is_adaptive = algorithm.as_adaptive().is_some();
+        Counter { quota, shown, is_adaptive, algorithm, lease: 0, salt, offset: 0, size }
     }
 
     /// Replaces the algorithm. The salt stays, so the actors keep their cells.
     pub(crate) fn replace(&mut self, algorithm: Box<dyn Algorithm>) {
         (self.shown, self.size) = (algorithm.shown(self.quota), algorithm.size());
         self.algorithm = algorithm;
+    }
+
+    /// The quota that response headers show now.
+    pub(crate) fn shown(&self) -> Quota {
+        if self.is_adaptive { self.algorithm.shown(self.quota) } else { self.shown }
     }
 
     pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {

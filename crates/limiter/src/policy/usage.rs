@@ -1,5 +1,7 @@
 //! What a policy has to know about a response, and what a host measured.
 
+use diana_base::time::Span;
+
 /// A value of a response that a cost names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -15,6 +17,8 @@ pub enum Measure {
 pub struct Measures {
     /// Whether a rule depends on the status.
     pub status: bool,
+    /// Whether a rule depends on the latency.
+    pub latency: bool,
     /// Whether a rule counts the bytes of request bodies.
     pub request_bytes: bool,
     /// Whether a rule counts the bytes of response bodies.
@@ -33,7 +37,7 @@ impl Measures {
     /// Whether a rule depends on the headers of responses.
     #[must_use]
     pub fn response_headers(&self) -> bool {
-        self.status || !self.values.is_empty()
+        self.status || self.latency || !self.values.is_empty()
     }
 
     /// Whether a rule depends on the bodies of responses.
@@ -93,6 +97,9 @@ impl Measures {
 pub struct Usage {
     /// The status of the response; `None` if there was no response.
     pub status: Option<u16>,
+    /// The time from when the request went on to when the headers of the response came; `None` if
+    /// there was no response.
+    pub latency: Option<Span>,
     /// The bytes of the request's body that passed.
     pub request_bytes: u64,
     /// The bytes of the response's body that passed.

@@ -1,5 +1,6 @@
 //! One worker of the gateway: its caches and reservations, and its calls to global stores.
 
+mod adaptation;
 mod store_calls;
 
 use crate::cells::store::{Fault, Store};
@@ -10,6 +11,7 @@ use crate::check::{Charges, Decision, MigratedCharges, Refund, Scratch, WorkerCa
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::Policy;
 use crate::request::Request;
+use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
 use std::mem::take;
 
@@ -22,6 +24,8 @@ pub struct Worker {
     client: Option<StoreClient>,
     fetches: Fetches,
     tickets: u32,
+    /// `None` if no limit moves.
+    adaptation: Option<Box<Adaptation>>,
 }
 
 /// How the worker finds actors' cells, and their cells under previous configurations.
@@ -63,6 +67,7 @@ impl Worker {
             client: None,
             fetches: Fetches::default(),
             tickets: 0,
+            adaptation: Adaptation::new(policy),
         }
     }
 
@@ -135,9 +140,11 @@ impl Worker {
         self.actors.migration = Migration::new(policy, older, replacement, now);
     }
 
-    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones.
+    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Limits that
+    /// move then move only with requests.
     pub fn disable_reservations(&mut self) {
         self.cache.reservations.stop();
+        self.adaptation.iter_mut().for_each(|adaptation| adaptation.wakes = false);
     }
 
     /// Whether the worker holds reservations. If so, call [`Worker::tick`] at least every [`TICK`].
@@ -199,9 +206,7 @@ impl Worker {
     pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
         let decision = &mut self.scratch.decision;
         decision.refuse_to_hold(policy);
-        let own = &mut decision.events;
-        own.swaps_lost = own.swaps_lost.saturating_add(events.swaps_lost);
-        own.faults = own.faults.saturating_add(events.faults);
+        decision.events.add(events);
         decision
     }
 
@@ -214,17 +219,23 @@ impl Worker {
         request: &Request,
         clock: &dyn Fn() -> Time,
     ) -> Option<Pending> {
-        let Worker { actors, cache, scratch, client, .. } = self;
+        let Worker { actors, cache, scratch, client, adaptation, .. } = self;
+        let shared = adaptation.as_mut().map(|adaptation| adaptation.share(store, clock(), false));
         let is_available = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
         let context = Context { is_available: &is_available, ..actors.context(policy, store, clock) };
-        decide(request, scratch, cache, &context)
+        let pending = decide(request, scratch, cache, &context);
+        shared.iter().for_each(|events| scratch.decision.events.add(events));
+        pending
     }
 
     /// Takes the charges of the last decision, if any, and schedules the refills of its leases.
     pub(super) fn take_charges(&mut self) -> Option<Box<Charges>> {
-        let Scratch { charges, refills, .. } = &mut self.scratch;
+        let Scratch { charges, refills, decision, .. } = &mut self.scratch;
         if !refills.is_empty() {
             self.fetches.due(refills.drain(..));
+        }
+        if let Some(adaptation) = &mut self.adaptation {
+            adaptation.enter(decision, &mut charges.entered);
         }
         (!charges.is_empty()).then(|| Box::new(take(charges)))
     }
@@ -285,9 +296,12 @@ impl Worker {
         clock: impl Fn() -> Time,
         all: bool,
     ) -> Events {
-        let Worker { actors, cache, client, fetches, .. } = self;
+        let Worker { actors, cache, client, fetches, adaptation, .. } = self;
         let context = actors.context(policy, store, &clock);
         let mut events = cache.reservations.return_idle(&context, all);
+        if let Some(adaptation) = adaptation {
+            events.add(&adaptation.share(store, clock(), all));
+        }
         if all {
             cache.is_retired = true;
             cache.reservations.stop();
@@ -301,9 +315,17 @@ impl Worker {
     /// The longest time until the next [`Worker::tick`]; zero: at once. `None`: no tick is needed.
     #[must_use]
     pub fn wants(&self) -> Option<Span> {
+        let moving = self.adaptation.as_ref().and_then(|adaptation| adaptation.wants());
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
-            false => (self.cache.reservations.holds_any() || self.fetches.holds_any()).then_some(TICK),
+            false if self.cache.reservations.holds_any() || self.fetches.holds_any() => Some(TICK),
+            false => moving,
         }
+    }
+
+    /// Whether a limit that moves has moved since the last call:
+    /// [`Policy::adaptive_limits`] has the limits.
+    pub fn take_moved(&mut self) -> bool {
+        self.adaptation.as_mut().is_some_and(|adaptation| adaptation.take_changed())
     }
 }

@@ -30,6 +30,13 @@ impl Filter {
 }
 
 impl Stream {
+    /// Starts the measurement of the latency, unless the stream waits.
+    pub(super) fn goes_on(&mut self) {
+        if self.plugin.metered.latency() && !self.is_waiting && self.session.settles() {
+            self.metering.get_or_insert_default().passed(self.plugin.clock.monotonic());
+        }
+    }
+
     /// Measures a stream that has to be settled, or may have to be after its wait. `measure` is
     /// told whether the stream waits.
     pub(super) fn meter(&mut self, measure: impl FnOnce(&mut Metering, &MeteredValues, bool)) {

@@ -24,7 +24,8 @@ impl Filter {
         // Most streams have no state.
         if is_waiting || session.has_charges() || candidate.is_some() || !headers.is_empty() {
             let (plugin, metering) = (Rc::clone(&plugin), None);
-            let stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
+            let mut stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
+            stream.goes_on();
             self.streams.with(|streams| streams.insert(id, stream));
         }
         match response.outcome {
@@ -74,7 +75,10 @@ impl Filter {
     pub fn on_response_headers(&self, id: u32) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            stream.meter(|metering, values, _| metering.response_headers(values));
+            let plugin = Rc::clone(&stream.plugin);
+            stream.meter(|metering, values, _| {
+                metering.response_headers(values, || plugin.clock.monotonic());
+            });
             Some(take(&mut stream.headers))
         });
         for (name, value) in headers.flatten().unwrap_or_default() {

@@ -21,6 +21,7 @@ impl Filter {
             if !is_waiting {
                 stream.session.resume();
             }
+            stream.goes_on();
             Some(())
         };
         self.streams.with(set).flatten().is_some()

@@ -29,6 +29,8 @@ pub enum Each {
     Rule,
     /// Each rule with `scope: global`.
     GlobalRule,
+    /// Each rule with `adapt`.
+    AdaptiveRule,
     /// The first rule of each table, that is, of each group of rules that count the same actor.
     Table,
     /// Each cluster of `store`.
@@ -122,6 +124,7 @@ metrics! {
     Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" ["ok"];
     Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" ["refused", "shadow"];
     Degraded: Counter GlobalRule "diana.rule.NAME.degraded" [];
+    Limit: Gauge AdaptiveRule "diana.rule.NAME.limit" [];
     Evictions: Counter Configuration "diana.kind.KIND.evictions" ["lossless", "lossy", "crowded"];
     LostSwaps: Counter Configuration "diana.lost_swaps" [];
     SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
@@ -174,7 +177,12 @@ mod tests {
             assert_eq!(values.len(), usize::from(!metric.values.is_empty()), "{metric:?}");
             let is_many = matches!(
                 metric.each,
-                Each::Rule | Each::GlobalRule | Each::Table | Each::Cluster | Each::Version
+                Each::Rule
+                    | Each::GlobalRule
+                    | Each::AdaptiveRule
+                    | Each::Table
+                    | Each::Cluster
+                    | Each::Version
             );
             assert_eq!(of.len(), usize::from(is_many), "{metric:?}");
         }

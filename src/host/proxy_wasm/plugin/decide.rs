@@ -20,6 +20,7 @@ impl Plugin {
         if !matches!(decided.response.outcome, Outcome::Query(_)) {
             self.compare(&mut decided.candidate);
         }
+        self.show_limits();
         self.wake_if_needed();
         self.sample_cells();
         self.keep_zone();
@@ -44,6 +45,13 @@ impl Plugin {
             let response = self.respond(decision, || policy.is_grpc(&request));
             Decided { session, response, is_grpc, candidate }
         })
+    }
+
+    /// Sets the gauges of limits that have moved.
+    pub(super) fn show_limits(&self) {
+        if self.worker.with(|worker| worker.take_moved()) == Some(true) {
+            self.metrics.limits(&self.configuration.policy);
+        }
     }
 
     /// Arms the timer if the worker needs the timer, or if the plugin follows a server and no timer

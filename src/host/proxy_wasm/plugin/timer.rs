@@ -99,6 +99,7 @@ impl Plugin {
             self.metrics.events(&events);
             worker.expire(now)
         });
+        self.show_limits();
         self.absorb(completions.unwrap_or_default())
     }
 }

@@ -85,6 +85,9 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
+        if let Some(adaptation) = &mut self.adaptation {
+            adaptation.leave(&charges.entered, usage);
+        }
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
             self.settle_global(charges.settlements(policy, usage));

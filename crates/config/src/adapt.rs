@@ -1,0 +1,163 @@
+//! The key `adapt` of a rule: `{signal, target, min, max, every}`.
+
+use super::counter::Weight;
+use diana_base::time::Span;
+use diana_document::{Fields, Node, Value, quoted};
+use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
+use diana_limiter::algorithm::AlgorithmKind;
+use diana_limiter::policy::Counter;
+use diana_limiter::response::percent_of;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The highest limit. Up to here, a request takes at most 0.1 % more of a bucket than it should.
+const HIGHEST: u64 = 1_000_000;
+/// The length of an interval.
+const EVERY: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(600);
+/// The latency that is wanted.
+const TARGET: RangeInclusive<Span> = Span::from_ms(1)..=Span::from_secs(60);
+
+/// Buckets take at most this long to fill.
+const LONGEST_FILL: Span = Span::from_secs(100 * 365 * 86_400);
+
+const FILLS_TOO_SLOWLY: &str = "at the lowest limit, the cost of one request takes longer than 100 years to come back: raise `min`, or lower `cost`";
+const GLOBAL: &str = "each gateway measures its own upstream, so no store counts for all of them with a limit that \
+    moves: leave it out, or write `scope: local`";
+const SETTLES: &str = "what a unit takes from the bucket would change between the request and its response: leave \
+    `adapt` out, or a cost that depends on the response";
+const KINDS: &str =
+    "only `algo: C` and `algo: TB` without `max_wait` can adapt: leave it out, or write another `algo`";
+const ONE_LIMIT: &str =
+    "`adapt` moves one limit for all actors: leave it out, or count these actors in another rule";
+
+/// The mistake of a rule with `adapt` that has `overrides` or `plans`.
+pub(super) fn refuse_others(node: &Node) {
+    node.fail(ONE_LIMIT);
+}
+
+/// The keys of `adapt`.
+pub(super) struct AdaptKeys<'a> {
+    node: Node<'a>,
+    signal: Signal,
+    min: Option<u64>,
+    max: Option<u64>,
+    every: Span,
+}
+
+/// Takes `adapt`. A mistake yields `None`; without the key, `Some(None)`.
+pub(super) fn adapt<'a>(
+    fields: &mut Fields<'a>,
+    weight: Weight,
+    is_global: bool,
+) -> Option<Option<AdaptKeys<'a>>> {
+    let Some(node) = fields.take("adapt") else {
+        return Some(None);
+    };
+    if is_global || weight.settles {
+        node.fail(if is_global { GLOBAL } else { SETTLES });
+        return None;
+    }
+    let Value::Object(_) = node.value() else {
+        return node.expected("an object such as `{signal: latency_p90, target: 200ms, min: 20, max: 400}`");
+    };
+    let mut keys = node.fields()?;
+    let (signal, target) = (keys.require("signal"), keys.require("target"));
+    let signal =
+        signal.and_then(|node| signal_of(&node)).map(|kind| target.and_then(|node| kind.signal(&node)));
+    let bound = |node: Option<Node>| match node {
+        Some(node) => node.size(1..=HIGHEST).map(Some),
+        None => Some(None),
+    };
+    let (min, max) = (bound(keys.take("min")), bound(keys.take("max")));
+    let every = keys.take("every").map_or(Some(Span::from_secs(10)), |node| node.span(EVERY));
+    keys.finish();
+    Some(Some(AdaptKeys { node, signal: signal??, min: min?, max: max?, every: every? }))
+}
+
+/// What the limit follows, without its target.
+enum Kind {
+    Latency { permille: u32 },
+    Errors,
+    Traffic,
+}
+
+fn signal_of(node: &Node) -> Option<Kind> {
+    let text = node.text()?.trim();
+    let percentile = text.strip_prefix("latency_p").filter(|digits| {
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+        is_number && (2..=3).contains(&digits.len())
+    });
+    let permille = percentile.and_then(|digits| {
+        let number: u32 = digits.parse().ok()?;
+        Some(if digits.len() == 2 { number.saturating_mul(10) } else { number })
+    });
+    match (text, permille) {
+        ("errors", _) => Some(Kind::Errors),
+        ("traffic", _) => Some(Kind::Traffic),
+        (_, Some(permille)) => Some(Kind::Latency { permille }),
+        _ => {
+            node.fail(format!(
+                "unknown signal {}, expected errors, traffic, or a latency from latency_p10 to latency_p99 or latency_p999",
+                quoted(text)
+            ));
+            None
+        }
+    }
+}
+
+impl Kind {
+    /// The signal with the target at `node`.
+    fn signal(&self, node: &Node) -> Option<Signal> {
+        let percent = |range: RangeInclusive<u32>| match node.value() {
+            Value::Text(text) => percent_of(text).filter(|percent| range.contains(percent)),
+            _ => None,
+        };
+        match self {
+            Kind::Latency { permille } => {
+                Some(Signal::Latency { target: node.span(TARGET)?, permille: *permille })
+            }
+            Kind::Errors => match percent(1..=99) {
+                Some(percent) => Some(Signal::Errors { target_ppm: percent.saturating_mul(10_000) }),
+                None => node.expected("the highest share of errors, from `1%` to `99%`"),
+            },
+            Kind::Traffic => match percent(101..=1_000) {
+                Some(percent) => Some(Signal::Traffic { percent }),
+                None => node.expected("a part of the last interval's traffic, from `101%` to `1000%`"),
+            },
+        }
+    }
+}
+
+impl AdaptKeys<'_> {
+    /// The counter with a limit that moves. A rule that refuses all requests has none.
+    pub(super) fn around(self, counter: Counter, kind: &AlgorithmKind, weight: Weight) -> Option<Counter> {
+        let AdaptKeys { node, signal, min, max, every } = self;
+        let Counter { quota, algorithm, .. } = counter;
+        if quota.rpu == 0 {
+            return Some(Counter::new(quota, algorithm));
+        }
+        let (min, max) = (min.unwrap_or(quota.rpu.div_ceil(10)), max.unwrap_or(quota.rpu));
+        if !(min..=max).contains(&quota.rpu) || max > HIGHEST {
+            node.fail(format!(
+                "`rpu` is {}: it has to be from `min` to `max`, here {min} to {max}, and `max` at most {HIGHEST}",
+                quota.rpu
+            ));
+            return None;
+        }
+        let limits = Limits { min, max, start: quota.rpu };
+        let resource = match kind.per_unit {
+            true => Resource::Rate { unit: quota.unit },
+            false => Resource::Permits,
+        };
+        let adaptive = Arc::new(Adaptive::new(Controller::new(signal, resource, limits, every)));
+        let Some(algorithm) = algorithm.adapting(quota, weight.least, &adaptive) else {
+            node.fail(KINDS);
+            return None;
+        };
+        if kind.per_unit && algorithm.shown(quota).unit > LONGEST_FILL {
+            node.fail(FILLS_TOO_SLOWLY);
+            return None;
+        }
+        Some(Counter::new(quota, algorithm))
+    }
+}

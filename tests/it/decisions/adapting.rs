@@ -1,0 +1,112 @@
+//! `adapt`: a limit that moves with what its requests find upstream.
+
+use super::check;
+
+fn rule(keys: &str) -> String {
+    format!(r#"{{"url": "/", "rules": [{{"name": "backend", {keys}}}]}}"#)
+}
+
+/// 20 permits, of which a slow upstream leaves half, and a fast one gives them back.
+fn permits() -> String {
+    rule(
+        r#""algo": "C", "rpu": 20,
+           "adapt": {"signal": "latency_p90", "target": "200ms", "min": 4, "max": 40, "every": "10s"}"#,
+    )
+}
+
+#[test]
+fn permits_follow_the_latency() {
+    check(
+        &permits(),
+        "0ms    20x GET / -> pass
+         0ms        GET / -> refuse backend
+         5s     20x settle status=200 latency=1s
+         9999ms     GET / -> pass backend=19
+         10s        GET / -> pass backend=8
+         10s     8x GET / -> pass
+         10s w1     GET / -> refuse backend
+         12s    10x settle status=200 latency=50ms
+         20s        GET / -> pass backend=14
+         20s w2     GET / -> pass backend=13
+         1h  w1     GET / -> pass backend=19",
+    );
+}
+
+#[test]
+fn requests_that_end_without_a_response_are_no_measurement() {
+    check(
+        &permits(),
+        "0ms    20x GET / -> pass
+         5s     20x settle
+         10s        GET / -> pass backend=9",
+    );
+}
+
+#[test]
+fn a_rate_follows_the_share_of_errors() {
+    check(
+        &rule(
+            r#""rpu": 20, "unit": "second",
+               "adapt": {"signal": "errors", "target": "10%", "min": 4, "max": 40, "every": "10s"}"#,
+        ),
+        "0ms    20x GET / -> pass
+         1s      2x settle status=499 latency=1ms
+         1s     18x settle status=503 latency=1ms
+         10s        GET / -> pass backend=9
+         10s w1  9x GET / -> pass
+         10s w1     GET / -> refuse backend retry=100ms
+         11s    10x settle status=200 latency=1ms
+         20s w1     GET / -> pass backend=14
+         20s w1 14x GET / -> pass
+         20s w2     GET / -> refuse backend",
+    );
+}
+
+#[test]
+fn a_rate_follows_the_traffic_of_the_last_interval() {
+    let json = rule(
+        r#""rpu": 20, "unit": "second",
+           "adapt": {"signal": "traffic", "target": "150%", "min": 4, "max": 40, "every": "10s"}"#,
+    );
+    check(
+        &json,
+        "0ms    20x GET / -> pass
+         0ms        GET / -> refuse backend
+         10s        GET / -> pass backend=14
+         20s        GET / -> pass backend=10",
+    );
+    // 20 in a second: 30 is the limit at once.
+    check(
+        &json.replace("10s", "1s"),
+        "0ms    20x GET / -> pass
+         1s         GET / -> pass backend=29",
+    );
+}
+
+/// The bucket keeps what it lacks when the limit moves.
+#[test]
+fn what_was_taken_stays_taken_when_the_limit_moves() {
+    check(
+        &rule(
+            r#""rpu": 20, "unit": "20s",
+               "adapt": {"signal": "errors", "target": "10%", "min": 4, "max": 40, "every": "10s"}"#,
+        ),
+        "0ms    20x GET / -> pass
+         1s     20x settle status=503 latency=1ms
+         10s     5x GET / -> pass
+         10s        GET / -> refuse backend retry=2s",
+    );
+}
+
+#[test]
+fn a_refusal_by_another_rule_is_neither_traffic_nor_a_refusal() {
+    check(
+        r#"{"url": "/", "rules": [
+            {"name": "few", "algo": "W", "rpu": 10, "unit": "7d"},
+            {"name": "backend", "rpu": 20, "unit": "second",
+             "adapt": {"signal": "traffic", "target": "200%", "min": 1, "max": 40, "every": "1s"}}]}"#,
+        "0ms    10x GET / -> pass
+         0ms    90x GET / -> refuse few
+         1s         GET / -> refuse few few=refused backend=20",
+    );
+}
