@@ -10,9 +10,9 @@
 //!   3s   settle status=200 values=_,7    the same, after a response with these measures
 //! ```
 //!
-//! After `settle`: `status`, `latency`, `request` and `response` (bytes), and `values` with a number
-//! or `_` for each value that the policy measures. The filter measures by itself, so such a script runs
-//! through the engine alone.
+//! After `settle`: `status`, `latency`, `request` and `response` (bytes), and `values` with a
+//! number or `_` for each value that the policy measures. The filter measures by itself, so such a
+//! script runs through the engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
 //! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.

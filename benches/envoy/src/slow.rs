@@ -31,9 +31,10 @@ const CONNECTIONS: usize = 32;
 const HEAD: &str = "<!-- Written by `cargo xtask bench slow`. Do not edit. -->
 # Limits that follow a slow upstream, recorded
 
-A real Envoy with two workers, and an upstream that works on four requests at a time. A request takes
-it 10 ms, then 100 ms, then 10 ms again: it can do 400 a second, then 40. Clients send 200 requests a
-second over 32 connections, and fewer while they wait for responses.
+A real Envoy with two workers, and an upstream that works on four requests at a time. The work on a
+request takes 10 ms, then 100 ms, then 10 ms again. So the upstream can do 400 a second, then 40,
+then 400. Clients send 200 requests a second over 32 connections, and fewer while they wait for
+responses.
 
 ![Limits and latencies over time](slow-upstream.svg)
 
@@ -115,7 +116,7 @@ fn second(answers: &[Answered], start: Instant, at: u64, limit: Option<u64>) -> 
 
 /// The means of five seconds each.
 fn table(title: &str, rule: &Value, seconds: &[Second]) -> Result<String> {
-    let mut text = format!("## {title}\n\n`{rule}`\n\n");
+    let mut text = format!("## {title}\n\n```json\n{rule:#}\n```\n\n");
     text.push_str(
         "| seconds | passed a second | refused a second | limit at the end | p90, the median second |\n",
     );

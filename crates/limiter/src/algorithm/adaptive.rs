@@ -1,5 +1,6 @@
-//! `TB` with `adapt`: a token bucket whose rate moves. The bucket counts in tiny parts of a token. A
-//! constant number of parts comes in a unit; a request takes the more parts the lower the limit is.
+//! `TB` with `adapt`: a token bucket whose rate moves. The bucket counts in tiny parts of a token.
+//! A constant number of parts comes in a unit; a request takes the more parts the lower the limit
+//! is.
 //!
 //! ```text
 //!   parts per ns      P, as many as fit in 62 bits, at most 10⁹

@@ -82,8 +82,8 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// The same algorithm with a limit that moves in place of `quota.rpu`. `least` is the least that
-    /// a request costs. `None` if the algorithm cannot adapt.
+    /// The same algorithm with a limit that moves in place of `quota.rpu`. `least` is the least
+    /// that a request costs. `None` if the algorithm cannot adapt.
     fn adapting(&self, _quota: Quota, _least: u64, _adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
         None
     }

@@ -140,8 +140,8 @@ impl Worker {
         self.actors.migration = Migration::new(policy, older, replacement, now);
     }
 
-    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Limits that
-    /// move then move only with requests.
+    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Limits
+    /// that move then move only with requests.
     pub fn disable_reservations(&mut self) {
         self.cache.reservations.stop();
         self.adaptation.iter_mut().for_each(|adaptation| adaptation.wakes = false);

@@ -100,7 +100,8 @@ impl Adaptation {
         }
     }
 
-    /// A request that [entered](Adaptation::enter) has ended. Without a response, `usage` has no latency.
+    /// A request that [entered](Adaptation::enter) has ended. Without a response, `usage` has no
+    /// latency.
     pub(super) fn leave(&mut self, entered: &[usize], usage: Option<&Usage>) {
         for index in entered {
             let Some(counted) = self.rules.get_mut(*index) else { continue };
