@@ -6,6 +6,7 @@
 mod cells;
 mod lease_laws;
 mod leases;
+mod penalties;
 mod permits;
 mod redis;
 mod settling;

@@ -48,6 +48,7 @@ fn query() -> GlobalQuery {
         cost: 1,
         peeks: false,
         lease: 0,
+        penalty: None,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

@@ -73,19 +73,23 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleR
     // A hostile global store could hold a request longer than its rule allows, so longer spans are
     // an error.
     let (longest_wait, longest) = rule_query.parameters.longest_us();
+    let longest = rule_query.penalty.map_or(longest, |penalty| penalty.longest_us().max(longest));
     let max_wait = if admission == 0 { longest_wait } else { longest };
     if wait > max_wait || more_in.max(full_in) > longest {
         return None;
     }
-    let admission = match admission {
-        0 => Admission::Admit { delay: us(wait) },
-        1 => Admission::Refuse { retry_after: Some(us(wait)) },
-        2 => Admission::Refuse { retry_after: None },
+    let (admission, by_penalty) = match (admission, rule_query.penalty) {
+        (0, _) => (Admission::Admit { delay: us(wait) }, false),
+        (1, _) => (Admission::Refuse { retry_after: Some(us(wait)) }, false),
+        (2, _) => (Admission::Refuse { retry_after: None }, false),
+        (3, Some(_)) => (Admission::Refuse { retry_after: Some(us(wait)) }, true),
+        (4, Some(_)) => (Admission::Refuse { retry_after: None }, true),
         _ => return None,
     };
     let charge = Charge::default();
+    let verdict = Verdict { admission, remaining, more_in: us(more_in), full_in: us(full_in), charge };
     let reply = RuleReply {
-        verdict: Verdict { admission, remaining, more_in: us(more_in), full_in: us(full_in), charge },
+        verdict: verdict.with_penalty(by_penalty),
         charge: [cost, at, booked_at, first, second],
         grant: LeaseGrant { amount, generation, lasts: us(lasts) },
         attributed: true,

@@ -2,7 +2,7 @@
 //! first number is the command.
 //!
 //! ```text
-//!   decide   1 groups  (rules  (kind enforced cost lease a b c d e f)…)…
+//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for])…)…
 //!   refund   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   return   3 rules  (kind a b c d e f  generation used left)…
 //!   report   4 rules  (kind a b c d e f)…
@@ -10,7 +10,7 @@
 //! ```
 
 use diana_base::format::number;
-use diana_limiter::algorithm::Parameters;
+use diana_limiter::algorithm::{Parameters, PenaltyParameters};
 use diana_limiter::global::{GlobalQuery, Settlement};
 use diana_limiter::policy::CountKey;
 
@@ -41,13 +41,18 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                         to,
                         &[
                             rule_query.parameters.kind.into(),
-                            // 1: the rule refuses. 2: a cost of 0 needs one unit.
-                            u64::from(rule_query.enforced) | u64::from(rule_query.peeks) << 1,
+                            // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty.
+                            u64::from(rule_query.enforced)
+                                | u64::from(rule_query.peeks) << 1
+                                | u64::from(rule_query.penalty.is_some()) << 2,
                             rule_query.cost,
                             rule_query.lease,
                         ],
                     );
                     put(to, &rule_query.parameters.numbers);
+                    if let Some(PenaltyParameters { after, unit_us, lasts_us }) = rule_query.penalty {
+                        put(to, &[after, unit_us, lasts_us]);
+                    }
                 }
             }
         }

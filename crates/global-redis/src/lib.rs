@@ -23,6 +23,7 @@
 //!     cost: 1,
 //!     peeks: false,
 //!     lease: 0,
+//!     penalty: None,
 //! }]]);
 //! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
 //! let number = Redis::number(1 << 20);

@@ -6,22 +6,25 @@
 --          reply; then commands: whole numbers below 2^53, separated by spaces. A call without
 --          commands is a probe: whether the key can be written.
 --
---   1 G (N (KIND FLAGS COST LEASE a b c d e f){N}){G}       decide on G groups of rules
+--   1 G (N (KIND FLAGS COST LEASE a b c d e f PENALTY){N}){G}    decide on G groups of rules
 --   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}    refund charges
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
 --   4 N (KIND a b c d e f){N}                               report the permits of a worker
 --   5 N (KIND a b c d e f COST AT BOOKED STAMP STAMP FINAL){N}    correct charges to a final cost
 --
--- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left.
+-- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left, plus
+-- 4 for a rule with a penalty. Only then PENALTY is AFTER UNIT FOR: AFTER refusals within UNIT begin
+-- a penalty that lasts FOR. If AFTER is 0, a refusal of this request does not count.
 --
 -- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
 -- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to the
 -- other commands is 0. OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused
--- request, and 2 for a request that is refused for ever.
+-- request, and 2 for a request that is refused for ever; 3 and 4 are the same during a penalty.
 --
 -- crates/limiter/src/algorithm/ documents how each kind counts, and its parameters.rs what a to f are.
--- Here are the same formulas in microseconds. A value is decimal numbers, first its kind. Any other
--- value is foreign and is overwritten.
+-- Here are the same formulas in microseconds. A value is decimal numbers, first its kind. The value of
+-- a rule with a penalty may begin with 9 · when the counted unit ends · the refusals in it · when the
+-- penalty ends. Any other value is foreign and is overwritten.
 --
 -- Gateways spend a lease of up to LEASE by themselves until it LASTS. A window or slice counts a
 -- lease as used, and subtracts what is LEFT on return. A bucket keeps leases apart: it is full when
@@ -708,10 +711,16 @@ local function next_cell(kind)
         -- Far enough below 2^53 that a count of cuts stays below, too.
         cell.is_foreign = cell.is_foreign or number >= 9e15
       end
+      if cell.s[1] == 9 and not cell.is_foreign then
+        cell.penalty = {unpack(cell.s, 2, 4)}
+        -- A value without more than a kind has only refusals.
+        cell.s = #cell.s > 5 and {unpack(cell.s, 5)} or nil
+        cell.is_foreign = #cell.penalty < 3
+      end
     end
   end
   if cell.is_foreign or cell.s and cell.s[1] ~= kind then
-    cell.s, cell.is_foreign = nil, nil
+    cell.s, cell.is_foreign, cell.penalty = nil, nil, nil
   end
   return cell
 end
@@ -743,6 +752,56 @@ local function rule(cell, v, i, j)
   return cell.rule
 end
 
+-- The rule with a penalty around it. See penalty.rs.
+local function penalized(cell, inner, after, unit, lasts)
+  local p = cell.penalty or {0, 0, 0}
+  cell.penalty = p
+  if p[2] > 0 and p[1] - now > unit + LAG then
+    p[1], cell.changed = now + unit, true
+  end
+  if p[3] - now > lasts + LAG then
+    p[3], cell.changed = now + lasts, true
+  end
+
+  -- A refusal by the quota, or a look, with the rest of a penalty on top.
+  local function on_top(one, cost)
+    local rest = p[3] - now
+    if rest > 0 then
+      if cost > 0 then
+        one[1], one[2] = one[1] == 2 and 4 or 3, one[1] == 2 and 0 or max(one[2], rest)
+      end
+      one[3], one[4], one[5] = 0, max(rest, one[3] > 0 and 0 or one[4]), max(rest, one[5])
+    end
+    return one
+  end
+
+  return {
+    step = function(cost)
+      if p[3] <= now then
+        return inner.step(cost)
+      end
+      local one = inner.step(0)
+      return on_top(cost > one[3] and inner.step(cost) or one, cost)
+    end,
+
+    count_refusal = function(one)
+      if one[1] ~= 1 and one[1] ~= 2 then
+        return one
+      end
+      if after > 0 and p[3] <= now then
+        if p[2] == 0 or p[1] <= now then
+          p[1], p[2] = now + unit, 0
+        end
+        p[2], cell.changed = p[2] + 1, true
+        if p[2] >= after then
+          p[2], p[3] = 0, now + lasts
+        end
+      end
+      return on_top(one, 1)
+    end,
+  }
+end
+
 -- One flat list for all commands, after the number of the call: webdis 0.1.9 prints a nested list
 -- as `null`.
 local reply = {ARGV[1] + 0}
@@ -757,15 +816,20 @@ end
 
 local function decide(v)
   local first, count, at = {}, 0, 3
-  local rules, owner, results = {}, {}, {}
+  local rules, owner, results, last = {}, {}, {}, {}
   for group = 1, v[2] do
-    for i = at + 1, at + v[at] * 10, 10 do
-      count = count + 1
-      owner[count] = next_cell(v[i])
-      rules[count], first[count] = rule(owner[count], v, i, i + 4), i
-      at = i + 9
-    end
+    last[group] = count + v[at]
     at = at + 1
+    while count < last[group] do
+      count = count + 1
+      owner[count] = next_cell(v[at])
+      rules[count], first[count] = rule(owner[count], v, at, at + 4), at
+      at = at + 10
+      if v[at - 9] > 3 then
+        rules[count] = penalized(owner[count], rules[count], unpack(v, at, at + 2))
+        at = at + 3
+      end
+    end
   end
   -- The state to restore if one rule refuses.
   local before, changed = {}, {}
@@ -777,7 +841,7 @@ local function decide(v)
   local is_refused, passes = false, true
   for n = 1, count do
     local i = first[n]
-    local cell, peeks = owner[n], v[i + 1] > 1
+    local cell, peeks = owner[n], v[i + 1] % 4 > 1
     local was, was_changed = peeks and {unpack(cell.s)}, cell.changed
     local one = rules[n].step(peeks and 1 or v[i + 2])
     if peeks and one[1] < 1 then
@@ -796,16 +860,17 @@ local function decide(v)
       results[n] = results[n][1] > 0 and results[n] or rules[n].step(0)
     end
   end
-  local n, at = 0, 3
+  for n = 1, count do
+    results[n] = rules[n].count_refusal and rules[n].count_refusal(results[n]) or results[n]
+  end
   for group = 1, passes and v[2] or 0 do
-    local from, part = n + 1, huge
-    n, at = n + v[at], at + 1 + v[at] * 10
-    for n = from, n do
+    local from, part = (last[group - 1] or 0) + 1, huge
+    for n = from, last[group] do
       local i = first[n]
       part = min(part, v[i + 3], results[n][3],
         v[i + 3] > 0 and rules[n].leasable and rules[n].leasable() or 0)
     end
-    for n = from, part > 0 and n or 0 do
+    for n = from, part > 0 and last[group] or 0 do
       local one = results[n]
       one[11], one[12], one[13] = part, rules[n].lease(part)
       local left = rules[n].step(0)
@@ -877,14 +942,18 @@ for i = 2, #ARGV do
 end
 for _, key in ipairs(keys) do
   local cell = cells[key]
-  local s = cell.s
+  local s, p = cell.s, cell.penalty
   if cell.changed then
-    -- As long as the value matters, and five seconds more.
-    local life = math.ceil(max(0, cell.rule.life()) / 1000) + 5000
+    local life = max(0, cell.rule.life())
     -- Trailing zeros are dropped, except for ages, turns and holders.
     while s[#s] == 0 and s[1] < 4 do
       s[#s] = nil
     end
+    if p and p[2] + p[3] > 0 then
+      s, life = {9, p[1], p[2], p[3], unpack(s)}, max(life, p[2] > 0 and p[1] - now or 0, p[3] - now)
+    end
+    -- As long as the value matters, and five seconds more.
+    life = math.ceil(life / 1000) + 5000
     redis.call('SET', key, ('%.0f '):rep(#s):format(unpack(s)), 'PX', life)
   end
 end

@@ -5,7 +5,7 @@ mod replies;
 
 use super::*;
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Charge, Parameters, PenaltyParameters, Quota, Verdict};
 use diana_limiter::global::{GlobalCharge, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
 use diana_limiter::policy::RuleId;
 use proptest::collection::vec;
@@ -33,6 +33,7 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
         cost: 3,
         peeks: false,
         lease,
+        penalty: None,
     }
 }
 

@@ -18,6 +18,7 @@
 //!     cost: 1,
 //!     peeks: false,
 //!     lease: 0,
+//!     penalty: None,
 //! }]]);
 //! let rls = Rls::new("diana".into());
 //! let request = rls.request(&query, |_| "per-user");

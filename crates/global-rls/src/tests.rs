@@ -30,6 +30,7 @@ fn rule_query(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
         cost,
         peeks: false,
         lease: 0,
+        penalty: None,
     }
 }
 

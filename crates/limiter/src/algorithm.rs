@@ -33,7 +33,7 @@ mod values;
 mod warm_up;
 mod window;
 
-pub use parameters::Parameters;
+pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;
 pub use traits::{Algorithm, AlgorithmKind, Migrate, Penalize, Reserve, Settle};

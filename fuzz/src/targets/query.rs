@@ -1,11 +1,13 @@
 //! Queries to a global store.
 
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::algorithm::{Parameters, PenaltyParameters, Quota};
 use diana_limiter::global::RuleQuery;
 use diana_limiter::policy::RuleId;
 
-/// The query of this number; odd numbers are rules in shadow.
+const PENALTY: PenaltyParameters = PenaltyParameters { after: 5, unit_us: 1_000_000, lasts_us: 600_000_000 };
+
+/// The query of this number; odd numbers are rules in shadow. Every third rule has a penalty.
 pub fn query(number: usize) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(number),
@@ -16,5 +18,6 @@ pub fn query(number: usize) -> RuleQuery {
         cost: 1,
         peeks: false,
         lease: 5,
+        penalty: number.is_multiple_of(3).then_some(PENALTY),
     }
 }

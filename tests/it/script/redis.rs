@@ -1,9 +1,11 @@
 //! A Redis with the script, and the calls and replies of the tests.
 
 use crate::algorithm::schedule::{Arrival, Gap, Run};
-use crate::algorithm::subject::{Rule, cases, rules_of};
+use crate::algorithm::subject::{Rule, cases, penalized, rules_of};
 use diana_global_redis::script::SCRIPT;
-use diana_limiter::algorithm::{Admission, Parameters, Quota, Verdict};
+use diana_limiter::algorithm::{
+    Admission, Algorithm, Parameters, Penalize, PenaltyParameters, Quota, Verdict,
+};
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -42,11 +44,19 @@ pub struct Query {
     /// Whether a cost of 0 is refused without one unit left.
     pub peeks: bool,
     pub lease: u64,
+    pub penalty: Option<PenaltyParameters>,
 }
 
 impl Query {
     pub fn of(key: &str, parameters: Parameters, cost: u64) -> Query {
-        Query { key: key.to_owned(), parameters, enforced: true, cost, peeks: false, lease: 0 }
+        let (key, penalty) = (key.to_owned(), None);
+        Query { key, parameters, enforced: true, cost, peeks: false, lease: 0, penalty }
+    }
+
+    /// The query of a rule that counts with this algorithm.
+    pub fn by(key: &str, algorithm: &dyn Algorithm, cost: u64) -> Query {
+        let penalty = algorithm.as_penalize().map(Penalize::parameters);
+        Query { penalty, ..Query::of(key, algorithm.parameters(), cost) }
     }
 }
 
@@ -72,12 +82,17 @@ impl Call {
                     &mut command,
                     &[
                         kind.into(),
-                        u64::from(query.enforced) + 2 * u64::from(query.peeks),
+                        u64::from(query.enforced)
+                            + 2 * u64::from(query.peeks)
+                            + 4 * u64::from(query.penalty.is_some()),
                         query.cost,
                         query.lease,
                     ],
                 );
                 numbers(&mut command, &parameters);
+                if let Some(PenaltyParameters { after, unit_us, lasts_us }) = query.penalty {
+                    numbers(&mut command, &[after, unit_us, lasts_us]);
+                }
                 self.keys.push(query.key.clone());
             }
         }
@@ -163,6 +178,7 @@ impl TestRedis {
     /// The reply about one rule. Its spans must be possible for the rule.
     pub fn ask(&self, now: u64, query: Query) -> Reply {
         let (longest_wait, longest) = query.parameters.longest_us();
+        let longest = query.penalty.map_or(longest, |penalty| penalty.longest_us().max(longest));
         let reply = self.call(now, Call::default().decide(&[vec![query]]))[0][0];
         assert!(reply.wait <= if reply.outcome == 0 { longest_wait } else { longest }, "{reply:?}");
         assert!(reply.more_in.max(reply.full_in) <= longest, "{reply:?}");
@@ -198,7 +214,10 @@ fn reply(command: &str, rest: &mut &[u64]) -> Vec<Reply> {
         (1, groups) => {
             let mut of_group = || {
                 let rules = words.next().unwrap();
-                words.nth(10 * rules - 1);
+                for _ in 0..rules {
+                    let flags = words.nth(1).unwrap();
+                    words.nth(if flags & 4 > 0 { 10 } else { 7 });
+                }
                 rules
             };
             (0..groups).map(|_| of_group()).sum()
@@ -257,6 +276,7 @@ pub fn visible(verdict: &Verdict) -> Visible {
         Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
         Admission::Refuse { retry_after: None } => (2, 0),
     };
+    let outcome = if verdict.is_penalty() { outcome + 2 } else { outcome };
     (outcome, wait, verdict.remaining, us(verdict.more_in), us(verdict.full_in))
 }
 
@@ -275,8 +295,16 @@ pub fn check<S: Strategy>(
 /// Rules with whole milliseconds, as in configurations. There are none of kind `C`, because no
 /// algorithm counts permits as Redis does: see `permits.rs`.
 pub fn whole_rules() -> impl Strategy<Value = Rule> {
-    let whole = |rule: &Rule| rule.quota.unit.as_ns().is_multiple_of(Quota::MIN_UNIT.as_ns());
-    rules_of(|kind| kind != "C").prop_filter("whole milliseconds", whole)
+    rules_of(|kind| kind != "C").prop_filter("whole milliseconds", is_whole)
+}
+
+/// The same rules with a penalty.
+pub fn whole_penalized() -> impl Strategy<Value = Rule> {
+    penalized().prop_filter("whole milliseconds", is_whole)
+}
+
+fn is_whole(rule: &Rule) -> bool {
+    rule.quota.unit.as_ns().is_multiple_of(Quota::MIN_UNIT.as_ns())
 }
 
 /// Until this instant everything stays below 2⁵³ µs, with a hundred years to fill.

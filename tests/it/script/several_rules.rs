@@ -1,7 +1,9 @@
 //! Tests of several rules in a command and several commands in a call: each command is all or
 //! nothing.
 
-use super::redis::{Call, Query, TestRedis, Visible, begins, check, us, visible, whole_rules};
+use super::redis::{
+    Call, Query, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
+};
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power;
 use diana_base::time::Time;
@@ -20,7 +22,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
 }
 
-/// The rules of `policy::check`: prepare and step all. If one refuses, charge none and look at all.
+/// The rules of `check::verdict`: prepare and step all. If one refuses, charge none and look at
+/// all. Then count the refusals toward penalties.
 fn decide(runs: &mut [Run], query: &[(usize, bool, u64)]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
@@ -38,13 +41,21 @@ fn decide(runs: &mut [Run], query: &[(usize, bool, u64)]) -> Vec<Verdict> {
             }
         }
     }
+    for ((index, ..), verdict) in query.iter().zip(&mut verdicts) {
+        let Run { algorithm, cell, .. } = &mut runs[*index];
+        if let (false, Some(penalty)) = (verdict.admits(), algorithm.as_penalize()) {
+            let is_quota = !verdict.is_penalty();
+            is_quota.then(|| penalty.count_refusal(cell, now));
+            *verdict = penalty.penalize(cell, now, *verdict);
+        }
+    }
     verdicts
 }
 
 #[test]
 fn all_rules_of_a_command_are_charged_or_none() {
-    let rules = prop::collection::vec(whole_rules(), 3);
-    check(150, (rules, begins(), steps()), |redis, (rules, begin, steps)| {
+    let rules = prop::collection::vec(prop_oneof![whole_rules(), whole_penalized()], 3);
+    check(200, (rules, begins(), steps()), |redis, (rules, begin, steps)| {
         let mut runs: Vec<Run> = rules.iter().map(|rule| Run::new(rule, begin)).collect();
         let keys: Vec<String> = rules.iter().map(|_| redis.key()).collect();
         for (gap, commands) in steps {
@@ -68,7 +79,7 @@ fn all_rules_of_a_command_are_charged_or_none() {
                     .collect();
                 let query = |(index, enforced, cost): &(usize, bool, u64)| Query {
                     enforced: *enforced,
-                    ..Query::of(&keys[*index], runs[*index].algorithm.parameters(), *cost)
+                    ..Query::by(&keys[*index], &*runs[*index].algorithm, *cost)
                 };
                 let groups_of_queries: Vec<Vec<Query>> =
                     groups.iter().map(|group| group.iter().map(query).collect()).collect();

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use redis::{Connection, cmd};
 
-fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+pub fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     prop_oneof![onward().boxed(), astray().boxed()]
 }
 
@@ -78,7 +78,7 @@ fn the_wait_for_100_years_is_exact() {
 
 /// Rules whose charges are booked at whole µs, or with the missing fraction of one. Their refunds
 /// are exact.
-fn whole_charges() -> impl Strategy<Value = Rule> {
+pub fn whole_charges() -> impl Strategy<Value = Rule> {
     let rpu = select(vec![1, 2, 5, 8, 10, 100, 125, 1_000, 10_000, 1_000_000]);
     let wait = prop_oneof![Just(None), log(5_000).prop_map(Some)];
     let buckets = (rpu, log(1_000), log(10_000), any::<bool>(), wait);
@@ -91,7 +91,7 @@ fn whole_charges() -> impl Strategy<Value = Rule> {
 }
 
 /// For each arrival, the number of further arrivals before its refund, or `None`.
-fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
+pub fn returns() -> impl Strategy<Value = Vec<Option<usize>>> {
     prop::collection::vec(prop_oneof![1 => Just(None), 2 => (0..6_usize).prop_map(Some)], 24)
 }
 

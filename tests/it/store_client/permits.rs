@@ -32,6 +32,7 @@ fn permit(actor: u32) -> GlobalQuery {
         cost: 1,
         peeks: false,
         lease: 0,
+        penalty: None,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

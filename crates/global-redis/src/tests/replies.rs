@@ -166,3 +166,47 @@ fn a_lease_longer_than_its_generation_is_refused() {
         assert!(is_read(0, longest + 1), "nothing is lent: {parameters:?}");
     }
 }
+
+/// Ten minutes after five refusals within a minute.
+const PENALTY: PenaltyParameters = PenaltyParameters { after: 5, unit_us: 60_000_000, lasts_us: 600_000_000 };
+
+#[test]
+fn a_penalty_is_sent_behind_its_rule() {
+    let plain = RuleQuery {
+        parameters: Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] },
+        ..rule_query(1, 0)
+    };
+    let penalty = Some(PENALTY);
+    let with = RuleQuery { penalty, peeks: true, ..plain.clone() };
+    let query = GlobalQuery::Decide(vec![vec![with, plain]]);
+    let redis = redis(Dialect::Webdis);
+    let call = redis.call(&[&query], false, NUMBER);
+    let end = "/1+1+2+2+7+3+0+10+60000000+0+0+0+0+5+60000000+600000000+2+1+3+0+10+60000000+0+0+0+0";
+    let body = String::from_utf8(call.body).unwrap();
+    assert!(body.ends_with(end), "{body}");
+}
+
+/// A penalty may last longer than the quota would refuse. Only a rule with a penalty has one.
+#[test]
+fn a_refusal_by_a_penalty_is_read() {
+    let parameters = Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] };
+    let verdict = |penalty, outcome: u64, wait: u64, full_in: u64| {
+        let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, penalty, ..rule_query(1, 0) }]]);
+        let numbers = [outcome, wait, 0, full_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
+        let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
+        let replies = redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()).ok()?;
+        Some(replies[0].as_ref().unwrap()[0].verdict)
+    };
+    let longest = PENALTY.lasts_us + 1_000_002;
+    let seen = |outcome, wait| verdict(Some(PENALTY), outcome, wait, longest).unwrap();
+    let wait = |us: u64| Admission::Refuse { retry_after: Some(Span::from_ns(us * 1_000)) };
+    assert_eq!((seen(3, longest).admission, seen(3, longest).is_penalty()), (wait(longest), true));
+    assert_eq!((seen(1, 5).admission, seen(1, 5).is_penalty()), (wait(5), false));
+    let never = seen(4, 0);
+    assert_eq!((never.admission, never.is_penalty()), (Admission::Refuse { retry_after: None }, true));
+    assert!(!seen(2, 0).is_penalty() && !seen(0, 0).is_penalty());
+    assert_eq!(verdict(Some(PENALTY), 3, longest + 1, 0), None);
+    assert_eq!(verdict(Some(PENALTY), 3, 0, longest + 1), None);
+    assert_eq!(verdict(Some(PENALTY), 5, 0, 0), None);
+    assert!([3, 4].iter().all(|outcome| verdict(None, *outcome, 0, 0).is_none()));
+}

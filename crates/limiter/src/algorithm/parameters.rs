@@ -15,6 +15,29 @@ pub struct Parameters {
     pub numbers: [u64; 6],
 }
 
+/// The parameters of a [`Penalty`](super::Penalty).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PenaltyParameters {
+    /// The number of refusals that begin the penalty; 0 if refusals do not count.
+    pub after: u64,
+    /// The span in which refusals are counted together, in µs.
+    pub unit_us: u64,
+    /// The length of the penalty in µs.
+    pub lasts_us: u64,
+}
+
+impl PenaltyParameters {
+    pub(super) fn new(after: u32, unit: Span, lasts: Span) -> PenaltyParameters {
+        PenaltyParameters { after: after.into(), unit_us: us(unit), lasts_us: us(lasts) }
+    }
+
+    /// The longest rest of the penalty that the store may report, in µs.
+    #[must_use]
+    pub fn longest_us(&self) -> u64 {
+        u64::try_from(SLACK_US).unwrap_or(u64::MAX).saturating_add(self.lasts_us)
+    }
+}
+
 const REFUSE_ALL: u8 = 0;
 const TOKEN_BUCKET: u8 = 1;
 const WINDOW: u8 = 2;

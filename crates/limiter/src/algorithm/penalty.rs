@@ -19,7 +19,8 @@
 use super::EvictionRank;
 use super::bytes::{u32_at, u64_at, write};
 use super::{
-    Admission, Algorithm, Charge, Deficit, MAX_SKEW, Migrate, Parameters, Penalize, Quota, Settle, Verdict,
+    Admission, Algorithm, Charge, Deficit, MAX_SKEW, Migrate, Parameters, Penalize, PenaltyParameters, Quota,
+    Settle, Verdict,
 };
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
@@ -268,6 +269,10 @@ impl Penalize for Penalty {
 
     fn longest(&self) -> Span {
         self.unit.max(self.lasts)
+    }
+
+    fn parameters(&self) -> PenaltyParameters {
+        PenaltyParameters::new(self.after, self.unit, self.lasts)
     }
 }
 

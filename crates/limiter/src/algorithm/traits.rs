@@ -1,7 +1,7 @@
 //! What every algorithm does, and what some do besides.
 
 use super::EvictionRank;
-use super::{Admission, Charge, Deficit, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Charge, Deficit, Parameters, PenaltyParameters, Quota, Reservation, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -213,6 +213,9 @@ pub trait Penalize {
 
     /// The longest time that a counted refusal or a penalty has an effect.
     fn longest(&self) -> Span;
+
+    /// The parameters of the penalty for a global store.
+    fn parameters(&self) -> PenaltyParameters;
 }
 
 /// An algorithm whose cells need care when a configuration replaces another one.

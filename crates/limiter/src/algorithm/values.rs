@@ -72,6 +72,12 @@ impl Verdict {
     /// Marks the charge of a verdict during a penalty: no algorithm books at the end of time.
     pub(crate) const PENALTY: Time = Time::from_ns(u64::MAX);
 
+    /// The verdict, which a penalty gives if `by_penalty`.
+    pub fn with_penalty(self, by_penalty: bool) -> Verdict {
+        let booked_at = if by_penalty { Verdict::PENALTY } else { self.charge.booked_at };
+        Verdict { charge: Charge { booked_at, ..self.charge }, ..self }
+    }
+
     /// Whether a penalty refuses the request, and not only the quota.
     #[must_use]
     pub fn is_penalty(&self) -> bool {

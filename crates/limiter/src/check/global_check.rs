@@ -199,6 +199,21 @@ impl GlobalCheck {
         self.deciding(&global_group.group, policy).any(|(at, rule)| rule.enforced && refuses(at))
     }
 
+    /// Whether further refusals count toward a penalty in the global store.
+    pub(crate) fn counts_refusals(&self, policy: &Policy, keys: &[u8]) -> bool {
+        let (GlobalState::Answered(replies, _), Some(global_group)) =
+            (&self.state, policy.global_group(self.place).filter(|global| global.group.has_penalty))
+        else {
+            return false;
+        };
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let counters = global_group.group.for_actor(&policy.rules, key).counters();
+        counters.zip(replies).enumerate().any(|(at, ((_, counter), reply))| {
+            let is_quota = !reply.verdict.admits() && !reply.verdict.is_penalty();
+            is_quota && self.decides(at) && counter.algorithm.as_penalize().is_some()
+        })
+    }
+
     /// The charges of the global store, with the shard.
     pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
         let (GlobalState::Answered(replies, _), Some(global_group)) =

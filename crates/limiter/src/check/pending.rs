@@ -84,6 +84,8 @@ impl Pending {
                 // Quotas of other plans count as far as they have room, like rules in shadow.
                 query.enforced &= *effect == Effect::Decides;
                 query.cost = if *effect == Effect::Nothing { 0 } else { query.cost };
+                let penalty = query.penalty.as_mut().filter(|_| *effect != Effect::Decides);
+                penalty.into_iter().for_each(|penalty| penalty.after = 0);
             }
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
@@ -232,8 +234,11 @@ impl Scratch {
             };
             // Permits come back at any time: their lack is not cached. If the global store does not
             // say which rule refuses, this rule may admit the actor's other requests. So may a rule
-            // whose cost depends on the request.
-            let is_for_all = !global_group.group.ends_with_request && !global_group.group.varies;
+            // whose cost depends on the request. Refusals that count toward a penalty have to reach
+            // the global store.
+            let is_for_all = !global_group.group.ends_with_request
+                && !global_group.group.varies
+                && !global.counts_refusals(policy, &self.keys);
             if is_for_all && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
                 global.report(policy, &self.keys, &mut reports);

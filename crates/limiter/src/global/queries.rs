@@ -1,7 +1,7 @@
 //! The queries about the rules of one global group.
 
 use super::query::RuleQuery;
-use crate::algorithm::Quota;
+use crate::algorithm::{Penalize, Quota};
 use crate::policy::{Counter, GlobalGroup, Policy, Rule};
 use diana_base::time::Span;
 
@@ -54,6 +54,7 @@ impl GlobalGroup {
                 cost,
                 peeks: costs.is_some() && cost == 0,
                 lease: if fetches { counter.lease } else { 0 },
+                penalty: counter.algorithm.as_penalize().map(Penalize::parameters),
             }
         };
         rules.map(ask).collect()

@@ -1,6 +1,6 @@
 //! Queries to a global store and its replies, whatever the global store's protocol.
 
-use crate::algorithm::{Parameters, Quota, Verdict};
+use crate::algorithm::{Parameters, PenaltyParameters, Quota, Verdict};
 use crate::policy::{CountKey, RuleId};
 use diana_base::time::Span;
 
@@ -48,6 +48,8 @@ pub struct RuleQuery {
     pub peeks: bool,
     /// The units to lease beside the cost, if that many are left; 0: none.
     pub lease: u64,
+    /// The penalty of the rule.
+    pub penalty: Option<PenaltyParameters>,
 }
 
 /// The charge of one rule in a global store. Only the global store understands the numbers.
@@ -89,7 +91,7 @@ pub struct LeaseUsage {
 /// The reply about one rule of a [`GlobalQuery::Decide`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleReply {
-    /// The verdict, without its charge.
+    /// The verdict, without its charge. See [`Verdict::with_penalty`].
     pub verdict: Verdict,
     /// The charge: see [`GlobalCharge::numbers`].
     pub charge: [u64; 5],

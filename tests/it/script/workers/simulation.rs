@@ -358,6 +358,7 @@ fn query(rpu: u64) -> GlobalQuery {
         cost: 1,
         peeks: false,
         lease: 0,
+        penalty: None,
     };
     GlobalQuery::Decide(vec![vec![query]])
 }
