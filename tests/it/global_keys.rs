@@ -49,6 +49,20 @@ fn a_key_does_not_depend_on_the_rest_of_the_document() {
     }
 }
 
+/// A gateway that knows no penalties would not find the count behind the refusals.
+#[test]
+fn each_penalty_has_counts_of_its_own() {
+    let penalty = |penalty| keys(&TEN.replace(r#""scope""#, &format!("{penalty} \"scope\"")), "ann");
+    let all = [
+        r#""penalty": {"after": 5, "for": "10m"},"#,
+        r#""penalty": {"after": 6, "for": "10m"},"#,
+        r#""penalty": {"after": 5, "for": "11m"},"#,
+        "",
+    ];
+    let all = all.map(penalty);
+    assert!(all.iter().enumerate().all(|(at, one)| !all[..at].contains(one)), "{all:?}");
+}
+
 #[test]
 fn rules_have_separate_counts() {
     let twice = keys(&format!("{TEN}, {TEN}"), "ann");

@@ -4,6 +4,7 @@
 //! instant from its last argument. Nothing else differs.
 
 mod cells;
+mod gateways;
 mod lease_laws;
 mod leases;
 mod penalties;

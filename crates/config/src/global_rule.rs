@@ -20,6 +20,8 @@ const ALONE: &str = "there is no `store`: each gateway counts this rule, and eve
 
 const NOT_BY_A_SERVICE: &str = "the cost is settled when the response ends, and a rate limit service can neither \
     refund nor charge afterwards: write `scope: local`, or count in `redis`";
+const NOT_DURING_A_PENALTY: &str =
+    "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
 const NOT_AHEAD: &str =
     "the cost is settled when the response ends, which leased quota cannot do: leave it out";
 
@@ -153,11 +155,14 @@ pub(super) fn roles(
     global: Option<&Rule>,
     weight: Weight,
 ) -> Option<Roles> {
-    let penalty = penalty(fields, kind, global.is_some());
+    let penalty = penalty(fields, kind, global.is_some_and(|global| global.windows_only));
     let mut primary = count(fields, kind, weight)?;
-    if let Some(penalty) = penalty? {
-        primary = penalty.around(primary);
-    }
+    let penalty = penalty?;
+    let penalized = |counter| match penalty {
+        Some(penalty) => penalty.around(counter),
+        None => counter,
+    };
+    primary = penalized(primary);
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };
@@ -177,7 +182,7 @@ pub(super) fn roles(
         return None;
     }
     let fallback = match global.on_error {
-        OnError::Local => Some(scaled(fields, kind?, global.replicas, weight)?),
+        OnError::Local => Some(penalized(scaled(fields, kind?, global.replicas, weight)?)),
         OnError::Allow | OnError::Deny => None,
     };
     let (size, node) = match &global.lease {
@@ -187,6 +192,10 @@ pub(super) fn roles(
     };
     if weight.settles {
         node.fail(NOT_AHEAD);
+        return None;
+    }
+    if penalty.is_some() {
+        node.fail(NOT_DURING_A_PENALTY);
         return None;
     }
     if primary.algorithm.as_reserve().is_none() || global.windows_only {

@@ -5,26 +5,28 @@ use diana_document::{Fields, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Penalty};
 use diana_limiter::policy::Counter;
 
-const GLOBAL: &str =
-    "a store that counts for all gateways counts no refusals: leave it out, or write `scope: local`";
+const BY_A_SERVICE: &str = "a rate limit service counts no refusals: leave it out, write `scope: local`, or count in \
+    `redis`";
 
 /// The penalty of a rule, or of an override.
+#[derive(Clone, Copy)]
 pub(super) struct PenaltyKeys {
     after: u64,
     lasts: Span,
 }
 
-/// Takes `penalty`. A mistake yields `None`; without the key, `Some(None)`.
+/// Takes `penalty`. A mistake yields `None`; without the key, `Some(None)`. `by_service`: whether a
+/// rate limit service counts the rule.
 pub(super) fn penalty(
     fields: &mut Fields,
     kind: Option<&AlgorithmKind>,
-    is_global: bool,
+    by_service: bool,
 ) -> Option<Option<PenaltyKeys>> {
     let Some(node) = fields.take("penalty") else {
         return Some(None);
     };
-    if is_global {
-        node.fail(GLOBAL);
+    if by_service {
+        node.fail(BY_A_SERVICE);
         return None;
     }
     if let Some(AlgorithmKind { per_unit: false, name, .. }) = kind {

@@ -252,7 +252,7 @@ impl Rule {
         // A queue or a burst may be too short for a cost of two.
         let most = if algorithm == LB || rpu < 2 { 1 } else { COSTS.len() };
         let cost = if random.below(3) == 0 { random.below(most) } else { 0 };
-        let has_penalty = !global && algorithm != C && random.below(4) == 0;
+        let has_penalty = algorithm != C && random.below(4) == 0;
         let penalty = has_penalty.then(|| (pick(random, &[1, 2, 9]), pick(random, &[1, 60, 7_200])));
         let can_adapt = !global && [TB, C].contains(&algorithm) && override_rpu.is_none() && plans.is_none();
         let adapts = can_adapt && random.below(3) == 0;

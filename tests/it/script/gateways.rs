@@ -1,0 +1,161 @@
+//! Tests of gateways that count in one Redis with the script: which requests ask Redis, and what a
+//! penalty in Redis looks like to a gateway.
+
+use super::redis::{Call, TestRedis};
+use crate::harness::{at, get, store};
+use diana_base::time::{Span, Time};
+use diana_config::{Configuration, compile};
+use diana_limiter::algorithm::Admission;
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::global::{CallResult, Message};
+use diana_limiter::policy::Policy;
+use diana_limiter::request::{Part, Values};
+use diana_limiter::session::{Session, Worker};
+
+/// A gateway with one worker.
+struct Gateway<'r> {
+    policy: Policy,
+    worker: Worker,
+    host: Simulated,
+    redis: &'r TestRedis,
+    /// Calls so far. While Redis is down, none of them is made.
+    calls: usize,
+    is_down: bool,
+}
+
+/// What a client sees: whether it passes, whether a penalty refuses it, and its wait in seconds.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Pass,
+    Quota(u64),
+    Penalty(u64),
+}
+
+/// What the first report says, also in shadow.
+fn seen(decision: &Decision) -> Seen {
+    let verdict = decision.reports[0].verdict.unwrap();
+    let secs = |span: Span| span.as_ns().div_ceil(1_000_000_000);
+    match verdict.admission {
+        Admission::Admit { .. } => Seen::Pass,
+        Admission::Refuse { retry_after } if verdict.is_penalty() => {
+            Seen::Penalty(secs(retry_after.unwrap()))
+        }
+        Admission::Refuse { retry_after } => Seen::Quota(secs(retry_after.unwrap())),
+    }
+}
+
+impl<'r> Gateway<'r> {
+    fn new(rule: &str, redis: &'r TestRedis) -> Gateway<'r> {
+        let json = format!(
+            r#"{{"plan": {{"header": "x-plan"}}, "limits": [{{"url": "/", "rules": [{{"name": "login",
+                "actor": "user", "algo": "W", "scope": "global", {rule}}}]}}],
+                "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only",
+                    "replicas": 2}}}}}}"#
+        );
+        let Configuration { policy, store, .. } = compile(json.as_bytes()).unwrap();
+        let worker = Worker::new(&policy, &[7; 16]).with_global_store(store.unwrap(), 1);
+        Gateway { policy, worker, host: Simulated::new(Rules::Lenient), redis, calls: 0, is_down: false }
+    }
+
+    fn ask(&mut self, ms: u64, request: &Values) -> Decision {
+        let Gateway { policy, worker, host, redis, calls, is_down } = self;
+        let (store, now) = (store(host), at(ms));
+        let (mut session, decision) =
+            Session::start(policy, worker, &store, &policy.request(request), || now);
+        if !matches!(decision.outcome, Outcome::Query(_)) {
+            return decision.clone();
+        }
+        let call = worker.next_call(policy, Time::ZERO).unwrap();
+        *calls += 1;
+        let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
+        let text = std::str::from_utf8(body).unwrap();
+        let mut parts = text.split('/').skip(2);
+        let keys: usize = parts.next().unwrap().parse().unwrap();
+        let keys = parts.by_ref().take(keys).map(str::to_owned).collect();
+        let number = parts.next().unwrap();
+        let commands = parts.map(|part| part.replace('+', " ")).collect();
+        let numbers = redis.numbers(now.as_ns() / 1_000, &Call { keys, commands });
+        let numbers: Vec<String> = numbers[1..].iter().map(u64::to_string).collect();
+        let reply = format!(r#"{{"EVALSHA":[{number},{}]}}"#, numbers.join(","));
+        let result = match is_down {
+            true => CallResult::NotMade,
+            false => CallResult::Http { status: 200, body: reply.as_bytes() },
+        };
+        let completions = worker.call_done(call.id, result, Time::ZERO);
+        let [completion] = &completions[..] else { panic!("{completions:?}") };
+        session.answer(policy, worker, &store, completion, || now).unwrap().clone()
+    }
+
+    fn sees(&mut self, ms: u64, user: &str) -> Seen {
+        seen(&self.ask(ms, &get("/", user)))
+    }
+}
+
+const TEN_MINUTES: &str = r#""rpu": 2, "unit": "10s", "penalty": {"after": 3, "for": "10m"}"#;
+
+#[test]
+fn refusals_by_all_gateways_begin_one_penalty() {
+    let redis = TestRedis::start();
+    let [mut one, mut two] = [Gateway::new(TEN_MINUTES, &redis), Gateway::new(TEN_MINUTES, &redis)];
+    assert_eq!([one.sees(0, "ann"), two.sees(0, "ann")], [Seen::Pass, Seen::Pass]);
+    // Refusals that count are not cached.
+    assert_eq!([one.sees(1, "ann"), one.sees(2, "ann")], [Seen::Quota(10), Seen::Quota(10)]);
+    assert_eq!(one.calls, 3);
+    assert_eq!(two.sees(2, "ann"), Seen::Penalty(600));
+    assert_eq!(two.sees(50, "ann"), Seen::Penalty(600), "from the cache");
+    assert_eq!(two.calls, 2);
+    assert_eq!([one.sees(500_002, "ann"), one.sees(500_002, "bob")], [Seen::Penalty(100), Seen::Pass]);
+    assert_eq!([one.sees(600_001, "ann"), two.sees(600_002, "ann")], [Seen::Penalty(1), Seen::Pass]);
+}
+
+#[test]
+fn a_rule_without_a_penalty_caches_its_refusals() {
+    let redis = TestRedis::start();
+    let mut gateway = Gateway::new(r#""rpu": 2, "unit": "10s""#, &redis);
+    for ms in 0..5 {
+        gateway.sees(ms, "ann");
+    }
+    assert_eq!(gateway.calls, 3);
+}
+
+#[test]
+fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
+    let redis = TestRedis::start();
+    let mut gateway = Gateway::new(&format!(r#"{TEN_MINUTES}, "mode": "shadow""#), &redis);
+    let expected = [Seen::Pass, Seen::Pass, Seen::Quota(10), Seen::Quota(10), Seen::Penalty(600)];
+    for (ms, expected) in (0..).zip(expected) {
+        let decision = gateway.ask(ms, &get("/", "ann"));
+        assert!(!decision.is_rejected());
+        assert_eq!(seen(&decision), expected);
+    }
+}
+
+/// Requests of one plan count in the quota of the other plan as far as it has room. What does not
+/// fit is no refusal.
+#[test]
+fn only_the_quota_that_decides_counts_refusals() {
+    let redis = TestRedis::start();
+    let mut gateway = Gateway::new(&format!(r#"{TEN_MINUTES}, "plans": {{"gold": {{"rpu": 9}}}}"#), &redis);
+    let gold = get("/", "ann").with(Part::Header("x-plan".into()), "gold");
+    for ms in 0..9 {
+        assert_eq!(seen(&gateway.ask(ms, &gold)), Seen::Pass);
+    }
+    assert_eq!([gateway.sees(10, "ann"), gateway.sees(11, "ann")], [Seen::Quota(10), Seen::Quota(10)]);
+    assert_eq!([gateway.sees(12, "ann"), gateway.sees(200, "ann")], [Seen::Penalty(600), Seen::Penalty(600)]);
+    let calls = gateway.calls;
+    assert_eq!((gateway.sees(201, "ann"), gateway.calls), (Seen::Penalty(600), calls), "from the cache");
+    assert_eq!(seen(&gateway.ask(300, &gold)), Seen::Quota(10), "each quota has its own penalty");
+}
+
+/// While Redis is down, a gateway counts refusals alone, against its part of the quota.
+#[test]
+fn without_redis_each_gateway_counts_refusals_alone() {
+    let redis = TestRedis::start();
+    let mut gateway = Gateway::new(TEN_MINUTES, &redis);
+    gateway.is_down = true;
+    assert_eq!(gateway.sees(0, "ann"), Seen::Pass);
+    assert_eq!([gateway.sees(1, "ann"), gateway.sees(2, "ann")], [Seen::Quota(10), Seen::Quota(10)]);
+    assert_eq!([gateway.sees(3, "ann"), gateway.sees(4, "ann")], [Seen::Penalty(600), Seen::Penalty(600)]);
+    assert_eq!(gateway.sees(300_000, "ann"), Seen::Penalty(301));
+}
