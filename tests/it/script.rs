@@ -13,4 +13,5 @@ mod redis;
 mod settling;
 mod several_rules;
 mod single_rule;
+mod warming;
 mod workers;

@@ -22,8 +22,13 @@ const NOT_BY_A_SERVICE: &str = "the cost is settled when the response ends, and 
     refund nor charge afterwards: write `scope: local`, or count in `redis`";
 const NOT_DURING_A_PENALTY: &str =
     "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
+const NOT_WHILE_COLD: &str =
+    "leased quota costs the same however cold the rule is: leave `lease` or `warm_up` out";
 const NOT_AHEAD: &str =
     "the cost is settled when the response ends, which leased quota cannot do: leave it out";
+
+/// The tokens that a unit of a cold rule takes.
+const COLD_TOKENS: u64 = 3;
 
 /// The context in which a global rule is read.
 pub(super) struct Reader<'a> {
@@ -166,14 +171,6 @@ pub(super) fn roles(
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };
-    if primary.algorithm.parameters().is_local_only() {
-        return fields.take("warm_up").and_then(|node| {
-            node.fail(
-                "no global store knows how warm a rule is: leave `warm_up` out, or write `scope: local`",
-            );
-            None
-        });
-    }
     if global.windows_only && primary.quota.rpu > 0 {
         windows_only(fields, kind?, &primary)?;
     }
@@ -194,8 +191,8 @@ pub(super) fn roles(
         node.fail(NOT_AHEAD);
         return None;
     }
-    if penalty.is_some() {
-        node.fail(NOT_DURING_A_PENALTY);
+    if penalty.is_some() || fields.take("warm_up").is_some() {
+        node.fail(if penalty.is_some() { NOT_DURING_A_PENALTY } else { NOT_WHILE_COLD });
         return None;
     }
     if primary.algorithm.as_reserve().is_none() || global.windows_only {
@@ -231,6 +228,8 @@ fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) ->
 /// burst or the queue is halved.
 fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, weight: Weight) -> Option<Counter> {
     let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(weight.least.min(number));
+    let tokens = if fields.take("warm_up").is_some() { COLD_TOKENS } else { 0 };
+    let least = tokens.saturating_mul(weight.least);
     [1u64, 2].into_iter().find_map(|divisor| {
         let mut entries: Vec<(String, Value)> = Vec::new();
         for key in ["rpu", "unit", "borrow"].iter().chain(kind.keys) {
@@ -244,7 +243,9 @@ fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, weight: Weig
             };
             let value = match (*key, number) {
                 ("rpu" | "borrow", Some(number @ 1..)) => Value::Whole(part(number)),
-                (_, Some(number @ 1..)) => Value::Whole(part(number).checked_div(divisor).unwrap_or(0)),
+                (_, Some(number @ 1..)) => {
+                    Value::Whole(part(number).checked_div(divisor).unwrap_or(0).max(least.min(number)))
+                }
                 _ => node.value().clone(),
             };
             entries.push(((*key).into(), value));

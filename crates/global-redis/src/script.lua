@@ -72,6 +72,17 @@ local function tokens(span, part, us, per)
   return whole + (rest - rest % us) / us
 end
 
+-- How much further from full than an empty bucket a bucket may be: the tolerated difference of
+-- clocks, or less if a token takes less than the unit.
+local function slack_of(us, per, unit)
+  local token, part = scale(1, us, per)
+  token, part = carried(unit - token, -part, per)
+  if token >= LAG then
+    return LAG, 0
+  end
+  return token, part
+end
+
 local function generation(number, cuts)
   return number * 16 + cuts % 16
 end
@@ -113,13 +124,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     s[2], s[5], s[6] = max(s[2] - s[6] + now, 1), s[5] + 1, now
     cell.changed = true
   end
-  -- A bucket is no further from full than an empty one, plus the tolerated difference of clocks, or
-  -- less if a token takes less than the unit.
-  local token, token_part = scale(1, us, per)
-  local slack, slack_part = carried(unit - token, -token_part, per)
-  if slack >= LAG then
-    slack, slack_part = LAG, 0
-  end
+  local slack, slack_part = slack_of(us, per, unit)
   local debt, debt_part = scale(borrow, us, per)
   slack, slack_part = carried(slack + debt, slack_part + debt_part, per)
   local leased, leased_part = scale(s[8] + s[9], us, per)
@@ -243,6 +248,138 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       local leased = scale(s[8] + s[9], us, per)
       local from = leased > 0 and max(s[2], (s[7] + 2) * SECOND) or s[2]
       return max(from - now + leased, starts_empty * DAY)
+    end,
+  }
+end
+
+-- TB with warm_up. A value: when the bucket is full, us and part · refunds · cuts · latest instant ·
+-- how cold the rule was at the first instant, plus the time to fill, us and part.
+local function warming(cell, s, us, per, burst, warm_up, starts_empty, unit)
+  local half, fill, fill_part = warm_up / 2, scale(burst, us, per)
+
+  -- The difference of two, or zero.
+  local function less(a, a_part, b, b_part)
+    a, a_part = carried(a - b, a_part - b_part, per)
+    if a < 0 then
+      return 0, 0
+    end
+    return a, a_part
+  end
+
+  local function coldest(cold, part)
+    if cold >= warm_up then
+      return warm_up, 0
+    end
+    return cold, part
+  end
+
+  -- P of the formula, rounded down to 1/per us.
+  local function potential(cold, part)
+    local above = cold - half
+    if above < 0 then
+      return 0, 0
+    end
+    local whole, rest = scale(2 * above, above, warm_up)
+    local ticks, a = scale(rest, per, warm_up)
+    local more, b = scale(4 * above, part, warm_up)
+    rest = a + b + scale(2 * part, part, per)
+    return carried(whole, ticks + more + (rest - rest % warm_up) / warm_up, per)
+  end
+
+  -- How much of the time to fill so many units take.
+  local function price(cost, cold, part)
+    local span, rest = scale(cost, us, per)
+    local from, from_part = potential(cold, part)
+    local to, to_part = potential(less(cold, part, span, rest))
+    return carried(span + from - to, rest + from_part - to_part, per)
+  end
+
+  s[3] = min(s[3], per - 1)
+  local slack, slack_part = slack_of(us, per, unit)
+  local is_ahead =
+    ceiled(carried(s[2] - now - fill - slack, s[3] - fill_part - slack_part, per)) > 0
+  if is_ahead then
+    s[2], s[3] = carried(now + fill + slack, fill_part + slack_part, per)
+    s[5], s[6] = s[5] + 1, now
+  elseif starts_empty > 0 and s[2] + s[3] == 0 then
+    s[2], s[3], is_ahead = now + fill, fill_part, true
+  end
+  if is_ahead then
+    s[7], s[8], cell.changed = warm_up + fill, fill_part, true
+  end
+
+  return {
+    step = function(cost)
+      local full, part = s[2], s[3]
+      local cold, cold_part = coldest(less(s[7], s[8], fill, fill_part))
+      local idle = now - ceiled(full, part)
+      if idle >= 0 then
+        full, part = now, 0
+        cold, cold_part = coldest(cold + idle, cold_part)
+      end
+      -- How far a bucket is beyond the furthest after a cost of `more`.
+      local function beyond(more, from, from_part)
+        local span, rest = price(more, cold, cold_part)
+        -- Subtract first: an instant and two spans of 100 years add up to more than 2^53.
+        return ceiled(carried(span - fill + (from - now), rest - fill_part + from_part, per))
+      end
+      local outcome, wait, charged, booked = 0, 0, 0, full
+      if cost > burst or beyond(cost, now, 0) > 0 then
+        -- Without other requests the rule only gets colder.
+        outcome = 2
+      elseif cost > 0 then
+        wait = max(0, beyond(cost, full, part))
+        if wait > 0 then
+          outcome = 1
+        else
+          local span, rest = price(cost, cold, cold_part)
+          full, part = carried(full + span, part + rest, per)
+          span, rest = scale(cost, us, per)
+          s[7], s[8] = carried(cold + fill - span, cold_part + fill_part - rest, per)
+          cold, cold_part = less(cold, cold_part, span, rest)
+          charged, s[2], s[3], s[6], cell.changed = cost, full, part, max(now, s[6]), true
+        end
+      end
+      local room, rest = less(fill, fill_part, full - now, part)
+      local remaining, most = 0, tokens(room, rest, us, per)
+      while remaining < most do
+        -- A warm unit takes one token.
+        local middle = cold < half and most or math.ceil((remaining + most) / 2)
+        if beyond(middle, full, part) > 0 then
+          most = middle - 1
+        else
+          remaining = middle
+        end
+      end
+      local more = beyond(remaining + 1, now, 0) > 0 and 0 or beyond(remaining + 1, full, part)
+      full = ceiled(full - now, part)
+      return {outcome, wait, remaining, more, full, charged, now, booked, s[4], s[5], 0, 0, 0}
+    end,
+
+    refund = function(cost, at, booked, refunds, cuts)
+      if cuts ~= s[5] then
+        return
+      end
+      cell.changed = true
+      local span, part = scale(min(cost, burst), us, per)
+      local before, before_part = carried(s[7] + span, s[8] + part, per)
+      local cold, cold_part = coldest(less(before, before_part, fill, fill_part))
+      local full, full_part = less(s[2], s[3], price(min(cost, burst), cold, cold_part))
+      local no_refunds = refunds == s[4]
+      if no_refunds and full == booked then
+        s[2], s[3], s[7], s[8] = full, full_part, before, before_part
+        return
+      end
+      -- What the bucket has gained meanwhile only because it was charged.
+      local gained = max(0, max(now, s[6]) - (no_refunds and booked or at))
+      cold, cold_part = coldest(less(s[7], s[8], fill, fill_part))
+      s[2], s[3] = less(s[2], s[3], less(span, part, gained, 0))
+      s[4], s[7], s[8] = s[4] + 1, carried(cold + span + fill, cold_part + part + fill_part, per)
+    end,
+
+    life = function()
+      local cold = coldest(less(s[7], s[8], fill, fill_part))
+      return max(s[2] - now + warm_up - cold, starts_empty * DAY)
     end,
   }
 end
@@ -730,7 +867,7 @@ local function rule(cell, v, i, j)
   local kind, a, b, c, d, e, f = v[i], unpack(v, j, j + 5)
   local s = cell.s or {kind}
   -- More numbers follow only as ages of a log, turns of a queue, or holders of permits.
-  for n = 2, kind == 1 and 9 or kind == 4 and 3 or kind == 7 and 1 or 4 do
+  for n = 2, ({9, [4] = 3, [7] = 1, [8] = 8})[kind] or 4 do
     s[n] = s[n] or 0
   end
   cell.s = s
@@ -746,6 +883,8 @@ local function rule(cell, v, i, j)
     cell.rule = queue(cell, s, a, b, c, d, e)
   elseif kind == 7 then
     cell.rule = permits(cell, s, a, c, d, e, f)
+  elseif kind == 8 then
+    cell.rule = warming(cell, s, a, b, c, d, e, f)
   else
     cell.rule = refuses_all()
   end

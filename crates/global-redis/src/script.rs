@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "0929bf9b1d025de659d8012602e18ea89bb9b311";
+pub const SHA1: &str = "1b291e802baa380ac8769f4eb6109d5a6d40a25f";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

@@ -49,7 +49,7 @@ impl<'r> Gateway<'r> {
     fn new(rule: &str, redis: &'r TestRedis) -> Gateway<'r> {
         let json = format!(
             r#"{{"plan": {{"header": "x-plan"}}, "limits": [{{"url": "/", "rules": [{{"name": "login",
-                "actor": "user", "algo": "W", "scope": "global", {rule}}}]}}],
+                "actor": "user", "scope": "global", {rule}}}]}}],
                 "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only",
                     "replicas": 2}}}}}}"#
         );
@@ -92,7 +92,7 @@ impl<'r> Gateway<'r> {
     }
 }
 
-const TEN_MINUTES: &str = r#""rpu": 2, "unit": "10s", "penalty": {"after": 3, "for": "10m"}"#;
+const TEN_MINUTES: &str = r#""algo": "W", "rpu": 2, "unit": "10s", "penalty": {"after": 3, "for": "10m"}"#;
 
 #[test]
 fn refusals_by_all_gateways_begin_one_penalty() {
@@ -112,7 +112,7 @@ fn refusals_by_all_gateways_begin_one_penalty() {
 #[test]
 fn a_rule_without_a_penalty_caches_its_refusals() {
     let redis = TestRedis::start();
-    let mut gateway = Gateway::new(r#""rpu": 2, "unit": "10s""#, &redis);
+    let mut gateway = Gateway::new(r#""algo": "W", "rpu": 2, "unit": "10s""#, &redis);
     for ms in 0..5 {
         gateway.sees(ms, "ann");
     }
@@ -158,4 +158,26 @@ fn without_redis_each_gateway_counts_refusals_alone() {
     assert_eq!([gateway.sees(1, "ann"), gateway.sees(2, "ann")], [Seen::Quota(10), Seen::Quota(10)]);
     assert_eq!([gateway.sees(3, "ann"), gateway.sees(4, "ann")], [Seen::Penalty(600), Seen::Penalty(600)]);
     assert_eq!(gateway.sees(300_000, "ann"), Seen::Penalty(301));
+}
+
+/// Of six tokens, a cold request takes almost three. Alone, a gateway has half of them.
+#[test]
+fn gateways_warm_a_rule_up_together() {
+    let redis = TestRedis::start();
+    let rule = r#""rpu": 20, "unit": "10s", "burst": 6, "warm_up": "30s""#;
+    let [mut one, mut two] = [Gateway::new(rule, &redis), Gateway::new(rule, &redis)];
+    assert_eq!([one.sees(0, "ann"), two.sees(0, "ann")], [Seen::Pass, Seen::Pass]);
+    assert_eq!([one.sees(1, "ann"), two.sees(1, "ann")], [Seen::Quota(2), Seen::Quota(2)]);
+    // Together they use the bucket up, until the rule is warm.
+    for ms in (2_000..62_000).step_by(500) {
+        for gateway in [&mut one, &mut two] {
+            gateway.ask(ms, &get("/", "ann"));
+        }
+    }
+    let mut alone = Gateway::new(rule, &redis);
+    assert_eq!(alone.sees(63_000, "ann"), Seen::Pass);
+    let rest = |decision: Decision| decision.reports[0].verdict.unwrap().remaining;
+    assert_eq!(rest(alone.ask(65_000, &get("/", "ann"))), 5, "a warm request takes one of six");
+    alone.is_down = true;
+    assert_eq!([alone.sees(65_001, "ann"), alone.sees(65_002, "ann")], [Seen::Pass, Seen::Quota(3)]);
 }

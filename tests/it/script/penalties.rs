@@ -203,10 +203,10 @@ fn a_shadow_rule_counts_its_refusals() {
 fn during_a_penalty_nothing_counts() {
     let redis = TestRedis::start();
     let key = redis.key();
-    let rule = window(Quota { rpu: 2, unit: Span::from_secs(60) }).with_penalty(1, Span::from_secs(600));
+    let rule = window(Quota { rpu: 2, unit: Span::from_secs(60) }).with_penalty(2, Span::from_secs(600));
     let query = Query::by(&key, &*rule.compile(), 3);
-    let reply = redis.call(NOW, Call::default().decide(&[vec![query.clone(), query]]));
-    assert_eq!([reply[0][0].outcome, reply[0][1].outcome], [4, 4]);
+    let reply = redis.call(NOW, Call::default().decide(&[vec![query.clone(), query.clone(), query]]));
+    assert_eq!([0, 1, 2].map(|at| reply[0][at].outcome), [2, 4, 4]);
     assert!(value(&redis, &key).starts_with(&format!("9 {} 0 ", NOW + 60 * SECOND)));
 }
 

@@ -47,7 +47,7 @@ const LEAKY_BUCKET: u8 = 5;
 /// Number 6 is taken: a retired layout, a ring of permits by age that workers returned one by one.
 const CONCURRENCY: u8 = 7;
 
-/// The token bucket that warms up. The script of Redis does not have this kind.
+/// The token bucket that warms up.
 const WARM_UP: u8 = 8;
 
 /// A limit that moves, which no store counts: each gateway measures its own upstream.
@@ -68,12 +68,6 @@ impl Parameters {
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
-    }
-
-    /// Whether only a gateway can count the rule, and no global store.
-    #[must_use]
-    pub fn is_local_only(&self) -> bool {
-        matches!(self.kind, WARM_UP | ADAPTIVE)
     }
 
     /// The longest time that a permit counts.
@@ -123,6 +117,7 @@ impl Parameters {
         let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
         let (wait, reach) = match self.kind {
             TOKEN_BUCKET => (d, span_of(c.saturating_add(e >> 1)).saturating_add(d)),
+            WARM_UP => (0, span_of(c)),
             LEAKY_BUCKET => {
                 let longest = c.saturating_add(u128::from(d > 0));
                 (longest, longest.saturating_add(span_of(1)))
@@ -214,9 +209,10 @@ impl Parameters {
         }
     }
 
-    /// `TB` with `warm_up`, which no store counts.
-    pub(super) fn warm_up() -> Parameters {
-        Parameters { kind: WARM_UP, numbers: [0; 6] }
+    /// `TB` with `warm_up`: as for `TB`, but `d` is `warm_up` in µs.
+    pub(super) fn warm_up(rate: Rate, burst: u64, warm_up: Span, is_empty: bool, slack: Exact) -> Parameters {
+        let bucket = Parameters::token_bucket(rate, burst, warm_up, is_empty, slack);
+        Parameters { kind: WARM_UP, ..bucket }
     }
 
     /// `adapt`, which no store counts.

@@ -307,7 +307,8 @@ impl Algorithm for WarmUp {
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters::warm_up()
+        let WarmUp { rate, burst, slack, starts_empty, warm_up, .. } = *self;
+        Parameters::warm_up(rate, burst, Span::from_ns(warm_up.ns), starts_empty, slack)
     }
 
     fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {

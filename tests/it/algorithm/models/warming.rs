@@ -39,10 +39,20 @@ fn product_over(a: i128, b: i128, c: i128) -> i128 {
 
 impl Warming {
     pub fn new(quota: Quota, burst: u64, full: bool, warm_up: Span) -> Warming {
-        let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
+        Warming::with_resolution(1, quota, burst, full, warm_up)
+    }
+
+    /// The model for Redis. All instants and spans that it takes and returns are in µs.
+    pub fn in_us(quota: Quota, burst: u64, full: bool, warm_up: Span) -> Warming {
+        Warming::with_resolution(1_000, quota, burst, full, warm_up)
+    }
+
+    fn with_resolution(ns: i128, quota: Quota, burst: u64, full: bool, warm_up: Span) -> Warming {
+        let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()) / ns);
         let (per, token) = (rpu / gcd(rpu, unit), unit / gcd(rpu, unit));
-        let slack = (unit * per - token).min(MAX_SKEW_NS * per);
-        Warming { per, token, burst, full, warm_up: i128::from(warm_up.as_ns()) * per, slack, state: None }
+        let slack = (unit * per - token).min(MAX_SKEW_NS / ns * per);
+        let warm_up = i128::from(warm_up.as_ns()) / ns * per;
+        Warming { per, token, burst, full, warm_up, slack, state: None }
     }
 
     /// The area above the line of one token, from half of the warm-up to `cold`.
