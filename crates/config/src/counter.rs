@@ -77,7 +77,8 @@ fn settling(
     let settling = algorithm.settling(borrow);
     if settling.is_none() {
         fields.fail_as_rule(format!(
-            "the cost is settled when the response ends, which {} cannot do: write `algo: TB` without `max_wait`, `W` or `SW`",
+            "the cost is settled when the response ends, which {} cannot do: write `algo: W`, `SW`, or `TB` without \
+             `max_wait` and `warm_up`",
             kind.short
         ));
     }

@@ -80,6 +80,8 @@ impl Roles {
     pub(super) fn fits(&self, cost: &Node, least: u64) {
         let Counter { quota, algorithm, .. } = &self.primary;
         let most = algorithm.shown(*quota).rpu;
+        // A rule that is cold has to admit a request as well.
+        let most = most.checked_div(algorithm.parameters().tokens_per_unit()).unwrap_or(most);
         if quota.rpu > 0 && least > most {
             cost.fail(format!("no request could ever pass: the rule admits at most {most} units at once"));
         }

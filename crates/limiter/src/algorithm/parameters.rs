@@ -4,6 +4,7 @@
 
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
+use super::warm_up::COLD_FACTOR;
 use diana_base::time::Span;
 
 /// The number of an algorithm kind, and up to six parameters.
@@ -68,6 +69,12 @@ impl Parameters {
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
+    }
+
+    /// The most tokens that a unit of cost takes: three if the rule warms up, while it is cold.
+    #[must_use]
+    pub fn tokens_per_unit(&self) -> u64 {
+        if self.kind == WARM_UP { COLD_FACTOR } else { 1 }
     }
 
     /// The longest time that a permit counts.
