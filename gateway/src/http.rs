@@ -2,7 +2,7 @@
 //! specifies.
 
 use anyhow::{Context, Result, bail};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -52,6 +52,24 @@ impl Connection {
         self.stream.get_mut().write_all(bytes)
     }
 
+    /// Whether a byte of a response has come, or comes within `limit`. If the server closes, the
+    /// response is to be read, too.
+    pub fn has_response(&mut self, limit: Duration) -> io::Result<bool> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(true);
+        }
+        let stream = self.stream.get_ref();
+        stream.set_read_timeout(Some(limit))?;
+        let peeked = stream.peek(&mut [0]);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        match peeked {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Ok(false)
+            }
+            _ => Ok(true),
+        }
+    }
+
     /// Reads one response; `Err` of kind `UnexpectedEof` if the server closes first.
     pub fn receive(&mut self, to_head: bool) -> io::Result<Response> {
         let mut response = Response::default();
@@ -64,6 +82,13 @@ impl Connection {
         response.status = head.status;
         response.headers = headers;
         Ok(response)
+    }
+
+    /// Reads so many bytes of a body whose head `receive(true)` has read.
+    pub fn receive_part(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut part = Vec::new();
+        read_exactly(&mut self.stream, length, &mut part)?;
+        Ok(part)
     }
 
     /// Sends a request and reads its response. `host` and, with a body, `content-length` are added.
@@ -193,11 +218,11 @@ pub(crate) fn read_chunks(
     read_headers(stream, line, &mut |_, _| {}).map(drop)
 }
 
-/// Appends exactly `length` bytes to the body.
+/// Appends exactly `length` bytes to the body, or fewer and returns an error.
 pub(crate) fn read_exactly(stream: &mut impl BufRead, length: usize, body: &mut Vec<u8>) -> io::Result<()> {
-    let start = body.len();
-    body.resize(start + length, 0);
-    stream.read_exact(&mut body[start..])
+    let limit = length.try_into().unwrap_or(u64::MAX);
+    let copied = stream.by_ref().take(limit).read_to_end(body)?;
+    if copied < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
 /// Reads a line without its end.

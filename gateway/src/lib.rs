@@ -43,6 +43,6 @@ pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
 pub use load::{Answer, Load, Report, Shot};
 pub use redis::{Redis, Webdis};
-pub use upstream::{Ending, Received, Reply, Upstream};
+pub use upstream::{Ending, Received, Reply, Stage, Upstream};
 pub use wait::wait_until;
 pub use workspace::{root, target};

@@ -1,13 +1,14 @@
 //! A server that a test controls: an upstream, a slow store, or a document server. HTTP/1.1, a
 //! thread a connection; the handler may block.
 
-use crate::http::{read_chunks, read_exactly, read_headers, read_line};
+use crate::http::{Head, read_chunks, read_exactly, read_headers, read_line};
 use anyhow::Result;
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// A request as the server received it.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,17 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// How much of the response is sent.
     pub ending: Ending,
+    /// How the body is sent; at once by default.
+    pub pace: Option<Pace>,
+}
+
+/// A body that is sent in parts, each after some work.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The bytes of a part; at least one.
+    pub bytes: usize,
+    /// How long the server works for each part.
+    pub work: Duration,
 }
 
 /// How a response ends.
@@ -54,6 +66,8 @@ pub enum Ending {
     Closed,
     /// The response stalls after the first byte of its body, until the client disconnects.
     Stall,
+    /// The response stalls after so many bytes of its body, until the client disconnects.
+    StallAfter(usize),
     /// The server closes the connection after the first byte of the body.
     HangUp,
 }
@@ -61,12 +75,17 @@ pub enum Ending {
 impl Reply {
     /// A status and a body.
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into(), ending: Ending::Whole }
+        Self { status, headers: Vec::new(), body: body.into(), ending: Ending::Whole, pace: None }
     }
 
     /// The same with another ending.
     pub fn ending(self, ending: Ending) -> Self {
         Self { ending, ..self }
+    }
+
+    /// The same with a body in parts.
+    pub fn pace(self, bytes: usize, work: Duration) -> Self {
+        Self { pace: Some(Pace { bytes: bytes.max(1), work }), ..self }
     }
 
     /// The same with one more header.
@@ -76,10 +95,23 @@ impl Reply {
     }
 }
 
+/// What has happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The headers have arrived.
+    Begun,
+    /// The body has arrived, and the response is about to be sent.
+    Answered,
+    /// The response is sent, or the client has left. The body has what arrived.
+    Over,
+}
+
 type Handler = Box<dyn Fn(&Received) -> Reply + Send + Sync>;
+type Watch = Box<dyn Fn(&Received, Stage) + Send + Sync>;
 
 struct Shared {
     handler: Handler,
+    watch: Watch,
     requests: AtomicU64,
     stopped: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
@@ -94,10 +126,19 @@ pub struct Upstream {
 impl Upstream {
     /// Starts a server on a free port.
     pub fn start(handler: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Result<Self> {
+        Self::start_watched(handler, |_, _| {})
+    }
+
+    /// The same, with `watch` called at each stage of a request.
+    pub fn start_watched(
+        handler: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+        watch: impl Fn(&Received, Stage) + Send + Sync + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
+            watch: Box::new(watch),
             requests: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             open: Mutex::new(Vec::new()),
@@ -167,38 +208,63 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
             headers.push((name, String::from_utf8_lossy(value).into_owned()));
         })?;
         request.headers = headers;
-        if head.chunked {
-            read_chunks(&mut read, &mut request.body, &mut line)?;
-        } else {
-            read_exactly(&mut read, head.length.unwrap_or(0), &mut request.body)?;
+        (shared.watch)(&request, Stage::Begun);
+        let ends = exchange(&mut read, &mut write, &mut request, head, shared);
+        (shared.watch)(&request, Stage::Over);
+        if ends? {
+            return Ok(());
         }
-        shared.requests.fetch_add(1, Ordering::SeqCst);
-        let reply = (shared.handler)(&request);
-        let mut bytes = format!("HTTP/1.1 {} -\r\ncontent-length: {}\r\n", reply.status, reply.body.len());
-        for (name, value) in &reply.headers {
-            bytes.push_str(&format!("{name}: {value}\r\n"));
+    }
+}
+
+/// Reads a request's body and sends the reply. Returns whether the connection ends.
+fn exchange(
+    read: &mut BufReader<TcpStream>,
+    write: &mut TcpStream,
+    request: &mut Received,
+    head: Head,
+    shared: &Shared,
+) -> io::Result<bool> {
+    if head.chunked {
+        read_chunks(read, &mut request.body, &mut Vec::new())?;
+    } else {
+        read_exactly(read, head.length.unwrap_or(0), &mut request.body)?;
+    }
+    shared.requests.fetch_add(1, Ordering::SeqCst);
+    let reply = (shared.handler)(request);
+    (shared.watch)(request, Stage::Answered);
+    let sent = match reply.ending {
+        Ending::Silence => return io::copy(read, &mut io::sink()).map(|_| true),
+        Ending::Closed => return write.shutdown(Shutdown::Both).map(|()| true),
+        _ if request.method == "HEAD" => 0,
+        Ending::Whole => reply.body.len(),
+        Ending::Stall | Ending::HangUp => 1,
+        Ending::StallAfter(bytes) => bytes,
+    };
+    let body = reply.body.get(..sent).unwrap_or(&reply.body);
+    let mut bytes = format!("HTTP/1.1 {} -\r\ncontent-length: {}\r\n", reply.status, reply.body.len());
+    for (name, value) in &reply.headers {
+        bytes.push_str(&format!("{name}: {value}\r\n"));
+    }
+    bytes.push_str("\r\n");
+    let mut bytes = bytes.into_bytes();
+    match reply.pace {
+        None => {
+            bytes.extend_from_slice(body);
+            write.write_all(&bytes)?;
         }
-        bytes.push_str("\r\n");
-        let mut bytes = bytes.into_bytes();
-        let body = match reply.ending {
-            _ if request.method == "HEAD" => &[],
-            Ending::Whole => reply.body.as_slice(),
-            _ => reply.body.get(..1).unwrap_or_default(),
-        };
-        bytes.extend_from_slice(body);
-        match reply.ending {
-            Ending::Whole => write.write_all(&bytes)?,
-            Ending::HangUp => {
-                write.write_all(&bytes)?;
-                return write.shutdown(Shutdown::Both);
+        Some(Pace { bytes: size, work }) => {
+            write.write_all(&bytes)?;
+            for part in body.chunks(size) {
+                thread::sleep(work); // the server's work
+                write.write_all(part)?;
             }
-            Ending::Stall => {
-                write.write_all(&bytes)?;
-                return io::copy(&mut read, &mut io::sink()).map(drop);
-            }
-            Ending::Closed => return write.shutdown(Shutdown::Both),
-            Ending::Silence => return io::copy(&mut read, &mut io::sink()).map(drop),
         }
+    }
+    match reply.ending {
+        Ending::HangUp => write.shutdown(Shutdown::Both).map(|()| true),
+        Ending::Stall | Ending::StallAfter(_) => io::copy(read, &mut io::sink()).map(|_| true),
+        Ending::Whole | Ending::Silence | Ending::Closed => Ok(false),
     }
 }
 
@@ -246,6 +312,36 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{path}");
         }
         assert_eq!(upstream.requests(), 3);
+    }
+
+    #[test]
+    fn each_stage_of_a_request_is_seen_with_the_bytes_that_came() {
+        let stages = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&stages);
+        let upstream = Upstream::start_watched(
+            |_| Reply::new(200, "in parts").pace(3, Duration::ZERO),
+            move |received, stage| seen.lock().unwrap().push((stage, received.body.len())),
+        )
+        .unwrap();
+        let mut expected = Vec::new();
+        for (body, length) in [
+            ("content-length: 2\r\n\r\nhi", 2),
+            ("content-length: 9\r\n\r\nhalf", 4),
+            ("transfer-encoding: chunked\r\n\r\n9\r\nhalf", 4),
+        ] {
+            let mut connection = Connection::open(upstream.address()).unwrap();
+            connection.send(format!("PUT / HTTP/1.1\r\n{body}").as_bytes()).unwrap();
+            expected.push((Stage::Begun, 0));
+            if length == 2 {
+                assert_eq!(connection.receive(false).unwrap().text(), "in parts");
+                expected.push((Stage::Answered, 2));
+            }
+            drop(connection);
+            expected.push((Stage::Over, length));
+            let all = || (stages.lock().unwrap().len() == expected.len()).then_some(());
+            crate::wait_until("the end of a request", Duration::from_secs(10), all).unwrap();
+        }
+        assert_eq!(*stages.lock().unwrap(), expected);
     }
 
     #[test]
