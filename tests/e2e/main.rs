@@ -7,6 +7,7 @@
 mod adapting;
 mod algorithms;
 mod answers;
+mod bytes;
 mod canary;
 mod clock;
 mod configuration;
@@ -16,6 +17,7 @@ mod examples;
 mod global;
 mod hostile;
 mod lean;
+mod ledger;
 mod machine;
 mod matching;
 mod memory;
@@ -29,6 +31,7 @@ mod shaping;
 mod size;
 mod soak;
 mod stores;
+mod tokens;
 mod waiting;
 
 use gateway::{Config, Gateway};
@@ -45,4 +48,11 @@ fn limits(rules: Value) -> Value {
         "limits": [{"url": "/", "rules": rules}],
         "actors": {"token": {"jwt": "sub"}, "session": {"cookie": "s"}},
     })
+}
+
+/// How much of a rule is left for a user, as a further request for `path` sees it.
+fn left(gateway: &Gateway, rule: &str, path: &str, user: &str) -> Option<u64> {
+    let answer = gateway.get(path, &[("x-user-id", user)]).ok()?;
+    let rest = answer.header("ratelimit")?.split(&format!("\"{rule}\";r=")).nth(1)?;
+    rest.split([';', ',']).next()?.parse().ok()
 }

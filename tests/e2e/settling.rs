@@ -1,9 +1,14 @@
 //! Costs that the response tells, measured by `diana-settle.wasm` in a real Envoy: each request is
 //! settled once, however its stream ends.
 
-use gateway::{Config, Ending, Gateway, Received, Reply, Upstream, filter, wait_until};
+use crate::left;
+use gateway::{
+    Config, Connection, Ending, Gateway, Load, Received, Reply, Shot, Stage, Upstream, filter, wait_until,
+};
 use serde_json::{Value, json};
 use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -16,14 +21,6 @@ fn start(file: &str, rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<
     Ok(Gateway::start(config)?)
 }
 
-/// How much of the rule is left, as a further request sees it.
-fn left(gateway: &Gateway, rule: &str, path: &str) -> Option<u64> {
-    let answer = gateway.get(path, &[("x-user-id", "ann")]).ok()?;
-    let field = answer.header("ratelimit")?.to_owned();
-    let rest = field.split(&format!("\"{rule}\";r=")).nth(1)?;
-    rest.split([';', ',']).next()?.parse().ok()
-}
-
 #[test]
 fn five_failed_log_ins_pass_and_successes_never_count() {
     let upstream = Upstream::start(|request: &Received| {
@@ -34,18 +31,32 @@ fn five_failed_log_ins_pass_and_successes_never_count() {
         "name": "failed", "actor": ["ip", "user"], "algo": "W", "rpu": 5, "unit": "7d",
         "charge": {"status": ["401", "403"]},
     }]);
-    let gateway = start("diana.wasm", &rule, &upstream).unwrap();
-    let log_in = |user: &str, password: &str| {
-        gateway.get("/login", &[("x-user-id", user), ("x-password", password)]).unwrap().status
+    let config = Config {
+        upstream: Some(upstream.address()),
+        use_remote_address: false,
+        ..Config::new(
+            json!({"limits": [{"url": "/login", "rules": rule}], "ip": {"trusted_hops": 1}, "headers": "ietf"}),
+        )
     };
-    for _ in 0..20 {
-        assert_eq!(log_in("ann", "right"), 200);
+    let gateway = Gateway::start(config).unwrap();
+    let log_in = |address: &str, user: &str, password: &str| {
+        let headers = [("x-forwarded-for", address), ("x-user-id", user), ("x-password", password)];
+        gateway.get("/login", &headers).unwrap().status
+    };
+    for failures in 1..=5 {
+        let right = |_| {
+            let shot = Shot::get("/login").header("x-user-id", "ann").header("x-password", "right");
+            shot.header("x-forwarded-for", "10.0.0.1")
+        };
+        let report = gateway.load(Load::requests(200), right).unwrap();
+        assert_eq!((report.status(200), report.lost), (200, 0), "after {} failures", failures - 1);
+        assert_eq!(log_in("10.0.0.1", "ann", "wrong"), 401, "failure {failures}");
     }
-    for _ in 0..5 {
-        assert_eq!((log_in("ann", "wrong"), log_in("bob", "right")), (401, 200));
+    assert_eq!(log_in("10.0.0.1", "ann", "right"), 429, "five failures are used up");
+    assert_eq!(log_in("10.0.0.1", "ann", "wrong"), 429);
+    for (address, user) in [("10.0.0.1", "bob"), ("10.0.0.2", "ann")] {
+        assert_eq!((log_in(address, user, "wrong"), log_in(address, user, "right")), (401, 200));
     }
-    assert_eq!(log_in("ann", "right"), 429, "five failures are used up");
-    assert_eq!((log_in("bob", "wrong"), log_in("bob", "right")), (401, 200), "another user");
 }
 
 /// A model's answer as a stream of events; the last event but one has the usage.
@@ -78,7 +89,7 @@ fn the_tokens_of_a_streamed_response_are_charged() {
     // Each request reserves 500 while it runs, and so does the one that shows what is left.
     let used = 2 * 1_234 + 66 + 500;
     wait_until("all to be settled", PATIENCE, || {
-        (left(&gateway, "tokens", "/free")? == 100_000 - used).then_some(())
+        (left(&gateway, "tokens", "/free", "ann")? == 100_000 - used).then_some(())
     })
     .unwrap();
 }
@@ -101,7 +112,7 @@ fn a_client_that_hangs_up_is_settled_once() {
     // The reserve stays charged, once. A further request reserves 500 and is then free.
     for _ in 0..3 {
         wait_until("the reservation to stay", PATIENCE, || {
-            (left(&gateway, "tokens", "/free")? == 100_000 - 500 - 500).then_some(())
+            (left(&gateway, "tokens", "/free", "ann")? == 100_000 - 500 - 500).then_some(())
         })
         .unwrap();
     }
@@ -131,10 +142,128 @@ fn bytes_of_bodies_are_counted_as_they_flow() {
     assert_eq!(gateway.raw(&chunked).unwrap().unwrap().status, 200);
     for rule in ["written", "read"] {
         wait_until("both bodies to be charged", PATIENCE, || {
-            (left(&gateway, rule, "/")? == 1_000_000 - 140_000).then_some(())
+            (left(&gateway, rule, "/", "ann")? == 1_000_000 - 140_000).then_some(())
         })
         .unwrap();
     }
+}
+
+/// A body that Envoy holds while its request waits, in parts; the rest follows later.
+struct HeldBody {
+    user: &'static str,
+    is_chunked: bool,
+    before: &'static [usize],
+    after: &'static [usize],
+}
+
+impl HeldBody {
+    const ALL: [HeldBody; 6] = [
+        HeldBody { user: "before", is_chunked: true, before: &[40_000, 30_001, 5], after: &[] },
+        HeldBody { user: "after", is_chunked: true, before: &[], after: &[40_000, 30_001] },
+        HeldBody { user: "both", is_chunked: true, before: &[20_000, 30_001], after: &[7, 10_007, 20_000] },
+        HeldBody { user: "a-byte", is_chunked: true, before: &[1], after: &[70_000] },
+        HeldBody { user: "declared", is_chunked: false, before: &[30_000, 1], after: &[40_000] },
+        HeldBody { user: "nothing", is_chunked: true, before: &[], after: &[] },
+    ];
+
+    fn length(&self) -> usize {
+        self.before.iter().chain(self.after).sum()
+    }
+
+    fn head(&self) -> String {
+        let length = match self.is_chunked {
+            true => "transfer-encoding: chunked".into(),
+            false => format!("content-length: {}", self.length()),
+        };
+        format!("POST / HTTP/1.1\r\nhost: a\r\nx-user-id: {}\r\n{length}\r\n\r\n", self.user)
+    }
+
+    fn part(&self, length: usize) -> Vec<u8> {
+        match self.is_chunked {
+            true => [format!("{length:x}\r\n").as_bytes(), &vec![b'b'; length], b"\r\n"].concat(),
+            false => vec![b'b'; length],
+        }
+    }
+
+    fn end(&self) -> &'static [u8] {
+        if self.is_chunked { b"0\r\n\r\n" } else { b"" }
+    }
+}
+
+/// Sends bytes, and waits until the gateway has read them.
+fn deliver(gateway: &Gateway, connection: &mut Connection, bytes: &[u8]) {
+    let read = || gateway.admin().counter("http.gateway.downstream_cx_rx_bytes_total").unwrap();
+    let before = read();
+    connection.send(bytes).unwrap();
+    wait_until("Envoy to read", PATIENCE, || (read() >= before + bytes.len() as u64).then_some(())).unwrap();
+}
+
+/// With `allow_on_headers_stop_iteration` Envoy reports the body of a request that waits, each time
+/// all that it holds.
+fn held_bodies_are_counted_once(stop_iteration: bool) {
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&begun);
+    let watch = move |request: &Received, stage: Stage| {
+        if stage == Stage::Begun {
+            seen.lock().unwrap().push(request.header("x-user-id").unwrap_or_default().to_owned());
+        }
+    };
+    let upstream = Upstream::start_watched(|_| Reply::new(200, "written"), watch).unwrap();
+    let document = json!({"headers": "ietf", "limits": [
+        {"url": "/", "methods": "POST", "rules": [
+            {"name": "even", "algo": "LB", "rpu": 3, "unit": "second", "queue": 20},
+        ]},
+        {"url": "/", "rules": [
+            {"name": "written", "actor": "user", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "request_bytes"},
+        ]},
+    ]});
+    let gateway = Gateway::start(Config {
+        stop_iteration,
+        upstream: Some(upstream.address()),
+        ..Config::new(document)
+    })
+    .unwrap();
+    let has_begun = |user: &str| begun.lock().unwrap().iter().any(|other| other == user);
+    // This one takes the turn that is free, so that all others wait.
+    assert_eq!(gateway.request("POST", "/", &[], b"first").unwrap().status, 200);
+    let mut held = Vec::new();
+    for body in &HeldBody::ALL {
+        let mut connection = gateway.connect().unwrap();
+        deliver(&gateway, &mut connection, body.head().as_bytes());
+        for length in body.before {
+            deliver(&gateway, &mut connection, &body.part(*length));
+        }
+        if body.after.is_empty() {
+            deliver(&gateway, &mut connection, body.end());
+        }
+        held.push((body, connection, !has_begun(body.user)));
+    }
+    let waited = held.iter().filter(|(_, _, waited)| *waited).count();
+    println!("stop_iteration {stop_iteration}: {waited} of {} bodies were held", held.len());
+    assert!(waited >= 4, "the machine is too slow for this test");
+    for (body, mut connection, _) in held {
+        wait_until("its turn", PATIENCE, || has_begun(body.user).then_some(())).unwrap();
+        if !body.after.is_empty() {
+            for length in body.after {
+                deliver(&gateway, &mut connection, &body.part(*length));
+            }
+            connection.send(body.end()).unwrap();
+        }
+        assert_eq!(connection.receive(false).unwrap().status, 200, "{}", body.user);
+        let left = || left(&gateway, "written", "/", body.user);
+        let expected = 1_000_000 - body.length() as u64;
+        wait_until("the body to be charged", PATIENCE, || (left()? == expected).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {}: {:?}, not {expected}", body.user, left()));
+    }
+}
+
+#[test]
+fn a_body_that_waits_is_counted_once() {
+    thread::scope(|scope| {
+        for stop_iteration in [false, true] {
+            scope.spawn(move || held_bodies_are_counted_once(stop_iteration));
+        }
+    });
 }
 
 #[test]
