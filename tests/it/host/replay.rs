@@ -2,16 +2,18 @@
 //! between.
 
 use super::gateway::{Fate, Gateway};
+use super::vm::Vm;
 use diana_base::time::Time;
 use diana_limiter::cells::store::Rules;
+use diana_limiter::policy::{Measure, Measures, Usage};
 use diana_limiter::request::Part;
 
 /// One event of a script.
 pub enum Event {
     /// A worker decided about a request.
     Decided { now: Time, worker: usize, parts: Vec<(Part, Vec<u8>)>, refused: bool },
-    /// A request ended.
-    Over { now: Time, request: usize },
+    /// A request ended, after a response or without one.
+    Over { now: Time, request: usize, usage: Option<Usage> },
 }
 
 impl Event {
@@ -23,7 +25,7 @@ impl Event {
 }
 
 /// The number of the first request about which the whole filter decides differently.
-pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
+pub fn differs(rules: Rules, json: &str, measures: &Measures, events: &[Event]) -> Option<usize> {
     // nginx' clock has whole milliseconds, so scripts with finer times are for Envoy only.
     if rules == Rules::Strict && events.iter().any(|event| event.now().as_ns() % 1_000_000 > 0) {
         return None;
@@ -45,9 +47,14 @@ pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
                     return Some(requests.len() - 1);
                 }
             }
-            Event::Over { request, .. } => {
+            Event::Over { request, usage, .. } => {
                 let (worker, request) = requests[*request];
-                gateway.vms[worker].serve_request(request);
+                let vm = &gateway.vms[worker];
+                match usage {
+                    Some(usage) => end(vm, vm.stream_of(request), usage, measures),
+                    None if measures.any() => vm.reset(vm.stream_of(request)),
+                    None => vm.serve_request(request),
+                }
             }
         }
     }
@@ -55,4 +62,35 @@ pub fn differs(rules: Rules, json: &str, events: &[Event]) -> Option<usize> {
     gateway.end_all();
     assert_eq!(gateway.kept_streams(), 0);
     None
+}
+
+/// Ends a stream that used this much.
+fn end(vm: &Vm, id: u32, usage: &Usage, measures: &Measures) {
+    let size = usize::try_from(usage.request_bytes).unwrap();
+    [size / 3, size - size / 3]
+        .into_iter()
+        .filter(|part| *part > 0)
+        .for_each(|part| vm.request_body(id, part));
+    let Some(status) = usage.status else { return vm.reset(id) };
+    let (mut headers, mut body) = (vec![("content-type", "application/json")], None);
+    let values: Vec<Option<String>> =
+        usage.values.iter().map(|value| value.map(|value| value.to_string())).collect();
+    for (measure, value) in measures.values.iter().zip(&values) {
+        match (measure, value) {
+            (Measure::Header(name), Some(value)) => headers.push((name, value)),
+            (Measure::Json(pointer), Some(value)) => body = Some(document(pointer, value)),
+            (_, None) => {}
+        }
+    }
+    vm.respond(id, status.into(), &headers);
+    let other = || " ".repeat(usize::try_from(usage.response_bytes).unwrap());
+    let body = body.unwrap_or_else(other);
+    body.as_bytes().chunks(7).for_each(|part| vm.response_body(id, part));
+    vm.end(id);
+}
+
+/// A document with this number at this pointer.
+fn document(pointer: &str, value: &str) -> String {
+    let keys = pointer.trim_start_matches('/').split('/');
+    keys.rev().fold(value.to_owned(), |inner, key| format!(r#"{{"{key}": {inner}}}"#))
 }

@@ -1,7 +1,8 @@
 //! One worker of a simulated gateway: a filter, the contexts that its host has made, and the host
-//! calls it makes. `vm/calls.rs` replies to the calls.
+//! calls it makes. `vm/calls.rs` replies to the calls, `vm/exchange.rs` has bodies and responses.
 
 mod calls;
+mod exchange;
 
 use super::callouts::{CallEvent, CallReply, Callouts};
 use super::gateway::{Fate, RequestRecord, World};
@@ -47,8 +48,12 @@ struct Stream {
     request: usize,
     /// The filter has seen the headers.
     seen: bool,
-    /// The response headers are on their way.
-    responds: bool,
+    /// The headers of the response, from the time at which they are on their way.
+    response: Option<Vec<(String, Vec<u8>)>>,
+    /// The part of the response's body that passes.
+    part: Vec<u8>,
+    /// How much of the request's body the host holds.
+    held: usize,
 }
 
 enum Later {
@@ -111,6 +116,7 @@ impl Vm {
                     && self.fate(request) == Fate::Paused
                 {
                     self.world().note(request, Fate::Upstream);
+                    self.deliver_held(id);
                     if self.world().breaks.take() {
                         self.streams().into_iter().filter(|other| *other != id).for_each(|id| self.reset(id));
                     }
@@ -122,7 +128,7 @@ impl Vm {
                     self.world().crash(format!("answered while {:?}", self.fate(request)));
                 }
                 self.world().note(request, Fate::Answered(status));
-                self.respond(id);
+                self.respond(id, status, &[]);
                 self.delete(id);
             }
         }
@@ -231,7 +237,7 @@ impl Vm {
             self.world().note(request, Fate::Upstream);
             return request;
         };
-        let stream = Stream { root, request, seen: false, responds: false };
+        let stream = Stream { root, request, seen: false, response: None, part: Vec::new(), held: 0 };
         self.0.streams.borrow_mut().insert(id, stream);
         self.enter(id, |filter| filter.on_context_create(id, root));
         let ends = request_ends(self.world().rules, &self.world().records.borrow()[request].parts);
@@ -262,44 +268,12 @@ impl Vm {
         self.0.streams.borrow().values().filter(|stream| stream.root == root).count()
     }
 
-    /// Delivers a part of the body. Hosts make this callback although the headers wait; `size` is
-    /// then that of all they hold.
-    pub fn body(&self, id: u32, size: usize) {
-        let action = self.enter(id, |filter| filter.on_request_body(id, size));
-        self.go_on(id, action);
-    }
-
-    /// The upstream replies, if the request has reached it.
-    pub fn serve(&self, id: u32) {
-        if let Some(request) = self.request_of(id)
-            && self.fate(request) == Fate::Upstream
-        {
-            self.respond(id);
-            self.world().note(request, Fate::Served);
-            self.delete(id);
-        }
-    }
-
-    /// The upstream replies to the request of this number.
-    pub fn serve_request(&self, request: usize) {
-        let streams = self.streams();
-        let of = streams.into_iter().find(|id| self.request_of(*id) == Some(request));
-        self.serve(of.expect("a request that has not ended"));
-    }
-
     /// The client disconnects.
     pub fn reset(&self, id: u32) {
         if let Some(request) = self.request_of(id) {
             self.world().note(request, Fate::Reset);
             self.delete(id);
         }
-    }
-
-    fn respond(&self, id: u32) {
-        if let Some(stream) = self.0.streams.borrow_mut().get_mut(&id) {
-            stream.responds = true;
-        }
-        self.enter(id, |filter| filter.on_response_headers(id));
     }
 
     fn delete(&self, id: u32) {

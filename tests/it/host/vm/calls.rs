@@ -62,9 +62,15 @@ impl Inner {
             Call::ClockTime { clock: 1 } => Reply::number(world.clock.get() + world.set_back.get()),
             Call::HeaderMapPairs { map: 0 } => self.request_headers(),
             Call::HeaderValue { map: 0, name } => self.request_header(name),
+            Call::HeaderValue { map: 2, name } => self.response_header(name),
+            Call::BufferBytes { buffer: 1, start, max } => {
+                let read = |stream: &mut Stream| stream.part.iter().skip(start).take(max).copied().collect();
+                self.effective(read).map_or(Reply::status(BAD_ARGUMENT), Reply::bytes)
+            }
             Call::AddHeader { map: 2, name, value } | Call::ReplaceHeader { map: 2, name, value } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let responds = self.effective(|stream| stream.responds.then_some(stream.request)).flatten();
+                let responds =
+                    self.effective(|stream| stream.response.as_ref().map(|_| stream.request)).flatten();
                 let Some(request) = responds else { return Reply::status(BAD_ARGUMENT) };
                 world.records.borrow_mut()[request].headers.push((text(name), text(value)));
                 Reply::status(0)
@@ -224,6 +230,14 @@ impl Inner {
         let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
         let mut headers = request::headers(self.world.rules, &parts).into_iter();
         let found = headers.find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+        found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value))
+    }
+
+    fn response_header(&self, name: &[u8]) -> Reply {
+        let Some(Some(headers)) = self.effective(|stream| stream.response.clone()) else {
+            return Reply::status(BAD_ARGUMENT);
+        };
+        let found = headers.into_iter().find(|(known, _)| known.as_bytes() == name);
         found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value))
     }
 

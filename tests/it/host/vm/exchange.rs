@@ -1,0 +1,88 @@
+//! The body of a request, and its response.
+
+use super::Vm;
+use crate::host::gateway::Fate;
+
+impl Vm {
+    /// Reports a part of the body. Hosts make this callback although the headers wait; `size` is
+    /// then that of all they hold.
+    pub fn body(&self, id: u32, size: usize) {
+        let action = self.enter(id, |filter| filter.on_request_body(id, size));
+        self.go_on(id, action);
+    }
+
+    /// A part of the request's body arrives. While the request waits, the host holds the body. With
+    /// `allow_on_headers_stop_iteration` the host then reports all that it holds; otherwise it
+    /// reports the held body when the request goes on.
+    pub fn request_body(&self, id: u32, size: usize) {
+        let Some(request) = self.request_of(id) else { return };
+        match self.fate(request) {
+            Fate::Paused => {
+                let held = self.with_stream(id, |stream| {
+                    stream.held += size;
+                    stream.held
+                });
+                if self.world().stop_iteration.get() {
+                    self.body(id, held);
+                }
+            }
+            _ => self.body(id, size),
+        }
+    }
+
+    /// The request goes on, and its held body with it.
+    pub(super) fn deliver_held(&self, id: u32) {
+        let held = self.with_stream(id, |stream| std::mem::take(&mut stream.held));
+        if held > 0 && !self.world().stop_iteration.get() {
+            self.body(id, held);
+        }
+    }
+
+    /// The headers of a response arrive: of the upstream's, or of the host's own.
+    pub fn respond(&self, id: u32, status: u32, headers: &[(&str, &str)]) {
+        let status = [(":status".to_owned(), status.to_string().into_bytes())];
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().into()));
+        self.with_stream(id, |stream| stream.response = Some(status.into_iter().chain(headers).collect()));
+        self.enter(id, |filter| filter.on_response_headers(id));
+    }
+
+    /// A part of the response's body passes.
+    pub fn response_body(&self, id: u32, part: &[u8]) {
+        self.with_stream(id, |stream| stream.part = part.into());
+        self.enter(id, |filter| filter.on_response_body(id, part.len()));
+        self.with_stream(id, |stream| stream.part.clear());
+    }
+
+    /// The response ends, and the stream with it.
+    pub fn end(&self, id: u32) {
+        if let Some(request) = self.request_of(id) {
+            self.world().note(request, Fate::Served);
+            self.delete(id);
+        }
+    }
+
+    /// The upstream replies with an empty body, if the request has reached it.
+    pub fn serve(&self, id: u32) {
+        if let Some(request) = self.request_of(id)
+            && self.fate(request) == Fate::Upstream
+        {
+            self.respond(id, 200, &[]);
+            self.end(id);
+        }
+    }
+
+    /// The upstream replies to the request of this number.
+    pub fn serve_request(&self, request: usize) {
+        self.serve(self.stream_of(request));
+    }
+
+    /// The stream of a request that has not ended.
+    pub fn stream_of(&self, request: usize) -> u32 {
+        let of = self.streams().into_iter().find(|id| self.request_of(*id) == Some(request));
+        of.expect("a request that has not ended")
+    }
+
+    fn with_stream<R: Default>(&self, id: u32, change: impl FnOnce(&mut super::Stream) -> R) -> R {
+        self.0.streams.borrow_mut().get_mut(&id).map(change).unwrap_or_default()
+    }
+}
