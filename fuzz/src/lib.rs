@@ -7,6 +7,7 @@ pub mod targets;
 #[allow(dead_code)]
 #[path = "../../tests/it/host"]
 mod host {
+    pub mod bodies;
     pub mod callouts;
     pub mod counts;
     pub mod faults;

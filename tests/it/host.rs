@@ -2,7 +2,7 @@
 //! `play` takes any bytes, so that a fuzzer can provide them.
 
 mod access_log;
-mod bodies;
+pub mod bodies;
 pub mod callouts;
 mod conditions;
 pub mod counts;
@@ -24,5 +24,6 @@ pub mod replay;
 mod request;
 mod reservations;
 mod scripts;
+mod settlement;
 mod vm;
 mod warnings;

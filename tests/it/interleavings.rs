@@ -249,6 +249,46 @@ fn workers_lose_swaps_and_refund() {
     assert!(lost > 100 && late > 20, "{lost} lost, {late} refused late");
 }
 
+/// One rule with a plan for an address, whose requests cost more than a unit, and one whose late
+/// refusals undo its charges.
+fn with_plan(cost: u64, free: u64, gold: u64) -> String {
+    format!(
+        r#"{{"plan": {{"actor": "ip", "members": {{"gold": "10.0.0.0"}}}}, "local": {{"max_actors": 1000}},
+            "limits": [{{"url": "/", "rules": [
+                {{"name": "all", "algo": "W", "rpu": {free}, "unit": "7d", "cost": {cost}, "plans": {{"gold": {{"rpu": {gold}}}}}}},
+                {{"name": "user", "actor": "user", "rpu": 4, "unit": "7d"}}]}}]}}"#
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Requests on both plans count in one count, each with its whole cost, whatever swaps are
+    /// lost.
+    #[test]
+    fn plans_and_costs_share_one_count(
+        cost in 1u64..4, free in 1u64..6, more in 0u64..4, plans in plans(), rules in rules(), seed: u64,
+    ) {
+        let (free, gold) = (cost * free, cost * (free + more));
+        let mut gateway = TestGateway::new(with_plan(cost, free, gold), rules, plans.len());
+        let exchanges = gateway.run(&plans, || START, &mut Random(seed));
+        let passed = |user| {
+            let passes = |exchange: &&Exchange| !exchange.decision.is_rejected() && exchange.client.user == user;
+            exchanges.iter().filter(passes).count() as u64
+        };
+        prop_assert!(passed(0) <= 4 && passed(1) <= 4);
+        let mut used = cost * (passed(0) + passed(1));
+        prop_assert!(used <= gold);
+        for (ip, quota) in [(0, gold), (1, free)] {
+            let decision = gateway.ask_new_worker(Client { user: 2, ip, api: false }, START);
+            prop_assert_eq!(decision.is_rejected(), used + cost > quota);
+            used += if decision.is_rejected() { 0 } else { cost };
+            let left = decision.reports[0].verdict.unwrap().remaining;
+            prop_assert_eq!(left, quota.saturating_sub(used));
+        }
+    }
+}
+
 /// Workers settle requests on one cell at once: each correction is made exactly once, whatever
 /// swaps are lost.
 #[test]

@@ -17,6 +17,7 @@ pub mod remote_reply;
 pub mod request;
 pub mod response_meter;
 pub mod rls_reply;
+pub mod settlement;
 
 /// A target accepts any bytes, and panics if its property fails.
 pub type Target = fn(&[u8]);
@@ -33,4 +34,5 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("request", request::run),
     ("response_meter", response_meter::run),
     ("rls_reply", rls_reply::run),
+    ("settlement", settlement::run),
 ];
