@@ -4,7 +4,7 @@
 
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
-use super::warm_up::COLD_FACTOR;
+use super::values::COLD_FACTOR;
 use diana_base::time::Span;
 
 /// The number of an algorithm kind, and up to six parameters.

@@ -152,6 +152,9 @@ impl Reservation {
 /// cell is not clamped if it is at most this far in the future.
 pub(crate) const MAX_SKEW: Span = Span::from_secs(1);
 
+/// How many tokens a request of a cold rule takes: the cold factor of Guava and Sentinel.
+pub(super) const COLD_FACTOR: u64 = 3;
+
 /// The longest wait of a request. A waiting request holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
 

@@ -46,6 +46,7 @@ use super::EvictionRank;
 use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
+use super::values::COLD_FACTOR;
 use super::{Admission, Algorithm, Charge, MAX_SKEW, Parameters, Quota, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
@@ -53,8 +54,6 @@ use diana_document::Node;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// How many tokens a request of a cold rule takes: the cold factor of Guava and Sentinel.
-pub(super) const COLD_FACTOR: u64 = 3;
 /// The shortest and the longest `warm_up`.
 const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 

@@ -20,7 +20,7 @@ use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::policy::Policy;
 use crate::request::Part;
-use cells::GroupActors;
+use cells::{GroupActors, Tables};
 use diana_base::sort;
 use std::sync::Arc;
 
@@ -293,6 +293,14 @@ impl Builder {
         let leased = leased.then(|| others(Role::Leased, "ahead"));
         let group = Arc::new(self.cells(&name, &actors, Role::Primary));
         global_group.push(GlobalGroup { group, on_error, fallback, leased, name: meaning, ordinals });
+    }
+
+    /// The group of these rules in this role, with its cells.
+    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
+        let id = self.groups;
+        self.groups = id.saturating_add(1);
+        let tables = Tables { max_actors: self.max_actors, dry_run: self.dry_run.as_ref() };
+        actors.group((id, name, role), &mut self.rules, &tables)
     }
 
     /// The hash of the rule's meaning, whatever its name and the place of its limit.

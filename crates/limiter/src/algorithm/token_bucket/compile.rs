@@ -1,7 +1,8 @@
 //! Builds a token bucket from the keys of a rule.
 
 use super::{Start, TokenBucket};
-use crate::algorithm::warm_up::{COLD_FACTOR, WarmUp};
+use crate::algorithm::values::COLD_FACTOR;
+use crate::algorithm::warm_up::WarmUp;
 use crate::algorithm::{Algorithm, MAX_WAIT, Quota};
 use diana_base::time::Span;
 use diana_document::Fields;

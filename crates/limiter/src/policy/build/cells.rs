@@ -1,13 +1,12 @@
 //! Lays out the cell of a group, and names its table.
 
-use super::Builder;
 use crate::actor::Named;
 use crate::cells::table::{Hasher, Table};
 use crate::policy::dry_run::DryRun;
 use crate::policy::group::Group;
 use crate::policy::missing::Missing;
 use crate::policy::plans::RulePlans;
-use crate::policy::rule::Role;
+use crate::policy::rule::{Role, Rule};
 use diana_base::sort;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,15 +20,26 @@ pub(super) struct GroupActors {
     pub(super) rules: Range<usize>,
 }
 
-impl Builder {
-    /// The group of these rules in this role.
-    pub(super) fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
-        let GroupActors { meaning, actors, missing, rules } = actors;
+/// How many actors a table has room for, and whether the policy decides beside another one.
+pub(super) struct Tables<'a> {
+    pub(super) max_actors: u64,
+    pub(super) dry_run: Option<&'a DryRun>,
+}
+
+impl GroupActors {
+    /// The group of these rules in this role. `all` holds the rules that were built so far.
+    pub(super) fn group(
+        &self,
+        (id, name, role): (usize, &str, Role),
+        all: &mut [Arc<Rule>],
+        tables: &Tables,
+    ) -> Group {
+        let GroupActors { meaning, actors, missing, rules } = self;
         let mut size = 0usize;
         // How each rule counts, and where. Another quota changes this text, so its actors get new
         // cells and the old cells stay.
         let mut layout = Vec::new();
-        let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
+        let own = all.get_mut(rules.clone()).unwrap_or_default();
         // States lie in an order that does not depend on the order of the rules in the document.
         let mut placed: Vec<_> = own
             .iter()
@@ -48,7 +58,7 @@ impl Builder {
             counters.all_mut().for_each(|counter| counter.offset = size);
             size = size.saturating_add(bytes);
         }
-        let own_rules = || self.rules.get(rules.clone()).unwrap_or_default().iter();
+        let own_rules = || own.iter();
         let counters = || own_rules().flat_map(|rule| rule.counters(role).all());
         let settles = own_rules().any(|rule| rule.settles());
         let can_reserve = !settles && counters().all(|counter| counter.algorithm.as_reserve().is_some());
@@ -57,15 +67,13 @@ impl Builder {
         let varies = own_rules().any(|rule| rule.varying.is_some());
         let has_plans = own_rules().any(|rule| rule.plans.is_some());
         let has_penalty = counters().any(|counter| counter.algorithm.as_penalize().is_some());
-        let id = self.groups;
-        self.groups = self.groups.saturating_add(1);
         let (layout, is_single) = (layout.join(", "), actors.is_empty());
-        let table = match &self.dry_run {
-            None => Table::new(name, &layout, size, if is_single { 1 } else { self.max_actors }),
+        let table = match tables.dry_run {
+            None => Table::new(name, &layout, size, if is_single { 1 } else { tables.max_actors }),
             // All dry runs use the same keys and few sizes of values, because a host never frees
             // a key. A table for all requests together gets a set as well.
             Some(DryRun { name: of, .. }) => {
-                let most = if is_single { 2 } else { self.max_actors };
+                let most = if is_single { 2 } else { tables.max_actors };
                 let size = size.next_power_of_two();
                 Table::new(&format!("trial {id}"), &format!("{of} {name}: {layout}"), size, most)
             }
