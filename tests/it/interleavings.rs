@@ -10,6 +10,7 @@
 mod adapting;
 mod baton;
 mod model;
+mod parts;
 
 use crate::harness::{Random, START, at};
 use baton::{Exchange, TestGateway};

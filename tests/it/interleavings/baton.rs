@@ -108,7 +108,7 @@ impl TestGateway {
 
     /// Calls `work` for each worker, in an order of calls to the store that `random` chooses.
     /// Returns the sum.
-    fn each(
+    pub fn each(
         &mut self,
         workers: usize,
         random: &mut Random,
@@ -198,7 +198,7 @@ impl Baton {
 }
 
 /// The store as one worker sees it: before each call other workers may run.
-struct WorkerStore<'a> {
+pub struct WorkerStore<'a> {
     baton: &'a Baton,
     me: usize,
     store: &'a Portable<Locked<'a>>,
