@@ -126,7 +126,10 @@ impl Adaptation {
             match counted.share(store, now, self.is_dry_run) {
                 Ok(Some(Sharing { has_changed, end })) => {
                     self.has_changed |= has_changed;
-                    self.due = self.due.min(end.max(now));
+                    // In a dry run, the interval may be over and stay so.
+                    if end > now {
+                        self.due = self.due.min(end);
+                    }
                 }
                 // The counts stay until the next time.
                 Ok(None) => events.swaps_lost = events.swaps_lost.saturating_add(1),
