@@ -21,7 +21,7 @@ pub struct Arguments {
     third: u64,
 }
 
-const THIRD: u64 = 25;
+const THIRD: u64 = 24;
 const AT_ONCE: usize = 4;
 const FAST: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(100);
@@ -114,14 +114,14 @@ fn second(answers: &[Answered], start: Instant, at: u64, limit: Option<u64>) -> 
     Second { passed: of(200).count(), refused: of(429).count(), limit, p90_ms: p90.as_secs_f64() * 1e3 }
 }
 
-/// The means of five seconds each.
+/// The means of six seconds each.
 fn table(title: &str, rule: &Value, seconds: &[Second]) -> Result<String> {
     let mut text = format!("## {title}\n\n```json\n{rule:#}\n```\n\n");
     text.push_str(
         "| seconds | passed a second | refused a second | limit at the end | p90, the median second |\n",
     );
     text.push_str("| --- | ---: | ---: | ---: | ---: |\n");
-    for (index, part) in seconds.chunks(5).enumerate() {
+    for (index, part) in seconds.chunks(6).enumerate() {
         let mean = |of: fn(&Second) -> usize| part.iter().map(of).sum::<usize>() / part.len().max(1);
         let (passed, refused) = (mean(|one| one.passed), mean(|one| one.refused));
         let limit = part.last().and_then(|last| last.limit);
@@ -129,7 +129,7 @@ fn table(title: &str, rule: &Value, seconds: &[Second]) -> Result<String> {
         let mut p90: Vec<f64> = part.iter().map(|one| one.p90_ms).collect();
         p90.sort_by(f64::total_cmp);
         let p90 = p90.get(p90.len() / 2).copied().unwrap_or_default();
-        let from = index * 5;
+        let from = index * 6;
         writeln!(text, "| {from} to {} | {passed} | {refused} | {limit} | {p90:.0} ms |", from + part.len())?;
     }
     text.push('\n');
@@ -166,5 +166,10 @@ fn chart(fixed: &[Second], rate: &[Second], permits: &[Second], third: u64) -> S
         ),
     ];
     let third = third as f64;
-    svg(&["fixed rate", "the limit", "with the limit"], &panels, (third, 2.0 * third), 3.0 * third)
+    svg(
+        &["fixed rate", "the limit that adapts", "with this limit"],
+        &panels,
+        (third, 2.0 * third),
+        3.0 * third,
+    )
 }
