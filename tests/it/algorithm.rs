@@ -5,6 +5,7 @@
 
 mod adaptive;
 mod concurrency;
+mod keeping;
 mod laws;
 pub mod models;
 mod penalty;

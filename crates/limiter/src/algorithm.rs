@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The files of kinds are those in [`KINDS`]. `adaptive`, `lease`, `penalty`, `refuse_all`
-//! and `warm_up` implement [`Algorithm`] without being kinds; the other files are shared code.
+//! and `warm_up` implement [`Algorithm`] without being kinds. `keeping` steps any algorithm for
+//! priorities; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
@@ -18,6 +19,7 @@ mod adaptive;
 mod bits;
 mod bytes;
 mod concurrency;
+mod keeping;
 mod leaky_bucket;
 pub mod lease;
 mod parameters;
@@ -33,6 +35,7 @@ mod values;
 mod warm_up;
 mod window;
 
+pub use keeping::step_keeping;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;

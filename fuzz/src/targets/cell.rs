@@ -5,7 +5,9 @@ use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
 use diana_limiter::algorithm::EvictionRank;
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict};
+use diana_limiter::algorithm::{
+    Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict, step_keeping,
+};
 use std::sync::Arc;
 
 /// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
@@ -94,6 +96,9 @@ fn check(algorithm: &dyn Algorithm, mut input: Input) {
         operate(&mut run, &mut input, &mut charges);
         run.prepare();
         check_promises(&run, input.scaled());
+        if algorithm.without_waiting().is_none() {
+            check_kept(&run, 1 + input.scaled() % Quota::MAX_RPU);
+        }
     }
 }
 
@@ -243,6 +248,24 @@ fn check_prepare(run: &mut Run) {
     assert!(!run.prepare());
     assert_eq!(run.cell, prepared);
     check_promises(run, 0);
+}
+
+/// A request that has to leave `kept` units of a prepared cell passes if that many and one are
+/// left.
+fn check_kept(run: &Run, kept: u64) {
+    let left = run.look().remaining;
+    let mut copy = run.clone();
+    let verdict = step_keeping(run.algorithm, &mut copy.cell, &run.cell, run.time(), 1, kept);
+    assert_eq!(verdict.admits(), left > kept, "{left} left, {kept} kept");
+    assert_eq!(verdict.remaining, left.saturating_sub(kept + u64::from(left > kept)));
+    assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
+    if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, run.is_ours) {
+        let mut copy = run.clone();
+        copy.now += wait.as_ns();
+        copy.prepare();
+        let (before, now) = (copy.cell.clone(), copy.time());
+        assert!(step_keeping(run.algorithm, &mut copy.cell, &before, now, 1, kept).admits());
+    }
 }
 
 /// The remaining quota of a prepared cell and the time of the next refill are exact.
