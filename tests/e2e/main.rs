@@ -25,6 +25,7 @@ mod metrics;
 mod original;
 mod permits;
 mod plans;
+mod priorities;
 mod remote;
 mod settling;
 mod shaping;

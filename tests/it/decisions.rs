@@ -32,6 +32,7 @@ mod missing;
 mod penalties;
 mod permits;
 mod plans;
+mod priorities;
 mod queues;
 mod settling;
 mod shadow;

@@ -71,6 +71,30 @@ fn actors_that_get_themselves_refused_free_nobody() {
     }
 }
 
+/// The villain is refused with a part of its quota left. Important requests still pass.
+#[test]
+fn a_refusal_that_keeps_a_part_is_not_evicted() {
+    for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict)] {
+        let host = Simulated::new(rules);
+        let keeping = json(max_actors, r#""rpu": 3, "priority": {"reserve": 2}"#);
+        let keeping = keeping.replace(r#""limits": ["#, r#""limits": [{"url": "/pay", "important": true}, "#);
+        let mut gateway = Gateway::new(&keeping, store(&host));
+        throttle(&mut gateway, 1);
+        let total = flood(&mut gateway, 1, INVENTED);
+        assert_eq!((total.evicted_lossless, total.evicted_lossy), (0, 0), "every cell refuses");
+        assert!(total.set_full > 10_000, "{total:?}");
+        let mut pays = || gateway.ask(0, &get("/pay", "villain"), at(INVENTED as u64)).outcome;
+        assert_eq!([pays(), pays()], [Outcome::Pass; 2]);
+        assert!(gateway.ask(0, &get("/pay", "villain"), at(INVENTED as u64)).is_rejected());
+        // In a full set, the kept part of another actor's cell is for nobody else.
+        let invented = (0..200).map(|user| get("/pay", &format!("new-{user}")));
+        let asked: Vec<_> =
+            invented.map(|request| gateway.ask(1, &request, at(INVENTED as u64 + 1))).collect();
+        let crowded = asked.iter().filter(|decision| decision.events.set_full > 0);
+        assert!(crowded.clone().count() > 0 && crowded.clone().all(|decision| decision.is_rejected()));
+    }
+}
+
 /// The villain's cell is like new after a minute, that of an invented actor with 20 requests only
 /// after 72 s.
 #[test]

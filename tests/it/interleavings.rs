@@ -11,6 +11,7 @@ mod adapting;
 mod baton;
 mod model;
 mod parts;
+mod priorities;
 
 use crate::harness::{Random, START, at};
 use baton::{Exchange, TestGateway};

@@ -100,6 +100,23 @@ proptest! {
     }
 }
 
+/// In shadow, such rules are charged for different requests.
+#[test]
+fn rules_that_differ_only_in_what_they_keep_count_the_same_in_any_order() {
+    let rule = |more: &str| {
+        format!(r#"{{"actor": "user", "algo": "W", "rpu": 9, "unit": "day", "mode": "shadow"{more}}}"#)
+    };
+    let rules = [rule(""), rule(r#", "priority": {"reserve": 7}"#), rule(r#", "priority": {"reserve": 8}"#)];
+    let json = |order: [usize; 3]| {
+        let rules = order.map(|at| rules[at].as_str()).join(", ");
+        format!(r#"[{{"url": "/", "rules": [{rules}]}}, {{"url": "/api", "important": true}}]"#)
+    };
+    let expected = shared_data(&json([0, 1, 2]));
+    for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        assert_eq!(shared_data(&json(order)), expected, "{order:?}");
+    }
+}
+
 /// The shared data and the queries of a request of `u0` under a document with these limits.
 fn trace(limits: &str) -> (Vec<Vec<u8>>, Vec<BTreeSet<String>>) {
     let json = |limits: &str| format!(r#"{{"limits": [{limits}], "store": {SECRET}}}"#);

@@ -4,6 +4,7 @@ mod memory;
 mod migration;
 mod penalties;
 mod previous;
+mod priorities;
 mod resized;
 
 use crate::harness::{Gateway, at, get, store};

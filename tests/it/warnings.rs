@@ -58,6 +58,45 @@ fn a_rule_behind_a_tighter_one_is_named() {
     );
 }
 
+/// A rule that keeps a part refuses earlier than a rule that admits less.
+#[test]
+fn a_rule_with_priority_is_never_idle() {
+    let rule = |name: &str, rpu: u32, keys: &str| {
+        let keys = format!(r#""rpu": {rpu}, "unit": "second"{keys}"#);
+        limit("/", &format!(r#""name": "{name}", {keys}"#))
+    };
+    let with = |first: &str, second: &str| {
+        let important = r#"{"url": "/pay", "important": true}"#.to_owned();
+        limits(&[first.to_owned(), second.to_owned(), important]).len()
+    };
+    let (keeps, few) = (r#", "priority": {"reserve": "90%"}"#, rule("few", 5, ""));
+    assert_eq!(with(&few, &rule("keeps", 10, keeps)), 0);
+    assert_eq!(
+        with(&rule("few", 5, r#", "priority": {"reserve": 1}"#), &rule("plain", 10, "")),
+        1,
+        "it refuses whatever another would"
+    );
+}
+
+#[test]
+fn half_a_priority_is_named() {
+    let keeps = r#"{"url": "/", "rules": [{"rpu": 9, "unit": "day"},
+        {"rpu": 5, "unit": "day", "algo": "SL", "priority": {"reserve": 1}}]}"#;
+    let important = r#"{"url": "/pay", "important": true, "rules": []}"#;
+    assert_eq!(
+        warnings(&format!("[{keeps}]")),
+        [
+            "[0].rules[1].priority: no limit has `important: true`: no request ever takes what is kept, so the rule admits less"
+        ]
+    );
+    assert_eq!(warnings(important), ["important: no rule has `priority`: it changes nothing"]);
+    assert_eq!(warnings(&format!("[{important}, {keeps}]")), [""; 0]);
+    // A quota of a plan or an override keeps as well.
+    let plans =
+        keeps.replace(r#""rpu": 5,"#, r#""rpu": 0, "actor": "user", "overrides": {"ann": {"rpu": 5}},"#);
+    assert_eq!(warnings(&format!("[{important}, {plans}]")), [""; 0]);
+}
+
 /// Both rules refuse at the same time, and then the penalty refuses alone.
 #[test]
 fn a_rule_with_a_penalty_is_never_idle() {

@@ -1,5 +1,6 @@
 //! How a rule counts: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
+use super::priority::Priority;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
 use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota, RefuseAll};
@@ -30,21 +31,24 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
     kind.copied()
 }
 
-/// What the quotas of a rule depend on: the cost of its requests.
+/// What the quotas of a rule depend on: the cost of its requests, and what is kept for important
+/// ones.
 #[derive(Clone, Copy)]
-pub(super) struct Weight {
+pub(super) struct Weight<'a> {
     /// The least that a request costs, as far as the configuration tells.
     pub(super) least: u64,
     /// Whether requests are settled at their end.
     pub(super) settles: bool,
     /// Whether settling may charge more than was charged on arrival.
     borrows: bool,
+    pub(super) priority: Option<Priority<'a>>,
 }
 
-impl Weight {
-    pub(super) fn of(cost: Option<&Cost>) -> Weight {
+impl<'a> Weight<'a> {
+    pub(super) fn of(cost: Option<&Cost>, priority: Option<Priority<'a>>) -> Weight<'a> {
         let least = cost.and_then(Cost::fixed).unwrap_or(1);
-        Weight { least, settles: cost.is_some_and(Cost::settles), borrows: cost.is_some_and(Cost::borrows) }
+        let (settles, borrows) = (cost.is_some_and(Cost::settles), cost.is_some_and(Cost::borrows));
+        Weight { least, settles, borrows, priority }
     }
 }
 

@@ -170,6 +170,9 @@ pub(super) fn roles(
         None => counter,
     };
     primary = penalized(primary);
+    if let Some(priority) = weight.priority {
+        primary = priority.keep(fields, primary, weight.least)?;
+    }
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };

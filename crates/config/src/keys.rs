@@ -17,8 +17,19 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "store",
     "remote",
 ];
-pub(super) const LIMIT_KEYS: &[&str] =
-    &["url", "Url", "methods", "hosts", "query", "jwt", "property", "body_size", "exclusive", "rules"];
+pub(super) const LIMIT_KEYS: &[&str] = &[
+    "url",
+    "Url",
+    "methods",
+    "hosts",
+    "query",
+    "jwt",
+    "property",
+    "body_size",
+    "exclusive",
+    "important",
+    "rules",
+];
 const RULE_KEYS: &[&str] = &[
     "name",
     "actor",
@@ -32,6 +43,7 @@ const RULE_KEYS: &[&str] = &[
     "reject_delay",
     "penalty",
     "adapt",
+    "priority",
     "on_error",
     "lease",
     "cost",

@@ -56,6 +56,7 @@ mod mode;
 mod names;
 mod penalty;
 mod plans;
+mod priority;
 mod remote;
 mod rule;
 mod top;
@@ -194,6 +195,7 @@ fn read(top: Top, dry_run: Option<DryRun>, has_remote: bool) -> Option<Configura
     let limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
     let warnings = reader.global.warning.take().into_iter().chain(reader.plans.warning());
     let mut warnings: Vec<Error> = warnings.collect();
+    warnings.extend(priority::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {
         limits,

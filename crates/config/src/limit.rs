@@ -34,6 +34,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     }
     let response = fields.take("response").and_then(|node| ResponseOverride::compile(&node)).map(Arc::new);
     let exclusive = fields.take("exclusive").and_then(|node| node.flag()).unwrap_or(false);
+    let important = fields.take("important").and_then(|node| node.flag()).unwrap_or(false);
     let nodes = match fields.take("rules") {
         Some(node) => node.list(),
         None => Some(Vec::new()),
@@ -41,13 +42,14 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     fields.belong(&["mode"], "to a rule in `rules`, or at the top beside `limits`");
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.belong(&rule_keys(), "to a rule in `rules`");
-    let misspelt = fields.misspells("rules") || fields.misspells("exclusive");
+    let misspelt = ["rules", "exclusive", "important"].iter().any(|key| fields.misspells(key));
     let misplaced = rule_keys().iter().any(|key| fields.has(key));
     fields.finish();
     let nodes = nodes?;
-    if nodes.is_empty() && !exclusive && !misspelt && !misplaced {
+    if nodes.is_empty() && !exclusive && !important && !misspelt && !misplaced {
         node.fail(
-            "a limit without `rules` does nothing; with `exclusive: true` it lifts less specific limits",
+            "a limit without `rules` does nothing; with `exclusive: true` it lifts less specific limits, and with \
+             `important: true` its requests are important",
         );
     }
     let before = reader.responses.len();
@@ -57,5 +59,5 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     for (_, own) in reader.responses.iter_mut().skip(before) {
         own.limit.clone_from(&response);
     }
-    complete.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, rules })
+    complete.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, important, rules })
 }

@@ -7,6 +7,7 @@ use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
 use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
+use super::priority::{most, priority};
 use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
@@ -59,8 +60,9 @@ pub(super) fn compile(
         None => Some(Cost::default()),
     };
     let cost = statuses(&mut fields, cost);
-    let weight = Weight::of(cost.as_ref());
     let kind = algorithm(fields.take("algo"));
+    let priority = priority(&mut fields, kind, global.is_some());
+    let weight = Weight::of(cost.as_ref(), priority.flatten());
     // Each override and each plan reads the rule's keys again, below its own. A mistake in the
     // rule's keys is reported once.
     let (overrides, plans) = (fields.take("overrides"), fields.take("plans"));
@@ -71,7 +73,15 @@ pub(super) fn compile(
     let roles = roles(&mut fields, kind, global.as_ref(), weight);
     let roles = match (roles, adapt?) {
         (Some(roles), Some(adapt)) => {
-            adapt.around(roles.primary, kind?, weight).map(|primary| Roles { primary, ..roles })
+            let most = most(&*roles.primary.algorithm);
+            let primary = adapt.around(roles.primary, kind?, weight);
+            let primary = match weight.priority {
+                Some(priority) => {
+                    primary.and_then(|primary| priority.keep_adapting(primary, most, weight.least))
+                }
+                None => primary,
+            };
+            primary.map(|primary| Roles { primary, ..roles })
         }
         (roles, _) => roles,
     };
@@ -92,7 +102,7 @@ pub(super) fn compile(
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
     let (counters, global) = global_rule::draft(roles?, overrides?, global);
-    let name = name?;
+    let (name, _) = (name?, priority?);
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
         name,

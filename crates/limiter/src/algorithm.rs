@@ -35,6 +35,7 @@ mod values;
 mod warm_up;
 mod window;
 
+pub(crate) use keeping::peek;
 pub use keeping::step_keeping;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;

@@ -11,6 +11,7 @@
 //! A policy cannot be wrong: the compilation has refused every mistake.
 
 mod adaptive;
+mod applicable;
 mod build;
 mod canonical;
 mod cost;
@@ -32,7 +33,7 @@ mod statuses;
 mod usage;
 
 pub use cost::{Cost, CostSource, Reserve};
-pub use counter::{Counter, Counters};
+pub use counter::{Counter, Counters, Kept};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use dry_run::{DryRun, Sample};
 pub use global_group::OnError;
@@ -57,9 +58,7 @@ use crate::actor::ip;
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
-use crate::request::path::Readings;
 use crate::request::{Part, PartId, Parts, Request, Source};
-use diana_base::sort;
 use diana_base::time::Span;
 use dry_run::sorted;
 use shards::Shards;
@@ -125,6 +124,8 @@ pub struct Policy {
     pub(crate) enforced: bool,
     /// Where a request shows its plan. `None` if no rule has plans.
     plan: Option<PlanSource>,
+    /// Whether a rule keeps quota for important requests.
+    pub(crate) keeps: bool,
     /// In a dry run: the sample of actors that the policy decides for.
     sample: Option<Sample>,
     /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.
@@ -352,45 +353,5 @@ impl Policy {
 
     pub(crate) fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<Group>> {
         self.groups(limit).get(group)
-    }
-
-    /// Finds the limits that apply to the request, less specific first. A limit applies if its url
-    /// and its conditions match in one reading of the path. An exclusive limit switches less
-    /// specific limits off only in the same reading, and only if it matches by every line of a
-    /// header. If no url pattern asks for the path, the path is not read. `matches` is working
-    /// memory.
-    pub(crate) fn applicable(&self, request: &Request, matches: &mut Vec<usize>, found: &mut Vec<usize>) {
-        found.clear();
-        if self.tree.is_root() {
-            return self.collect(self.tree.below(), request, found);
-        }
-        let target = request.get(self.path).unwrap_or_default();
-        for path in Readings::of(target).iter() {
-            self.tree.matches(path, matches);
-            self.collect(matches, request, found);
-        }
-        sort::sort_by_key(found, |index| *index);
-        found.dedup();
-    }
-
-    /// Adds the limits that apply in one reading of the path.
-    fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) {
-        let start = found.len();
-        let limit = |index: usize| self.limits.get(index);
-        found.extend(
-            matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.matches(request))),
-        );
-        let of_this = found.get(start..).unwrap_or_default();
-        let switches_off = |limit: &&Limit| limit.exclusive && limit.is_certain(request);
-        let exclusive = of_this.iter().rev().filter_map(|index| limit(*index)).find(switches_off);
-        let min_rank = exclusive.map_or(0, |limit| limit.rank);
-        if min_rank > 0 {
-            let mut place = 0;
-            found.retain(|index| {
-                let is_kept = place < start || limit(*index).is_some_and(|limit| limit.rank >= min_rank);
-                place = place.saturating_add(1);
-                is_kept
-            });
-        }
     }
 }

@@ -92,6 +92,7 @@ struct Limit {
     headers: Vec<usize>,
     conditions: Vec<usize>,
     exclusive: bool,
+    important: bool,
     rules: Vec<Rule>,
 }
 
@@ -116,6 +117,8 @@ struct Rule {
     penalty: Option<(u64, u64)>,
     /// Whether the limit adapts.
     adapts: bool,
+    /// `reserve` in percent.
+    priority: Option<u64>,
 }
 
 fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
@@ -184,10 +187,10 @@ impl Limit {
         );
         let headers = random_subset(random, HEADERS.len());
         let conditions = random_subset(random, CONDITIONS.len());
-        let exclusive = random.below(6) == 0;
-        let least = usize::from(!exclusive);
+        let (exclusive, important) = (random.below(6) == 0, random.below(3) == 0);
+        let least = usize::from(!exclusive && !important);
         let rules = (0..least + random.below(4)).map(|_| Rule::random(random)).collect();
-        Limit { url, methods, hosts, headers, conditions, exclusive, rules }
+        Limit { url, methods, hosts, headers, conditions, exclusive, important, rules }
     }
 
     fn write(&self, random: &mut Random, rules: Vec<String>) -> String {
@@ -224,6 +227,9 @@ impl Limit {
         if self.exclusive || random.below(2) == 0 {
             keys.push(("exclusive".into(), self.exclusive.to_string()));
         }
+        if self.important || random.below(2) == 0 {
+            keys.push(("important".into(), self.important.to_string()));
+        }
         keys.push(("rules".into(), format!("[{}]", rules.join(", "))));
         object(random, keys)
     }
@@ -256,6 +262,10 @@ impl Rule {
         let penalty = has_penalty.then(|| (pick(random, &[1, 2, 9]), pick(random, &[1, 60, 7_200])));
         let can_adapt = !global && [TB, C].contains(&algorithm) && override_rpu.is_none() && plans.is_none();
         let adapts = can_adapt && random.below(3) == 0;
+        // A quota of two or less has no room for a request of two units beside what is kept.
+        let has_room = [rpu, own.filter(|_| algorithm == TB).unwrap_or(rpu)].iter().all(|most| *most > 2);
+        let has_priority = !global && algorithm != LB && has_room && random.below(4) == 0;
+        let priority = has_priority.then(|| pick(random, &[1, 20]));
         Rule {
             actor,
             missing,
@@ -271,6 +281,7 @@ impl Rule {
             plans,
             penalty,
             adapts,
+            priority,
         }
     }
 
@@ -336,6 +347,11 @@ impl Rule {
             }
             keys.push(("adapt".into(), object(random, adapt)));
         }
+        let priority = self.priority.map(|percent| {
+            let spellings = [format!("{percent}%"), format!(" {percent} %")];
+            vec![("reserve".into(), quoted(&spellings[random.below(2)]))]
+        });
+        keys.extend(priority.map(|entries| ("priority".into(), object(random, entries))));
         let mut overrides = Vec::new();
         let value = |random: &mut Random| match (
             self.actor,

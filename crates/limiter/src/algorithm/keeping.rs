@@ -65,6 +65,23 @@ pub fn step_keeping(
     without_kept(algorithm, cell, now, verdict, kept)
 }
 
+/// The verdict about a request that costs nothing on arrival: refused if not one unit is left
+/// beside `kept` units. `before` is the state, and stays the state.
+pub(crate) fn peek(
+    algorithm: &dyn Algorithm,
+    cell: &mut [u8],
+    before: &[u8],
+    now: Time,
+    kept: u64,
+) -> Verdict {
+    let one = step_keeping(algorithm, cell, before, now, 1, kept);
+    if !one.admits() {
+        return one;
+    }
+    cell.copy_from_slice(before);
+    step_keeping(algorithm, cell, before, now, 0, kept)
+}
+
 /// `verdict` for a client that the kept units are not for. The cell is as the verdict left it.
 fn without_kept(
     algorithm: &dyn Algorithm,

@@ -101,7 +101,7 @@ impl Scratch {
         let Scratch { decision, keys, checks, globals, free_buffers, limits, matches, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;
-        policy.applicable(request, matches, limits);
+        decision.is_important = policy.applicable(request, matches, limits);
         for at in limits.iter().copied() {
             let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
             let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
@@ -139,7 +139,7 @@ impl Scratch {
                             let own = keys.get(start..).unwrap_or_default();
                             group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
                         }
-                        let key = (start..keys.len(), plan);
+                        let key = (start..keys.len(), plan, decision.is_important);
                         checks.push(GroupCheck::new(group, (at, index), hash, key, buffers));
                     }
                     Identity::Missing => {

@@ -24,6 +24,8 @@ pub(crate) struct GroupCheck {
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
     plan: PlanId,
+    /// Whether the request may take what rules keep.
+    is_important: bool,
     /// In a box, because a check moves several times.
     buffers: Box<Buffers>,
 }
@@ -41,10 +43,10 @@ impl GroupCheck {
         group: &Arc<Group>,
         place: GroupIndex,
         hash: u64,
-        (key, plan): (Range<usize>, PlanId),
+        (key, plan, is_important): (Range<usize>, PlanId, bool),
         buffers: Box<Buffers>,
     ) -> GroupCheck {
-        GroupCheck { group: Arc::clone(group), place, hash, key, plan, buffers }
+        GroupCheck { group: Arc::clone(group), place, hash, key, plan, is_important, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
@@ -82,7 +84,7 @@ impl GroupCheck {
     ) -> bool {
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None).on(self.plan);
+        let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
         verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
         // A refusal under another plan may have been cached; this one has to be counted.
         verdict.is_refused() && !(self.group.has_penalty && verdict.counts_refusals(rules))
@@ -102,7 +104,7 @@ impl GroupCheck {
         }
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None).on(self.plan);
+        let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
         verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
         verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
     }
@@ -125,7 +127,10 @@ impl GroupCheck {
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            verdict.check(rules.on(self.plan), &costs.units, cell.bytes_mut(), at);
+            // The kept part of another actor's cell is not for this request.
+            let is_important = self.is_important && cell.blocker().is_none();
+            let rules = rules.on(self.plan).as_important(is_important);
+            verdict.check(rules, &costs.units, cell.bytes_mut(), at);
         }
     }
 
@@ -218,6 +223,7 @@ impl GroupCheck {
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
         let (rules, at) = (context.rules(&self.group, key, None).on(self.plan), cell.at());
+        let rules = rules.as_important(self.is_important);
         if cell.is_reserved() || !verdict.is_refused() {
             verdict.undo(rules, cell.bytes_mut(), at);
         }

@@ -35,6 +35,7 @@ impl Scratch {
         decision.events = Events::default();
         decision.left_out = 0;
         decision.plan = None;
+        decision.is_important = false;
         decision.reports.clear();
         charges.clear();
         keys.clear();
@@ -57,7 +58,13 @@ impl Scratch {
             let mut buffers = self.free_buffers.pop().unwrap_or_default();
             buffers.costs.copy(costs);
             let plan = self.decision.plan.unwrap_or_default();
-            self.checks.push(GroupCheck::new(group, place, hash, (key, plan), buffers));
+            self.checks.push(GroupCheck::new(
+                group,
+                place,
+                hash,
+                (key, plan, self.decision.is_important),
+                buffers,
+            ));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::report::{RuleReport, RuleResult};
-use crate::algorithm::{Admission, Algorithm, Charge, Verdict};
+use crate::algorithm::{Admission, Charge, Verdict, peek, step_keeping};
 use crate::policy::{ActorRules, ActorSource, Counter, Effect, Role, Rule};
 use diana_base::time::{Span, Time};
 
@@ -30,12 +30,12 @@ impl GroupVerdict {
         let (mut is_refused, mut all_admit_now, mut remaining) = (false, true, u64::MAX);
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
-            let state = counter.state_mut(cell);
+            let (state, kept) = (counter.state_mut(cell), rules.kept(counter));
+            let (algorithm, before) = (&*counter.algorithm, || counter.state(&self.before));
             let verdict = match cost {
-                0 if effect != Effect::Nothing => {
-                    peek(&*counter.algorithm, state, counter.state(&self.before), now)
-                }
-                cost => counter.algorithm.step(state, now, cost),
+                0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, kept),
+                cost if kept == 0 => algorithm.step(state, now, cost),
+                cost => step_keeping(algorithm, state, before(), now, cost, kept),
             };
             if !rules.only_counts(rule) {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
@@ -57,7 +57,8 @@ impl GroupVerdict {
         cell.copy_from_slice(&self.before);
         for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {
             if verdict.admits() {
-                *verdict = counter.algorithm.step(counter.state_mut(cell), now, 0);
+                let (state, before) = (counter.state_mut(cell), counter.state(&self.before));
+                *verdict = step_keeping(&*counter.algorithm, state, before, now, 0, rules.kept(counter));
             }
         }
     }
@@ -156,15 +157,4 @@ impl GroupVerdict {
             to.push(RuleReport { rule: id, quota: counter.shown(), actor, result, verdict, degraded });
         }
     }
-}
-
-/// The verdict about a request that costs nothing on arrival: refused if not one unit is left.
-/// `before` is the state, and stays the state.
-fn peek(algorithm: &dyn Algorithm, state: &mut [u8], before: &[u8], now: Time) -> Verdict {
-    let one = algorithm.step(state, now, 1);
-    if !one.admits() {
-        return one;
-    }
-    state.copy_from_slice(before);
-    algorithm.step(state, now, 0)
 }

@@ -4,8 +4,7 @@
 mod cells;
 
 use super::adaptive::adaptive;
-use super::canonical::merged;
-use super::canonical::ordinals;
+use super::canonical::{cost_name, meanings, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
 use super::dry_run::DryRun;
 use super::expand::expand;
@@ -61,6 +60,7 @@ impl Draft {
     ///     conditions: Vec::new(),
     ///     meaning: String::new(),
     ///     exclusive: false,
+    ///     important: false,
     ///     rules: vec![rule],
     /// };
     /// let network = Network::parse("203.0.113.0/24").expect("a network");
@@ -106,9 +106,8 @@ impl Draft {
         let limits = merged(placed.into_iter().map(|(_, limit)| limit));
         // The meaning of a rule also depends on how the client IP is found, and on the exclusive
         // limits.
-        let mut around: Vec<String> =
-            limits.iter().filter(|limit| limit.exclusive).map(LimitDraft::meaning).collect();
-        sort::sort_by_key(&mut around, Clone::clone);
+        let around = meanings(&limits, |limit| limit.exclusive);
+        let important = meanings(&limits, |limit| limit.important);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
@@ -117,10 +116,9 @@ impl Draft {
         let mut tree = Tree::default();
         let sample = dry_run.as_ref().map(|dry_run| dry_run.sample);
         let found_by = ip.meaning().to_owned();
-        let around = around.concat();
         let plan_meaning = plan.as_ref().map_or(0, PlanSource::meaning);
         let mut builder =
-            Builder { max_actors, around, found_by, dry_run, plan_meaning, ..Builder::default() };
+            Builder { max_actors, around, important, found_by, dry_run, plan_meaning, ..Builder::default() };
         let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
             rules.iter().map(|rule| cost_name(&rule.cost.meaning(&parts))).collect()
         };
@@ -135,10 +133,11 @@ impl Draft {
             last = Some(specificity);
             let meaning = limit.meaning();
             let cost_names = cost_names(&limit.rules);
-            let (groups, global_group) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
-            let (conditions, exclusive) = (limit.conditions, limit.exclusive);
-            compiled.push(Limit { conditions, exclusive, rank, groups, global_groups: global_group });
+            let (groups, global_groups) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
+            let LimitDraft { conditions, exclusive, important, .. } = limit;
+            compiled.push(Limit { conditions, exclusive, important, rank, groups, global_groups });
         }
+        let keeps = compiled.iter().flat_map(|limit| &limit.groups).any(|group| group.keeps);
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
         let adaptive = adaptive(&builder.rules);
@@ -158,6 +157,7 @@ impl Draft {
             lists,
             enforced,
             plan,
+            keeps,
             sample,
             shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
@@ -172,6 +172,9 @@ struct Builder {
     max_actors: u64,
     /// The meanings of all exclusive limits. They are part of the meaning of each local rule.
     around: String,
+    /// The meanings of all important limits. They are part of the meaning of each rule that keeps
+    /// quota for important requests.
+    important: String,
     found_by: String,
     dry_run: Option<DryRun>,
     /// The hash of where requests show their plans.
@@ -316,14 +319,12 @@ impl Builder {
         let plans = plans.map(|plans| [self.plan_meaning, plans.meaning, u64::from(plans.is_base)]);
         let cost = (cost_name > 0).then_some(cost_name);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
+        let kept = counters.kept();
+        let kept = (kept > 0).then(|| [kept, Hasher::name(self.important.as_bytes())]);
+        let numbers = numbers.chain(kept.into_iter().flatten());
         let numbers = numbers.flat_map(u64::to_le_bytes);
         Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }
-}
-
-/// The hash of a cost's meaning; 0 for a cost of one unit, which has none.
-fn cost_name(meaning: &str) -> u64 {
-    if meaning.is_empty() { 0 } else { Hasher::name(meaning.as_bytes()) }
 }
 
 /// A rule, the hash of its meaning, and its number among global rules with the same meaning.

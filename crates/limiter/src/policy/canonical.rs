@@ -16,6 +16,7 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
         match places.get(meaning.as_bytes()).and_then(|place| merged.get_mut(*place)) {
             Some(first) => {
                 first.exclusive |= limit.exclusive;
+                first.important |= limit.important;
                 first.rules.extend(limit.rules);
             }
             None => {
@@ -25,6 +26,19 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
         }
     }
     merged
+}
+
+/// The canonical text of the limits that `is_meant` accepts, whatever their order.
+pub(crate) fn meanings(limits: &[LimitDraft], is_meant: fn(&LimitDraft) -> bool) -> String {
+    let meant = limits.iter().filter(|limit| is_meant(limit));
+    let mut meanings: Vec<String> = meant.map(LimitDraft::meaning).collect();
+    sort::sort_by_key(&mut meanings, Clone::clone);
+    meanings.concat()
+}
+
+/// The hash of a cost's meaning; 0 for a cost of one unit, which has none.
+pub(crate) fn cost_name(meaning: &str) -> u64 {
+    if meaning.is_empty() { 0 } else { Hasher::name(meaning.as_bytes()) }
 }
 
 /// For each rule of a limit, the number of global rules before it that have the same meaning. Rules

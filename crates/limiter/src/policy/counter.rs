@@ -4,6 +4,23 @@ use super::missing::BY_VALUE;
 use crate::algorithm::{Algorithm, Quota};
 use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
+use diana_base::time::Time;
+
+/// What a counter keeps for important requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// This many units.
+    Units(u64),
+    /// A part of what the counter admits at most, in percent and rounded up. The part moves with
+    /// the limit.
+    Percent(u64),
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept::Units(0)
+    }
+}
 
 /// A quota and its algorithm. A rule has one counter for most actors, and one for each override.
 #[derive(Debug)]
@@ -18,6 +35,8 @@ pub struct Counter {
     pub algorithm: Box<dyn Algorithm>,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
     pub lease: u64,
+    /// What requests that are not important leave for important ones.
+    pub kept: Kept,
     /// The hash of [`Algorithm::meaning`].
     pub(crate) salt: u64,
     /// Where the state begins in the group's cell, in bytes.
@@ -27,13 +46,24 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter without a lease. See the example of [`Draft::build`](super::Draft::build).
+    /// A counter without a lease that keeps nothing. See the example of
+    /// [`Draft::build`](super::Draft::build).
     #[must_use]
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
         let (shown, size) = (algorithm.shown(quota), algorithm.size());
         let is_adaptive = algorithm.as_adaptive().is_some();
-        Counter { quota, shown, is_adaptive, algorithm, lease: 0, salt, offset: 0, size }
+        Counter {
+            quota,
+            shown,
+            is_adaptive,
+            algorithm,
+            lease: 0,
+            kept: Kept::default(),
+            salt,
+            offset: 0,
+            size,
+        }
     }
 
     /// Replaces the algorithm. The salt stays, so the actors keep their cells.
@@ -50,6 +80,26 @@ impl Counter {
     pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
         let end = self.offset.saturating_add(self.size);
         cell.get(self.offset..end).unwrap_or_default()
+    }
+
+    /// How many units the counter keeps now; 0: none.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        match self.kept {
+            Kept::Units(units) => units,
+            Kept::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
+        }
+    }
+
+    /// Whether the counter admits no more than what it keeps, if it keeps anything.
+    pub(crate) fn has_only_kept(&self, cell: &[u8], now: Time) -> bool {
+        let kept = self.kept();
+        if kept == 0 {
+            return false;
+        }
+        let mut state = self.state(cell).to_vec();
+        self.algorithm.prepare(&mut state, now);
+        self.algorithm.step(&mut state, now, 0).remaining <= kept
     }
 
     pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
@@ -96,6 +146,22 @@ impl Counters {
             sum.wrapping_add(self.other(value).map_or(0, name))
         };
         self.overrides.keys().fold(0, sum)
+    }
+
+    /// A hash of what the counters keep for important requests, whatever the order of overrides; 0
+    /// if they keep nothing. Cells do not depend on this hash.
+    pub(crate) fn kept(&self) -> u64 {
+        let name = |counter: &Counter, value: &[u8]| match (counter.kept(), counter.kept) {
+            (0, _) => 0,
+            (_, Kept::Percent(percent)) if counter.is_adaptive => {
+                Hasher::name(&[&percent.to_le_bytes(), &b"%"[..], value].concat())
+            }
+            (units, _) => Hasher::name(&[&units.to_le_bytes(), value].concat()),
+        };
+        let sum = |sum: u64, value: &[u8]| {
+            sum.wrapping_add(self.other(value).map_or(0, |counter| name(counter, value)))
+        };
+        self.overrides.keys().fold(name(&self.default, b""), sum)
     }
 
     /// The size of the rule's state in bytes: the largest of its counters.

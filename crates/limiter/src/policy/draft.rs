@@ -52,6 +52,8 @@ pub struct LimitDraft {
     pub meaning: String,
     /// Whether the limit switches off less specific limits.
     pub exclusive: bool,
+    /// Whether requests that match may take what rules keep for important requests.
+    pub important: bool,
     /// The rules, in the order of the document.
     pub rules: Vec<RuleDraft>,
 }

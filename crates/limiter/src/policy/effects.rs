@@ -1,5 +1,6 @@
-//! The effects of one request on the rules of a group, by the request's plan.
+//! The effects of one request on the rules of a group, by the request's plan and importance.
 
+use super::counter::Counter;
 use super::group::ActorRules;
 use super::missing::BY_VALUE;
 use super::plans::{Effect, PlanId, RulePlans};
@@ -11,6 +12,18 @@ impl<'a> ActorRules<'a> {
     pub(crate) fn on(mut self, plan: PlanId) -> ActorRules<'a> {
         self.plan = plan;
         self
+    }
+
+    /// The rules for a request of this importance.
+    pub(crate) fn as_important(mut self, is_important: bool) -> ActorRules<'a> {
+        self.is_important = is_important;
+        self
+    }
+
+    /// How many units the request has to leave in this counter of the group.
+    #[inline]
+    pub(crate) fn kept(&self, counter: &Counter) -> u64 {
+        if self.group.keeps && !self.is_important { counter.kept() } else { 0 }
     }
 
     /// The effect of the request on this rule of the group. An override wins over the plan.

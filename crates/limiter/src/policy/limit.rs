@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub(crate) struct Limit {
     pub(crate) conditions: Vec<Box<dyn Matcher>>,
     pub(crate) exclusive: bool,
+    /// Whether requests that match are important.
+    pub(crate) important: bool,
     /// Limits of one rank are equally specific.
     pub(crate) rank: usize,
     pub(crate) groups: Vec<Arc<Group>>,

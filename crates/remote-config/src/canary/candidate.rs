@@ -44,6 +44,7 @@ use std::borrow::Cow;
 /// #         conditions: Vec::new(),
 /// #         meaning: String::new(),
 /// #         exclusive: false,
+/// #         important: false,
 /// #         rules: vec![rule],
 /// #     };
 /// #     let mut parts = Parts::default();

@@ -5,7 +5,6 @@ use crate::cells::table::{Hasher, Table};
 use crate::policy::dry_run::DryRun;
 use crate::policy::group::Group;
 use crate::policy::missing::Missing;
-use crate::policy::plans::RulePlans;
 use crate::policy::rule::{Role, Rule};
 use diana_base::sort;
 use std::ops::Range;
@@ -41,16 +40,9 @@ impl GroupActors {
         let mut layout = Vec::new();
         let own = all.get_mut(rules.clone()).unwrap_or_default();
         // States lie in an order that does not depend on the order of the rules in the document.
-        let mut placed: Vec<_> = own
-            .iter()
-            .enumerate()
-            .map(|(at, rule)| {
-                let order = rule.counters(role).order();
-                (order, rule.enforced, RulePlans::order(rule.plans.as_deref()), rule.cost_name, at)
-            })
-            .collect();
+        let mut placed: Vec<_> = own.iter().enumerate().map(|(at, rule)| (rule.order(role), at)).collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
-        for (.., at) in placed {
+        for (_, at) in placed {
             let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
@@ -61,7 +53,10 @@ impl GroupActors {
         let own_rules = || own.iter();
         let counters = || own_rules().flat_map(|rule| rule.counters(role).all());
         let settles = own_rules().any(|rule| rule.settles());
-        let can_reserve = !settles && counters().all(|counter| counter.algorithm.as_reserve().is_some());
+        // A worker would spend a reservation for any request.
+        let keeps = counters().any(|counter| counter.kept() > 0);
+        let can_reserve =
+            !settles && !keeps && counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let varies = own_rules().any(|rule| rule.varying.is_some());
@@ -95,6 +90,7 @@ impl GroupActors {
             settles,
             has_plans,
             has_penalty,
+            keeps,
         }
     }
 }

@@ -1,0 +1,165 @@
+//! The key `priority` of a rule, `{reserve}`, and the warnings about `important` and `priority`.
+
+use diana_base::time::Time;
+use diana_document::{Error, Fields, Node, Value};
+use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota};
+use diana_limiter::policy::{Counter, Kept, LimitDraft};
+use diana_limiter::response;
+
+const GLOBAL: &str =
+    "no global store keeps a part for important requests: leave it out, or write `scope: local`";
+const WAITS: &str = "requests that wait hold places in a queue, of which none can be kept: leave it out, \
+    or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
+const EXPECTED: &str = "a whole number of units from 1, or a part from `1%` to `99%`";
+const NOTHING_IMPORTANT: &str =
+    "no limit has `important: true`: no request ever takes what is kept, so the rule admits less";
+const NOTHING_KEPT: &str = "no rule has `priority`: it changes nothing";
+
+/// What a rule keeps for important requests.
+#[derive(Clone, Copy)]
+pub(super) struct Priority<'a> {
+    reserve: Kept,
+    /// The place of `reserve`.
+    node: Node<'a>,
+}
+
+/// Takes `priority`. A mistake yields `None`; without the key, `Some(None)`.
+pub(super) fn priority<'a>(
+    fields: &mut Fields<'a>,
+    kind: Option<&AlgorithmKind>,
+    is_global: bool,
+) -> Option<Option<Priority<'a>>> {
+    let Some(node) = fields.take("priority") else {
+        return Some(None);
+    };
+    let Value::Object(_) = node.value() else {
+        return node.expected("an object such as `{reserve: \"30%\"}`");
+    };
+    let mut keys = node.fields()?;
+    let priority = keys.require("reserve").and_then(reserve);
+    keys.finish();
+    if is_global {
+        node.fail(GLOBAL);
+        return None;
+    }
+    if kind.is_some_and(|kind| kind.short == "LB") {
+        node.fail(WAITS);
+        return None;
+    }
+    priority.map(Some)
+}
+
+fn reserve(node: Node) -> Option<Priority> {
+    let percent = match node.value() {
+        Value::Text(text) if text.contains('%') => response::percent_of(text),
+        Value::Text(text) if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => None,
+        Value::Text(_) | Value::Whole(_) => {
+            return Some(Priority { reserve: Kept::Units(node.size(1..=Quota::MAX_RPU)?), node });
+        }
+        _ => None,
+    };
+    match percent {
+        Some(percent @ 1..=99) => Some(Priority { reserve: Kept::Percent(percent.into()), node }),
+        _ => node.expected(EXPECTED),
+    }
+}
+
+impl Priority<'_> {
+    /// Sets what `counter` keeps. A percentage is a part of what the counter admits at most,
+    /// rounded up. `least` is the least cost of a request. `fields` describe the counter: a rule,
+    /// an override or a plan. Reports a mistake at its place and then returns `None`.
+    pub(super) fn keep(self, fields: &Fields, mut counter: Counter, least: u64) -> Option<Counter> {
+        let Counter { quota, algorithm, .. } = &counter;
+        if quota.rpu == 0 {
+            // The rule refuses all requests anyway.
+            return Some(counter);
+        }
+        if algorithm.without_waiting().is_some() {
+            self.node.fail(WAITS);
+            return None;
+        }
+        counter.kept = self.reserve;
+        let (most, least) = (most(&*counter.algorithm), least.max(1));
+        if let Some(why) = lacks_room("", most, counter.kept(), least) {
+            // An override or a plan has too little room for what its rule keeps.
+            match fields.has("priority") {
+                true => self.node.fail(why),
+                false => fields.fail(why),
+            }
+            return None;
+        }
+        Some(counter)
+    }
+
+    /// Sets what a counter keeps whose limit moves. `most` is what the rule admits at once at the
+    /// limit `rpu`. A number of units needs room at the lowest limit, too.
+    pub(super) fn keep_adapting(self, mut counter: Counter, most: u64, least: u64) -> Option<Counter> {
+        let Some(adaptive) = counter.algorithm.as_adaptive() else {
+            return Some(counter);
+        };
+        let (lowest, _) = adaptive.controller().range();
+        let at_lowest = u128::from(most).saturating_mul(lowest.into()).checked_div(counter.quota.rpu.into());
+        let at_lowest = u64::try_from(at_lowest.unwrap_or(0)).unwrap_or(u64::MAX).max(least);
+        let lacks = |units| lacks_room(" at the lowest limit", at_lowest, units, least.max(1));
+        if let Kept::Units(units) = self.reserve
+            && let Some(why) = lacks(units)
+        {
+            self.node.fail(why);
+            return None;
+        }
+        counter.kept = self.reserve;
+        Some(counter)
+    }
+}
+
+/// The mistake of a counter that admits at most `most` units, if it cannot admit a request of
+/// `least` units beside `kept` units.
+fn lacks_room(limit: &str, most: u64, kept: u64, least: u64) -> Option<String> {
+    (kept.saturating_add(least) > most).then(|| {
+        format!(
+            "no other request could ever pass{limit}: the rule admits at most {most} units at once, of which \
+             `priority` keeps {kept}, and a request costs at least {least}"
+        )
+    })
+}
+
+/// How many units the algorithm certainly admits at once after a long time without requests. With
+/// `warm_up`, the rule is then cold.
+pub(super) fn most(algorithm: &dyn Algorithm) -> u64 {
+    let (begin, later) = (Time::from_ns(1), Time::from_ns(u64::MAX / 2));
+    let mut cell = vec![0; algorithm.size()];
+    algorithm.prepare(&mut cell, begin);
+    algorithm.prepare(&mut cell, later);
+    algorithm.step(&mut cell, later, 0).remaining
+}
+
+/// At most one warning: nothing is important, or nothing is kept. `nodes` are the places of the
+/// limits.
+pub(super) fn warning(nodes: &[Node], limits: &[LimitDraft]) -> Option<Error> {
+    let keeps = |limit: &LimitDraft| {
+        limit.rules.iter().position(|rule| {
+            let plans = rule.plans.iter().filter_map(|(_, plan)| plan.as_ref()).map(|plan| &plan.primary);
+            let counters = rule.counters.overrides.values().iter().chain([&rule.counters.default]);
+            counters.chain(plans).any(|counter| counter.kept() > 0)
+        })
+    };
+    let placed = || nodes.iter().zip(limits);
+    let important = placed().find(|(_, limit)| limit.important);
+    let keeping = placed().find_map(|(node, limit)| Some((node, keeps(limit)?)));
+    match (important, keeping) {
+        (Some((node, _)), None) => {
+            let Error { path, why } = node.warning(NOTHING_KEPT);
+            Some(Error { path: below(&path, "important"), why })
+        }
+        (None, Some((node, index))) => {
+            let Error { path, why } = node.warning(NOTHING_IMPORTANT);
+            Some(Error { path: below(&path, &format!("rules[{index}].priority")), why })
+        }
+        _ => None,
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    let dot = if path.is_empty() { "" } else { "." };
+    [path, dot, key].concat()
+}
