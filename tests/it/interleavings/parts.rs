@@ -62,7 +62,7 @@ proptest! {
     ) {
         let (found, _) = passed(&plans, rules, &mut Random(seed));
         let in_turn: Vec<Request> = plans.iter().flatten().copied().collect();
-        let (expected, _) = passed(&[in_turn.clone()], rules, &mut Random(seed));
+        let (expected, _) = passed(std::slice::from_ref(&in_turn), rules, &mut Random(seed));
         let count = |all: &[Request], is_meant: &dyn Fn(&Request) -> bool| all.iter().filter(|one| is_meant(one)).count();
         let others = |request: &Request| !matches(*request);
         prop_assert_eq!(count(&found, &others), count(&in_turn, &others), "other requests always pass");
