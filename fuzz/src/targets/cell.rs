@@ -184,6 +184,12 @@ impl Run<'_> {
         Time::from_ns(self.now)
     }
 
+    /// Whether foreign bytes may contain reserved units. A bucket that adapts reserves none itself.
+    fn may_have_reserved(&self) -> bool {
+        let has_field = self.algorithm.as_reserve().is_some() || self.algorithm.as_adaptive().is_some();
+        !self.is_ours && has_field
+    }
+
     /// Replaces the cell by foreign bytes, or some bytes of a used cell.
     fn fill(&mut self, input: &mut Input) {
         if input.flag() {
@@ -282,16 +288,13 @@ fn check_promises(run: &Run, idle_ns: u64) {
     if let Admission::Refuse { retry_after } = run.probe(0, rest + 1).admission {
         if let Some(wait) = retry_after {
             assert!(!run.probe(wait.as_ns() - 1, rest + 1).admits());
-            assert!(
-                run.probe(wait.as_ns(), rest + 1).admits()
-                    || !run.is_ours && run.algorithm.as_reserve().is_some()
-            );
+            assert!(run.probe(wait.as_ns(), rest + 1).admits() || run.may_have_reserved());
         }
     } else {
         panic!("more is admitted than remains");
     }
 
-    if !run.is_ours && run.algorithm.as_reserve().is_some() {
+    if run.may_have_reserved() {
         // Foreign bytes may contain reserved units, which count as spent once no worker can spend
         // them.
         return;
