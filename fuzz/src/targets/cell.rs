@@ -184,10 +184,12 @@ impl Run<'_> {
         Time::from_ns(self.now)
     }
 
-    /// Whether foreign bytes may contain reserved units. A bucket that adapts reserves none itself.
+    /// Whether foreign bytes may contain reserved units: a bucket in another algorithm reserves
+    /// none itself.
     fn may_have_reserved(&self) -> bool {
-        let has_field = self.algorithm.as_reserve().is_some() || self.algorithm.as_adaptive().is_some();
-        !self.is_ours && has_field
+        let algorithm = self.algorithm;
+        let has_bucket = algorithm.as_adaptive().is_some() || algorithm.as_penalize().is_some();
+        !self.is_ours && (has_bucket || algorithm.as_reserve().is_some())
     }
 
     /// Replaces the cell by foreign bytes, or some bytes of a used cell.
