@@ -57,8 +57,9 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
         refusals.push("remote: this host's timer cannot be set to the times of polls".into());
     }
     if policy.measures().any() {
-        refusals
-            .push("charge, refund, cost or adapt: this host's responses and bodies are not measured".into());
+        refusals.push(
+            "charge, refund, cost or adapt: the filter does not measure responses and bodies in nginx".into(),
+        );
     }
     refusals
 }

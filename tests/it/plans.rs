@@ -268,5 +268,5 @@ fn a_hundred_thousand_members_are_on_their_plans() {
 fn a_plan_without_a_rule_is_a_warning() {
     let json = r#"{"plan": {"header": "x-plan"}, "limits": []}"#;
     let warnings = compile(json.as_bytes()).unwrap().warnings;
-    assert_eq!(warnings[0].to_string(), "plan: no rule has `plans`: it changes nothing");
+    assert_eq!(warnings[0].to_string(), "plan: no rule has `plans`, so `plan` changes nothing");
 }

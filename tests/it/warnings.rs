@@ -89,7 +89,7 @@ fn half_a_priority_is_named() {
             "[0].rules[1].priority: no limit has `important: true`: no request ever takes what is kept, so the rule admits less"
         ]
     );
-    assert_eq!(warnings(important), ["important: no rule has `priority`: it changes nothing"]);
+    assert_eq!(warnings(important), ["important: no rule has `priority`, so `important` changes nothing"]);
     assert_eq!(warnings(&format!("[{important}, {keeps}]")), [""; 0]);
     // A quota of a plan or an override keeps as well.
     let plans =

@@ -14,23 +14,24 @@ use std::sync::Arc;
 const HIGHEST: u64 = 1_000_000;
 /// The length of an interval.
 const EVERY: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(600);
-/// The latency that is wanted.
+/// The range of a latency target.
 const TARGET: RangeInclusive<Span> = Span::from_ms(1)..=Span::from_secs(60);
 
 /// Buckets take at most this long to fill.
 const LONGEST_FILL: Span = Span::from_secs(100 * 365 * 86_400);
 
-const FILLS_TOO_SLOWLY: &str = "at the lowest limit, the cost of one request takes longer than 100 years to come back: raise `min`, or lower `cost`";
-const GLOBAL: &str = "each gateway measures its own upstream, so no store counts for all of them with a limit that \
-    moves: leave it out, or write `scope: local`";
-const SETTLES: &str = "what a unit takes from the bucket would change between the request and its response: leave \
-    `adapt` out, or a cost that depends on the response";
+const FILLS_TOO_SLOWLY: &str = "at the limit `min`, the bucket takes longer than 100 years to refill the cost of one request: raise \
+    `min`, or lower `cost`";
+const GLOBAL: &str = "each gateway measures its own upstream and has its own limit, so a store cannot count for all \
+    gateways: leave `adapt` out, or write `scope: local`";
+const SETTLES: &str = "the limit may move before the response tells the cost: leave out either `adapt`, or `charge`, \
+    `refund` and any cost that depends on the response";
 const KINDS: &str =
-    "only `algo: C` and `algo: TB` without `max_wait` can adapt: leave it out, or write another `algo`";
+    "only `algo: C` and `algo: TB` without `max_wait` can adapt: leave `adapt` out, or write one of these";
 const ONE_LIMIT: &str =
-    "`adapt` moves one limit for all actors: leave it out, or count these actors in another rule";
+    "`adapt` moves one limit for all actors: leave `adapt` out, or give these actors a rule of their own";
 
-/// The mistake of a rule with `adapt` that has `overrides` or `plans`.
+/// Reports `overrides` or `plans`, at `node`, of a rule with `adapt`.
 pub(super) fn refuse_others(node: &Node) {
     node.fail(ONE_LIMIT);
 }
@@ -122,14 +123,14 @@ impl Kind {
             },
             Kind::Traffic => match percent(101..=1_000) {
                 Some(percent) => Some(Signal::Traffic { percent }),
-                None => node.expected("a part of the last interval's traffic, from `101%` to `1000%`"),
+                None => node.expected("a percentage of the last interval's traffic, from `101%` to `1000%`"),
             },
         }
     }
 }
 
 impl AdaptKeys<'_> {
-    /// The counter with a limit that moves. A rule that refuses all requests has none.
+    /// The counter with an adaptive limit. A rule that refuses all requests keeps its counter.
     pub(super) fn around(self, counter: Counter, kind: &AlgorithmKind, weight: Weight) -> Option<Counter> {
         let AdaptKeys { node, signal, min, max, every } = self;
         let Counter { quota, algorithm, .. } = counter;
@@ -139,7 +140,7 @@ impl AdaptKeys<'_> {
         let (min, max) = (min.unwrap_or(quota.rpu.div_ceil(10)), max.unwrap_or(quota.rpu));
         if !(min..=max).contains(&quota.rpu) || max > HIGHEST {
             node.fail(format!(
-                "`rpu` is {}: it has to be from `min` to `max`, here {min} to {max}, and `max` at most {HIGHEST}",
+                "expected `min` <= `rpu` <= `max` <= {HIGHEST}, found `min` {min}, `rpu` {} and `max` {max}",
                 quota.rpu
             ));
             return None;

@@ -35,7 +35,7 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
 /// ones.
 #[derive(Clone, Copy)]
 pub(super) struct Weight<'a> {
-    /// The least that a request costs, as far as the configuration tells.
+    /// The lowest cost of a request that the configuration guarantees.
     pub(super) least: u64,
     /// Whether requests are settled at their end.
     pub(super) settles: bool,
@@ -65,7 +65,7 @@ fn settling(
 ) -> Option<Box<dyn Algorithm>> {
     let borrow = match fields.take("borrow") {
         Some(node) if !weight.borrows => {
-            node.fail("nothing is charged after the response here: leave it out");
+            node.fail("this rule charges nothing after the response: leave `borrow` out");
             return None;
         }
         Some(node) => node.size(0..=Quota::MAX_RPU)?,
@@ -75,14 +75,14 @@ fn settling(
     let units = u128::from(algorithm.shown(quota).rpu).saturating_add(borrow.into());
     let fill_ns = units.saturating_mul(quota.unit.as_ns().into()).checked_div(quota.rpu.into());
     if fill_ns.is_some_and(|fill_ns| fill_ns > LONGEST_FILL_NS) {
-        fields.fail(format!("it takes longer than 100 years to pay {borrow} units back: lower `borrow`"));
+        fields.fail(format!("a debt of {borrow} units takes longer than 100 years to repay: lower `borrow`"));
         return None;
     }
     let settling = algorithm.settling(borrow);
     if settling.is_none() {
         fields.fail_as_rule(format!(
-            "the cost is settled when the response ends, which {} cannot do: write `algo: W`, `SW`, or `TB` without \
-             `max_wait` and `warm_up`",
+            "the cost is known only when the request ends, and this {} cannot correct the charge then: write `algo: W`, \
+             `SW`, or `TB` without `max_wait` and `warm_up`",
             kind.short
         ));
     }

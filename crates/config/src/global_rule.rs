@@ -18,14 +18,13 @@ const NOTHING_FAILS: &str = "this document has no store that could fail or lend:
 const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
     to count them together write the full form with `limits` and `store`";
 
-const NOT_BY_A_SERVICE: &str = "the cost is settled when the response ends, and a rate limit service can neither \
-    refund nor charge afterwards: write `scope: local`, or count in `redis`";
+const NOT_BY_A_SERVICE: &str = "the cost is known only when the request ends, and a rate limit service can neither \
+    refund nor charge then: write `scope: local`, or count in `redis`";
 const NOT_DURING_A_PENALTY: &str =
     "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
 const NOT_WHILE_COLD: &str =
-    "leased quota costs the same however cold the rule is: leave `lease` or `warm_up` out";
-const NOT_AHEAD: &str =
-    "the cost is settled when the response ends, which leased quota cannot do: leave it out";
+    "with `warm_up` the cost changes, and leased quota has a fixed cost: leave `lease` or `warm_up` out";
+const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
 
 /// The tokens that a unit of a cold rule takes.
 const COLD_TOKENS: u64 = 3;
@@ -83,7 +82,7 @@ impl Roles {
         // A rule that is cold has to admit a request as well.
         let most = most.checked_div(algorithm.parameters().tokens_per_unit()).unwrap_or(most);
         if quota.rpu > 0 && least > most {
-            cost.fail(format!("no request could ever pass: the rule admits at most {most} units at once"));
+            cost.fail(format!("no request could ever pass: the rule admits a cost of at most {most}"));
         }
     }
 }
@@ -227,10 +226,9 @@ fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) ->
     }
 }
 
-/// The rule for one of several gateways: each quantity is divided by `replicas`, at least the cost
-/// of a request. If
-/// `rpu` is rounded down, a burst or a queue takes up to twice as long. If that is too long, the
-/// burst or the queue is halved.
+/// The rule for one of several gateways: each quantity is divided by `replicas`, but stays at least
+/// the cost of a request. If `rpu` is rounded down, a burst or a queue takes up to twice as long.
+/// If that is too long, the burst or the queue is halved.
 fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, weight: Weight) -> Option<Counter> {
     let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(weight.least.min(number));
     let tokens = if fields.take("warm_up").is_some() { COLD_TOKENS } else { 0 };

@@ -48,8 +48,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     let nodes = nodes?;
     if nodes.is_empty() && !exclusive && !important && !misspelt && !misplaced {
         node.fail(
-            "a limit without `rules` does nothing; with `exclusive: true` it lifts less specific limits, and with \
-             `important: true` its requests are important",
+            "a limit needs `rules`, or `exclusive: true` to switch off less specific limits, or `important: true`",
         );
     }
     let before = reader.responses.len();

@@ -5,7 +5,7 @@ use diana_document::{Fields, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Penalty};
 use diana_limiter::policy::Counter;
 
-const BY_A_SERVICE: &str = "a rate limit service counts no refusals: leave it out, write `scope: local`, or count in \
+const BY_A_SERVICE: &str = "a rate limit service counts no refusals: leave `penalty` out, write `scope: local`, or count in \
     `redis`";
 
 /// The penalty of a rule, or of an override.
@@ -30,7 +30,7 @@ pub(super) fn penalty(
         return None;
     }
     if let Some(AlgorithmKind { per_unit: false, name, .. }) = kind {
-        node.fail(format!("{name} has no unit in which refusals could be counted: leave it out"));
+        node.fail(format!("{name} has no unit in which refusals could be counted: leave `penalty` out"));
         return None;
     }
     let Value::Object(_) = node.value() else {

@@ -9,11 +9,11 @@ use diana_limiter::actor::{self, Actors, Named, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 
-const NO_PLAN: &str = "nothing tells the plan of a request: write, for example, `plan: {header: x-plan}` at the top, \
+const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \
      beside `limits`";
 const NO_SERVICE: &str = "a rate limit service cannot count a request in the quotas of several plans: leave `plans` \
      out, or write `scope: local`, or another `store`";
-const IDLE: &str = "no rule has `plans`: it changes nothing";
+const IDLE: &str = "no rule has `plans`, so `plan` changes nothing";
 
 /// The longest name of a plan, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -111,7 +111,7 @@ impl<'a> Plans<'a> {
         }
         let hint = match nearest(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "`plan.members` names none".into(),
+            None if known.is_empty() => "`plan.members` names no plan".into(),
             None => format!("expected {}", one_of(&known)),
         };
         node.fail(format!("unknown plan {}, {hint}", quoted(name)));
@@ -135,7 +135,7 @@ impl<'a> Plans<'a> {
         }
         let entries = node.entries()?;
         if entries.is_empty() {
-            node.fail("it changes nothing: leave it out, or name a plan as in `{gold: {rpu: 1000}}`");
+            node.fail("an empty object changes nothing: leave `plans` out, or name a plan as in `{gold: {rpu: 1000}}`");
         }
         let mut plans = Vec::new();
         for (name, node) in &entries {

@@ -8,12 +8,12 @@ use diana_limiter::response;
 
 const GLOBAL: &str =
     "no global store keeps a part for important requests: leave it out, or write `scope: local`";
-const WAITS: &str = "requests that wait hold places in a queue, of which none can be kept: leave it out, \
-    or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
+const WAITS: &str = "a rule whose requests wait cannot keep a part of its quota: leave `priority` out, or \
+    write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
 const EXPECTED: &str = "a whole number of units from 1, or a part from `1%` to `99%`";
 const NOTHING_IMPORTANT: &str =
     "no limit has `important: true`: no request ever takes what is kept, so the rule admits less";
-const NOTHING_KEPT: &str = "no rule has `priority`: it changes nothing";
+const NOTHING_KEPT: &str = "no rule has `priority`, so `important` changes nothing";
 
 /// What a rule keeps for important requests.
 #[derive(Clone, Copy)]
@@ -91,8 +91,8 @@ impl Priority<'_> {
         Some(counter)
     }
 
-    /// Sets what a counter keeps whose limit moves. `most` is what the rule admits at once at the
-    /// limit `rpu`. A number of units needs room at the lowest limit, too.
+    /// Sets what a counter with an adaptive limit keeps. `most` is what the rule admits at once at
+    /// the limit `rpu`. A number of units needs room at the lowest limit, too.
     pub(super) fn keep_adapting(self, mut counter: Counter, most: u64, least: u64) -> Option<Counter> {
         let Some(adaptive) = counter.algorithm.as_adaptive() else {
             return Some(counter);
@@ -117,8 +117,8 @@ impl Priority<'_> {
 fn lacks_room(limit: &str, most: u64, kept: u64, least: u64) -> Option<String> {
     (kept.saturating_add(least) > most).then(|| {
         format!(
-            "no other request could ever pass{limit}: the rule admits at most {most} units at once, of which \
-             `priority` keeps {kept}, and a request costs at least {least}"
+            "no other request could ever pass{limit}: `priority` keeps {kept}, a request costs at least {least}, and \
+             the rule admits at most {most} at once"
         )
     })
 }

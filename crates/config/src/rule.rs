@@ -121,7 +121,7 @@ pub(super) fn compile(
 fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
     let (charge, refund) = (fields.take("charge"), fields.take("refund"));
     if let (Some(_), Some(refund)) = (&charge, &refund) {
-        refund.fail("`charge` charges by the status already: leave one of them out");
+        refund.fail("`charge` and `refund` exclude each other: leave one of them out");
         return None;
     }
     let statuses = |node: Option<Node>| match node {
@@ -172,7 +172,7 @@ fn overrides(
     let mut complete = true;
     let entries = node.entries()?;
     if entries.is_empty() {
-        node.fail("it changes nothing: leave it out, or name an actor's value as in `{vip-42: {rpu: 100}}`");
+        node.fail("an empty object changes nothing: leave `overrides` out, or name an actor's value as in `{vip-42: {rpu: 100}}`");
     }
     for (value, node) in entries {
         let key =

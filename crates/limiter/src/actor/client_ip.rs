@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             options(json, &mut Parts::default()).1,
             [
-                "header: `x forwarded` is no name of a header, expected letters, digits and marks such as `-` and `_`",
+                "header: `x forwarded` is not a header name, expected letters, digits and marks such as `-` and `_`",
                 "v4_prefix: expected a whole number from 0 to 32, found `33`",
                 "v6_prefix: expected a whole number from 0 to 128, found `129`",
                 "unknown key `trusted_hop`, did you mean `trusted_hops`?",

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_name_that_no_header_has_is_refused() {
-        let form = "is no name of a header, expected letters, digits and marks such as `-` and `_`";
+        let form = "is not a header name, expected letters, digits and marks such as `-` and `_`";
         let host = "cannot be given here: the actor `host` reads the host";
         for (definition, why) in [
             (r#"{"header": ""}"#, &*format!("`` {form}")),

@@ -113,7 +113,7 @@ impl Actor for UrlSegment {
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let name = node.text()?;
     if !is_name(name) {
-        node.fail(format!("{} is no name of a segment, expected {}", quoted(name), allowed_name()));
+        node.fail(format!("{} is not a segment name, expected {}", quoted(name), allowed_name()));
         return None;
     }
     Some(Box::new(Name { part: scope.parts.intern(Part::Path), name: name.into() }))

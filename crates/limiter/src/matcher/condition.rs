@@ -127,6 +127,6 @@ fn regex_of(node: &Node) -> Option<Expression> {
         whole = Ok(smaller);
     }
     let whole =
-        whole.map_err(|error| node.fail(format!("{} is no regular expression: {error}", quoted(&text))));
+        whole.map_err(|error| node.fail(format!("{} is not a regular expression: {error}", quoted(&text))));
     Some(Expression { regex: whole.ok()?, size: u64::try_from(size).ok()? })
 }

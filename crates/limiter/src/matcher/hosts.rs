@@ -85,7 +85,7 @@ fn parse(text: &str) -> Result<Host, String> {
         return Err("`*` is every host, leave `hosts` out to match them all".into());
     }
     if name.contains('/') {
-        return Err(format!("{} is no host, leave out the scheme and the path (see `url`)", quoted(text)));
+        return Err(format!("{} is not a host, leave out the scheme and the path (see `url`)", quoted(text)));
     }
     if name.contains(':') {
         return Err(format!(
@@ -111,7 +111,7 @@ fn parse(text: &str) -> Result<Host, String> {
     };
     if !labels.split('.').all(is_label) {
         return Err(format!(
-            "{} is no host, expected one such as `example.com`, `*.example.org` or `[::1]`",
+            "{} is not a host, expected one such as `example.com`, `*.example.org` or `[::1]`",
             quoted(text)
         ));
     }
@@ -174,12 +174,12 @@ mod tests {
 
     #[test]
     fn a_mistake_says_what_to_write() {
-        let form = "is no host, expected one such as `example.com`, `*.example.org` or `[::1]`";
+        let form = "is not a host, expected one such as `example.com`, `*.example.org` or `[::1]`";
         for (text, why) in [
             ("*", "`*` is every host, leave `hosts` out to match them all"),
             (
                 "https://example.com/",
-                "`https://example.com/` is no host, leave out the scheme and the path (see `url`)",
+                "`https://example.com/` is not a host, leave out the scheme and the path (see `url`)",
             ),
             (
                 "example.com:80",

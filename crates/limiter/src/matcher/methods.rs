@@ -57,11 +57,11 @@ fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
 fn method(node: &Node) -> Option<Box<[u8]>> {
     let text = node.text()?;
     if text == "*" {
-        node.fail("`*` is no method, leave `methods` out to match them all");
+        node.fail("`*` is not a method, leave `methods` out to match them all");
         return None;
     }
     if !is_token(text.as_bytes()) {
-        node.fail(format!("{} is no method, expected one such as `GET` or `POST`", quoted(text)));
+        node.fail(format!("{} is not a method, expected one such as `GET` or `POST`", quoted(text)));
         return None;
     }
     Some(text.to_ascii_uppercase().into_bytes().into())
@@ -94,9 +94,9 @@ mod tests {
         assert_eq!(
             mistakes(&KIND, r#"["GET", "GET POST", 7, "*"]"#),
             [
-                "[1]: `GET POST` is no method, expected one such as `GET` or `POST`",
+                "[1]: `GET POST` is not a method, expected one such as `GET` or `POST`",
                 "[2]: expected text, found `7`, put it in quotes",
-                "[3]: `*` is no method, leave `methods` out to match them all",
+                "[3]: `*` is not a method, leave `methods` out to match them all",
             ]
         );
     }

@@ -22,7 +22,7 @@ pub(crate) fn header_name(
         node.fail(format!("{} cannot be given here: {why}", quoted(&name)));
     } else if !is_token(name.as_bytes()) {
         let allowed = "letters, digits and marks such as `-` and `_`";
-        node.fail(format!("{} is no name of a header, expected {allowed}", quoted(text)));
+        node.fail(format!("{} is not a header name, expected {allowed}", quoted(text)));
     } else {
         return Some(name.into());
     }
@@ -50,11 +50,8 @@ mod tests {
             ("X-User_ID", Ok("x-user_id")),
             ("Host", Err("`host` cannot be given here: name it elsewhere")),
             (":Path", Err("`:path` cannot be given here: name it elsewhere")),
-            (
-                ":X",
-                Err("`:X` is no name of a header, expected letters, digits and marks such as `-` and `_`"),
-            ),
-            ("", Err("`` is no name of a header, expected letters, digits and marks such as `-` and `_`")),
+            (":X", Err("`:X` is not a header name, expected letters, digits and marks such as `-` and `_`")),
+            ("", Err("`` is not a header name, expected letters, digits and marks such as `-` and `_`")),
         ] {
             let errors = Errors::default();
             let reserved = |name: &str| matches!(name, "host" | ":path").then_some("name it elsewhere");

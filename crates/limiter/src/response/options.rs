@@ -263,7 +263,7 @@ mod tests {
             ),
             (
                 r#"{"body": "", "content_type": "text/html;\r\nx: y"}"#,
-                "content_type: this is no value of a header, expected visible ASCII and spaces",
+                "content_type: this is not a header value, expected visible ASCII and spaces",
             ),
             (r#"{"jitter": 20}"#, "jitter: expected whole percent from `0%` to `100%`, found `20`"),
             (r#"{"jitter": "101%"}"#, "jitter: expected whole percent from `0%` to `100%`, found `101%`"),
@@ -325,15 +325,15 @@ mod tests {
 
     #[test]
     fn a_header_that_could_not_be_sent_is_refused() {
-        let form = "is no name of a header, expected letters, digits and marks such as `-` and `_`";
+        let form = "is not a header name, expected letters, digits and marks such as `-` and `_`";
         for (headers, expected) in [
             (r#"{"": "1"}"#, &*format!(r#"[""]: `` {form}"#)),
             (r#"{":x": "1"}"#, &format!(r#"[":x"]: `:x` {form}"#)),
             (r#"{"a b": "1"}"#, &format!(r#"["a b"]: `a b` {form}"#)),
-            (r#"{"a": "1\r\nb: 2"}"#, r".a: this is no value of a header, expected visible ASCII and spaces"),
-            (r#"{"a": "\u0000"}"#, r".a: this is no value of a header, expected visible ASCII and spaces"),
-            (r#"{"a": "\u007f"}"#, r".a: this is no value of a header, expected visible ASCII and spaces"),
-            (r#"{"a": "é"}"#, ".a: this is no value of a header, expected visible ASCII and spaces"),
+            (r#"{"a": "1\r\nb: 2"}"#, r".a: this is not a header value, expected visible ASCII and spaces"),
+            (r#"{"a": "\u0000"}"#, r".a: this is not a header value, expected visible ASCII and spaces"),
+            (r#"{"a": "\u007f"}"#, r".a: this is not a header value, expected visible ASCII and spaces"),
+            (r#"{"a": "é"}"#, ".a: this is not a header value, expected visible ASCII and spaces"),
             (r#"{"a": ["1"]}"#, ".a: expected text, found a list"),
             (r#"{"a": "1", "A": "2"}"#, ".A: this header is given twice, names of headers ignore case"),
             ("[]", ": expected an object, found a list"),

@@ -55,7 +55,7 @@ pub(super) fn field_value(node: &Node) -> Option<Box<str>> {
     let value = node.scalar()?;
     let allowed = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
     if !value.bytes().all(allowed) {
-        node.fail("this is no value of a header, expected visible ASCII and spaces");
+        node.fail("this is not a header value, expected visible ASCII and spaces");
         return None;
     }
     Some(value.trim_ascii().into())

@@ -89,7 +89,7 @@ fn the_url_has_to_have_the_name() {
     assert_eq!(why("/{a}/{b}", "order"), "the limit's url has no segment `{order}`, expected a or b");
     for name in ["", "a b", "{t}", "é"] {
         let allowed = "expected 1 to 64 of A to Z, a to z, 0 to 9, `_` and `-`";
-        assert_eq!(why("/{t}", name), format!("`{name}` is no name of a segment, {allowed}"));
+        assert_eq!(why("/{t}", name), format!("`{name}` is not a segment name, {allowed}"));
     }
 }
 

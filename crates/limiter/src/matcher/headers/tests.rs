@@ -151,7 +151,7 @@ fn a_mistake_names_its_place() {
         (r#"{"Host": "a"}"#, "Host: `host` cannot be given here: `hosts` matches it"),
         (
             r#"{":x": "a"}"#,
-            "[\":x\"]: `:x` is no name of a header, expected letters, digits and marks such as `-` and `_`",
+            "[\":x\"]: `:x` is not a header name, expected letters, digits and marks such as `-` and `_`",
         ),
         (r#"{"a": "1", "A": "2"}"#, "A: this header is given twice, names of headers ignore case"),
         (r#"{"a": {}}"#, "a: expected `prefix`, `regex` or `present`, and one of them only"),
@@ -177,10 +177,10 @@ fn a_mistake_names_its_place() {
 #[test]
 fn a_bad_expression_is_refused_with_its_reason() {
     for (regex, reason) in [
-        ("[a", "a.regex: `[a` is no regular expression: "),
-        ("a)(b", "a.regex: `a)(b` is no regular expression: "),
-        ("(?x)a # b", "a.regex: `(?x)a # b` is no regular expression: "),
-        ("(a{100}){100}", "a.regex: `(a{100}){100}` is no regular expression: "),
+        ("[a", "a.regex: `[a` is not a regular expression: "),
+        ("a)(b", "a.regex: `a)(b` is not a regular expression: "),
+        ("(?x)a # b", "a.regex: `(?x)a # b` is not a regular expression: "),
+        ("(a{100}){100}", "a.regex: `(a{100}){100}` is not a regular expression: "),
     ] {
         let found = mistakes(&KIND, &format!(r#"{{"a": {{"regex": "{regex}"}}}}"#));
         assert!(found.len() == 1 && found[0].starts_with(reason), "{found:?}");

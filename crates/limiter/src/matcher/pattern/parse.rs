@@ -22,7 +22,7 @@ impl FromStr for Pattern {
         };
         if let Some((path, _)) = text.split_once(['?', '#']) {
             return Err(format!(
-                "the query is no part of a pattern, leave it out: {} instead of {}",
+                "the query is not part of a pattern, leave it out: {} instead of {}",
                 quoted(path),
                 quoted(text)
             ));

@@ -60,8 +60,8 @@ fn a_mistake_in_a_pattern_says_what_to_write() {
             "http://example.com",
             "a pattern is a path, not a full url: write `/` here and `example.com` in `hosts`",
         ),
-        ("=/api?x=1", "the query is no part of a pattern, leave it out: `=/api` instead of `=/api?x=1`"),
-        ("/a#b", "the query is no part of a pattern, leave it out: `/a` instead of `/a#b`"),
+        ("=/api?x=1", "the query is not part of a pattern, leave it out: `=/api` instead of `=/api?x=1`"),
+        ("/a#b", "the query is not part of a pattern, leave it out: `/a` instead of `/a#b`"),
         ("/x/a*b", "`*` stands for a whole segment, not for a part of `a*b`; write `%2A` for the character"),
         (
             "/users/x{id}",
