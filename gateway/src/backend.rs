@@ -1,5 +1,5 @@
-//! An upstream that works on few requests at a time. The others wait in its queue, as in a real
-//! backend that is overloaded.
+//! An upstream that works on a few requests at a time. Other requests wait in a queue, as in an
+//! overloaded backend.
 
 use crate::upstream::{Reply, Upstream};
 use anyhow::Result;
@@ -9,14 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A running backend; it ends when this is dropped.
+/// A running backend, which stops when it is dropped.
 pub struct Backend {
     upstream: Upstream,
     work: Arc<Work>,
 }
 
 struct Work {
-    /// How many requests it may begin to work on.
+    /// The number of requests that the backend may still start.
     free: Mutex<usize>,
     freed: Condvar,
     /// How long the work on one request takes, in µs.
@@ -44,7 +44,7 @@ impl Backend {
         self.work.takes_us.store(us, Ordering::SeqCst);
     }
 
-    /// Its address.
+    /// The address of the backend.
     pub fn address(&self) -> SocketAddr {
         self.upstream.address()
     }

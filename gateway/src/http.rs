@@ -84,7 +84,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// Reads so many bytes of a body whose head `receive(true)` has read.
+    /// Reads `length` bytes of a body whose head `receive(true)` has read.
     pub fn receive_part(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut part = Vec::new();
         read_exactly(&mut self.stream, length, &mut part)?;

@@ -66,7 +66,7 @@ pub enum Ending {
     Closed,
     /// The response stalls after the first byte of its body, until the client disconnects.
     Stall,
-    /// The response stalls after so many bytes of its body, until the client disconnects.
+    /// The response stalls after this number of bytes of its body, until the client disconnects.
     StallAfter(usize),
     /// The server closes the connection after the first byte of the body.
     HangUp,

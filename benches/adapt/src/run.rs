@@ -102,8 +102,7 @@ pub fn run(scenario: &Scenario, rule: &mut dyn Rule) -> Trace {
 }
 
 impl Run<'_> {
-    /// Simulates one interval. With `early`, the interval ends after so many responses, not at a
-    /// time.
+    /// Simulates one interval. With `early`, the interval ends after this number of responses.
     fn interval(&mut self, start: f64, early: Option<u64>) -> (Point, Local) {
         let mut local = Local::default();
         let (mut point, mut now) = (

@@ -3,7 +3,7 @@
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Poisson arrivals: so many a second, and so many a second during the burst.
+    /// Poisson arrivals.
     Open {
         /// Requests a second.
         rate: f64,
@@ -91,7 +91,7 @@ impl Scenario {
         if within(self.slow, time) { self.factor } else { 1.0 }
     }
 
-    /// Requests a second that an ideal limit lets through: the lower one of demand and capacity.
+    /// Requests a second that an ideal limit lets through: the lower of demand and capacity.
     pub fn ideal(&self, time: f64) -> f64 {
         let capacity = self.servers as f64 / (self.service * self.factor_at(time));
         match self.arrivals {

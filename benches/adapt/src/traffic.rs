@@ -8,7 +8,7 @@ use diana_limiter::adapt::{Controller, Interval, Limits, Resource, Signal};
 /// The multiple, as a percentage.
 const PERCENT: u32 = 150;
 const RANGE: (f64, f64) = (5.0, 1_000.0);
-/// Intervals are one second: so traffic is noisy.
+/// The length of an interval in seconds. In short intervals, traffic is noisy.
 const EVERY: f64 = 1.0;
 const END: f64 = 400.0;
 /// Requests a second.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench slow`: records how limits that move follow a real upstream that becomes slow
+//! `cargo xtask bench slow`: records how adaptive limits follow a real upstream that becomes slow
 //! and recovers, and writes docs/bench/slow-upstream.md and its chart.
 
 use adapt_simulation::chart::{Panel, svg};
@@ -118,7 +118,7 @@ fn second(answers: &[Answered], start: Instant, at: u64, limit: Option<u64>) -> 
 fn table(title: &str, rule: &Value, seconds: &[Second]) -> Result<String> {
     let mut text = format!("## {title}\n\n```json\n{rule:#}\n```\n\n");
     text.push_str(
-        "| seconds | passed a second | refused a second | limit at the end | p90, the median second |\n",
+        "| seconds | passed a second | refused a second | limit at the end | median of the seconds' p90 |\n",
     );
     text.push_str("| --- | ---: | ---: | ---: | ---: |\n");
     for (index, part) in seconds.chunks(6).enumerate() {

@@ -39,7 +39,8 @@ pub trait Rule {
     /// Ends an interval.
     fn step(&mut self, seen: &Seen);
 
-    /// The present interval ends when there are so many responses, not at a time.
+    /// The number of responses that ends the present interval. `None`: the interval ends at its
+    /// time.
     fn early(&self) -> Option<u64> {
         None
     }
