@@ -132,7 +132,7 @@ pub struct Policy {
     shared: Vec<u64>,
     pub(crate) shards: Shards,
     measures: Measures,
-    /// The limits that move.
+    /// The adaptive limits.
     adaptive: Vec<(RuleId, Arc<Adaptive>)>,
 }
 
@@ -169,8 +169,8 @@ impl Policy {
         &self.measures
     }
 
-    /// The rules whose limit moves, each with its limit of now: requests per unit, or permits.
-    /// Requests and [`Worker::tick`](crate::session::Worker::tick) move it.
+    /// The rules with an adaptive limit, each with its present limit: requests per unit, or
+    /// permits. Requests and [`Worker::tick`](crate::session::Worker::tick) move the limits.
     pub fn adaptive_limits(&self) -> impl Iterator<Item = (RuleId, u64)> {
         self.adaptive.iter().map(|(rule, adaptive)| (*rule, adaptive.limit()))
     }

@@ -9,7 +9,7 @@ use diana_response_meter::{Meter, Pointer};
 /// The longest JSON body that is read, in bytes. Event streams have no limit.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// The bytes that a worker reads at once of a body, so that a long body needs no long copy.
+/// The most bytes of a body that a worker copies at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// What a policy measures of each request that it settles.

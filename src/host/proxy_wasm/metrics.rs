@@ -148,7 +148,7 @@ impl Metrics {
         metrics
     }
 
-    /// Sets the gauges of limits that move.
+    /// Sets the gauges of adaptive limits.
     pub(super) fn limits(&self, policy: &Policy) {
         for (rule, limit) in policy.adaptive_limits() {
             self.record(Id::Limit, rule.index(), limit);

@@ -5,9 +5,8 @@ use super::state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The limit of a rule that adapts: its controller, and the limit that holds now.
-///
-/// Algorithms read the limit for each request. The worker sets it when it has read the shared
-/// state, several times an interval.
+/// Algorithms read the limit for each request. Several times an interval, the worker reads the
+/// shared state and sets the limit.
 ///
 /// ```
 /// use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};

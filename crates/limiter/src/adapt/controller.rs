@@ -13,14 +13,14 @@ const ONE: u64 = 1 << 16;
 pub enum Signal {
     /// [`Interval::quantile_ns`] is to stay at or below `target`.
     Latency {
-        /// The highest latency that is wanted.
+        /// The highest acceptable latency.
         target: Span,
         /// Which quantile of the latencies, in thousandths: 900 for the p90.
         permille: u32,
     },
     /// The share of errors among the samples is to stay at or below the target.
     Errors {
-        /// The highest share that is wanted, in millionths.
+        /// The highest acceptable share, in millionths.
         target_ppm: u32,
     },
     /// The limit is a multiple of what was used in the last interval.
@@ -42,15 +42,15 @@ pub enum Resource {
     Permits,
 }
 
-/// The range of a limit, and the value without any measurement.
+/// The range of a limit, and its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The lowest limit.
     pub min: u64,
-    /// The highest limit, at most 10⁹. A lower one than `min` counts as `min`.
+    /// The highest limit, at most 10⁹. A value below `min` counts as `min`.
     pub max: u64,
-    /// The limit at first, and the limit to return to without measurements. Outside of the range
-    /// it counts as the nearest end.
+    /// The first limit, and the limit to return to without measurements. A value outside the range
+    /// counts as the nearest end.
     pub start: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Interval {
     pub refused: u64,
 }
 
-/// How the upstream is, by one interval.
+/// The state of the upstream, as one interval shows it.
 enum Reading {
     /// Too few samples.
     Unknown,
@@ -84,7 +84,7 @@ enum Reading {
     Over(Cut),
 }
 
-/// A reduction. Both ratios are of the present limit, in 1/65536.
+/// A reduction. Both fields are relative to the present limit, in 1/65536.
 struct Cut {
     /// The next limit.
     limit: u64,
@@ -191,7 +191,7 @@ impl Controller {
     fn reading(&self, interval: &Interval) -> Reading {
         let Interval { samples, errors, quantile_ns, in_flight, admitted, .. } = *interval;
         if samples < MIN_SAMPLES {
-            // Requests went to the upstream and do not come back.
+            // The upstream has stopped: requests went there, and few responses come back.
             let stalled = in_flight.min(admitted) >= MIN_SAMPLES;
             return if stalled { Reading::Over(Cut { limit: 0, ceiling: ONE }) } else { Reading::Unknown };
         }
@@ -246,13 +246,13 @@ impl Controller {
         }
     }
 
-    /// Without measurements, an eighth of the way back to the start.
+    /// Without measurements, moves the limit an eighth of the way back to the start.
     fn drift(&self, state: State) -> State {
         let limit = approach(state.limit, self.start, 8);
         State { limit, ceiling: limit, streak: 0 }
     }
 
-    /// Up at once, down by a quarter of the way.
+    /// Raises the limit to the goal at once, and lowers it by a quarter of the way.
     fn follow(&self, state: State, interval: &Interval, percent: u32) -> State {
         let goal = self.used(interval).saturating_mul(u64::from(percent)) / 100;
         let limit = if goal > state.limit { goal } else { approach(state.limit, goal, 4) };
@@ -260,7 +260,7 @@ impl Controller {
     }
 }
 
-/// By at least a 32nd and at most a half.
+/// Reduces the limit by at least 1/32 and at most 1/2.
 fn reduce(state: State, cut: &Cut) -> State {
     let of = |ratio: u64| state.limit.saturating_mul(ratio) >> 16;
     let limit = of(cut.limit.clamp(ONE / 2, ONE - ONE / 32));
@@ -277,7 +277,7 @@ fn grow(state: State) -> State {
     State { limit: state.limit.saturating_add(step), streak: state.streak.saturating_add(1), ..state }
 }
 
-/// A part of the way from one limit to another one; the last 1/65536 each at a time.
+/// Moves from one limit toward another by 1/`part` of the distance, and by at least 1/65536.
 fn approach(from: u64, to: u64, part: u64) -> u64 {
     let distance = from.abs_diff(to);
     let step = distance.checked_div(part).unwrap_or(distance).max(1).min(distance);

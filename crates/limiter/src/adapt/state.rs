@@ -11,7 +11,8 @@ pub(super) const POINT: u32 = 16;
 pub struct State {
     /// The limit, in 1/65536.
     pub(super) limit: u64,
-    /// The limit before the last reduction, in 1/65536: growth slows down on its way there.
+    /// The capacity that the last reduction found, or the limit before it, in 1/65536. Growth slows
+    /// down on its way there.
     pub(super) ceiling: u64,
     /// Intervals in a row in which the limit has grown above the ceiling.
     pub(super) streak: u32,

@@ -1,6 +1,5 @@
 //! `TB` with `adapt`: a token bucket whose rate moves. The bucket counts in tiny parts of a token.
-//! A constant number of parts comes in a unit; a request takes the more parts the lower the limit
-//! is.
+//! A constant number of parts comes in a unit; a lower limit makes each request take more parts.
 //!
 //! ```text
 //!   parts per ns      P, as many as fit in 62 bits, at most 10⁹
@@ -10,14 +9,12 @@
 //! ```
 //!
 //! **Source.** This is the generic cell rate algorithm (see [`super::token_bucket`]) with a time
-//! per token that the limit decides when the request comes.
-//!
-//! **A limit that moves.** What a bucket lacks comes back in the same time at every limit. So a
-//! limit that falls gives nothing away, and a limit that rises takes nothing.
-//!
-//! **Bound.** In any span `t`, the sum of `unit / limit` over the units that pass, each with the
-//! limit at its arrival, is at most `t` plus the time in which an empty bucket fills. So at most
-//! `(t + fill) · highest / unit` units pass, and `highest` is the highest limit within the span.
+//! per token that the limit decides when the request comes. **Moves.** The missing part of a bucket
+//! refills in the same time at every limit. So a falling limit gives nothing away, and a rising
+//! limit takes nothing. **Bound.** Each admitted unit takes `unit / limit`, with the limit at its
+//! arrival. In any span `t`, these times add up to at most `t` plus the time in which an empty
+//! bucket fills. So at most `(t + fill) · highest / unit` units pass, and `highest` is the highest
+//! limit within the span.
 //!
 //! **Rounding.** A request takes up to one part more than it should. The bucket has room for one
 //! more part for each unit that it holds, so that a full bucket holds all of its units.

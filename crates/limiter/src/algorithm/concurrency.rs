@@ -45,7 +45,7 @@ struct Concurrency {
     /// The configured number of permits.
     rpu: u64,
     ring: Ring,
-    /// Set if the number of permits moves. Permits in use stay valid when it falls.
+    /// Set if the number of permits is adaptive. If the number falls, permits in use stay valid.
     adaptive: Option<Arc<Adaptive>>,
 }
 

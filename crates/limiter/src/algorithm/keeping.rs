@@ -82,7 +82,7 @@ pub(crate) fn peek(
     step_keeping(algorithm, cell, before, now, 0, kept)
 }
 
-/// `verdict` for a client that the kept units are not for. The cell is as the verdict left it.
+/// `verdict` without the kept units. `cell` is as the verdict left it.
 fn without_kept(
     algorithm: &dyn Algorithm,
     cell: &mut [u8],

@@ -51,7 +51,7 @@ const CONCURRENCY: u8 = 7;
 /// The token bucket that warms up.
 const WARM_UP: u8 = 8;
 
-/// A limit that moves, which no store counts: each gateway measures its own upstream.
+/// An adaptive limit, which no store counts: each gateway measures its own upstream.
 const ADAPTIVE: u8 = 9;
 
 const NS_PER_US: u64 = 1_000;

@@ -1,9 +1,9 @@
 //! The penalty of a rule: an actor that the rule refuses too often is refused for a while, whatever
-//! the quota then says. A penalty stands around the rule's algorithm.
+//! the quota then says. A penalty wraps the rule's algorithm.
 //!
 //! ```text
 //!   refusals ──x──x────x·············──►     `after` refusals within a unit begin the penalty
-//!              │       ╰─ refuses all ─╯     `for`; then the count of refusals begins anew
+//!              │       ╰─ refuses all ─╯     `for`; then the count starts at zero
 //!              ╰─ the unit begins with the first refusal that counts
 //! ```
 //!
@@ -69,14 +69,14 @@ pub struct Penalty {
 }
 
 impl Penalty {
-    /// The most refusals that may be asked for. The count of a busy actor costs a swap each.
+    /// The largest `after`. Each counted refusal costs a swap.
     pub const MAX_AFTER: u64 = 1_000_000;
     /// The shortest penalty.
     pub const MIN_SPAN: Span = Span::from_secs(1);
     /// The longest penalty.
     pub const MAX_SPAN: Span = Quota::MAX_UNIT;
 
-    /// A penalty of the span `lasts` for every actor that `algorithm` refuses `after` times within
+    /// Refuses, for the span `lasts`, every actor that `algorithm` refuses `after` times within
     /// `unit`. `after` is 1 to [`Penalty::MAX_AFTER`].
     #[must_use]
     pub fn new(algorithm: Box<dyn Algorithm>, unit: Span, after: u64, lasts: Span) -> Penalty {
@@ -93,7 +93,7 @@ impl Penalty {
         cell.split_at_mut(self.algorithm.size().min(cell.len()))
     }
 
-    /// The rest of the penalty at `now`; zero if none runs.
+    /// The rest of the penalty at `now`; zero without a penalty.
     fn rest(&self, own: &[u8], now: Time) -> Span {
         let rest = Time::from_ns(u64_at(own, ENDS)).since(now);
         if rest.minus(self.lasts) > MAX_SKEW { self.lasts } else { rest }
@@ -112,7 +112,7 @@ impl Penalty {
         }
     }
 
-    /// Clamps the penalty's own part, if the clock stepped back. Returns whether it did.
+    /// Clamps the penalty's own part if the clock stepped back. Returns whether the clock did.
     fn repair(&self, own: &mut [u8], now: Time) -> bool {
         let ends = now.after(self.rest(own, now)).as_ns();
         let is_penalty_ahead = u64_at(own, ENDS) > ends;
@@ -169,7 +169,7 @@ impl Algorithm for Penalty {
         if rest == Span::ZERO {
             return self.algorithm.step(state, now, cost);
         }
-        // Looks and refusals change nothing. A request that the algorithm would admit only looks.
+        // Reads and refusals change nothing. A request that the algorithm would admit only reads.
         let look = self.algorithm.step(state, now, 0);
         let inner = if cost <= look.remaining { look } else { self.algorithm.step(state, now, cost) };
         Penalty::on_top(inner, rest, cost)

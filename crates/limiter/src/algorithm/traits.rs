@@ -82,7 +82,7 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// The same algorithm with a limit that moves in place of `quota.rpu`. `least` is the least
+    /// The same algorithm with an adaptive limit in place of `quota.rpu`. `least` is the least
     /// that a request costs. `None` if the algorithm cannot adapt.
     fn adapting(&self, _quota: Quota, _least: u64, _adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
         None
@@ -119,7 +119,7 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// The limit that moves. `None` if the quota is fixed.
+    /// The adaptive limit. `None` if the quota is fixed.
     fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
         None
     }
@@ -181,8 +181,8 @@ pub trait Reserve: Algorithm {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Settle: Algorithm {
-    /// Charges `cost` units whatever is left, at most until `borrow` units below empty. Returns
-    /// what was charged. The cell need not be prepared.
+    /// Charges `cost` units regardless of what is left, but at most down to `borrow` units below
+    /// empty. Returns what was charged. The cell need not be prepared.
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge;
 
     /// Refunds the part of `charge` that is above `cost`.
@@ -211,7 +211,7 @@ pub trait Penalize {
     /// the penalty's verdict.
     fn penalize(&self, cell: &[u8], now: Time, refusal: Verdict) -> Verdict;
 
-    /// The longest time that a counted refusal or a penalty has an effect.
+    /// How long a counted refusal or a penalty has an effect at most.
     fn longest(&self) -> Span;
 
     /// The parameters of the penalty for a global store.

@@ -69,10 +69,10 @@ impl Verdict {
         matches!(self.admission, Admission::Admit { .. })
     }
 
-    /// Marks the charge of a verdict during a penalty: no algorithm books at the end of time.
+    /// Marks the verdict of a penalty. No algorithm books a charge at this instant.
     pub(crate) const PENALTY: Time = Time::from_ns(u64::MAX);
 
-    /// The verdict, which a penalty gives if `by_penalty`.
+    /// The verdict, marked as that of a penalty if `by_penalty`.
     pub fn with_penalty(self, by_penalty: bool) -> Verdict {
         let booked_at = if by_penalty { Verdict::PENALTY } else { self.charge.booked_at };
         Verdict { charge: Charge { booked_at, ..self.charge }, ..self }

@@ -23,9 +23,9 @@
 //! **Idle.** The rule is idle while the bucket is full. Idleness is counted in whole nanoseconds
 //! from the first one at which the bucket is full, and adds to `cold`. A new cell is cold. From
 //! cold, requests that always use the bucket up make the rule warm in `warm_up`: `cold` is then
-//! half of it. In another half of `warm_up` they bring `cold` to zero. From there, the first half
-//! of `warm_up` without requests changes nothing. Fewer requests than a third of the rate keep the
-//! rule cold.
+//! half of `warm_up`. In another half of `warm_up` they bring `cold` to zero. From zero, the first
+//! half of `warm_up` without requests leaves the rule warm. Traffic below a third of the rate keeps
+//! the rule cold.
 //!
 //! **Exact.** Instants are rationals ([`super::rate`]). `P` is rounded down to the fraction that
 //! the rate counts in. The price of several units is a difference of `P`, so rounding does not add
@@ -37,8 +37,8 @@
 //! half of `warm_up · rpu / unit`. After that, `n ≤ burst + (t − warm_up / 2) · rpu / unit`.
 //!
 //! **Refunds.** The refund of the last charge restores the cell. An earlier charge gets back one
-//! token for each unit, and the rule is colder by these units. A refunded request was traffic until
-//! then: other requests may have paid less because of it, within the bound of any span.
+//! token for each unit, and the rule is colder by these units. Until the refund, the request
+//! counted as traffic: other requests may have paid less, within the bound of any span.
 //!
 //! **Clocks.** As for `TB`. A clamped cell is empty and cold.
 

@@ -1,10 +1,10 @@
-//! The limits of a policy that move.
+//! The adaptive limits of a policy.
 
 use super::rule::{Rule, RuleId};
 use crate::adapt::Adaptive;
 use std::sync::Arc;
 
-/// The rules whose limit moves, each with its limit.
+/// The rules with an adaptive limit, each with its limit.
 pub(super) fn adaptive(rules: &[Arc<Rule>]) -> Vec<(RuleId, Arc<Adaptive>)> {
     let of = |(index, rule): (usize, &Arc<Rule>)| {
         let adaptive = rule.primary.default.algorithm.as_adaptive()?;

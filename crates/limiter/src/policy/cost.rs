@@ -21,7 +21,7 @@ pub struct Cost {
     pub refund: Option<Statuses>,
 }
 
-/// The part of a settled cost that the arrival tells.
+/// What is known of a settled cost on arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Owed {
     /// Nothing has to be settled.
@@ -149,8 +149,7 @@ impl Cost {
         self.charge.is_some() || !is_known
     }
 
-    /// The charge of `request`, which has just come: 0 to 10⁹ units, and what remains to be
-    /// settled.
+    /// The charge of `request` on arrival, 0 to 10⁹ units, and what remains to be settled.
     pub(crate) fn on_arrival(&self, request: &Request) -> (u64, Owed) {
         let (units, owed) = match &self.source {
             CostSource::Fixed(units) => (*units, Owed::Known(*units)),
@@ -327,8 +326,8 @@ fn reserved(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The whole number in a header. Space around it is not part of it. A number above 2⁶⁴ − 1 counts
-/// as 2⁶⁴ − 1.
+/// The whole number in a header. Spaces around the number are ignored. A number above 2⁶⁴ − 1
+/// counts as 2⁶⁴ − 1.
 fn number(request: &Request, part: PartId) -> Option<u64> {
     digits(request.get(part)?)
 }

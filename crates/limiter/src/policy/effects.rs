@@ -41,8 +41,8 @@ impl<'a> ActorRules<'a> {
         if self.effect(rule) == Effect::Nothing { 0 } else { rule.cost }
     }
 
-    /// Whether the rule's lack of room has no effect on the request. A lease needs room in every
-    /// rule, because the store counts only what is charged to the lease.
+    /// Whether the rule counts the request as far as it has room, and never refuses it. A lease
+    /// needs room in every rule, because the store counts only what is charged to the lease.
     #[inline]
     pub(crate) fn only_counts(&self, rule: &Rule) -> bool {
         rule.plans.is_some() && self.group.role != Role::Leased && self.effect(rule) != Effect::Decides

@@ -1,4 +1,4 @@
-//! What a policy has to know about a response, and what a host measured.
+//! What a host has to measure for a policy, and the result.
 
 use diana_base::time::Span;
 
@@ -12,7 +12,7 @@ pub enum Measure {
     Json(Box<str>),
 }
 
-/// What a policy has to know about responses. See the example of [`Usage`].
+/// What a host has to measure of requests and responses. See the example of [`Usage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
     /// Whether a rule depends on the status.
@@ -28,7 +28,7 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Whether a rule has to know anything.
+    /// Whether the host has to measure anything.
     #[must_use]
     pub fn any(&self) -> bool {
         self.request_bytes || self.response_headers() || self.response_body()
@@ -46,7 +46,7 @@ impl Measures {
         self.response_bytes || self.values.iter().any(|measure| matches!(measure, Measure::Json(_)))
     }
 
-    /// Adds a value, unless it is there.
+    /// Adds a value, unless the list has it.
     pub(crate) fn add(&mut self, measure: &Measure) {
         if !self.values.contains(measure) {
             self.values.push(measure.clone());
@@ -55,8 +55,7 @@ impl Measures {
 }
 
 /// What a request used, as far as the host measured it until the request ended.
-///
-/// Here five log-ins may fail in a minute. A failed log-in counts, another one does not.
+/// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
 /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};

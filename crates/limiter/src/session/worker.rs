@@ -24,7 +24,7 @@ pub struct Worker {
     client: Option<StoreClient>,
     fetches: Fetches,
     tickets: u32,
-    /// `None` if no limit moves.
+    /// `None` if no limit is adaptive.
     adaptation: Option<Box<Adaptation>>,
 }
 
@@ -140,8 +140,8 @@ impl Worker {
         self.actors.migration = Migration::new(policy, older, replacement, now);
     }
 
-    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Limits
-    /// that move then move only with requests.
+    /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Adaptive
+    /// limits then move only with requests.
     pub fn disable_reservations(&mut self) {
         self.cache.reservations.stop();
         self.adaptation.iter_mut().for_each(|adaptation| adaptation.wakes = false);
@@ -323,8 +323,8 @@ impl Worker {
         }
     }
 
-    /// Whether a limit that moves has moved since the last call:
-    /// [`Policy::adaptive_limits`] has the limits.
+    /// Whether an adaptive limit has moved since the last call. [`Policy::adaptive_limits`] has the
+    /// limits.
     pub fn take_moved(&mut self) -> bool {
         self.adaptation.as_mut().is_some_and(|adaptation| adaptation.take_changed())
     }

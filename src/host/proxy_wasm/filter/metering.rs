@@ -37,8 +37,8 @@ impl Stream {
         }
     }
 
-    /// Measures a stream that has to be settled, or may have to be after its wait. `measure` is
-    /// told whether the stream waits.
+    /// Calls `measure` for a stream that has to be settled, now or after its wait. The flag says
+    /// whether the stream waits.
     pub(super) fn meter(&mut self, measure: impl FnOnce(&mut Metering, &MeteredValues, bool)) {
         let Stream { plugin, session, is_waiting, metering, .. } = self;
         if plugin.metered.any() && (*is_waiting || session.settles()) {

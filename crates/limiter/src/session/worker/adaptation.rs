@@ -1,5 +1,5 @@
-//! The limits that move, in one worker: counts requests and responses of their rules, and shares
-//! the counts with the other workers.
+//! Adaptive limits in one worker: counts requests and responses of their rules, and shares the
+//! counts with the other workers.
 //!
 //! ```text
 //!   decision ─► enter ─► Local ─┐                        ┌─► limit of the rule
@@ -15,14 +15,14 @@ use crate::policy::{Policy, RuleId, Usage};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
-/// How often a worker shares its counts: so many times in the shortest interval.
+/// How many times per shortest interval a worker shares its counts.
 const SHARES: u64 = 4;
 
-/// The limits that move, in one worker.
+/// The adaptive limits of one worker.
 #[derive(Debug)]
 pub(super) struct Adaptation {
     rules: Vec<Counted>,
-    /// The span between two times of sharing.
+    /// The time from one sharing to the next.
     every: Span,
     /// When the worker shares next.
     due: Time,
@@ -33,7 +33,7 @@ pub(super) struct Adaptation {
     pub(super) wakes: bool,
 }
 
-/// A rule whose limit moves.
+/// A rule with an adaptive limit.
 #[derive(Debug)]
 struct Counted {
     rule: RuleId,
@@ -54,7 +54,7 @@ struct Sharing {
 }
 
 impl Adaptation {
-    /// `None` if no limit of the policy moves.
+    /// `None` if no limit of the policy is adaptive.
     pub(super) fn new(policy: &Policy) -> Option<Box<Adaptation>> {
         let counted = |(rule, adaptive): &(RuleId, Arc<Adaptive>)| Counted {
             rule: *rule,
@@ -114,7 +114,7 @@ impl Adaptation {
         }
     }
 
-    /// Shares the counts and reads the limits, if it is time. With `all`, whatever the time.
+    /// Shares the counts and reads the limits if the worker is due. With `all`, always.
     pub(super) fn share<S: Store + ?Sized>(&mut self, store: &S, now: Time, all: bool) -> Events {
         let mut events = Events::default();
         let is_due = now >= self.due || self.due.since(now) > self.every;
@@ -126,7 +126,7 @@ impl Adaptation {
             match counted.share(store, now, self.is_dry_run) {
                 Ok(Some(Sharing { has_changed, end })) => {
                     self.has_changed |= has_changed;
-                    // In a dry run, the interval may be over and stay so.
+                    // A dry run ends no interval, so `end` may be in the past.
                     if end > now {
                         self.due = self.due.min(end);
                     }
