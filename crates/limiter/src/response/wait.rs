@@ -32,7 +32,7 @@ impl ResponseOptions {
     /// not help.
     pub(super) fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> Option<u64> {
         let wait = match reason {
-            Reason::Rule(_) if decision.refusing().any(|report| report.quota.rpu == 0) => return None,
+            Reason::Rule(_) if decision.refusing().any(never_admits) => return None,
             Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
             Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
             Reason::NoActor(_) | Reason::Denied => return None,
@@ -44,6 +44,14 @@ impl ResponseOptions {
         let extra = most.saturating_add(1).saturating_mul(entropy.into()) >> 32;
         Some(seconds.saturating_add(u64::try_from(extra).unwrap_or(0)))
     }
+}
+
+/// Whether no wait helps: the rule admits no requests, or none that costs as much. During an outage
+/// the global store may have a larger quota.
+pub(super) fn never_admits(report: &RuleReport) -> bool {
+    let admission = report.verdict.map(|verdict| verdict.admission);
+    let costs_too_much = admission == Some(Admission::Refuse { retry_after: None });
+    report.quota.rpu == 0 || (costs_too_much && !report.degraded)
 }
 
 /// The wait for a refusing rule.
@@ -122,7 +130,7 @@ mod tests {
     #[test]
     fn the_longest_wait_counts_and_is_spread_upward() {
         const HALF: u32 = 1 << 31;
-        let cases: [(&[RuleState], u32, u32, &str); 24] = [
+        let cases: [(&[RuleState], u32, u32, &str); 22] = [
             (&[(1, 1000, refuse(1))], 0, u32::MAX, "1"),
             // However short the wait, half of the clients return a second later.
             (&[(1, 1000, refuse(1))], 1, HALF - 1, "1"),
@@ -136,9 +144,6 @@ mod tests {
             (&[(1, 1000, refuse(2000)), (1, 1000, refuse(7000))], 0, u32::MAX, "7"),
             (&[(1, 1000, refuse(7000)), (1, 1000, refuse(2000))], 0, u32::MAX, "7"),
             (&[(1, 1000, refuse(7000)), (1, 1000, admit(0, 9000))], 0, 0, "7"),
-            // A request costs more than the quota: after the unit a smaller request may pass.
-            (&[(1, 60_000, refuse(None))], 0, 0, "60"),
-            (&[(1, 60_000, refuse(None)), (1, 1000, refuse(90_000))], 0, 0, "90"),
             (&[(1, 1000, refuse(100_000))], 20, 0, "100"),
             (&[(1, 1000, refuse(100_000))], 20, HALF, "110"),
             (&[(1, 1000, refuse(100_000))], 20, u32::MAX, "120"),
@@ -170,6 +175,10 @@ mod tests {
             refused(&[(0, 60_000, refuse(None))]),
             refused(&[(0, 0, refuse(None))]),
             refused(&[(0, 60_000, refuse(None)), (1, 1000, refuse(90_000))]),
+            // A request costs more than the quota.
+            refused(&[(1, 60_000, refuse(None))]),
+            refused(&[(8, 0, refuse(None))]),
+            refused(&[(1, 60_000, refuse(None)), (1, 1000, refuse(90_000))]),
         ] {
             let options = options(429, 0);
             let refusal = options.refusal(&rules, &decision, false, 0).unwrap();
