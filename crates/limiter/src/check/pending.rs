@@ -20,6 +20,8 @@ pub(crate) struct Pending {
     pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs)>,
     pub(crate) globals: Vec<GlobalCheck>,
     pub(crate) plan: Option<PlanId>,
+    /// Whether the request is important.
+    pub(crate) is_important: bool,
     /// The reports and events from before the global stores were asked.
     pub(crate) reports: Vec<RuleReport>,
     pub(crate) events: Events,
@@ -172,8 +174,9 @@ impl Pending {
         scratch.clear();
         let (policy, mut events) = (context.policy, self.events);
         let (charges, fetched) = self.collect(cache.is_retired, context, &mut events);
-        let Pending { keys, checks, globals, plan, reports, .. } = self;
-        (scratch.keys, scratch.globals, scratch.decision.plan) = (keys, globals, plan);
+        let Pending { keys, checks, globals, plan, is_important, reports, .. } = self;
+        (scratch.keys, scratch.globals) = (keys, globals);
+        (scratch.decision.plan, scratch.decision.is_important) = (plan, is_important);
         (scratch.decision.reports, scratch.decision.events) = (reports, events);
         let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy));
         if is_refused {
@@ -209,7 +212,7 @@ impl Scratch {
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
         let Scratch { decision, keys, checks, globals, .. } = self;
-        let Decision { reports, events, plan, .. } = decision;
+        let Decision { reports, events, plan, is_important, .. } = decision;
         for global in &mut *globals {
             if matches!(global.state, GlobalState::Local) && (context.is_available)(global.shard) {
                 global.state = GlobalState::Unanswered;
@@ -220,7 +223,8 @@ impl Scratch {
         let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone());
         let checks = checks.iter().filter(is_kept).map(kept).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
-        Pending { keys, checks, globals, plan: *plan, reports, events: *events, at }
+        let (plan, is_important) = (*plan, *is_important);
+        Pending { keys, checks, globals, plan, is_important, reports, events: *events, at }
     }
 
     /// Caches the refusals of global stores.
