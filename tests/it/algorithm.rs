@@ -5,7 +5,7 @@
 
 mod adaptive;
 mod concurrency;
-mod keeping;
+pub mod keeping;
 mod laws;
 pub mod models;
 mod penalty;

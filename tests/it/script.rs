@@ -5,10 +5,12 @@
 
 mod cells;
 mod gateways;
+mod keeping;
 mod lease_laws;
 mod leases;
 mod penalties;
 mod permits;
+mod priorities;
 mod redis;
 mod settling;
 mod several_rules;

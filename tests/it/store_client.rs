@@ -49,6 +49,7 @@ fn query() -> GlobalQuery {
         peeks: false,
         lease: 0,
         penalty: None,
+        kept: 0,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

@@ -24,6 +24,7 @@ const NOT_DURING_A_PENALTY: &str =
     "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
 const NOT_WHILE_COLD: &str =
     "with `warm_up` the cost changes, and leased quota has a fixed cost: leave `lease` or `warm_up` out";
+const NOT_KEPT: &str = "leased quota serves any request, important or not: leave `lease` or `priority` out";
 const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
 
 /// The tokens that a unit of a cold rule takes.
@@ -183,7 +184,13 @@ pub(super) fn roles(
         return None;
     }
     let fallback = match global.on_error {
-        OnError::Local => Some(penalized(scaled(fields, kind?, global.replicas, weight)?)),
+        OnError::Local => {
+            let fallback = penalized(scaled(fields, kind?, global.replicas, weight)?);
+            Some(match weight.priority {
+                Some(priority) => priority.keep_part(fallback, global.replicas, weight.least),
+                None => fallback,
+            })
+        }
         OnError::Allow | OnError::Deny => None,
     };
     let (size, node) = match &global.lease {
@@ -193,6 +200,10 @@ pub(super) fn roles(
     };
     if weight.settles {
         node.fail(NOT_AHEAD);
+        return None;
+    }
+    if weight.priority.is_some() {
+        node.fail(NOT_KEPT);
         return None;
     }
     if penalty.is_some() || fields.take("warm_up").is_some() {

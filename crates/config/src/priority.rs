@@ -6,8 +6,8 @@ use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota};
 use diana_limiter::policy::{Counter, Kept, LimitDraft};
 use diana_limiter::response;
 
-const GLOBAL: &str =
-    "no global store keeps a part for important requests: leave it out, or write `scope: local`";
+const NOT_BY_A_SERVICE: &str = "a rate limit service does not know which requests are important: leave it out, write \
+    `scope: local`, or count in `redis`";
 const WAITS: &str = "a rule whose requests wait cannot keep a part of its quota: leave `priority` out, or \
     write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
 const EXPECTED: &str = "a whole number of units from 1, or a part from `1%` to `99%`";
@@ -23,11 +23,12 @@ pub(super) struct Priority<'a> {
     node: Node<'a>,
 }
 
-/// Takes `priority`. A mistake yields `None`; without the key, `Some(None)`.
+/// Takes `priority`. `by_service`: whether a rate limit service counts the rule. A mistake yields
+/// `None`; without the key, `Some(None)`.
 pub(super) fn priority<'a>(
     fields: &mut Fields<'a>,
     kind: Option<&AlgorithmKind>,
-    is_global: bool,
+    by_service: bool,
 ) -> Option<Option<Priority<'a>>> {
     let Some(node) = fields.take("priority") else {
         return Some(None);
@@ -38,8 +39,8 @@ pub(super) fn priority<'a>(
     let mut keys = node.fields()?;
     let priority = keys.require("reserve").and_then(reserve);
     keys.finish();
-    if is_global {
-        node.fail(GLOBAL);
+    if by_service {
+        node.fail(NOT_BY_A_SERVICE);
         return None;
     }
     if kind.is_some_and(|kind| kind.short == "LB") {
@@ -89,6 +90,18 @@ impl Priority<'_> {
             return None;
         }
         Some(counter)
+    }
+
+    /// Sets what the counter of one of several gateways keeps while the global store is down: a
+    /// number of units is divided like the quota and rounded up. One request still passes.
+    pub(super) fn keep_part(self, mut counter: Counter, replicas: u64, least: u64) -> Counter {
+        counter.kept = match self.reserve {
+            Kept::Units(units) => Kept::Units(units.div_ceil(replicas.max(1))),
+            percent => percent,
+        };
+        let room = most(&*counter.algorithm).saturating_sub(least.max(1));
+        counter.kept = Kept::Units(counter.kept().min(room));
+        counter
     }
 
     /// Sets what a counter with an adaptive limit keeps. `most` is what the rule admits at once at

@@ -61,7 +61,8 @@ pub(super) fn compile(
     };
     let cost = statuses(&mut fields, cost);
     let kind = algorithm(fields.take("algo"));
-    let priority = priority(&mut fields, kind, global.is_some());
+    let by_service = global.as_ref().is_some_and(|global| global.windows_only);
+    let priority = priority(&mut fields, kind, by_service);
     let weight = Weight::of(cost.as_ref(), priority.flatten());
     // Each override and each plan reads the rule's keys again, below its own. A mistake in the
     // rule's keys is reported once.

@@ -2,7 +2,7 @@
 //! first number is the command.
 //!
 //! ```text
-//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for])…)…
+//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for]  [kept])…)…
 //!   refund   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   return   3 rules  (kind a b c d e f  generation used left)…
 //!   report   4 rules  (kind a b c d e f)…
@@ -41,10 +41,12 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                         to,
                         &[
                             rule_query.parameters.kind.into(),
-                            // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty.
+                            // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8:
+                            // the request leaves units.
                             u64::from(rule_query.enforced)
                                 | u64::from(rule_query.peeks) << 1
-                                | u64::from(rule_query.penalty.is_some()) << 2,
+                                | u64::from(rule_query.penalty.is_some()) << 2
+                                | u64::from(rule_query.kept > 0) << 3,
                             rule_query.cost,
                             rule_query.lease,
                         ],
@@ -52,6 +54,9 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                     put(to, &rule_query.parameters.numbers);
                     if let Some(PenaltyParameters { after, unit_us, lasts_us }) = rule_query.penalty {
                         put(to, &[after, unit_us, lasts_us]);
+                    }
+                    if rule_query.kept > 0 {
+                        put(to, &[rule_query.kept]);
                     }
                 }
             }

@@ -6,15 +6,17 @@
 --          reply; then commands: whole numbers below 2^53, separated by spaces. A call without
 --          commands is a probe: whether the key can be written.
 --
---   1 G (N (KIND FLAGS COST LEASE a b c d e f PENALTY){N}){G}    decide on G groups of rules
+--   1 G (N (KIND FLAGS COST LEASE a b c d e f PENALTY KEPT){N}){G}    decide on G groups of rules
 --   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}    refund charges
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
 --   4 N (KIND a b c d e f){N}                               report the permits of a worker
 --   5 N (KIND a b c d e f COST AT BOOKED STAMP STAMP FINAL){N}    correct charges to a final cost
 --
 -- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left, plus
--- 4 for a rule with a penalty. Only then PENALTY is AFTER UNIT FOR: AFTER refusals within UNIT begin
--- a penalty that lasts FOR. If AFTER is 0, a refusal of this request does not count.
+-- 4 for a rule with a penalty, plus 8 if the request has to leave units. Only with 4, PENALTY is
+-- AFTER UNIT FOR: AFTER refusals within UNIT begin a penalty that lasts FOR. If AFTER is 0, a refusal
+-- of this request does not count. Only with 8, the request has to leave KEPT units. REMAINING and
+-- MORE_IN are then without them.
 --
 -- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
 -- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to the
@@ -941,10 +943,6 @@ local function penalized(cell, inner, after, unit, lasts)
   }
 end
 
--- One flat list for all commands, after the number of the call: webdis 0.1.9 prints a nested list
--- as `null`.
-local reply = {ARGV[1] + 0}
-
 local function restore(cell, before, changed)
   local s = cell.s
   for i = 1, max(#s, #before) do
@@ -952,6 +950,37 @@ local function restore(cell, before, changed)
   end
   cell.changed = changed
 end
+
+-- The rule for a request that has to leave so many units. See keeping.rs.
+local function keeping(cell, inner, units)
+  local function without_kept(one)
+    one[3] = one[3] - units
+    if one[3] < 0 then
+      -- The kept units come back first. A refused step changes nothing.
+      one[3], one[4] = 0, inner.step(units + 1)[2]
+    end
+    return one
+  end
+
+  return {
+    step = function(cost)
+      if cost > 0 then
+        local was, was_changed = {unpack(cell.s)}, cell.changed
+        local one = inner.step(cost + units)
+        if one[1] > 0 then
+          return without_kept(one)
+        end
+        restore(cell, was, was_changed)
+      end
+      return without_kept(inner.step(cost))
+    end,
+    count_refusal = inner.count_refusal,
+  }
+end
+
+-- One flat list for all commands, after the number of the call: webdis 0.1.9 prints a nested list
+-- as `null`.
+local reply = {ARGV[1] + 0}
 
 local function decide(v)
   local first, count, at = {}, 0, 3
@@ -964,9 +993,14 @@ local function decide(v)
       owner[count] = next_cell(v[at])
       rules[count], first[count] = rule(owner[count], v, at, at + 4), at
       at = at + 10
-      if v[at - 9] > 3 then
+      local flags = v[at - 9]
+      if flags % 8 > 3 then
         rules[count] = penalized(owner[count], rules[count], unpack(v, at, at + 2))
         at = at + 3
+      end
+      if flags > 7 then
+        rules[count] = keeping(owner[count], rules[count], v[at])
+        at = at + 1
       end
     end
   end

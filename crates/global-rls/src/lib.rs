@@ -19,6 +19,7 @@
 //!     peeks: false,
 //!     lease: 0,
 //!     penalty: None,
+//!     kept: 0,
 //! }]]);
 //! let rls = Rls::new("diana".into());
 //! let request = rls.request(&query, |_| "per-user");

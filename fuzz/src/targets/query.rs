@@ -7,7 +7,8 @@ use diana_limiter::policy::RuleId;
 
 const PENALTY: PenaltyParameters = PenaltyParameters { after: 5, unit_us: 1_000_000, lasts_us: 600_000_000 };
 
-/// The query of this number; odd numbers are rules in shadow. Every third rule has a penalty.
+/// The query of this number; odd numbers are rules in shadow. Every third rule has a penalty. The
+/// request leaves as many units as the number.
 pub fn query(number: usize) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(number),
@@ -19,5 +20,6 @@ pub fn query(number: usize) -> RuleQuery {
         peeks: false,
         lease: 5,
         penalty: number.is_multiple_of(3).then_some(PENALTY),
+        kept: number as u64,
     }
 }

@@ -20,26 +20,26 @@ fn most(algorithm: &dyn Algorithm) -> u64 {
 }
 
 /// What a rule keeps, at a point of the allowed range; `None` if the rule may keep nothing.
-fn kept(rule: &Rule, part: f64) -> Option<u64> {
+pub fn kept(rule: &Rule, part: f64) -> Option<u64> {
     let algorithm = rule.compile();
     let most = most(&*algorithm);
     (algorithm.without_waiting().is_none() && most >= 2).then(|| power(most - 1, part))
 }
 
-fn ask(run: &mut Run, cost: u64, kept: u64) -> Verdict {
+pub fn ask(run: &mut Run, cost: u64, kept: u64) -> Verdict {
     run.prepare();
     let before = run.cell.clone();
     step_keeping(&*run.algorithm, &mut run.cell, &before, Time::from_ns(run.now), cost, kept)
 }
 
-fn probe(run: &Run, later: u64, cost: u64, kept: u64) -> Verdict {
+pub fn probe(run: &Run, later: u64, cost: u64, kept: u64) -> Verdict {
     let mut copy = run.clone();
     copy.now += later;
     ask(&mut copy, cost, kept)
 }
 
 /// The cost of an arrival; what remains includes what is kept.
-fn cost_of(run: &Run, arrival: &Arrival) -> u64 {
+pub fn cost_of(run: &Run, arrival: &Arrival) -> u64 {
     let mut copy = run.clone();
     copy.arrive_now(arrival).cost
 }

@@ -14,14 +14,14 @@ use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 
 /// A gateway with one worker.
-struct Gateway<'r> {
+pub struct Gateway<'r> {
     policy: Policy,
     worker: Worker,
     host: Simulated,
     redis: &'r TestRedis,
     /// Calls so far. While Redis is down, none of them is made.
-    calls: usize,
-    is_down: bool,
+    pub calls: usize,
+    pub is_down: bool,
 }
 
 /// What a client sees: whether it passes, whether a penalty refuses it, and its wait in seconds.
@@ -47,9 +47,14 @@ fn seen(decision: &Decision) -> Seen {
 
 impl<'r> Gateway<'r> {
     fn new(rule: &str, redis: &'r TestRedis) -> Gateway<'r> {
+        let rule = format!(r#"{{"name": "login", "actor": "user", "scope": "global", {rule}}}"#);
+        Gateway::with_limits(&format!(r#"{{"url": "/", "rules": [{rule}]}}"#), redis)
+    }
+
+    /// One of two gateways with these limits.
+    pub fn with_limits(limits: &str, redis: &'r TestRedis) -> Gateway<'r> {
         let json = format!(
-            r#"{{"plan": {{"header": "x-plan"}}, "limits": [{{"url": "/", "rules": [{{"name": "login",
-                "actor": "user", "scope": "global", {rule}}}]}}],
+            r#"{{"plan": {{"header": "x-plan"}}, "limits": [{limits}],
                 "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only",
                     "replicas": 2}}}}}}"#
         );
@@ -58,7 +63,7 @@ impl<'r> Gateway<'r> {
         Gateway { policy, worker, host: Simulated::new(Rules::Lenient), redis, calls: 0, is_down: false }
     }
 
-    fn ask(&mut self, ms: u64, request: &Values) -> Decision {
+    pub fn ask(&mut self, ms: u64, request: &Values) -> Decision {
         let Gateway { policy, worker, host, redis, calls, is_down } = self;
         let (store, now) = (store(host), at(ms));
         let (mut session, decision) =

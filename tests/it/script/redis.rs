@@ -45,12 +45,14 @@ pub struct Query {
     pub peeks: bool,
     pub lease: u64,
     pub penalty: Option<PenaltyParameters>,
+    /// The units that the request has to leave.
+    pub kept: u64,
 }
 
 impl Query {
     pub fn of(key: &str, parameters: Parameters, cost: u64) -> Query {
         let (key, penalty) = (key.to_owned(), None);
-        Query { key, parameters, enforced: true, cost, peeks: false, lease: 0, penalty }
+        Query { key, parameters, enforced: true, cost, peeks: false, lease: 0, penalty, kept: 0 }
     }
 
     /// The query of a rule that counts with this algorithm.
@@ -84,7 +86,8 @@ impl Call {
                         kind.into(),
                         u64::from(query.enforced)
                             + 2 * u64::from(query.peeks)
-                            + 4 * u64::from(query.penalty.is_some()),
+                            + 4 * u64::from(query.penalty.is_some())
+                            + 8 * u64::from(query.kept > 0),
                         query.cost,
                         query.lease,
                     ],
@@ -92,6 +95,9 @@ impl Call {
                 numbers(&mut command, &parameters);
                 if let Some(PenaltyParameters { after, unit_us, lasts_us }) = query.penalty {
                     numbers(&mut command, &[after, unit_us, lasts_us]);
+                }
+                if query.kept > 0 {
+                    numbers(&mut command, &[query.kept]);
                 }
                 self.keys.push(query.key.clone());
             }
@@ -216,7 +222,7 @@ fn reply(command: &str, rest: &mut &[u64]) -> Vec<Reply> {
                 let rules = words.next().unwrap();
                 for _ in 0..rules {
                     let flags = words.nth(1).unwrap();
-                    words.nth(if flags & 4 > 0 { 10 } else { 7 });
+                    words.nth(7 + if flags & 4 > 0 { 3 } else { 0 } + if flags & 8 > 0 { 1 } else { 0 });
                 }
                 rules
             };

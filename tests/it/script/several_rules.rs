@@ -4,40 +4,47 @@
 use super::redis::{
     Call, Query, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
 };
+use crate::algorithm::keeping::kept;
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power;
 use diana_base::time::Time;
-use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
+use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict, step_keeping};
 use proptest::prelude::*;
 
-/// One rule of a command: its index, whether it is enforced, and the part of the rest to ask for.
-type RuleStep = (usize, bool, f64);
+/// One rule of a command: its index, whether it is enforced, the part of the rest to ask for, and
+/// whether to leave what the rule keeps.
+type RuleStep = (usize, bool, f64, bool);
+
+/// The index of a rule, whether it is enforced, the cost and what to leave.
+type RuleCost = (usize, bool, u64, u64);
 
 /// How the clock moves, and which commands one call then brings.
 type Step = (f64, Vec<Vec<Vec<RuleStep>>>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let one = (0..3_usize, prop::bool::weighted(0.7), 0.0..=1.1);
+    let one = (0..3_usize, prop::bool::weighted(0.7), 0.0..=1.1, prop::bool::weighted(0.3));
     let command = prop::collection::vec(prop::collection::vec(one, 1..3), 1..4);
     prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
 }
 
 /// The rules of `check::verdict`: prepare and step all. If one refuses, charge none and look at
 /// all. Then count the refusals toward penalties.
-fn decide(runs: &mut [Run], query: &[(usize, bool, u64)]) -> Vec<Verdict> {
+fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
     let before: Vec<Vec<u8>> = runs.iter().map(|run| run.cell.clone()).collect();
-    let step = |runs: &mut [Run], index: usize, cost| {
+    let step = |runs: &mut [Run], index: usize, cost, kept| {
         let Run { algorithm, cell, .. } = &mut runs[index];
-        algorithm.step(cell, now, cost)
+        let before = cell.clone();
+        step_keeping(&**algorithm, cell, &before, now, cost, kept)
     };
-    let mut verdicts: Vec<Verdict> = query.iter().map(|(index, _, cost)| step(runs, *index, *cost)).collect();
-    if query.iter().zip(&verdicts).any(|((_, enforced, _), verdict)| *enforced && !verdict.admits()) {
+    let stepped = query.iter().map(|(index, _, cost, kept)| step(runs, *index, *cost, *kept));
+    let mut verdicts: Vec<Verdict> = stepped.collect();
+    if query.iter().zip(&verdicts).any(|((_, enforced, ..), verdict)| *enforced && !verdict.admits()) {
         runs.iter_mut().zip(before).for_each(|(run, before)| run.cell = before);
-        for ((index, ..), verdict) in query.iter().zip(&mut verdicts) {
+        for ((index, .., kept), verdict) in query.iter().zip(&mut verdicts) {
             if verdict.admits() {
-                *verdict = step(runs, *index, 0);
+                *verdict = step(runs, *index, 0, *kept);
             }
         }
     }
@@ -55,7 +62,8 @@ fn decide(runs: &mut [Run], query: &[(usize, bool, u64)]) -> Vec<Verdict> {
 #[test]
 fn all_rules_of_a_command_are_charged_or_none() {
     let rules = prop::collection::vec(prop_oneof![whole_rules(), whole_penalized()], 3);
-    check(200, (rules, begins(), steps()), |redis, (rules, begin, steps)| {
+    check(200, (rules, begins(), 0.0..=1.0, steps()), |redis, (rules, begin, part, steps)| {
+        let parts: Vec<u64> = rules.iter().map(|rule| kept(rule, part).unwrap_or(0)).collect();
         let mut runs: Vec<Run> = rules.iter().map(|rule| Run::new(rule, begin)).collect();
         let keys: Vec<String> = rules.iter().map(|_| redis.key()).collect();
         for (gap, commands) in steps {
@@ -68,17 +76,20 @@ fn all_rules_of_a_command_are_charged_or_none() {
                 // much.
                 let cost =
                     |index: usize, part: f64| (runs[index].probe(0, 0).remaining as f64 * part).ceil() as u64;
-                let groups: Vec<Vec<(usize, bool, u64)>> = command
+                let groups: Vec<Vec<RuleCost>> = command
                     .into_iter()
                     .map(|group| {
                         group
                             .into_iter()
-                            .map(|(index, enforced, part)| (index, enforced, cost(index, part)))
+                            .map(|(index, enforced, part, keeps)| {
+                                (index, enforced, cost(index, part), if keeps { parts[index] } else { 0 })
+                            })
                             .collect()
                     })
                     .collect();
-                let query = |(index, enforced, cost): &(usize, bool, u64)| Query {
+                let query = |(index, enforced, cost, kept): &RuleCost| Query {
                     enforced: *enforced,
+                    kept: *kept,
                     ..Query::by(&keys[*index], &*runs[*index].algorithm, *cost)
                 };
                 let groups_of_queries: Vec<Vec<Query>> =

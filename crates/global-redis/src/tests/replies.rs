@@ -186,6 +186,23 @@ fn a_penalty_is_sent_behind_its_rule() {
     assert!(body.ends_with(end), "{body}");
 }
 
+#[test]
+fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
+    let plain = RuleQuery {
+        parameters: Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] },
+        ..rule_query(1, 0)
+    };
+    let keeps = RuleQuery { kept: 4, ..plain.clone() };
+    let both = RuleQuery { penalty: Some(PENALTY), ..keeps.clone() };
+    let query = GlobalQuery::Decide(vec![vec![keeps, both, plain]]);
+    let redis = redis(Dialect::Webdis);
+    let call = redis.call(&[&query], false, NUMBER);
+    let end = "/1+1+3+2+9+3+0+10+60000000+0+0+0+0+4\
+        +2+13+3+0+10+60000000+0+0+0+0+5+60000000+600000000+4+2+1+3+0+10+60000000+0+0+0+0";
+    let body = String::from_utf8(call.body).unwrap();
+    assert!(body.ends_with(end), "{body}");
+}
+
 /// A penalty may last longer than the quota would refuse. Only a rule with a penalty has one.
 #[test]
 fn a_refusal_by_a_penalty_is_read() {

@@ -125,7 +125,7 @@ impl Scratch {
                         decision.left_out = decision.left_out.saturating_add(1);
                     }
                     Identity::Actor(hash) if is_global => {
-                        let key = (start..keys.len(), plan);
+                        let key = (start..keys.len(), plan, decision.is_important);
                         let mut global = GlobalCheck::new(policy, (at, index), hash, key, keys);
                         if group.varies {
                             let own = keys.get(start..).unwrap_or_default();

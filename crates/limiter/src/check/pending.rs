@@ -82,6 +82,9 @@ impl Pending {
             };
             let key = self.keys.get(global.key.clone()).unwrap_or_default();
             let mut queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
+            if !global.leaves_kept {
+                queries.iter_mut().for_each(|query| query.kept = 0);
+            }
             for (query, effect) in queries.iter_mut().zip(&global.effects) {
                 // Quotas of other plans count as far as they have room, like rules in shadow.
                 query.enforced &= *effect == Effect::Decides;

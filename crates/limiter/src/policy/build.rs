@@ -137,7 +137,7 @@ impl Draft {
             let LimitDraft { conditions, exclusive, important, .. } = limit;
             compiled.push(Limit { conditions, exclusive, important, rank, groups, global_groups });
         }
-        let keeps = compiled.iter().flat_map(|limit| &limit.groups).any(|group| group.keeps);
+        let keeps = builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.kept() > 0));
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
         let adaptive = adaptive(&builder.rules);

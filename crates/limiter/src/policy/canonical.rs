@@ -42,8 +42,8 @@ pub(crate) fn cost_name(meaning: &str) -> u64 {
 }
 
 /// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
-/// with the same meaning are first sorted by their overrides, plans and costs. So the number does
-/// not depend on the order of the rules in the document.
+/// with the same meaning are first sorted by their overrides, plans, costs and what they keep. So
+/// the number does not depend on the order of the rules in the document.
 pub(crate) fn ordinals(
     limit: &str,
     rules: &[RuleDraft],
@@ -56,7 +56,8 @@ pub(crate) fn ordinals(
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
             let Counters { default: counter, .. } = &rule.counters;
             let plans = RulePlans::order(plans.as_ref());
-            let order = (rule.counters.others(), global.kind(), rule.enforced, plans, *cost_name);
+            let kept = rule.counters.kept();
+            let order = (rule.counters.others(), global.kind(), rule.enforced, plans, *cost_name, kept);
             alike.push(((name, counter.salt), order, at));
         }
     }
