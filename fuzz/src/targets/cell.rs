@@ -16,6 +16,9 @@ const LATEST: u64 = u64::MAX - 205 * 365 * 86_400 * 1_000_000_000;
 const TODAY: u64 = 1_753_000_000_123_456_789;
 const MOST_OPERATIONS: usize = 24;
 
+/// How many tokens a request of a cold rule takes.
+const COLD_FACTOR: u64 = 3;
+
 /// The values that a kind's own keys may have.
 const VALUES: [&str; 12] =
     ["null", "0", "1", "2", "3", "60", "1000", "1000000000", r#""1s""#, r#""1.5s""#, r#""1h""#, r#""full""#];
@@ -267,7 +270,11 @@ fn check_kept(run: &Run, kept: u64) {
     assert_eq!(verdict.admits(), left > kept, "{left} left, {kept} kept");
     assert_eq!(verdict.remaining, left.saturating_sub(kept + u64::from(left > kept)));
     assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
-    if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, run.is_ours) {
+    // The configuration refuses a part that leaves no room for a request of a cold rule: such a rule
+    // may get too cold while a penalty runs.
+    let most = run.algorithm.shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
+    let is_exact = run.is_ours && (kept < most || run.algorithm.as_penalize().is_none());
+    if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, is_exact) {
         let mut copy = run.clone();
         copy.now += wait.as_ns();
         copy.prepare();
