@@ -110,3 +110,47 @@ fn a_refusal_by_another_rule_is_neither_traffic_nor_a_refusal() {
          1s         GET / -> refuse few few=refused backend=20",
     );
 }
+
+#[test]
+fn traffic_counts_what_its_requests_cost() {
+    for penalty in ["", r#""penalty": {"after": 9, "for": "1m"},"#] {
+        let adapt = r#"{"signal": "traffic", "target": "150%", "min": 10, "max": 400, "every": "1s"}"#;
+        check(
+            &rule(&format!(r#""rpu": 100, "unit": "second", "cost": 10, {penalty} "adapt": {adapt}"#)),
+            "0ms    10x GET / -> pass
+             1s         GET / -> pass backend=140",
+        );
+    }
+}
+
+/// Two rules that are equal except for their names count the same requests, each for itself.
+#[test]
+fn equal_rules_adapt_apart() {
+    let keys = r#""rpu": 20, "unit": "second",
+        "adapt": {"signal": "traffic", "target": "200%", "min": 1, "max": 400, "every": "1s"}"#;
+    check(
+        &format!(r#"{{"url": "/", "rules": [{{"name": "one", {keys}}}, {{"name": "two", {keys}}}]}}"#),
+        "0ms    20x GET / -> pass
+         500ms      GET / -> pass
+         1s         GET / -> pass one=38 two=38",
+    );
+}
+
+/// A refusal by a penalty does not tell that the limit was used.
+#[test]
+fn a_penalty_lets_no_limit_grow() {
+    check(
+        &rule(
+            r#""actor": "ip", "rpu": 100, "unit": "second", "penalty": {"after": 2, "for": "1h"},
+               "adapt": {"signal": "latency_p90", "target": "200ms", "min": 10, "max": 400, "every": "10s"}"#,
+        ),
+        "0ms   100x ip=10.0.0.1 GET / -> pass
+         0ms     2x ip=10.0.0.1 GET / -> refuse backend
+         0ms   100x settle status=200 latency=1ms
+         10s        ip=10.0.0.1 GET / -> refuse backend
+         10s     8x ip=10.0.0.2 GET / -> pass
+         10s     8x settle status=200 latency=1ms
+         10s        ip=10.0.0.3 GET / -> pass backend=100
+         20s        ip=10.0.0.3 GET / -> pass backend=100",
+    );
+}

@@ -46,7 +46,8 @@ proptest! {
         let clock = || at(begin_ms() + passed_ms());
         let client = Client { user: 0, ip: 0, api: false };
         gateway.settle(client, &plans, clock, &mut Random(seed));
-        while gateway.retire(plans.len(), at(begin_ms() + 599_000), &mut Random(seed)) > 0 {}
+        // A worker that retires has one chance, in which the others may be faster once each.
+        gateway.retire(plans.len(), at(begin_ms() + 599_000), &mut Random(seed));
         let bytes = gateway.adaptive_bytes();
         // After the state and the interval's end: errors, requests let through, refused, in flight;
         // then 272 buckets of latencies.

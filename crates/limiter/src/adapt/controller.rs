@@ -66,7 +66,7 @@ pub struct Interval {
     pub quantile_ns: u64,
     /// The highest number of requests in flight.
     pub in_flight: u64,
-    /// Requests that the rule let through.
+    /// Requests that the rule let through. For [`Signal::Traffic`], the units that they cost.
     pub admitted: u64,
     /// Requests that the rule refused.
     pub refused: u64,

@@ -20,9 +20,10 @@ impl Local {
     pub const BYTES: usize = COUNTERS * 8 + Histogram::BYTES;
 
     /// Counts a request that the rule let through. `in_flight` is the number of requests in flight
-    /// with this one, or the permits in use.
-    pub fn admitted(&mut self, in_flight: u64) {
-        self.admitted = self.admitted.saturating_add(1);
+    /// with this one, or the permits in use. `units`: 1, or what the request costs if the limit
+    /// follows the traffic.
+    pub fn admitted(&mut self, in_flight: u64, units: u64) {
+        self.admitted = self.admitted.saturating_add(units);
         self.in_flight = self.in_flight.max(in_flight);
     }
 
@@ -102,9 +103,9 @@ mod tests {
     #[test]
     fn two_workers_count_as_one() {
         let (mut one, mut other) = (Local::default(), Local::default());
-        one.admitted(3);
+        one.admitted(3, 1);
         one.response(Span::from_ms(10), false);
-        other.admitted(2);
+        other.admitted(2, 1);
         other.refused();
         other.response(Span::from_ms(30), true);
         one.merge(&other);

@@ -26,7 +26,7 @@ const MAX_IDLE: u64 = 256;
 /// // A worker counts.
 /// let mut local = Local::default();
 /// for in_flight in 1..=200 {
-///     local.admitted(in_flight);
+///     local.admitted(in_flight, 1);
 ///     local.response(Span::from_ms(400), false);
 /// }
 /// // The worker merges, within a loop of load, change and compare-and-swap.
@@ -154,7 +154,7 @@ mod tests {
     fn slow() -> Local {
         let mut local = Local::default();
         for _ in 0..50 {
-            local.admitted(100);
+            local.admitted(100, 1);
             local.response(Span::from_secs(1), false);
         }
         local

@@ -95,7 +95,7 @@ impl AdaptiveBucket {
     }
 
     /// The whole units of cost that `parts` pay for.
-    fn units(&self, parts: u64, limit: u64) -> u64 {
+    fn units_in(&self, parts: u64, limit: u64) -> u64 {
         let units = u128::from(parts).saturating_mul(limit.into()).checked_div(self.rate.into());
         u64::try_from(units.unwrap_or(0)).unwrap_or(u64::MAX)
     }
@@ -112,7 +112,7 @@ impl Algorithm for AdaptiveBucket {
 
     fn shown(&self, quota: Quota) -> Quota {
         let parts = self.bucket.shown(quota).rpu;
-        Quota { rpu: self.units(parts, self.adaptive.limit()), unit: self.fill }
+        Quota { rpu: self.units_in(parts, self.adaptive.limit()), unit: self.fill }
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
@@ -122,7 +122,7 @@ impl Algorithm for AdaptiveBucket {
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let limit = self.adaptive.limit();
         let verdict = self.bucket.step(cell, now, self.parts(cost, limit));
-        let remaining = self.units(verdict.remaining, limit);
+        let remaining = self.units_in(verdict.remaining, limit);
         // One unit more than remains is refused, which changes nothing and tells the exact wait.
         let next = self.bucket.step(cell, now, self.parts(remaining.saturating_add(1), limit));
         let more_in = match next.admission {
@@ -134,6 +134,10 @@ impl Algorithm for AdaptiveBucket {
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.bucket.refund(cell, now, charge);
+    }
+
+    fn units(&self, charge: Charge) -> u64 {
+        self.units_in(charge.cost, self.adaptive.limit())
     }
 
     fn parameters(&self) -> Parameters {

@@ -185,6 +185,10 @@ impl Algorithm for Penalty {
         Some(Box::new(Penalty { algorithm, ..*self }))
     }
 
+    fn units(&self, charge: Charge) -> u64 {
+        self.algorithm.units(charge)
+    }
+
     fn ends_with_request(&self) -> bool {
         self.algorithm.ends_with_request()
     }

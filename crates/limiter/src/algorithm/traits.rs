@@ -88,6 +88,11 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
+    /// The units of cost that a charge of now took.
+    fn units(&self, charge: Charge) -> u64 {
+        charge.cost
+    }
+
     /// Whether a charge ends with the request, as a permit does.
     fn ends_with_request(&self) -> bool {
         false

@@ -8,15 +8,19 @@
 //! ```
 
 use crate::adapt::{Adaptive, Local, Shared};
+use crate::algorithm::Charge;
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
 use crate::check::{Decision, Outcome, RuleReport, RuleResult};
-use crate::policy::{Policy, RuleId, Usage};
+use crate::policy::{Policy, Rule, RuleId, Usage};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
 /// How many times per shortest interval a worker shares its counts.
 const SHARES: u64 = 4;
+
+/// How often a worker tries to share its counts before it waits until the next time.
+const TRIES: u32 = 8;
 
 /// The adaptive limits of one worker.
 #[derive(Debug)]
@@ -36,7 +40,8 @@ pub(super) struct Adaptation {
 /// A rule with an adaptive limit.
 #[derive(Debug)]
 struct Counted {
-    rule: RuleId,
+    id: RuleId,
+    rule: Arc<Rule>,
     adaptive: Arc<Adaptive>,
     /// The key of the shared bytes.
     key: Vec<u8>,
@@ -56,18 +61,25 @@ struct Sharing {
 impl Adaptation {
     /// `None` if no limit of the policy is adaptive.
     pub(super) fn new(policy: &Policy) -> Option<Box<Adaptation>> {
-        let counted = |(rule, adaptive): &(RuleId, Arc<Adaptive>)| Counted {
-            rule: *rule,
-            adaptive: Arc::clone(adaptive),
-            key: format!("diana/adapt/{:016x}", policy.rule(*rule).map_or(0, |rule| rule.meaning())).into(),
-            local: Local::default(),
-            has_counts: false,
-            in_flight: 0,
-        };
+        let mut rules: Vec<Counted> = Vec::new();
+        for (id, adaptive) in policy.adaptive() {
+            let Some(rule) = policy.rules.get(id.index()).map(Arc::clone) else { continue };
+            // Rules with the same meaning count the same requests, each for itself.
+            let alike = rules.iter().filter(|other| other.rule.meaning == rule.meaning).count();
+            rules.push(Counted {
+                id: *id,
+                adaptive: Arc::clone(adaptive),
+                key: key(rule.meaning, alike),
+                rule,
+                local: Local::default(),
+                has_counts: false,
+                in_flight: 0,
+            });
+        }
         let shortest =
             policy.adaptive().iter().map(|(_, adaptive)| adaptive.controller().every().as_ns()).min()?;
         Some(Box::new(Adaptation {
-            rules: policy.adaptive().iter().map(counted).collect(),
+            rules,
             every: Span::from_ns(shortest.checked_div(SHARES).unwrap_or(shortest)),
             due: Time::ZERO,
             is_dry_run: policy.is_dry_run(),
@@ -80,22 +92,23 @@ impl Adaptation {
     pub(super) fn enter(&mut self, decision: &Decision, entered: &mut Vec<usize>) {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
         for report in decision.reports.iter().filter(|_| !self.is_dry_run) {
-            let find = |(_, counted): &(usize, &mut Counted)| counted.rule == report.rule;
+            let find = |(_, counted): &(usize, &mut Counted)| counted.id == report.rule;
             let Some((index, counted)) = self.rules.iter_mut().enumerate().find(find) else {
                 continue;
             };
             match report.result {
                 RuleResult::Admitted if passes => {
-                    if counted.enter(report) {
-                        entered.push(index);
-                    }
+                    entered.extend(counted.enter(report).then_some(index));
                 }
-                RuleResult::Refused | RuleResult::Shadowed => {
+                // A penalty does not tell whether the limit was used.
+                RuleResult::Refused | RuleResult::Shadowed
+                    if !report.verdict.is_some_and(|verdict| verdict.is_penalty()) =>
+                {
                     counted.local.refused();
                     counted.has_counts = true;
                 }
-                // Another rule refuses, or the store failed.
-                RuleResult::Admitted | RuleResult::Unattributed | RuleResult::Uncounted => {}
+                // Another rule or a penalty refuses, or the store failed.
+                _ => {}
             }
         }
     }
@@ -123,17 +136,24 @@ impl Adaptation {
         }
         self.due = now.after(self.every);
         for counted in &mut self.rules {
-            match counted.share(store, now, self.is_dry_run) {
-                Ok(Some(Sharing { has_changed, end })) => {
-                    self.has_changed |= has_changed;
-                    // A dry run ends no interval, so `end` may be in the past.
-                    if end > now {
-                        self.due = self.due.min(end);
+            // Without a share, the counts stay until the next time.
+            for _ in 0..TRIES {
+                match counted.share(store, now, self.is_dry_run) {
+                    Ok(Some(Sharing { has_changed, end })) => {
+                        self.has_changed |= has_changed;
+                        // A dry run ends no interval, so `end` may be in the past.
+                        if end > now {
+                            self.due = self.due.min(end);
+                        }
                     }
+                    // The other worker may have moved the limit.
+                    Ok(None) => {
+                        events.swaps_lost = events.swaps_lost.saturating_add(1);
+                        continue;
+                    }
+                    Err(Fault(_)) => events.faults = events.faults.saturating_add(1),
                 }
-                // The counts stay until the next time.
-                Ok(None) => events.swaps_lost = events.swaps_lost.saturating_add(1),
-                Err(Fault(_)) => events.faults = events.faults.saturating_add(1),
+                break;
             }
         }
         events
@@ -160,11 +180,22 @@ impl Counted {
             self.in_flight = self.in_flight.saturating_add(1);
         }
         let remaining = report.verdict.map_or(0, |verdict| verdict.remaining);
-        self.local.admitted(match self.adaptive.counts_permits() {
+        let in_flight = match self.adaptive.counts_permits() {
             true => self.adaptive.limit().saturating_sub(remaining),
             false => self.in_flight,
-        });
+        };
+        // Responses are compared with requests; traffic is measured in the units of the limit.
+        let units = match follows_responses {
+            true => 1,
+            false => report.verdict.map_or(0, |verdict| self.units(verdict.charge)),
+        };
+        self.local.admitted(in_flight, units);
         follows_responses
+    }
+
+    /// The units of cost that the rule charged.
+    fn units(&self, charge: Charge) -> u64 {
+        self.rule.primary.default.algorithm.units(charge)
     }
 
     /// Merges the counts, and takes the step if an interval has ended. `None` if another worker was
@@ -191,5 +222,13 @@ impl Counted {
             }
         }
         Ok(Some(Sharing { has_changed: self.adaptive.set(shared.state()), end: shared.end() }))
+    }
+}
+
+/// The key of the shared bytes of a rule, after `alike` other rules with the same meaning.
+fn key(meaning: u64, alike: usize) -> Vec<u8> {
+    match alike {
+        0 => format!("diana/adapt/{meaning:016x}").into(),
+        _ => format!("diana/adapt/{meaning:016x}/{alike}").into(),
     }
 }
