@@ -2,6 +2,7 @@
 //! `play` takes any bytes, so that a fuzzer can provide them.
 
 mod access_log;
+mod adapting;
 pub mod bodies;
 pub mod callouts;
 mod conditions;

@@ -99,7 +99,10 @@ impl Plugin {
             self.metrics.events(&events);
             worker.expire(now)
         });
-        self.show_limits();
+        // A configuration that is replaced no longer shows its limits.
+        if !all {
+            self.show_limits();
+        }
         self.absorb(completions.unwrap_or_default())
     }
 }

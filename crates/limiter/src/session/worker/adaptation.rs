@@ -159,7 +159,12 @@ impl Adaptation {
         events
     }
 
-    /// Whether a limit changed since the last call.
+    /// Whether requests of a rule have not ended.
+    pub(super) fn awaits_responses(&self) -> bool {
+        self.rules.iter().any(|counted| counted.in_flight > 0)
+    }
+
+    /// Whether a limit may have changed since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }
@@ -209,10 +214,10 @@ impl Counted {
         let controller = *self.adaptive.controller();
         let found = store.load(&self.key)?;
         let bytes = found.as_ref().map_or(&[][..], |found| &found.bytes);
-        let mut shared = Shared::read(bytes, &controller, now);
+        let (mut shared, mut has_stepped) = (Shared::read(bytes, &controller, now), false);
         if !is_dry_run {
             shared.merge(&self.local);
-            let has_stepped = shared.advance(&controller, now);
+            has_stepped = shared.advance(&controller, now);
             if has_stepped || self.has_counts || found.is_none() {
                 let version = found.map(|found| found.version);
                 if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
@@ -221,7 +226,9 @@ impl Counted {
                 (self.local, self.has_counts) = (Local::default(), false);
             }
         }
-        Ok(Some(Sharing { has_changed: self.adaptive.set(shared.state()), end: shared.end() }))
+        // Another worker may have shown another limit since: each step shows the limit anew.
+        let has_changed = self.adaptive.set(shared.state()) || has_stepped;
+        Ok(Some(Sharing { has_changed, end: shared.end() }))
     }
 }
 

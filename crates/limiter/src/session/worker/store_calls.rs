@@ -85,14 +85,20 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
-        if let Some(adaptation) = &mut self.adaptation {
+        let mut events = Events::default();
+        if let Some(adaptation) = self.adaptation.as_mut().filter(|_| !charges.entered.is_empty()) {
             adaptation.leave(&charges.entered, usage);
+            if self.cache.is_retired {
+                // No request and no tick shares the counts any more.
+                events = adaptation.share(store, clock(), !adaptation.awaits_responses());
+            }
         }
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
             self.settle_global(charges.settlements(policy, usage));
         }
-        charges.refund_local(refund, usage, &self.context(policy, store, clock))
+        events.add(&charges.refund_local(refund, usage, &self.context(policy, store, clock)));
+        events
     }
 
     fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {
