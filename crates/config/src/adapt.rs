@@ -86,7 +86,8 @@ fn signal_of(node: &Node) -> Option<Kind> {
     let text = node.text()?.trim();
     let percentile = text.strip_prefix("latency_p").filter(|digits| {
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
-        is_number && (2..=3).contains(&digits.len())
+        // Of three digits, the last one is behind the point.
+        is_number && (digits.len() == 2 || digits.len() == 3 && digits.starts_with("99"))
     });
     let permille = percentile.and_then(|digits| {
         let number: u32 = digits.parse().ok()?;
@@ -137,7 +138,14 @@ impl AdaptKeys<'_> {
         if quota.rpu == 0 {
             return Some(Counter::new(quota, algorithm));
         }
-        let (min, max) = (min.unwrap_or(quota.rpu.div_ceil(10)), max.unwrap_or(quota.rpu));
+        // A bucket always has room for one request, but permits have to suffice for one.
+        let least = if kind.per_unit { 1 } else { weight.least.min(quota.rpu) };
+        if min.is_some_and(|min| min < least) {
+            node.fail(format!("a request costs {least} permits: `min` has to be at least {least}"));
+            return None;
+        }
+        let min = min.unwrap_or(quota.rpu.div_ceil(10).max(least));
+        let max = max.unwrap_or(quota.rpu);
         if !(min..=max).contains(&quota.rpu) || max > HIGHEST {
             node.fail(format!(
                 "expected `min` <= `rpu` <= `max` <= {HIGHEST}, found `min` {min}, `rpu` {} and `max` {max}",

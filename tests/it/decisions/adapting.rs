@@ -154,3 +154,19 @@ fn a_penalty_lets_no_limit_grow() {
          20s        ip=10.0.0.3 GET / -> pass backend=100",
     );
 }
+
+#[test]
+fn the_lowest_number_of_permits_suffices_for_one_request() {
+    let some = |from: u32, at_once: u32, times: u32| {
+        let turn = |n: u32| {
+            let now = from * 1_000 + n;
+            format!("{now}ms {at_once}x GET / -> pass\n {now}ms {at_once}x settle status=200 latency=1s\n")
+        };
+        (0..times).map(turn).collect::<String>()
+    };
+    let adapt = r#"{"signal": "latency_p90", "target": "100ms", "every": "10s"}"#;
+    check(
+        &rule(&format!(r#""algo": "C", "rpu": 20, "cost": 5, "adapt": {adapt}"#)),
+        &[some(0, 4, 2), some(10, 2, 4), some(20, 1, 8), some(30, 1, 8), some(40, 1, 1)].concat(),
+    );
+}

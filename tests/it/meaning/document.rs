@@ -339,7 +339,9 @@ impl Rule {
                 ("target".into(), quoted(pick(random, &["5%", " 5 %"]))),
             ];
             if self.rpu > 0 && random.below(2) == 0 {
-                adapt.push(("min".into(), size(random, self.rpu.div_ceil(10))));
+                // Permits have to suffice for one request. A cost of two is the second one.
+                let least = if self.algorithm == C && self.cost == 1 { 2 } else { 1 };
+                adapt.push(("min".into(), size(random, self.rpu.div_ceil(10).max(least))));
                 adapt.push(("max".into(), size(random, self.rpu)));
             }
             if random.below(2) == 0 {
