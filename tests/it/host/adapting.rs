@@ -1,6 +1,8 @@
 //! Limits that move: what the filter measures, and what its gauge shows.
 
+use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
+use diana::host::proxy_wasm::Callbacks;
 use diana_limiter::cells::store::Rules;
 
 /// The rule `backend`, which adapts every second, beside other rules.
@@ -87,5 +89,55 @@ fn a_wait_in_the_filter_is_no_latency() {
     gateway.pass(500);
     gateway.request(0, "/", "ann");
     assert_eq!(limit(&gateway), 20, "not above the target");
+    gateway.no_crash();
+}
+
+/// Whether a gateway with these callbacks accepts a rule with this signal.
+fn accepts(host: Rules, callbacks: Callbacks, signal: &str, target: &str) -> bool {
+    let rules = format!(
+        r#"{{"limits": [{{"url": "/", "rules": [{{"name": "backend", "rpu": 20, "unit": "second",
+            "adapt": {{"signal": "{signal}", "target": "{target}", "every": "1s"}}}}]}}], "headers": "off"}}"#
+    );
+    let gateway = Gateway::new(host, 1, callbacks, false);
+    let is_accepted = gateway.configure(&rules);
+    (0..60).for_each(|_| {
+        gateway.request(0, "/", "ann");
+        gateway.pass(100);
+    });
+    gateway.end_all();
+    gateway.no_crash();
+    is_accepted
+}
+
+#[test]
+fn only_traffic_needs_no_responses() {
+    let (lenient, strict) = (Rules::Lenient, Rules::Strict);
+    for (signal, target, is_traffic) in
+        [("traffic", "150%", true), ("errors", "5%", false), ("latency_p90", "1s", false)]
+    {
+        assert!(accepts(lenient, Callbacks::Useful, signal, target));
+        assert!(accepts(lenient, Callbacks::Settle, signal, target));
+        assert_eq!(accepts(lenient, Callbacks::Lean, signal, target), is_traffic, "{signal}");
+        assert_eq!(accepts(strict, Callbacks::All, signal, target), is_traffic, "{signal}");
+    }
+}
+
+/// The limit moves at the end of the interval, although no other request comes.
+#[test]
+fn a_request_that_waits_for_a_store_counts_once() {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    let rules = r#"{"limits": [{"url": "/", "rules": [
+            {"name": "all", "algo": "W", "rpu": 999, "unit": "day", "scope": "global"},
+            {"name": "backend", "rpu": 20, "unit": "second",
+             "adapt": {"signal": "traffic", "target": "200%", "min": 2, "max": 80, "every": "1s"}}]}],
+        "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
+    assert!(gateway.configure(rules));
+    gateway.pass(1_000 - gateway.world.clock.get() / 1_000_000 % 1_000);
+    let requests: Vec<usize> = (0..12).map(|_| gateway.request(0, "/", "ann")).collect();
+    assert!(requests.iter().all(|request| gateway.fate(*request) == Fate::Paused));
+    gateway.pass(1_100);
+    assert_eq!(limit(&gateway), 24);
+    gateway.end_all();
+    assert_eq!(gateway.kept_streams(), 0);
     gateway.no_crash();
 }

@@ -47,6 +47,9 @@ struct Counted {
     key: Vec<u8>,
     local: Local,
     has_counts: bool,
+    /// The end of the interval, if its shared counts are from this worker too: the step is due
+    /// then, even if no request comes.
+    step_at: Option<Time>,
     /// Requests of this worker that have not ended.
     in_flight: u64,
 }
@@ -73,6 +76,7 @@ impl Adaptation {
                 rule,
                 local: Local::default(),
                 has_counts: false,
+                step_at: None,
                 in_flight: 0,
             });
         }
@@ -171,7 +175,9 @@ impl Adaptation {
 
     /// How soon the worker shares again: `None` if nothing moves without requests.
     pub(super) fn wants(&self) -> Option<Span> {
-        let moves = |counted: &Counted| counted.has_counts || !counted.adaptive.is_at_start();
+        let moves = |counted: &Counted| {
+            counted.has_counts || counted.step_at.is_some() || !counted.adaptive.is_at_start()
+        };
         (self.wakes && self.rules.iter().any(moves)).then_some(self.every)
     }
 }
@@ -223,8 +229,11 @@ impl Counted {
                 if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
                     return Ok(None);
                 }
+                let shares_more = self.has_counts && !has_stepped;
+                self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
                 (self.local, self.has_counts) = (Local::default(), false);
             }
+            self.step_at = self.step_at.filter(|end| *end == shared.end());
         }
         // Another worker may have shown another limit since: each step shows the limit anew.
         let has_changed = self.adaptive.set(shared.state()) || has_stepped;
