@@ -167,6 +167,7 @@ impl Run<'_> {
         }
         point.admitted += 1;
         local.admitted(self.in_flight.len() as u64 + 1, 1);
+        local.stalled(self.in_flight.len() as u64 + 1);
         let (latency, is_error) = self.serve(now);
         if within(self.scenario.slow, now) {
             self.slow.record(Span::from_ns(ns(latency)));

@@ -3,6 +3,7 @@
 use super::counter::Weight;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
+use diana_limiter::actor::Named;
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::Counter;
@@ -28,6 +29,8 @@ const SETTLES: &str = "the limit may move before the response tells the cost: le
     `refund` and any cost that depends on the response";
 const KINDS: &str =
     "only `algo: C` and `algo: TB` without `max_wait` can adapt: leave `adapt` out, or write one of these";
+const TRAFFIC_OF_ALL: &str = "the traffic of all actors together tells nothing about one of them: leave `actor` out, \
+    or follow a latency or `errors`";
 const ONE_LIMIT: &str =
     "`adapt` moves one limit for all actors: leave `adapt` out, or give these actors a rule of their own";
 
@@ -72,6 +75,12 @@ pub(super) fn adapt<'a>(
     let (min, max) = (bound(keys.take("min")), bound(keys.take("max")));
     let every = keys.take("every").map_or(Some(Span::from_secs(10)), |node| node.span(EVERY));
     keys.finish();
+    if let (Some(Some(Signal::Latency { target, .. })), Some(every)) = (signal, every)
+        && target > every
+    {
+        node.fail("an interval has to be as long as the target at least: raise `every`, or lower `target`");
+        return None;
+    }
     Some(Some(AdaptKeys { node, signal: signal??, min: min?, max: max?, every: every? }))
 }
 
@@ -131,6 +140,13 @@ impl Kind {
 }
 
 impl AdaptKeys<'_> {
+    /// Reports that the limit follows the traffic of all actors, although the rule counts each.
+    pub(super) fn refuse_actors(&self, actors: &[Named]) {
+        if matches!(self.signal, Signal::Traffic { .. }) && !actors.is_empty() {
+            self.node.fail(TRAFFIC_OF_ALL);
+        }
+    }
+
     /// The counter with an adaptive limit. A rule that refuses all requests keeps its counter.
     pub(super) fn around(self, counter: Counter, kind: &AlgorithmKind, weight: Weight) -> Option<Counter> {
         let AdaptKeys { node, signal, min, max, every } = self;

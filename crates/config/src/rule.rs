@@ -72,7 +72,11 @@ pub(super) fn compile(
     }
     let adapt = adapt(&mut fields, weight, global.is_some());
     let roles = roles(&mut fields, kind, global.as_ref(), weight);
-    let roles = match (roles, adapt?) {
+    let adapt = adapt?;
+    if let (Some(adapt), Some(actors)) = (&adapt, &actors) {
+        adapt.refuse_actors(actors);
+    }
+    let roles = match (roles, adapt) {
         (Some(roles), Some(adapt)) => {
             let most = most(&*roles.primary.algorithm);
             let primary = adapt.around(roles.primary, kind?, weight);

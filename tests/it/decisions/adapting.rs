@@ -38,7 +38,7 @@ fn requests_that_end_without_a_response_are_no_measurement() {
         &permits(),
         "0ms    20x GET / -> pass
          5s     20x settle
-         10s        GET / -> pass backend=9",
+         10s        GET / -> pass backend=19",
     );
 }
 
@@ -168,5 +168,23 @@ fn the_lowest_number_of_permits_suffices_for_one_request() {
     check(
         &rule(&format!(r#""algo": "C", "rpu": 20, "cost": 5, "adapt": {adapt}"#)),
         &[some(0, 4, 2), some(10, 2, 4), some(20, 1, 8), some(30, 1, 8), some(40, 1, 1)].concat(),
+    );
+}
+
+/// Requests that have just gone on are no sign of an upstream that has stopped.
+#[test]
+fn only_requests_that_hang_halve_the_limit() {
+    let json = permits();
+    check(
+        &json,
+        "0ms        GET / -> pass
+         9900ms 16x GET / -> pass
+         10s        GET / -> pass backend=2",
+    );
+    check(
+        &json,
+        "0ms    16x GET / -> pass
+         3s      2x GET / -> pass
+         10s        GET / -> refuse backend",
     );
 }

@@ -49,9 +49,10 @@ proptest! {
         // A worker that retires has one chance, in which the others may be faster once each.
         gateway.retire(plans.len(), at(begin_ms() + 599_000), &mut Random(seed));
         let bytes = gateway.adaptive_bytes();
-        // After the state and the interval's end: errors, requests let through, refused, in flight;
+        // After the state and the interval's end: errors, requests let through, refused, in flight,
+        // stalled;
         // then 272 buckets of latencies.
-        let (head, latencies) = bytes[28..].split_at(32);
+        let (head, latencies) = bytes[28..].split_at(40);
         let [errors, admitted, refused] = [0, 1, 2].map(|index| numbers(head).nth(index).unwrap());
         let samples: u64 = latencies
             .chunks_exact(4)

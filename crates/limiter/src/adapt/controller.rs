@@ -66,6 +66,8 @@ pub struct Interval {
     pub quantile_ns: u64,
     /// The highest number of requests in flight.
     pub in_flight: u64,
+    /// The highest number of requests of one worker that were in flight from one merge to the next.
+    pub stalled: u64,
     /// Requests that the rule let through. For [`Signal::Traffic`], the units that they cost.
     pub admitted: u64,
     /// Requests that the rule refused.
@@ -189,10 +191,10 @@ impl Controller {
     }
 
     fn reading(&self, interval: &Interval) -> Reading {
-        let Interval { samples, errors, quantile_ns, in_flight, admitted, .. } = *interval;
+        let Interval { samples, errors, quantile_ns, stalled, admitted, .. } = *interval;
         if samples < MIN_SAMPLES {
             // The upstream has stopped: requests went there, and few responses come back.
-            let stalled = in_flight.min(admitted) >= MIN_SAMPLES;
+            let stalled = stalled.min(admitted) >= MIN_SAMPLES;
             return if stalled { Reading::Over(Cut { limit: 0, ceiling: ONE }) } else { Reading::Unknown };
         }
         match self.signal {

@@ -12,6 +12,7 @@ pub struct Local {
     admitted: u64,
     refused: u64,
     in_flight: u64,
+    stalled: u64,
     latencies: Histogram,
 }
 
@@ -25,6 +26,11 @@ impl Local {
     pub fn admitted(&mut self, in_flight: u64, units: u64) {
         self.admitted = self.admitted.saturating_add(units);
         self.in_flight = self.in_flight.max(in_flight);
+    }
+
+    /// Reports that `requests` of this worker have been in flight since it merged before.
+    pub fn stalled(&mut self, requests: u64) {
+        self.stalled = self.stalled.max(requests);
     }
 
     /// Counts a request that the rule refused.
@@ -45,6 +51,7 @@ impl Local {
         self.admitted = self.admitted.saturating_add(other.admitted);
         self.refused = self.refused.saturating_add(other.refused);
         self.in_flight = self.in_flight.max(other.in_flight);
+        self.stalled = self.stalled.max(other.stalled);
         self.latencies.merge(&other.latencies);
     }
 
@@ -57,6 +64,7 @@ impl Local {
             errors: self.errors,
             quantile_ns: self.latencies.quantile(permille).unwrap_or(Span::ZERO).as_ns(),
             in_flight: self.in_flight,
+            stalled: self.stalled,
             admitted: self.admitted,
             refused: self.refused,
         }
@@ -64,7 +72,7 @@ impl Local {
 
     /// Writes all numbers, little-endian, to at least [`Local::BYTES`] bytes.
     pub(super) fn write(&self, bytes: &mut [u8]) {
-        let counters = [self.errors, self.admitted, self.refused, self.in_flight];
+        let counters = [self.errors, self.admitted, self.refused, self.in_flight, self.stalled];
         if let Some((head, latencies)) = bytes.split_at_mut_checked(COUNTERS * 8) {
             for (to, counter) in head.chunks_exact_mut(8).zip(counters) {
                 to.copy_from_slice(&counter.to_le_bytes());
@@ -76,15 +84,15 @@ impl Local {
     /// Reads numbers from any bytes; missing ones are zeros.
     pub(super) fn read(bytes: &[u8]) -> Local {
         let number = |index: usize| bytes.chunks_exact(8).nth(index).and_then(<[u8]>::first_chunk);
-        let [errors, admitted, refused, in_flight] =
-            [0, 1, 2, 3].map(|index| number(index).map_or(0, |bytes| u64::from_le_bytes(*bytes)));
+        let [errors, admitted, refused, in_flight, stalled] =
+            [0, 1, 2, 3, 4].map(|index| number(index).map_or(0, |bytes| u64::from_le_bytes(*bytes)));
         let latencies = Histogram::read(bytes.get(COUNTERS * 8..).unwrap_or_default());
-        Local { errors, admitted, refused, in_flight, latencies }
+        Local { errors, admitted, refused, in_flight, stalled, latencies }
     }
 }
 
 /// Counters before the latencies.
-const COUNTERS: usize = 4;
+const COUNTERS: usize = 5;
 
 #[cfg(test)]
 mod tests {

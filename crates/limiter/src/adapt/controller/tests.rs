@@ -41,7 +41,7 @@ prop_compose! {
         admitted in number(), refused in number(), is_ms: bool) -> Interval
     {
         let quantile_ns = if is_ms { ms * 1_000_000 } else { ns };
-        Interval { samples, errors, quantile_ns, in_flight, admitted, refused }
+        Interval { samples, errors, quantile_ns, in_flight, stalled: in_flight, admitted, refused }
     }
 }
 
@@ -195,9 +195,9 @@ fn growth_doubles_above_the_ceiling_and_halves_the_distance_below() {
 #[test]
 fn a_stalled_upstream_halves_the_limit() {
     let controller = latency(rate());
-    let stalled = Interval { in_flight: 8, admitted: 8, samples: 7, ..Default::default() };
+    let stalled = Interval { stalled: 8, admitted: 8, samples: 7, ..Default::default() };
     assert_eq!(after(&controller, stalled), 100);
-    for idle in [Interval { in_flight: 7, ..stalled }, Interval { admitted: 7, ..stalled }] {
+    for idle in [Interval { stalled: 7, in_flight: 9, ..stalled }, Interval { admitted: 7, ..stalled }] {
         assert_eq!(after(&controller, idle), 200, "few requests may be long ones");
     }
 }

@@ -52,6 +52,9 @@ struct Counted {
     step_at: Option<Time>,
     /// Requests of this worker that have not ended.
     in_flight: u64,
+    /// As many of them as were in flight when the worker last shared its counts, less those that
+    /// have ended since.
+    stalled: u64,
 }
 
 /// What a worker learned when it shared its counts.
@@ -78,6 +81,7 @@ impl Adaptation {
                 has_counts: false,
                 step_at: None,
                 in_flight: 0,
+                stalled: 0,
             });
         }
         let shortest =
@@ -123,6 +127,7 @@ impl Adaptation {
         for index in entered {
             let Some(counted) = self.rules.get_mut(*index) else { continue };
             counted.in_flight = counted.in_flight.saturating_sub(1);
+            counted.stalled = counted.stalled.saturating_sub(1);
             if let Some(latency) = usage.and_then(|usage| usage.latency) {
                 let status = usage.and_then(|usage| usage.status);
                 counted.local.response(latency, status.is_some_and(|status| status >= 500));
@@ -222,6 +227,7 @@ impl Counted {
         let bytes = found.as_ref().map_or(&[][..], |found| &found.bytes);
         let (mut shared, mut has_stepped) = (Shared::read(bytes, &controller, now), false);
         if !is_dry_run {
+            self.local.stalled(self.stalled);
             shared.merge(&self.local);
             has_stepped = shared.advance(&controller, now);
             if has_stepped || self.has_counts || found.is_none() {
@@ -232,6 +238,7 @@ impl Counted {
                 let shares_more = self.has_counts && !has_stepped;
                 self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
                 (self.local, self.has_counts) = (Local::default(), false);
+                self.stalled = self.in_flight;
             }
             self.step_at = self.step_at.filter(|end| *end == shared.end());
         }
