@@ -58,6 +58,93 @@ fn a_client_that_changes_its_plan_gets_no_more_than_the_larger_quota() {
     }
 }
 
+/// A request that does not fit in the quota of another plan takes what is left there.
+#[test]
+fn the_quotas_of_two_plans_do_not_add_up_whatever_requests_cost() {
+    let json = |algorithm: &str| {
+        document(&format!(
+            r#"{{"name": "key", "actor": "user", {algorithm}, "rpu": 3,
+                 "cost": {{"header": "x-cost", "max": 100}}, "plans": {{"gold": {{"rpu": 10}}}}}}"#
+        ))
+    };
+    for algo in ["W", "SW", "SL", "TB"] {
+        check(
+            &json(&format!(r#""algo": "{algo}", "unit": "day""#)),
+            "0ms      user=ann x-plan=gold x-cost=2 GET / -> pass key=8
+             0ms   w1 user=ann x-plan=gold x-cost=5 GET / -> pass key=3
+             0ms      user=ann                      GET / -> refuse key
+             150ms    user=ann x-plan=gold x-cost=3 GET / -> pass key=0
+             300ms w1 user=ann                      GET / -> refuse key
+             300ms    user=ann x-plan=gold          GET / -> refuse key
+             450ms    user=bob x-plan=gold x-cost=7 GET / -> pass key=3
+             450ms w1 user=bob                      GET / -> refuse key
+             450ms w1 user=cyd             x-cost=3 GET / -> pass key=0
+             450ms    user=cyd x-plan=gold x-cost=8 GET / -> refuse key
+             450ms w1 user=cyd x-plan=gold x-cost=7 GET / -> pass key=0",
+        );
+    }
+    check(
+        &json(r#""algo": "C""#),
+        "0ms     user=ann x-plan=gold x-cost=2 GET / -> pass key=8
+         1ms     user=ann x-plan=gold x-cost=5 GET / -> pass key=3
+         2ms     user=ann                      GET / -> refuse key
+         3ms     settle
+         4ms     user=ann             x-cost=3 GET / -> refuse key
+         4ms     user=ann             x-cost=2 GET / -> pass key=0
+         5ms     user=ann                      GET / -> refuse key
+         6ms     settle
+         7ms     user=ann                      GET / -> pass key=0
+         8ms  2x settle
+         9ms     user=ann             x-cost=3 GET / -> pass key=0
+         9ms     settle",
+    );
+}
+
+/// The response corrects what a request took in the quota of another plan. No more comes back than
+/// was taken, and what did not fit is not charged later.
+#[test]
+fn a_part_of_a_cost_is_corrected_by_the_response() {
+    let json = |keys: &str| {
+        document(&format!(
+            r#"{{"name": "key", "actor": "user", "rpu": 3, "unit": "minute", {keys},
+                 "plans": {{"gold": {{"rpu": 20}}}}}}"#
+        ))
+    };
+    check(
+        &json(r#""algo": "W", "cost": {"header": "x-cost", "max": 9}, "refund": {"status": 503}"#),
+        "0ms      user=ann x-plan=gold x-cost=5 GET / -> pass key=15
+         1ms      user=ann                      GET / -> refuse key
+         2ms      settle status=503
+         150ms    user=ann                      GET / -> pass key=2
+         150ms    user=ann x-plan=gold x-cost=5 GET / -> pass key=14
+         151ms 2x settle status=200
+         151ms    user=ann                      GET / -> refuse key
+         300ms    user=ann x-plan=gold x-cost=2 GET / -> pass key=12
+         301ms    settle status=503
+         301ms w1 user=ann                      GET / -> refuse key
+         301ms    user=ann x-plan=gold x-cost=9 GET / -> pass key=5
+         301ms    settle",
+    );
+    check(
+        &json(r#""cost": {"response_header": "x-tokens", "reserve": 2}"#),
+        "0ms     user=ann x-plan=gold GET / -> pass key=18
+         0ms     user=ann x-plan=gold GET / -> pass key=16
+         0ms     settle status=200 values=1
+         0ms     settle status=200 values=2
+         0ms  w1 user=ann             GET / -> refuse key retry=20s
+         0ms     user=bob x-plan=gold GET / -> pass key=18
+         0ms     user=bob x-plan=gold GET / -> pass key=16
+         0ms     settle status=200 values=2
+         0ms     settle status=200 values=4
+         0ms  w1 user=bob             GET / -> refuse key retry=80s
+         0ms     user=cyd x-plan=gold GET / -> pass key=18
+         0ms     user=cyd x-plan=gold GET / -> pass key=16
+         0ms     settle status=200 values=2
+         0ms     settle status=200 values=0
+         0ms  w1 user=cyd             GET / -> refuse key retry=20s",
+    );
+}
+
 #[test]
 fn a_plan_may_be_smaller_and_have_another_unit() {
     let json = document(

@@ -56,6 +56,13 @@ fn the_store_corrects_what_was_charged_on_arrival() {
         assert_eq!(asked, ["1 1 1 2 1 7 0 100 1000000 100 0 0 0"]);
         assert_eq!(told, [format!("5 1 {parameters} 7 5000 4000 0 2 {end}")]);
     }
+    // The quota of another plan may have had room for a part. The rest is not charged later.
+    let part = replied.replace("0,7,", "0,3,");
+    for (used, end) in [(30, Some(26)), (8, Some(4)), (7, None), (5, None), (3, None), (1, Some(1))] {
+        let told = session(rule, &part, Some(&usage(200, used))).1;
+        let end = end.map(|end| format!("5 1 {parameters} 3 5000 4000 0 2 {end}"));
+        assert_eq!(told, end.into_iter().collect::<Vec<_>>(), "{used}");
+    }
     let nothing = [""; 0];
     assert_eq!(session(rule, replied, Some(&usage(200, 7))).1, nothing, "exactly the reserve");
     assert_eq!(session(rule, replied, Some(&Usage::default())).1, nothing, "no response");

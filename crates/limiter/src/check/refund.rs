@@ -54,12 +54,12 @@ impl Charged {
         self.owed.iter().any(|owed| *owed != Owed::Nothing)
     }
 
-    /// The final cost by each rule. `None`: what was charged on arrival stays charged.
+    /// The final charge by each rule. `None`: what was charged on arrival stays charged.
     fn costs(&self, rules: ActorRules, usage: &Usage, measures: &Measures) -> Vec<Option<u64>> {
-        let cost = |((rule, _), owed): ((&Rule, _), &Owed)| {
-            rule.varying.as_ref().and_then(|cost| cost.at_end(*owed, usage, measures))
+        let cost = |(((rule, _), owed), charge): (((&Rule, _), &Owed), &Charge)| {
+            rule.varying.as_ref().and_then(|cost| cost.at_end(*owed, charge.cost, usage, measures))
         };
-        rules.counters().zip(&self.owed).map(cost).collect()
+        rules.counters().zip(&self.owed).zip(&self.charges).map(cost).collect()
     }
 }
 
@@ -97,8 +97,9 @@ impl Charges {
     /// The final cost of each charge of a global store that has to be corrected, by shard.
     pub(crate) fn settlements(&mut self, policy: &Policy, usage: &Usage) -> Vec<(usize, Settlement)> {
         let settlement = |GlobalOwed { shard, rule, charge, owed }| {
-            let cost = policy.rule(rule)?.varying.as_ref()?.at_end(owed, usage, policy.measures())?;
             let [charged, ..] = charge.numbers;
+            let cost =
+                policy.rule(rule)?.varying.as_ref()?.at_end(owed, charged, usage, policy.measures())?;
             (cost != charged).then_some((shard, Settlement { charge, cost }))
         };
         self.owed.drain(..).filter_map(settlement).collect()

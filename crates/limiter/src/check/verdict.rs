@@ -32,7 +32,7 @@ impl GroupVerdict {
             let effect = rules.effect(rule);
             let (state, kept) = (counter.state_mut(cell), rules.kept(counter));
             let (algorithm, before) = (&*counter.algorithm, || counter.state(&self.before));
-            let verdict = match cost {
+            let mut verdict = match cost {
                 0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, kept),
                 cost if kept == 0 => algorithm.step(state, now, cost),
                 cost => step_keeping(algorithm, state, before(), now, cost, kept),
@@ -40,6 +40,9 @@ impl GroupVerdict {
             if !rules.only_counts(rule) {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
                 remaining = remaining.min(verdict.remaining);
+            } else if !verdict.admits() {
+                // A quota that only counts takes what is left.
+                verdict = algorithm.step(counter.state_mut(cell), now, verdict.remaining);
             }
             is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
             self.verdicts.push(verdict);

@@ -151,28 +151,44 @@ impl Cost {
 
     /// The charge of `request` on arrival, 0 to 10⁹ units, and what remains to be settled.
     pub(crate) fn on_arrival(&self, request: &Request) -> (u64, Owed) {
-        let (units, owed) = match &self.source {
-            CostSource::Fixed(units) => (*units, Owed::Known(*units)),
+        let owed = match &self.source {
+            CostSource::Fixed(units) => Owed::Known(*units),
             CostSource::Header { part, default, range } => {
                 let units = number(request, *part);
-                let units = units.map_or(*default, |units| units.clamp(*range.start(), *range.end()));
-                (units, Owed::Known(units))
+                Owed::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
-            CostSource::RequestBytes { length } => match number(request, *length) {
-                Some(bytes) => (bytes.min(Quota::MAX_RPU), Owed::Known(bytes.min(Quota::MAX_RPU))),
-                None => (0, Owed::Measured),
-            },
-            CostSource::ResponseBytes(reserve) | CostSource::Response { reserve, .. } => {
-                (reserve.units, Owed::Measured)
+            CostSource::RequestBytes { length } => {
+                let bytes = number(request, *length);
+                bytes.map_or(Owed::Measured, |bytes| Owed::Known(bytes.min(Quota::MAX_RPU)))
             }
+            CostSource::ResponseBytes(_) | CostSource::Response { .. } => Owed::Measured,
         };
         let is_settled = owed == Owed::Measured || self.charge.is_some() || self.refund.is_some();
-        let units = if self.charge.is_some() { 0 } else { units };
-        (units, if is_settled { owed } else { Owed::Nothing })
+        (self.reserve(owed), if is_settled { owed } else { Owed::Nothing })
     }
 
-    /// The cost of a request that has ended. `None`: what was charged on arrival stays charged.
-    pub(crate) fn at_end(&self, owed: Owed, usage: &Usage, measures: &Measures) -> Option<u64> {
+    /// The charge on arrival in a quota that has room.
+    fn reserve(&self, owed: Owed) -> u64 {
+        match (&self.source, owed) {
+            _ if self.charge.is_some() => 0,
+            (_, Owed::Known(units)) => units,
+            (CostSource::ResponseBytes(reserve) | CostSource::Response { reserve, .. }, _) => reserve.units,
+            _ => 0,
+        }
+    }
+
+    /// The final charge of a request that was `charged` on arrival. What the quota of another plan
+    /// had no room for is not charged later, either. `None`: the charge stays as it is.
+    pub(crate) fn at_end(&self, owed: Owed, charged: u64, usage: &Usage, measures: &Measures) -> Option<u64> {
+        let units = self.final_cost(owed, usage, measures)?;
+        Some(match units.checked_sub(self.reserve(owed)) {
+            Some(more) => charged.saturating_add(more),
+            None => units.min(charged),
+        })
+    }
+
+    /// The cost of a request that has ended. `None`: it has none.
+    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures) -> Option<u64> {
         let has = |statuses: &Option<Statuses>| {
             usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
         };
@@ -340,48 +356,4 @@ fn digits(value: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::{Part, Values};
-
-    #[test]
-    fn a_header_has_a_number_or_none() {
-        for (value, number) in [
-            ("0", Some(0)),
-            ("7", Some(7)),
-            (" 42\t", Some(42)),
-            ("007", Some(7)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", Some(u64::MAX)),
-            ("99999999999999999999999", Some(u64::MAX)),
-            ("", None),
-            (" ", None),
-            ("-1", None),
-            ("+1", None),
-            ("1.5", None),
-            ("1e3", None),
-            ("1 2", None),
-            ("1k", None),
-            ("٣", None),
-        ] {
-            assert_eq!(digits(value.as_bytes()), number, "{value}");
-        }
-    }
-
-    #[test]
-    fn a_cost_keeps_within_its_range() {
-        let mut parts = Parts::default();
-        let header = Part::Header("x-cost".into());
-        let source = CostSource::Header { part: parts.intern(header.clone()), default: 3, range: 2..=100 };
-        let cost = Cost::from(source);
-        let of = |lines: &[&str]| {
-            let values = lines.iter().fold(Values::default(), |all, line| all.with(header.clone(), *line));
-            let (units, owed) = cost.on_arrival(&Request::new(&values, &parts));
-            assert_eq!(owed, Owed::Nothing);
-            units
-        };
-        assert_eq!([of(&[]), of(&["x"]), of(&["5", "6"])], [3, 3, 3]);
-        assert_eq!([of(&["5"]), of(&["5", "5"]), of(&["2"]), of(&["100"])], [5, 5, 2, 100]);
-        assert_eq!([of(&["0"]), of(&["1"]), of(&["101"]), of(&["99999999999999999999"])], [2, 2, 100, 100]);
-    }
-}
+mod tests;
