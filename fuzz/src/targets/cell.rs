@@ -162,7 +162,7 @@ fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
             settle.settle(&mut cell, now, charge, input.number());
         }
         algorithm.as_penalize().into_iter().for_each(|penalty| penalty.count_refusal(&mut cell, now));
-        let mut reservation = Reservation { charge, spent: input.number() };
+        let mut reservation = Reservation { charge, spent: input.number(), uncovered: 0 };
         if let Some(reserve) = algorithm.as_reserve() {
             reserve.covers(&reservation, now);
             reservation.spend(input.byte().into());

@@ -300,7 +300,7 @@ impl Reserve for Lease {
     }
 
     fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
-        Some(Reservation { charge: self.draw(cell, now, amount)?, spent: 0 })
+        Some(Reservation { charge: self.draw(cell, now, amount)?, ..Reservation::default() })
     }
 
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {

@@ -143,7 +143,7 @@ pub trait Reserve: Algorithm {
     fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
         let verdict = self.step(cell, now, amount);
         let at_once = verdict.admission == Admission::Admit { delay: Span::ZERO };
-        at_once.then_some(Reservation { charge: verdict.charge, spent: 0 })
+        at_once.then_some(Reservation { charge: verdict.charge, ..Reservation::default() })
     }
 
     /// Whether `reservation` may pay for requests at `now`. The caller checks that

@@ -124,7 +124,7 @@ pub(crate) const RESERVED_FOR: Span = Span::from_ms(100);
 /// use diana_limiter::algorithm::{Charge, Reservation};
 ///
 /// let charge = Charge { cost: 2, ..Charge::default() };
-/// let mut reservation = Reservation { charge, spent: 0 };
+/// let mut reservation = Reservation { charge, ..Reservation::default() };
 /// assert!(reservation.spend(1) && reservation.spend(1));
 /// assert!(!reservation.spend(1), "both units are spent");
 /// ```
@@ -134,6 +134,9 @@ pub struct Reservation {
     pub charge: Charge,
     /// How many units of the reservation are spent.
     pub spent: u64,
+    /// Units of requests that the reservation did not cover. Only a rule that refuses none of these
+    /// requests, because its quota is that of another plan, has such units.
+    pub uncovered: u64,
 }
 
 impl Reservation {
@@ -145,6 +148,15 @@ impl Reservation {
             self.spent = spent;
         }
         fits
+    }
+
+    /// Spends as many of `cost` units as are left, or none if the reservation no longer `covers`
+    /// requests. The others are uncovered.
+    pub(crate) fn spend_what_is_left(&mut self, cost: u64, covers: bool) {
+        let left = if covers { self.charge.cost.saturating_sub(self.spent) } else { 0 };
+        let paid = cost.min(left);
+        self.spent = self.spent.saturating_add(paid);
+        self.uncovered = self.uncovered.saturating_add(cost.saturating_sub(paid));
     }
 }
 

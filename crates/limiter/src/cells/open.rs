@@ -97,7 +97,7 @@ impl OpenCell {
     }
 
     /// Spends the request's `costs` from the worker's reservations, if the reservation of each rule
-    /// that decides suffices.
+    /// that decides suffices. A rule that only counts spends what its reservation has left.
     pub(crate) fn spend(
         &mut self,
         reserved: &[Reservation],
@@ -111,9 +111,13 @@ impl OpenCell {
         let suffices = !self.is_dirty
             && spending.all(|((rule, counter, cost), reservation)| {
                 let reserve = counter.algorithm.as_reserve();
-                let is_paid = reserve.is_some_and(|reserve| reserve.covers(reservation, now))
-                    && reservation.spend(cost);
-                is_paid || rules.only_counts(rule)
+                let covers = reserve.is_some_and(|reserve| reserve.covers(reservation, now));
+                let is_paid = covers && reservation.spend(cost);
+                let only_counts = !is_paid && rules.only_counts(rule);
+                if only_counts {
+                    reservation.spend_what_is_left(cost, covers);
+                }
+                is_paid || only_counts
             });
         if suffices {
             (self.state, self.at) = (State::Reserved, now);

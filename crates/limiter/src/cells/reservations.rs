@@ -201,9 +201,9 @@ impl ReservedCell {
     }
 }
 
-/// Reserves a part of what is left, by every rule that decides or by none. `reservations` gets one
-/// for each rule; if a rule reserves nothing, `reservations` is empty and the cell is not to be
-/// stored as it is.
+/// Reserves a part of what is left, by every rule that decides or by none. A rule that only counts
+/// reserves less if it has no more. `reservations` gets one for each rule; if a rule that decides
+/// reserves nothing, `reservations` is empty and the cell is not to be stored as it is.
 pub(crate) fn reserve(
     rules: ActorRules,
     remaining: u64,
@@ -221,12 +221,15 @@ pub(crate) fn reserve(
         return;
     };
     for (rule, counter) in rules.counters() {
-        let state = counter.state_mut(entry.cell_mut());
-        let reserved = counter.algorithm.as_reserve().and_then(|reserve| reserve.reserve(state, now, amount));
-        match reserved {
+        let (algorithm, state) = (&counter.algorithm, counter.state_mut(entry.cell_mut()));
+        let reserve = |state: &mut [u8], amount| algorithm.as_reserve()?.reserve(state, now, amount);
+        match reserve(state, amount) {
             Some(reservation) => reservations.push(reservation),
-            // See `ActorRules::release`.
-            None if rules.only_counts(rule) => reservations.push(Reservation::default()),
+            None if rules.only_counts(rule) => {
+                // Requests of other plans must not find what this worker is about to spend.
+                let room = algorithm.step(state, now, 0).remaining.min(amount);
+                reservations.push(reserve(state, room).unwrap_or_default());
+            }
             None => return reservations.clear(),
         }
     }

@@ -252,18 +252,17 @@ impl<'a> ActorRules<'a> {
         }
     }
 
-    /// Returns one reservation of each rule to the cell. A rule that only counts may have had no
-    /// room for a reservation: the spent units then count as far as the rule has room now.
+    /// Returns one reservation of each rule to the cell. Units of requests that a reservation did
+    /// not cover count as far as the rule has room now.
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
         for ((_, counter), reservation) in self.counters().zip(reservations) {
             let state = counter.state_mut(cell);
-            if reservation.charge.cost == 0 {
-                let spent = reservations.iter().map(|other| other.spent).max().unwrap_or(0);
+            let reserve = counter.algorithm.as_reserve().filter(|_| reservation.charge.cost > 0);
+            reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));
+            if reservation.uncovered > 0 {
                 counter.algorithm.prepare(state, now);
                 let room = counter.algorithm.step(state, now, 0).remaining;
-                let _ = counter.algorithm.step(state, now, spent.min(room));
-            } else if let Some(reserve) = counter.algorithm.as_reserve() {
-                reserve.release(state, now, reservation);
+                let _ = counter.algorithm.step(state, now, reservation.uncovered.min(room));
             }
         }
     }

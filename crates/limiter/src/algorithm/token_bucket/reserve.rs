@@ -19,7 +19,7 @@ impl Reserve for TokenBucket {
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
         let charge = Charge { cost: amount, at: now, booked_at: now, stamp: (0, u32_at(cell, CLAMPS)) };
-        fits.then_some(Reservation { charge, spent: 0 })
+        fits.then_some(Reservation { charge, ..Reservation::default() })
     }
 
     /// Does nothing if the bucket was clamped since, or if the reservation expired: its units count
