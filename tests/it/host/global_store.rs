@@ -138,6 +138,7 @@ impl GlobalStore {
             key: &'a String,
             kind: WireRule,
             enforced: bool,
+            only_counts: bool,
             cost: u64,
             lease: u64,
         }
@@ -151,7 +152,8 @@ impl GlobalStore {
                 let (enforced, cost, lease) = (rule[1] & 1 == 1, rule[2], rule[3]);
                 let known = kind.known();
                 assert_eq!(self.counts.entry(key.clone()).or_insert((known, Count::default())).0, known);
-                queries.push(Query { group, key, kind, enforced, cost, lease });
+                let only_counts = rule[1] & 16 == 16;
+                queries.push(Query { group, key, kind, enforced, only_counts, cost, lease });
             }
         }
         let mut step = |one: &Query, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
@@ -159,7 +161,13 @@ impl GlobalStore {
         queries.iter().for_each(|one| _ = step(one, 0));
         let before: Vec<Count> = queries.iter().map(|one| self.counts[one.key].1.clone()).collect();
         let mut step = |one: &Query, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
-        let mut reply: Vec<RuleReply> = queries.iter().map(|one| step(one, one.cost)).collect();
+        let mut reply: Vec<RuleReply> = queries
+            .iter()
+            .map(|one| match step(one, one.cost) {
+                refusal if one.only_counts && refusal[0] > 0 => step(one, refusal[2]),
+                reply => reply,
+            })
+            .collect();
         let refused = queries.iter().zip(&reply).any(|(one, reply)| one.enforced && reply[0] > 0);
         let passes = reply.iter().all(|reply| reply[0] + reply[1] == 0);
         if refused {

@@ -153,6 +153,33 @@ fn only_the_quota_that_decides_counts_refusals() {
     assert_eq!(seen(&gateway.ask(300, &gold)), Seen::Quota(10), "each quota has its own penalty");
 }
 
+/// The quota of another plan is charged what it has left, in Redis and without it.
+#[test]
+fn a_plan_and_no_plan_do_not_add_up() {
+    let redis = TestRedis::start();
+    for algo in ["TB", "W", "SW", "SL"] {
+        for is_down in [false, true] {
+            let rule = format!(
+                r#""algo": "{algo}", "rpu": 6, "unit": "day", "cost": {{"header": "x-cost", "max": 99}},
+                    "plans": {{"gold": {{"rpu": 20}}}}"#
+            );
+            let mut gateway = Gateway::new(&rule, &redis);
+            gateway.is_down = is_down;
+            let user = format!("{algo} {is_down}");
+            let ask = |gateway: &mut Gateway, ms, plan: &str, cost: u64| {
+                let request = get("/", &user).with(Part::Header("x-plan".into()), plan);
+                let request = request.with(Part::Header("x-cost".into()), cost.to_string());
+                !gateway.ask(ms, &request).is_rejected()
+            };
+            // Down, the gateway has half of each quota.
+            let one = if is_down { 1 } else { 2 };
+            assert!(ask(&mut gateway, 0, "gold", 2 * one) && ask(&mut gateway, 1, "gold", 3 * one));
+            assert!(!ask(&mut gateway, 2, "free", 1), "{algo}, {is_down}");
+            assert!(ask(&mut gateway, 3, "gold", 5 * one) && !ask(&mut gateway, 4, "gold", 1));
+        }
+    }
+}
+
 /// While Redis is down, a gateway counts refusals alone, against its part of the quota.
 #[test]
 fn without_redis_each_gateway_counts_refusals_alone() {

@@ -2,33 +2,44 @@
 //! nothing.
 
 use super::redis::{
-    Call, Query, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
+    Call, Query, Reply, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
 };
 use crate::algorithm::keeping::kept;
 use crate::algorithm::schedule::Run;
-use crate::algorithm::subject::power;
+use crate::algorithm::subject::power as fraction;
 use diana_base::time::Time;
 use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict, step_keeping};
 use proptest::prelude::*;
 
-/// One rule of a command: its index, whether it is enforced, the part of the rest to ask for, and
-/// whether to leave what the rule keeps.
-type RuleStep = (usize, bool, f64, bool);
+/// What a rule may do to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    Refuses,
+    Shadow,
+    OnlyCounts,
+}
 
-/// The index of a rule, whether it is enforced, the cost and what to leave.
-type RuleCost = (usize, bool, u64, u64);
+/// One rule of a command: its index, its power, the part of the rest to ask for, and whether to
+/// leave what the rule keeps.
+type RuleStep = (usize, Power, f64, bool);
+
+/// The index of a rule, its power, the cost and what to leave.
+type RuleCost = (usize, Power, u64, u64);
 
 /// How the clock moves, and which commands one call then brings.
 type Step = (f64, Vec<Vec<Vec<RuleStep>>>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let one = (0..3_usize, prop::bool::weighted(0.7), 0.0..=1.1, prop::bool::weighted(0.3));
+    let power =
+        prop_oneof![4 => Just(Power::Refuses), 1 => Just(Power::Shadow), 2 => Just(Power::OnlyCounts)];
+    let part = prop_oneof![4 => 0.0..=1.1, 1 => 1.0..=9.0];
+    let one = (0..3_usize, power, part, prop::bool::weighted(0.3));
     let command = prop::collection::vec(prop::collection::vec(one, 1..3), 1..4);
     prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
 }
 
-/// The rules of `check::verdict`: prepare and step all. If one refuses, charge none and look at
-/// all. Then count the refusals toward penalties.
+/// The rules of `check::verdict`: prepare and step all. A rule that only counts takes what is left.
+/// If one refuses, charge none and look at all. Then count the refusals toward penalties.
 fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
@@ -38,9 +49,13 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
         let before = cell.clone();
         step_keeping(&**algorithm, cell, &before, now, cost, kept)
     };
-    let stepped = query.iter().map(|(index, _, cost, kept)| step(runs, *index, *cost, *kept));
-    let mut verdicts: Vec<Verdict> = stepped.collect();
-    if query.iter().zip(&verdicts).any(|((_, enforced, ..), verdict)| *enforced && !verdict.admits()) {
+    let mut verdicts = Vec::new();
+    for (index, power, cost, kept) in query {
+        let verdict = step(runs, *index, *cost, *kept);
+        let takes_rest = *power == Power::OnlyCounts && !verdict.admits();
+        verdicts.push(if takes_rest { step(runs, *index, verdict.remaining, *kept) } else { verdict });
+    }
+    if query.iter().zip(&verdicts).any(|((_, power, ..), one)| *power == Power::Refuses && !one.admits()) {
         runs.iter_mut().zip(before).for_each(|(run, before)| run.cell = before);
         for ((index, .., kept), verdict) in query.iter().zip(&mut verdicts) {
             if verdict.admits() {
@@ -69,7 +84,7 @@ fn all_rules_of_a_command_are_charged_or_none() {
         for (gap, commands) in steps {
             let (mut call, mut expected) = (Call::default(), Vec::new());
             let span = runs[(gap * 1e9) as usize % 3].probe(0, 0).full_in.as_ns();
-            let now = runs[0].now + power(span.max(1_000), gap) / 1_000 * 1_000;
+            let now = runs[0].now + fraction(span.max(1_000), gap) / 1_000 * 1_000;
             runs.iter_mut().for_each(|run| run.move_to(now.min(4_500_000_000_000_000_000)));
             for command in commands {
                 // Costs depend on what is left before the call, so later commands may ask for too
@@ -81,14 +96,15 @@ fn all_rules_of_a_command_are_charged_or_none() {
                     .map(|group| {
                         group
                             .into_iter()
-                            .map(|(index, enforced, part, keeps)| {
-                                (index, enforced, cost(index, part), if keeps { parts[index] } else { 0 })
+                            .map(|(index, power, part, keeps)| {
+                                (index, power, cost(index, part), if keeps { parts[index] } else { 0 })
                             })
                             .collect()
                     })
                     .collect();
-                let query = |(index, enforced, cost, kept): &RuleCost| Query {
-                    enforced: *enforced,
+                let query = |(index, power, cost, kept): &RuleCost| Query {
+                    enforced: *power == Power::Refuses,
+                    only_counts: *power == Power::OnlyCounts,
                     kept: *kept,
                     ..Query::by(&keys[*index], &*runs[*index].algorithm, *cost)
                 };
@@ -129,6 +145,41 @@ fn a_shadow_rule_refuses_nobody_and_is_not_charged_if_it_would_refuse() {
     assert_eq!(ask(2), [(1, 1, 0), (0, 7, 1)]);
     assert_eq!(ask(3), [(2, 1, 0), (0, 6, 1)]);
     assert_eq!(ask(1), [(0, 0, 1), (0, 5, 1)]);
+}
+
+/// The charge of what was left is refunded and corrected like any other, never by more than it was.
+#[test]
+fn a_rule_that_only_counts_is_charged_what_is_left() {
+    let redis = TestRedis::start();
+    for (kind, numbers) in [
+        (1, [12_000_000, 1, 5, 0, 0, 60_000_000]),
+        (2, [5, 60_000_000, 0, 0, 0, 0]),
+        (3, [5, 60_000_000, 10, 0, 0, 0]),
+        (4, [5, 60_000_000, 0, 0, 0, 0]),
+    ] {
+        let (few, many, few_of) = (redis.key(), redis.key(), Parameters { kind, numbers });
+        let ask = |cost| {
+            let counts = Query { enforced: false, only_counts: true, ..Query::of(&few, few_of, cost) };
+            let query = vec![counts, Query::of(&many, window(90), cost)];
+            let reply = redis.call(NOW, Call::default().decide(&[query]));
+            assert_eq!(reply[0][1].charge[0], cost, "{kind}");
+            reply[0][0]
+        };
+        let left = || redis.ask(NOW, Query::of(&few, few_of, 0)).remaining;
+        let seen = |reply: Reply| (reply.outcome, reply.remaining, reply.charge[0]);
+        assert_eq!(seen(ask(3)), (0, 2, 3), "{kind}");
+        let rest = ask(3);
+        assert_eq!([seen(rest), seen(ask(3)), seen(ask(9))], [(0, 0, 2), (0, 0, 0), (0, 0, 0)], "{kind}");
+        redis.refund(NOW, &few, few_of, rest.charge);
+        assert_eq!(left(), 2, "{kind}");
+        // More than fits even in an empty count.
+        let rest = ask(9);
+        assert_eq!(seen(rest), (0, 0, 2), "{kind}");
+        if kind < 4 {
+            redis.correct(NOW, &few, few_of, rest.charge, 1);
+            assert_eq!(left(), 1, "{kind}");
+        }
+    }
 }
 
 #[test]

@@ -86,8 +86,9 @@ impl Pending {
                 queries.iter_mut().for_each(|query| query.kept = 0);
             }
             for (query, effect) in queries.iter_mut().zip(&global.effects) {
-                // Quotas of other plans count as far as they have room, like rules in shadow.
+                // Quotas of other plans count as far as they have room.
                 query.enforced &= *effect == Effect::Decides;
+                query.only_counts = *effect == Effect::Counts;
                 query.cost = if *effect == Effect::Nothing { 0 } else { query.cost };
                 let penalty = query.penalty.as_mut().filter(|_| *effect != Effect::Decides);
                 penalty.into_iter().for_each(|penalty| penalty.after = 0);

@@ -300,11 +300,14 @@ impl Permits {
         let eighth = level.eighth(sent);
         let granted = reply.as_ref().map_or(0, |reply| reply.charge[0]);
         level.granted = level.granted.saturating_add(granted);
-        match reply {
+        let mut unused = rule_query.cost;
+        if let Some(reply) = reply.filter(|_| keeps && granted > 0) {
             // The charge records when the permit was taken.
-            Some(reply) if keeps && granted > 0 => reply.charge[1] = eighth,
-            _ => level.release(eighth, rule_query.cost),
+            reply.charge[1] = eighth;
+            // A rule that only counts may grant a part.
+            unused = unused.saturating_sub(granted);
         }
+        level.release(eighth, unused);
     }
 
     /// Ends a call that reported these levels. `is_known`: whether the global store has certainly

@@ -52,6 +52,7 @@ impl GlobalGroup {
                 quota: counter.quota,
                 parameters,
                 enforced: rule.enforced,
+                only_counts: false,
                 cost,
                 peeks: costs.is_some() && cost == 0,
                 lease: if fetches { counter.lease } else { 0 },

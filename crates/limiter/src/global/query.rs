@@ -42,6 +42,9 @@ pub struct RuleQuery {
     pub parameters: Parameters,
     /// Whether the rule refuses. A shadow rule does not.
     pub enforced: bool,
+    /// Whether the rule only counts: it refuses nothing. If the cost does not fit, the rule is
+    /// charged what is left.
+    pub only_counts: bool,
     /// The cost of the request, in units; 0 charges nothing.
     pub cost: u64,
     /// Whether a cost of 0 is refused if not one unit is left.

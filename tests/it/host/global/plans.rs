@@ -75,27 +75,66 @@ fn without_its_store_a_plan_follows_on_error() {
     }
 }
 
+/// A request that does not fit in the quota of another plan takes what is left there: in the store
+/// and while it is down.
+#[test]
+fn a_request_takes_what_another_plan_has_left() {
+    for is_down in [false, true] {
+        let rule = r#"{"name": "w", "algo": "W", "rpu": 4, "unit": "day", "scope": "global", "cost": 3,
+            "plans": {"gold": {"rpu": 9}}}"#;
+        let gateway = start(rule);
+        clusters(&gateway).down.set(is_down);
+        (0..3).for_each(|_| assert_eq!(ask(&gateway, 0, "/gold"), Fate::Upstream));
+        assert_eq!([ask(&gateway, 0, "/"), ask(&gateway, 1, "/gold")], [REFUSED, REFUSED], "{is_down}");
+        let counted = if is_down { (0, 0) } else { (4, 9) };
+        assert_eq!((clusters(&gateway).outstanding(2, 4), clusters(&gateway).outstanding(2, 9)), counted);
+        gateway.no_crash();
+    }
+}
+
+/// Permits of the part that fitted come back, and not more.
+#[test]
+fn a_part_of_the_permits_comes_back() {
+    let rule = r#"{"name": "c", "algo": "C", "rpu": 3, "max_hold": "1d", "scope": "global", "cost": 2,
+        "plans": {"gold": {"rpu": 6}}}"#;
+    let gateway = start(rule);
+    for _ in 0..3 {
+        (0..3).for_each(|turn| assert_eq!(ask(&gateway, turn % 2, "/gold"), Fate::Upstream));
+        assert_eq!([ask(&gateway, 0, "/"), ask(&gateway, 1, "/gold")], [REFUSED, REFUSED]);
+        gateway.end_all();
+        gateway.pass(2_500);
+        assert_eq!((clusters(&gateway).outstanding(7, 3), clusters(&gateway).outstanding(7, 6)), (0, 0));
+        assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+        gateway.end_all();
+        gateway.pass(2_500);
+    }
+    gateway.settle();
+    assert_eq!(gateway.kept_streams(), 0);
+    gateway.no_crash();
+}
+
 /// The lease serves while every quota has room. Then each request asks.
 #[test]
 fn a_lease_spends_the_quotas_of_all_plans() {
-    for algo in ["W", "TB", "SW"] {
+    for (algo, cost) in [("W", 1), ("TB", 1), ("SW", 1), ("W", 3), ("TB", 3), ("SW", 3)] {
         let rule = format!(
-            r#"{{"name": "w", "algo": "{algo}", "rpu": 20, "unit": "day", "scope": "global", "lease": 4,
+            r#"{{"name": "w", "algo": "{algo}", "rpu": 20, "unit": "day", "scope": "global", "lease": 4, "cost": {cost},
                 "plans": {{"gold": {{"rpu": 60}}}}}}"#
         );
         let gateway = start(&rule);
-        let mut passed = 0;
+        let (mut passed, mut of_free) = (0, 0);
         for turn in 0..200 {
             let path = if turn % 3 == 0 { "/" } else { "/gold" };
             let fate = ask(&gateway, turn % 2, path);
-            passed += usize::from(fate == Fate::Upstream);
-            if turn == 15 {
+            passed += cost * usize::from(fate == Fate::Upstream);
+            of_free += cost * usize::from(fate == Fate::Upstream && turn % 3 == 0);
+            if turn == 15 && cost == 1 {
                 let asked = clusters(&gateway).decisions();
                 assert!(asked < 12, "{algo}: {asked} of 16 requests and their refills");
             }
             gateway.pass(110);
         }
-        assert!((59..=60).contains(&passed), "{algo}: {passed}");
+        assert!((60 - cost..=60).contains(&passed) && of_free <= 20, "{algo}: {passed}, {of_free}");
         gateway.no_crash();
     }
 }
