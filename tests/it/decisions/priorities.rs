@@ -116,11 +116,37 @@ fn a_percentage_is_a_part_of_each_quota() {
          0ms     user=ann x-plan=gold GET /    -> pass r=1
          0ms     user=ann x-plan=gold GET /    -> pass r=0
          0ms     user=ann x-plan=gold GET /    -> refuse r
-         0ms     user=ann             GET /pay -> pass r=1
-         0ms     user=ann             GET /pay -> pass r=0
          0ms     user=ann             GET /pay -> refuse r
-         0ms  2x user=ann x-plan=gold GET /pay -> pass
-         0ms     user=ann x-plan=gold GET /pay -> refuse r",
+         0ms  4x user=ann x-plan=gold GET /pay -> pass
+         0ms     user=ann x-plan=gold GET /pay -> refuse r
+         0ms     user=bob             GET /    -> pass r=1
+         0ms     user=bob             GET /    -> pass r=0
+         0ms     user=bob             GET /    -> refuse r
+         0ms  2x user=bob             GET /pay -> pass
+         0ms     user=bob             GET /pay -> refuse r
+         0ms     user=bob x-plan=gold GET /    -> refuse r
+         0ms  4x user=bob x-plan=gold GET /pay -> pass
+         0ms     user=bob x-plan=gold GET /pay -> refuse r",
+    );
+}
+
+/// A quota that only counts a request of another plan does so to the last unit, also of what the
+/// quota keeps.
+#[test]
+fn what_another_plan_takes_is_not_kept() {
+    check(
+        r#"{"plan": {"header": "x-plan"}, "limits": [
+            {"url": "/", "rules": [{"name": "r", "actor": "user", "algo": "W", "rpu": 5, "unit": "hour",
+                "cost": {"header": "x-cost", "max": 9}, "priority": {"reserve": 2},
+                "plans": {"gold": {"rpu": 20}}}]},
+            {"url": "/pay", "important": true}]}"#,
+        "0ms user=ann x-plan=gold x-cost=4 GET /    -> pass r=14
+         0ms user=ann             x-cost=2 GET /pay -> refuse r
+         0ms user=ann x-plan=gold x-cost=4 GET /    -> pass r=10
+         0ms user=ann                      GET /pay -> refuse r
+         0ms user=bob x-plan=gold x-cost=3 GET /    -> pass r=15
+         0ms user=bob                      GET /    -> refuse r
+         0ms user=bob             x-cost=2 GET /pay -> pass r=0",
     );
 }
 

@@ -89,6 +89,7 @@ impl Pending {
                 // Quotas of other plans count as far as they have room.
                 query.enforced &= *effect == Effect::Decides;
                 query.only_counts = *effect == Effect::Counts;
+                query.kept = if query.only_counts { 0 } else { query.kept };
                 query.cost = if *effect == Effect::Nothing { 0 } else { query.cost };
                 let penalty = query.penalty.as_mut().filter(|_| *effect != Effect::Decides);
                 penalty.into_iter().for_each(|penalty| penalty.after = 0);

@@ -30,14 +30,17 @@ impl GroupVerdict {
         let (mut is_refused, mut all_admit_now, mut remaining) = (false, true, u64::MAX);
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
-            let (state, kept) = (counter.state_mut(cell), rules.kept(counter));
+            let only_counts = rules.only_counts(rule);
+            // What a quota keeps is kept from requests about which the quota decides.
+            let kept = if only_counts { 0 } else { rules.kept(counter) };
             let (algorithm, before) = (&*counter.algorithm, || counter.state(&self.before));
+            let state = counter.state_mut(cell);
             let mut verdict = match cost {
                 0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, kept),
                 cost if kept == 0 => algorithm.step(state, now, cost),
                 cost => step_keeping(algorithm, state, before(), now, cost, kept),
             };
-            if !rules.only_counts(rule) {
+            if !only_counts {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
                 remaining = remaining.min(verdict.remaining);
             } else if !verdict.admits() {
