@@ -270,8 +270,8 @@ fn check_kept(run: &Run, kept: u64) {
     assert_eq!(verdict.admits(), left > kept, "{left} left, {kept} kept");
     assert_eq!(verdict.remaining, left.saturating_sub(kept + u64::from(left > kept)));
     assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
-    // The configuration refuses a part that leaves no room for a request of a cold rule: such a rule
-    // may get too cold while a penalty runs.
+    // The configuration refuses a part that leaves no room for a request of a cold rule: such a
+    // rule may get too cold while a penalty runs.
     let most = run.algorithm.shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
     let is_exact = run.is_ours && (kept < most || run.algorithm.as_penalize().is_none());
     if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, is_exact) {

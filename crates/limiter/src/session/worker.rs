@@ -323,8 +323,8 @@ impl Worker {
         }
     }
 
-    /// Whether an adaptive limit may have moved since the last call. [`Policy::adaptive_limits`] has
-    /// the limits.
+    /// Whether an adaptive limit may have moved since the last call. [`Policy::adaptive_limits`]
+    /// has the limits.
     pub fn take_moved(&mut self) -> bool {
         self.adaptation.as_mut().is_some_and(|adaptation| adaptation.take_changed())
     }
