@@ -95,7 +95,7 @@ impl Reply {
     }
 }
 
-/// What has happened to a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The headers have arrived.

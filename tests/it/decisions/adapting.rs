@@ -6,7 +6,7 @@ fn rule(keys: &str) -> String {
     format!(r#"{{"url": "/", "rules": [{{"name": "backend", {keys}}}]}}"#)
 }
 
-/// 20 permits, of which a slow upstream leaves half, and a fast one gives them back.
+/// 20 permits. The limit halves while the upstream is slow, and grows when it is fast.
 fn permits() -> String {
     rule(
         r#""algo": "C", "rpu": 20,

@@ -3,7 +3,7 @@
 
 use super::check;
 
-/// Ten an hour of all requests together, of which three are kept for checkouts.
+/// Ten requests an hour in all. Three of them are kept for checkouts.
 fn shop(keys: &str) -> String {
     format!(
         r#"[{{"url": "/", "rules": [{{"name": "all", "unit": "hour", {keys}, "priority": {{"reserve": 3}}}}]}},

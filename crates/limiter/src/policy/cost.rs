@@ -21,7 +21,7 @@ pub struct Cost {
     pub refund: Option<Statuses>,
 }
 
-/// What is known of a settled cost on arrival.
+/// The charge on arrival of a cost that is settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Owed {
     /// Nothing has to be settled.
