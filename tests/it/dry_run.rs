@@ -148,7 +148,7 @@ fn a_rule_that_differs_in_anything_is_another_rule() {
     assert_eq!(differing(&limits(&format!("{one}, {other}")), &limits(&format!("{other}, {one}"))), 0);
 }
 
-/// What a rule keeps, and for whom, is part of what the rule does.
+/// The meaning of a rule includes its kept part and the important limits.
 #[test]
 fn a_rule_that_keeps_otherwise_is_another_rule() {
     const KEEPS: &str = r#"{"limits": [

@@ -48,7 +48,7 @@ fn each_refusal_tells_when_the_same_request_passes() {
     );
 }
 
-/// A refusal in the worker's cache refuses only those whom the rule still refuses.
+/// A cached refusal applies only to requests that the rule still refuses.
 #[test]
 fn a_cached_refusal_refuses_no_important_request() {
     check(
@@ -219,7 +219,7 @@ fn a_percentage_follows_a_limit_that_adapts() {
     );
 }
 
-/// A shadow rule reports whom it would refuse, and charges the others.
+/// A shadow rule reports the requests that it would refuse, and charges the other ones.
 #[test]
 fn a_rule_in_shadow_keeps_in_shadow() {
     check(

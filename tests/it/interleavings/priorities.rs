@@ -9,8 +9,8 @@ use diana_limiter::cells::store::Rules;
 use diana_limiter::check::{Decision, RuleReport, RuleResult};
 use proptest::prelude::*;
 
-/// `rpu` of all requests together, of which `kept` are for `/api`. The second rule refuses late,
-/// and undoes charges of the first one.
+/// The first rule counts all requests and keeps `kept` of its `rpu` for `/api`. The second rule
+/// refuses late, and undoes charges of the first one.
 fn json(kind: usize, rpu: u64, kept: u64, per_ip: u64) -> String {
     let kind = KINDS[kind];
     let unit = if kind.per_unit { r#", "unit": "hour""# } else { "" };

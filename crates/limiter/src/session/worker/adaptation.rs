@@ -106,7 +106,7 @@ impl Adaptation {
             };
             match report.result {
                 RuleResult::Admitted if passes => {
-                    entered.extend(counted.enter(report).then_some(index));
+                    entered.extend(counted.enter(report, decision.is_important).then_some(index));
                 }
                 // A penalty does not tell whether the limit was used.
                 RuleResult::Refused | RuleResult::Shadowed
@@ -189,7 +189,7 @@ impl Adaptation {
 
 impl Counted {
     /// Counts a request that the rule lets through. Returns whether its end has to be known.
-    fn enter(&mut self, report: &RuleReport) -> bool {
+    fn enter(&mut self, report: &RuleReport, is_important: bool) -> bool {
         self.has_counts = true;
         let follows_responses = self.adaptive.controller().follows_responses();
         if follows_responses {
@@ -197,7 +197,11 @@ impl Counted {
         }
         let remaining = report.verdict.map_or(0, |verdict| verdict.remaining);
         let in_flight = match self.adaptive.counts_permits() {
-            true => self.adaptive.limit().saturating_sub(remaining),
+            true => {
+                // What is kept for important requests is not in use.
+                let kept = if is_important { 0 } else { self.rule.primary.default.kept() };
+                self.adaptive.limit().saturating_sub(remaining).saturating_sub(kept)
+            }
             false => self.in_flight,
         };
         // Responses are compared with requests; traffic is measured in the units of the limit.
