@@ -5,7 +5,7 @@
 //! check does not read included files. The exit code is 0 if a gateway would accept everything, 1
 //! if there is a mistake, and 2 if a file cannot be read.
 
-use diana::host::nginx;
+use diana_filter::nginx;
 use std::process::ExitCode;
 use std::{env, fs};
 

@@ -1,5 +1,242 @@
-//! The hosts that load Diana. Each host module drives sessions through the calls of its own host.
+//! A proxy-wasm host, as the filter sees it: each method is one host call. Source: the proxy-wasm
+//! ABI, version 0.2.1.
 
-mod monotonic;
-pub mod nginx;
-pub mod proxy_wasm;
+use super::abi::{self, *};
+use super::callbacks::Callbacks;
+use super::calls::{self, CALL_HEADERS, OK, RESPONSE_HEADERS, check};
+use super::local_reply::LocalReply;
+use super::parts::HostRequest;
+use super::shared_data::HostData;
+use diana_base::time::Time;
+use diana_config::Configuration;
+use diana_filter::metrics::Series;
+use diana_filter::{Host, HostKind, nginx};
+use diana_limiter::cells::store::{Fault, Portable};
+use diana_limiter::global::MAX_REPLY_BYTES;
+use diana_limiter::policy::Policy;
+use diana_limiter::response::Refusal;
+
+const RESPONSE_BODY: u32 = 1;
+const CALL_BODY: u32 = 4;
+const GRPC_MESSAGE: u32 = 5;
+const PLUGIN_CONFIGURATION: u32 = 7;
+const REQUEST: u32 = 0;
+
+/// WASI's monotonic clock.
+const MONOTONIC: u32 = 1;
+
+/// An empty header map, in the format of [`pairs`](diana_limiter::request::pairs).
+const NO_PAIRS: [u8; 4] = [0; 4];
+
+/// A host of the proxy-wasm ABI.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProxyWasm {
+    callbacks: Callbacks,
+}
+
+impl ProxyWasm {
+    /// A host that makes only these callbacks.
+    pub fn with(callbacks: Callbacks) -> ProxyWasm {
+        #[cfg(not(target_arch = "wasm32"))]
+        super::logger::install();
+        ProxyWasm { callbacks }
+    }
+}
+
+impl Host for ProxyWasm {
+    type Store = Portable<HostData>;
+    type Request = HostRequest;
+    type LocalReply = LocalReply;
+
+    fn open(self) -> Result<(Portable<HostData>, HostKind), Fault> {
+        let store = Portable::probe(HostData)?;
+        let kind = HostKind::of(store.rules());
+        Ok((store, kind))
+    }
+
+    fn refusals(self, kind: HostKind, configuration: &Configuration) -> Vec<String> {
+        let lacks = self.callbacks.suffice(configuration).and_then(|()| self.callbacks.suffice_for(kind));
+        let mut refusals: Vec<String> = lacks.err().into_iter().collect();
+        if kind.is_nginx() {
+            refusals.extend(nginx::refusals(configuration));
+        }
+        refusals
+    }
+
+    /// An empty `vm_id` is everybody's. nginx has no such identifier. Reading it while a plugin is
+    /// configured can crash the nginx worker.
+    fn shares_with_others(self, kind: HostKind) -> bool {
+        !kind.is_nginx() && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty())
+    }
+
+    fn now(self) -> Result<Time, Fault> {
+        let mut ns = 0;
+        // SAFETY: the host writes eight bytes.
+        check(unsafe { proxy_get_current_time_nanoseconds(&mut ns) }).map(|()| Time::from_ns(ns))
+    }
+
+    fn monotonic(self) -> Option<Time> {
+        let mut ns = 0;
+        // SAFETY: the host writes eight bytes.
+        (unsafe { clock_time_get(MONOTONIC, 1, &mut ns) } == OK).then_some(Time::from_ns(ns))
+    }
+
+    fn random(self) -> u64 {
+        abi::random()
+    }
+
+    fn configuration(self, size: usize) -> Vec<u8> {
+        calls::buffer(PLUGIN_CONFIGURATION, 0, size).unwrap_or_default()
+    }
+
+    fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> HostRequest {
+        HostRequest::new(policy, kind.is_nginx(), ends)
+    }
+
+    fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        calls::header(RESPONSE_HEADERS, name)
+    }
+
+    fn add_response_header(self, name: &str, value: &str) {
+        let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
+        // SAFETY: both strings live through the call.
+        unsafe { proxy_add_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
+    }
+
+    fn replace_response_header(self, name: &str, value: &str) {
+        let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
+        // SAFETY: both strings live through the call.
+        unsafe { proxy_replace_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
+    }
+
+    fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
+        calls::buffer(RESPONSE_BODY, start, size)
+    }
+
+    fn set_attribute(self, name: &str, value: &str) {
+        // SAFETY: both strings live through the call.
+        unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    }
+
+    fn local_reply(self, kind: HostKind, refusal: Refusal) -> LocalReply {
+        LocalReply::new(refusal, kind.is_nginx())
+    }
+
+    fn send(self, reply: &LocalReply) -> Result<(), Fault> {
+        let LocalReply { status, details, headers, body, grpc_status } = reply;
+        // SAFETY: all pointers are to live bytes of the given sizes.
+        check(unsafe {
+            proxy_send_local_response(
+                *status,
+                details.as_ptr(),
+                details.len(),
+                body.as_ptr(),
+                body.len(),
+                headers.as_ptr(),
+                headers.len(),
+                *grpc_status,
+            )
+        })
+    }
+
+    fn resume_request(self) -> Result<(), Fault> {
+        // SAFETY: a plain number.
+        check(unsafe { proxy_continue_stream(REQUEST) })
+    }
+
+    fn set_effective_context(self, id: u32) -> Result<(), Fault> {
+        // SAFETY: a plain number.
+        check(unsafe { proxy_set_effective_context(id) })
+    }
+
+    fn set_tick_period(self, ms: u32) -> Result<(), Fault> {
+        // SAFETY: a plain number.
+        check(unsafe { proxy_set_tick_period_milliseconds(ms) })
+    }
+
+    fn http_call(self, cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault> {
+        let mut token = 0;
+        // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
+        check(unsafe {
+            proxy_http_call(
+                cluster.as_ptr(),
+                cluster.len(),
+                headers.as_ptr(),
+                headers.len(),
+                body.as_ptr(),
+                body.len(),
+                NO_PAIRS.as_ptr(),
+                NO_PAIRS.len(),
+                timeout_ms,
+                &mut token,
+            )
+        })
+        .map(|()| token)
+    }
+
+    fn grpc_call(
+        self,
+        cluster: &[u8],
+        service: &str,
+        method: &str,
+        message: &[u8],
+        timeout_ms: u32,
+    ) -> Result<u32, Fault> {
+        let mut token = 0;
+        // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
+        check(unsafe {
+            proxy_grpc_call(
+                cluster.as_ptr(),
+                cluster.len(),
+                service.as_ptr(),
+                service.len(),
+                method.as_ptr(),
+                method.len(),
+                NO_PAIRS.as_ptr(),
+                NO_PAIRS.len(),
+                message.as_ptr(),
+                message.len(),
+                timeout_ms,
+                &mut token,
+            )
+        })
+        .map(|()| token)
+    }
+
+    fn call_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        calls::header(CALL_HEADERS, name)
+    }
+
+    fn call_body(self, size: usize) -> Vec<u8> {
+        reply_bytes(CALL_BODY, size)
+    }
+
+    fn grpc_message(self, size: usize) -> Vec<u8> {
+        reply_bytes(GRPC_MESSAGE, size)
+    }
+
+    /// Envoy makes a new id for each call.
+    fn define_metric(self, series: &Series) -> Option<u32> {
+        let (kind, name, mut id) = (series.metric.kind as u32, series.name(), 0);
+        // SAFETY: the name lives through the call; the host writes four bytes.
+        let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &mut id) };
+        (status == OK).then_some(id)
+    }
+
+    fn record(self, id: u32, value: u64) {
+        // SAFETY: plain numbers.
+        unsafe { proxy_record_metric(id, value) };
+    }
+
+    /// Errors are ignored: no request fails because of a metric.
+    fn increment(self, id: u32, by: i64) {
+        // SAFETY: plain numbers.
+        unsafe { proxy_increment_metric(id, by) };
+    }
+}
+
+/// The bytes that a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any length
+/// costs little memory, and a longer reply is recognised as too long.
+fn reply_bytes(buffer: u32, size: usize) -> Vec<u8> {
+    calls::buffer(buffer, 0, size.min(MAX_REPLY_BYTES.saturating_add(1))).unwrap_or_default()
+}

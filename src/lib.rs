@@ -3,12 +3,16 @@
 //! ```text
 //!   configuration ──► diana-config ──► Policy      once; a wrong document yields all its mistakes
 //!                                        │
-//!   request ──► host ──► session ───────►│         diana-limiter
+//!   request ──► exports ──► session ────►│         diana-filter, diana-limiter
 //!                 ▲                      │
-//!                 └─────── Decision ◄────┘
+//!      host ──────┴─────── Decision ◄────┘
 //! ```
 //!
-//! Only `host` has a clock and does I/O. Everything else is in crates below the filter.
+//! This crate is a shell: `exports` forwards the host's callbacks to a [`Filter`], and
+//! [`ProxyWasm`] makes its calls. Everything else is in crates below the shell.
+//!
+//! Targets other than wasm32 have no exports: tests drive a [`Filter`], and a `simulated` host
+//! answers its calls.
 #![cfg_attr(
     not(test),
     deny(
@@ -22,4 +26,23 @@
     )
 )]
 
-pub mod host;
+mod abi;
+mod callbacks;
+mod calls;
+#[cfg(target_arch = "wasm32")]
+mod exports;
+mod host;
+mod local_reply;
+mod logger;
+mod memory;
+mod parts;
+mod shared_data;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod simulated;
+
+pub use callbacks::Callbacks;
+pub use diana_filter::Action;
+pub use host::ProxyWasm;
+
+/// The filter of a proxy-wasm host.
+pub type Filter = diana_filter::Filter<ProxyWasm>;

@@ -19,10 +19,7 @@ fn hold(broken: Vec<String>, remedy: &str) {
 fn only_the_host_declares_a_host_call_or_an_export() {
     let names = ["proxy_wasm", "extern \"C\"", "no_mangle"];
     let broken = files().iter().filter(|file| !file.is_host()).flat_map(|f| f.lines_with(&names)).collect();
-    hold(
-        broken,
-        "Only src/host.rs and src/host/ talk to the host. The core is handed values and returns values.",
-    );
+    hold(broken, "Only `src` talks to the host. The core is handed values and returns values.");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn the_zone_is_checked() {
         (report.lines.last().unwrap().clone(), report.mistakes)
     };
     let policy = diana_config::compile(document.trim_matches('\'').as_bytes()).unwrap().policy;
-    let needed = diana::host::nginx::zone_bytes(&policy).div_ceil(1024);
+    let needed = diana_filter::nginx::zone_bytes(&policy).div_ceil(1024);
     let small = format!("line 2: warning: the zone is too small: the documents need up to {needed} KiB");
     assert_eq!(check(&format!("shm_kv diana {}k eviction=lru;", needed - 1)), (small, 0));
     assert!(check(&format!("shm_kv diana {needed}k eviction=lru;")).0.contains("rules: 1"));

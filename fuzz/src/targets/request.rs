@@ -4,8 +4,8 @@ use super::input::Input;
 use crate::host::faults::FaultKind;
 use crate::host::laws;
 use crate::host::play::{CONFIGURATION, Setup, play};
-use diana::host::proxy_wasm::simulated::{self, Call, Host, Reply};
-use diana::host::proxy_wasm::{Callbacks, Filter};
+use diana::simulated::{self, Call, Host, Reply};
+use diana::{Callbacks, Filter, ProxyWasm};
 use diana_limiter::cells::store::Rules;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -104,7 +104,7 @@ fn any_answers(input: Input) {
         calls: Cell::new(0),
         configures: Cell::new(true),
     });
-    let filter = Filter::with(Callbacks::All);
+    let filter = Filter::new(ProxyWasm::with(Callbacks::All));
     let enter = |callback: &dyn Fn(&Filter)| {
         host.calls.set(0);
         simulated::run(Rc::clone(&host) as Rc<dyn Host>, || callback(&filter));

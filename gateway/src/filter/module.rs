@@ -13,7 +13,7 @@ const CUSTOM: u8 = 0;
 const EXPORTS: u8 = 7;
 
 /// The mark, which occurs once in the data of the linked module, before the letter of the released
-/// file. `src/host/proxy_wasm/callbacks.rs` declares it.
+/// file. `src/callbacks.rs` declares it.
 const MARK: &[u8] = b"\0diana's callbacks: ";
 
 /// Removes these exports and all custom sections (names, producers), and sets the letter.

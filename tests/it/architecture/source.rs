@@ -37,7 +37,7 @@ pub fn files() -> Vec<File> {
 impl File {
     /// Whether the file belongs to the adapter of the host.
     pub fn is_host(&self) -> bool {
-        self.path == "src/host.rs" || self.path.starts_with("src/host/")
+        self.path.starts_with("src/")
     }
 
     pub fn is_tests(&self) -> bool {

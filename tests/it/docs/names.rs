@@ -1,8 +1,8 @@
 //! Names in documents: each name exists in the code.
 
 use super::text;
-use diana::host::proxy_wasm::access_log::ATTRIBUTES;
-use diana::host::proxy_wasm::metrics::{METRICS, Metric, MetricKind};
+use diana_filter::access_log::ATTRIBUTES;
+use diana_filter::metrics::{METRICS, Metric, MetricKind};
 use diana_limiter::algorithm;
 use std::collections::BTreeSet;
 use std::fs;

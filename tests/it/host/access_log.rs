@@ -3,7 +3,7 @@
 
 use super::faults::FaultKind;
 use super::gateway::Gateway;
-use diana::host::proxy_wasm::access_log::ATTRIBUTES;
+use diana_filter::access_log::ATTRIBUTES;
 use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 

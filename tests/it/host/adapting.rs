@@ -2,7 +2,7 @@
 
 use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 
 /// The rule `backend`, which adapts every second, beside other rules.

@@ -6,7 +6,7 @@ mod model;
 use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 pub use model::Seen;

@@ -9,7 +9,7 @@
 use super::callouts::Clusters;
 use super::faults::{FaultKind, Faults};
 use super::vm::Vm;
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};

@@ -235,7 +235,7 @@ fn nginx_has_counters_as_long_as_they_fit() {
 #[test]
 fn a_host_without_metrics_still_limits() {
     for rules in [Rules::Lenient, Rules::Strict] {
-        let gateway = Gateway::new(rules, 1, diana::host::proxy_wasm::Callbacks::All, false);
+        let gateway = Gateway::new(rules, 1, diana::Callbacks::All, false);
         gateway.fail(FaultKind::Metrics);
         let one = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]}]}"#;
         assert!(gateway.configure(one));

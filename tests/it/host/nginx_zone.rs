@@ -2,8 +2,8 @@
 
 use super::gateway::{Eviction, Fate, Gateway};
 use super::vm::Vm;
-use diana::host::nginx::zone_bytes;
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
+use diana_filter::nginx::zone_bytes;
 use diana_limiter::cells::store::Rules;
 
 const SEED: &[u8] = b"diana/seed";

@@ -3,7 +3,7 @@
 use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 
 /// Each limit has an algorithm of its own, and one limit has three. A day is longer than any run.

@@ -4,7 +4,7 @@
 use super::callouts::Clusters;
 use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 use proptest::prelude::*;
 

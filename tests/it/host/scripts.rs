@@ -3,7 +3,7 @@
 use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use super::play::CONFIGURATION;
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 
 const REFUSED: Fate = Fate::Answered(429);

@@ -7,8 +7,8 @@ mod exchange;
 use super::callouts::{CallEvent, CallReply, Callouts};
 use super::gateway::{Fate, RequestRecord, World};
 use super::request::ends as request_ends;
-use diana::host::proxy_wasm::simulated::{self, Host};
-use diana::host::proxy_wasm::{Action, Callbacks, Filter};
+use diana::simulated::{self, Host};
+use diana::{Action, Callbacks, Filter, ProxyWasm};
 use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -65,7 +65,7 @@ impl Vm {
     pub fn new(world: &Rc<World>, callbacks: Callbacks) -> Vm {
         Vm(Rc::new_cyclic(|me| Inner {
             me: Weak::clone(me),
-            filter: Filter::with(callbacks),
+            filter: Filter::new(ProxyWasm::with(callbacks)),
             world: Rc::clone(world),
             last_id: Cell::new(0),
             current: Cell::new((0, 0)),

@@ -1,7 +1,7 @@
 //! Warnings in the log: each once a gateway, however many workers accept its configuration.
 
 use super::gateway::{Fate, Gateway};
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 
 const ALONE: &str = "there is no `store`";

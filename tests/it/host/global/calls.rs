@@ -3,7 +3,7 @@
 use super::*;
 use crate::host::callouts::CallFault;
 use crate::host::faults::FaultKind;
-use diana::host::proxy_wasm::Callbacks;
+use diana::Callbacks;
 use diana_limiter::cells::store::Rules;
 
 /// All calls have one of these faults.

@@ -5,7 +5,7 @@ use super::{Inner, Later, Stream, Timer};
 use crate::host::callouts::{self, CallRequest};
 use crate::host::faults::CallOutcome;
 use crate::host::request;
-use diana::host::proxy_wasm::simulated::{Call, Host, Reply};
+use diana::simulated::{Call, Host, Reply};
 use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 use diana_limiter::request::pairs::Pairs;

@@ -1,0 +1,63 @@
+//! Attributes of a request for the host's access log: `%FILTER_STATE(wasm.diana.rule:PLAIN)%` in
+//! Envoy.
+//!
+//! An attribute costs 0.3 µs. So by default the filter sets none for a request that every rule
+//! admits without delay.
+
+use crate::Host;
+use diana_base::format::alone;
+use diana_base::time::Span;
+use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::policy::Policy;
+
+/// The rules that refuse a request, or the deny list.
+pub const RULE: &str = "diana.rule";
+/// The rules in shadow that would refuse a request, or the deny list in shadow.
+pub const SHADOW: &str = "diana.shadow";
+/// The rules of the candidate document that would refuse a request.
+pub const CANARY: &str = "diana.canary";
+/// The actor source of the rule that decides.
+pub const ACTOR: &str = "diana.actor";
+/// The plan of the request, if a rule with plans counts the request.
+pub const PLAN: &str = "diana.plan";
+/// The quota that the rule that decides has left.
+pub const REMAINING: &str = "diana.remaining";
+/// How many milliseconds a request waited for its turn.
+pub const WAITED_MS: &str = "diana.waited_ms";
+
+/// All attributes; the host puts `wasm.` before each.
+pub const ATTRIBUTES: [&str; 7] = [RULE, SHADOW, CANARY, ACTOR, PLAN, REMAINING, WAITED_MS];
+
+/// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
+/// rule admits without delay.
+pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decision, logs_all: bool) {
+    let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
+    let is_logged =
+        refused.is_some() || shadowed.is_some() || matches!(decision.outcome, Outcome::Delay(_)) || logs_all;
+    if !is_logged {
+        return;
+    }
+    for (key, rules) in [(RULE, refused), (SHADOW, shadowed)] {
+        if let Some(rules) = rules {
+            host.set_attribute(key, &rules);
+        }
+    }
+    if let Some(plan) = decision.plan(policy) {
+        host.set_attribute(PLAN, plan);
+    }
+    if let Some(report) = decision.decisive(policy) {
+        host.set_attribute(ACTOR, report.actor.name());
+        if let Some(verdict) = report.verdict {
+            host.set_attribute(REMAINING, &alone(verdict.remaining));
+        }
+    }
+}
+
+/// Sets how long the effective stream waited for its turn.
+pub(super) fn set_waited(host: impl Host, waited: Span) {
+    host.set_attribute(WAITED_MS, &alone(whole_ms(waited)));
+}
+
+pub(super) fn whole_ms(span: Span) -> u64 {
+    span.as_ns().checked_div(1_000_000).unwrap_or(0)
+}

@@ -1,0 +1,54 @@
+//! The record, in the shared data, of the configurations that are in the log. Every worker accepts
+//! each configuration, but only the first one logs it.
+
+use diana_base::time::{Span, Time};
+use diana_limiter::cells::store::{Store, Swap};
+use diana_limiter::cells::table::Hasher;
+
+const KEY: &[u8] = b"diana/announced";
+
+/// All workers accept a configuration within this span of one another.
+const REPEAT_AFTER: Span = Span::from_secs(10);
+
+/// At most this many configurations are recorded: filters that share a `vm_id` accept theirs at
+/// once.
+const MAX_REMEMBERED: usize = 16;
+
+/// After this many lost swaps the worker gives up without a log line.
+const MAX_SWAPS: u32 = 8;
+
+/// Records that a configuration with these bytes was accepted. Returns whether this worker is the
+/// first one that records it.
+pub(super) fn record(store: &impl Store, bytes: &[u8], clock: impl Fn() -> Time) -> bool {
+    let hash = Hasher::name(bytes);
+    for _ in 0..MAX_SWAPS {
+        let now = clock();
+        let Ok(found) = store.load(KEY) else {
+            return false;
+        };
+        let mut announced = found.as_ref().map(|loaded| read(&loaded.bytes)).unwrap_or_default();
+        if announced.iter().any(|(known, at)| *known == hash && now.since(*at) < REPEAT_AFTER) {
+            return false;
+        }
+        announced.retain(|(known, _)| *known != hash);
+        announced.insert(0, (hash, now));
+        announced.truncate(MAX_REMEMBERED);
+        match store.swap(KEY, &write(&announced), found.map(|loaded| loaded.version)) {
+            Ok(Swap::Done) => return true,
+            Ok(Swap::Lost) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+fn read(bytes: &[u8]) -> Vec<(u64, Time)> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let number = |word: &[u8; 8]| u64::from_le_bytes(*word);
+    pairs.iter().map(|[hash, at]| (number(hash), Time::from_ns(number(at)))).collect()
+}
+
+fn write(announced: &[(u64, Time)]) -> Vec<u8> {
+    announced.iter().flat_map(|(hash, at)| [hash.to_le_bytes(), at.as_ns().to_le_bytes()]).flatten().collect()
+}

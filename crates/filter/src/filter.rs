@@ -1,0 +1,119 @@
+//! One VM's filter: its plugins and the state of their streams. The filter finds the plugin of a
+//! callback, and carries out the plugin's decision.
+//!
+//! ```text
+//!   proxy_on_context_create     root    adds a plugin
+//!                               stream  remembers its plugin until the headers come
+//!   proxy_on_configure          root    configuration, store, seed ─► Plugin
+//!   proxy_on_request_headers    stream  Session::start ─► pass, hold, reply or query
+//!   proxy_on_http_call_response root    replies ─► Session::answer of each waiting stream
+//!   proxy_on_grpc_receive, …_close      the same
+//!   proxy_on_response_headers   stream  adds RateLimit headers
+//!   proxy_on_tick               root    resumes streams at their turns, ends queries that time out
+//!   proxy_on_delete             stream  Session::settle
+//!                               root    resumes all streams
+//! ```
+//!
+//! A stream without charges, headers or a wait leaves no state here; most streams are such.
+
+mod following;
+mod global_calls;
+mod metering;
+mod plugins;
+mod requests;
+mod streams;
+mod ticks;
+
+use super::metering::Metering;
+use super::metrics::Ids;
+use super::plugin::Plugin;
+use super::streams::{NewStreams, NumberMap};
+use crate::Host;
+use diana_base::exclusive::Exclusive;
+use diana_limiter::session::Session;
+use diana_remote_config::CandidateDecision;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What the host does with a request or a response after a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The host passes it on.
+    Continue = 0,
+    /// The host holds it until the filter resumes it or replies.
+    Pause = 1,
+}
+
+impl Action {
+    /// The action for a later part of a request: the part waits with the headers.
+    fn of_part(is_waiting: bool) -> Action {
+        if is_waiting { Action::Pause } else { Action::Continue }
+    }
+}
+
+/// Plugins by their root contexts; `None` until a plugin has a configuration.
+type Plugins<H> = Vec<(u32, Option<Rc<Plugin<H>>>)>;
+
+/// The state of one stream.
+struct Stream<H: Host> {
+    plugin: Rc<Plugin<H>>,
+    session: Session,
+    /// Headers for the response.
+    headers: Vec<(&'static str, String)>,
+    /// Whether the stream waits for its turn or for a global store.
+    is_waiting: bool,
+    /// Whether the client speaks gRPC; set only if the stream waits for a global store.
+    is_grpc: bool,
+    /// The candidate's decision about the same request.
+    candidate: Option<Box<CandidateDecision>>,
+    /// What the request used so far, if a rule has to know.
+    metering: Option<Box<Metering>>,
+}
+
+/// The filter of one VM, driven by the callbacks of its host.
+pub struct Filter<H: Host> {
+    host: H,
+    /// Plugins by their root contexts; few.
+    plugins: Exclusive<Plugins<H>>,
+    /// Earlier configurations of plugins that still have reports for global stores, such as the
+    /// permits that their streams hold.
+    retired: Exclusive<Vec<(u32, Rc<Plugin<H>>)>>,
+    new_streams: Exclusive<NewStreams>,
+    streams: Exclusive<NumberMap<Stream<H>>>,
+    /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the
+    /// call.
+    calls: Exclusive<NumberMap<(Rc<Plugin<H>>, u32)>>,
+    /// Calls in flight to document servers: the host's number and the plugin's root context; few.
+    polls: Exclusive<Vec<(u32, u32)>>,
+    ids: Rc<Ids>,
+    /// How many requests all plugins hold.
+    held_requests: Rc<Cell<usize>>,
+}
+
+impl<H: Host> Filter<H> {
+    /// A filter without plugins.
+    pub fn new(host: H) -> Filter<H> {
+        Filter {
+            host,
+            plugins: Exclusive::default(),
+            retired: Exclusive::default(),
+            new_streams: Exclusive::default(),
+            streams: Exclusive::default(),
+            calls: Exclusive::default(),
+            polls: Exclusive::default(),
+            ids: Rc::default(),
+            held_requests: Rc::default(),
+        }
+    }
+
+    /// How many streams have state: a charge to refund, headers to add, or a wait.
+    pub fn streams(&self) -> usize {
+        self.streams.with(|streams| streams.len()).unwrap_or(0)
+    }
+
+    /// How many calls are in flight.
+    pub fn calling(&self) -> usize {
+        let polls = self.polls.with(|polls| polls.len());
+        self.calls.with(|calls| calls.len()).unwrap_or(0).saturating_add(polls.unwrap_or(0))
+    }
+}

@@ -1,0 +1,49 @@
+//! The callbacks by which the filter measures what a request uses; see
+//! [`metering`](crate::metering).
+
+use super::{Action, Filter, Stream};
+use crate::Host;
+use crate::metering::{MeteredValues, Metering};
+
+impl<H: Host> Filter<H> {
+    /// A part of the request's body has arrived.
+    pub fn on_request_body(&self, id: u32, size: usize) -> Action {
+        let is_waiting = self.streams.with(|streams| {
+            let stream = streams.get_mut(id)?;
+            stream.meter(|metering, values, is_waiting| {
+                if values.request_bytes() {
+                    metering.request_body(size, is_waiting);
+                }
+            });
+            Some(stream.is_waiting)
+        });
+        Action::of_part(is_waiting.flatten() == Some(true))
+    }
+
+    /// A part of the response's body passes.
+    pub fn on_response_body(&self, id: u32, size: usize) -> Action {
+        self.streams.with(|streams| {
+            streams.get_mut(id)?.meter(|metering, _, _| metering.response_body(self.host, size));
+            Some(())
+        });
+        Action::Continue
+    }
+}
+
+impl<H: Host> Stream<H> {
+    /// Starts the measurement of the latency, unless the stream waits.
+    pub(super) fn goes_on(&mut self) {
+        if self.plugin.metered.latency() && !self.is_waiting && self.session.settles() {
+            self.metering.get_or_insert_default().passed(self.plugin.clock.monotonic());
+        }
+    }
+
+    /// Calls `measure` for a stream that has to be settled, now or after its wait. The flag says
+    /// whether the stream waits.
+    pub(super) fn meter(&mut self, measure: impl FnOnce(&mut Metering, &MeteredValues, bool)) {
+        let Stream { plugin, session, is_waiting, metering, .. } = self;
+        if plugin.metered.any() && (*is_waiting || session.settles()) {
+            measure(metering.get_or_insert_default(), &plugin.metered, *is_waiting);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The plugins of a VM: creates, configures, replaces and deletes plugins.
+
+use super::{Filter, Plugins};
+use crate::Host;
+use crate::plugin::Plugin;
+use std::rc::Rc;
+
+/// At most this many earlier configurations are kept. Permits held by streams of older
+/// configurations expire in the store.
+const MAX_RETIRED: usize = 16;
+
+impl<H: Host> Filter<H> {
+    /// Creates a context: that of a plugin if `parent` is 0, else that of a stream of the plugin
+    /// `parent`.
+    pub fn on_context_create(&self, id: u32, parent: u32) {
+        if parent != 0 {
+            self.end_stream(id);
+            self.new_streams.with(|streams| streams.put(id, parent));
+        } else if self.plugin(id).is_none() {
+            self.plugins.with(|plugins| plugins.push((id, None)));
+        }
+    }
+
+    /// Configures the plugin `root` with `size` bytes. If the result is `false`, the configuration
+    /// is refused, and the host and the plugin keep the previous one.
+    pub fn on_configure(&self, root: u32, size: usize) -> bool {
+        let before = self.plugin(root).flatten();
+        let Some(plugin) = Plugin::configure(self.host, size, before.as_deref(), &self.ids) else {
+            return false;
+        };
+        plugin.timer_queue.with(|queue| queue.share_held_requests(&self.held_requests));
+        self.activate(root, plugin);
+        true
+    }
+
+    /// Handles the deletion of a context: of a stream, or of a plugin with all its waiting streams.
+    pub fn on_delete(&self, id: u32) {
+        self.new_streams.with(|streams| streams.take(id));
+        if self.has_stream(id) {
+            return self.end_stream(id);
+        }
+        let remove = |plugins: &mut Vec<(u32, _)>| {
+            let index = plugins.iter().position(|(root, _)| *root == id)?;
+            Some(plugins.swap_remove(index))
+        };
+        if let Some((_, Some(plugin))) = self.plugins.with(remove).flatten() {
+            self.polls.with(|polls| polls.retain(|(_, root)| *root != id));
+            plugin.retire();
+            self.call_stores_and_deliver(&plugin);
+            self.retired.with(|retired| retired.retain(|(of, _)| *of != id));
+            self.resume_all(&plugin);
+            self.forget_calls(&plugin);
+        }
+    }
+
+    /// Resumes all streams that a deleted plugin holds.
+    fn resume_all(&self, plugin: &Plugin<H>) {
+        // A request that stops waiting for its global store may then wait for its turn, but no
+        // timer fires any more. The second pass resumes these requests.
+        for _ in 0..2 {
+            let (all, now) = (plugin.timer_queue.with(|queue| queue.drain()), plugin.clock.monotonic());
+            let all = all.unwrap_or_default().into_iter();
+            all.for_each(|(id, turn)| _ = self.resume(id, turn, plugin, now));
+        }
+    }
+
+    /// Replaces the active configuration of the plugin `root`.
+    pub(super) fn activate(&self, root: u32, plugin: Plugin<H>) {
+        let before = self.plugin(root).flatten();
+        self.plugins.with(|plugins| {
+            plugin.migrate_from(before.as_deref(), plugins);
+            plugins.retain(|(known, _)| *known != root);
+            plugins.push((root, Some(Rc::new(plugin))));
+        });
+        if let Some(before) = before {
+            before.retire();
+            self.call_stores_and_deliver(&before);
+            self.retired.with(|retired| {
+                if retired.len() >= MAX_RETIRED {
+                    retired.remove(0);
+                }
+                retired.push((root, before));
+            });
+        }
+        self.wake(root);
+    }
+
+    /// Arms the timer for the next task of the plugin `root`.
+    pub(super) fn wake(&self, root: u32) {
+        self.plugin(root).flatten().iter().for_each(|plugin| plugin.wake());
+    }
+
+    /// The plugin of a root context: `None` if the context does not exist, `Some(None)` if it has
+    /// no configuration yet.
+    pub(super) fn plugin(&self, root: u32) -> Option<Option<Rc<Plugin<H>>>> {
+        let find = |plugins: &mut Plugins<H>| {
+            plugins.iter().find(|(known, _)| *known == root).map(|(_, plugin)| plugin.clone())
+        };
+        self.plugins.with(find).flatten()
+    }
+}

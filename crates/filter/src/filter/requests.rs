@@ -1,0 +1,104 @@
+//! The callbacks of a request and its response.
+
+use super::{Action, Filter, Stream};
+use crate::Host;
+use crate::plugin::{Decided, Plugin, Rejection, Response};
+use crate::timer_queue::Held;
+use diana_base::time::Time;
+use diana_limiter::check::Outcome;
+use std::mem::take;
+use std::rc::Rc;
+
+impl<H: Host> Filter<H> {
+    /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
+    /// with them.
+    pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
+        let parent = self.new_streams.with(|streams| streams.take(id)).flatten();
+        let Some(plugin) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
+            return self.on_request_more(id);
+        };
+        let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide(ends) else {
+            return Action::Continue;
+        };
+        let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
+        // Most streams have no state.
+        if is_waiting || session.has_charges() || candidate.is_some() || !headers.is_empty() {
+            let (plugin, metering) = (Rc::clone(&plugin), None);
+            let mut stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
+            stream.goes_on();
+            self.streams.with(|streams| streams.insert(id, stream));
+        }
+        match response.outcome {
+            Outcome::Query(ticket) => self.hold_for_query(id, ticket, &plugin),
+            _ => self.carry_out(id, &plugin, response),
+        }
+    }
+
+    /// Carries out a decision for the effective stream.
+    pub(super) fn carry_out(&self, id: u32, plugin: &Plugin<H>, response: Response<H>) -> Action {
+        match response.outcome {
+            Outcome::Delay(until) => self.hold(id, plugin, until, Held::Request),
+            Outcome::Reject(_) => self.reject(id, plugin, response.rejection),
+            // Only `on_request_headers` gets queries.
+            Outcome::Pass | Outcome::Allowed | Outcome::Query(_) => Action::Continue,
+        }
+    }
+
+    fn reject(&self, id: u32, plugin: &Plugin<H>, rejection: Option<Box<Rejection<H>>>) -> Action {
+        let Some(rejection) = rejection else {
+            return Action::Continue;
+        };
+        match *rejection {
+            Rejection { reply, send_at: Some(until) } => self.hold(id, plugin, until, Held::Refusal(reply)),
+            Rejection { reply, send_at: None } => self.send(&reply),
+        }
+    }
+
+    /// Holds the effective stream, or acts at once if the host has no timer.
+    fn hold(&self, id: u32, plugin: &Plugin<H>, until: Time, held: Held<H>) -> Action {
+        let Err(held) = plugin.hold(id, until, held) else {
+            return Action::Pause;
+        };
+        self.set_waiting(id, false);
+        match held {
+            Held::Refusal(reply) => self.send(&reply),
+            Held::Request | Held::Query => Action::Continue,
+        }
+    }
+
+    /// The request's body or trailers have arrived. They wait with the headers.
+    pub fn on_request_more(&self, id: u32) -> Action {
+        Action::of_part(self.is_waiting(id))
+    }
+
+    /// Adds headers to the response before the host sends it.
+    pub fn on_response_headers(&self, id: u32) -> Action {
+        let headers = self.streams.with(|streams| {
+            let stream = streams.get_mut(id)?;
+            let plugin = Rc::clone(&stream.plugin);
+            stream.meter(|metering, values, _| {
+                metering.response_headers(self.host, values, || plugin.clock.monotonic());
+            });
+            Some(take(&mut stream.headers))
+        });
+        for (name, value) in headers.flatten().unwrap_or_default() {
+            // List-valued headers may have several lines, and an upstream's own limits stay valid
+            // beside ours.
+            if name.starts_with("x-") {
+                self.host.replace_response_header(name, &value);
+            } else {
+                self.host.add_response_header(name, &value);
+            }
+        }
+        Action::Continue
+    }
+
+    /// Sends a reply to the client of the effective stream. If the reply cannot be sent, the host
+    /// must not keep the request.
+    fn send(&self, reply: &H::LocalReply) -> Action {
+        match self.host.send(reply) {
+            Ok(()) => Action::Pause,
+            Err(_) => Action::Continue,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The host of a filter: the calls that the filter makes, over any gateway's interface.
+//!
+//! Calls about a request or a response apply to the effective stream: the stream of the current
+//! callback, or the one that [`Host::set_effective_context`] names. No call panics, and each
+//! failure is a value.
+
+use crate::HostKind;
+use crate::metrics::Series;
+use diana_base::time::Time;
+use diana_config::Configuration;
+use diana_limiter::cells::store::{Fault, Store};
+use diana_limiter::policy::Policy;
+use diana_limiter::request::Source;
+use diana_limiter::response::Refusal;
+use std::fmt::Debug;
+
+/// A gateway, as one worker sees it.
+pub trait Host: Copy + 'static {
+    /// The counts that all workers share.
+    type Store: Store;
+    /// Reads the parts of a request.
+    type Request: Source;
+    /// A response in place of the upstream's, ready to be sent now or later.
+    type LocalReply: Debug;
+
+    /// Opens the shared counts of the plugin that is configured, and finds out the kind of host.
+    fn open(self) -> Result<(Self::Store, HostKind), Fault>;
+
+    /// What this host or this build of the filter cannot do for a configuration, as messages;
+    /// empty if it can do all.
+    fn refusals(self, kind: HostKind, configuration: &Configuration) -> Vec<String>;
+
+    /// Whether the plugin shares its counts with programs that are not Diana.
+    fn shares_with_others(self, kind: HostKind) -> bool;
+
+    /// The host's clock, which may step.
+    fn now(self) -> Result<Time, Fault>;
+
+    /// The monotonic clock, if the host has one; its origin is arbitrary.
+    fn monotonic(self) -> Option<Time>;
+
+    /// Random bits that clients cannot predict.
+    fn random(self) -> u64;
+
+    /// The plugin's configuration of `size` bytes; only while the plugin is configured.
+    fn configuration(self, size: usize) -> Vec<u8>;
+
+    /// The effective stream's request. `ends`: whether the request ends with its headers.
+    fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> Self::Request;
+
+    /// The value of a response header; several lines as the host joins them.
+    fn response_header(self, name: &[u8]) -> Option<Vec<u8>>;
+
+    /// Adds a line to the response's headers.
+    fn add_response_header(self, name: &str, value: &str);
+
+    /// Sets a response header and removes all other lines of that name.
+    fn replace_response_header(self, name: &str, value: &str);
+
+    /// Up to `size` bytes of the response's body that the host has now, from `start`.
+    fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>>;
+
+    /// Sets an attribute of the effective stream for the access log.
+    fn set_attribute(self, name: &str, value: &str);
+
+    /// Prepares the response for a refusal.
+    fn local_reply(self, kind: HostKind, refusal: Refusal) -> Self::LocalReply;
+
+    /// Sends a response to the client of the effective stream.
+    fn send(self, reply: &Self::LocalReply) -> Result<(), Fault>;
+
+    /// Resumes the held request of the effective stream.
+    fn resume_request(self) -> Result<(), Fault>;
+
+    /// Makes calls apply to this context until the callback ends.
+    fn set_effective_context(self, id: u32) -> Result<(), Fault>;
+
+    /// Sets the plugin's timer to fire every `ms` milliseconds; 0 stops the timer.
+    fn set_tick_period(self, ms: u32) -> Result<(), Fault>;
+
+    /// Sends an HTTP request to a cluster and returns the number of the call. `headers` are
+    /// [encoded pairs](diana_limiter::request::pairs). The host reports the reply or the timeout to
+    /// [`Filter::on_http_call_response`](crate::Filter::on_http_call_response).
+    fn http_call(self, cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault>;
+
+    /// Sends a gRPC message and returns the number of the call. `cluster` is a serialised
+    /// `GrpcService`.
+    fn grpc_call(
+        self,
+        cluster: &[u8],
+        service: &str,
+        method: &str,
+        message: &[u8],
+        timeout_ms: u32,
+    ) -> Result<u32, Fault>;
+
+    /// A header of the reply to an HTTP call; only in its callback.
+    fn call_header(self, name: &[u8]) -> Option<Vec<u8>>;
+
+    /// The body of the reply to an HTTP call, `size` bytes long; only in its callback. Cut one byte
+    /// beyond [`MAX_REPLY_BYTES`](diana_limiter::global::MAX_REPLY_BYTES).
+    fn call_body(self, size: usize) -> Vec<u8>;
+
+    /// A received gRPC message, `size` bytes long, cut as [`call_body`](Host::call_body) is; only
+    /// in its callback.
+    fn grpc_message(self, size: usize) -> Vec<u8>;
+
+    /// Defines a metric and returns its id; `None` if the host does not define it. The filter
+    /// defines each series once a worker.
+    fn define_metric(self, series: &Series) -> Option<u32>;
+
+    /// Sets a gauge, or adds a value to a histogram.
+    fn record(self, id: u32, value: u64);
+
+    /// Adds to a counter or a gauge.
+    fn increment(self, id: u32, by: i64);
+
+    /// The status of the reply to an HTTP call, 0 if there is no reply; only in its callback.
+    fn call_status(self) -> u32 {
+        self.call_header(b":status")
+            .and_then(|status| str::from_utf8(&status).ok()?.parse().ok())
+            .unwrap_or(0)
+    }
+}

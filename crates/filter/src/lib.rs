@@ -1,0 +1,47 @@
+//! The filter's logic, over any gateway's interface. It turns callbacks into calls of a session and
+//! decisions into calls of a [`Host`].
+//!
+//! ```text
+//!   gateway ─► shell ─► Filter ─► Plugin ─► Session     one Filter a worker,
+//!   gateway ◄─ impl Host ◄─ plugins, timers, metrics    one Plugin a configuration
+//! ```
+//!
+//! A shell is a thin adapter to one gateway: it makes a [`Filter`] for each worker, forwards the
+//! gateway's callbacks, and implements [`Host`]. A request goes from `Filter::on_request_headers`
+//! to `Plugin::decide` and `Session::start`. `Filter::carry_out` does what the decision's `Outcome`
+//! says.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+pub mod access_log;
+mod announced;
+mod clock;
+mod filter;
+mod host;
+mod host_kind;
+mod metering;
+pub mod metrics;
+mod monotonic;
+pub mod nginx;
+mod plugin;
+mod remote_source;
+mod sampling;
+mod streams;
+mod timer_queue;
+mod wording;
+mod zone;
+
+pub use filter::{Action, Filter};
+pub use host::Host;
+pub use host_kind::HostKind;

@@ -1,0 +1,143 @@
+//! Measures what one request used: the status, the bytes of both bodies, and the values of the
+//! response that costs name.
+
+use crate::Host;
+use diana_base::time::Time;
+use diana_limiter::policy::{Measure, Measures, Usage};
+use diana_response_meter::{Meter, Pointer};
+
+/// The longest JSON body that is read, in bytes. Event streams have no limit.
+const MAX_JSON_BYTES: usize = 1 << 20;
+
+/// The most bytes of a body that a worker copies at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What a policy measures of each request that it settles.
+#[derive(Debug, Default)]
+pub(super) struct MeteredValues {
+    measures: Measures,
+    /// The parsed pointers of [`Measures::values`]; `None` for headers.
+    pointers: Vec<Option<Pointer>>,
+}
+
+impl MeteredValues {
+    pub(super) fn new(measures: &Measures) -> MeteredValues {
+        // The configuration refuses an invalid pointer.
+        let pointer = |measure: &Measure| match measure {
+            Measure::Json(pointer) => Pointer::parse(pointer).ok(),
+            Measure::Header(_) => None,
+        };
+        MeteredValues { measures: measures.clone(), pointers: measures.values.iter().map(pointer).collect() }
+    }
+
+    /// Whether the policy measures anything.
+    pub(super) fn any(&self) -> bool {
+        self.measures.any()
+    }
+
+    /// Whether the policy depends on latencies.
+    pub(super) fn latency(&self) -> bool {
+        self.measures.latency
+    }
+
+    /// Whether the policy counts the bytes of request bodies.
+    pub(super) fn request_bytes(&self) -> bool {
+        self.measures.request_bytes
+    }
+}
+
+/// The measurement of one request.
+#[derive(Default)]
+pub(super) struct Metering {
+    usage: Usage,
+    /// When the request went on, by the monotonic clock; only if the policy depends on latencies.
+    passed_at: Option<Time>,
+    /// The body that the host has held while the request waits, in bytes.
+    held_bytes: u64,
+    /// The reader of each value; `None` for values of headers and for bodies that cannot be read.
+    meters: Vec<Option<Meter>>,
+}
+
+impl Metering {
+    /// The request goes on to the upstream.
+    pub(super) fn passed(&mut self, now: Time) {
+        self.passed_at = Some(now);
+    }
+
+    /// A part of the request's body has arrived. While the request waits, hosts report all that
+    /// they hold; afterwards each part.
+    pub(super) fn request_body(&mut self, size: usize, is_waiting: bool) {
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
+        match is_waiting {
+            true => self.held_bytes = self.held_bytes.max(size),
+            false => self.usage.request_bytes = self.usage.request_bytes.saturating_add(size),
+        }
+    }
+
+    /// The response's headers have arrived. `clock` is the monotonic clock.
+    pub(super) fn response_headers(
+        &mut self,
+        host: impl Host,
+        values: &MeteredValues,
+        clock: impl Fn() -> Time,
+    ) {
+        self.usage.latency = self.passed_at.map(|passed_at| clock().since(passed_at));
+        if values.measures.status {
+            let status = host.response_header(b":status");
+            self.usage.status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
+        }
+        let mut content = None;
+        self.usage.values.clear();
+        self.meters.clear();
+        for (measure, pointer) in values.measures.values.iter().zip(&values.pointers) {
+            let (mut value, mut meter) = (None, None);
+            match (measure, pointer) {
+                (Measure::Header(name), _) => value = number_in(host, name),
+                (Measure::Json(_), Some(pointer)) => {
+                    let header = |name: &[u8]| host.response_header(name).unwrap_or_default();
+                    let (kind, encoding) =
+                        content.get_or_insert_with(|| (header(b"content-type"), header(b"content-encoding")));
+                    meter = Meter::new(pointer, kind, Some(encoding), MAX_JSON_BYTES);
+                }
+                (Measure::Json(_), None) => {}
+            }
+            self.usage.values.push(value);
+            self.meters.push(meter);
+        }
+    }
+
+    /// A part of the response's body passes.
+    pub(super) fn response_body(&mut self, host: impl Host, size: usize) {
+        let bytes = u64::try_from(size).unwrap_or(u64::MAX);
+        self.usage.response_bytes = self.usage.response_bytes.saturating_add(bytes);
+        if self.meters.iter().flatten().all(Meter::is_done) {
+            return;
+        }
+        let mut start = 0;
+        while start < size {
+            let Some(chunk) = host.response_body(start, CHUNK_BYTES).filter(|chunk| !chunk.is_empty()) else {
+                return;
+            };
+            self.meters.iter_mut().flatten().for_each(|meter| meter.push(&chunk));
+            start = start.saturating_add(chunk.len());
+        }
+    }
+
+    /// What the request used until now.
+    pub(super) fn usage(&mut self) -> &Usage {
+        let Metering { usage, held_bytes, meters, .. } = self;
+        usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
+        for (value, meter) in usage.values.iter_mut().zip(meters) {
+            if let Some(meter) = meter {
+                *value = meter.value();
+            }
+        }
+        usage
+    }
+}
+
+/// The whole number in a response header with one value.
+fn number_in(host: impl Host, name: &str) -> Option<u64> {
+    let value = host.response_header(name.as_bytes())?;
+    std::str::from_utf8(&value).ok()?.trim().parse().ok()
+}

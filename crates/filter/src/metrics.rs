@@ -1,0 +1,312 @@
+//! The metrics of one configuration in one worker: defines them when the configuration is accepted,
+//! then counts. `table.rs` has all names. A new metric is a line there and a call of `add` here.
+
+mod table;
+
+pub use table::{Each, METRICS, Metric, MetricKind, Series};
+
+use super::access_log::whole_ms;
+use crate::{Host, HostKind};
+use diana_base::exclusive::Exclusive;
+use diana_base::format::plain;
+use diana_base::map::KeyMap;
+use diana_base::time::Span;
+use diana_config::Configuration;
+use diana_limiter::cells::Events;
+use diana_limiter::cells::table::ACTORS_OF_A_SET;
+use diana_limiter::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use diana_limiter::global::CallStats as Calls;
+use diana_limiter::policy::{Policy, Rule, RuleId};
+use diana_remote_config::{CanaryVerdict, Comparison};
+use log::warn;
+use std::borrow::Cow;
+use table::Id;
+
+/// The host's ids by name, for the life of the VM. Envoy makes a new id for each definition and
+/// never frees one.
+#[derive(Debug, Default)]
+pub(super) struct Ids(Exclusive<KeyMap<u32>>);
+
+/// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
+/// to 1 KiB. The default of 5 MiB then holds this many counters.
+const MAX_ON_NGINX: usize = 4_096;
+
+/// The result of a poll of the document server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Poll {
+    Fresh,
+    Unchanged,
+    Refused,
+    Failed,
+}
+
+impl Ids {
+    /// The id of a metric; `None` if the host does not define it.
+    fn define(&self, host: impl Host, series: &Series, most: usize) -> Option<u32> {
+        let name = series.name();
+        let define = |ids: &mut KeyMap<u32>| {
+            if let Some(id) = ids.get(name.as_bytes()) {
+                return Some(*id);
+            }
+            let id = (ids.values().len() < most).then(|| host.define_metric(series)).flatten()?;
+            ids.insert(name.as_bytes(), id);
+            Some(id)
+        };
+        self.0.with(define).flatten()
+    }
+}
+
+/// The metrics of one configuration in one worker.
+#[derive(Debug)]
+pub(super) struct Metrics<H> {
+    host: H,
+    /// By metric. Each entry lists the values of the first rule or cluster, then of the second, and
+    /// so on.
+    series: Vec<Vec<Option<u32>>>,
+}
+
+/// The rules, clusters or versions for which a configuration has a metric, in their order. `None`
+/// keeps the place of a rule without the metric.
+fn instances<'a>(
+    each: Each,
+    configuration: &'a Configuration,
+    clusters: &'a [String],
+    is_nginx: bool,
+) -> Vec<Option<Cow<'a, str>>> {
+    let Configuration { policy, remote, .. } = configuration;
+    let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
+    match each {
+        Each::Configuration => one_if(true),
+        Each::Nginx => one_if(is_nginx),
+        Each::Version => vec![Some(plain(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
+        Each::Rule => {
+            policy.rules().map(|(_, rule)| (!rule.is_of_plan()).then(|| rule.name().into())).collect()
+        }
+        Each::GlobalRule => {
+            let has_metric = |rule: &Rule| rule.is_global() && !rule.is_of_plan();
+            policy.rules().map(|(_, rule)| has_metric(rule).then(|| rule.name().into())).collect()
+        }
+        Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
+        Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
+        Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
+        Each::Remote => one_if(remote.is_some()),
+        Each::Canary => one_if(remote.as_ref().is_some_and(|remote| remote.canary.is_some())),
+        Each::AllowList => one_if(policy.has_allow_list()),
+        Each::DenyList => one_if(policy.has_deny_list()),
+    }
+}
+
+/// The names of these rules, each at the place of its rule.
+fn some_rules(policy: &Policy, rules: impl Iterator<Item = RuleId>) -> Vec<Option<Cow<'_, str>>> {
+    let mut all = vec![None; policy.rules().count()];
+    for rule in rules {
+        if let (Some(slot), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {
+            *slot = Some(rule.name().into());
+        }
+    }
+    all
+}
+
+impl<H: Host> Metrics<H> {
+    /// Defines every metric of the configuration, so that each exists with 0. A metric that the
+    /// host does not define is left out, because a missing metric must not cause an outage.
+    pub(super) fn new(
+        (host, kind): (H, HostKind),
+        configuration: &Configuration,
+        clusters: &[String],
+        ids: &Ids,
+    ) -> Metrics<H> {
+        let is_nginx = kind.is_nginx();
+        let most = if is_nginx { MAX_ON_NGINX } else { usize::MAX };
+        let mut missing = 0_u32;
+        let mut define = |metric: &'static Metric, of: Option<Cow<str>>, value: &str| {
+            let id = of.map(|of| ids.define(host, &Series { metric, of: &of, value }, most));
+            missing = missing.saturating_add((id == Some(None)).into());
+            id.flatten()
+        };
+        let mut series = Vec::with_capacity(METRICS.len());
+        for metric in METRICS {
+            let mut all = Vec::new();
+            // nginx ends the VM when a gauge is incremented, and shows no metric by itself.
+            if metric.kind == MetricKind::Counter || !is_nginx {
+                let values = if metric.values.is_empty() { &[""] } else { metric.values };
+                for of in instances(metric.each, configuration, clusters, is_nginx) {
+                    all.extend(values.iter().map(|value| define(metric, of.clone(), value)));
+                }
+            }
+            series.push(all);
+        }
+        if missing > 0 {
+            warn!("the host does not define {missing} of the metrics");
+        }
+        let metrics = Metrics { host, series };
+        metrics.record(Id::BuildInfo, 0, 1);
+        for (rule, sets) in configuration.policy.tables() {
+            metrics.record(Id::CellsRoom, rule.index(), sets.saturating_mul(ACTORS_OF_A_SET));
+        }
+        metrics.limits(&configuration.policy);
+        metrics
+    }
+
+    /// Sets the gauges of adaptive limits.
+    pub(super) fn limits(&self, policy: &Policy) {
+        for (rule, limit) in policy.adaptive_limits() {
+            self.record(Id::Limit, rule.index(), limit);
+        }
+    }
+
+    fn id(&self, metric: Id, of: usize, value: usize) -> Option<u32> {
+        let series = self.series.get(metric as usize)?;
+        let values = METRICS.get(metric as usize)?.values.len().max(1);
+        *series.get(of.checked_mul(values)?.checked_add(value)?)?
+    }
+
+    /// Adds to a counter. `of` is the index of the rule or cluster, `value` that of the label's
+    /// value.
+    fn add(&self, metric: Id, of: usize, value: usize, by: u32) {
+        if by > 0
+            && let Some(id) = self.id(metric, of, value)
+        {
+            self.host.increment(id, by.into());
+        }
+    }
+
+    /// Sets a gauge, or adds a value to a histogram.
+    fn record(&self, metric: Id, of: usize, value: u64) {
+        if let Some(id) = self.id(metric, of, 0) {
+            self.host.record(id, value);
+        }
+    }
+
+    /// Counts a decision. A rule that would admit a request has no result if another rule refuses
+    /// it.
+    pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
+        for report in &decision.reports {
+            let result = match report.result {
+                RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
+                RuleResult::Admitted => Some(0),
+                RuleResult::Refused => Some(1),
+                RuleResult::Shadowed => Some(2),
+                // Only a rule that is known to refuse is counted as refusing.
+                RuleResult::Unattributed => None,
+                RuleResult::Uncounted => Some(3),
+            };
+            let rule = report.rule.index();
+            result.into_iter().for_each(|result| self.add(Id::Requests, rule, result, 1));
+            self.add(Id::Degraded, rule, 0, report.degraded.into());
+        }
+        let outcome = match decision.outcome {
+            Outcome::Reject(Reason::Denied) => 3,
+            Outcome::Reject(_) => 2,
+            Outcome::Allowed => 4,
+            Outcome::Pass | Outcome::Delay(_) if is_unlimited(policy, decision) => 5,
+            Outcome::Delay(_) => 1,
+            Outcome::Pass => 0,
+            // The decision is counted once it is made.
+            Outcome::Query(_) => return,
+        };
+        self.add(Id::Decisions, 0, outcome, 1);
+        match decision.outcome {
+            Outcome::Allowed => self.add(Id::Allowed, 0, 0, 1),
+            Outcome::Reject(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
+            _ => self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow),
+        }
+        self.events(&decision.events);
+    }
+
+    /// Counts a request that is not held, because the worker already holds the maximum.
+    pub(super) fn unheld(&self) {
+        self.add(Id::UnheldRequests, 0, 0, 1);
+    }
+
+    /// Counts the calls to a global store.
+    pub(super) fn calls(&self, shard: usize, stats: &Calls) {
+        self.add(Id::Calls, shard, 0, stats.calls);
+        self.add(Id::FailedCalls, shard, 0, stats.failed);
+        self.add(Id::Questions, shard, 0, stats.queries);
+        self.add(Id::DroppedRefunds, shard, 0, stats.dropped_refunds);
+        self.add(Id::StrayReplies, shard, 0, stats.stray);
+        for duration in &stats.durations {
+            self.record(Id::CallDuration, shard, duration.as_ns().checked_div(1_000).unwrap_or(0));
+        }
+    }
+
+    /// Records how long a request waited for its turn.
+    pub(super) fn waited(&self, waited: Span) {
+        self.record(Id::WaitDuration, 0, whole_ms(waited));
+    }
+
+    /// The gauge of waiting requests.
+    pub(super) fn waiting_requests(&self) -> Option<u32> {
+        self.id(Id::WaitingRequests, 0, 0)
+    }
+
+    /// Sets how many cells are in use in the table whose first rule this is.
+    pub(super) fn used_cells(&self, rule: RuleId, used: u64) {
+        self.record(Id::CellsUsed, rule.index(), used);
+    }
+
+    /// Counts that this worker has switched to the document of this generation; 0: no document.
+    pub(super) fn switched(&self, generation: u64) {
+        self.add(Id::ConfigSwitches, 0, 0, 1);
+        self.generation(generation);
+    }
+
+    /// Records the generation of the active document; 0: no document.
+    pub(super) fn generation(&self, generation: u64) {
+        self.record(Id::ConfigGeneration, 0, generation);
+    }
+
+    /// Counts the comparison of the two decisions about a request.
+    pub(super) fn compared(&self, compared: Comparison) {
+        let result = match compared {
+            Comparison::Same => 0,
+            Comparison::NewlyRefused => 1,
+            Comparison::NewlyAdmitted => 2,
+        };
+        self.add(Id::CanaryRequests, 0, result, 1);
+    }
+
+    /// Counts a canary's verdict.
+    pub(super) fn canary_verdict(&self, verdict: &CanaryVerdict) {
+        let metric = match verdict {
+            CanaryVerdict::Kept(_) => return,
+            CanaryVerdict::Promoted(_) => Id::CanaryPromotions,
+            CanaryVerdict::Rejected(_) | CanaryVerdict::Invalid => Id::CanaryRejections,
+            CanaryVerdict::RolledBack(_) => Id::CanaryRollbacks,
+        };
+        self.add(metric, 0, 0, 1);
+    }
+
+    /// Counts a poll of the document server.
+    pub(super) fn poll(&self, poll: Poll) {
+        let result = match poll {
+            Poll::Fresh => 0,
+            Poll::Unchanged => 1,
+            Poll::Refused => 2,
+            Poll::Failed => 3,
+        };
+        self.add(Id::ConfigPolls, 0, result, 1);
+    }
+
+    /// Counts keys that this worker wrote and the host has evicted.
+    pub(super) fn lost_keys(&self, keys: u32) {
+        self.add(Id::LostKeys, 0, 0, keys);
+    }
+
+    /// Counts what happened in the store.
+    pub(super) fn events(&self, events: &Events) {
+        let evicted = [events.evicted_lossless, events.evicted_lossy, events.set_full];
+        evicted.into_iter().enumerate().for_each(|(kind, by)| self.add(Id::Evictions, 0, kind, by));
+        self.add(Id::LostSwaps, 0, 0, events.swaps_lost);
+        self.add(Id::SharedDataErrors, 0, 0, events.faults);
+        self.add(Id::ForeignValues, 0, 0, events.foreign);
+        self.add(Id::KnownRefusals, 0, 0, events.cached);
+    }
+}
+
+/// Whether an enforced rule could not count the request, so that the rule did not limit it.
+fn is_unlimited(policy: &Policy, decision: &Decision) -> bool {
+    let is_enforced = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| rule.enforced());
+    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && is_enforced(report))
+}

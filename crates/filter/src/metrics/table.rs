@@ -1,0 +1,208 @@
+//! The table of all metrics. The filter defines its metrics from this table, and a test checks the
+//! documents against it.
+//!
+//! Envoy's `stats_tags` turn `diana.rule.NAME.result.RESULT.requests` into
+//! `diana_requests{rule="NAME",result="RESULT"}`. The number of series depends on the configuration
+//! alone, never on what clients send.
+
+/// The kind of a metric. The numbers are the ABI's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A number that only grows.
+    Counter = 0,
+    /// A number that goes up and down.
+    Gauge = 1,
+    /// A distribution of values.
+    Histogram = 2,
+}
+
+/// The things of a configuration that have a series of a metric each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Each {
+    /// Every configuration has one.
+    Configuration,
+    /// Every configuration in nginx.
+    Nginx,
+    /// The version of the filter.
+    Version,
+    /// Each rule.
+    Rule,
+    /// Each rule with `scope: global`.
+    GlobalRule,
+    /// Each rule with `adapt`.
+    AdaptiveRule,
+    /// The first rule of each table, that is, of each group of rules that count the same actor.
+    Table,
+    /// Each cluster of `store`.
+    Cluster,
+    /// A configuration with `remote`.
+    Remote,
+    /// A configuration with `remote.canary`.
+    Canary,
+    /// A configuration with an `allow` list.
+    AllowList,
+    /// A configuration with a `deny` list.
+    DenyList,
+}
+
+/// A metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its kind.
+    pub kind: MetricKind,
+    /// The things that have a series each.
+    pub each: Each,
+    /// The metric's name in the host. Words in capitals stand for values.
+    pub name: &'static str,
+    /// The values of the last word in capitals, if `each` does not provide it.
+    pub values: &'static [&'static str],
+}
+
+/// One series of a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Series<'a> {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The rule, cluster or version; empty if there is only one.
+    pub of: &'a str,
+    /// The value of the last label; empty if the metric has none.
+    pub value: &'a str,
+}
+
+impl Series<'_> {
+    /// The name with the values in it, such as `diana.rule.login.result.ok.requests`.
+    pub fn name(&self) -> String {
+        self.metric.series(self.of, self.value)
+    }
+}
+
+impl Metric {
+    /// The host's name of the series for this rule, cluster or version, and this value.
+    fn series(&self, of: &str, value: &str) -> String {
+        let mut name = String::with_capacity(self.name.len().saturating_add(of.len()));
+        for (index, word) in self.name.split('.').enumerate() {
+            if index > 0 {
+                name.push('.');
+            }
+            name.push_str(match word {
+                OF_RULE | OF_CLUSTER | OF_VERSION => of,
+                word if is_value(word) => value,
+                word => word,
+            });
+        }
+        name
+    }
+
+    /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and
+    /// `result`.
+    pub fn prometheus(&self) -> (String, Vec<&'static str>) {
+        let (mut name, mut labels) = (Vec::new(), Vec::new());
+        let mut words = self.name.split('.').peekable();
+        while let Some(word) = words.next() {
+            // The lists are rules, too: `rule.allow`.
+            let is_label = word == "rule" || words.peek().is_some_and(|next| is_value(next));
+            match is_label {
+                true => labels.extend(words.next().map(|_| word)),
+                false => name.push(word),
+            }
+        }
+        (name.join("_"), labels)
+    }
+}
+
+const OF_RULE: &str = "NAME";
+const OF_CLUSTER: &str = "CLUSTER";
+const OF_VERSION: &str = "VERSION";
+
+/// Whether the word stands for a value.
+fn is_value(word: &str) -> bool {
+    word.starts_with(|letter: char| letter.is_ascii_uppercase())
+}
+
+/// Declares each metric in one line: its name in the filter, kind, what it exists for, host name,
+/// values.
+macro_rules! metrics {
+    ($($id:ident: $kind:ident $each:ident $name:literal $values:expr;)*) => {
+        /// The metrics, in the order of [`METRICS`].
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Id {
+            $($id),*
+        }
+
+        /// All metrics.
+        pub const METRICS: &[Metric] =
+            &[$(Metric { kind: MetricKind::$kind, each: Each::$each, name: $name, values: &$values }),*];
+    };
+}
+
+metrics! {
+    Decisions: Counter Configuration "diana.outcome.OUTCOME.decisions"
+        ["passed", "delayed", "refused", "denied", "allowed", "error"];
+    Requests: Counter Rule "diana.rule.NAME.result.RESULT.requests" ["ok", "refused", "shadow", "error"];
+    Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" ["ok"];
+    Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" ["refused", "shadow"];
+    Degraded: Counter GlobalRule "diana.rule.NAME.degraded" [];
+    Limit: Gauge AdaptiveRule "diana.rule.NAME.limit" [];
+    Evictions: Counter Configuration "diana.kind.KIND.evictions" ["lossless", "lossy", "crowded"];
+    LostSwaps: Counter Configuration "diana.lost_swaps" [];
+    SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
+    ForeignValues: Counter Configuration "diana.foreign_values" [];
+    KnownRefusals: Counter Configuration "diana.known_refusals" [];
+    LostKeys: Counter Nginx "diana.lost_keys" [];
+    UnheldRequests: Counter Configuration "diana.unheld_requests" [];
+    Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
+    FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
+    Questions: Counter Cluster "diana.store.CLUSTER.questions" [];
+    DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" [];
+    StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" [];
+    CallDuration: Histogram Cluster "diana.store.CLUSTER.call_duration_us" [];
+    WaitDuration: Histogram Configuration "diana.wait_duration_ms" [];
+    WaitingRequests: Gauge Configuration "diana.waiting_requests" [];
+    CellsUsed: Gauge Table "diana.rule.NAME.cells_used" [];
+    CellsRoom: Gauge Table "diana.rule.NAME.cells_room" [];
+    ConfigGeneration: Gauge Configuration "diana.config.generation" [];
+    ConfigSwitches: Counter Remote "diana.config.switches" [];
+    ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
+    CanaryRequests: Counter Canary "diana.canary.result.RESULT.requests" ["same", "newly_refused", "newly_admitted"];
+    CanaryPromotions: Counter Canary "diana.canary.promotions" [];
+    CanaryRejections: Counter Canary "diana.canary.rejections" [];
+    CanaryRollbacks: Counter Canary "diana.canary.rollbacks" [];
+    BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_a_series_and_a_name_with_labels() {
+        let requests = METRICS.get(Id::Requests as usize).unwrap();
+        assert_eq!(requests.series("login", "ok"), "diana.rule.login.result.ok.requests");
+        assert_eq!(requests.prometheus(), ("diana_requests".into(), vec!["rule", "result"]));
+        let denied = METRICS.get(Id::Denied as usize).unwrap();
+        assert_eq!(denied.prometheus(), requests.prometheus());
+        let generation = METRICS.get(Id::ConfigGeneration as usize).unwrap();
+        assert_eq!(generation.series("", ""), "diana.config.generation");
+        assert_eq!(generation.prometheus(), ("diana_config_generation".into(), vec![]));
+    }
+
+    #[test]
+    fn values_and_words_in_capitals_agree() {
+        for metric in METRICS {
+            let of = [OF_RULE, OF_CLUSTER, OF_VERSION];
+            let words = metric.name.split('.').filter(|word| is_value(word));
+            let (of, values): (Vec<&str>, Vec<&str>) = words.partition(|word| of.contains(word));
+            assert_eq!(values.len(), usize::from(!metric.values.is_empty()), "{metric:?}");
+            let is_many = matches!(
+                metric.each,
+                Each::Rule
+                    | Each::GlobalRule
+                    | Each::AdaptiveRule
+                    | Each::Table
+                    | Each::Cluster
+                    | Each::Version
+            );
+            assert_eq!(of.len(), usize::from(is_many), "{metric:?}");
+        }
+    }
+}

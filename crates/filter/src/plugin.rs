@@ -1,0 +1,93 @@
+//! One configuration in one worker. Host calls apply to the effective stream; the state of streams
+//! is in [`Filter`](super::Filter).
+//!
+//! ```text
+//!   configure ─► Plugin ─┬─ decide        a request's headers ─► Session::start ─► Decision
+//!                        ├─ respond       Decision ─► Response, metrics, attributes
+//!                        ├─ global_calls  calls to global stores; their replies ─► Decision
+//!                        ├─ timer         holds requests, wakes the worker for its own tasks
+//!                        ├─ settle        a request's end ─► refunds
+//!                        ├─ follow        another document ─► the next Plugin
+//!                        └─ candidate     a document that decides beside the active one
+//! ```
+
+mod announce;
+mod candidate;
+mod configure;
+mod decide;
+mod decided;
+mod follow;
+mod global_calls;
+mod respond;
+mod settle;
+mod timer;
+
+pub(super) use decided::{Decided, Rejection, Response};
+
+use super::clock::Clock;
+use super::metering::MeteredValues;
+use super::metrics::Metrics;
+use super::remote_source::RemoteSource;
+use super::sampling::Sampling;
+use super::streams::NumberMap;
+use super::timer_queue::TimerQueue;
+use super::zone::Zone;
+use crate::{Host, HostKind};
+use diana_base::exclusive::Exclusive;
+use diana_base::prng;
+use diana_base::time::{Span, Time};
+use diana_config::Configuration;
+use diana_limiter::cells::store::Watched;
+use diana_limiter::cells::table::Seed;
+use diana_limiter::session::Worker;
+use diana_remote_config::Candidate;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The state that the streams of one configuration share.
+pub(super) struct Plugin<H: Host> {
+    pub(super) host: H,
+    pub(super) kind: HostKind,
+    pub(super) configuration: Configuration,
+    pub(super) clock: Clock<H>,
+    pub(super) store: Watched<H::Store>,
+    pub(super) seed: Seed,
+    /// Only in nginx.
+    zone: Option<Zone>,
+    pub(super) worker: Exclusive<Worker>,
+    /// The document server that this plugin follows, if it follows one.
+    pub(super) remote: Option<Rc<RemoteSource<H>>>,
+    /// The candidate beside the active document.
+    candidate: Exclusive<Option<Rc<Candidate>>>,
+    pub(super) timer_queue: Rc<Exclusive<TimerQueue<H>>>,
+    /// Whether the configuration would hold requests but the host cannot.
+    refuses_to_wait: bool,
+    /// The timeout of a call to a global store.
+    timeout_ms: u32,
+    /// The streams that wait for global stores, by ticket.
+    pub(super) querying: Exclusive<NumberMap<u32>>,
+    /// The latest time at which the timer fires for the worker's own tasks.
+    wakes_at: Cell<Option<Time>>,
+    /// The shortest span that the worker has wanted since `wakes_at` was first set.
+    wanted: Cell<Option<Span>>,
+    /// What the policy measures of requests.
+    pub(super) metered: MeteredValues,
+    pub(super) metrics: Metrics<H>,
+    sampling: Sampling,
+    prng_state: Cell<u64>,
+}
+
+impl<H: Host> Plugin<H> {
+    /// The host's clock. If the clock cannot be read, this is its last reading.
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// A number that clients cannot predict, for jitter.
+    fn entropy(&self) -> u32 {
+        let mut state = self.prng_state.get();
+        let number = prng::next(&mut state);
+        self.prng_state.set(state);
+        number
+    }
+}

@@ -1,0 +1,52 @@
+//! The log lines about an accepted configuration.
+
+use super::Plugin;
+use crate::wording::{MAX_LOGGED, plural};
+use crate::{Host, announced};
+use diana_base::format;
+use log::{info, warn};
+
+const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without a `vm_id` share their data, those of \
+    other programs included; give this filter a `vm_id` of its own in `vm_config`";
+
+impl<H: Host> Plugin<H> {
+    /// Logs that the configuration with these bytes is accepted, unless another worker has just
+    /// logged it.
+    pub(super) fn announce(&self, bytes: &[u8]) {
+        if !announced::record(&self.store, bytes, || self.now()) {
+            return;
+        }
+        info!("{}", self.summary());
+        if self.refuses_to_wait {
+            warn!("this host cannot hold requests: requests that would wait are refused");
+        }
+        self.warn();
+    }
+
+    /// Logs settings that are accepted but probably not meant.
+    fn warn(&self) {
+        for warning in self.configuration.warnings.iter().take(MAX_LOGGED) {
+            warn!("configuration, {warning}");
+        }
+        if self.host.shares_with_others(self.kind) {
+            warn!("{NO_VM_ID}");
+        }
+    }
+
+    fn summary(&self) -> String {
+        let policy = &self.configuration.policy;
+        let (keys, size) = policy.footprint();
+        let (rules, keys) = (plural(policy.named_rules().count(), "rule"), plural(keys, "key"));
+        let mut words = format!(
+            "configuration taken, {rules}; at most {keys} and {} KiB of shared data",
+            size.div_ceil(1024)
+        );
+        let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
+        if !clusters.is_empty() {
+            let secret = policy.fingerprint().to_be_bytes();
+            words.extend(["; store ", &clusters, ", fingerprint of its secret "]);
+            secret.into_iter().for_each(|byte| format::hex(&mut words, byte));
+        }
+        words
+    }
+}

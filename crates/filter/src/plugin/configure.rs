@@ -1,0 +1,162 @@
+//! Builds the plugin of a configuration: finds out the kind of host, agrees with other workers on
+//! the seed, and migrates counts of the previous configuration.
+
+use super::Plugin;
+use crate::Host;
+use crate::clock::Clock;
+use crate::host_kind::HostKind;
+use crate::metering::MeteredValues;
+use crate::metrics::{Ids, Metrics};
+use crate::remote_source::RemoteSource;
+use crate::sampling::Sampling;
+use crate::timer_queue::TimerQueue;
+use crate::wording::mistakes;
+use crate::zone::Zone;
+use diana_base::exclusive::Exclusive;
+use diana_base::time::{Span, Time};
+use diana_config::Configuration;
+use diana_limiter::cells::Replacement;
+use diana_limiter::cells::store::{Fault, Watched};
+use diana_limiter::cells::table::{Dated, Seed, shared_seed};
+use diana_limiter::session::Worker;
+use log::error;
+use std::cell::Cell;
+use std::rc::Rc;
+
+impl<H: Host> Plugin<H> {
+    /// Reads and compiles the plugin's configuration of `size` bytes; only during
+    /// `proxy_on_configure`. `before` is the previous configuration. Mistakes are logged.
+    pub(crate) fn configure(
+        host: H,
+        size: usize,
+        before: Option<&Plugin<H>>,
+        ids: &Rc<Ids>,
+    ) -> Option<Plugin<H>> {
+        let bytes = host.configuration(size);
+        let configuration = diana_config::compile(&bytes).map_err(|errors| mistakes(&errors));
+        let plugin = configuration.and_then(|configuration| Plugin::build(host, configuration, before, ids));
+        match plugin {
+            Ok(mut plugin) => {
+                plugin.announce(&bytes);
+                let mut generation = 0;
+                if let Some(options) = plugin.configuration.remote.take() {
+                    let source = Rc::new(RemoteSource::new(host, plugin.kind, bytes, options));
+                    plugin.remote = Some(Rc::clone(&source));
+                    // Another worker, or the configuration before this one, may already have a
+                    // document.
+                    plugin = plugin.follow(&source, ids).unwrap_or(plugin);
+                    generation = source.generation();
+                }
+                match generation {
+                    0 => plugin.metrics.generation(0),
+                    generation => plugin.metrics.switched(generation),
+                }
+                Some(plugin)
+            }
+            Err(why) => {
+                error!("configuration refused, {why}");
+                None
+            }
+        }
+    }
+
+    /// The plugin of a configuration, or why it cannot be built.
+    pub(super) fn build(
+        host: H,
+        configuration: Configuration,
+        before: Option<&Plugin<H>>,
+        ids: &Rc<Ids>,
+    ) -> Result<Plugin<H>, String> {
+        let broken =
+            |Fault(status)| format!("the host's clock or its shared data does not work: status {status}");
+        let (store, kind) = host.open().map_err(broken)?;
+        let refusals = host.refusals(kind, &configuration);
+        if !refusals.is_empty() {
+            return Err(refusals.join("; "));
+        }
+        Plugin::new((host, kind), store, configuration, before, ids).map_err(broken)
+    }
+
+    fn new(
+        (host, kind): (H, HostKind),
+        store: H::Store,
+        mut configuration: Configuration,
+        before: Option<&Plugin<H>>,
+        ids: &Rc<Ids>,
+    ) -> Result<Plugin<H>, Fault> {
+        let fresh = fresh_seed(host);
+        let is_nginx = kind.is_nginx();
+        let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
+        let store = Watched::new(store, is_nginx);
+        // Only nginx loses seeds.
+        let since = if is_nginx { host.now()? } else { Time::from_ns(0) };
+        let dated = shared_seed(&store, Dated { since, seed: fresh })?;
+        let seed = dated.seed;
+        let mut worker = Worker::new(&configuration.policy, &seed);
+        let mut timeout = Span::ZERO;
+        if is_nginx {
+            worker.disable_reservations();
+        } else if let Some(options) = configuration.store.take() {
+            timeout = options.timeout;
+            worker = worker.with_global_store(options, host.random());
+        }
+        let metered = MeteredValues::new(configuration.policy.measures());
+        let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);
+        // There is one timer, and it resumes waiting requests under any configuration.
+        let timer_queue = match before {
+            Some(before) => Rc::clone(&before.timer_queue),
+            None => Rc::new(Exclusive::new(TimerQueue::new(host))),
+        };
+        timer_queue.with(|queue| queue.set_gauge(metrics.waiting_requests()));
+        let prng_state = Cell::new(host.random());
+        Ok(Plugin {
+            host,
+            kind,
+            configuration,
+            clock: Clock::new(host)?,
+            store,
+            seed,
+            zone: is_nginx.then(|| Zone::new(dated)),
+            worker: Exclusive::new(worker),
+            remote: None,
+            candidate: Exclusive::default(),
+            timer_queue,
+            refuses_to_wait,
+            timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
+            querying: Exclusive::default(),
+            wakes_at: Cell::new(None),
+            wanted: Cell::new(None),
+            metered,
+            metrics,
+            sampling: Sampling::default(),
+            prng_state,
+        })
+    }
+
+    /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
+    /// another one or stand beside it. In either case the counts of rules that both have continue.
+    pub(crate) fn migrate_from(&self, before: Option<&Plugin<H>>, plugins: &[(u32, Option<Rc<Plugin<H>>>)]) {
+        let mut previous = Vec::new();
+        let mut add = |other: &Plugin<H>| {
+            previous.extend(other.worker.with(|worker| worker.previous(&other.configuration.policy)));
+        };
+        let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
+        match before {
+            Some(before) => add(before),
+            None => plugins.iter().rev().filter_map(|(_, other)| other.as_deref()).for_each(add),
+        }
+        let now = self.now();
+        self.worker
+            .with(|worker| worker.migrate_from(&self.configuration.policy, &previous, replacement, now));
+    }
+}
+
+/// A seed from the host's source of randomness.
+fn fresh_seed(host: impl Host) -> Seed {
+    let (low, high) = (host.random(), host.random());
+    let mut seed = Seed::default();
+    seed.iter_mut()
+        .zip(low.to_le_bytes().into_iter().chain(high.to_le_bytes()))
+        .for_each(|(to, byte)| *to = byte);
+    seed
+}

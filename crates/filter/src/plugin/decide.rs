@@ -1,0 +1,91 @@
+//! Decides about a request when its headers arrive.
+//!
+//! ```text
+//!   candidate ─► policy: Session::start, or refuse if it cannot be held ─► compare ─► upkeep
+//! ```
+
+use super::{Decided, Plugin};
+use crate::Host;
+use diana_limiter::check::Outcome;
+use diana_limiter::session::Session;
+use diana_remote_config::CandidateDecision;
+
+impl<H: Host> Plugin<H> {
+    /// Decides about the request of the effective stream. `None` if the host called back during
+    /// another decision, which no host does; the request then passes.
+    /// `ends`: whether the request ends with its headers.
+    pub(crate) fn decide(&self, ends: bool) -> Option<Decided<H>> {
+        let candidate = self.decide_by_candidate(ends);
+        let mut decided = self.decide_by_policy(candidate, ends)?;
+        if !matches!(decided.response.outcome, Outcome::Query(_)) {
+            self.compare(&mut decided.candidate);
+        }
+        self.show_limits();
+        self.wake_if_needed();
+        self.sample_cells();
+        self.keep_zone();
+        Some(decided)
+    }
+
+    /// Decides by the active document.
+    fn decide_by_policy(&self, candidate: Option<Box<CandidateDecision>>, ends: bool) -> Option<Decided<H>> {
+        let policy = &self.configuration.policy;
+        let source = self.host.request(policy, self.kind, ends);
+        let request = policy.request(&source);
+        self.worker.with(|worker| {
+            let start = Session::start(policy, worker, &self.store, &request, || self.now());
+            let (mut session, decision) = start;
+            let decision = match decision.outcome {
+                Outcome::Delay(_) if self.cannot_hold() => {
+                    session.refuse(policy, worker, &self.store, || self.now())
+                }
+                _ => worker.decision(),
+            };
+            let is_grpc = matches!(decision.outcome, Outcome::Query(_)) && policy.is_grpc(&request);
+            let response = self.respond(decision, || policy.is_grpc(&request));
+            Decided { session, response, is_grpc, candidate }
+        })
+    }
+
+    /// Sets the gauges of limits that have moved.
+    pub(super) fn show_limits(&self) {
+        if self.worker.with(|worker| worker.take_moved()) == Some(true) {
+            self.metrics.limits(&self.configuration.policy);
+        }
+    }
+
+    /// Arms the timer if the worker needs the timer, or if the plugin follows a server and no timer
+    /// runs.
+    fn wake_if_needed(&self) {
+        let is_asleep =
+            || self.remote.is_some() && self.timer_queue.with(|queue| queue.has_timer()) == Some(false);
+        if self.must_wake() || is_asleep() {
+            self.wake();
+        }
+    }
+
+    /// Samples how many cells are in use, if a sample is due. There are no samples in nginx,
+    /// because a load there would keep the set from being evicted.
+    fn sample_cells(&self) {
+        if !self.sampling.is_due() || self.kind.is_nginx() {
+            return;
+        }
+        let policy = &self.configuration.policy;
+        let used_cells = |table, random| {
+            let last_now = self.clock.last_now();
+            self.worker
+                .with(|worker| worker.used_cells(policy, &self.store, table, random, last_now))
+                .flatten()
+        };
+        if let Some((rule, used)) = self.sampling.sample(policy, || self.entropy(), used_cells) {
+            self.metrics.used_cells(rule, used);
+        }
+    }
+
+    /// Keeps the seed in the zone of nginx, and logs if the zone is too small.
+    fn keep_zone(&self) {
+        if let Some(zone) = &self.zone {
+            zone.after_decision(&self.configuration.policy, &self.worker, &self.store, &self.metrics);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A decided request: the engine's outcome, and what the client gets.
+
+use crate::Host;
+use diana_base::time::Time;
+use diana_limiter::check::Outcome;
+use diana_limiter::session::Session;
+use diana_remote_config::CandidateDecision;
+
+/// A request about which a plugin has decided.
+pub(crate) struct Decided<H: Host> {
+    pub(crate) session: Session,
+    pub(crate) response: Response<H>,
+    /// Whether the client speaks gRPC; read only if the request waits for global stores.
+    pub(crate) is_grpc: bool,
+    /// The candidate's decision about the same request.
+    pub(crate) candidate: Option<Box<CandidateDecision>>,
+}
+
+/// The outcome of a decision, and what the client sees of the decision.
+pub(crate) struct Response<H: Host> {
+    pub(crate) outcome: Outcome,
+    /// Headers for the upstream's response; empty if the request is refused.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// The response in place of the upstream's, if the request is refused.
+    pub(crate) rejection: Option<Box<Rejection<H>>>,
+}
+
+/// The response to a request that is refused.
+pub(crate) struct Rejection<H: Host> {
+    pub(crate) reply: H::LocalReply,
+    /// When the client gets the reply; `None`: at once.
+    pub(crate) send_at: Option<Time>,
+}
+
+impl<H: Host> Response<H> {
+    /// Whether the host holds the stream.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.outcome, Outcome::Delay(_) | Outcome::Query(_))
+            || self.rejection.as_ref().is_some_and(|rejection| rejection.send_at.is_some())
+    }
+}

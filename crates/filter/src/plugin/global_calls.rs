@@ -1,0 +1,133 @@
+//! Calls to global stores: makes the calls that are due, and turns replies into completions.
+//! Streams are known here only by their tickets.
+
+use super::{Plugin, Response};
+use crate::Host;
+use diana_base::time::Time;
+use diana_limiter::cells::store::Fault;
+use diana_limiter::check::Outcome;
+use diana_limiter::global::{CallResult, Completion, Message};
+use diana_limiter::session::{Session, Worker};
+use log::{info, warn};
+
+/// A call in flight: the host's number and the worker's number.
+pub(crate) struct SentCall {
+    pub(crate) token: u32,
+    pub(crate) id: u32,
+}
+
+impl<H: Host> Plugin<H> {
+    /// Makes the calls that are due. Returns completions for the calls that could not be made.
+    pub(crate) fn make_due_calls(&self) -> (Vec<SentCall>, Vec<Completion>) {
+        let (mut sent, mut completions) = (Vec::new(), Vec::new());
+        let (policy, now) = (&self.configuration.policy, self.clock.monotonic());
+        self.worker.with(|worker| {
+            while let Some(call) = worker.next_call(policy, now) {
+                let cluster = worker.cluster(call.shard);
+                match send(self.host, cluster, &call.message, self.timeout_ms) {
+                    Ok(token) => sent.push(SentCall { token, id: call.id }),
+                    Err(Fault(_)) => completions.extend(worker.call_done(call.id, CallResult::NotMade, now)),
+                }
+            }
+        });
+        (sent, self.absorb(completions))
+    }
+
+    /// Handles the end of a call. Returns completions for requests.
+    pub(crate) fn call_done(&self, id: u32, result: CallResult) -> Vec<Completion> {
+        let now = self.clock.monotonic();
+        let completions = self.worker.with(|worker| worker.call_done(id, result, now));
+        self.absorb(completions.unwrap_or_default())
+    }
+
+    /// Whether the worker still uses a reply to this call.
+    pub(crate) fn awaits(&self, id: u32) -> bool {
+        self.worker.with(|worker| worker.awaits(id)) == Some(true)
+    }
+
+    /// Handles the worker's own completions, counts what happened to calls, and returns the
+    /// completions for requests.
+    pub(super) fn absorb(&self, mut completions: Vec<Completion>) -> Vec<Completion> {
+        let policy = &self.configuration.policy;
+        self.worker.with(|worker| {
+            let events = worker.absorb(policy, &self.store, &mut completions, || self.now());
+            let stats = worker.call_stats();
+            self.metrics.events(&events);
+            stats.iter().for_each(|(shard, shard_stats)| self.metrics.calls(*shard, shard_stats));
+            for (shard, shard_stats) in stats {
+                shard_stats
+                    .changed
+                    .into_iter()
+                    .for_each(|(is_asked, why)| log_breaker(worker.cluster(shard), is_asked, &why));
+            }
+        });
+        completions
+    }
+
+    /// Hands a completion to a request. Returns what follows; `None` while other replies are
+    /// missing.
+    pub(crate) fn answer(
+        &self,
+        session: &mut Session,
+        completion: &Completion,
+        is_grpc: bool,
+    ) -> Option<Response<H>> {
+        let policy = &self.configuration.policy;
+        let ticket = session.ticket();
+        let advance = |worker: &mut _| {
+            let decision = session.answer(policy, worker, &self.store, completion, || self.now())?;
+            self.forget(ticket);
+            Some(self.respond(decision, || is_grpc))
+        };
+        self.worker.with(advance).flatten()
+    }
+
+    /// Decides about a request that has waited for `timeout`, without the global store. If
+    /// `was_held` is false, the request is already counted as unheld.
+    pub(crate) fn give_up(
+        &self,
+        session: &mut Session,
+        is_grpc: bool,
+        was_held: bool,
+    ) -> Option<Response<H>> {
+        let policy = &self.configuration.policy;
+        self.forget(session.ticket());
+        let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
+        let advance = |worker: &mut Worker| {
+            let decision = session.give_up(policy, worker, &self.store, || self.now())?;
+            let decision = match decision.outcome {
+                Outcome::Delay(_) if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
+                _ => worker.decision(),
+            };
+            Some(self.respond(decision, || is_grpc))
+        };
+        self.worker.with(advance).flatten()
+    }
+
+    /// Forgets which stream waits under this ticket.
+    pub(crate) fn forget(&self, ticket: Option<u32>) {
+        self.querying.with(|asking| ticket.map(|ticket| asking.remove(ticket)));
+    }
+
+    /// The time until which a request waits for global stores.
+    pub(crate) fn query_deadline(&self) -> Time {
+        let timeout = self.worker.with(|worker| worker.timeout()).flatten();
+        self.now().after(timeout.unwrap_or_default())
+    }
+}
+
+fn send(host: impl Host, cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault> {
+    match message {
+        Message::Http { headers, body } => host.http_call(cluster, headers, body, timeout_ms),
+        Message::Grpc { cluster, service, method, body } => {
+            host.grpc_call(cluster, service, method, body, timeout_ms)
+        }
+    }
+}
+
+fn log_breaker(cluster: &str, is_asked: bool, why: &str) {
+    match is_asked {
+        true => info!("cluster {cluster} answers again"),
+        false => warn!("cluster {cluster} is not asked until it answers a probe: {why}"),
+    }
+}

@@ -1,0 +1,44 @@
+//! Settles requests at their ends: permits are released, and refunds are made.
+
+use super::Plugin;
+use crate::Host;
+use crate::metering::Metering;
+use diana_limiter::policy::Policy;
+use diana_limiter::session::{Session, Worker};
+
+impl<H: Host> Plugin<H> {
+    /// Settles a request that has charges.
+    pub(crate) fn settle(&self, session: &mut Session, metering: Option<&mut Metering>) {
+        let policy = &self.configuration.policy;
+        let usage = metering.filter(|_| session.settles()).map(Metering::usage);
+        self.worker.with(|worker| {
+            let events = match usage {
+                Some(usage) => session.settle_used(policy, worker, &self.store, usage, || self.now()),
+                None => session.settle(policy, worker, &self.store, || self.now()),
+            };
+            self.metrics.events(&events);
+        });
+    }
+
+    /// Before a request ends, refunds charges that were migrated. The active configuration, or its
+    /// candidate, may have copied the cells that this request charged.
+    pub(crate) fn settle_migrated(&self, session: &Session, active: &Plugin<H>) {
+        let settle = |later: &Policy, successor: &Worker| {
+            let policy = &self.configuration.policy;
+            let events = self.worker.with(|worker| {
+                session.settle_migrated((policy, worker), (later, successor), &self.store, || self.now())
+            });
+            events.iter().for_each(|events| self.metrics.events(events));
+        };
+        if !std::ptr::eq(self, active) {
+            active.worker.with(|successor| settle(&active.configuration.policy, successor));
+        }
+        let candidate = active.candidate.with(|candidate| candidate.clone()).flatten();
+        candidate.iter().for_each(|candidate| candidate.with_worker(settle));
+    }
+
+    /// Whether this configuration has nothing left to send to stores.
+    pub(crate) fn is_done(&self) -> bool {
+        self.worker.with(|worker| worker.is_done()) != Some(false)
+    }
+}

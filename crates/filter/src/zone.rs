@@ -1,0 +1,74 @@
+//! Maintenance of the nginx zone with the shared data: keeps the seed in the zone, and logs if the
+//! zone is too small.
+
+use super::metrics::Metrics;
+use crate::Host;
+use crate::nginx;
+use diana_base::exclusive::Exclusive;
+use diana_limiter::cells::store::{Store, Watched};
+use diana_limiter::cells::table::{Dated, keep_seed};
+use diana_limiter::policy::Policy;
+use diana_limiter::session::Worker;
+use log::warn;
+use std::cell::Cell;
+
+/// A worker loads the seed again after this many requests, so that other keys are the least
+/// recently used ones. The zone keeps the seed if it has room for the keys that all workers use in
+/// between.
+const REQUESTS_PER_SEED_LOAD: u32 = 16;
+
+/// The state of one configuration in one worker.
+#[derive(Debug)]
+pub(super) struct Zone {
+    seed: Cell<Dated>,
+    requests: Cell<u32>,
+    /// Whether the log already reports lost keys, and failed writes.
+    logged: Cell<(bool, bool)>,
+}
+
+impl Zone {
+    pub(super) fn new(seed: Dated) -> Zone {
+        Zone { seed: Cell::new(seed), requests: Cell::new(0), logged: Cell::new((false, false)) }
+    }
+
+    /// Runs after each decision.
+    pub(super) fn after_decision<H: Host>(
+        &self,
+        policy: &Policy,
+        worker: &Exclusive<Worker>,
+        store: &Watched<H::Store>,
+        metrics: &Metrics<H>,
+    ) {
+        let requests = self.requests.get().wrapping_add(1);
+        self.requests.set(requests);
+        if requests.is_multiple_of(REQUESTS_PER_SEED_LOAD) {
+            self.keep_seed(policy, worker, store);
+        }
+        let (lost, failed) = (store.take_lost(), store.take_failed());
+        metrics.lost_keys(lost);
+        let logged = self.logged.get();
+        self.logged.set((logged.0 || lost > 0, logged.1 || failed > 0));
+        if lost > 0 && !logged.0 {
+            warn(policy, "a key that this worker wrote is gone, and the actors counted in it start anew");
+        }
+        if failed > 0 && !logged.1 {
+            warn(policy, "a key cannot be written, and requests counted in it pass");
+        }
+    }
+
+    fn keep_seed(&self, policy: &Policy, worker: &Exclusive<Worker>, store: &impl Store) {
+        let own = self.seed.get();
+        if let Ok(kept) = keep_seed(store, own)
+            && kept != own
+        {
+            self.seed.set(kept);
+            worker.with(|worker| worker.reseed(policy, &kept.seed));
+        }
+    }
+}
+
+fn warn(policy: &Policy, what: &str) {
+    let needed = nginx::zone_bytes(policy).div_ceil(1024);
+    let advice = "the zone of `shm_kv` seems to be too small: enlarge it";
+    warn!("{what}; {advice}, this configuration alone needs up to {needed} KiB");
+}

@@ -1,0 +1,128 @@
+//! The module's exports, named by the proxy-wasm ABI, version 0.2.1. Each forwards to the VM's one
+//! [`Filter`]; a VM has one thread.
+//!
+//! Every exported callback costs the gateway about 0.5 µs a request. So a build removes the
+//! callbacks that its host does not need; see [`Callbacks`](super::Callbacks).
+
+use super::{ProxyWasm, calls, logger, memory};
+use diana_filter::{Action, Filter};
+
+/// The host's level for a panic.
+const CRITICAL: u32 = 5;
+
+thread_local! {
+    static FILTER: Filter<ProxyWasm> = Filter::new(ProxyWasm::default());
+}
+
+// The linker calls this function before a program's `main`. A module without `main` has to call it.
+unsafe extern "C" {
+    fn __wasm_call_ctors();
+}
+
+/// The module's entry; the host calls it once before any other export.
+#[unsafe(no_mangle)]
+pub extern "C" fn _initialize() {
+    // SAFETY: this is the linker's own constructor function. A reactor's entry has to call it once.
+    unsafe { __wasm_call_ctors() };
+    logger::install();
+    std::panic::set_hook(Box::new(|info| calls::log(CRITICAL, &info.to_string())));
+}
+
+/// Tells the host the ABI version by its name.
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_abi_version_0_2_1() {}
+
+/// Allocates memory for a value that the host returns. The host calls it in the middle of host
+/// calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
+    memory::allocate(size)
+}
+
+/// nginx requires this callback. The VM has no configuration of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_vm_start(_root: u32, _size: usize) -> u32 {
+    1
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_configure(root: u32, size: usize) -> u32 {
+    FILTER.with(|filter| filter.on_configure(root, size)).into()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_context_create(id: u32, parent: u32) {
+    FILTER.with(|filter| filter.on_context_create(id, parent));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_headers(id, ends != 0)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_request_body(id: u32, size: usize, _ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_body(id, size)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_request_trailers(id: u32, _lines: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_more(id)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_headers(id: u32, _lines: u32, _ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_response_headers(id)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_body(id: u32, size: usize, _ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_response_body(id, size)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_tick(root: u32) {
+    FILTER.with(|filter| filter.on_tick(root));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_http_call_response(
+    _root: u32,
+    token: u32,
+    _lines: u32,
+    size: usize,
+    _trailers: u32,
+) {
+    FILTER.with(|filter| filter.on_http_call_response(token, size));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_grpc_receive(_root: u32, token: u32, size: usize) {
+    FILTER.with(|filter| filter.on_grpc_receive(token, size));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_grpc_close(_root: u32, token: u32, status: u32) {
+    FILTER.with(|filter| filter.on_grpc_close(token, status));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_delete(id: u32) {
+    FILTER.with(|filter| filter.on_delete(id));
+}
+
+// The callbacks below are for nginx, whose module calls them without a check whether they exist.
+
+/// `1`: the host may delete the context.
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_done(_id: u32) -> u32 {
+    1
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_log(_id: u32) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_trailers(_id: u32, _lines: u32) -> u32 {
+    Action::Continue as u32
+}

@@ -1,0 +1,124 @@
+//! Reads the parts of a request from the host, each at most once and only when a policy asks for
+//! it.
+//!
+//! If rules use headers, the first access reads all headers in one call. That costs about as much
+//! as one header and is the only way to see all lines of a header. Otherwise the filter reads the
+//! path alone. In nginx the filter reads each part by itself, as a variable; see [`nginx`].
+
+use super::calls::{self, REQUEST_HEADERS};
+use diana_filter::nginx;
+use diana_limiter::policy::Policy;
+use diana_limiter::request::joined::Joined;
+use diana_limiter::request::pairs::Pairs;
+use diana_limiter::request::{HeaderLines, Part, PartId, Source};
+use std::cell::OnceCell;
+
+const CONTENT_LENGTH: &[u8] = b"content-length";
+
+/// A value of the host; the inner `None` if the host has no such value.
+type CachedValue = OnceCell<Option<Vec<u8>>>;
+
+/// The request of the effective stream.
+pub struct HostRequest {
+    /// Whether one call reads all headers; never in nginx.
+    at_once: bool,
+    is_nginx: bool,
+    headers: OnceCell<Vec<u8>>,
+    path: CachedValue,
+    content_type: CachedValue,
+    address: CachedValue,
+    /// By index; in nginx also the method, the host and headers.
+    properties: OnceCell<Vec<CachedValue>>,
+    parts: usize,
+    /// Whether the request ends with its headers; never set in nginx.
+    ends: bool,
+}
+
+impl HostRequest {
+    pub(crate) fn new(policy: &Policy, is_nginx: bool, ends: bool) -> HostRequest {
+        HostRequest {
+            at_once: policy.reads_headers() && !is_nginx,
+            is_nginx,
+            headers: OnceCell::new(),
+            path: OnceCell::new(),
+            content_type: OnceCell::new(),
+            address: OnceCell::new(),
+            properties: OnceCell::new(),
+            parts: policy.parts(),
+            ends,
+        }
+    }
+
+    fn named<'s>(&'s self, name: &'s [u8]) -> HeaderLines<'s> {
+        let headers = self.headers.get_or_init(|| calls::request_headers().unwrap_or_default());
+        HeaderLines::Named(Pairs::of(headers), name)
+    }
+
+    fn alone<'s>(value: &'s CachedValue, name: &[u8]) -> HeaderLines<'s> {
+        HeaderLines::One(value.get_or_init(|| calls::header(REQUEST_HEADERS, name)).as_deref())
+    }
+
+    fn cached(&self, id: PartId, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<&[u8]> {
+        let values = self.properties.get_or_init(|| vec![OnceCell::new(); self.parts]);
+        values.get(id.index()).and_then(|value| value.get_or_init(read).as_deref())
+    }
+
+    fn property(&self, id: PartId, path: impl FnOnce() -> String) -> Option<&[u8]> {
+        self.cached(id, || calls::property(path().as_bytes()))
+    }
+
+    /// A request that ends with its headers has a body of size 0, if the client declares no size.
+    fn body_size(&self, id: PartId) -> HeaderLines<'_> {
+        let lines = if self.is_nginx {
+            HeaderLines::One(self.cached(id, || nginx::body_size(calls::property)))
+        } else if self.at_once {
+            self.named(CONTENT_LENGTH)
+        } else {
+            HeaderLines::One(self.cached(id, || calls::header(REQUEST_HEADERS, CONTENT_LENGTH)))
+        };
+        if self.ends && lines.clone().next().is_none() { HeaderLines::One(Some(b"0")) } else { lines }
+    }
+
+    /// A part that is a variable in nginx.
+    fn variable(&self, id: PartId, part: &Part) -> HeaderLines<'_> {
+        let value = self.property(id, || nginx::variable(part).unwrap_or_default());
+        match (part, value) {
+            (Part::Header(name), Some(value)) => {
+                HeaderLines::Joined(Joined::new(value, nginx::separator(name)))
+            }
+            (_, value) => HeaderLines::One(value),
+        }
+    }
+}
+
+impl Source for HostRequest {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
+        match part {
+            Part::Path if !self.at_once => {
+                HeaderLines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
+            }
+            Part::Method | Part::Host | Part::Header(_) if self.is_nginx => self.variable(id, part),
+            // Read for refusals only: whether the client speaks gRPC.
+            Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
+            Part::Path => self.named(b":path"),
+            Part::Method => self.named(b":method"),
+            Part::Host => match self.named(b"host") {
+                none if none.clone().next().is_none() => self.named(b":authority"),
+                hosts => hosts,
+            },
+            Part::Header(name) => self.named(name.as_bytes()),
+            Part::Address => {
+                HeaderLines::One(self.address.get_or_init(|| calls::property(b"source\0address")).as_deref())
+            }
+            Part::Property(path) => HeaderLines::One(self.property(id, || path.join("\0"))),
+            Part::BodySize => self.body_size(id),
+        }
+    }
+}
+
+/// Reads the path alone. Falls back to nginx' `:path` if nginx has no path as the client sent it.
+fn path(is_nginx: bool) -> Option<Vec<u8>> {
+    let sent = is_nginx.then(|| nginx::variable(&Part::Path)).flatten();
+    let sent = sent.and_then(|variable| calls::property(variable.as_bytes()));
+    sent.or_else(|| calls::header(REQUEST_HEADERS, b":path"))
+}
