@@ -111,6 +111,8 @@ fn sample(line: &str) -> Option<Sample> {
         Some((name, rest)) => (name, rest.strip_suffix('}')?),
         None => (series, ""),
     };
+    // Envoy shows its own prefix for metrics of a native module, but not for those of a filter.
+    let name = name.strip_prefix("envoy_").filter(|name| name.starts_with("diana_")).unwrap_or(name);
     let mut labels = Vec::new();
     let mut rest = inside;
     while let Some((key, after)) = rest.split_once("=\"") {

@@ -3,10 +3,10 @@
 //! process.
 
 use crate::cluster::{cluster, cluster_at};
-use crate::config::{Config, Plugin};
+use crate::config::Config;
+use crate::http_filter::{http_filter, seconds};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Duration;
 
 /// The listener under test.
 pub(crate) const LISTENER: &str = "gateway";
@@ -65,7 +65,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
     } else {
         json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}})
     });
-    let mut filters = config.instead.clone().unwrap_or_else(|| vec![wasm(config, filter)]);
+    let mut filters = config.instead.clone().unwrap_or_else(|| vec![http_filter(config, filter)]);
     filters.push(router);
     let mut manager = json!({
         "@type": HCM,
@@ -85,44 +85,12 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
                 "path": ACCESS_LOG,
-                "log_format": {"text_format_source": {"inline_string": format!("{format}\n")}},
+                "log_format": {"text_format_source": {"inline_string": format!("{}\n", config.shell.access_log(format))}},
             },
         });
         manager["access_log"] = json!([log]);
     }
     json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager})
-}
-
-fn wasm(config: &Config, filter: &Path) -> Value {
-    let plugin = match &config.plugin {
-        Plugin::Struct(value) => {
-            json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": value})
-        }
-        Plugin::Text(text) => {
-            json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text})
-        }
-    };
-    json!({
-        "name": "envoy.filters.http.wasm",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
-            "config": {
-                "name": "diana",
-                "root_id": "diana",
-                "allow_on_headers_stop_iteration": config.stop_iteration,
-                "failure_policy": config.failure_policy,
-                "reload_config": {
-                    "backoff": {"base_interval": seconds(config.reload_backoff)},
-                },
-                "vm_config": {
-                    "vm_id": config.vm_id,
-                    "runtime": "envoy.wasm.runtime.v8",
-                    "code": {"local": {"filename": filter}},
-                },
-                "configuration": plugin,
-            },
-        },
-    })
 }
 
 fn upstream_listener(config: &Config, address: &Value) -> Value {
@@ -146,18 +114,36 @@ fn upstream_listener(config: &Config, address: &Value) -> Value {
     })
 }
 
-/// The expressions of `envoy.yaml`: for example,
+/// The labels of Diana's metrics, and the expressions of `envoy.yaml` by which Envoy finds them:
 /// `wasmcustom.diana.rule.NAME.result.RESULT.requests` becomes
 /// `diana_requests{rule="NAME",result="RESULT"}`.
+const LABELS: [(&str, &str); 6] = [
+    ("rule", r"^wasmcustom\.diana(\.rule\.([^.]+))\."),
+    ("result", r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."),
+    ("kind", r"^wasmcustom\.diana(\.kind\.([^.]+))\."),
+    ("store", r"^wasmcustom\.diana(\.store\.([^.]+))\."),
+    ("outcome", r"^wasmcustom\.diana(\.outcome\.([^.]+))\."),
+    ("version", r"^wasmcustom\.diana(\.version\.([^.]+))\."),
+];
+
 fn stats_tags() -> Value {
-    json!([
-        {"tag_name": "rule", "regex": r"^wasmcustom\.diana(\.rule\.([^.]+))\."},
-        {"tag_name": "result", "regex": r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."},
-        {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
-        {"tag_name": "store", "regex": r"^wasmcustom\.diana(\.store\.([^.]+))\."},
-        {"tag_name": "outcome", "regex": r"^wasmcustom\.diana(\.outcome\.([^.]+))\."},
-        {"tag_name": "version", "regex": r"^wasmcustom\.diana(\.version\.([^.]+))\."},
-    ])
+    LABELS.iter().map(|(name, regex)| json!({"tag_name": name, "regex": regex})).collect()
+}
+
+/// The name and the labels by which Prometheus knows one of Diana's metrics.
+pub(crate) fn prometheus(name: &str) -> (String, Vec<(&str, &str)>) {
+    let (mut parts, mut labels) = (vec!["diana"], Vec::new());
+    let mut words = name.split('.');
+    while let Some(word) = words.next() {
+        match words.clone().next().filter(|_| LABELS.iter().any(|(label, _)| *label == word)) {
+            Some(value) => {
+                labels.push((word, value));
+                words.next();
+            }
+            None => parts.push(word),
+        }
+    }
+    (parts.join("_"), labels)
 }
 
 /// A direct response to every request.
@@ -170,13 +156,22 @@ fn routes(name: &str, routes: &[Value]) -> Value {
     json!({"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": routes}]})
 }
 
-fn seconds(span: Duration) -> String {
-    format!("{:.3}s", span.as_secs_f64())
-}
-
 fn local(port: u16) -> Value {
     json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
 }
 
 const HCM: &str =
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_a_name_with_labels() {
+        let of = |name| prometheus(name);
+        assert_eq!(of("config.switches"), ("diana_config_switches".into(), vec![]));
+        let labels = vec![("rule", "login"), ("result", "ok")];
+        assert_eq!(of("rule.login.result.ok.requests"), ("diana_requests".into(), labels));
+    }
+}

@@ -1,6 +1,8 @@
 //! The settings of a test's gateway. Everything except the filter's configuration has a default.
 
+use crate::Shell;
 pub use crate::cluster::cluster;
+use crate::filter;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,7 +42,11 @@ impl From<String> for Plugin {
 pub struct Config {
     /// The filter's configuration.
     pub plugin: Plugin,
-    /// The filter to load; by default the one this workspace builds.
+    /// The shell to load; by default that of this run.
+    pub shell: Shell,
+    /// The released file of the proxy-wasm filter to load. The native module has one file.
+    pub file: &'static str,
+    /// The proxy-wasm filter to load; by default `file` as this workspace builds it.
     pub filter: Option<PathBuf>,
     /// The name of the shared data within one process.
     pub vm_id: String,
@@ -94,6 +100,8 @@ impl Config {
     pub fn new(plugin: impl Into<Plugin>) -> Self {
         Self {
             plugin: plugin.into(),
+            shell: Shell::of_run(),
+            file: filter::ARTEFACTS[0].name,
             filter: None,
             vm_id: "diana".into(),
             failure_policy: "FAIL_RELOAD".into(),

@@ -31,6 +31,31 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
+/// The released file of this name beside the filter that the tests run.
+pub fn released(name: &str) -> Result<PathBuf> {
+    Ok(if name == ARTEFACTS[0].name { filter()?.to_owned() } else { filter()?.with_file_name(name) })
+}
+
+/// The native module that the tests run, built once in this process.
+pub fn module() -> Result<&'static Path> {
+    static MODULE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = MODULE.get_or_init(|| build_module().map_err(|error| format!("{error:#}")));
+    built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
+}
+
+/// Builds the native module and returns the path of `target/libdiana.so`.
+pub fn build_module() -> Result<PathBuf> {
+    const PACKAGE: &str = "diana-envoy-module";
+    let command = ["build", "--quiet", "--profile", "module", "--package", PACKAGE];
+    let status = cargo().args(command).status().context("cannot run `cargo`")?;
+    if !status.success() {
+        bail!("the native module does not build; repeat it with `cargo {}`", command.join(" "));
+    }
+    let built = cargo_target()?.join("module").join("libdiana_envoy_module.so");
+    fs::create_dir_all(target())?;
+    place("libdiana.so", &fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?)
+}
+
 /// A copy of the tests' filter, `target/mortal.wasm`, that [`TRAP_BYTES`] of a response body kill.
 /// It shows what a bug in the filter would do to requests, counts and memory.
 pub fn mortal() -> Result<PathBuf> {

@@ -1,10 +1,10 @@
 //! A running gateway, with the operations that tests need.
 
 use crate::admin::{Admin, Stats};
-use crate::bootstrap::{ACCESS_LOG, LISTENER, LISTENERS_FILE, bootstrap, listeners};
+use crate::bootstrap::{self, ACCESS_LOG, LISTENER, LISTENERS_FILE, bootstrap, listeners};
 use crate::process::{Folder, Process, Start};
 use crate::{
-    Answer, Config, Connection, Load, Plugin, Report, Response, Shot, filter, http, load, wait_until,
+    Answer, Config, Connection, Load, Plugin, Report, Response, Shell, Shot, filter, http, load, wait_until,
 };
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -38,11 +38,12 @@ impl Gateway {
     /// Starts a gateway. A mistake in the filter's configuration is an error here, in Envoy's
     /// words.
     pub fn start(config: Config) -> Result<Self> {
-        let filter = match &config.filter {
-            Some(path) => {
+        let filter = match (config.shell, &config.filter) {
+            (Shell::Native, _) => filter::module()?.to_owned(),
+            (Shell::Wasm, Some(path)) => {
                 path.canonicalize().with_context(|| format!("no filter at `{}`", path.display()))?
             }
-            None => filter::filter()?.to_owned(),
+            (Shell::Wasm, None) => filter::released(config.file)?,
         };
         let folder = Folder::create()?;
         folder.write(LISTENERS_FILE, &listeners(&config, &filter, 0).to_string())?;
@@ -197,6 +198,13 @@ impl Gateway {
         *config = changed;
         *filter = file;
         Ok(Update::Accepted)
+    }
+
+    /// The value of one of Diana's counters or gauges, 0 if it does not exist (yet). `name` is the
+    /// proxy-wasm filter's, such as `rule.login.result.ok.requests`.
+    pub fn counted(&self, name: &str) -> Result<u64> {
+        let (name, labels) = bootstrap::prometheus(name);
+        Ok(self.stats()?.sum(&name, &labels))
     }
 
     /// All statistics, as Prometheus would see them.

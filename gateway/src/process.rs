@@ -97,6 +97,8 @@ impl Process {
             command.args(["--component-log-level", components]);
         }
         command.current_dir(start.directory).envs(start.env.iter().cloned());
+        // Where Envoy finds the native module.
+        command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", target());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot run `{}`", binary.display()))?;
         let nowhere = Admin { address: ([127, 0, 0, 1], 0).into() };
@@ -148,7 +150,14 @@ impl Process {
         let log = self.log();
         let log = log.get(from..).unwrap_or_default();
         // `main` warns at each start that connections are not limited.
-        let marks = ["[warning][config]", "[warning][upstream]", "[warning][wasm]", "[error]", "[critical]"];
+        let marks = [
+            "[warning][config]",
+            "[warning][upstream]",
+            "[warning][wasm]",
+            "[warning][dynamic_modules]",
+            "[error]",
+            "[critical]",
+        ];
         let bad = |line: &&str| marks.iter().any(|mark| line.contains(mark));
         let mut lines: Vec<&str> = log.lines().filter(bad).collect();
         if lines.is_empty() {

@@ -41,7 +41,7 @@ impl CanaryRun {
     }
 
     fn counter(&self, name: &str) -> u64 {
-        self.gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap()
+        self.gateway.counted(name).unwrap()
     }
 
     fn wait(&self, what: &str, is_so: impl Fn(&CanaryRun) -> bool) {

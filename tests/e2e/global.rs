@@ -117,8 +117,7 @@ pub fn passed(connections: &mut [Connection], path: &str, user: &str, count: usi
 /// The sum over all gateways of one of the filter's counters, by Envoy's name:
 /// `rule.NAME.degraded`.
 pub fn counted(gateways: &[Gateway], name: &str) -> u64 {
-    let counter = |gateway: &Gateway| gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap();
-    gateways.iter().map(counter).sum()
+    gateways.iter().map(|gateway| gateway.counted(name).unwrap()).sum()
 }
 
 /// How many requests a rule has counted without its store, as Prometheus shows it.

@@ -1,12 +1,11 @@
 //! `diana-lean.wasm`, the module without the response callbacks.
 
-use gateway::{Config, Gateway, filter};
+use gateway::{Config, Gateway};
 use serde_json::{Value, json};
 
 /// A gateway that loads `diana-lean.wasm`.
 fn start(document: Value) -> Result<Gateway, Box<dyn std::error::Error>> {
-    let lean = filter::filter()?.with_file_name("diana-lean.wasm");
-    Ok(Gateway::start(Config { filter: Some(lean), ..Config::new(document) })?)
+    Ok(Gateway::start(Config { file: "diana-lean.wasm", ..Config::new(document) })?)
 }
 
 fn document(headers: &str) -> Value {

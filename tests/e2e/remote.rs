@@ -50,7 +50,7 @@ impl Remote {
 
     /// One of the filter's metrics, by Envoy's name: `config.generation`.
     fn counted(&self, name: &str) -> u64 {
-        self.gateway.admin().counter(&format!("wasmcustom.diana.{name}")).unwrap()
+        self.gateway.counted(name).unwrap()
     }
 
     /// How many polls have had this result so far.
@@ -70,7 +70,7 @@ impl Remote {
             panic!(
                 "{error}\n{}\n{}",
                 self.gateway.logs(),
-                self.gateway.admin().get("/stats?filter=wasmcustom").unwrap().text()
+                self.gateway.admin().get("/stats?filter=diana").unwrap().text()
             )
         });
     }

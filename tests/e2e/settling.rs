@@ -3,7 +3,7 @@
 
 use crate::left;
 use gateway::{
-    Config, Connection, Ending, Gateway, Load, Received, Reply, Shot, Stage, Upstream, filter, wait_until,
+    Config, Connection, Ending, Gateway, Load, Received, Reply, Shot, Stage, Upstream, wait_until,
 };
 use serde_json::{Value, json};
 use std::error::Error;
@@ -14,10 +14,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A gateway with these rules that loads `file`, in front of `upstream`.
-fn start(file: &str, rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<dyn Error>> {
+fn start(file: &'static str, rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<dyn Error>> {
     let document = json!({"limits": [{"url": "/", "rules": rules}], "headers": "ietf"});
-    let module = filter::filter()?.with_file_name(file);
-    let config = Config { filter: Some(module), upstream: Some(upstream.address()), ..Config::new(document) };
+    let config = Config { file, upstream: Some(upstream.address()), ..Config::new(document) };
     Ok(Gateway::start(config)?)
 }
 

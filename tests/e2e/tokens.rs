@@ -3,7 +3,7 @@
 use crate::ledger::{Bucket, Entry, Ledger};
 use crate::left;
 use diana_base::prng;
-use gateway::{Config, Connection, Ending, Gateway, Received, Reply, Stage, Upstream, filter, wait_until};
+use gateway::{Config, Connection, Ending, Gateway, Received, Reply, Stage, Upstream, wait_until};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -236,8 +236,8 @@ fn client(ledger: &Ledger, gateway: &Gateway, numbers: &AtomicU64, user: usize, 
 fn a_budget_of_tokens_is_exceeded_only_by_what_was_in_flight() {
     let ledger = Arc::new(Ledger::new());
     let model = model(&ledger);
-    let file = filter::filter().unwrap().with_file_name("diana-settle.wasm");
-    let config = Config { filter: Some(file), upstream: Some(model.address()), ..Config::new(document()) };
+    let config =
+        Config { file: "diana-settle.wasm", upstream: Some(model.address()), ..Config::new(document()) };
     let gateway = Gateway::start(config).unwrap();
     let numbers = AtomicU64::new(0);
     thread::scope(|scope| {

@@ -1,25 +1,47 @@
-//! `cargo xtask e2e [FILTER]`: the tests in a real Envoy.
+//! `cargo xtask e2e [--native] [FILTER]`: the tests in a real Envoy, which run the proxy-wasm
+//! filter or the native module. Both run the same list of tests.
 
 use crate::programs;
 use crate::step::{Line, Step, cargo};
 use anyhow::Result;
+use gateway::Shell;
+
+/// The tests of things that the native module does not have: the names of the tests begin so.
+const WASM_ONLY: [(&str, &str); 6] = [
+    ("lean::", "the files with fewer callbacks"),
+    ("size::", "the size of the files"),
+    ("embedded::", "the engine in a filter on the SDK"),
+    ("original::an_empty_vm_id", "`vm_id`; a module has a `filter_name`"),
+    ("remote::refused::a_document_that_the_lean_filter", "the files with fewer callbacks"),
+    ("remote::updates::restarted_workers", "a VM that Envoy replaces after a trap"),
+];
 
 /// Runs the tests whose names contain `filter`, or all.
-pub fn run(filter: Option<&str>) -> Result<()> {
+pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
     programs::install()?;
-    let mut line = line();
+    let mut line = line(shell);
     line.args.extend(filter.map(str::to_owned));
-    step(line).run()
+    step(line, shell).run()
 }
 
-/// The command of all end-to-end tests. Two run at a time, because each has an Envoy with workers
-/// of its own. The output has a line for each test, and the figures that tests print.
-pub fn line() -> Line {
+/// The command of all end-to-end tests of a shell. Two run at a time, because each has an Envoy
+/// with workers of its own. The output has a line for each test, and the figures that tests print.
+pub fn line(shell: Shell) -> Line {
     let harness = ["--test-threads", "2", "--format", "pretty", "--nocapture"];
-    cargo(&[&["test", "--quiet", "--test", "e2e", "--"], &harness[..]].concat())
+    let mut line = cargo(&[&["test", "--quiet", "--test", "e2e", "--"], &harness[..]].concat());
+    if shell == Shell::Native {
+        line.env.push(("DIANA_SHELL", "native".to_owned()));
+        let skip = |(name, _): &(&str, &str)| ["--skip".to_owned(), (*name).to_owned()];
+        line.args.extend(WASM_ONLY.iter().flat_map(skip));
+    }
+    line
 }
 
 /// The step that runs this command.
-pub fn step(line: Line) -> Step {
-    Step::new("end to end, in Envoy", line).shown()
+pub fn step(line: Line, shell: Shell) -> Step {
+    let name = match shell {
+        Shell::Wasm => "end to end, in Envoy",
+        Shell::Native => "end to end, the native module",
+    };
+    Step::new(name, line).shown()
 }

@@ -24,6 +24,7 @@ mod wrap;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use gateway::Shell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -100,6 +101,9 @@ enum Task {
     },
     /// Run the tests in a real Envoy
     E2e {
+        /// Test the native module instead of the proxy-wasm filter
+        #[arg(long)]
+        native: bool,
         /// Only tests whose names contain this
         filter: Option<String>,
     },
@@ -139,7 +143,9 @@ fn run(task: Task) -> Result<()> {
         Task::Msrv => msrv::run(),
         Task::Deny { offline } => deny::run(offline),
         Task::Typos { write } => typos::run(write),
-        Task::E2e { filter } => e2e::run(filter.as_deref()),
+        Task::E2e { native, filter } => {
+            e2e::run(filter.as_deref(), if native { Shell::Native } else { Shell::Wasm })
+        }
         Task::Soak { minutes } => soak::run(minutes),
         Task::Limitador => limitador::run(),
         Task::Versions => versions::run(),

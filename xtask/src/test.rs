@@ -4,6 +4,7 @@
 use crate::step::{self, Step, cargo};
 use crate::{e2e, lint, programs};
 use anyhow::Result;
+use gateway::Shell;
 
 /// Runs all steps; the first that fails is the last.
 pub fn run() -> Result<()> {
@@ -12,6 +13,6 @@ pub fn run() -> Result<()> {
     let mut steps = lint::steps();
     let native = cargo(&["test", "--quiet", "--workspace"]);
     steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
-    steps.push(e2e::step(e2e::line()));
+    steps.push(e2e::step(e2e::line(Shell::Wasm), Shell::Wasm));
     step::run_all(&steps)
 }

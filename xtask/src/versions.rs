@@ -2,7 +2,7 @@
 
 use crate::e2e;
 use anyhow::Result;
-use gateway::envoy;
+use gateway::{Shell, envoy};
 
 /// Tests of what depends on the host: headers, metrics, logs, shared data, ends of streams, timers,
 /// and configuration.
@@ -12,11 +12,11 @@ const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::"
 pub fn run() -> Result<()> {
     for version in envoy::versions().skip(1) {
         println!("Envoy {version}");
-        let mut line = e2e::line();
+        let mut line = e2e::line(Shell::Wasm);
         line.args.extend(SMOKE.map(str::to_owned));
         // `$ENVOY` would take precedence.
         line.env.extend([("ENVOY", String::new()), ("ENVOY_VERSION", version.to_owned())]);
-        e2e::step(line).run()?;
+        e2e::step(line, Shell::Wasm).run()?;
     }
     Ok(())
 }

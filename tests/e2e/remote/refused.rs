@@ -3,7 +3,7 @@
 
 use super::{Remote, local, quota};
 use gateway::config::cluster;
-use gateway::{Config, Gateway, filter};
+use gateway::{Config, Gateway};
 use serde_json::{Value, json};
 use servers::{Documents, Fault};
 
@@ -143,10 +143,9 @@ fn a_reply_without_the_document_changes_nothing() {
 #[test]
 fn a_document_that_the_lean_filter_cannot_activate() {
     let documents = Documents::start().unwrap();
-    let lean = filter::filter().unwrap().with_file_name("diana-lean.wasm");
     let mut document = local(&json!({}));
     document["headers"] = json!("off");
-    let mut config = Config { filter: Some(lean), ..Config::new(document) };
+    let mut config = Config { file: "diana-lean.wasm", ..Config::new(document) };
     config.clusters.push(cluster("config", documents.address(), false));
     let remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
     let with_headers = |headers: &str| {

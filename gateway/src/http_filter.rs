@@ -1,0 +1,70 @@
+//! Diana as an entry of a connection manager's `http_filters`, in either shell.
+
+use crate::Shell;
+use crate::config::{Config, Plugin};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// The filter with the configuration's document. `file` is the file of the proxy-wasm filter.
+pub(crate) fn http_filter(config: &Config, file: &Path) -> Value {
+    match config.shell {
+        Shell::Wasm => wasm(config, file),
+        Shell::Native => native(config),
+    }
+}
+
+fn wasm(config: &Config, file: &Path) -> Value {
+    json!({
+        "name": "envoy.filters.http.wasm",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": "diana",
+                "root_id": "diana",
+                "allow_on_headers_stop_iteration": config.stop_iteration,
+                "failure_policy": config.failure_policy,
+                "reload_config": {
+                    "backoff": {"base_interval": seconds(config.reload_backoff)},
+                },
+                "vm_config": {
+                    "vm_id": config.vm_id,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": file}},
+                },
+                "configuration": document(config),
+            },
+        },
+    })
+}
+
+/// Envoy finds the file by `ENVOY_DYNAMIC_MODULES_SEARCH_PATH`. Filters of one name share counts,
+/// as filters with one `vm_id` do.
+fn native(config: &Config) -> Value {
+    json!({
+        "name": "envoy.filters.http.dynamic_modules",
+        "typed_config": {
+            "@type":
+                "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {"name": "diana", "metrics_namespace": "diana"},
+            "filter_name": config.vm_id,
+            "filter_config": document(config),
+        },
+    })
+}
+
+fn document(config: &Config) -> Value {
+    match &config.plugin {
+        Plugin::Struct(value) => {
+            json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": value})
+        }
+        Plugin::Text(text) => {
+            json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text})
+        }
+    }
+}
+
+/// A duration as protobuf's JSON spells it.
+pub(crate) fn seconds(span: Duration) -> String {
+    format!("{:.3}s", span.as_secs_f64())
+}
