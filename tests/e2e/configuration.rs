@@ -1,7 +1,7 @@
 //! Configurations as Envoy delivers them: both forms, and refused ones.
 
 use crate::{limits, start};
-use gateway::{Config, Connection, Gateway, Plugin, Update, free_port, root, wait_until};
+use gateway::{Config, Connection, Gateway, Plugin, Shell, Update, free_port, root, wait_until};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -132,7 +132,11 @@ fn a_configuration_is_logged_once_for_all_workers() {
 
 #[test]
 fn envoy_yaml_works_as_its_comments_say() {
-    let gateway = Gateway::from_file(&root().join("envoy.yaml"), |_| free_port().unwrap()).unwrap();
+    let file = match Shell::of_run() {
+        Shell::Wasm => "envoy.yaml",
+        Shell::Native => "envoy-native.yaml",
+    };
+    let gateway = Gateway::from_file(&root().join(file), |_| free_port().unwrap()).unwrap();
     let status = |path: &str, headers: &[(&str, &str)]| gateway.get(path, headers).unwrap().status;
     assert_eq!(status("/api", &[("x-user-id", "ann"), ("x-plan", "free")]), 200);
     assert_eq!(status("/api", &[("x-user-id", "bot")]), 429);

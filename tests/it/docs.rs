@@ -26,8 +26,9 @@ fn plugins(value: &Value) -> Vec<Value> {
         Value::Array(list) => list.iter().flat_map(plugins).collect(),
         _ => Vec::new(),
     };
-    let here = value.get("configuration").and_then(|any| any.get("value")).cloned();
-    here.into_iter().chain(inner).collect()
+    // The proxy-wasm filter's, or the native module's.
+    let here = ["configuration", "filter_config"].into_iter().filter_map(|key| value.get(key)?.get("value"));
+    here.cloned().chain(inner).collect()
 }
 
 fn check(file: &str, document: &Value) {
@@ -76,6 +77,18 @@ fn the_reference_and_the_readme_are_accepted() {
 #[test]
 fn the_demo_is_accepted() {
     check("envoy.yaml", &plugin("envoy.yaml"));
+}
+
+#[test]
+fn both_demos_have_the_same_document() {
+    assert_eq!(plugin("envoy.yaml"), plugin("envoy-native.yaml"));
+    let listeners = |file: &str| {
+        let routes = text(file);
+        routes.split("http_filters:").nth(2).map(str::to_owned)
+    };
+    let [wasm, native] = ["envoy.yaml", "envoy-native.yaml"].map(listeners);
+    let upstream = |text: Option<String>| text.unwrap().split("# Metrics").next().unwrap().to_owned();
+    assert_eq!(upstream(wasm), upstream(native), "the upstream and its cluster");
 }
 
 /// The last argument of each `proxy_wasm diana '…'` in an nginx configuration without other quotes.

@@ -1,5 +1,5 @@
 //! `cargo xtask demo`: runs the repository's `envoy.yaml` in a real Envoy, sends requests and shows
-//! the decisions. `--global` runs two Envoys of `examples/global-redis`, which count together in a
+//! the decisions. `--native` runs its twin with the native module. `--global` runs two Envoys of `examples/global-redis`, which count together in a
 //! Redis.
 
 mod show;
@@ -80,6 +80,17 @@ const LOCAL: Demo = Demo {
     log: "the log, and the access log with the rule that refused",
 };
 
+/// The same gateway with the native module.
+const NATIVE: Demo = Demo {
+    file: "envoy-native.yaml",
+    invitation: &[
+        ("one request, with its headers", "curl -i http://127.0.0.1:10000/hello"),
+        ("as a user", "curl -i -H 'x-user-id: ann' http://127.0.0.1:10000/api/items"),
+        ("the counts", "curl -s http://127.0.0.1:9901/stats/prometheus | grep '^envoy_diana'"),
+    ],
+    ..LOCAL
+};
+
 /// Each gateway counts the requests that the other one admits.
 const GLOBAL: Demo = Demo {
     file: "examples/global-redis/envoy.yaml",
@@ -107,9 +118,24 @@ const GLOBAL: Demo = Demo {
     log: "the logs",
 };
 
+/// Which demo to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// One gateway with the proxy-wasm filter.
+    Local,
+    /// One gateway with the native module.
+    Native,
+    /// Two gateways that count together.
+    Global,
+}
+
 /// Runs the demo, until Ctrl-C unless `once`.
-pub fn run(global: bool, once: bool) -> Result<()> {
-    let demo = if global { &GLOBAL } else { &LOCAL };
+pub fn run(variant: Variant, once: bool) -> Result<()> {
+    let demo = match variant {
+        Variant::Local => &LOCAL,
+        Variant::Native => &NATIVE,
+        Variant::Global => &GLOBAL,
+    };
     let file = root().join(demo.file);
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read `{}`", demo.file))?;
     check_ports(demo, &text)?;
@@ -117,7 +143,10 @@ pub fn run(global: bool, once: bool) -> Result<()> {
         programs::install()?;
     }
     eprintln!("building the filter …");
-    filter::build()?;
+    match variant {
+        Variant::Native => filter::build_module()?,
+        Variant::Local | Variant::Global => filter::build()?,
+    };
     // Comes before the first start, so that Ctrl-C never leaves a process behind.
     let interrupted = interruption()?;
     let store = demo.store.map(|_| start_store()).transpose()?;

@@ -24,6 +24,7 @@ mod wrap;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use demo::Variant;
 use gateway::Shell;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,8 +44,11 @@ enum Task {
     /// Run a gateway with the filter, send requests and show the decisions
     Demo {
         /// Run two gateways that count together in Redis
-        #[arg(long)]
+        #[arg(long, conflicts_with = "native")]
         global: bool,
+        /// Run the native module instead of the proxy-wasm filter
+        #[arg(long)]
+        native: bool,
         /// End after the requests, without waiting for Ctrl-C
         #[arg(long)]
         once: bool,
@@ -132,7 +136,14 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Build => build::run(),
-        Task::Demo { global, once } => demo::run(global, once),
+        Task::Demo { global, native, once } => {
+            let variant = match (global, native) {
+                (true, _) => Variant::Global,
+                (false, true) => Variant::Native,
+                (false, false) => Variant::Local,
+            };
+            demo::run(variant, once)
+        }
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Mutants { arguments } => mutants::run(&arguments),
