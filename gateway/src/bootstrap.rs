@@ -114,28 +114,29 @@ fn upstream_listener(config: &Config, address: &Value) -> Value {
     })
 }
 
-/// The labels of Diana's metrics, and the expressions of `envoy.yaml` by which Envoy finds them:
+/// The expressions of `envoy.yaml`: for example,
 /// `wasmcustom.diana.rule.NAME.result.RESULT.requests` becomes
 /// `diana_requests{rule="NAME",result="RESULT"}`.
-const LABELS: [(&str, &str); 6] = [
-    ("rule", r"^wasmcustom\.diana(\.rule\.([^.]+))\."),
-    ("result", r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."),
-    ("kind", r"^wasmcustom\.diana(\.kind\.([^.]+))\."),
-    ("store", r"^wasmcustom\.diana(\.store\.([^.]+))\."),
-    ("outcome", r"^wasmcustom\.diana(\.outcome\.([^.]+))\."),
-    ("version", r"^wasmcustom\.diana(\.version\.([^.]+))\."),
-];
-
 fn stats_tags() -> Value {
-    LABELS.iter().map(|(name, regex)| json!({"tag_name": name, "regex": regex})).collect()
+    json!([
+        {"tag_name": "rule", "regex": r"^wasmcustom\.diana(\.rule\.([^.]+))\."},
+        {"tag_name": "result", "regex": r"^wasmcustom\.diana\..*?(\.result\.([^.]+))\."},
+        {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
+        {"tag_name": "store", "regex": r"^wasmcustom\.diana(\.store\.([^.]+))\."},
+        {"tag_name": "outcome", "regex": r"^wasmcustom\.diana(\.outcome\.([^.]+))\."},
+        {"tag_name": "version", "regex": r"^wasmcustom\.diana(\.version\.([^.]+))\."},
+    ])
 }
+
+/// The labels of Diana's metrics.
+const LABELS: [&str; 6] = ["rule", "result", "kind", "store", "outcome", "version"];
 
 /// The name and the labels by which Prometheus knows one of Diana's metrics.
 pub(crate) fn prometheus(name: &str) -> (String, Vec<(&str, &str)>) {
     let (mut parts, mut labels) = (vec!["diana"], Vec::new());
     let mut words = name.split('.');
     while let Some(word) = words.next() {
-        match words.clone().next().filter(|_| LABELS.iter().any(|(label, _)| *label == word)) {
+        match words.clone().next().filter(|_| LABELS.contains(&word)) {
             Some(value) => {
                 labels.push((word, value));
                 words.next();
