@@ -1,6 +1,7 @@
 //! The store: versioned values that all workers share, changed by compare-and-swap. Of two swaps
 //! that expect the same version of a key, at most one succeeds. The store guarantees nothing else.
 
+pub mod contract;
 mod shared_data;
 mod simulated;
 mod traits;

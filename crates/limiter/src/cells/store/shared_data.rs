@@ -149,7 +149,7 @@ impl<D: SharedData> Store for Portable<D> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Simulated;
+    use super::super::{Simulated, contract};
     use super::*;
 
     /// The contract of [`Store`], which every host's shared data has to fulfil.
@@ -159,16 +159,7 @@ mod tests {
         assert_eq!(store.rules(), rules);
         assert_eq!(Portable::probe(&host).unwrap().rules(), rules, "a second worker finds the same");
 
-        assert_eq!(store.load(b"k"), Ok(None));
-        assert_eq!(store.swap(b"k", b"one", None), Ok(Swap::Done));
-        assert_eq!(store.swap(b"k", b"two", None), Ok(Swap::Lost), "created only once");
-        let first = store.load(b"k").unwrap().unwrap();
-        assert_eq!(first.bytes, b"one");
-        assert_eq!(store.swap(b"k", b"two", Some(first.version)), Ok(Swap::Done));
-        assert_eq!(store.swap(b"k", b"three", Some(first.version)), Ok(Swap::Lost));
-        let second = store.load(b"k").unwrap().unwrap();
-        assert_eq!(second.bytes, b"two");
-        assert_ne!(first.version, second.version);
+        assert_eq!(contract::check(&store), Ok(()));
     }
 
     #[test]
