@@ -1,0 +1,62 @@
+//! Envoy's ABI for dynamic modules, version 0.2.0, as far as this module uses it.
+//!
+//! Source: `source/extensions/dynamic_modules/abi/abi.h` in Envoy's repository. Envoy 1.38 to 1.40
+//! have the same signatures of what is used here. What an Envoy exports is checked when it loads
+//! the module.
+
+mod callbacks;
+mod types;
+
+pub use callbacks::{Callbacks, OPTIONAL, REQUIRED};
+pub use types::*;
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+
+/// The version of the ABI that this module is written for. An Envoy with another version logs a
+/// warning and loads the module if it knows both.
+pub const VERSION: &CStr = c"v0.2.0";
+
+/// The callbacks of the Envoy that has loaded the module.
+static ENVOY: OnceLock<Callbacks> = OnceLock::new();
+
+/// The callbacks of the Envoy that has loaded the module; `None` before [`load`] succeeds.
+#[must_use]
+pub fn envoy() -> Option<&'static Callbacks> {
+    ENVOY.get()
+}
+
+/// Looks the callbacks up in the process. Fails with the names of those that the process lacks.
+pub fn load() -> Result<&'static Callbacks, Vec<&'static str>> {
+    if let Some(known) = envoy() {
+        return Ok(known);
+    }
+    // SAFETY: `symbol` finds a callback by the name that Envoy gives it, so it has the signature
+    // of Envoy's header.
+    let found = unsafe { Callbacks::find(symbol) }?;
+    Ok(ENVOY.get_or_init(|| found))
+}
+
+/// Uses these callbacks in place of an Envoy's, for tests. The first call wins.
+pub fn simulate(callbacks: Callbacks) -> &'static Callbacks {
+    ENVOY.get_or_init(|| callbacks)
+}
+
+/// The address of a symbol of this process, or null.
+fn symbol(name: &CStr) -> *const c_void {
+    // SAFETY: the name ends with a zero byte.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Writes a line to Envoy's log, also if other callbacks are missing. Without an Envoy, does
+/// nothing.
+pub fn log_refusal(line: &str) {
+    type Log = unsafe extern "C" fn(u32, Bytes);
+    let address = symbol(c"envoy_dynamic_module_callback_log");
+    if !address.is_null() {
+        // SAFETY: the symbol of this name has this signature in every Envoy with dynamic modules.
+        let log = unsafe { std::mem::transmute::<*const c_void, Log>(address) };
+        // SAFETY: the line lives through the call.
+        unsafe { log(log_level::ERROR, Bytes::of(line.as_bytes())) };
+    }
+}

@@ -1,0 +1,99 @@
+//! Counts in the memory of the process, which all workers share: a [`Store`] over hash maps with
+//! short locks. No lock is held while another function of Envoy or of the module runs.
+
+mod shard;
+mod sync;
+
+use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
+use hashbrown::DefaultHashBuilder;
+use shard::Shard;
+use std::hash::BuildHasher;
+use std::iter::repeat_with;
+
+/// The number of locks. Of four workers that do nothing but write different keys, each finds its
+/// lock taken at 3 of 64 writes at most.
+const SHARDS: usize = 64;
+
+/// The lowest bit of a hash that selects the shard. The map uses the lowest bits and the highest
+/// seven.
+const SHARD_BIT: u32 = 40;
+
+/// The status of each call after [`Memory::close`].
+const CLOSED: Fault = Fault(1);
+
+/// Versioned values in memory.
+///
+/// ```
+/// use diana_envoy::store::Memory;
+/// use diana_limiter::cells::store::{Store, Swap};
+///
+/// let memory = Memory::default();
+/// assert_eq!(memory.swap(b"key", b"one", None), Ok(Swap::Done));
+/// let version = memory.load(b"key").unwrap().unwrap().version;
+/// assert_eq!(memory.remove(b"key", version), Ok(Swap::Done));
+/// assert_eq!(memory.load(b"key"), Ok(None));
+/// ```
+pub struct Memory {
+    shards: Box<[Shard]>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::with_shards(SHARDS)
+    }
+}
+
+impl Memory {
+    /// A store with this number of locks, at least one.
+    #[must_use]
+    pub fn with_shards(shards: usize) -> Memory {
+        let shards = repeat_with(Shard::default).take(shards.max(1)).collect();
+        Memory { shards, hasher: DefaultHashBuilder::default() }
+    }
+
+    /// Removes a key if it is still at version `expected`.
+    pub fn remove(&self, key: &[u8], expected: Version) -> Result<Swap, Fault> {
+        let (shard, hash) = self.place(key)?;
+        shard.remove(hash, key, expected)
+    }
+
+    /// Frees all values. Each later call fails, so that nothing grows again.
+    pub fn close(&self) {
+        self.shards.iter().for_each(Shard::close);
+    }
+
+    /// The number of keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(Shard::len).sum()
+    }
+
+    /// Whether there are no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The shard of a key, and the key's hash.
+    fn place(&self, key: &[u8]) -> Result<(&Shard, u64), Fault> {
+        let hash = self.hasher.hash_one(key);
+        let index = usize::try_from(hash >> SHARD_BIT).unwrap_or(0).checked_rem(self.shards.len());
+        index.and_then(|index| self.shards.get(index)).map(|shard| (shard, hash)).ok_or(CLOSED)
+    }
+}
+
+impl Store for Memory {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        let (shard, hash) = self.place(key)?;
+        shard.load(hash, key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        let (shard, hash) = self.place(key)?;
+        shard.swap(hash, key, value, expected, |key| self.hasher.hash_one(key))
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests;
