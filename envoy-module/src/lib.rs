@@ -14,4 +14,8 @@
 )]
 
 pub mod abi;
+pub mod alarm;
 pub mod store;
+mod sync;
+#[cfg(not(feature = "loom"))]
+pub mod timer;

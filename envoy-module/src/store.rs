@@ -2,7 +2,6 @@
 //! short locks. No lock is held while another function of Envoy or of the module runs.
 
 mod shard;
-mod sync;
 
 use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
 use hashbrown::DefaultHashBuilder;

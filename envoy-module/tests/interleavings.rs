@@ -1,8 +1,10 @@
 //! What threads share, under all interleavings that loom finds: `cargo xtask interleavings`.
 
+use diana_envoy::alarm::{Alarm, Bell};
 use diana_envoy::store::Memory;
 use diana_limiter::cells::store::{Store, Swap};
-use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 #[test]
@@ -65,5 +67,85 @@ fn nothing_is_written_after_the_end() {
         memory.close();
         thread.join().unwrap();
         assert!(memory.is_empty());
+    });
+}
+
+/// Envoy's queue of events for one worker: the streams that rang.
+type Queue = Arc<Mutex<Vec<u32>>>;
+
+struct StreamBell(u32, Queue);
+
+impl Bell for StreamBell {
+    fn ring(&self) {
+        self.1.lock().unwrap().push(self.0);
+    }
+}
+
+/// A worker with an alarm and Envoy's queue of events.
+#[derive(Clone)]
+struct Worker {
+    alarm: Arc<Alarm>,
+    queue: Queue,
+}
+
+impl Worker {
+    fn new() -> Worker {
+        Worker { alarm: Arc::new(Alarm::default()), queue: Arc::new(Mutex::new(Vec::new())) }
+    }
+
+    fn hold(&self, stream: u32) {
+        self.alarm.add(stream, Box::new(StreamBell(stream, Arc::clone(&self.queue))));
+    }
+
+    /// Runs Envoy's events of streams that live. Returns whether the worker acted.
+    fn run_events(&self, live: &[u32]) -> bool {
+        let events: Vec<u32> = self.queue.lock().unwrap().drain(..).collect();
+        let reaches = events.iter().any(|stream| live.contains(stream));
+        reaches && self.alarm.take_due()
+    }
+}
+
+#[test]
+fn a_ring_reaches_a_worker_whose_stream_begins_to_wait_meanwhile() {
+    loom::model(|| {
+        let worker = Worker::new();
+        let alarm = Arc::clone(&worker.alarm);
+        let thread = thread::spawn(move || alarm.ring());
+        worker.hold(1);
+        thread.join().unwrap();
+        assert!(worker.run_events(&[1]), "the ring was lost");
+    });
+}
+
+#[test]
+fn a_ring_reaches_a_worker_one_of_whose_streams_ends_meanwhile() {
+    loom::model(|| {
+        let worker = Worker::new();
+        worker.hold(1);
+        worker.hold(2);
+        let alarm = Arc::clone(&worker.alarm);
+        let thread = thread::spawn(move || alarm.ring());
+        worker.alarm.remove(2);
+        thread.join().unwrap();
+        assert!(worker.run_events(&[1]), "the ring was lost");
+    });
+}
+
+#[test]
+fn what_precedes_a_ring_is_seen_after_it() {
+    loom::model(|| {
+        let (alarm, rung) = (Arc::new(Alarm::default()), Arc::new(AtomicBool::new(false)));
+        let written = Arc::new(AtomicU32::new(0));
+        let (theirs, number) = (Arc::clone(&alarm), Arc::clone(&written));
+        let thread = thread::spawn(move || {
+            number.store(7, Ordering::Relaxed);
+            theirs.ring();
+        });
+        if alarm.take_due() {
+            rung.store(true, Ordering::Relaxed);
+            assert_eq!(written.load(Ordering::Relaxed), 7);
+        }
+        thread.join().unwrap();
+        assert!(rung.load(Ordering::Relaxed) || alarm.take_due());
     });
 }

@@ -223,9 +223,8 @@ mod tests {
         assert_eq!(found.err().unwrap(), REQUIRED);
         let lacks = c"envoy_dynamic_module_callback_http_get_header";
         // SAFETY: no address is called.
-        let found = unsafe {
-            Callbacks::find(|name| if name == lacks { null() } else { dangling::<c_void>() })
-        };
+        let found =
+            unsafe { Callbacks::find(|name| if name == lacks { null() } else { dangling::<c_void>() }) };
         assert_eq!(found.err().unwrap(), ["envoy_dynamic_module_callback_http_get_header"]);
     }
 
@@ -233,9 +232,8 @@ mod tests {
     fn a_process_may_lack_optional_callbacks() {
         let optional = |name: &CStr| OPTIONAL.contains(&name.to_str().unwrap());
         // SAFETY: no address is called.
-        let found = unsafe {
-            Callbacks::find(|name| if optional(name) { null() } else { dangling::<c_void>() })
-        };
+        let found =
+            unsafe { Callbacks::find(|name| if optional(name) { null() } else { dangling::<c_void>() }) };
         let found = found.ok().unwrap();
         assert!(found.http_filter_config_increment_counter.is_none());
         // SAFETY: no address is called.

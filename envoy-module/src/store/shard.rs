@@ -1,7 +1,8 @@
 //! A part of the store under one lock.
 
 use super::CLOSED;
-use super::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
+
 use diana_limiter::cells::store::{Fault, Loaded, Swap, Version};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;

@@ -44,9 +44,7 @@ fn increment(memory: &Memory, key: &[u8]) {
     loop {
         let found = memory.load(key).unwrap();
         let (number, version) = match &found {
-            Some(loaded) => {
-                (u64::from_le_bytes(loaded.bytes[..8].try_into().unwrap()), Some(loaded.version))
-            }
+            Some(loaded) => (u64::from_le_bytes(loaded.bytes[..8].try_into().unwrap()), Some(loaded.version)),
             None => (0, None),
         };
         if memory.swap(key, &(number + 1).to_le_bytes(), version) == Ok(Swap::Done) {
@@ -67,9 +65,8 @@ fn no_increment_of_four_threads_is_lost() {
             scope.spawn(|| (0..INCREMENTS).for_each(|turn| increment(&memory, &keys[turn % keys.len()])));
         }
     });
-    let number = |key: &[u8; 2]| {
-        u64::from_le_bytes(memory.load(key).unwrap().unwrap().bytes[..].try_into().unwrap())
-    };
+    let number =
+        |key: &[u8; 2]| u64::from_le_bytes(memory.load(key).unwrap().unwrap().bytes[..].try_into().unwrap());
     assert_eq!(keys.iter().map(number).sum::<u64>(), 4 * INCREMENTS as u64);
     assert_eq!(memory.len(), keys.len());
 }

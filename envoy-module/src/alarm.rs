@@ -1,0 +1,121 @@
+//! How another thread gets a worker to act: it marks the worker as due and rings one of its bells.
+//!
+//! Envoy runs a module on a worker only for a stream, and forgets a ring if its stream ends first.
+//! So a worker also looks at the mark whenever it takes a bell away, and rings another one.
+
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use std::sync::PoisonError;
+
+/// A way to have Envoy run the module on a thread: the scheduler of a stream or of a configuration.
+pub trait Bell: Send {
+    /// Asks Envoy to run the module. Envoy does so later, never before this returns.
+    fn ring(&self);
+}
+
+/// The mark and the bells of one worker.
+#[derive(Default)]
+pub struct Alarm {
+    is_due: AtomicBool,
+    /// The bells by the streams they belong to.
+    bells: Mutex<Vec<(u32, Box<dyn Bell>)>>,
+}
+
+impl Alarm {
+    fn bells(&self) -> MutexGuard<'_, Vec<(u32, Box<dyn Bell>)>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks the worker as due, and rings a bell if the worker has one. Any thread may call this.
+    pub fn ring(&self) {
+        let bells = self.bells();
+        self.is_due.store(true, Ordering::Release);
+        // The lock is held during the call so that the worker does not give the bell back
+        // meanwhile. Envoy puts the event into a queue and calls nobody.
+        if let Some((_, bell)) = bells.last() {
+            bell.ring();
+        }
+    }
+
+    /// Whether the worker is due.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Acquire)
+    }
+
+    /// Takes the mark away; whether there was one.
+    #[must_use]
+    pub fn take_due(&self) -> bool {
+        self.is_due() && self.is_due.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether a ring reaches the worker without another event.
+    #[must_use]
+    pub fn has_bells(&self) -> bool {
+        !self.bells().is_empty()
+    }
+
+    /// Adds the bell of a stream, in place of an earlier one of the same stream. If the worker is
+    /// due, the new bell rings: the ring came before there was a bell.
+    pub fn add(&self, stream: u32, bell: Box<dyn Bell>) {
+        let mut bells = self.bells();
+        if self.is_due() {
+            bell.ring();
+        }
+        match bells.iter_mut().find(|(known, _)| *known == stream) {
+            Some((_, known)) => *known = bell,
+            None => bells.push((stream, bell)),
+        }
+    }
+
+    /// Takes the bell of a stream away. If the worker is still due, the ring may have been for this
+    /// stream, so another bell rings.
+    pub fn remove(&self, stream: u32) {
+        let mut bells = self.bells();
+        let Some(index) = bells.iter().position(|(known, _)| *known == stream) else {
+            return;
+        };
+        drop(bells.swap_remove(index));
+        if self.is_due()
+            && let Some((_, bell)) = bells.last()
+        {
+            bell.ring();
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    struct Counter(Arc<AtomicU32>);
+
+    impl Bell for Counter {
+        fn ring(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn one_bell_rings_and_another_one_takes_over() {
+        let (alarm, rings) = (Alarm::default(), [0; 2].map(|_: u32| Arc::new(AtomicU32::new(0))));
+        let rung = || [0, 1].map(|bell: usize| rings[bell].load(Ordering::Relaxed));
+        let add = |stream: u32| alarm.add(stream, Box::new(Counter(Arc::clone(&rings[stream as usize]))));
+        alarm.ring();
+        assert!(alarm.is_due() && !alarm.has_bells());
+        add(0);
+        assert_eq!(rung(), [1, 0], "the ring came before the bell");
+        assert!(alarm.take_due() && !alarm.take_due());
+        add(1);
+        alarm.ring();
+        assert_eq!(rung(), [1, 1]);
+        alarm.remove(1);
+        assert_eq!(rung(), [2, 1], "the stream that Envoy would run has ended");
+        assert!(alarm.take_due());
+        alarm.remove(0);
+        alarm.remove(0);
+        assert_eq!(rung(), [2, 1]);
+        assert!(!alarm.has_bells());
+    }
+}

@@ -1,6 +1,0 @@
-//! The lock: the standard library's, or that of loom, which runs a test under all interleavings.
-
-#[cfg(feature = "loom")]
-pub use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(feature = "loom"))]
-pub use std::sync::{Mutex, MutexGuard};
