@@ -11,6 +11,7 @@ pub use callbacks::{Callbacks, OPTIONAL, REQUIRED};
 pub use types::*;
 
 use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 /// The version of the ABI that this module is written for. An Envoy with another version logs a
@@ -46,6 +47,24 @@ pub fn simulate(callbacks: Callbacks) -> &'static Callbacks {
 fn symbol(name: &CStr) -> *const c_void {
     // SAFETY: the name ends with a zero byte.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Keeps the module in memory until the process ends. Envoy closes a module with its last
+/// configuration, but its workers keep values whose destructors are code of the module.
+pub fn pin() {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: the address is that of a function of the module, and the call fills `info` in.
+    let found = unsafe { libc::dladdr(pin as *const c_void, info.as_mut_ptr()) };
+    if found != 0 {
+        // SAFETY: the call has filled `info` in. Its name ends with a zero byte and lives while the
+        // module does. A module that is loaded already is not loaded again.
+        unsafe {
+            libc::dlopen(
+                info.assume_init().dli_fname,
+                libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+            )
+        };
+    }
 }
 
 /// Writes a line to Envoy's log, also if other callbacks are missing. Without an Envoy, does

@@ -17,5 +17,37 @@ pub mod abi;
 pub mod alarm;
 pub mod store;
 mod sync;
+
+// loom runs only the tests of what threads share.
+#[cfg(not(feature = "loom"))]
+mod callouts;
+#[cfg(not(feature = "loom"))]
+mod calls;
+#[cfg(not(feature = "loom"))]
+mod config;
+#[cfg(not(feature = "loom"))]
+mod guard;
+#[cfg(not(feature = "loom"))]
+pub mod hooks;
+#[cfg(not(feature = "loom"))]
+mod host;
+#[cfg(not(feature = "loom"))]
+mod local_reply;
+#[cfg(not(feature = "loom"))]
+mod logger;
+#[cfg(not(feature = "loom"))]
+mod mailbox;
+#[cfg(not(feature = "loom"))]
+mod metrics;
+#[cfg(not(feature = "loom"))]
+mod namespace;
+#[cfg(not(feature = "loom"))]
+mod request;
+#[cfg(not(feature = "loom"))]
+mod streams;
 #[cfg(not(feature = "loom"))]
 pub mod timer;
+#[cfg(not(feature = "loom"))]
+mod timers;
+#[cfg(not(feature = "loom"))]
+mod vm;

@@ -26,7 +26,7 @@ pub struct Exclusive<T>(RefCell<T>);
 
 impl<T> Exclusive<T> {
     /// Wraps a value.
-    pub fn new(value: T) -> Exclusive<T> {
+    pub const fn new(value: T) -> Exclusive<T> {
         Exclusive(RefCell::new(value))
     }
 

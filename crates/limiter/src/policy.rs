@@ -156,6 +156,14 @@ impl Policy {
         })
     }
 
+    /// The paths of all host attributes that the rules read.
+    pub fn properties(&self) -> impl Iterator<Item = &[Box<str>]> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Property(path) => Some(&**path),
+            _ => None,
+        })
+    }
+
     /// Whether rules read headers, and not only the path. If so, it pays to read all headers at
     /// once.
     #[must_use]

@@ -76,6 +76,8 @@ pub mod header_map {
 
 /// The bodies.
 pub mod body {
+    /// The part of the request's body that has just arrived; only in its event.
+    pub const RECEIVED_REQUEST: u32 = 0;
     /// The part of the response's body that has just arrived; only in its event.
     pub const RECEIVED_RESPONSE: u32 = 2;
 }
@@ -126,10 +128,50 @@ pub mod trailers_status {
 /// The result of a call about metrics, or of starting a call-out: all else is a failure.
 pub const SUCCESS: u32 = 0;
 
-/// Numbers of the attributes that Envoy names in its documentation.
+/// The numbers of attributes, which Envoy's documentation describes.
 pub mod attribute {
+    /// `request.path`.
+    pub const REQUEST_PATH: u32 = 0;
+    /// `request.host`.
+    pub const REQUEST_HOST: u32 = 2;
+    /// `request.scheme`.
+    pub const REQUEST_SCHEME: u32 = 3;
+    /// `request.method`.
+    pub const REQUEST_METHOD: u32 = 4;
+    /// `request.referer`.
+    pub const REQUEST_REFERER: u32 = 6;
+    /// `request.useragent`.
+    pub const REQUEST_USER_AGENT: u32 = 7;
+    /// `request.id`.
+    pub const REQUEST_ID: u32 = 9;
+    /// `request.protocol`.
+    pub const REQUEST_PROTOCOL: u32 = 10;
     /// `source.address`, with the port.
     pub const SOURCE_ADDRESS: u32 = 24;
+    /// `source.port`.
+    pub const SOURCE_PORT: u32 = 25;
+    /// `destination.address`, with the port.
+    pub const DESTINATION_ADDRESS: u32 = 26;
+    /// `destination.port`.
+    pub const DESTINATION_PORT: u32 = 27;
+    /// `connection.id`.
+    pub const CONNECTION_ID: u32 = 28;
+    /// `connection.mtls`.
+    pub const CONNECTION_MTLS: u32 = 29;
+    /// `connection.requested_server_name`.
+    pub const CONNECTION_SERVER_NAME: u32 = 30;
+    /// `connection.tls_version`.
+    pub const CONNECTION_TLS_VERSION: u32 = 31;
+    /// `connection.subject_peer_certificate`.
+    pub const CONNECTION_SUBJECT_PEER: u32 = 33;
+    /// `connection.dns_san_peer_certificate`.
+    pub const CONNECTION_DNS_SAN_PEER: u32 = 35;
+    /// `connection.uri_san_peer_certificate`.
+    pub const CONNECTION_URI_SAN_PEER: u32 = 37;
+    /// `connection.sha256_peer_certificate_digest`.
+    pub const CONNECTION_SHA256_PEER: u32 = 38;
+    /// `xds.route_name`.
+    pub const XDS_ROUTE_NAME: u32 = 61;
 }
 
 /// Where metadata come from.

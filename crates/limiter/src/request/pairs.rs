@@ -11,18 +11,27 @@ const SIZES: usize = 8;
 
 /// The serialised form of these headers.
 pub fn encode(headers: &[(&str, Cow<str>)]) -> Vec<u8> {
+    encode_all(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+}
+
+/// The serialised form of these lines, whose values need not be text.
+pub fn encode_bytes(lines: &[(&[u8], &[u8])]) -> Vec<u8> {
+    encode_all(lines.iter().copied())
+}
+
+fn encode_all<'a>(lines: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Vec<u8> {
     let size = |len: usize| u32::try_from(len).unwrap_or(0).to_le_bytes();
     let capacity =
-        |(name, value): &(&str, Cow<str>)| name.len().saturating_add(value.len()).saturating_add(SIZES + 2);
-    let capacity = headers.iter().map(capacity).fold(HEAD, usize::saturating_add);
+        |(name, value): (&[u8], &[u8])| name.len().saturating_add(value.len()).saturating_add(SIZES + 2);
+    let capacity = lines.clone().map(capacity).fold(HEAD, usize::saturating_add);
     let mut bytes = Vec::with_capacity(capacity);
-    bytes.extend(size(headers.len()));
-    for (name, value) in headers {
+    bytes.extend(size(lines.len()));
+    for (name, value) in lines.clone() {
         bytes.extend(size(name.len()));
         bytes.extend(size(value.len()));
     }
-    for text in headers.iter().flat_map(|(name, value)| [*name, value]) {
-        bytes.extend(text.as_bytes());
+    for text in lines.flat_map(|(name, value)| [name, value]) {
+        bytes.extend(text);
         bytes.push(0);
     }
     bytes

@@ -1,0 +1,146 @@
+//! Calls to stores and document servers. Envoy makes them for a configuration, on the main thread
+//! only, so they do not end with the stream whose request needed them.
+//!
+//! ```text
+//!   worker ─► Callouts::post ─► main thread: HTTP call-out or HTTP/2 stream ─► Mailbox ─► worker
+//! ```
+
+mod grpc;
+
+pub use grpc::{Grpc, cluster_of};
+
+use crate::abi::{Bytes, Header, SUCCESS};
+use crate::config::FilterConfig;
+use crate::mailbox::{Content, Mailbox, Reply};
+use diana_limiter::global::MAX_REPLY_BYTES;
+use diana_limiter::request::pairs::Pairs;
+use grpc::UNAVAILABLE;
+use std::collections::HashMap;
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The calls of one configuration.
+#[derive(Default)]
+pub struct Callouts {
+    posted: Mutex<Vec<Call>>,
+    /// Calls in flight, by Envoy's numbers.
+    in_flight: Mutex<HashMap<u64, Flight>>,
+}
+
+/// A call that a thread wants.
+pub struct Call {
+    pub token: u32,
+    pub mailbox: Arc<Mailbox>,
+    pub cluster: Vec<u8>,
+    /// Encoded [pairs](diana_limiter::request::pairs).
+    pub headers: Vec<u8>,
+    pub body: Vec<u8>,
+    pub timeout_ms: u32,
+    pub is_grpc: bool,
+}
+
+/// A call that Envoy makes.
+struct Flight {
+    token: u32,
+    mailbox: Arc<Mailbox>,
+    /// What has arrived of a gRPC call.
+    grpc: Option<Grpc>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Flight {
+    fn reply(self, content: Content) {
+        self.mailbox.put(Reply { token: self.token, content });
+    }
+}
+
+impl Callouts {
+    /// Has the main thread make a call. Any thread may call this.
+    pub fn post(&self, call: Call) {
+        lock(&self.posted).push(call);
+    }
+
+    /// Makes the posted calls. No lock is held while Envoy starts one.
+    ///
+    /// # Safety
+    /// This is an event of `config` on the main thread.
+    pub unsafe fn make(&self, config: &FilterConfig) {
+        for call in take(&mut *lock(&self.posted)) {
+            let Call { token, mailbox, is_grpc, .. } = &call;
+            let (token, mailbox, grpc) = (*token, Arc::clone(mailbox), is_grpc.then(Grpc::default));
+            let flight = Flight { token, mailbox, grpc };
+            // SAFETY: by the caller's promise.
+            match unsafe { call.start(config) } {
+                Some(id) => _ = lock(&self.in_flight).insert(id, flight),
+                None if call.is_grpc => flight.reply(Content::Status(UNAVAILABLE)),
+                None => flight.reply(Content::Http { headers: Vec::new(), body: Vec::new() }),
+            }
+        }
+    }
+
+    /// An HTTP call has ended. `reply` has the headers and the chunks of the body.
+    pub fn done<'a>(
+        &self,
+        id: u64,
+        headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        body: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let Some(flight) = lock(&self.in_flight).remove(&id) else {
+            return;
+        };
+        let headers = headers.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        let mut bytes = Vec::new();
+        body.for_each(|chunk| append(&mut bytes, chunk));
+        flight.reply(Content::Http { headers, body: bytes });
+    }
+
+    /// Something of a gRPC call has arrived.
+    pub fn arrived(&self, id: u64, arrive: impl FnOnce(&mut Grpc)) {
+        if let Some(Flight { grpc: Some(grpc), .. }) = lock(&self.in_flight).get_mut(&id) {
+            arrive(grpc);
+        }
+    }
+
+    /// A gRPC call has ended; `is_whole`: by the server.
+    pub fn ended(&self, id: u64, is_whole: bool) {
+        if let Some(mut flight) = lock(&self.in_flight).remove(&id) {
+            let grpc = flight.grpc.take().unwrap_or_default();
+            flight.reply(if is_whole { grpc.end() } else { Content::Status(UNAVAILABLE) });
+        }
+    }
+}
+
+/// Appends bytes that a server sent, up to one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any
+/// length costs little memory, and a longer reply is recognised as too long.
+fn append(bytes: &mut Vec<u8>, chunk: &[u8]) {
+    let room = MAX_REPLY_BYTES.saturating_add(1).saturating_sub(bytes.len());
+    bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+}
+
+impl Call {
+    /// Starts the call and returns Envoy's number for it; `None` if Envoy does not make the call.
+    ///
+    /// # Safety
+    /// This is an event of `config` on the main thread.
+    unsafe fn start(&self, config: &FilterConfig) -> Option<u64> {
+        let Call { cluster, headers, body, timeout_ms, is_grpc, .. } = self;
+        let headers: Vec<Header> = Pairs::of(headers).map(|(name, value)| Header::of(name, value)).collect();
+        let (list, count, cluster, body) =
+            (headers.as_ptr(), headers.len(), Bytes::of(cluster), Bytes::of(body));
+        let (mut id, pointer, timeout) = (0, config.pointer(), u64::from(*timeout_ms));
+        let http = config.envoy.http_filter_config_http_callout;
+        let stream = config.envoy.http_filter_config_start_http_stream;
+        // SAFETY: the configuration lives and this is its thread, by the caller's promise. All
+        // bytes live through the call, and Envoy writes a number.
+        let result = unsafe {
+            match is_grpc {
+                true => stream(pointer, &raw mut id, cluster, list, count, body, true, timeout),
+                false => http(pointer, &raw mut id, cluster, list, count, body, timeout),
+            }
+        };
+        (result == SUCCESS).then_some(id)
+    }
+}

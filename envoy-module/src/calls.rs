@@ -1,0 +1,197 @@
+//! Safe wrappers of those callbacks of Envoy that need no more than a live pointer.
+
+use crate::abi::{Bytes, Callbacks, ConfigPtr, ConfigScheduler, StreamPtr, StreamScheduler, metadata};
+use crate::alarm::Bell;
+
+/// Writes a line to Envoy's log.
+pub fn log(envoy: &Callbacks, level: u32, line: &str) {
+    // SAFETY: the line lives through the call.
+    unsafe { (envoy.log)(level, Bytes::of(line.as_bytes())) };
+}
+
+/// Envoy's scheduler of one stream.
+pub struct StreamBell {
+    envoy: &'static Callbacks,
+    scheduler: StreamScheduler,
+}
+
+impl StreamBell {
+    /// A bell of this stream.
+    ///
+    /// # Safety
+    /// The stream lives, and this is its thread.
+    pub unsafe fn new(envoy: &'static Callbacks, stream: StreamPtr) -> StreamBell {
+        // SAFETY: by the caller's promise.
+        let scheduler = unsafe { (envoy.http_filter_scheduler_new)(stream) };
+        StreamBell { envoy, scheduler }
+    }
+}
+
+// SAFETY: Envoy allows any thread to commit to a scheduler and to delete it.
+unsafe impl Send for StreamBell {}
+
+impl Bell for StreamBell {
+    fn ring(&self) {
+        // SAFETY: the scheduler lives until it is dropped. Its worker lives, because the bell is
+        // taken away when the stream ends.
+        unsafe { (self.envoy.http_filter_scheduler_commit)(self.scheduler, 0) };
+    }
+}
+
+impl Drop for StreamBell {
+    fn drop(&mut self) {
+        // SAFETY: the scheduler is not used again.
+        unsafe { (self.envoy.http_filter_scheduler_delete)(self.scheduler) };
+    }
+}
+
+/// Envoy's scheduler of one configuration, which runs the module on the main thread.
+pub struct ConfigBell {
+    envoy: &'static Callbacks,
+    scheduler: ConfigScheduler,
+}
+
+impl ConfigBell {
+    /// A bell of this configuration.
+    ///
+    /// # Safety
+    /// The configuration lives.
+    pub unsafe fn new(envoy: &'static Callbacks, config: ConfigPtr) -> ConfigBell {
+        // SAFETY: by the caller's promise.
+        let scheduler = unsafe { (envoy.http_filter_config_scheduler_new)(config) };
+        ConfigBell { envoy, scheduler }
+    }
+}
+
+// SAFETY: Envoy allows any thread to commit to a scheduler and to delete it.
+unsafe impl Send for ConfigBell {}
+// SAFETY: a commit puts an event into a queue under Envoy's own lock.
+unsafe impl Sync for ConfigBell {}
+
+impl Bell for ConfigBell {
+    fn ring(&self) {
+        // SAFETY: the scheduler lives until it is dropped.
+        unsafe { (self.envoy.http_filter_config_scheduler_commit)(self.scheduler, 0) };
+    }
+}
+
+impl Drop for ConfigBell {
+    fn drop(&mut self) {
+        // SAFETY: the scheduler is not used again.
+        unsafe { (self.envoy.http_filter_config_scheduler_delete)(self.scheduler) };
+    }
+}
+
+/// Reads from one stream.
+#[derive(Clone, Copy)]
+pub struct Reader {
+    envoy: &'static Callbacks,
+    stream: StreamPtr,
+}
+
+impl Reader {
+    /// A reader of this stream. What it lends lives until the event ends or a header changes.
+    ///
+    /// # Safety
+    /// The stream lives while the reader is used, and this is its thread.
+    pub unsafe fn new(envoy: &'static Callbacks, stream: StreamPtr) -> Reader {
+        Reader { envoy, stream }
+    }
+
+    /// One line of a header, and the number of lines.
+    pub fn header<'a>(self, map: u32, name: &[u8], index: usize) -> (Option<&'a [u8]>, usize) {
+        let (mut value, mut lines) = (Bytes::NONE, 0);
+        // SAFETY: the name lives through the call; Envoy writes a value and a number.
+        let found = unsafe {
+            (self.envoy.http_get_header)(
+                self.stream,
+                map,
+                Bytes::of(name),
+                &raw mut value,
+                index,
+                &raw mut lines,
+            )
+        };
+        // SAFETY: Envoy lends the value until the event ends.
+        (found.then(|| unsafe { value.get() }), lines)
+    }
+
+    /// An attribute that is text.
+    pub fn text<'a>(self, attribute: u32) -> Option<&'a [u8]> {
+        let mut value = Bytes::NONE;
+        // SAFETY: Envoy writes a value.
+        let found =
+            unsafe { (self.envoy.http_filter_get_attribute_string)(self.stream, attribute, &raw mut value) };
+        // SAFETY: Envoy lends the value until the event ends.
+        found.then(|| unsafe { value.get() })
+    }
+
+    /// An attribute that is a number.
+    pub fn number(self, attribute: u32) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: Envoy writes eight bytes.
+        let found =
+            unsafe { (self.envoy.http_filter_get_attribute_int)(self.stream, attribute, &raw mut value) };
+        found.then_some(value)
+    }
+
+    /// An attribute that is true or false.
+    pub fn truth(self, attribute: u32) -> Option<bool> {
+        let mut value = false;
+        // SAFETY: Envoy writes one byte, 0 or 1.
+        let found =
+            unsafe { (self.envoy.http_filter_get_attribute_bool)(self.stream, attribute, &raw mut value) };
+        found.then_some(value)
+    }
+
+    /// A value of metadata, as the bytes that proxy-wasm gives for it: text as it is, a number as
+    /// its eight bytes, true and false as one byte.
+    pub fn metadata(self, source: u32, namespace: &str, key: &str) -> Option<Vec<u8>> {
+        let (namespace, key) = (Bytes::of(namespace.as_bytes()), Bytes::of(key.as_bytes()));
+        let (mut text, mut number, mut truth) = (Bytes::NONE, 0.0, false);
+        // Only the first is of any other kind than text; Envoy says which of the three it is.
+        // SAFETY: both names live through the calls; Envoy writes a value of each kind.
+        unsafe {
+            if (self.envoy.http_get_metadata_string)(self.stream, source, namespace, key, &raw mut text) {
+                return Some(text.get().to_vec());
+            }
+            if (self.envoy.http_get_metadata_number)(self.stream, source, namespace, key, &raw mut number) {
+                return Some(f64::to_le_bytes(number).to_vec());
+            }
+            (self.envoy.http_get_metadata_bool)(self.stream, source, namespace, key, &raw mut truth)
+                .then(|| vec![truth.into()])
+        }
+    }
+
+    /// Bytes that a filter has kept with the stream.
+    pub fn filter_state<'a>(self, key: &str) -> Option<&'a [u8]> {
+        let mut value = Bytes::NONE;
+        // SAFETY: the key lives through the call; Envoy writes a value.
+        let found = unsafe {
+            (self.envoy.http_get_filter_state_bytes)(self.stream, Bytes::of(key.as_bytes()), &raw mut value)
+        };
+        // SAFETY: Envoy lends the value until the event ends.
+        found.then(|| unsafe { value.get() })
+    }
+
+    /// The chunks of a body, at least while its event runs.
+    pub fn body<'a>(self, body: u32) -> Vec<&'a [u8]> {
+        // SAFETY: a plain number.
+        let count = unsafe { (self.envoy.http_get_body_chunks_size)(self.stream, body) };
+        let mut chunks = vec![Bytes::NONE; count];
+        if count == 0 {
+            return Vec::new();
+        }
+        // SAFETY: there is room for all chunks.
+        let found = unsafe { (self.envoy.http_get_body_chunks)(self.stream, body, chunks.as_mut_ptr()) };
+        // SAFETY: Envoy lends the chunks until the event ends.
+        if found { chunks.into_iter().map(|chunk| unsafe { chunk.get() }).collect() } else { Vec::new() }
+    }
+}
+
+/// The sources of metadata, by the words of a property's path.
+pub const METADATA_SOURCES: [(&[&str], u32); 3] = [
+    (&["metadata"], metadata::DYNAMIC),
+    (&["xds", "route_metadata"], metadata::ROUTE),
+    (&["xds", "cluster_metadata"], metadata::CLUSTER),
+];

@@ -1,0 +1,97 @@
+//! One configuration of Envoy's filter, which all threads share.
+
+use crate::abi::{Callbacks, ConfigPtr};
+use crate::alarm::Bell;
+use crate::callouts::Callouts;
+use crate::calls::ConfigBell;
+use crate::metrics::{self, Ids, Sink};
+use crate::namespace::Namespace;
+use std::sync::Arc;
+
+/// One configuration.
+pub struct FilterConfig {
+    pub envoy: &'static Callbacks,
+    pub namespace: Arc<Namespace>,
+    /// Its root context.
+    pub root: u32,
+    /// The document.
+    pub document: Box<[u8]>,
+    /// Envoy's numbers of the metrics.
+    pub ids: Ids,
+    /// The calls to stores and document servers.
+    pub callouts: Callouts,
+    pointer: Pointer,
+    bell: Arc<ConfigBell>,
+}
+
+/// Envoy's configuration.
+struct Pointer(ConfigPtr);
+
+// SAFETY: the pointer is used on the thread of an event only, and Envoy keeps the configuration
+// until the event ends.
+unsafe impl Send for Pointer {}
+// SAFETY: the same.
+unsafe impl Sync for Pointer {}
+
+/// A bell that several alarms share.
+struct SharedBell(Arc<ConfigBell>);
+
+impl Bell for SharedBell {
+    fn ring(&self) {
+        self.0.ring();
+    }
+}
+
+impl FilterConfig {
+    /// A configuration with this document.
+    ///
+    /// # Safety
+    /// Envoy is making the configuration `pointer`, and [`leave`](FilterConfig::leave) is called
+    /// before Envoy deletes it.
+    pub unsafe fn new(
+        envoy: &'static Callbacks,
+        pointer: ConfigPtr,
+        name: &[u8],
+        document: &[u8],
+    ) -> FilterConfig {
+        let (namespace, root) = Namespace::enter(name);
+        // SAFETY: by the caller's promise.
+        let (ids, bell) = unsafe { (metrics::define(envoy, pointer), ConfigBell::new(envoy, pointer)) };
+        let bell = Arc::new(bell);
+        let shared = || Box::new(SharedBell(Arc::clone(&bell)));
+        namespace.main.add(root, shared());
+        namespace.metrics.flush.add(root, shared());
+        let document = document.into();
+        let pointer = Pointer(pointer);
+        FilterConfig { envoy, namespace, root, document, ids, callouts: Callouts::default(), pointer, bell }
+    }
+
+    /// Envoy's configuration. It lives only during an event of this configuration or of one of its
+    /// streams.
+    pub fn pointer(&self) -> ConfigPtr {
+        self.pointer.0
+    }
+
+    /// Has Envoy run the module on the main thread for this configuration.
+    pub fn wake_main(&self) {
+        self.bell.ring();
+    }
+
+    /// Tells Envoy what the metrics of all threads are, if a configuration can.
+    ///
+    /// # Safety
+    /// This is an event of the configuration, on a thread of Envoy's.
+    pub unsafe fn flush(&self) {
+        // SAFETY: by the caller's promise.
+        if let Some(sink) = unsafe { Sink::config(self.envoy, self.pointer()) } {
+            self.namespace.metrics.flush(&self.ids, sink);
+        }
+    }
+
+    /// Ends the configuration: nobody rings its bells any more.
+    pub fn leave(&self) {
+        self.namespace.main.remove(self.root);
+        self.namespace.metrics.flush.remove(self.root);
+        self.namespace.leave(self.root);
+    }
+}

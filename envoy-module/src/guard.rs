@@ -1,0 +1,61 @@
+//! Catches panics where Envoy calls the module: a panic that reached Envoy would end the process.
+
+use crate::abi::{envoy, log_level};
+use crate::calls;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The panics since the module was loaded.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// How many panics were caught since the module was loaded.
+#[must_use]
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// The result of `work`, or `fallback` if it panics. State that `work` shares with other callbacks
+/// stays usable: each value is borrowed for one caller at a time, and a panic ends the borrow.
+pub fn guarded<R>(fallback: R, work: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        forget(panic);
+        fallback
+    })
+}
+
+/// Drops a panic's payload, whose own drop may panic.
+fn forget(panic: Box<dyn Any + Send>) {
+    _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+}
+
+/// Has panics write to Envoy's log from now on.
+pub fn log_panics() {
+    set_hook(Box::new(|info| {
+        if let Some(envoy) = envoy() {
+            calls::log(envoy, log_level::CRITICAL, &info.to_string());
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_the_fallback_and_is_counted() {
+        struct Twice;
+        impl Drop for Twice {
+            fn drop(&mut self) {
+                panic!("once more");
+            }
+        }
+        let before = panics();
+        assert_eq!(guarded(1, || 2), 2);
+        assert_eq!(panics(), before);
+        assert_eq!(guarded(1, || panic!("a bug")), 1);
+        assert_eq!(guarded(1, || std::panic::panic_any(Twice)), 1);
+        assert_eq!(panics(), before + 2);
+    }
+}

@@ -1,0 +1,42 @@
+//! The functions that Envoy calls, by the names of its ABI. Each catches panics and hands the event
+//! on.
+//!
+//! ```text
+//!   on_program_init                main thread   the callbacks of this Envoy, or refuses to load
+//!   on_http_filter_config_new      main thread   FilterConfig; refuses a wrong document
+//!   on_http_filter_new             worker        an entry for the stream
+//!   on_http_filter_request_headers worker        Filter::on_request_headers ─► pass, hold, answer
+//!   on_http_filter_scheduled       worker        a bell rang: timers, replies of stores
+//!   on_http_filter_stream_complete worker        Filter::on_delete: refunds
+//!   on_http_filter_config_…        main thread   calls to stores and their replies
+//! ```
+
+mod config;
+mod stream;
+mod unused;
+
+use crate::abi::{self, VERSION};
+use crate::guard::{guarded, log_panics};
+use crate::logger;
+use std::ffi::c_char;
+use std::ptr::null;
+
+/// Loads the module into an Envoy that has all that the module needs.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
+    guarded(null(), || match abi::load() {
+        Ok(_) => {
+            logger::install();
+            log_panics();
+            abi::pin();
+            VERSION.as_ptr()
+        }
+        Err(missing) => {
+            abi::log_refusal(&format!(
+                "diana needs Envoy 1.38 or later: this Envoy has no `{}`",
+                missing.join("`, `")
+            ));
+            null()
+        }
+    })
+}

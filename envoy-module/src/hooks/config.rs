@@ -1,0 +1,209 @@
+//! The events of a configuration, on the main thread.
+
+use crate::abi::{Bytes, ConfigPtr, Header, envoy};
+use crate::config::FilterConfig;
+use crate::guard::guarded;
+use crate::vm::{Context, Vm};
+use std::ffi::c_void;
+use std::ptr::null;
+use std::slice;
+
+/// A configuration as Envoy keeps it.
+type Config = *const FilterConfig;
+
+/// Makes a configuration; null refuses it.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
+    pointer: ConfigPtr,
+    name: Bytes,
+    document: Bytes,
+) -> Config {
+    guarded(null(), || {
+        let Some(envoy) = envoy() else {
+            return null();
+        };
+        // SAFETY: Envoy lends both texts, and makes the configuration now.
+        let config = Box::new(unsafe { FilterConfig::new(envoy, pointer, name.get(), document.get()) });
+        let is_taken = Vm::of(&config, true).is_some_and(|vm| {
+            vm.within(Context::of_config(&config), || {
+                vm.forget_the_gone();
+                vm.knows(&config)
+            })
+        });
+        if !is_taken {
+            config.leave();
+            return null();
+        }
+        // SAFETY: Envoy makes the configuration now.
+        unsafe { config.flush() };
+        Box::into_raw(config)
+    })
+}
+
+/// Deletes a configuration, on any thread: all streams have ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Config) {
+    guarded((), || {
+        if config.is_null() {
+            return;
+        }
+        // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
+        let config = unsafe { Box::from_raw(config.cast_mut()) };
+        // SAFETY: Envoy's configuration lives until this event ends.
+        unsafe { config.flush() };
+        config.leave();
+    });
+}
+
+/// Runs `work` on the main thread, in an event of this configuration.
+fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static Vm)) {
+    guarded((), || {
+        // SAFETY: Envoy keeps the configuration until the event ends.
+        let Some(config) = (unsafe { config.as_ref() }) else {
+            return;
+        };
+        if let Some(vm) = Vm::of(config, true) {
+            vm.within(Context::of_config(config), || work(config, vm));
+        }
+    });
+}
+
+/// A bell has rung: makes calls, runs the timers of the main thread, tells Envoy the metrics.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
+    on_main(config, |config, vm| {
+        vm.run_due();
+        // SAFETY: this is an event of the configuration on the main thread.
+        unsafe { config.callouts.make(config) };
+        if config.namespace.metrics.flush.take_due() {
+            // SAFETY: the same.
+            unsafe { config.flush() };
+        }
+    });
+}
+
+/// The bytes that Envoy lends in an array.
+///
+/// # Safety
+/// `start` points to `count` elements, which live for `'a`, or is null.
+unsafe fn list<'a, T>(start: *const T, count: usize) -> &'a [T] {
+    // SAFETY: by the caller's promise.
+    if start.is_null() || count == 0 { &[] } else { unsafe { slice::from_raw_parts(start, count) } }
+}
+
+/// The lines of a header map that Envoy lends until the event ends.
+///
+/// # Safety
+/// As for [`list`].
+unsafe fn lines<'a>(start: *const Header, count: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    // SAFETY: by the caller's promise; Envoy lends the texts as well.
+    let headers = unsafe { list(start, count) };
+    // SAFETY: the same.
+    headers.iter().map(|header| unsafe { (header.name.get(), header.value.get()) })
+}
+
+/// An HTTP call has a reply, or has failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
+    _: ConfigPtr,
+    config: Config,
+    id: u64,
+    _result: u32,
+    headers: *const Header,
+    headers_count: usize,
+    chunks: *const Bytes,
+    chunks_count: usize,
+) {
+    on_main(config, |config, _| {
+        // SAFETY: Envoy lends the headers and the body until the event ends.
+        let (headers, body) = unsafe { (lines(headers, headers_count), list(chunks, chunks_count)) };
+        // SAFETY: the same.
+        config.callouts.done(id, headers, body.iter().map(|chunk| unsafe { chunk.get() }));
+    });
+}
+
+/// The headers of the reply to a gRPC call have arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
+    _: ConfigPtr,
+    config: Config,
+    id: u64,
+    headers: *const Header,
+    count: usize,
+    _ends: bool,
+) {
+    // SAFETY: Envoy lends the headers until the event ends.
+    on_main(config, |config, _| {
+        config.callouts.arrived(id, |grpc| grpc.headers(unsafe { lines(headers, count) }))
+    });
+}
+
+/// A part of the reply to a gRPC call has arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
+    _: ConfigPtr,
+    config: Config,
+    id: u64,
+    chunks: *const Bytes,
+    count: usize,
+    _ends: bool,
+) {
+    on_main(config, |config, _| {
+        // SAFETY: Envoy lends the chunks until the event ends.
+        let chunks = unsafe { list(chunks, count) };
+        // SAFETY: the same.
+        config.callouts.arrived(id, |grpc| chunks.iter().for_each(|chunk| grpc.data(unsafe { chunk.get() })));
+    });
+}
+
+/// The trailers of the reply to a gRPC call have arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_trailers(
+    _: ConfigPtr,
+    config: Config,
+    id: u64,
+    trailers: *const Header,
+    count: usize,
+) {
+    // SAFETY: Envoy lends the trailers until the event ends.
+    on_main(config, |config, _| {
+        config.callouts.arrived(id, |grpc| grpc.headers(unsafe { lines(trailers, count) }))
+    });
+}
+
+/// The reply to a gRPC call is complete.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_complete(
+    _: ConfigPtr,
+    config: Config,
+    id: u64,
+) {
+    on_main(config, |config, _| config.callouts.ended(id, true));
+}
+
+/// A gRPC call has failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
+    _: ConfigPtr,
+    config: Config,
+    id: u64,
+    _reason: u32,
+) {
+    on_main(config, |config, _| config.callouts.ended(id, false));
+}
+
+/// Configurations of routes are refused: the module does not lay them over the listener's.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
+    _name: Bytes,
+    _document: Bytes,
+) -> *const c_void {
+    guarded(null(), || {
+        log::error!("configuration refused: a route has no document of its own, write limits for its paths");
+        null()
+    })
+}
+
+/// Nothing to delete.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(_config: *const c_void) {}

@@ -1,0 +1,205 @@
+//! The events of a stream, on its worker.
+
+use crate::abi::body;
+use crate::abi::{StreamPtr, body_status, headers_status, trailers_status};
+use crate::calls::{Reader, StreamBell};
+use crate::config::FilterConfig;
+use crate::guard::guarded;
+use crate::host::Module;
+use crate::streams::Stream;
+use crate::vm::{Context, Vm};
+use diana_filter::{Action, Filter};
+use std::ptr::null;
+
+/// An entry of a stream as Envoy keeps it.
+type Entry = *const Stream;
+
+/// Begins a stream; null would close the connection, so a bug must not cause it.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
+    config: *const FilterConfig,
+    envoy: StreamPtr,
+) -> Entry {
+    guarded(null(), || {
+        // SAFETY: Envoy keeps the configuration while it has streams.
+        let Some(known) = (unsafe { config.as_ref() }) else {
+            return null();
+        };
+        let stream = Vm::of(known, false).and_then(|vm| vm.streams.open(vm, envoy, config));
+        stream.map_or(null(), |stream| stream)
+    })
+}
+
+/// The result of `work` in an event of a stream that the filter knows; `fallback` otherwise, and
+/// after a panic.
+fn event<R: Copy>(
+    entry: Entry,
+    fallback: R,
+    work: impl FnOnce(&'static Stream, &'static Filter<Module>) -> R,
+) -> R {
+    // SAFETY: entries are never freed.
+    let Some(stream) = (unsafe { entry.as_ref() }) else {
+        return fallback;
+    };
+    if !stream.is_known.get() {
+        return fallback;
+    }
+    guarded(fallback, || stream.vm.within(context(stream), || work(stream, stream.vm.filter())))
+}
+
+/// What calls apply to in an event of this stream.
+fn context(stream: &Stream) -> Context {
+    let envoy = stream.envoy.get();
+    Context {
+        config: stream.config.get(),
+        carrier: envoy,
+        stream: envoy,
+        id: stream.id,
+        root: stream.root.get(),
+    }
+}
+
+/// Decides about a request.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
+    _: StreamPtr,
+    entry: Entry,
+    ends: bool,
+) -> u32 {
+    // SAFETY: entries are never freed.
+    let Some(stream) = (unsafe { entry.as_ref() }) else {
+        return headers_status::CONTINUE;
+    };
+    guarded(headers_status::CONTINUE, || {
+        // SAFETY: Envoy keeps the configuration while the stream lives.
+        let Some(config) = (unsafe { stream.config.get().as_ref() }) else {
+            return headers_status::CONTINUE;
+        };
+        let vm = stream.vm;
+        stream.root.set(config.root);
+        vm.within(context(stream), || {
+            vm.forget_the_gone();
+            if !vm.knows(config) {
+                return headers_status::CONTINUE;
+            }
+            stream.is_known.set(true);
+            vm.filter().on_context_create(stream.id, config.root);
+            let action = vm.filter().on_request_headers(stream.id, ends);
+            let status = carry_out(stream, action);
+            vm.after_event();
+            status
+        })
+    })
+}
+
+/// Gives a held stream a bell.
+fn carry_out(stream: &Stream, action: Action) -> u32 {
+    match action {
+        Action::Continue => headers_status::CONTINUE,
+        Action::Pause if stream.is_answered.get() || stream.envoy.get().is_null() => headers_status::STOP,
+        Action::Pause => {
+            // SAFETY: the stream is open, and this is its thread.
+            let bell = unsafe { StreamBell::new(stream.vm.envoy, stream.envoy.get()) };
+            stream.has_bell.set(true);
+            stream.vm.alarm.add(stream.id, Box::new(bell));
+            headers_status::STOP_ALL_AND_WATERMARK
+        }
+    }
+}
+
+/// A part of the request's body has arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
+    _: StreamPtr,
+    entry: Entry,
+    _ends: bool,
+) -> u32 {
+    event(entry, body_status::CONTINUE, |stream, filter| {
+        // SAFETY: the stream of an event lives.
+        let chunks = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) }.body(body::RECEIVED_REQUEST);
+        let size = chunks.iter().map(|chunk| chunk.len()).fold(0, usize::saturating_add);
+        match filter.on_request_body(stream.id, size) {
+            Action::Continue => body_status::CONTINUE,
+            Action::Pause => body_status::STOP_AND_WATERMARK,
+        }
+    })
+}
+
+/// The request's trailers have arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: StreamPtr, entry: Entry) -> u32 {
+    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_more(stream.id) {
+        Action::Continue => trailers_status::CONTINUE,
+        Action::Pause => trailers_status::STOP,
+    })
+}
+
+/// Adds headers to the response.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
+    _: StreamPtr,
+    entry: Entry,
+    _ends: bool,
+) -> u32 {
+    event(entry, headers_status::CONTINUE, |stream, filter| {
+        filter.on_response_headers(stream.id);
+        headers_status::CONTINUE
+    })
+}
+
+/// A part of the response's body has arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
+    _: StreamPtr,
+    entry: Entry,
+    _ends: bool,
+) -> u32 {
+    event(entry, body_status::CONTINUE, |stream, filter| {
+        // SAFETY: the stream of an event lives.
+        let chunks =
+            unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) }.body(body::RECEIVED_RESPONSE);
+        let size = chunks.iter().map(|chunk| chunk.len()).fold(0, usize::saturating_add);
+        filter.on_response_body(stream.id, size);
+        body_status::CONTINUE
+    })
+}
+
+/// Nothing depends on the response's trailers.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(_: StreamPtr, _entry: Entry) -> u32 {
+    trailers_status::CONTINUE
+}
+
+/// A bell of the worker has rung.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(_: StreamPtr, entry: Entry, _event: u64) {
+    event(entry, (), |stream, _| stream.vm.run_due());
+}
+
+/// The stream ends, before its line in the access log.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(_: StreamPtr, entry: Entry) {
+    end(entry);
+}
+
+/// The stream is gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_destroy(entry: Entry) {
+    end(entry);
+    // SAFETY: entries are never freed.
+    if let Some(stream) = unsafe { entry.as_ref() } {
+        guarded((), || stream.vm.streams.close(stream));
+    }
+}
+
+/// Settles a stream once.
+fn end(entry: Entry) {
+    event(entry, (), |stream, filter| {
+        stream.is_known.set(false);
+        if stream.has_bell.replace(false) {
+            stream.vm.alarm.remove(stream.id);
+        }
+        filter.on_delete(stream.id);
+        stream.vm.after_event();
+    });
+}

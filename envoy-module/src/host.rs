@@ -1,0 +1,284 @@
+//! Envoy, as the filter sees it: each method is a callback of Envoy's, or memory that the module
+//! shares between threads.
+
+use crate::abi::{Bytes, body, header_map};
+use crate::callouts::{Call, Grpc, cluster_of};
+use crate::calls::Reader;
+use crate::local_reply::LocalReply;
+use crate::mailbox::Content;
+use crate::namespace::{Counts, FIRST_STREAM};
+use crate::request::{self, EnvoyRequest};
+use crate::streams::Stream;
+use crate::vm::{Context, Vm};
+use diana_base::time::Time;
+use diana_config::Configuration;
+use diana_filter::metrics::Series;
+use diana_filter::{Host, HostKind};
+use diana_limiter::cells::store::Fault;
+use diana_limiter::policy::Policy;
+use diana_limiter::response::Refusal;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The status of a call that Envoy cannot make: there is no such stream, or no event.
+const NOT_FOUND: Fault = Fault(1);
+/// The status of a call that the module cannot make: it has no thread for timers.
+const NO_TIMER: Fault = Fault(2);
+/// The status if the clock shows a time before 1970.
+const NO_CLOCK: Fault = Fault(3);
+
+/// Envoy, as one thread's filter sees it.
+#[derive(Clone, Copy)]
+pub struct Module {
+    vm: &'static Vm,
+    /// The origin of the monotonic clock.
+    origin: Instant,
+}
+
+impl Module {
+    /// Envoy for the filter of this VM.
+    pub fn of(vm: &'static Vm) -> Module {
+        Module { vm, origin: Instant::now() }
+    }
+
+    fn context(self) -> Context {
+        self.vm.context.get()
+    }
+
+    /// A reader of the effective stream.
+    fn reader(self) -> Option<Reader> {
+        let stream = self.context().stream;
+        // SAFETY: the effective stream lives: it is that of the event, or it is open.
+        (!stream.is_null()).then(|| unsafe { Reader::new(self.vm.envoy, stream) })
+    }
+
+    /// The effective stream.
+    fn stream(self) -> Result<&'static Stream, Fault> {
+        self.vm.streams.get(self.context().id).ok_or(NOT_FOUND)
+    }
+
+    /// Has a held stream ring no more.
+    fn end_hold(self, stream: &Stream) {
+        if stream.has_bell.replace(false) {
+            self.vm.alarm.remove(stream.id);
+        }
+    }
+
+    fn post(
+        self,
+        cluster: &[u8],
+        headers: Vec<u8>,
+        body: Vec<u8>,
+        timeout_ms: u32,
+        is_grpc: bool,
+    ) -> Result<u32, Fault> {
+        let config = self.vm.config().ok_or(NOT_FOUND)?;
+        let (token, mailbox, cluster) =
+            (self.vm.next_token(), Arc::clone(&self.vm.mailbox), cluster.to_vec());
+        config.callouts.post(Call { token, mailbox, cluster, headers, body, timeout_ms, is_grpc });
+        config.wake_main();
+        Ok(token)
+    }
+}
+
+impl Host for Module {
+    type Store = Counts;
+    type Request = EnvoyRequest;
+    type LocalReply = LocalReply;
+
+    fn open(self) -> Result<(Counts, HostKind), Fault> {
+        Ok((self.vm.namespace.store.clone(), HostKind::Envoy))
+    }
+
+    fn refusals(self, _: HostKind, configuration: &Configuration) -> Vec<String> {
+        request::refusals(&configuration.policy).collect()
+    }
+
+    /// Nobody but the module knows its memory.
+    fn shares_with_others(self, _: HostKind) -> bool {
+        false
+    }
+
+    fn now(self) -> Result<Time, Fault> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| NO_CLOCK)?;
+        u64::try_from(since.as_nanos()).map(Time::from_ns).map_err(|_| NO_CLOCK)
+    }
+
+    fn monotonic(self) -> Option<Time> {
+        u64::try_from(self.origin.elapsed().as_nanos()).ok().map(Time::from_ns)
+    }
+
+    fn random(self) -> u64 {
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(0_u8)
+    }
+
+    fn configuration(self, _: usize) -> Vec<u8> {
+        self.vm.document.with(std::mem::take).unwrap_or_default()
+    }
+
+    fn request(self, policy: &Policy, _: HostKind, ends: bool) -> EnvoyRequest {
+        EnvoyRequest::new(self.reader(), policy, ends)
+    }
+
+    fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        let reader = self.reader()?;
+        let line = |index| reader.header(header_map::RESPONSE, name, index);
+        let (first, count) = line(0);
+        let mut value = first?.to_vec();
+        for other in (1..count).filter_map(|index| line(index).0) {
+            value.push(b',');
+            value.extend_from_slice(other);
+        }
+        Some(value)
+    }
+
+    fn add_response_header(self, name: &str, value: &str) {
+        let (stream, add) = (self.context().stream, self.vm.envoy.http_add_header);
+        if !stream.is_null() {
+            // SAFETY: the effective stream lives, and both texts live through the call.
+            unsafe {
+                add(stream, header_map::RESPONSE, Bytes::of(name.as_bytes()), Bytes::of(value.as_bytes()))
+            };
+        }
+    }
+
+    fn replace_response_header(self, name: &str, value: &str) {
+        let (stream, set) = (self.context().stream, self.vm.envoy.http_set_header);
+        if !stream.is_null() {
+            // SAFETY: the effective stream lives, and both texts live through the call.
+            unsafe {
+                set(stream, header_map::RESPONSE, Bytes::of(name.as_bytes()), Bytes::of(value.as_bytes()))
+            };
+        }
+    }
+
+    fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
+        let (mut skip, mut bytes) = (start, Vec::new());
+        for chunk in self.reader()?.body(body::RECEIVED_RESPONSE) {
+            let chunk = chunk.get(skip.min(chunk.len())..).unwrap_or_default();
+            skip = skip.saturating_sub(chunk.len());
+            let room = size.saturating_sub(bytes.len());
+            bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+        }
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
+    fn set_attribute(self, name: &str, value: &str) {
+        let (stream, set) = (self.context().stream, self.vm.envoy.http_set_filter_state_bytes);
+        if !stream.is_null() {
+            // SAFETY: the effective stream lives, and both texts live through the call.
+            unsafe { set(stream, Bytes::of(name.as_bytes()), Bytes::of(value.as_bytes())) };
+        }
+    }
+
+    fn local_reply(self, _: HostKind, refusal: Refusal) -> LocalReply {
+        LocalReply::new(refusal)
+    }
+
+    fn send(self, reply: &LocalReply) -> Result<(), Fault> {
+        let stream = self.stream()?;
+        self.end_hold(stream);
+        stream.is_answered.set(true);
+        // SAFETY: the stream is open. Envoy may call back; no value is borrowed.
+        unsafe { reply.send(self.vm.envoy, stream.envoy.get()) };
+        Ok(())
+    }
+
+    fn resume_request(self) -> Result<(), Fault> {
+        let stream = self.stream()?;
+        self.end_hold(stream);
+        // SAFETY: the stream is open. Envoy may call back; no value is borrowed.
+        unsafe { (self.vm.envoy.http_filter_continue_decoding)(stream.envoy.get()) };
+        Ok(())
+    }
+
+    fn set_effective_context(self, id: u32) -> Result<(), Fault> {
+        let context = match id {
+            FIRST_STREAM.. => {
+                let stream = self.vm.streams.get(id).ok_or(NOT_FOUND)?;
+                Context { stream: stream.envoy.get(), id, root: stream.root.get(), ..self.context() }
+            }
+            root => Context { stream: null_mut(), id, root, ..self.context() },
+        };
+        self.vm.context.set(context);
+        Ok(())
+    }
+
+    fn set_tick_period(self, ms: u32) -> Result<(), Fault> {
+        if self.vm.timers.set(self.context().root, ms) { Ok(()) } else { Err(NO_TIMER) }
+    }
+
+    fn http_call(self, cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault> {
+        self.post(cluster.as_bytes(), headers.to_vec(), body.to_vec(), timeout_ms, false)
+    }
+
+    fn grpc_call(
+        self,
+        cluster: &[u8],
+        service: &str,
+        method: &str,
+        message: &[u8],
+        timeout_ms: u32,
+    ) -> Result<u32, Fault> {
+        let cluster = cluster_of(cluster).ok_or(NOT_FOUND)?;
+        let name = str::from_utf8(cluster).map_err(|_| NOT_FOUND)?;
+        let (headers, body) = Grpc::request(name, service, method, message);
+        self.post(cluster, headers, body, timeout_ms, true)
+    }
+
+    fn call_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        let find = |reply: &mut Option<Content>| match reply {
+            Some(Content::Http { headers, .. }) => {
+                headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+            }
+            _ => None,
+        };
+        self.vm.reply.with(find).flatten()
+    }
+
+    fn call_body(self, _: usize) -> Vec<u8> {
+        let take = |reply: &mut Option<Content>| match reply {
+            Some(Content::Http { body, .. }) => std::mem::take(body),
+            _ => Vec::new(),
+        };
+        self.vm.reply.with(take).unwrap_or_default()
+    }
+
+    fn grpc_message(self, _: usize) -> Vec<u8> {
+        let take = |reply: &mut Option<Content>| match reply {
+            Some(Content::Message(message)) => std::mem::take(message),
+            _ => Vec::new(),
+        };
+        self.vm.reply.with(take).unwrap_or_default()
+    }
+
+    fn define_metric(self, series: &Series) -> Option<u32> {
+        let (number, counter) = self.vm.namespace.metrics.define(series)?;
+        let index = usize::try_from(number).ok()?;
+        self.vm.counters.with(|counters| {
+            if counters.len() <= index {
+                counters.resize(index.saturating_add(1), None);
+            }
+            counters.get_mut(index).map(|slot| *slot = Some(counter))
+        })?;
+        Some(number)
+    }
+
+    fn record(self, id: u32, value: u64) {
+        self.vm.namespace.metrics.record(id, value);
+    }
+
+    fn increment(self, id: u32, by: i64) {
+        let Ok(index) = usize::try_from(id) else {
+            return;
+        };
+        self.vm.counters.with(|counters| {
+            if let Some(Some(counter)) = counters.get(index) {
+                counter.add(by);
+            }
+        });
+        self.vm.namespace.metrics.changed();
+    }
+}

@@ -1,0 +1,223 @@
+//! The metrics of one namespace. Workers count in memory of their own, and Envoy gets the sums at
+//! once, a little later: a call with labels costs Envoy 0.7 µs.
+//!
+//! ```text
+//!   worker ─► Counter (its own)  ─┐
+//!   worker ─► Counter (its own)  ─┼─► flush ─► Envoy     100 ms after the first change
+//!   any    ─► gauges, histograms ─┘
+//! ```
+
+mod define;
+mod sink;
+
+pub use define::{Ids, define};
+pub use sink::Sink;
+
+use crate::alarm::Alarm;
+use crate::guard;
+use crate::timer::TIMER;
+use diana_filter::metrics::{METRICS, MetricKind, Series};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a change may stay unknown to Envoy.
+const FLUSH_AFTER: Duration = Duration::from_millis(100);
+
+/// At most so many values of gauges and histograms wait for a flush. The oldest remain.
+const MAX_RECORDS: usize = 10_000;
+
+/// The metrics of all threads.
+#[derive(Default)]
+pub struct Metrics {
+    state: Mutex<State>,
+    /// Whether a flush is due or planned.
+    is_changed: AtomicBool,
+    /// Rings when a flush is due.
+    pub flush: Arc<Alarm>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the numbers that the filter gets.
+    series: Vec<KnownSeries>,
+    /// The counters of all threads, each with the value that Envoy has been told.
+    counters: Vec<(Arc<Counter>, u64)>,
+    /// Values for gauges and histograms, in the order of their calls.
+    records: Vec<(u32, u64)>,
+    /// The panics that Envoy has been told.
+    panics: u64,
+}
+
+/// A series, as Envoy has to be told.
+#[derive(Clone, PartialEq)]
+pub struct KnownSeries {
+    /// The metric's place in [`METRICS`].
+    pub metric: usize,
+    /// The values of its labels.
+    pub labels: Vec<Box<str>>,
+}
+
+/// A counter or the changes of a gauge, of one thread.
+pub struct Counter {
+    series: u32,
+    /// The sum of all changes, modulo 2⁶⁴.
+    sum: AtomicU64,
+}
+
+impl Counter {
+    /// Adds to the sum. Only the thread that the counter belongs to may call this.
+    pub fn add(&self, by: i64) {
+        let sum = self.sum.load(Ordering::Relaxed);
+        self.sum.store(sum.wrapping_add_signed(by), Ordering::Relaxed);
+    }
+}
+
+/// One change to tell Envoy.
+#[derive(Debug, PartialEq)]
+pub enum Change {
+    /// Adds to a counter or a gauge.
+    Add(i64),
+    /// Sets a gauge, or adds a value to a histogram.
+    Record(u64),
+}
+
+impl Metrics {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a series, and a counter for the calling thread.
+    pub fn define(&self, series: &Series) -> Option<(u32, Arc<Counter>)> {
+        let metric = METRICS.iter().position(|metric| metric.name == series.metric.name)?;
+        let labels = labels(series).map(Box::from).collect();
+        let known = KnownSeries { metric, labels };
+        let mut state = self.lock();
+        let index = state.series.iter().position(|other| *other == known).unwrap_or_else(|| {
+            state.series.push(known);
+            state.series.len().saturating_sub(1)
+        });
+        let number = u32::try_from(index).ok()?;
+        let counter = Arc::new(Counter { series: number, sum: AtomicU64::new(0) });
+        state.counters.push((Arc::clone(&counter), 0));
+        Some((number, counter))
+    }
+
+    /// Notes that a counter has changed.
+    pub fn changed(&self) {
+        if !self.is_changed.load(Ordering::Relaxed) {
+            self.is_changed.store(true, Ordering::Relaxed);
+            // Without a thread, the next flush tells Envoy.
+            _ = TIMER.set_deadline(&self.flush, Instant::now().checked_add(FLUSH_AFTER));
+        }
+    }
+
+    /// Sets a gauge, or adds a value to a histogram.
+    pub fn record(&self, number: u32, value: u64) {
+        let mut state = self.lock();
+        if state.records.len() < MAX_RECORDS {
+            state.records.push((number, value));
+        }
+        drop(state);
+        self.changed();
+    }
+
+    /// Tells Envoy what has changed.
+    pub fn flush(&self, ids: &Ids, sink: Sink) {
+        self.is_changed.store(false, Ordering::Relaxed);
+        let (changes, panics) = self.take_changes();
+        for (series, change) in &changes {
+            if let Some(id) = ids.of(series.metric)
+                && let Some(metric) = METRICS.get(series.metric)
+            {
+                sink.tell(metric.kind, id, &series.labels, change);
+            }
+        }
+        if panics > 0 {
+            sink.tell(MetricKind::Counter, ids.panics, &[], &Change::Add(i64::try_from(panics).unwrap_or(0)));
+        }
+    }
+
+    /// What has changed since the last call, and the number of panics.
+    fn take_changes(&self) -> (Vec<(KnownSeries, Change)>, u64) {
+        let mut state = self.lock();
+        let State { series, counters, records, panics } = &mut *state;
+        let known = |number: u32| series.get(usize::try_from(number).ok()?).cloned();
+        let mut changes = Vec::new();
+        for (counter, told) in counters.iter_mut() {
+            let sum = counter.sum.load(Ordering::Relaxed);
+            let by = sum.wrapping_sub(std::mem::replace(told, sum)).cast_signed();
+            if by != 0 {
+                changes.extend(known(counter.series).map(|series| (series, Change::Add(by))));
+            }
+        }
+        let recorded =
+            records.drain(..).filter_map(|(number, value)| Some((known(number)?, Change::Record(value))));
+        changes.extend(recorded);
+        // A thread that has ended leaves its counters.
+        counters.retain(|(counter, told)| {
+            Arc::strong_count(counter) > 1 || counter.sum.load(Ordering::Relaxed) != *told
+        });
+        let all = guard::panics();
+        (changes, all.saturating_sub(std::mem::replace(panics, all)))
+    }
+}
+
+/// The values of a series' labels, in the order of the labels' names.
+fn labels<'a>(series: &'a Series<'a>) -> impl Iterator<Item = &'a str> {
+    let (_, names) = series.metric.prometheus();
+    let mut words = series.metric.name.split('.');
+    names.into_iter().map(move |name| {
+        words.find(|word| *word == name);
+        match words.next() {
+            Some("NAME" | "CLUSTER" | "VERSION") => series.of,
+            // The lists are rules, too: `rule.allow`.
+            Some(word) if !word.starts_with(|letter: char| letter.is_ascii_uppercase()) => word,
+            _ => series.value,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series<'a>(name: &str, of: &'a str, value: &'a str) -> Series<'a> {
+        let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
+        Series { metric, of, value }
+    }
+
+    #[test]
+    fn labels_have_the_values_of_the_series() {
+        let of = |name, of, value| labels(&series(name, of, value)).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(of("diana.rule.NAME.result.RESULT.requests", "login", "ok"), ["login", "ok"]);
+        assert_eq!(of("diana.rule.deny.result.RESULT.requests", "", "refused"), ["deny", "refused"]);
+        assert_eq!(of("diana.store.CLUSTER.calls", "redis", ""), ["redis"]);
+        assert_eq!(of("diana.lost_swaps", "", ""), [""; 0]);
+        for metric in METRICS {
+            let series = Series { metric, of: "x", value: "y" };
+            assert_eq!(labels(&series).count(), metric.prometheus().1.len(), "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn the_changes_of_all_threads_are_taken_once() {
+        let metrics = Metrics::default();
+        let login = series("diana.rule.NAME.result.RESULT.requests", "login", "ok");
+        let ((number, one), (same, two)) = (metrics.define(&login).unwrap(), metrics.define(&login).unwrap());
+        let (gauge, waiting) = metrics.define(&series("diana.waiting_requests", "", "")).unwrap();
+        assert!(number == same && number != gauge);
+        one.add(2);
+        two.add(3);
+        waiting.add(-1);
+        metrics.record(gauge, 7);
+        let changes: Vec<Change> = metrics.take_changes().0.into_iter().map(|(_, change)| change).collect();
+        assert_eq!(changes, [Change::Add(2), Change::Add(3), Change::Add(-1), Change::Record(7)]);
+        assert!(metrics.take_changes().0.is_empty());
+        one.add(1);
+        drop(one);
+        assert_eq!(metrics.take_changes().0.len(), 1, "the last counts of a thread that has ended");
+        assert_eq!(metrics.lock().counters.len(), 2);
+        TIMER.end();
+    }
+}

@@ -1,0 +1,134 @@
+//! What the configurations of one `filter_name` share in all threads: counts and metrics.
+
+use crate::alarm::Alarm;
+use crate::metrics::Metrics;
+use crate::store::Memory;
+use crate::timer::TIMER;
+use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The shared part of all configurations with one `filter_name`.
+pub struct Namespace {
+    name: Box<[u8]>,
+    /// The counts.
+    pub store: Counts,
+    /// The metrics of all threads.
+    pub metrics: Metrics,
+    /// The mark and the bells of the main thread for its own filter.
+    pub main: Arc<Alarm>,
+    /// Changes whenever a configuration goes.
+    epoch: AtomicU64,
+}
+
+/// The namespaces that have configurations, and the last root context's number.
+struct Registry {
+    /// Each with the roots of its configurations.
+    namespaces: Vec<(Arc<Namespace>, Vec<u32>)>,
+    last_root: u32,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { namespaces: Vec::new(), last_root: 0 });
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Namespace {
+    /// The namespace of this name, and a new root context in it. Each root ends by
+    /// [`leave`](Namespace::leave).
+    pub fn enter(name: &[u8]) -> (Arc<Namespace>, u32) {
+        let mut registry = registry();
+        // Streams have numbers in the upper half.
+        registry.last_root = registry.last_root.wrapping_add(1) & !FIRST_STREAM;
+        let root = registry.last_root;
+        if let Some((known, roots)) = registry.namespaces.iter_mut().find(|(known, _)| *known.name == *name) {
+            roots.push(root);
+            return (Arc::clone(known), root);
+        }
+        let namespace = Arc::new(Namespace {
+            name: name.into(),
+            store: Counts::default(),
+            metrics: Metrics::default(),
+            main: Arc::default(),
+            epoch: AtomicU64::new(0),
+        });
+        registry.namespaces.push((Arc::clone(&namespace), vec![root]));
+        (namespace, root)
+    }
+
+    /// Ends a root context. With the last one of the namespace, the counts go; with the last one of
+    /// all, the module's thread ends.
+    pub fn leave(&self, root: u32) {
+        let mut registry = registry();
+        registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|known| *known != root));
+        let is_over = |roots: &[u32]| roots.is_empty();
+        let ends =
+            registry.namespaces.iter().any(|(known, roots)| std::ptr::eq(&**known, self) && is_over(roots));
+        registry.namespaces.retain(|(_, roots)| !is_over(roots));
+        let is_last = registry.namespaces.is_empty();
+        drop(registry);
+        self.epoch.fetch_add(1, Ordering::Release);
+        if ends {
+            TIMER.remove(&self.main);
+            self.store.0.close();
+        }
+        if is_last {
+            TIMER.end();
+        }
+    }
+
+    /// A number that changes whenever a configuration goes.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether this root's configuration exists.
+    pub fn has(&self, root: u32) -> bool {
+        let registry = registry();
+        let own = registry.namespaces.iter().find(|(known, _)| std::ptr::eq(&**known, self));
+        own.is_some_and(|(_, roots)| roots.contains(&root))
+    }
+}
+
+/// Numbers of streams begin here, those of root contexts are lower.
+pub const FIRST_STREAM: u32 = 1 << 31;
+
+/// The counts of a namespace.
+#[derive(Clone, Default)]
+pub struct Counts(Arc<Memory>);
+
+impl Store for Counts {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        self.0.load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        self.0.swap(key, value, expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_of_one_name_share_counts_until_the_last_goes() {
+        let ((one, first), (two, second), (other, third)) =
+            (Namespace::enter(b"one"), Namespace::enter(b"one"), Namespace::enter(b"other"));
+        assert!(Arc::ptr_eq(&one, &two) && !Arc::ptr_eq(&one, &other));
+        assert!(first != second && one.has(first) && one.has(second) && !one.has(third));
+        assert_eq!(one.store.swap(b"key", b"value", None), Ok(Swap::Done));
+        assert_eq!(other.store.load(b"key"), Ok(None));
+        let epoch = one.epoch();
+        one.leave(first);
+        assert!(!one.has(first) && one.has(second) && one.epoch() != epoch);
+        assert!(two.store.load(b"key").unwrap().is_some());
+        one.leave(second);
+        assert!(two.store.load(b"key").is_err(), "the memory is returned");
+        let (anew, root) = Namespace::enter(b"one");
+        assert_eq!(anew.store.load(b"key"), Ok(None));
+        anew.leave(root);
+        other.leave(third);
+    }
+}

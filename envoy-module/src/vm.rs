@@ -1,0 +1,249 @@
+//! The module in one thread for one namespace: a filter and the state of its streams, as a VM of
+//! proxy-wasm has it.
+//!
+//! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
+//! the process. What a configuration takes is freed when the thread's next stream begins.
+
+use crate::abi::{Callbacks, StreamPtr};
+use crate::alarm::Alarm;
+use crate::config::FilterConfig;
+use crate::host::Module;
+use crate::mailbox::{Content, Mailbox, Reply};
+use crate::metrics::{Counter, Sink};
+use crate::namespace::Namespace;
+use crate::streams::Streams;
+use crate::timers::Timers;
+use diana_base::exclusive::Exclusive;
+use diana_filter::Filter;
+use std::cell::{Cell, OnceCell};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The module in one thread for one namespace.
+pub struct Vm {
+    pub envoy: &'static Callbacks,
+    pub namespace: Arc<Namespace>,
+    filter: OnceCell<Filter<Module>>,
+    pub streams: Streams,
+    /// What calls of the filter apply to.
+    pub context: Cell<Context>,
+    pub alarm: Arc<Alarm>,
+    pub timers: Timers,
+    pub mailbox: Arc<Mailbox>,
+    /// The reply that is being delivered.
+    pub reply: Exclusive<Option<Content>>,
+    /// The document that is being configured.
+    pub document: Exclusive<Vec<u8>>,
+    /// The counters of this thread, by the numbers of their series.
+    pub counters: Exclusive<Vec<Option<Arc<Counter>>>>,
+    next_token: Cell<u32>,
+    /// The configurations that the filter has.
+    roots: Exclusive<Vec<u32>>,
+    last_root: Cell<u32>,
+    epoch: Cell<u64>,
+}
+
+/// What calls of the filter apply to, during one event.
+#[derive(Clone, Copy)]
+pub struct Context {
+    /// The configuration of the event, which lives until its end.
+    pub config: *const FilterConfig,
+    /// The stream of the event, which lives until its end; null if it has none.
+    pub carrier: StreamPtr,
+    /// The effective stream; null if the effective context is a root.
+    pub stream: StreamPtr,
+    /// The number of the effective stream or root.
+    pub id: u32,
+    /// The root of the effective context.
+    pub root: u32,
+}
+
+impl Context {
+    /// Outside of events.
+    const NONE: Context = Context { config: null(), carrier: null_mut(), stream: null_mut(), id: 0, root: 0 };
+
+    /// The context of an event of a configuration.
+    pub fn of_config(config: &FilterConfig) -> Context {
+        Context { config, id: config.root, root: config.root, ..Context::NONE }
+    }
+}
+
+thread_local! {
+    /// The VMs of this thread.
+    static VMS: Exclusive<Vec<&'static Vm>> = const { Exclusive::new(Vec::new()) };
+}
+
+impl Vm {
+    /// This thread's VM for the namespace of a configuration. `is_main`: this is the main thread.
+    pub fn of(config: &FilterConfig, is_main: bool) -> Option<&'static Vm> {
+        let of_this = |vm: &&&'static Vm| Arc::ptr_eq(&vm.namespace, &config.namespace);
+        let known = VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten();
+        known.or_else(|| {
+            let vm = Vm::new(config, is_main);
+            VMS.with(|vms| vms.with(|vms| vms.push(vm))).map(|()| vm)
+        })
+    }
+
+    fn new(config: &FilterConfig, is_main: bool) -> &'static Vm {
+        let namespace = Arc::clone(&config.namespace);
+        let alarm = if is_main { Arc::clone(&namespace.main) } else { Arc::default() };
+        let vm: &'static Vm = Box::leak(Box::new(Vm {
+            envoy: config.envoy,
+            filter: OnceCell::new(),
+            streams: Streams::default(),
+            context: Cell::new(Context::NONE),
+            timers: Timers::new(Arc::clone(&alarm)),
+            mailbox: Arc::new(Mailbox::new(Arc::clone(&alarm))),
+            alarm,
+            reply: Exclusive::default(),
+            document: Exclusive::default(),
+            counters: Exclusive::default(),
+            next_token: Cell::new(0),
+            roots: Exclusive::default(),
+            last_root: Cell::new(0),
+            epoch: Cell::new(namespace.epoch()),
+            namespace,
+        }));
+        vm
+    }
+
+    /// The filter.
+    pub fn filter(&'static self) -> &'static Filter<Module> {
+        self.filter.get_or_init(|| Filter::new(Module::of(self)))
+    }
+
+    /// Runs `work` with calls applied to `context`.
+    pub fn within<R>(&self, context: Context, work: impl FnOnce() -> R) -> R {
+        /// Restores the context of an event that this one interrupts, also after a panic.
+        struct Restore<'a>(&'a Cell<Context>, Context);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _restore = Restore(&self.context, self.context.replace(context));
+        work()
+    }
+
+    /// Has the filter know a configuration; `false` if the filter refuses it. Runs in an event of
+    /// this configuration.
+    pub fn knows(&'static self, config: &FilterConfig) -> bool {
+        if self.last_root.get() == config.root {
+            return true;
+        }
+        let is_known = self.roots.with(|roots| roots.contains(&config.root)) == Some(true);
+        if !is_known && !self.configure(config) {
+            return false;
+        }
+        self.last_root.set(config.root);
+        true
+    }
+
+    fn configure(&'static self, config: &FilterConfig) -> bool {
+        let context =
+            Context { stream: null_mut(), id: config.root, root: config.root, ..self.context.get() };
+        self.document.with(|document| *document = config.document.to_vec());
+        let is_taken = self.within(context, || {
+            self.filter().on_context_create(config.root, 0);
+            self.filter().on_configure(config.root, config.document.len())
+        });
+        self.document.with(|document| *document = Vec::new());
+        match is_taken {
+            true => _ = self.roots.with(|roots| roots.push(config.root)),
+            false => self.forget(config.root),
+        }
+        is_taken
+    }
+
+    /// Frees what configurations take that have gone. Runs in an event.
+    pub fn forget_the_gone(&'static self) {
+        let epoch = self.namespace.epoch();
+        if self.epoch.replace(epoch) == epoch {
+            return;
+        }
+        let roots = self.roots.with(|roots| roots.clone()).unwrap_or_default();
+        for root in roots.into_iter().filter(|root| !self.namespace.has(*root)) {
+            self.forget(root);
+        }
+    }
+
+    fn forget(&'static self, root: u32) {
+        self.last_root.set(0);
+        self.roots.with(|roots| roots.retain(|known| *known != root));
+        let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };
+        self.within(context, || self.filter().on_delete(root));
+        self.timers.set(root, 0);
+    }
+
+    /// A number for a call.
+    pub fn next_token(&self) -> u32 {
+        let token = self.next_token.get();
+        self.next_token.set(token.wrapping_add(1));
+        token
+    }
+
+    /// Does what is due, at the end of an event of a stream. If streams wait, Envoy has been asked
+    /// to run one of them: resuming a stream in the middle of another one's event would confuse
+    /// its connection.
+    pub fn after_event(&'static self) {
+        if self.alarm.is_due() && !self.alarm.has_bells() {
+            self.run_due();
+        }
+        if self.envoy.http_filter_config_increment_counter.is_none()
+            && self.namespace.metrics.flush.take_due()
+        {
+            self.flush_through_stream();
+        }
+    }
+
+    /// Runs timers and delivers replies. Runs in an event.
+    pub fn run_due(&'static self) {
+        if !self.alarm.take_due() {
+            return;
+        }
+        for Reply { token, content } in self.mailbox.take() {
+            self.deliver(token, content);
+        }
+        for root in self.timers.take_due(Instant::now()) {
+            let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };
+            self.within(context, || self.filter().on_tick(root));
+        }
+        self.timers.arm();
+    }
+
+    fn deliver(&'static self, token: u32, content: Content) {
+        let filter = self.filter();
+        let context = Context { stream: null_mut(), ..self.context.get() };
+        let size = match &content {
+            Content::Http { body, .. } => Some((body.len(), false)),
+            Content::Message(message) => Some((message.len(), true)),
+            Content::Status(_) => None,
+        };
+        let status = if let Content::Status(status) = content { status } else { 0 };
+        self.reply.with(|reply| *reply = Some(content));
+        self.within(context, || match size {
+            Some((size, false)) => filter.on_http_call_response(token, size),
+            Some((size, true)) => filter.on_grpc_receive(token, size),
+            None => filter.on_grpc_close(token, status),
+        });
+        self.reply.with(|reply| *reply = None);
+    }
+
+    /// Tells Envoy 1.38 what the metrics of all threads are.
+    fn flush_through_stream(&self) {
+        let Context { config, carrier, .. } = self.context.get();
+        if carrier.is_null() || config.is_null() {
+            return;
+        }
+        // SAFETY: both live until the event ends, and this is the stream's thread.
+        let (config, sink) = unsafe { (&*config, Sink::stream(self.envoy, carrier)) };
+        self.namespace.metrics.flush(&config.ids, sink);
+    }
+
+    /// Envoy's configuration of the event; `None` outside of events.
+    pub fn config(&self) -> Option<&FilterConfig> {
+        // SAFETY: the configuration of an event lives until its end, and the context ends with it.
+        unsafe { self.context.get().config.as_ref() }
+    }
+}
