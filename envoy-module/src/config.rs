@@ -60,7 +60,9 @@ impl FilterConfig {
         let bell = Arc::new(bell);
         let shared = || Box::new(SharedBell(Arc::clone(&bell)));
         namespace.main.add(root, shared());
-        namespace.metrics.flush.add(root, shared());
+        if can_flush(envoy) {
+            namespace.metrics.flush.add(root, shared());
+        }
         let document = document.into();
         let pointer = Pointer(pointer);
         FilterConfig { envoy, namespace, root, document, ids, callouts: Callouts::default(), pointer, bell }
@@ -75,6 +77,17 @@ impl FilterConfig {
     /// Has Envoy run the module on the main thread for this configuration.
     pub fn wake_main(&self) {
         self.bell.ring();
+    }
+
+    /// Tells Envoy what the metrics of all threads are, if that is due and a configuration can.
+    ///
+    /// # Safety
+    /// This is an event of the configuration, on a thread of Envoy's.
+    pub unsafe fn flush_if_due(&self) {
+        if can_flush(self.envoy) && self.namespace.metrics.flush.take_due() {
+            // SAFETY: by the caller's promise.
+            unsafe { self.flush() };
+        }
     }
 
     /// Tells Envoy what the metrics of all threads are, if a configuration can.
@@ -94,4 +107,9 @@ impl FilterConfig {
         self.namespace.metrics.flush.remove(self.root);
         self.namespace.leave(self.root);
     }
+}
+
+/// Whether a configuration can tell Envoy about metrics. In Envoy 1.38 only a stream can.
+pub fn can_flush(envoy: &Callbacks) -> bool {
+    envoy.http_filter_config_increment_counter.is_some()
 }

@@ -6,7 +6,7 @@
 
 use crate::abi::{Callbacks, StreamPtr};
 use crate::alarm::Alarm;
-use crate::config::FilterConfig;
+use crate::config::{FilterConfig, can_flush};
 use crate::host::Module;
 use crate::mailbox::{Content, Mailbox, Reply};
 use crate::metrics::{Counter, Sink};
@@ -190,9 +190,7 @@ impl Vm {
         if self.alarm.is_due() && !self.alarm.has_bells() {
             self.run_due();
         }
-        if self.envoy.http_filter_config_increment_counter.is_none()
-            && self.namespace.metrics.flush.take_due()
-        {
+        if !can_flush(self.envoy) && self.namespace.metrics.flush.take_due() {
             self.flush_through_stream();
         }
     }

@@ -75,10 +75,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: Config
         vm.run_due();
         // SAFETY: this is an event of the configuration on the main thread.
         unsafe { config.callouts.make(config) };
-        if config.namespace.metrics.flush.take_due() {
-            // SAFETY: the same.
-            unsafe { config.flush() };
-        }
+        // SAFETY: the same.
+        unsafe { config.flush_if_due() };
     });
 }
 
