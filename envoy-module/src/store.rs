@@ -23,7 +23,7 @@ const CLOSED: Fault = Fault(1);
 /// Versioned values in memory.
 ///
 /// ```
-/// use diana_envoy::store::Memory;
+/// use diana_envoy_module::store::Memory;
 /// use diana_limiter::cells::store::{Store, Swap};
 ///
 /// let memory = Memory::default();

@@ -1,7 +1,7 @@
 //! What threads share, under all interleavings that loom finds: `cargo xtask interleavings`.
 
-use diana_envoy::alarm::{Alarm, Bell};
-use diana_envoy::store::Memory;
+use diana_envoy_module::alarm::{Alarm, Bell};
+use diana_envoy_module::store::Memory;
 use diana_limiter::cells::store::{Store, Swap};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};

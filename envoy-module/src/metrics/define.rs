@@ -5,8 +5,11 @@ use crate::abi::{Bytes, Callbacks, ConfigPtr, SUCCESS};
 use diana_filter::metrics::{METRICS, MetricKind};
 use log::warn;
 
+/// What Envoy puts before each name, in an Envoy with `metrics_namespace: diana`.
+const NAMESPACE: &str = "diana_";
+
 /// The name of the counter of caught panics.
-pub const PANICS: &str = "diana_panics";
+const PANICS: &str = "panics";
 
 /// Envoy's numbers of the metrics of one configuration.
 pub struct Ids {
@@ -47,6 +50,7 @@ pub unsafe fn define(envoy: &Callbacks, config: ConfigPtr) -> Ids {
     let mut ids = Vec::with_capacity(METRICS.len());
     for metric in METRICS {
         let (name, labels) = metric.prometheus();
+        let name = name.strip_prefix(NAMESPACE).unwrap_or(&name).to_owned();
         let id = match known.iter().find(|(other, _)| *other == name) {
             Some((_, id)) => *id,
             None => define(metric.kind, &name, &labels),
