@@ -183,10 +183,10 @@ impl Vm {
         token
     }
 
-    /// Does what is due, at the end of an event of a stream. If streams wait, Envoy has been asked
-    /// to run one of them: resuming a stream in the middle of another one's event would confuse
-    /// its connection.
-    pub fn after_event(&'static self) {
+    /// Does what is due, before a request is decided and after the event of a stream. If streams
+    /// wait, Envoy has been asked to run one of them: no stream is resumed in the middle of another
+    /// one's event.
+    pub fn catch_up(&'static self) {
         if self.alarm.is_due() && !self.alarm.has_bells() {
             self.run_due();
         }

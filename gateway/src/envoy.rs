@@ -1,6 +1,6 @@
 //! Finds the Envoy to run.
 
-use crate::release;
+use crate::{Shell, release};
 use anyhow::{Result, bail};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -31,9 +31,14 @@ pub fn find() -> Result<PathBuf> {
     release::envoy(None)
 }
 
-/// The values of `$ENVOY_VERSION`, the newest first.
-pub fn versions() -> impl Iterator<Item = &'static str> {
-    release::versions()
+/// The values of `$ENVOY_VERSION` that a shell supports, the newest first.
+pub fn versions(shell: Shell) -> impl Iterator<Item = &'static str> {
+    release::versions(shell)
+}
+
+/// The official binary of one of these versions.
+pub fn official(version: &str) -> Result<PathBuf> {
+    release::envoy(Some(version))
 }
 
 /// The first executable file of this name in the folders of `PATH`.

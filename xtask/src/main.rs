@@ -9,6 +9,7 @@ mod demo;
 mod deny;
 mod e2e;
 mod fuzz;
+mod interleavings;
 mod limitador;
 mod lint;
 mod msrv;
@@ -121,6 +122,8 @@ enum Task {
     Limitador,
     /// Run some end-to-end tests in older Envoys
     Versions,
+    /// Check what the native module's threads share, by loom and Miri
+    Interleavings,
 }
 
 fn main() -> ExitCode {
@@ -160,5 +163,6 @@ fn run(task: Task) -> Result<()> {
         Task::Soak { minutes } => soak::run(minutes),
         Task::Limitador => limitador::run(),
         Task::Versions => versions::run(),
+        Task::Interleavings => interleavings::run(),
     }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask versions`: runs some end-to-end tests in each older Envoy that is supported.
 
 use crate::e2e;
+use crate::step::{Step, cargo};
 use anyhow::Result;
 use gateway::{Shell, envoy};
 
@@ -8,15 +9,20 @@ use gateway::{Shell, envoy};
 /// and configuration.
 const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::", "waiting::"];
 
-/// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them.
+/// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them, and checks the
+/// native module's binding against each Envoy.
 pub fn run() -> Result<()> {
-    for version in envoy::versions().skip(1) {
-        println!("Envoy {version}");
-        let mut line = e2e::line(Shell::Wasm);
-        line.args.extend(SMOKE.map(str::to_owned));
-        // `$ENVOY` would take precedence.
-        line.env.extend([("ENVOY", String::new()), ("ENVOY_VERSION", version.to_owned())]);
-        e2e::step(line, Shell::Wasm).run()?;
+    let binding = cargo(&["test", "--quiet", "--package", "diana-envoy-module", "--test", "envoy"]);
+    Step::new("the module's binding", binding).run()?;
+    for shell in [Shell::Wasm, Shell::Native] {
+        for version in envoy::versions(shell).skip(1) {
+            println!("Envoy {version}");
+            let mut line = e2e::line(shell);
+            line.args.extend(SMOKE.map(str::to_owned));
+            // `$ENVOY` would take precedence.
+            line.env.extend([("ENVOY", String::new()), ("ENVOY_VERSION", version.to_owned())]);
+            e2e::step(line, shell).run()?;
+        }
     }
     Ok(())
 }

@@ -82,11 +82,12 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             if !vm.knows(config) {
                 return headers_status::CONTINUE;
             }
+            vm.catch_up();
             stream.is_known.set(true);
             vm.filter().on_context_create(stream.id, config.root);
             let action = vm.filter().on_request_headers(stream.id, ends);
             let status = carry_out(stream, action);
-            vm.after_event();
+            vm.catch_up();
             status
         })
     })
@@ -200,6 +201,6 @@ fn end(entry: Entry) {
             stream.vm.alarm.remove(stream.id);
         }
         filter.on_delete(stream.id);
-        stream.vm.after_event();
+        stream.vm.catch_up();
     });
 }

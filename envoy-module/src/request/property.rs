@@ -43,6 +43,10 @@ const ATTRIBUTES: &[(&[&str], u32, Kind)] = &[
 pub(super) enum Property<'a> {
     Attribute(u32, Kind),
     Header(&'a str),
+    /// The path without the query.
+    UrlPath,
+    /// The query without the `?`.
+    Query,
     /// A source, a namespace and a key.
     Metadata(u32, &'a str, &'a str),
     FilterState(&'a str),
@@ -53,6 +57,13 @@ pub(super) fn find(path: &[Box<str>]) -> Option<Property<'_>> {
     let is = |words: &[&str]| path.iter().map(|step| &**step).eq(words.iter().copied());
     if let Some((_, attribute, kind)) = ATTRIBUTES.iter().find(|(words, ..)| is(words)) {
         return Some(Property::Attribute(*attribute, *kind));
+    }
+    // Envoy has these two for no module, so they are parts of the path here.
+    if is(&["request", "url_path"]) {
+        return Some(Property::UrlPath);
+    }
+    if is(&["request", "query"]) {
+        return Some(Property::Query);
     }
     match path {
         [request, headers, name] if **request == *"request" && **headers == *"headers" => {
@@ -79,6 +90,8 @@ impl Property<'_> {
                 (lines <= 1).then_some(value)
             }
             Property::FilterState(key) => Some(reader.filter_state(key)),
+            Property::UrlPath => Some(split(reader).map(|(path, _)| path)),
+            Property::Query => Some(split(reader).map(|(_, query)| query)),
             Property::Attribute(..) | Property::Metadata(..) => None,
         }
     }
@@ -97,9 +110,19 @@ impl Property<'_> {
                 let line = |index| reader.header(header_map::REQUEST, name.as_bytes(), index).0;
                 Some((0..count).filter_map(line).collect::<Vec<_>>().join(&b','))
             }
-            Property::Attribute(_, Kind::Text) | Property::FilterState(_) => None,
+            Property::Attribute(_, Kind::Text)
+            | Property::FilterState(_)
+            | Property::UrlPath
+            | Property::Query => None,
         }
     }
+}
+
+/// The path and the query of a request.
+fn split<'v>(reader: Reader) -> Option<(&'v [u8], &'v [u8])> {
+    let (target, _) = reader.header(header_map::REQUEST, b":path", 0);
+    let mut parts = target?.splitn(2, |byte| *byte == b'?');
+    Some((parts.next().unwrap_or_default(), parts.next().unwrap_or_default()))
 }
 
 /// The properties of a policy that Envoy gives to no dynamic module, as messages.

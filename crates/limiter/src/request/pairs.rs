@@ -10,11 +10,13 @@ const HEAD: usize = 4;
 const SIZES: usize = 8;
 
 /// The serialised form of these headers.
+#[must_use]
 pub fn encode(headers: &[(&str, Cow<str>)]) -> Vec<u8> {
     encode_all(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
 }
 
 /// The serialised form of these lines, whose values need not be text.
+#[must_use]
 pub fn encode_bytes(lines: &[(&[u8], &[u8])]) -> Vec<u8> {
     encode_all(lines.iter().copied())
 }

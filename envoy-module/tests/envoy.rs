@@ -1,0 +1,37 @@
+//! The binding against each official Envoy that the module supports: `cargo xtask versions`.
+
+use diana_envoy_module::abi::{OPTIONAL, REQUIRED};
+use gateway::{Shell, envoy};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
+use std::collections::HashSet;
+use std::fs;
+
+/// The functions that a binary exports for modules.
+fn exported(version: &str) -> HashSet<String> {
+    let file = fs::read(envoy::official(version).unwrap()).unwrap();
+    let elf = ElfFile64::<Endianness>::parse(&*file).unwrap();
+    let defined = elf.dynamic_symbols().filter(ObjectSymbol::is_definition);
+    let names = defined.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+    names.filter(|name| name.starts_with("envoy_dynamic_module_callback_")).collect()
+}
+
+/// The optional functions that a version lacks.
+fn lacks(version: &str) -> Vec<&'static str> {
+    let exported = exported(version);
+    assert!(exported.len() > 500, "{version} exports {} functions", exported.len());
+    let missing: Vec<_> = REQUIRED.iter().filter(|name| !exported.contains(**name)).collect();
+    assert!(missing.is_empty(), "Envoy {version} lacks {missing:?}");
+    OPTIONAL.iter().copied().filter(|name| !exported.contains(*name)).collect()
+}
+
+#[test]
+fn every_supported_envoy_exports_what_the_module_requires() {
+    let versions: Vec<_> = envoy::versions(Shell::Native).collect();
+    let [newest, second, oldest] = versions[..] else { panic!("{versions:?}") };
+    assert_eq!(lacks(newest), [""; 0], "nothing in the list is misspelt");
+    let secrets = |name: &&&str| name.contains("secret");
+    assert_eq!(lacks(second).iter().filter(|name| !secrets(name)).count(), 0, "only secrets are newer");
+    // Envoy 1.38 takes metrics from streams only.
+    assert_eq!(lacks(oldest), OPTIONAL);
+}
