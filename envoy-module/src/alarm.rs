@@ -1,9 +1,10 @@
 //! How another thread gets a worker to act: it marks the worker as due and rings one of its bells.
 //!
 //! Envoy runs a module on a worker only for a stream, and forgets a ring if its stream ends first.
-//! So a worker also looks at the mark whenever it takes a bell away, and rings another one.
+//! So a worker also looks at the mark whenever it takes a bell away, and rings another one. A worker
+//! without waiting streams has no bell. Its ring goes to the main thread, which acts in its place.
 
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 use std::sync::PoisonError;
 
 /// A way to have Envoy run the module on a thread: the scheduler of a stream or of a configuration.
@@ -18,9 +19,17 @@ pub struct Alarm {
     is_due: AtomicBool,
     /// The bells by the streams they belong to.
     bells: Mutex<Vec<(u32, Box<dyn Bell>)>>,
+    /// The alarm of the main thread; `None` for that alarm itself.
+    deputy: Option<Arc<Alarm>>,
 }
 
 impl Alarm {
+    /// An alarm whose rings go to `deputy` while there is no bell.
+    #[must_use]
+    pub fn with_deputy(deputy: Arc<Alarm>) -> Alarm {
+        Alarm { deputy: Some(deputy), ..Alarm::default() }
+    }
+
     fn bells(&self) -> MutexGuard<'_, Vec<(u32, Box<dyn Bell>)>> {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -31,8 +40,15 @@ impl Alarm {
         self.is_due.store(true, Ordering::Release);
         // The lock is held during the call so that the worker does not give the bell back
         // meanwhile. Envoy puts the event into a queue and calls nobody.
-        if let Some((_, bell)) = bells.last() {
-            bell.ring();
+        self.ring_one(&bells);
+    }
+
+    /// Rings a bell, or the deputy.
+    fn ring_one(&self, bells: &[(u32, Box<dyn Bell>)]) {
+        match (bells.last(), &self.deputy) {
+            (Some((_, bell)), _) => bell.ring(),
+            (None, Some(deputy)) => deputy.ring(),
+            (None, None) => {}
         }
     }
 
@@ -75,10 +91,8 @@ impl Alarm {
             return;
         };
         drop(bells.swap_remove(index));
-        if self.is_due()
-            && let Some((_, bell)) = bells.last()
-        {
-            bell.ring();
+        if self.is_due() {
+            self.ring_one(&bells);
         }
     }
 }
@@ -86,7 +100,6 @@ impl Alarm {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
 
     struct Counter(Arc<AtomicU32>);
@@ -117,5 +130,21 @@ mod tests {
         alarm.remove(0);
         assert_eq!(rung(), [2, 1]);
         assert!(!alarm.has_bells());
+    }
+
+    #[test]
+    fn the_deputy_rings_for_a_worker_without_bells() {
+        let (main, count) = (Arc::new(Alarm::default()), Arc::new(AtomicU32::new(0)));
+        let bell = || Box::new(Counter(Arc::clone(&count)));
+        main.add(7, bell());
+        let worker = Alarm::with_deputy(Arc::clone(&main));
+        worker.ring();
+        assert!(worker.is_due() && main.is_due() && count.load(Ordering::Relaxed) == 1);
+        assert!(worker.take_due() && main.take_due());
+        worker.add(1, Box::new(Counter(Arc::default())));
+        worker.ring();
+        assert!(worker.is_due() && !main.is_due());
+        worker.remove(1);
+        assert!(main.is_due(), "the only stream has ended");
     }
 }

@@ -6,7 +6,12 @@ use crate::callouts::Callouts;
 use crate::calls::ConfigBell;
 use crate::metrics::{self, Ids, Sink};
 use crate::namespace::Namespace;
+use crate::timer::TIMER;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// After this span the main thread looks again whether a worker is busy.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// One configuration.
 pub struct FilterConfig {
@@ -60,6 +65,7 @@ impl FilterConfig {
         let bell = Arc::new(bell);
         let shared = || Box::new(SharedBell(Arc::clone(&bell)));
         namespace.main.add(root, shared());
+        namespace.retry.add(root, shared());
         if can_flush(envoy) {
             namespace.metrics.flush.add(root, shared());
         }
@@ -77,6 +83,12 @@ impl FilterConfig {
     /// Has Envoy run the module on the main thread for this configuration.
     pub fn wake_main(&self) {
         self.bell.ring();
+    }
+
+    /// Has Envoy run the module on the main thread a little later: a worker was busy.
+    pub fn retry_soon(&self) {
+        let alarm = &self.namespace.retry;
+        _ = TIMER.set_deadline(alarm, Instant::now().checked_add(RETRY_AFTER));
     }
 
     /// Tells Envoy what the metrics of all threads are, if that is due and a configuration can.
@@ -104,6 +116,7 @@ impl FilterConfig {
     /// Ends the configuration: nobody rings its bells any more.
     pub fn leave(&self) {
         self.namespace.main.remove(self.root);
+        self.namespace.retry.remove(self.root);
         self.namespace.metrics.flush.remove(self.root);
         self.namespace.leave(self.root);
     }

@@ -17,6 +17,7 @@ pub mod abi;
 pub mod alarm;
 pub mod store;
 mod sync;
+pub mod turns;
 
 // loom runs only the tests of what threads share.
 #[cfg(not(feature = "loom"))]

@@ -17,6 +17,8 @@ pub struct Namespace {
     pub metrics: Metrics,
     /// The mark and the bells of the main thread for its own filter.
     pub main: Arc<Alarm>,
+    /// Rings when the main thread looks again after a busy worker.
+    pub retry: Arc<Alarm>,
     /// Changes whenever a configuration goes.
     epoch: AtomicU64,
 }
@@ -51,6 +53,7 @@ impl Namespace {
             store: Counts::default(),
             metrics: Metrics::default(),
             main: Arc::default(),
+            retry: Arc::default(),
             epoch: AtomicU64::new(0),
         });
         registry.namespaces.push((Arc::clone(&namespace), vec![root]));
@@ -70,7 +73,9 @@ impl Namespace {
         drop(registry);
         self.epoch.fetch_add(1, Ordering::Release);
         if ends {
-            TIMER.remove(&self.main);
+            for alarm in [&self.main, &self.retry, &self.metrics.flush] {
+                TIMER.remove(alarm);
+            }
             self.store.0.close();
         }
         if is_last {

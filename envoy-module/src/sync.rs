@@ -2,12 +2,20 @@
 //! interleavings.
 
 #[cfg(feature = "loom")]
-pub use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+pub use loom::{
+    hint::spin_loop,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread::yield_now,
 };
 #[cfg(not(feature = "loom"))]
-pub use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+pub use std::{
+    hint::spin_loop,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread::yield_now,
 };

@@ -2,7 +2,7 @@
 //! proxy-wasm has it.
 //!
 //! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
-//! the process. What a configuration takes is freed when the thread's next stream begins.
+//! the process.
 
 use crate::abi::{Callbacks, StreamPtr};
 use crate::alarm::Alarm;
@@ -13,17 +13,23 @@ use crate::metrics::{Counter, Sink};
 use crate::namespace::Namespace;
 use crate::streams::Streams;
 use crate::timers::Timers;
+use crate::turns::Turns;
 use diana_base::exclusive::Exclusive;
 use diana_filter::Filter;
 use std::cell::{Cell, OnceCell};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// The module in one thread for one namespace.
+///
+/// INVARIANT: `envoy`, `namespace`, `turns`, `alarm` and `mailbox` are for all threads. All else
+/// belongs to whoever has the turn.
 pub struct Vm {
     pub envoy: &'static Callbacks,
     pub namespace: Arc<Namespace>,
+    turns: Turns,
     filter: OnceCell<Filter<Module>>,
     pub streams: Streams,
     /// What calls of the filter apply to.
@@ -41,7 +47,8 @@ pub struct Vm {
     /// The configurations that the filter has.
     roots: Exclusive<Vec<u32>>,
     last_root: Cell<u32>,
-    epoch: Cell<u64>,
+    /// The namespace's epoch when this VM last freed what has gone.
+    epoch: AtomicU64,
 }
 
 /// What calls of the filter apply to, during one event.
@@ -69,6 +76,17 @@ impl Context {
     }
 }
 
+// SAFETY: by the invariant, what is not for all threads belongs to whoever has the turn, and turns
+// exclude each other.
+unsafe impl Sync for Vm {}
+
+/// The VMs of all workers.
+static WORKERS: Mutex<Vec<&'static Vm>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 thread_local! {
     /// The VMs of this thread.
     static VMS: Exclusive<Vec<&'static Vm>> = const { Exclusive::new(Vec::new()) };
@@ -81,15 +99,20 @@ impl Vm {
         let known = VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten();
         known.or_else(|| {
             let vm = Vm::new(config, is_main);
+            if !is_main {
+                lock(&WORKERS).push(vm);
+            }
             VMS.with(|vms| vms.with(|vms| vms.push(vm))).map(|()| vm)
         })
     }
 
     fn new(config: &FilterConfig, is_main: bool) -> &'static Vm {
         let namespace = Arc::clone(&config.namespace);
-        let alarm = if is_main { Arc::clone(&namespace.main) } else { Arc::default() };
+        let main = Arc::clone(&namespace.main);
+        let alarm = if is_main { main } else { Arc::new(Alarm::with_deputy(main)) };
         let vm: &'static Vm = Box::leak(Box::new(Vm {
             envoy: config.envoy,
+            turns: Turns::default(),
             filter: OnceCell::new(),
             streams: Streams::default(),
             context: Cell::new(Context::NONE),
@@ -102,7 +125,7 @@ impl Vm {
             next_token: Cell::new(0),
             roots: Exclusive::default(),
             last_root: Cell::new(0),
-            epoch: Cell::new(namespace.epoch()),
+            epoch: AtomicU64::new(namespace.epoch()),
             namespace,
         }));
         vm
@@ -111,6 +134,40 @@ impl Vm {
     /// The filter.
     pub fn filter(&'static self) -> &'static Filter<Module> {
         self.filter.get_or_init(|| Filter::new(Module::of(self)))
+    }
+
+    /// Runs `work` in an event of this worker.
+    ///
+    /// # Safety
+    /// This is the worker's thread.
+    pub unsafe fn in_turn<R>(&self, work: impl FnOnce() -> R) -> R {
+        // SAFETY: by the caller's promise.
+        unsafe { self.turns.worker(work) }
+    }
+
+    /// Acts in place of the workers of a namespace that have no waiting streams: runs their timers,
+    /// delivers their replies, and frees what configurations take that have gone. Runs in an event
+    /// of `config`. Returns whether a worker was busy; it may not look at its mark again soon.
+    pub fn stand_in(config: &FilterConfig) -> bool {
+        let workers = lock(&WORKERS).clone();
+        let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));
+        let mut is_busy = false;
+        for vm in of_this {
+            let has_work = || vm.alarm.is_due() || vm.epoch.load(Ordering::Relaxed) != vm.namespace.epoch();
+            if has_work() && !vm.alarm.has_bells() {
+                let acts = || {
+                    // A stream may have begun to wait meanwhile. Only its worker resumes it.
+                    if !vm.alarm.has_bells() {
+                        vm.within(Context::of_config(config), || {
+                            vm.forget_the_gone();
+                            vm.run_due();
+                        });
+                    }
+                };
+                is_busy |= !vm.turns.in_place_of_worker(acts);
+            }
+        }
+        is_busy
     }
 
     /// Runs `work` with calls applied to `context`.
@@ -159,9 +216,10 @@ impl Vm {
     /// Frees what configurations take that have gone. Runs in an event.
     pub fn forget_the_gone(&'static self) {
         let epoch = self.namespace.epoch();
-        if self.epoch.replace(epoch) == epoch {
+        if self.epoch.load(Ordering::Relaxed) == epoch {
             return;
         }
+        self.epoch.store(epoch, Ordering::Relaxed);
         let roots = self.roots.with(|roots| roots.clone()).unwrap_or_default();
         for root in roots.into_iter().filter(|root| !self.namespace.has(*root)) {
             self.forget(root);

@@ -2,6 +2,7 @@
 
 use diana_envoy_module::alarm::{Alarm, Bell};
 use diana_envoy_module::store::Memory;
+use diana_envoy_module::turns::Turns;
 use diana_limiter::cells::store::{Store, Swap};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -147,5 +148,22 @@ fn what_precedes_a_ring_is_seen_after_it() {
         }
         thread.join().unwrap();
         assert!(rung.load(Ordering::Relaxed) || alarm.take_due());
+    });
+}
+
+#[test]
+fn the_worker_and_the_main_thread_take_turns() {
+    loom::model(|| {
+        // A plain number: loom reports two uses at once.
+        let shared = Arc::new((Turns::default(), loom::cell::UnsafeCell::new(0)));
+        let main = Arc::clone(&shared);
+        // SAFETY: whoever has the turn is alone.
+        let add = |number: &loom::cell::UnsafeCell<u32>| number.with_mut(|number| unsafe { *number += 1 });
+        let thread = thread::spawn(move || main.0.in_place_of_worker(|| add(&main.1)));
+        // SAFETY: this thread is the worker.
+        unsafe { shared.0.worker(|| add(&shared.1)) };
+        let ran = thread.join().unwrap();
+        // SAFETY: the other thread has ended.
+        assert_eq!(shared.1.with(|number| unsafe { *number }), 1 + u32::from(ran));
     });
 }

@@ -49,9 +49,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
         }
         // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
         let config = unsafe { Box::from_raw(config.cast_mut()) };
+        config.leave();
+        Vm::stand_in(&config);
         // SAFETY: Envoy's configuration lives until this event ends.
         unsafe { config.flush() };
-        config.leave();
     });
 }
 
@@ -73,6 +74,9 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static Vm)) {
 pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
     on_main(config, |config, vm| {
         vm.run_due();
+        if Vm::stand_in(config) {
+            config.retry_soon();
+        }
         // SAFETY: this is an event of the configuration on the main thread.
         unsafe { config.callouts.make(config) };
         // SAFETY: the same.

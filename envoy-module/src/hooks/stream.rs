@@ -25,7 +25,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
         let Some(known) = (unsafe { config.as_ref() }) else {
             return null();
         };
-        let stream = Vm::of(known, false).and_then(|vm| vm.streams.open(vm, envoy, config));
+        let stream = Vm::of(known, false).and_then(|vm| {
+            // SAFETY: a stream begins on its worker.
+            unsafe { vm.in_turn(|| vm.streams.open(vm, envoy, config)) }
+        });
         stream.map_or(null(), |stream| stream)
     })
 }
@@ -41,10 +44,11 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
-    if !stream.is_known.get() {
-        return fallback;
-    }
-    guarded(fallback, || stream.vm.within(context(stream), || work(stream, stream.vm.filter())))
+    guarded(fallback, || {
+        let within = || stream.vm.within(context(stream), || work(stream, stream.vm.filter()));
+        // SAFETY: events of a stream come on its worker.
+        unsafe { stream.vm.in_turn(|| if stream.is_known.get() { within() } else { fallback }) }
+    })
 }
 
 /// What calls apply to in an event of this stream.
@@ -76,8 +80,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             return headers_status::CONTINUE;
         };
         let vm = stream.vm;
-        stream.root.set(config.root);
-        vm.within(context(stream), || {
+        let decide = || {
             vm.forget_the_gone();
             if !vm.knows(config) {
                 return headers_status::CONTINUE;
@@ -89,7 +92,13 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             let status = carry_out(stream, action);
             vm.catch_up();
             status
-        })
+        };
+        let in_turn = || {
+            stream.root.set(config.root);
+            vm.within(context(stream), decide)
+        };
+        // SAFETY: events of a stream come on its worker.
+        unsafe { vm.in_turn(in_turn) }
     })
 }
 
@@ -189,7 +198,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_destroy(entry: Entry) {
     end(entry);
     // SAFETY: entries are never freed.
     if let Some(stream) = unsafe { entry.as_ref() } {
-        guarded((), || stream.vm.streams.close(stream));
+        // SAFETY: events of a stream come on its worker.
+        guarded((), || unsafe { stream.vm.in_turn(|| stream.vm.streams.close(stream)) });
     }
 }
 

@@ -1,0 +1,103 @@
+//! Who may use a worker's filter: the worker during its events, or the main thread in its place.
+//!
+//! The filter is made for one thread at a time. The worker takes its turn at the outermost event and
+//! keeps it while Envoy calls back.
+
+use crate::sync::{AtomicU32, Ordering, spin_loop, yield_now};
+use std::cell::Cell;
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+
+/// After this many tries a worker lets other threads run.
+const SPINS: u32 = 100;
+
+/// The turns at one filter.
+pub struct Turns {
+    state: AtomicU32,
+    /// How many events of the worker interrupt one another. Only the worker uses it.
+    depth: Cell<u32>,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { state: AtomicU32::new(FREE), depth: Cell::new(0) }
+    }
+}
+
+// SAFETY: only the worker uses `depth`, by the contract of `worker`.
+unsafe impl Sync for Turns {}
+
+/// Ends a turn, also after a panic.
+struct End<'a>(&'a Turns, u32);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.depth.set(self.1);
+        if self.1 == 0 {
+            self.0.state.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// Ends the main thread's turn, also after a panic.
+struct EndOfMain<'a>(&'a Turns);
+
+impl Drop for EndOfMain<'_> {
+    fn drop(&mut self) {
+        self.0.state.store(FREE, Ordering::Release);
+    }
+}
+
+impl Turns {
+    fn take(&self) -> bool {
+        self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Runs `work` in the worker's turn. If the main thread has the turn, the worker waits: for
+    /// microseconds, or for as long as a new document takes to compile.
+    ///
+    /// # Safety
+    /// Only the thread of the worker calls this.
+    pub unsafe fn worker<R>(&self, work: impl FnOnce() -> R) -> R {
+        let depth = self.depth.get();
+        let mut tries = 0_u32;
+        while depth == 0 && !self.take() {
+            tries = tries.saturating_add(1);
+            if tries < SPINS { spin_loop() } else { yield_now() }
+        }
+        let _end = End(self, depth);
+        self.depth.set(depth.saturating_add(1));
+        work()
+    }
+
+    /// Runs `work` in place of the worker, unless the worker has the turn. Returns whether it ran.
+    pub fn in_place_of_worker(&self, work: impl FnOnce()) -> bool {
+        let is_taken = self.take();
+        if is_taken {
+            let _end = EndOfMain(self);
+            work();
+        }
+        is_taken
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_has_the_turn_and_its_events_nest() {
+        let turns = Turns::default();
+        // SAFETY: this thread is the worker.
+        let worker = |work: &mut dyn FnMut()| unsafe { turns.worker(work) };
+        worker(&mut || {
+            worker(&mut || assert!(!turns.in_place_of_worker(|| unreachable!())));
+            assert!(!turns.in_place_of_worker(|| unreachable!()), "the outer event still runs");
+        });
+        assert!(turns.in_place_of_worker(|| assert!(!turns.in_place_of_worker(|| unreachable!()))));
+        let panicked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker(&mut || panic!("a bug"))));
+        assert!(panicked.is_err() && turns.in_place_of_worker(|| {}));
+    }
+}
