@@ -63,22 +63,35 @@ impl Callouts {
         lock(&self.posted).push(call);
     }
 
-    /// Makes the posted calls. No lock is held while Envoy starts one.
+    /// Makes the posted calls.
     ///
     /// # Safety
     /// This is an event of `config` on the main thread.
     pub unsafe fn make(&self, config: &FilterConfig) {
         for call in take(&mut *lock(&self.posted)) {
             let Call { token, mailbox, is_grpc, .. } = &call;
-            let (token, mailbox, grpc) = (*token, Arc::clone(mailbox), is_grpc.then(Grpc::default));
-            let flight = Flight { token, mailbox, grpc };
+            let (token, mailbox, is_grpc) = (*token, Arc::clone(mailbox), *is_grpc);
             // SAFETY: by the caller's promise.
-            match unsafe { call.start(config) } {
-                Some(id) => _ = lock(&self.in_flight).insert(id, flight),
-                None if call.is_grpc => flight.reply(Content::Status(UNAVAILABLE)),
-                None => flight.reply(Content::Http { headers: Vec::new(), body: Vec::new() }),
+            if !unsafe { self.make_now(config, call) } {
+                let content = match is_grpc {
+                    true => Content::Status(UNAVAILABLE),
+                    false => Content::Http { headers: Vec::new(), body: Vec::new() },
+                };
+                mailbox.put(Reply { token, content });
             }
         }
+    }
+
+    /// Makes a call; `false` if Envoy does not make it. No lock is held while Envoy starts the call.
+    ///
+    /// # Safety
+    /// This is an event of `config` on the main thread.
+    pub unsafe fn make_now(&self, config: &FilterConfig, call: Call) -> bool {
+        // SAFETY: by the caller's promise.
+        let started = unsafe { call.start(config) };
+        let Call { token, mailbox, is_grpc, .. } = call;
+        let flight = Flight { token, mailbox, grpc: is_grpc.then(Grpc::default) };
+        started.map(|id| lock(&self.in_flight).insert(id, flight)).is_some()
     }
 
     /// An HTTP call has ended. `reply` has the headers and the chunks of the body.

@@ -7,6 +7,7 @@ use crate::calls::ConfigBell;
 use crate::metrics::{self, Ids, Sink};
 use crate::namespace::Namespace;
 use crate::timer::TIMER;
+use crate::vm::Vm;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub struct FilterConfig {
     pub ids: Ids,
     /// The calls to stores and document servers.
     pub callouts: Callouts,
+    /// The VMs of all workers.
+    pub workers: Vec<&'static Vm>,
     pointer: Pointer,
     bell: Arc<ConfigBell>,
 }
@@ -71,7 +74,8 @@ impl FilterConfig {
         }
         let document = document.into();
         let pointer = Pointer(pointer);
-        FilterConfig { envoy, namespace, root, document, ids, callouts: Callouts::default(), pointer, bell }
+        let (workers, callouts) = (Vm::of_workers(envoy, &namespace), Callouts::default());
+        FilterConfig { envoy, namespace, root, document, ids, callouts, workers, pointer, bell }
     }
 
     /// Envoy's configuration. It lives only during an event of this configuration or of one of its

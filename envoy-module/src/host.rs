@@ -25,6 +25,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 const NOT_FOUND: Fault = Fault(1);
 /// The status of a call that the module cannot make: it has no thread for timers.
 const NO_TIMER: Fault = Fault(2);
+/// The status of a call to a cluster that Envoy does not have, or that has no hosts.
+const NO_CLUSTER: Fault = Fault(4);
 /// The status if the clock shows a time before 1970.
 const NO_CLOCK: Fault = Fault(3);
 
@@ -76,7 +78,13 @@ impl Module {
         let config = self.vm.config().ok_or(NOT_FOUND)?;
         let (token, mailbox, cluster) =
             (self.vm.next_token(), Arc::clone(&self.vm.mailbox), cluster.to_vec());
-        config.callouts.post(Call { token, mailbox, cluster, headers, body, timeout_ms, is_grpc });
+        let call = Call { token, mailbox, cluster, headers, body, timeout_ms, is_grpc };
+        if self.context().is_main {
+            // SAFETY: this is an event of the configuration on the main thread.
+            let is_made = unsafe { config.callouts.make_now(config, call) };
+            return if is_made { Ok(token) } else { Err(NO_CLUSTER) };
+        }
+        config.callouts.post(call);
         config.wake_main();
         Ok(token)
     }

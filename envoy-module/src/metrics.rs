@@ -41,6 +41,8 @@ pub struct Metrics {
 struct State {
     /// By the numbers that the filter gets.
     series: Vec<KnownSeries>,
+    /// How many of the series Envoy has been told, so that each exists with 0.
+    told: usize,
     /// The counters of all threads, each with the value that Envoy has been told.
     counters: Vec<(Arc<Counter>, u64)>,
     /// Values for gauges and histograms, in the order of their calls.
@@ -100,6 +102,8 @@ impl Metrics {
         let number = u32::try_from(index).ok()?;
         let counter = Arc::new(Counter { series: number, sum: AtomicU64::new(0) });
         state.counters.push((Arc::clone(&counter), 0));
+        drop(state);
+        self.changed();
         Some((number, counter))
     }
 
@@ -141,9 +145,10 @@ impl Metrics {
     /// What has changed since the last call, and the number of panics.
     fn take_changes(&self) -> (Vec<(KnownSeries, Change)>, u64) {
         let mut state = self.lock();
-        let State { series, counters, records, panics } = &mut *state;
+        let State { series, told, counters, records, panics } = &mut *state;
         let known = |number: u32| series.get(usize::try_from(number).ok()?).cloned();
-        let mut changes = Vec::new();
+        let fresh = series.get(std::mem::replace(told, series.len())..).unwrap_or_default();
+        let mut changes: Vec<_> = fresh.iter().map(|series| (series.clone(), Change::Add(0))).collect();
         for (counter, told) in counters.iter_mut() {
             let sum = counter.sum.load(Ordering::Relaxed);
             let by = sum.wrapping_sub(std::mem::replace(told, sum)).cast_signed();
@@ -212,7 +217,9 @@ mod tests {
         waiting.add(-1);
         metrics.record(gauge, 7);
         let changes: Vec<Change> = metrics.take_changes().0.into_iter().map(|(_, change)| change).collect();
-        assert_eq!(changes, [Change::Add(2), Change::Add(3), Change::Add(-1), Change::Record(7)]);
+        let zeros = [Change::Add(0), Change::Add(0)];
+        assert_eq!(changes[..2], zeros, "both series exist");
+        assert_eq!(changes[2..], [Change::Add(2), Change::Add(3), Change::Add(-1), Change::Record(7)]);
         assert!(metrics.take_changes().0.is_empty());
         one.add(1);
         drop(one);

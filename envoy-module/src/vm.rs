@@ -24,11 +24,14 @@ use std::time::Instant;
 
 /// The module in one thread for one namespace.
 ///
-/// INVARIANT: `envoy`, `namespace`, `turns`, `alarm` and `mailbox` are for all threads. All else
+/// INVARIANT: `envoy`, `namespace`, `index`, `turns`, `epoch`, `alarm` and `mailbox` are for all
+/// threads. All else
 /// belongs to whoever has the turn.
 pub struct Vm {
     pub envoy: &'static Callbacks,
     pub namespace: Arc<Namespace>,
+    /// The worker's number, if Envoy has told it.
+    index: Option<u32>,
     turns: Turns,
     filter: OnceCell<Filter<Module>>,
     pub streams: Streams,
@@ -64,11 +67,19 @@ pub struct Context {
     pub id: u32,
     /// The root of the effective context.
     pub root: u32,
+    /// Whether this is the main thread, where Envoy makes calls.
+    pub is_main: bool,
 }
 
 impl Context {
     /// Outside of events.
-    const NONE: Context = Context { config: null(), carrier: null_mut(), stream: null_mut(), id: 0, root: 0 };
+    const NONE: Context =
+        Context { config: null(), carrier: null_mut(), stream: null_mut(), id: 0, root: 0, is_main: false };
+
+    /// The context of an event of a configuration on the main thread, in which Envoy makes calls.
+    pub fn on_main(config: &FilterConfig) -> Context {
+        Context { is_main: true, ..Context::of_config(config) }
+    }
 
     /// The context of an event of a configuration.
     pub fn of_config(config: &FilterConfig) -> Context {
@@ -93,12 +104,43 @@ thread_local! {
 }
 
 impl Vm {
-    /// This thread's VM for the namespace of a configuration. `is_main`: this is the main thread.
-    pub fn of(config: &FilterConfig, is_main: bool) -> Option<&'static Vm> {
+    /// The main thread's VM for the namespace of a configuration. Only on the main thread.
+    pub fn of_main(config: &FilterConfig) -> Option<&'static Vm> {
+        Vm::of_thread(config, true)
+    }
+
+    /// The VM of the worker of this number, for a namespace. Only on this worker.
+    pub fn of_worker(config: &FilterConfig, index: u32) -> Option<&'static Vm> {
+        let is_it =
+            |vm: &&&'static Vm| vm.index == Some(index) && Arc::ptr_eq(&vm.namespace, &config.namespace);
+        let known = config.workers.iter().find(is_it).copied();
+        // Envoy says how many workers it has, so each is known.
+        known.or_else(|| Vm::of_thread(config, false))
+    }
+
+    /// The VMs of all workers for a namespace, which are made if there are none. Only on the main
+    /// thread.
+    pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<&'static Vm> {
+        // SAFETY: this is the main thread.
+        let count = unsafe { (envoy.get_concurrency)() };
+        let mut workers = lock(&WORKERS);
+        let of = |index: u32| {
+            let is_it = |vm: &&&'static Vm| vm.index == Some(index) && Arc::ptr_eq(&vm.namespace, namespace);
+            let known = workers.iter().find(is_it).copied();
+            known.unwrap_or_else(|| {
+                let vm = Vm::new(envoy, namespace, Some(index), false);
+                workers.push(vm);
+                vm
+            })
+        };
+        (0..count).map(of).collect()
+    }
+
+    fn of_thread(config: &FilterConfig, is_main: bool) -> Option<&'static Vm> {
         let of_this = |vm: &&&'static Vm| Arc::ptr_eq(&vm.namespace, &config.namespace);
         let known = VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten();
         known.or_else(|| {
-            let vm = Vm::new(config, is_main);
+            let vm = Vm::new(config.envoy, &config.namespace, None, is_main);
             if !is_main {
                 lock(&WORKERS).push(vm);
             }
@@ -106,12 +148,18 @@ impl Vm {
         })
     }
 
-    fn new(config: &FilterConfig, is_main: bool) -> &'static Vm {
-        let namespace = Arc::clone(&config.namespace);
+    fn new(
+        envoy: &'static Callbacks,
+        namespace: &Arc<Namespace>,
+        index: Option<u32>,
+        is_main: bool,
+    ) -> &'static Vm {
+        let namespace = Arc::clone(namespace);
         let main = Arc::clone(&namespace.main);
         let alarm = if is_main { main } else { Arc::new(Alarm::with_deputy(main)) };
         let vm: &'static Vm = Box::leak(Box::new(Vm {
-            envoy: config.envoy,
+            envoy,
+            index,
             turns: Turns::default(),
             filter: OnceCell::new(),
             streams: Streams::default(),
@@ -145,10 +193,20 @@ impl Vm {
         unsafe { self.turns.worker(work) }
     }
 
+    /// Has all workers know a new configuration, except those that are busy: they know it when their
+    /// next stream begins. Runs in its event.
+    pub fn introduce(config: &FilterConfig) {
+        for vm in &config.workers {
+            vm.turns.in_place_of_worker(|| {
+                vm.within(Context::of_config(config), || _ = vm.knows(config));
+            });
+        }
+    }
+
     /// Acts in place of the workers of a namespace that have no waiting streams: runs their timers,
     /// delivers their replies, and frees what configurations take that have gone. Runs in an event
     /// of `config`. Returns whether a worker was busy; it may not look at its mark again soon.
-    pub fn stand_in(config: &FilterConfig) -> bool {
+    pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
         let workers = lock(&WORKERS).clone();
         let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));
         let mut is_busy = false;
@@ -158,7 +216,7 @@ impl Vm {
                 let acts = || {
                     // A stream may have begun to wait meanwhile. Only its worker resumes it.
                     if !vm.alarm.has_bells() {
-                        vm.within(Context::of_config(config), || {
+                        vm.within(context, || {
                             vm.forget_the_gone();
                             vm.run_due();
                         });

@@ -72,8 +72,10 @@ callbacks! {
         fn log(level: u32, line: Bytes);
         /// Whether Envoy's log takes lines of this level.
         fn log_enabled(level: u32) -> bool;
-        /// Whether Envoy only checks its configuration.
+        /// Whether Envoy only checks its configuration. Only on the main thread.
         fn is_validation_mode() -> bool;
+        /// The number of workers. Only on the main thread.
+        fn get_concurrency() -> u32;
 
         /// One line of a header, and how many lines there are.
         fn http_get_header(

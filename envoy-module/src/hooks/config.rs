@@ -24,7 +24,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         };
         // SAFETY: Envoy lends both texts, and makes the configuration now.
         let config = Box::new(unsafe { FilterConfig::new(envoy, pointer, name.get(), document.get()) });
-        let is_taken = Vm::of(&config, true).is_some_and(|vm| {
+        let is_taken = Vm::of_main(&config).is_some_and(|vm| {
             vm.within(Context::of_config(&config), || {
                 vm.forget_the_gone();
                 vm.knows(&config)
@@ -34,6 +34,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
             config.leave();
             return null();
         }
+        Vm::introduce(&config);
         // SAFETY: Envoy makes the configuration now.
         unsafe { config.flush() };
         Box::into_raw(config)
@@ -50,7 +51,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
         // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
         let config = unsafe { Box::from_raw(config.cast_mut()) };
         config.leave();
-        Vm::stand_in(&config);
+        Vm::stand_in(&config, Context::of_config(&config));
         // SAFETY: Envoy's configuration lives until this event ends.
         unsafe { config.flush() };
     });
@@ -63,8 +64,8 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static Vm)) {
         let Some(config) = (unsafe { config.as_ref() }) else {
             return;
         };
-        if let Some(vm) = Vm::of(config, true) {
-            vm.within(Context::of_config(config), || work(config, vm));
+        if let Some(vm) = Vm::of_main(config) {
+            vm.within(Context::on_main(config), || work(config, vm));
         }
     });
 }
@@ -74,7 +75,7 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static Vm)) {
 pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
     on_main(config, |config, vm| {
         vm.run_due();
-        if Vm::stand_in(config) {
+        if Vm::stand_in(config, Context::on_main(config)) {
             config.retry_soon();
         }
         // SAFETY: this is an event of the configuration on the main thread.

@@ -25,7 +25,9 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
         let Some(known) = (unsafe { config.as_ref() }) else {
             return null();
         };
-        let stream = Vm::of(known, false).and_then(|vm| {
+        // SAFETY: the stream begins now.
+        let worker = unsafe { (known.envoy.http_filter_get_worker_index)(envoy) };
+        let stream = Vm::of_worker(known, worker).and_then(|vm| {
             // SAFETY: a stream begins on its worker.
             unsafe { vm.in_turn(|| vm.streams.open(vm, envoy, config)) }
         });
@@ -60,6 +62,7 @@ fn context(stream: &Stream) -> Context {
         stream: envoy,
         id: stream.id,
         root: stream.root.get(),
+        is_main: false,
     }
 }
 

@@ -52,6 +52,8 @@ impl Sink {
     /// Tells Envoy of one change. Errors are ignored: nothing fails because of a metric.
     pub fn tell(self, kind: MetricKind, id: usize, labels: &[Box<str>], change: &Change) {
         let (call, value) = match (kind, change) {
+            // Envoy shows a histogram from its definition on.
+            (MetricKind::Histogram, Change::Add(_)) => return,
             (MetricKind::Counter, Change::Add(by)) => (self.counter, by.unsigned_abs()),
             (_, Change::Add(by)) if *by >= 0 => (self.increment, by.unsigned_abs()),
             (_, Change::Add(by)) => (self.decrement, by.unsigned_abs()),
