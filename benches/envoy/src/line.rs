@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use gateway::config::cluster;
-use gateway::{Config, Redis, Webdis, filter, target};
+use gateway::{Config, Redis, Shell, Webdis, filter, target};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -67,6 +67,8 @@ pub enum Filter {
     Empty,
     /// Diana with this configuration.
     Diana(Value),
+    /// Diana as a native module, with this configuration.
+    Native(Value),
 }
 
 /// A quota that no load exhausts, with a large remainder at any time.
@@ -132,6 +134,7 @@ pub fn lines() -> Vec<Line> {
     let goal = |goal, line| Line { goal: Some(goal), ..line };
     let refused = |line| Line { status: 429, ..line };
     let off = |limits: &[Value]| diana("off", limits);
+    let native = |limits: &[Value]| Filter::Native(json!({"headers": "off", "limits": limits}));
     vec![
         line("none", "no filter", Filter::None),
         line("local", "Envoy's `local_ratelimit`", local_ratelimit(1_000_000_000, 1)),
@@ -148,6 +151,16 @@ pub fn lines() -> Vec<Line> {
         line("leased", "one global rule, `lease: 5%`", shared(&json!("5%"))),
         line("asked", "one global rule, `lease: 0`", shared(&json!(0))),
         refused(goal(1.1, line("refused", "all refused", off(&[limit("/", &[used_up("ip")])])))),
+        goal(0.5, line("native-ip", "native, one rule, `actor: ip`", native(&[limit("/", [&second])]))),
+        goal(
+            0.8,
+            line("native-actors", "native, three rules on two actors", native(&[limit("/", &two_actors)])),
+        ),
+        line("native-swap", "native, each request swapped", native(&[limit("/", [&one])])),
+        refused(goal(
+            0.6,
+            line("native-refused", "native, all refused", native(&[limit("/", &[used_up("ip")])])),
+        )),
         refused(line("local-refused", "all refused, `local_ratelimit`", local_ratelimit(1, 86_400))),
     ]
 }
@@ -197,11 +210,12 @@ impl Filters {
             Filter::Envoy(filter) => (json!({}), &self.diana, Some(vec![filter.clone()])),
             Filter::Empty => (json!({}), &self.empty, None),
             Filter::Diana(plugin) if plugin["headers"] == "off" => (plugin.clone(), &self.lean, None),
-            Filter::Diana(plugin) => (plugin.clone(), &self.diana, None),
+            Filter::Diana(plugin) | Filter::Native(plugin) => (plugin.clone(), &self.diana, None),
         };
+        let shell = if matches!(filter, Filter::Native(_)) { Shell::Native } else { Shell::Wasm };
         let clusters = vec![cluster(WEBDIS, self.webdis.address(), false)];
         let filter = Some(file.clone());
-        Config { concurrency: 1, direct: true, instead, filter, clusters, ..Config::new(plugin) }
+        Config { concurrency: 1, direct: true, instead, filter, clusters, shell, ..Config::new(plugin) }
     }
 }
 
@@ -214,7 +228,7 @@ mod tests {
         let lines = lines();
         for (index, line) in lines.iter().enumerate() {
             assert!(lines[..index].iter().all(|other| other.name != line.name), "{}", line.name);
-            if let Filter::Diana(plugin) = &line.filter {
+            if let Filter::Diana(plugin) | Filter::Native(plugin) = &line.filter {
                 let taken = diana_config::compile(plugin.to_string().as_bytes());
                 assert!(taken.is_ok(), "{}: {:?}", line.name, taken.err());
             }
