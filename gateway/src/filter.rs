@@ -54,7 +54,7 @@ pub fn build_module() -> Result<PathBuf> {
     if !status.success() {
         bail!("the native module does not build; repeat it with `cargo {}`", command.join(" "));
     }
-    let built = cargo_target()?.join("module").join("libdiana_envoy.so");
+    let built = cargo_target()?.join("module").join("libdiana_envoy_module.so");
     fs::create_dir_all(target())?;
     place(MODULE, &fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?)
 }
