@@ -4,12 +4,13 @@
 //! Each module runs in its own Envoy. The run alternates between both, so other load on the machine
 //! disturbs both equally.
 
+use crate::filter::Filters;
 use crate::generator::Generator;
-use crate::line::{self, Filter, Filters, Line, PATH};
+use crate::line::{self, Line, PATH};
 use crate::speed::{Meter, Plan, Round, rounds};
 use crate::statistics::Summary;
 use anyhow::{Context, Result, bail};
-use gateway::{Config, Gateway};
+use gateway::{Config, Gateway, Shell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub struct Arguments {
     #[arg(long, default_value = "1", value_parser = crate::seconds)]
     seconds: Duration,
     /// Measure only these lines
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
     /// Load generator: wrk, oha or own. Default: the first one installed
     #[arg(long)]
@@ -35,8 +36,8 @@ pub struct Arguments {
 /// Measures all lines and prints a table.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let is_wanted = |line: &Line| {
-        let is_ours = matches!(line.filter, Filter::Diana(_));
-        is_ours && (arguments.only.is_empty() || arguments.only.iter().any(|name| name == line.name))
+        line.shell() == Some(Shell::Wasm)
+            && (arguments.only.is_empty() || arguments.only.contains(&line.name))
     };
     let mut lines = line::lines();
     let none = lines.remove(lines.iter().position(|line| line.name == "none").context("no line `none`")?);
@@ -46,13 +47,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
-    let filters = Filters::build()?;
+    let filters = Filters::build(lines.iter().any(Line::asks))?;
     let mut gateways = vec![Gateway::start(filters.gateway(&none.filter))?];
     for line in &lines {
         let new = filters.gateway(&line.filter);
         let old = other(&new, &arguments.folder)?;
-        gateways.push(Gateway::start(new).context(line.name)?);
-        gateways.push(Gateway::start(old).context(line.name)?);
+        gateways.push(Gateway::start(new).context(line.name.clone())?);
+        gateways.push(Gateway::start(old).context(line.name.clone())?);
     }
     let plan = Plan { rounds: arguments.rounds, each: arguments.seconds, generator: &generator };
     let twice = lines.iter().flat_map(|line| [line, line]);
@@ -60,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for (line, gateway) in std::iter::once(&none).chain(twice).zip(&gateways) {
         // Exhausts the quota of lines that expect a refusal.
         gateway.get(PATH, &[])?;
-        meters.push(Meter::new(line.title, gateway, &[PATH], line.status, &plan)?);
+        meters.push(Meter::new(&line.title, gateway, &[PATH], line.status, &plan)?);
     }
     let measured = rounds("round", &mut meters, &plan)?;
     let [none, measured @ ..] = measured.as_slice() else {

@@ -2,7 +2,7 @@
 //! filter, Envoy's own limiter and an empty filter.
 //!
 //! ```text
-//!   line::LINES ─► one Envoy each ─► rounds: every line once, shuffled ─► statistics ─► report
+//!   line::lines ─► one Envoy each ─► rounds: every line once, shuffled ─► statistics ─► report
 //!                                     └─ generator ─► requests; cpu ─► CPU time of the process
 //!   workers: two workers on one key and on two         memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
@@ -17,6 +17,7 @@ mod adapt;
 mod chart;
 mod compare;
 mod cpu;
+mod filter;
 mod generator;
 mod global;
 mod line;
@@ -34,7 +35,9 @@ mod workers;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use filter::Filters;
 use generator::Generator;
+use line::Line;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -52,7 +55,7 @@ struct Arguments {
     seconds: Duration,
     /// Measure only these lines, or `workers` or `memory`. Lines also need the two baselines.
     /// Writes no files
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
     /// Load generator: wrk, oha or own. Default: the first one installed
     #[arg(long)]
@@ -105,19 +108,20 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let mut lines = line::lines();
     for name in &arguments.only {
-        if ![WORKERS, MEMORY].contains(&name.as_str()) && !lines.iter().any(|line| line.name == name) {
-            let names: Vec<&str> = lines.iter().map(|line| line.name).collect();
+        if ![WORKERS, MEMORY].contains(&name.as_str()) && !lines.iter().any(|line| line.name == *name) {
+            let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
             bail!("unknown line `{name}`; the lines are {}, {WORKERS}, {MEMORY}", names.join(", "));
         }
     }
     let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
     let (with_workers, with_memory) = (wanted(WORKERS), wanted(MEMORY));
-    let any_line = lines.iter().any(|line| wanted(line.name));
-    lines.retain(|line| any_line && (wanted(line.name) || line::COMPARED_WITH.contains(&line.name)));
+    let any_line = lines.iter().any(|line| wanted(&line.name));
+    lines
+        .retain(|line| any_line && (wanted(&line.name) || line::COMPARED_WITH.contains(&line.name.as_str())));
 
     let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
-    let filters = line::Filters::build()?;
+    let filters = Filters::build(lines.iter().any(Line::asks))?;
     let plan = speed::Plan { rounds: arguments.rounds, each: arguments.seconds, generator: &generator };
     let report = report::Report {
         rounds: plan.rounds,

@@ -1,10 +1,10 @@
 //! Measures the memory per actor: the policy's own estimate, and Envoy's growth when the table of
 //! actors fills up.
 
-use crate::line::{Filter, Filters};
+use crate::filter::{Filter, Filters};
 use anyhow::{Context, Result, bail};
 use diana_limiter::algorithm;
-use gateway::{Config, Gateway, Load, Shot};
+use gateway::{Config, Gateway, Load, Shell, Shot};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -70,8 +70,10 @@ fn one(title: String, rules: &[Value], filters: &Filters) -> Result<Memory> {
     };
     let (keys, bytes) = compiled.policy.footprint();
     let (keys, bytes) = (keys / 2, bytes / 2);
-    let gateway =
-        Gateway::start(Config { log_level: "warning".into(), ..filters.gateway(&Filter::Diana(plugin)) })?;
+    let gateway = Gateway::start(Config {
+        log_level: "warning".into(),
+        ..filters.gateway(&Filter::Diana(Shell::Wasm, plugin))
+    })?;
     let come = |path: &str| {
         let user = |index: u64| Shot::get(path).header("x-user-id", format!("user-{index}"));
         let report = gateway.load(Load::requests(ACTORS), user)?;

@@ -42,8 +42,8 @@ struct Row<'a> {
 
 /// A line compared with its reference line.
 struct Compared {
-    line: &'static str,
-    beside: &'static str,
+    line: String,
+    beside: String,
     how: &'static str,
     value: Summary,
     goal: f64,
@@ -85,7 +85,8 @@ impl Report {
                     ("more, × empty", Summary::of(more))
                 }
             };
-            Some(Compared { line: line.line.title, beside: beside.line.title, how, value, goal: pair.goal })
+            let [line, beside] = [line, beside].map(|measured| measured.line.title.clone());
+            Some(Compared { line, beside, how, value, goal: pair.goal })
         };
         PAIRS.iter().filter_map(compare).collect()
     }
@@ -237,7 +238,7 @@ impl Report {
     fn chart(&self) -> String {
         let rows = self.rows();
         let bar = |row: &Row| {
-            let ours = matches!(row.measured.line.filter, crate::line::Filter::Diana(_));
+            let ours = row.measured.line.shell().is_some();
             Some(Bar { title: row.measured.line.title.replace('`', ""), ours, value: row.added? })
         };
         let bars: Vec<Bar> = rows.iter().filter_map(bar).collect();

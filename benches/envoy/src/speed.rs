@@ -10,8 +10,9 @@
 //! therefore counts. Differences and ratios are computed within a round.
 
 use crate::cpu;
+use crate::filter::Filters;
 use crate::generator::{Generator, Load};
-use crate::line::{Filters, Line, PATH};
+use crate::line::{Line, PATH};
 use crate::statistics::Summary;
 use crate::traffic::Target;
 use anyhow::{Context, Result};
@@ -83,13 +84,14 @@ impl Measured {
 /// Measures all lines.
 pub fn measure(lines: Vec<Line>, filters: &Filters, plan: &Plan) -> Result<Vec<Measured>> {
     eprintln!("starting {} Envoys …", lines.len());
-    let gateways = lines.iter().map(|line| Gateway::start(filters.gateway(&line.filter)).context(line.name));
+    let gateways =
+        lines.iter().map(|line| Gateway::start(filters.gateway(&line.filter)).context(line.name.clone()));
     let gateways: Vec<Gateway> = gateways.collect::<Result<_>>()?;
     let mut meters = Vec::new();
     for (line, gateway) in lines.iter().zip(&gateways) {
         // Exhausts the quota of lines that expect a refusal.
         gateway.get(PATH, &[])?;
-        meters.push(Meter::new(line.title, gateway, &[PATH], line.status, plan)?);
+        meters.push(Meter::new(&line.title, gateway, &[PATH], line.status, plan)?);
     }
     let measured = rounds("round", &mut meters, plan)?;
     let least = |rounds: Vec<Round>| rounds.iter().map(|round| round.least).collect();
@@ -110,7 +112,7 @@ pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<
         for turn in 0..slices {
             for index in order(meters.len(), round * slices + turn) {
                 let meter = &mut meters[index];
-                meter.measure(slice).context(meter.title)?;
+                meter.measure(slice).with_context(|| meter.title.clone())?;
             }
         }
         for (meter, rounds) in meters.iter_mut().zip(&mut rounds) {
@@ -126,7 +128,7 @@ pub fn rounds(title: &str, meters: &mut [Meter], plan: &Plan) -> Result<Vec<Vec<
 
 /// One gateway, and its results in the slices of a round.
 pub struct Meter {
-    title: &'static str,
+    title: String,
     process: u32,
     load: Load,
     status: u16,
@@ -142,16 +144,11 @@ struct Slice {
 
 impl Meter {
     /// Requests these paths. All answers must have this status.
-    pub fn new(
-        title: &'static str,
-        gateway: &Gateway,
-        paths: &[&str],
-        status: u16,
-        plan: &Plan,
-    ) -> Result<Self> {
+    pub fn new(title: &str, gateway: &Gateway, paths: &[&str], status: u16, plan: &Plan) -> Result<Self> {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        let load = plan.generator.aim(Target { address: gateway.address(), paths }).context(title)?;
-        Ok(Self { title, process: gateway.process_id(), load, status, slices: Vec::new() })
+        let load =
+            plan.generator.aim(Target { address: gateway.address(), paths }).context(title.to_owned())?;
+        Ok(Self { title: title.to_owned(), process: gateway.process_id(), load, status, slices: Vec::new() })
     }
 
     fn measure(&mut self, slice: Duration) -> Result<()> {

@@ -5,12 +5,13 @@
 //! every second connection requests the second path, so each worker has its own actor. Only our own
 //! generator supports several paths. Both cases run on the same process.
 
+use crate::filter::{Filter, Filters};
 use crate::generator::Generator;
-use crate::line::{Filter, Filters, one_at_a_time};
+use crate::line::one_at_a_time;
 use crate::speed::{Meter, Plan, Round, Sample, rounds};
 use crate::statistics::Summary;
 use anyhow::{Context, Result};
-use gateway::{Config, Gateway};
+use gateway::{Config, Gateway, Shell};
 use serde_json::{Value, json};
 
 /// The paths of both cases: one actor for all requests, or two actors for the connections in turn.
@@ -44,11 +45,12 @@ impl Workers {
 }
 
 fn by_path(rule: &Value) -> Filter {
-    Filter::Diana(json!({
+    let plugin = json!({
         "headers": "off",
         "actors": {"key": {"path": 1}},
         "limits": [{"url": "/", "rules": [rule]}],
-    }))
+    });
+    Filter::Diana(Shell::Wasm, plugin)
 }
 
 /// Measures three kinds: no filter, a high quota, and a quota with a compare-and-swap on every

@@ -18,6 +18,20 @@ const MARK: &[u8] = b"\0diana's callbacks: ";
 
 /// Removes these exports and all custom sections (names, producers), and sets the letter.
 pub fn make(module: &[u8], without: &[&str], letter: u8) -> Result<Vec<u8>> {
+    let mut made = remove(module, without)?;
+    let places: Vec<usize> = (0..made.len())
+        .filter(|place| made[*place..].starts_with(MARK))
+        .map(|place| place + MARK.len())
+        .collect();
+    match places[..] {
+        [place] if place < made.len() => made[place] = letter,
+        _ => bail!("the module is marked {} times in place of once", places.len()),
+    }
+    Ok(made)
+}
+
+/// Removes these exports and all custom sections.
+pub fn remove(module: &[u8], without: &[&str]) -> Result<Vec<u8>> {
     let (header, mut rest) = module.split_at_checked(8).context("no module")?;
     ensure!(header == b"\0asm\x01\0\0\0", "no WebAssembly module of version 1");
     let mut made = header.to_vec();
@@ -29,14 +43,6 @@ pub fn make(module: &[u8], without: &[&str], letter: u8) -> Result<Vec<u8>> {
             EXPORTS => push(&mut made, EXPORTS, &exports(section, without)?),
             id => push(&mut made, id, section),
         }
-    }
-    let places: Vec<usize> = (0..made.len())
-        .filter(|place| made[*place..].starts_with(MARK))
-        .map(|place| place + MARK.len())
-        .collect();
-    match places[..] {
-        [place] if place < made.len() => made[place] = letter,
-        _ => bail!("the module is marked {} times in place of once", places.len()),
     }
     Ok(made)
 }
