@@ -19,6 +19,7 @@ mod counter;
 mod draft;
 mod dry_run;
 mod effects;
+mod ends;
 mod expand;
 mod global_group;
 mod group;
