@@ -97,6 +97,14 @@ unsafe extern "C" {
         timeout: u32,
         token: *mut u32,
     ) -> u32;
+    pub(super) fn proxy_call_foreign_function(
+        name: *const u8,
+        name_size: usize,
+        argument: *const u8,
+        argument_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
     pub(super) fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     pub(super) fn proxy_set_effective_context(id: u32) -> u32;
     pub(super) fn proxy_continue_stream(stream: u32) -> u32;

@@ -29,6 +29,9 @@ pub enum Callbacks {
     Useful,
     /// The same without the callback for response headers besides: `diana-lean.wasm`.
     Lean,
+    /// Those for configurations, timers and calls, and for the headers of requests:
+    /// `diana-min.wasm`.
+    Minimal,
 }
 
 /// The callbacks that this module exports.
@@ -40,31 +43,47 @@ impl Default for Callbacks {
             b's' => Callbacks::Settle,
             b'e' => Callbacks::Useful,
             b'l' => Callbacks::Lean,
+            b'm' => Callbacks::Minimal,
             _ => Callbacks::All,
         }
     }
 }
 
 impl Callbacks {
-    /// Whether these callbacks suffice for a configuration.
+    /// Whether these callbacks suffice for a configuration. If not, the message names a file whose
+    /// callbacks do.
     pub(crate) fn suffice(self, configuration: &Configuration) -> Result<(), String> {
-        let (response, measures) = (&configuration.response, configuration.policy.measures());
-        let has_body = matches!(self, Callbacks::All | Callbacks::Settle);
-        if self == Callbacks::Lean && response.has_headers() {
-            return Err(
-                "headers: `diana-lean.wasm` adds none to responses, write `headers: off` at the top \
-                        of the configuration or load `diana.wasm`"
-                    .into(),
-            );
+        let Configuration { policy, response, remote, .. } = configuration;
+        let measures = policy.measures();
+        let file = match self {
+            Callbacks::All | Callbacks::Settle => return Ok(()),
+            Callbacks::Useful => "this file",
+            Callbacks::Lean => "`diana-lean.wasm`",
+            Callbacks::Minimal => "`diana-min.wasm`",
+        };
+        let has_response = self == Callbacks::Useful;
+        if !has_response && response.has_headers() {
+            return Err(format!(
+                "headers: {file} adds none to responses, write `headers: off` at the top of the \
+                 configuration or load `diana.wasm`"
+            ));
         }
-        if measures.response_body() && !has_body {
+        if measures.response_body() {
             return Err(
                 "cost: this file does not read the bodies of responses, load `diana-settle.wasm`".into()
             );
         }
-        if self == Callbacks::Lean && measures.response_headers() {
+        if !has_response && measures.response_headers() {
+            return Err(format!(
+                "charge, refund, cost or adapt: {file} does not read responses, load `diana.wasm`"
+            ));
+        }
+        let has_canary = remote.as_ref().is_some_and(|remote| remote.canary.is_some());
+        if self == Callbacks::Minimal && (has_canary || policy.needs_ends()) {
             return Err(
-                "charge, refund, cost or adapt: `diana-lean.wasm` does not read responses, load `diana.wasm`"
+                "requests that wait or hold permits, costs of bodies, global rules or canary: without \
+                 `proxy_on_delete`, as in `diana-min.wasm`, the filter does not see the ends of requests, \
+                 load `diana-lean.wasm`"
                     .into(),
             );
         }

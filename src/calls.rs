@@ -54,6 +54,16 @@ pub(crate) fn buffer(buffer: u32, start: usize, size: usize) -> Option<Vec<u8>> 
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(buffer, start, size, data, len) })
 }
 
+/// The result of a function that the ABI does not know.
+pub(crate) fn foreign(name: &str, argument: &[u8]) -> Option<Vec<u8>> {
+    let (name, name_size, argument, argument_size) =
+        (name.as_ptr(), name.len(), argument.as_ptr(), argument.len());
+    // SAFETY: name and argument live through the call; the host writes a pointer and a size.
+    bytes(|data, size| unsafe {
+        proxy_call_foreign_function(name, name_size, argument, argument_size, data, size)
+    })
+}
+
 /// Writes a line to the host's log. Errors are ignored, because there is no other place to report
 /// them.
 pub(crate) fn log(level: u32, line: &str) {

@@ -3,7 +3,7 @@
 
 use super::abi::{self, *};
 use super::callbacks::Callbacks;
-use super::calls::{self, CALL_HEADERS, OK, RESPONSE_HEADERS, check};
+use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, RESPONSE_HEADERS, check};
 use super::local_reply::LocalReply;
 use super::parts::HostRequest;
 use super::shared_data::HostData;
@@ -147,6 +147,25 @@ impl Host for ProxyWasm {
     fn set_effective_context(self, id: u32) -> Result<(), Fault> {
         // SAFETY: a plain number.
         check(unsafe { proxy_set_effective_context(id) })
+    }
+
+    /// Envoy keeps CEL expressions for each plugin, and numbers them from 0. The expression of this
+    /// mark is the number of the plugin's root context.
+    fn mark_plugin(self, root: u32) -> Result<u32, Fault> {
+        let number = calls::foreign("expr_create", root.to_string().as_bytes());
+        let number = number.and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?)));
+        number.ok_or(Fault(NOT_FOUND))
+    }
+
+    /// Envoy evaluates the expression that has this number in the plugin of the current callback's
+    /// stream.
+    fn marked_plugin(self, mark: u32) -> Option<u32> {
+        let value = calls::foreign("expr_evaluate", &mark.to_le_bytes())?;
+        u32::try_from(i64::from_le_bytes(value.try_into().ok()?)).ok()
+    }
+
+    fn without_contexts(self) -> ProxyWasm {
+        ProxyWasm { callbacks: Callbacks::Minimal }
     }
 
     fn set_tick_period(self, ms: u32) -> Result<(), Fault> {

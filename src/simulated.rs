@@ -50,6 +50,8 @@ pub enum Call<'a> {
     HttpCall { cluster: &'a [u8], headers: &'a [u8], body: &'a [u8], timeout_ms: u32 },
     /// `proxy_grpc_call`; returns a number.
     GrpcCall { cluster: &'a [u8], service: &'a [u8], method: &'a [u8], message: &'a [u8], timeout_ms: u32 },
+    /// `proxy_call_foreign_function`; returns bytes.
+    ForeignFunction { name: &'a [u8], argument: &'a [u8] },
     /// `proxy_set_tick_period_milliseconds`
     TickPeriod { ms: u32 },
     /// `proxy_set_effective_context`
@@ -332,6 +334,18 @@ pub(super) mod functions {
         let (method, message) = unsafe { (slice(method, method_size), slice(message, message_size)) };
         let call = Call::GrpcCall { cluster, service, method, message, timeout_ms };
         unsafe { give_number(super::call(call), token) }
+    }
+
+    pub unsafe fn proxy_call_foreign_function(
+        name: *const u8,
+        name_size: usize,
+        argument: *const u8,
+        argument_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32 {
+        let (name, argument) = unsafe { (slice(name, name_size), slice(argument, argument_size)) };
+        unsafe { give(super::call(Call::ForeignFunction { name, argument }), data, size) }
     }
 
     pub unsafe fn proxy_set_tick_period_milliseconds(ms: u32) -> u32 {

@@ -6,6 +6,7 @@ mod adapting;
 pub mod bodies;
 pub mod callouts;
 mod conditions;
+mod contexts;
 pub mod counts;
 pub mod faults;
 mod gateway;

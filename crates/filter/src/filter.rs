@@ -16,6 +16,7 @@
 //!
 //! A stream without charges, headers or a wait leaves no state here; most streams are such.
 
+mod contexts;
 mod following;
 mod global_calls;
 mod metering;
@@ -79,6 +80,8 @@ pub struct Filter<H: Host> {
     /// permits that their streams hold.
     retired: Exclusive<Vec<(u32, Rc<Plugin<H>>)>>,
     new_streams: Exclusive<NewStreams>,
+    /// The number of the plugins' mark in the host; set if the host announces no contexts.
+    mark: Cell<Option<u32>>,
     streams: Exclusive<NumberMap<Stream<H>>>,
     /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the
     /// call.
@@ -98,6 +101,7 @@ impl<H: Host> Filter<H> {
             plugins: Exclusive::default(),
             retired: Exclusive::default(),
             new_streams: Exclusive::default(),
+            mark: Cell::default(),
             streams: Exclusive::default(),
             calls: Exclusive::default(),
             polls: Exclusive::default(),

@@ -14,6 +14,9 @@ use diana_limiter::request::Source;
 use diana_limiter::response::Refusal;
 use std::fmt::Debug;
 
+/// The status of a call that a host does not have.
+const UNIMPLEMENTED: u32 = 12;
+
 /// A gateway, as one worker sees it.
 pub trait Host: Copy + 'static {
     /// The counts that all workers share.
@@ -74,6 +77,26 @@ pub trait Host: Copy + 'static {
 
     /// Makes calls apply to this context until the callback ends.
     fn set_effective_context(self, id: u32) -> Result<(), Fault>;
+
+    /// For a host that announces no contexts: marks the plugin that is configured, so that
+    /// [`marked_plugin`](Host::marked_plugin) finds it. Returns the number of the mark, which is
+    /// the same for the first mark of each plugin.
+    fn mark_plugin(self, root: u32) -> Result<u32, Fault> {
+        _ = root;
+        Err(Fault(UNIMPLEMENTED))
+    }
+
+    /// The root context of the plugin of the effective stream, by this mark.
+    fn marked_plugin(self, mark: u32) -> Option<u32> {
+        _ = mark;
+        None
+    }
+
+    /// The same host without the callbacks for the creation and the end of contexts.
+    #[must_use]
+    fn without_contexts(self) -> Self {
+        self
+    }
 
     /// Sets the plugin's timer to fire every `ms` milliseconds; 0 stops the timer.
     fn set_tick_period(self, ms: u32) -> Result<(), Fault>;

@@ -21,6 +21,8 @@ pub enum FaultKind {
     Metrics,
     /// No attribute can be read.
     Properties,
+    /// The host has no functions beyond the ABI.
+    Foreign,
     /// Any call fails with any status; a swap fails with or without having written.
     Any,
 }
@@ -66,6 +68,7 @@ impl Faults {
             FaultKind::Timer => matches!(call, Call::TickPeriod { .. }),
             FaultKind::Metrics => matches!(call, Call::DefineMetric { .. }),
             FaultKind::Properties => matches!(call, Call::Property { .. }),
+            FaultKind::Foreign => matches!(call, Call::ForeignFunction { .. }),
             FaultKind::Any => true,
         };
         if !concerns || self.one_in == 0 || !self.random().is_multiple_of(self.one_in) {

@@ -22,6 +22,11 @@ struct Inner {
     me: Weak<Inner>,
     filter: Filter,
     world: Rc<World>,
+    callbacks: Callbacks,
+    /// The plugin of new streams, if it is not the newest.
+    serves: Cell<Option<u32>>,
+    /// The CEL expressions of each plugin.
+    expressions: RefCell<BTreeMap<u32, Vec<Vec<u8>>>>,
     last_id: Cell<u32>,
     /// The context whose callback runs, and the effective context.
     current: Cell<(u32, u32)>,
@@ -67,6 +72,9 @@ impl Vm {
             me: Weak::clone(me),
             filter: Filter::new(ProxyWasm::with(callbacks)),
             world: Rc::clone(world),
+            callbacks,
+            serves: Cell::default(),
+            expressions: RefCell::default(),
             last_id: Cell::new(0),
             current: Cell::new((0, 0)),
             in_tick: Cell::new(false),
@@ -77,6 +85,12 @@ impl Vm {
             calls: Callouts::default(),
             answer: RefCell::default(),
         }))
+    }
+
+    /// Whether the host makes callbacks for the creation and the end of contexts, for bodies, and
+    /// for responses.
+    fn tells_all(&self) -> bool {
+        self.0.callbacks != Callbacks::Minimal && !self.world().restricts.get()
     }
 
     fn world(&self) -> &World {
@@ -146,8 +160,11 @@ impl Vm {
     /// the filter accepts it.
     pub fn configure(&self) -> bool {
         let (root, size) = (self.id(), self.world().configuration.borrow().len());
+        self.0.serves.set(None);
         self.0.roots.borrow_mut().insert(root, Timer::default());
-        self.enter(root, |filter| filter.on_context_create(root, 0));
+        if self.tells_all() {
+            self.enter(root, |filter| filter.on_context_create(root, 0));
+        }
         let is_accepted = self.enter(root, |filter| filter.on_configure(root, size));
         if !is_accepted {
             self.delete_root(root);
@@ -179,13 +196,23 @@ impl Vm {
         self.0.roots.borrow().keys().next().copied()
     }
 
+    /// Lets new streams be those of an older plugin: after a rollback, Envoy uses the plugin that
+    /// it still has, and does not configure it again.
+    pub fn roll_back(&self, root: u32) {
+        self.0.serves.set(Some(root));
+    }
+
     /// Deletes a plugin, although its streams may still exist.
     pub fn delete_root(&self, root: u32) {
         for stream in self.0.streams.borrow().values().filter(|stream| stream.root == root) {
             let record = &mut self.world().records.borrow_mut()[stream.request];
             record.hurried |= record.fate == Fate::Paused;
         }
-        self.enter(root, |filter| filter.on_delete(root));
+        if self.tells_all() {
+            self.enter(root, |filter| filter.on_delete(root));
+        }
+        self.0.expressions.borrow_mut().remove(&root);
+        self.0.serves.set(self.0.serves.get().filter(|serves| *serves != root));
         self.0.roots.borrow_mut().remove(&root);
         if !self.world().clusters.call_faults.borrow().outlives {
             self.0.calls.cancel(root);
@@ -233,13 +260,15 @@ impl Vm {
         };
         let request = self.world().records.borrow().len();
         self.world().records.borrow_mut().push(record);
-        let Some(root) = self.newest_root() else {
+        let Some(root) = self.0.serves.get().or_else(|| self.newest_root()) else {
             self.world().note(request, Fate::Upstream);
             return request;
         };
         let stream = Stream { root, request, seen: false, response: None, part: Vec::new(), held: 0 };
         self.0.streams.borrow_mut().insert(id, stream);
-        self.enter(id, |filter| filter.on_context_create(id, root));
+        if self.tells_all() {
+            self.enter(id, |filter| filter.on_context_create(id, root));
+        }
         let ends = request_ends(self.world().rules, &self.world().records.borrow()[request].parts);
         let action = self.enter(id, |filter| filter.on_request_headers(id, ends));
         if let Some(stream) = self.0.streams.borrow_mut().get_mut(&id) {
@@ -277,7 +306,9 @@ impl Vm {
     }
 
     fn delete(&self, id: u32) {
-        self.enter(id, |filter| filter.on_delete(id));
+        if self.tells_all() {
+            self.enter(id, |filter| filter.on_delete(id));
+        }
         self.0.streams.borrow_mut().remove(&id);
     }
 

@@ -24,8 +24,13 @@ impl<H: Host> Filter<H> {
     /// Configures the plugin `root` with `size` bytes. If the result is `false`, the configuration
     /// is refused, and the host and the plugin keep the previous one.
     pub fn on_configure(&self, root: u32, size: usize) -> bool {
-        let before = self.plugin(root).flatten();
-        let Some(plugin) = Plugin::configure(self.host, size, before.as_deref(), &self.ids) else {
+        let known = self.plugin(root);
+        if known.is_none() && !self.adopt(root) {
+            return false;
+        }
+        let host = if self.mark.get().is_some() { self.host.without_contexts() } else { self.host };
+        let before = known.flatten();
+        let Some(plugin) = Plugin::configure(host, size, before.as_deref(), &self.ids) else {
             return false;
         };
         plugin.timer_queue.with(|queue| queue.share_held_requests(&self.held_requests));
@@ -87,7 +92,13 @@ impl<H: Host> Filter<H> {
 
     /// Arms the timer for the next task of the plugin `root`.
     pub(super) fn wake(&self, root: u32) {
-        self.plugin(root).flatten().iter().for_each(|plugin| plugin.wake());
+        let Some(plugin) = self.plugin(root).flatten() else {
+            return;
+        };
+        plugin.wake();
+        if self.watches_plugins() {
+            self.look_soon(&plugin);
+        }
     }
 
     /// The plugin of a root context: `None` if the context does not exist, `Some(None)` if it has

@@ -13,8 +13,7 @@ impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
     pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
-        let parent = self.new_streams.with(|streams| streams.take(id)).flatten();
-        let Some(plugin) = parent.and_then(|parent| self.plugin(parent)).flatten() else {
+        let Some(plugin) = self.plugin_of(id) else {
             return self.on_request_more(id);
         };
         let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide(ends) else {

@@ -14,6 +14,9 @@ impl<H: Host> Filter<H> {
         let Some(plugin) = self.plugin(root).flatten() else {
             return;
         };
+        if self.watches_plugins() {
+            self.forget_ended(root);
+        }
         let now = plugin.clock.monotonic();
         let due = plugin.timer_queue.with(|queue| queue.begin_tick(now)).unwrap_or_default();
         // This runs first because it arms the timer again. A stopped timer might fail to start

@@ -100,6 +100,7 @@ impl Inner {
                 world.sent.borrow_mut().push((text(details), text(&body)));
                 self.local_response(status)
             }
+            Call::ForeignFunction { name, argument } => self.foreign_function(name, argument),
             Call::TickPeriod { ms } => self.tick_period(ms),
             Call::EffectiveContext { id } => {
                 let known = self.streams.borrow().contains_key(&id) || self.roots.borrow().contains_key(&id);
@@ -168,6 +169,28 @@ impl Inner {
             | Call::AddHeader { .. }
             | Call::ReplaceHeader { .. }
             | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
+        }
+    }
+
+    /// Envoy's CEL functions. Expressions belong to the plugin of the callback's context, whatever
+    /// the effective context is.
+    fn foreign_function(&self, name: &[u8], argument: &[u8]) -> Reply {
+        let context = self.current.get().0;
+        let root = self.streams.borrow().get(&context).map_or(context, |stream| stream.root);
+        let mut expressions = self.expressions.borrow_mut();
+        let own = expressions.entry(root).or_default();
+        match (self.world.rules, name) {
+            (Rules::Lenient, b"expr_create") => {
+                own.push(argument.into());
+                Reply::bytes((own.len() as u32 - 1).to_le_bytes().into())
+            }
+            (Rules::Lenient, b"expr_evaluate") => {
+                let number = argument.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
+                let Some(expression) = own.get(number as usize) else { return Reply::status(1) };
+                let value = std::str::from_utf8(expression).ok().and_then(|text| text.parse::<i64>().ok());
+                value.map_or(Reply::status(10), |value| Reply::bytes(value.to_le_bytes().into()))
+            }
+            _ => Reply::status(1),
         }
     }
 

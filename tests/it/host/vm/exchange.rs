@@ -7,8 +7,10 @@ impl Vm {
     /// Reports a part of the body. Hosts make this callback although the headers wait; `size` is
     /// then that of all they hold.
     pub fn body(&self, id: u32, size: usize) {
-        let action = self.enter(id, |filter| filter.on_request_body(id, size));
-        self.go_on(id, action);
+        if self.tells_all() {
+            let action = self.enter(id, |filter| filter.on_request_body(id, size));
+            self.go_on(id, action);
+        }
     }
 
     /// A part of the request's body arrives. While the request waits, the host holds the body. With
@@ -43,13 +45,17 @@ impl Vm {
         let status = [(":status".to_owned(), status.to_string().into_bytes())];
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().into()));
         self.with_stream(id, |stream| stream.response = Some(status.into_iter().chain(headers).collect()));
-        self.enter(id, |filter| filter.on_response_headers(id));
+        if self.tells_all() {
+            self.enter(id, |filter| filter.on_response_headers(id));
+        }
     }
 
     /// A part of the response's body passes.
     pub fn response_body(&self, id: u32, part: &[u8]) {
         self.with_stream(id, |stream| stream.part = part.into());
-        self.enter(id, |filter| filter.on_response_body(id, part.len()));
+        if self.tells_all() {
+            self.enter(id, |filter| filter.on_response_body(id, part.len()));
+        }
         self.with_stream(id, |stream| stream.part.clear());
     }
 
