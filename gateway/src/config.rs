@@ -50,6 +50,9 @@ pub struct Config {
     pub filter: Option<PathBuf>,
     /// The name of the shared data within one process.
     pub vm_id: String,
+    /// The callbacks and host calls that a proxy-wasm filter may use, all if empty: Envoy's
+    /// `allowed_capabilities`, since 1.40 a setting of the VM.
+    pub capabilities: Vec<String>,
     /// The policy after a trap of a VM: `FAIL_RELOAD`, `FAIL_CLOSED` or `FAIL_OPEN`.
     pub failure_policy: String,
     /// The least time between two reloads of a VM that has trapped.
@@ -104,6 +107,7 @@ impl Config {
             file: filter::ARTEFACTS[0].name,
             filter: None,
             vm_id: "diana".into(),
+            capabilities: Vec::new(),
             failure_policy: "FAIL_RELOAD".into(),
             reload_backoff: Duration::from_millis(100),
             stop_iteration: false,

@@ -86,7 +86,7 @@ pub struct Artefact {
 }
 
 /// The released files. The gateways of this crate load the first.
-pub const ARTEFACTS: [Artefact; 4] = [
+pub const ARTEFACTS: [Artefact; 5] = [
     Artefact {
         name: "diana.wasm",
         without: &["proxy_on_done", "proxy_on_log", "proxy_on_response_body", "proxy_on_response_trailers"],
@@ -109,6 +109,22 @@ pub const ARTEFACTS: [Artefact; 4] = [
             "proxy_on_response_trailers",
         ],
         letter: b'l',
+    },
+    // For `headers: off`, if nothing depends on the ends of requests.
+    Artefact {
+        name: "diana-min.wasm",
+        without: &[
+            "proxy_on_context_create",
+            "proxy_on_delete",
+            "proxy_on_done",
+            "proxy_on_log",
+            "proxy_on_request_body",
+            "proxy_on_request_trailers",
+            "proxy_on_response_body",
+            "proxy_on_response_headers",
+            "proxy_on_response_trailers",
+        ],
+        letter: b'm',
     },
     Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
 ];

@@ -2,7 +2,7 @@
 
 use crate::Shell;
 use crate::config::{Config, Plugin};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +15,16 @@ pub(crate) fn http_filter(config: &Config, file: &Path) -> Value {
 }
 
 fn wasm(config: &Config, file: &Path) -> Value {
+    let mut vm = json!({
+        "vm_id": config.vm_id,
+        "runtime": "envoy.wasm.runtime.v8",
+        "code": {"local": {"filename": file}},
+    });
+    if !config.capabilities.is_empty() {
+        let allowed: Map<String, Value> =
+            config.capabilities.iter().map(|name| (name.clone(), json!({}))).collect();
+        vm["capability_restriction_config"] = json!({"allowed_capabilities": allowed});
+    }
     json!({
         "name": "envoy.filters.http.wasm",
         "typed_config": {
@@ -27,11 +37,7 @@ fn wasm(config: &Config, file: &Path) -> Value {
                 "reload_config": {
                     "backoff": {"base_interval": seconds(config.reload_backoff)},
                 },
-                "vm_config": {
-                    "vm_id": config.vm_id,
-                    "runtime": "envoy.wasm.runtime.v8",
-                    "code": {"local": {"filename": file}},
-                },
+                "vm_config": vm,
                 "configuration": document(config),
             },
         },

@@ -9,6 +9,7 @@ mod algorithms;
 mod answers;
 mod bytes;
 mod canary;
+mod capabilities;
 mod clock;
 mod configuration;
 mod embedded;

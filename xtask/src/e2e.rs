@@ -7,7 +7,8 @@ use anyhow::Result;
 use gateway::Shell;
 
 /// The tests of things that the native module does not have: the names of the tests begin so.
-const WASM_ONLY: [(&str, &str); 6] = [
+const WASM_ONLY: [(&str, &str); 7] = [
+    ("capabilities::", "Envoy's restriction of callbacks and host calls"),
     ("lean::", "the files with fewer callbacks"),
     ("size::", "the size of the files"),
     ("embedded::", "the engine in a filter on the SDK"),

@@ -5,9 +5,9 @@ use crate::step::{Step, cargo};
 use anyhow::Result;
 use gateway::{Shell, envoy};
 
-/// Tests of what depends on the host: headers, metrics, logs, shared data, ends of streams, timers,
-/// and configuration.
-const SMOKE: [&str; 5] = ["answers::", "configuration::", "exact::", "permits::", "waiting::"];
+/// Tests of what depends on the host: headers, metrics, logs, shared data, contexts, ends of
+/// streams, timers, and configuration.
+const SMOKE: [&str; 6] = ["answers::", "configuration::", "exact::", "lean::", "permits::", "waiting::"];
 
 /// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them, and checks the
 /// native module's binding against each Envoy.

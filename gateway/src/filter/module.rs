@@ -10,6 +10,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 const CUSTOM: u8 = 0;
+const IMPORTS: u8 = 2;
 const EXPORTS: u8 = 7;
 
 /// The mark, which occurs once in the data of the linked module, before the letter of the released
@@ -49,16 +50,35 @@ pub fn remove(module: &[u8], without: &[&str]) -> Result<Vec<u8>> {
 
 /// The names of a module's exports.
 pub fn export_names(module: &[u8]) -> Result<Vec<String>> {
+    let names = entries(section(module, EXPORTS)?)?.into_iter();
+    Ok(names.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+/// The names of the functions that a module imports, without those of their modules.
+pub fn import_names(module: &[u8]) -> Result<Vec<String>> {
+    let (count, mut rest) = read(section(module, IMPORTS)?)?;
+    let mut names = Vec::new();
+    for _ in 0..count {
+        let (_, tail) = bytes(rest)?;
+        let (name, tail) = bytes(tail)?;
+        // The kind of a function is 0, and the number of its type follows.
+        (_, rest) = read(tail.strip_prefix(&[0]).context("an import is not a function")?)?;
+        names.push(String::from_utf8_lossy(name).into_owned());
+    }
+    Ok(names)
+}
+
+/// The content of the section with this id; no entries if there is none.
+fn section(module: &[u8], wanted: u8) -> Result<&[u8]> {
     let mut rest = module.get(8..).context("no module")?;
     while let [id, tail @ ..] = rest {
         let (section, tail) = bytes(tail)?;
-        rest = tail;
-        if *id == EXPORTS {
-            let names = entries(section)?.into_iter();
-            return Ok(names.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect());
+        if *id == wanted {
+            return Ok(section);
         }
+        rest = tail;
     }
-    Ok(Vec::new())
+    Ok(&[0])
 }
 
 fn exports(section: &[u8], without: &[&str]) -> Result<Vec<u8>> {
@@ -126,6 +146,7 @@ mod tests {
     fn module() -> Vec<u8> {
         let mut module = b"\0asm\x01\0\0\0".to_vec();
         push(&mut module, CUSTOM, b"\x04namewhatever");
+        push(&mut module, IMPORTS, b"\x02\x03env\x04call\0\x80\x01\x03env\x05other\0\x01");
         push(&mut module, EXPORTS, b"\x02\x03one\0\x07\x05other\0\x80\x01");
         push(&mut module, 11, &[MARK, b"a behind it"].concat());
         module
@@ -138,6 +159,8 @@ mod tests {
         assert!(made.ends_with(b"callbacks: x behind it"));
         assert!(!made.windows(4).any(|bytes| bytes == b"what"));
         assert_eq!(export_names(&make(&module(), &[], b'a').unwrap()).unwrap(), ["one", "other"]);
+        assert_eq!(import_names(&made).unwrap(), ["call", "other"]);
+        assert!(import_names(b"\0asm\x01\0\0\0").unwrap().is_empty());
     }
 
     #[test]
@@ -146,7 +169,7 @@ mod tests {
             (module(), &["none"][..]),
             (b"\0asm\x01\0\0\0".to_vec(), &[]),
             ([module(), MARK.to_vec(), b"a".to_vec()].concat(), &[]),
-            (module()[..40].to_vec(), &[]),
+            (module()[..60].to_vec(), &[]),
             (b"ELF".to_vec(), &[]),
         ] {
             assert!(make(&module, without, b'x').is_err());
