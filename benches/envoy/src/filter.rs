@@ -96,13 +96,23 @@ impl Filters {
             Filter::Floor(exports, calls) => ((*calls).into(), beside(exports.module().0)),
             Filter::Diana(of, plugin) => {
                 shell = *of;
-                let name = if plugin["headers"] == "off" { "diana-lean.wasm" } else { "diana.wasm" };
-                (plugin.clone().into(), beside(name))
+                (plugin.clone().into(), beside(file(plugin)))
             }
         };
         let clusters =
             self.stores.iter().map(|(webdis, _)| cluster(WEBDIS, webdis.address(), false)).collect();
         Config { concurrency: 1, direct: true, shell, instead, filter: file, clusters, ..Config::new(plugin) }
+    }
+}
+
+/// The file with the fewest callbacks that takes this configuration.
+fn file(plugin: &Value) -> &'static str {
+    let needs_ends = diana_config::compile(plugin.to_string().as_bytes())
+        .is_ok_and(|configuration| configuration.policy.needs_ends());
+    match (plugin["headers"] == "off", needs_ends) {
+        (true, false) => "diana-min.wasm",
+        (true, true) => "diana-lean.wasm",
+        (false, _) => "diana.wasm",
     }
 }
 
