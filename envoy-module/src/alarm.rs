@@ -1,8 +1,9 @@
 //! How another thread gets a worker to act: it marks the worker as due and rings one of its bells.
 //!
 //! Envoy runs a module on a worker only for a stream, and forgets a ring if its stream ends first.
-//! So a worker also looks at the mark whenever it takes a bell away, and rings another one. A worker
-//! without waiting streams has no bell. Its ring goes to the main thread, which acts in its place.
+//! So a worker also looks at the mark whenever it takes a bell away, and rings another one. A
+//! worker without waiting streams has no bell. Its ring goes to the main thread, which acts in its
+//! place.
 
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 use std::sync::PoisonError;

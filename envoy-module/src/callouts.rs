@@ -82,7 +82,8 @@ impl Callouts {
         }
     }
 
-    /// Makes a call; `false` if Envoy does not make it. No lock is held while Envoy starts the call.
+    /// Makes a call; `false` if Envoy does not make it. No lock is held while Envoy starts the
+    /// call.
     ///
     /// # Safety
     /// This is an event of `config` on the main thread.

@@ -174,6 +174,12 @@ impl Reader {
         found.then(|| unsafe { value.get() })
     }
 
+    /// The number of bytes of a body.
+    pub fn body_size(self, body: u32) -> usize {
+        // SAFETY: a plain number.
+        unsafe { (self.envoy.http_get_body_size)(self.stream, body) }
+    }
+
     /// The chunks of a body, at least while its event runs.
     pub fn body<'a>(self, body: u32) -> Vec<&'a [u8]> {
         // SAFETY: a plain number.

@@ -1,7 +1,7 @@
 //! Who may use a worker's filter: the worker during its events, or the main thread in its place.
 //!
-//! The filter is made for one thread at a time. The worker takes its turn at the outermost event and
-//! keeps it while Envoy calls back.
+//! The filter is made for one thread at a time. The worker takes its turn at the outermost event
+//! and keeps it while Envoy calls back.
 
 use crate::sync::{AtomicU32, Ordering, spin_loop, yield_now};
 use std::cell::Cell;

@@ -193,8 +193,8 @@ impl Vm {
         unsafe { self.turns.worker(work) }
     }
 
-    /// Has all workers know a new configuration, except those that are busy: they know it when their
-    /// next stream begins. Runs in its event.
+    /// Has all workers know a new configuration, except those that are busy: they know it when
+    /// their next stream begins. Runs in its event.
     pub fn introduce(config: &FilterConfig) {
         for vm in &config.workers {
             vm.turns.in_place_of_worker(|| {

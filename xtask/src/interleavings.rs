@@ -1,5 +1,5 @@
-//! `cargo xtask interleavings`: what the threads of the native module share, under all interleavings
-//! by loom, and without undefined behaviour by Miri.
+//! `cargo xtask interleavings`: what the threads of the native module share, under all
+//! interleavings by loom, and without undefined behaviour by Miri.
 
 use crate::step::{self, Step, cargo};
 use anyhow::Result;

@@ -9,8 +9,8 @@ use gateway::{Shell, envoy};
 /// streams, timers, and configuration.
 const SMOKE: [&str; 6] = ["answers::", "configuration::", "exact::", "lean::", "permits::", "waiting::"];
 
-/// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them, and checks the
-/// native module's binding against each Envoy.
+/// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them, and checks
+/// the native module's binding against each Envoy.
 pub fn run() -> Result<()> {
     let binding = cargo(&["test", "--quiet", "--package", "diana-envoy-module", "--test", "envoy"]);
     Step::new("the module's binding", binding).run()?;

@@ -89,6 +89,8 @@ callbacks! {
         fn http_send_response(
             stream: StreamPtr, status: u32, headers: *const Header, count: usize, body: Bytes, details: Bytes
         );
+        /// The number of bytes of a body.
+        fn http_get_body_size(stream: StreamPtr, body: u32) -> usize;
         /// The number of chunks of a body.
         fn http_get_body_chunks_size(stream: StreamPtr, body: u32) -> usize;
         /// The chunks of a body.

@@ -79,8 +79,8 @@ impl Grpc {
     }
 }
 
-/// The cluster in a serialised `envoy.config.core.v3.GrpcService`: field 1 of field 1, and both have
-/// a size.
+/// The cluster in a serialised `envoy.config.core.v3.GrpcService`: field 1 of field 1, and both
+/// have a size.
 pub fn cluster_of(service: &[u8]) -> Option<&[u8]> {
     fn first(message: &[u8]) -> Option<&[u8]> {
         let [0x0a, rest @ ..] = message else {

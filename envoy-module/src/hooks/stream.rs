@@ -129,8 +129,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
-        let chunks = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) }.body(body::RECEIVED_REQUEST);
-        let size = chunks.iter().map(|chunk| chunk.len()).fold(0, usize::saturating_add);
+        let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
+        let size = reader.body_size(body::RECEIVED_REQUEST);
         match filter.on_request_body(stream.id, size) {
             Action::Continue => body_status::CONTINUE,
             Action::Pause => body_status::STOP_AND_WATERMARK,
@@ -169,9 +169,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
-        let chunks =
-            unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) }.body(body::RECEIVED_RESPONSE);
-        let size = chunks.iter().map(|chunk| chunk.len()).fold(0, usize::saturating_add);
+        let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
+        let size = reader.body_size(body::RECEIVED_RESPONSE);
         filter.on_response_body(stream.id, size);
         body_status::CONTINUE
     })

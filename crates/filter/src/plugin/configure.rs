@@ -94,9 +94,10 @@ impl<H: Host> Plugin<H> {
         let seed = dated.seed;
         let mut worker = Worker::new(&configuration.policy, &seed);
         let mut timeout = Span::ZERO;
-        if is_nginx {
+        if is_nginx || !H::RESERVES {
             worker.disable_reservations();
-        } else if let Some(options) = configuration.store.take() {
+        }
+        if !is_nginx && let Some(options) = configuration.store.take() {
             timeout = options.timeout;
             worker = worker.with_global_store(options, host.random());
         }
