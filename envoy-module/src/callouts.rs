@@ -6,15 +6,15 @@
 //! ```
 
 mod grpc;
+mod reply_bytes;
 
 pub use grpc::{Grpc, cluster_of};
 
-use crate::abi::{Bytes, Header, SUCCESS};
-use crate::config::FilterConfig;
+use crate::abi::{Bytes, Callbacks, ConfigPtr, Header, SUCCESS};
 use crate::mailbox::{Content, Mailbox, Reply};
-use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::request::pairs::Pairs;
 use grpc::UNAVAILABLE;
+use reply_bytes::append;
 use std::collections::HashMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,6 +47,13 @@ struct Flight {
     grpc: Option<Grpc>,
 }
 
+/// The configuration for which Envoy makes calls.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    pub envoy: &'static Callbacks,
+    pub pointer: ConfigPtr,
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,8 +73,8 @@ impl Callouts {
     /// Makes the posted calls.
     ///
     /// # Safety
-    /// This is an event of `config` on the main thread.
-    pub unsafe fn make(&self, config: &FilterConfig) {
+    /// This is an event of this configuration on the main thread.
+    pub unsafe fn make(&self, config: Caller) {
         for call in take(&mut *lock(&self.posted)) {
             let Call { token, mailbox, is_grpc, .. } = &call;
             let (token, mailbox, is_grpc) = (*token, Arc::clone(mailbox), *is_grpc);
@@ -86,8 +93,8 @@ impl Callouts {
     /// call.
     ///
     /// # Safety
-    /// This is an event of `config` on the main thread.
-    pub unsafe fn make_now(&self, config: &FilterConfig, call: Call) -> bool {
+    /// This is an event of this configuration on the main thread.
+    pub unsafe fn make_now(&self, config: Caller, call: Call) -> bool {
         // SAFETY: by the caller's promise.
         let started = unsafe { call.start(config) };
         let Call { token, mailbox, is_grpc, .. } = call;
@@ -127,24 +134,17 @@ impl Callouts {
     }
 }
 
-/// Appends bytes that a server sent, up to one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any
-/// length costs little memory, and a longer reply is recognised as too long.
-fn append(bytes: &mut Vec<u8>, chunk: &[u8]) {
-    let room = MAX_REPLY_BYTES.saturating_add(1).saturating_sub(bytes.len());
-    bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
-}
-
 impl Call {
     /// Starts the call and returns Envoy's number for it; `None` if Envoy does not make the call.
     ///
     /// # Safety
-    /// This is an event of `config` on the main thread.
-    unsafe fn start(&self, config: &FilterConfig) -> Option<u64> {
+    /// This is an event of this configuration on the main thread.
+    unsafe fn start(&self, config: Caller) -> Option<u64> {
         let Call { cluster, headers, body, timeout_ms, is_grpc, .. } = self;
         let headers: Vec<Header> = Pairs::of(headers).map(|(name, value)| Header::of(name, value)).collect();
         let (list, count, cluster, body) =
             (headers.as_ptr(), headers.len(), Bytes::of(cluster), Bytes::of(body));
-        let (mut id, pointer, timeout) = (0, config.pointer(), u64::from(*timeout_ms));
+        let (mut id, pointer, timeout) = (0, config.pointer, u64::from(*timeout_ms));
         let http = config.envoy.http_filter_config_http_callout;
         let stream = config.envoy.http_filter_config_start_http_stream;
         // SAFETY: the configuration lives and this is its thread, by the caller's promise. All

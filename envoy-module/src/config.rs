@@ -2,12 +2,11 @@
 
 use crate::abi::{Callbacks, ConfigPtr};
 use crate::alarm::Bell;
-use crate::callouts::Callouts;
+use crate::callouts::{Caller, Callouts};
 use crate::calls::ConfigBell;
 use crate::metrics::{self, Ids, Sink};
 use crate::namespace::Namespace;
 use crate::timer::TIMER;
-use crate::vm::Vm;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,8 +25,6 @@ pub struct FilterConfig {
     pub ids: Ids,
     /// The calls to stores and document servers.
     pub callouts: Callouts,
-    /// The VMs of all workers.
-    pub workers: Vec<&'static Vm>,
     pointer: Pointer,
     bell: Arc<ConfigBell>,
 }
@@ -74,14 +71,19 @@ impl FilterConfig {
         }
         let document = document.into();
         let pointer = Pointer(pointer);
-        let (workers, callouts) = (Vm::of_workers(envoy, &namespace), Callouts::default());
-        FilterConfig { envoy, namespace, root, document, ids, callouts, workers, pointer, bell }
+        let callouts = Callouts::default();
+        FilterConfig { envoy, namespace, root, document, ids, callouts, pointer, bell }
     }
 
     /// Envoy's configuration. It lives only during an event of this configuration or of one of its
     /// streams.
     pub fn pointer(&self) -> ConfigPtr {
         self.pointer.0
+    }
+
+    /// The configuration as Envoy makes calls for it.
+    pub fn caller(&self) -> Caller {
+        Caller { envoy: self.envoy, pointer: self.pointer() }
     }
 
     /// Has Envoy run the module on the main thread for this configuration.

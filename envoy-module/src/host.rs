@@ -4,6 +4,7 @@
 use crate::abi::{Bytes, body, header_map};
 use crate::callouts::{Call, Grpc, cluster_of};
 use crate::calls::Reader;
+use crate::config::FilterConfig;
 use crate::local_reply::LocalReply;
 use crate::mailbox::Content;
 use crate::namespace::{Counts, FIRST_STREAM};
@@ -33,17 +34,22 @@ const NO_CLOCK: Fault = Fault(3);
 /// Envoy, as one thread's filter sees it.
 #[derive(Clone, Copy)]
 pub struct Module {
-    vm: &'static Vm,
+    vm: &'static Vm<Module>,
     /// The origin of the monotonic clock.
     origin: Instant,
 }
 
-impl Module {
-    /// Envoy for the filter of this VM.
-    pub fn of(vm: &'static Vm) -> Module {
+/// Envoy for the filter of a VM.
+impl From<&'static Vm<Module>> for Module {
+    fn from(vm: &'static Vm<Module>) -> Module {
         Module { vm, origin: Instant::now() }
     }
+}
 
+/// A stream of this thread.
+type StreamEntry = Stream<Vm<Module>, FilterConfig>;
+
+impl Module {
     fn context(self) -> Context {
         self.vm.context.get()
     }
@@ -56,12 +62,12 @@ impl Module {
     }
 
     /// The effective stream.
-    fn stream(self) -> Result<&'static Stream, Fault> {
+    fn stream(self) -> Result<&'static StreamEntry, Fault> {
         self.vm.streams.get(self.context().id).ok_or(NOT_FOUND)
     }
 
     /// Has a held stream ring no more.
-    fn end_hold(self, stream: &Stream) {
+    fn end_hold(self, stream: &StreamEntry) {
         if stream.has_bell.replace(false) {
             self.vm.alarm.remove(stream.id);
         }
@@ -81,7 +87,7 @@ impl Module {
         let call = Call { token, mailbox, cluster, headers, body, timeout_ms, is_grpc };
         if self.context().is_main {
             // SAFETY: this is an event of the configuration on the main thread.
-            let is_made = unsafe { config.callouts.make_now(config, call) };
+            let is_made = unsafe { config.callouts.make_now(config.caller(), call) };
             return if is_made { Ok(token) } else { Err(NO_CLUSTER) };
         }
         config.callouts.post(call);

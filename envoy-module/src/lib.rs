@@ -52,3 +52,5 @@ pub mod timer;
 mod timers;
 #[cfg(not(feature = "loom"))]
 mod vm;
+#[cfg(not(feature = "loom"))]
+mod vms;

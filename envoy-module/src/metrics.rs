@@ -11,7 +11,7 @@ mod define;
 mod sink;
 
 pub use define::{Ids, define};
-pub use sink::Sink;
+pub use sink::{Change, Sink};
 
 use crate::alarm::Alarm;
 use crate::guard;
@@ -73,15 +73,6 @@ impl Counter {
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(sum.wrapping_add_signed(by), Ordering::Relaxed);
     }
-}
-
-/// One change to tell Envoy.
-#[derive(Debug, PartialEq)]
-pub enum Change {
-    /// Adds to a counter or a gauge.
-    Add(i64),
-    /// Sets a gauge, or adds a value to a histogram.
-    Record(u64),
 }
 
 impl Metrics {

@@ -23,7 +23,8 @@ pub struct Namespace {
     epoch: AtomicU64,
 }
 
-/// The namespaces that have configurations, and the last root context's number.
+/// All namespaces, and the last root context's number. A namespace without configurations stays, so
+/// that the VMs of its name are used again.
 struct Registry {
     /// Each with the roots of its configurations.
     namespaces: Vec<(Arc<Namespace>, Vec<u32>)>,
@@ -45,6 +46,9 @@ impl Namespace {
         registry.last_root = registry.last_root.wrapping_add(1) & !FIRST_STREAM;
         let root = registry.last_root;
         if let Some((known, roots)) = registry.namespaces.iter_mut().find(|(known, _)| *known.name == *name) {
+            if roots.is_empty() {
+                known.store.0.open();
+            }
             roots.push(root);
             return (Arc::clone(known), root);
         }
@@ -68,8 +72,7 @@ impl Namespace {
         let is_over = |roots: &[u32]| roots.is_empty();
         let ends =
             registry.namespaces.iter().any(|(known, roots)| std::ptr::eq(&**known, self) && is_over(roots));
-        registry.namespaces.retain(|(_, roots)| !is_over(roots));
-        let is_last = registry.namespaces.is_empty();
+        let is_last = registry.namespaces.iter().all(|(_, roots)| is_over(roots));
         drop(registry);
         self.epoch.fetch_add(1, Ordering::Release);
         if ends {
@@ -132,6 +135,7 @@ mod tests {
         one.leave(second);
         assert!(two.store.load(b"key").is_err(), "the memory is returned");
         let (anew, root) = Namespace::enter(b"one");
+        assert!(Arc::ptr_eq(&anew, &two));
         assert_eq!(anew.store.load(b"key"), Ok(None));
         anew.leave(root);
         other.leave(third);

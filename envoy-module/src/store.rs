@@ -5,7 +5,7 @@ mod shard;
 
 use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
 use hashbrown::DefaultHashBuilder;
-use shard::Shard;
+use shard::{CLOSED, Shard};
 use std::hash::BuildHasher;
 use std::iter::repeat_with;
 
@@ -16,9 +16,6 @@ const SHARDS: usize = 64;
 /// The lowest bit of a hash that selects the shard. The map uses the lowest bits and the highest
 /// seven.
 const SHARD_BIT: u32 = 40;
-
-/// The status of each call after [`Memory::close`].
-const CLOSED: Fault = Fault(1);
 
 /// Versioned values in memory.
 ///
@@ -57,9 +54,15 @@ impl Memory {
         shard.remove(hash, key, expected)
     }
 
-    /// Frees all values. Each later call fails, so that nothing grows again.
+    /// Frees all values. Each later call fails, so that nothing grows again until
+    /// [`open`](Memory::open).
     pub fn close(&self) {
         self.shards.iter().for_each(Shard::close);
+    }
+
+    /// Takes values again after [`close`](Memory::close).
+    pub fn open(&self) {
+        self.shards.iter().for_each(Shard::open);
     }
 
     /// The number of keys.

@@ -2,23 +2,21 @@
 //! stream's entry and hands it back in each event.
 
 use crate::abi::StreamPtr;
-use crate::config::FilterConfig;
 use crate::namespace::FIRST_STREAM;
-use crate::vm::Vm;
 use diana_base::exclusive::Exclusive;
 use std::cell::Cell;
 use std::ptr::{null, null_mut};
 
 /// One stream. An entry is used again after its stream has ended, and is never freed: there are as
 /// many as streams have been open at once.
-pub struct Stream {
-    pub vm: &'static Vm,
+pub struct Stream<V: 'static, C: 'static> {
+    pub vm: &'static V,
     /// The filter's number.
     pub id: u32,
     /// Envoy's stream; null after the end.
     pub envoy: Cell<StreamPtr>,
     /// Its configuration, which Envoy keeps while the stream lives.
-    pub config: Cell<*const FilterConfig>,
+    pub config: Cell<*const C>,
     /// The root context that decides.
     pub root: Cell<u32>,
     /// Whether the filter has been told of the stream.
@@ -30,21 +28,21 @@ pub struct Stream {
 }
 
 /// The streams of one thread.
-#[derive(Default)]
-pub struct Streams {
+pub struct Streams<V: 'static, C: 'static> {
     /// All entries. The number of an entry is its place after [`FIRST_STREAM`].
-    all: Exclusive<Vec<&'static Stream>>,
-    free: Exclusive<Vec<&'static Stream>>,
+    all: Exclusive<Vec<&'static Stream<V, C>>>,
+    free: Exclusive<Vec<&'static Stream<V, C>>>,
 }
 
-impl Streams {
+impl<V, C> Default for Streams<V, C> {
+    fn default() -> Streams<V, C> {
+        Streams { all: Exclusive::default(), free: Exclusive::default() }
+    }
+}
+
+impl<V, C> Streams<V, C> {
     /// An entry for a new stream.
-    pub fn open(
-        &self,
-        vm: &'static Vm,
-        envoy: StreamPtr,
-        config: *const FilterConfig,
-    ) -> Option<&'static Stream> {
+    pub fn open(&self, vm: &'static V, envoy: StreamPtr, config: *const C) -> Option<&'static Stream<V, C>> {
         let stream = match self.free.with(Vec::pop).flatten() {
             Some(stream) => stream,
             None => self.all.with(|all| Streams::add(vm, all)).flatten()?,
@@ -58,7 +56,7 @@ impl Streams {
         Some(stream)
     }
 
-    fn add(vm: &'static Vm, all: &mut Vec<&'static Stream>) -> Option<&'static Stream> {
+    fn add(vm: &'static V, all: &mut Vec<&'static Stream<V, C>>) -> Option<&'static Stream<V, C>> {
         let id = u32::try_from(all.len()).ok()?.checked_add(FIRST_STREAM)?;
         let stream = Box::leak(Box::new(Stream {
             vm,
@@ -75,16 +73,16 @@ impl Streams {
     }
 
     /// Frees the entry of a stream that has ended.
-    pub fn close(&self, stream: &'static Stream) {
+    pub fn close(&self, stream: &'static Stream<V, C>) {
         stream.envoy.set(null_mut());
         stream.config.set(null());
         self.free.with(|free| free.push(stream));
     }
 
     /// The stream of this number, if it is open.
-    pub fn get(&self, id: u32) -> Option<&'static Stream> {
+    pub fn get(&self, id: u32) -> Option<&'static Stream<V, C>> {
         let index = usize::try_from(id.checked_sub(FIRST_STREAM)?).ok()?;
-        let find = |all: &mut Vec<&'static Stream>| all.get(index).copied();
+        let find = |all: &mut Vec<&'static Stream<V, C>>| all.get(index).copied();
         self.all.with(find).flatten().filter(|stream| !stream.envoy.get().is_null())
     }
 }

@@ -7,7 +7,6 @@
 use crate::abi::{Callbacks, StreamPtr};
 use crate::alarm::Alarm;
 use crate::config::{FilterConfig, can_flush};
-use crate::host::Module;
 use crate::mailbox::{Content, Mailbox, Reply};
 use crate::metrics::{Counter, Sink};
 use crate::namespace::Namespace;
@@ -15,11 +14,11 @@ use crate::streams::Streams;
 use crate::timers::Timers;
 use crate::turns::Turns;
 use diana_base::exclusive::Exclusive;
-use diana_filter::Filter;
+use diana_filter::{Filter, Host};
 use std::cell::{Cell, OnceCell};
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// The module in one thread for one namespace.
@@ -27,14 +26,14 @@ use std::time::Instant;
 /// INVARIANT: `envoy`, `namespace`, `index`, `turns`, `epoch`, `alarm` and `mailbox` are for all
 /// threads. All else
 /// belongs to whoever has the turn.
-pub struct Vm {
+pub struct Vm<H: Host + 'static> {
     pub envoy: &'static Callbacks,
     pub namespace: Arc<Namespace>,
     /// The worker's number, if Envoy has told it.
-    index: Option<u32>,
+    pub index: Option<u32>,
     turns: Turns,
-    filter: OnceCell<Filter<Module>>,
-    pub streams: Streams,
+    filter: OnceCell<Filter<H>>,
+    pub streams: Streams<Vm<H>, FilterConfig>,
     /// What calls of the filter apply to.
     pub context: Cell<Context>,
     pub alarm: Arc<Alarm>,
@@ -89,75 +88,20 @@ impl Context {
 
 // SAFETY: by the invariant, what is not for all threads belongs to whoever has the turn, and turns
 // exclude each other.
-unsafe impl Sync for Vm {}
+unsafe impl<H: Host> Sync for Vm<H> {}
 
-/// The VMs of all workers.
-static WORKERS: Mutex<Vec<&'static Vm>> = Mutex::new(Vec::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-thread_local! {
-    /// The VMs of this thread.
-    static VMS: Exclusive<Vec<&'static Vm>> = const { Exclusive::new(Vec::new()) };
-}
-
-impl Vm {
-    /// The main thread's VM for the namespace of a configuration. Only on the main thread.
-    pub fn of_main(config: &FilterConfig) -> Option<&'static Vm> {
-        Vm::of_thread(config, true)
-    }
-
-    /// The VM of the worker of this number, for a namespace. Only on this worker.
-    pub fn of_worker(config: &FilterConfig, index: u32) -> Option<&'static Vm> {
-        let is_it =
-            |vm: &&&'static Vm| vm.index == Some(index) && Arc::ptr_eq(&vm.namespace, &config.namespace);
-        let known = config.workers.iter().find(is_it).copied();
-        // Envoy says how many workers it has, so each is known.
-        known.or_else(|| Vm::of_thread(config, false))
-    }
-
-    /// The VMs of all workers for a namespace, which are made if there are none. Only on the main
-    /// thread.
-    pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<&'static Vm> {
-        // SAFETY: this is the main thread.
-        let count = unsafe { (envoy.get_concurrency)() };
-        let mut workers = lock(&WORKERS);
-        let of = |index: u32| {
-            let is_it = |vm: &&&'static Vm| vm.index == Some(index) && Arc::ptr_eq(&vm.namespace, namespace);
-            let known = workers.iter().find(is_it).copied();
-            known.unwrap_or_else(|| {
-                let vm = Vm::new(envoy, namespace, Some(index), false);
-                workers.push(vm);
-                vm
-            })
-        };
-        (0..count).map(of).collect()
-    }
-
-    fn of_thread(config: &FilterConfig, is_main: bool) -> Option<&'static Vm> {
-        let of_this = |vm: &&&'static Vm| Arc::ptr_eq(&vm.namespace, &config.namespace);
-        let known = VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten();
-        known.or_else(|| {
-            let vm = Vm::new(config.envoy, &config.namespace, None, is_main);
-            if !is_main {
-                lock(&WORKERS).push(vm);
-            }
-            VMS.with(|vms| vms.with(|vms| vms.push(vm))).map(|()| vm)
-        })
-    }
-
-    fn new(
+impl<H: Host + From<&'static Vm<H>>> Vm<H> {
+    /// A VM for a worker, or for the main thread.
+    pub fn new(
         envoy: &'static Callbacks,
         namespace: &Arc<Namespace>,
         index: Option<u32>,
         is_main: bool,
-    ) -> &'static Vm {
+    ) -> &'static Vm<H> {
         let namespace = Arc::clone(namespace);
         let main = Arc::clone(&namespace.main);
         let alarm = if is_main { main } else { Arc::new(Alarm::with_deputy(main)) };
-        let vm: &'static Vm = Box::leak(Box::new(Vm {
+        Box::leak(Box::new(Vm {
             envoy,
             index,
             turns: Turns::default(),
@@ -175,13 +119,12 @@ impl Vm {
             last_root: Cell::new(0),
             epoch: AtomicU64::new(namespace.epoch()),
             namespace,
-        }));
-        vm
+        }))
     }
 
     /// The filter.
-    pub fn filter(&'static self) -> &'static Filter<Module> {
-        self.filter.get_or_init(|| Filter::new(Module::of(self)))
+    pub fn filter(&'static self) -> &'static Filter<H> {
+        self.filter.get_or_init(|| Filter::new(H::from(self)))
     }
 
     /// Runs `work` in an event of this worker.
@@ -193,39 +136,26 @@ impl Vm {
         unsafe { self.turns.worker(work) }
     }
 
-    /// Has all workers know a new configuration, except those that are busy: they know it when
-    /// their next stream begins. Runs in its event.
-    pub fn introduce(config: &FilterConfig) {
-        for vm in &config.workers {
-            vm.turns.in_place_of_worker(|| {
-                vm.within(Context::of_config(config), || _ = vm.knows(config));
-            });
-        }
+    /// Runs `work` in place of this worker, unless the worker has the turn. Returns whether it ran.
+    pub fn in_its_place(&self, work: impl FnOnce()) -> bool {
+        self.turns.in_place_of_worker(work)
     }
 
-    /// Acts in place of the workers of a namespace that have no waiting streams: runs their timers,
-    /// delivers their replies, and frees what configurations take that have gone. Runs in an event
-    /// of `config`. Returns whether a worker was busy; it may not look at its mark again soon.
-    pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
-        let workers = lock(&WORKERS).clone();
-        let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));
-        let mut is_busy = false;
-        for vm in of_this {
-            let has_work = || vm.alarm.is_due() || vm.epoch.load(Ordering::Relaxed) != vm.namespace.epoch();
-            if has_work() && !vm.alarm.has_bells() {
-                let acts = || {
-                    // A stream may have begun to wait meanwhile. Only its worker resumes it.
-                    if !vm.alarm.has_bells() {
-                        vm.within(context, || {
-                            vm.forget_the_gone();
-                            vm.run_due();
-                        });
-                    }
-                };
-                is_busy |= !vm.turns.in_place_of_worker(acts);
-            }
+    /// Whether something is due, and no event of the worker is on its way.
+    pub fn needs_deputy(&self) -> bool {
+        let is_due = self.alarm.is_due() || self.epoch.load(Ordering::Relaxed) != self.namespace.epoch();
+        is_due && !self.alarm.has_bells()
+    }
+
+    /// Does what is due in place of the worker, in an event of another thread.
+    pub fn act_as_deputy(&'static self, context: Context) {
+        // A stream may have begun to wait meanwhile. Only its worker resumes it.
+        if !self.alarm.has_bells() {
+            self.within(context, || {
+                self.forget_the_gone();
+                self.run_due();
+            });
         }
-        is_busy
     }
 
     /// Runs `work` with calls applied to `context`.

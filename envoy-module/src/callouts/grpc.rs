@@ -5,7 +5,7 @@
 //!   compressed u8 (0) │ size u32, big-endian │ message
 //! ```
 
-use super::append;
+use super::reply_bytes::append;
 use crate::mailbox::Content;
 use diana_limiter::request::pairs;
 

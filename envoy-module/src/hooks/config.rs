@@ -3,13 +3,20 @@
 use crate::abi::{Bytes, ConfigPtr, Header, envoy};
 use crate::config::FilterConfig;
 use crate::guard::guarded;
-use crate::vm::{Context, Vm};
+use crate::vm::Context;
+use crate::vms::{self, ModuleVm};
 use std::ffi::c_void;
 use std::ptr::null;
 use std::slice;
 
 /// A configuration as Envoy keeps it.
-type Config = *const FilterConfig;
+pub struct Kept {
+    pub config: FilterConfig,
+    /// The VMs of all workers.
+    pub workers: Vec<&'static ModuleVm>,
+}
+
+type Config = *const Kept;
 
 /// Makes a configuration; null refuses it.
 #[unsafe(no_mangle)]
@@ -23,8 +30,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
             return null();
         };
         // SAFETY: Envoy lends both texts, and makes the configuration now.
-        let config = Box::new(unsafe { FilterConfig::new(envoy, pointer, name.get(), document.get()) });
-        let is_taken = Vm::of_main(&config).is_some_and(|vm| {
+        let config = unsafe { FilterConfig::new(envoy, pointer, name.get(), document.get()) };
+        let is_taken = vms::of_main(&config).is_some_and(|vm| {
             vm.within(Context::of_config(&config), || {
                 vm.forget_the_gone();
                 vm.knows(&config)
@@ -34,10 +41,11 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
             config.leave();
             return null();
         }
-        Vm::introduce(&config);
+        let workers = vms::of_workers(envoy, &config.namespace);
+        vms::introduce(&config, &workers);
         // SAFETY: Envoy makes the configuration now.
         unsafe { config.flush() };
-        Box::into_raw(config)
+        Box::into_raw(Box::new(Kept { config, workers }))
     })
 }
 
@@ -49,22 +57,22 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
             return;
         }
         // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
-        let config = unsafe { Box::from_raw(config.cast_mut()) };
+        let Kept { config, .. } = *unsafe { Box::from_raw(config.cast_mut()) };
         config.leave();
-        Vm::stand_in(&config, Context::of_config(&config));
+        vms::stand_in(&config, Context::of_config(&config));
         // SAFETY: Envoy's configuration lives until this event ends.
         unsafe { config.flush() };
     });
 }
 
 /// Runs `work` on the main thread, in an event of this configuration.
-fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static Vm)) {
+fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static ModuleVm)) {
     guarded((), || {
         // SAFETY: Envoy keeps the configuration until the event ends.
-        let Some(config) = (unsafe { config.as_ref() }) else {
+        let Some(Kept { config, .. }) = (unsafe { config.as_ref() }) else {
             return;
         };
-        if let Some(vm) = Vm::of_main(config) {
+        if let Some(vm) = vms::of_main(config) {
             vm.within(Context::on_main(config), || work(config, vm));
         }
     });
@@ -75,11 +83,11 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static Vm)) {
 pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
     on_main(config, |config, vm| {
         vm.run_due();
-        if Vm::stand_in(config, Context::on_main(config)) {
+        if vms::stand_in(config, Context::on_main(config)) {
             config.retry_soon();
         }
         // SAFETY: this is an event of the configuration on the main thread.
-        unsafe { config.callouts.make(config) };
+        unsafe { config.callouts.make(config.caller()) };
         // SAFETY: the same.
         unsafe { config.flush_if_due() };
     });

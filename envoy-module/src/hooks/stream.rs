@@ -1,33 +1,34 @@
 //! The events of a stream, on its worker.
 
+use super::config::Kept;
 use crate::abi::body;
 use crate::abi::{StreamPtr, body_status, headers_status, trailers_status};
 use crate::calls::{Reader, StreamBell};
 use crate::config::FilterConfig;
 use crate::guard::guarded;
 use crate::host::Module;
-use crate::streams::Stream;
-use crate::vm::{Context, Vm};
+use crate::streams;
+use crate::vm::Context;
+use crate::vms::{self, ModuleVm};
 use diana_filter::{Action, Filter};
 use std::ptr::null;
 
 /// An entry of a stream as Envoy keeps it.
 type Entry = *const Stream;
 
+type Stream = streams::Stream<ModuleVm, FilterConfig>;
+
 /// Begins a stream; null would close the connection, so a bug must not cause it.
 #[unsafe(no_mangle)]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
-    config: *const FilterConfig,
-    envoy: StreamPtr,
-) -> Entry {
+pub extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const Kept, envoy: StreamPtr) -> Entry {
     guarded(null(), || {
         // SAFETY: Envoy keeps the configuration while it has streams.
-        let Some(known) = (unsafe { config.as_ref() }) else {
+        let Some(Kept { config, workers }) = (unsafe { config.as_ref() }) else {
             return null();
         };
         // SAFETY: the stream begins now.
-        let worker = unsafe { (known.envoy.http_filter_get_worker_index)(envoy) };
-        let stream = Vm::of_worker(known, worker).and_then(|vm| {
+        let worker = unsafe { (config.envoy.http_filter_get_worker_index)(envoy) };
+        let stream = vms::of_worker(config, workers, worker).and_then(|vm| {
             // SAFETY: a stream begins on its worker.
             unsafe { vm.in_turn(|| vm.streams.open(vm, envoy, config)) }
         });

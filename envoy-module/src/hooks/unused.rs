@@ -2,13 +2,13 @@
 //! not by streams.
 
 use crate::abi::{Bytes, Header, StreamPtr};
-use crate::streams::Stream;
+use std::ffi::c_void;
 
 /// The module makes no calls for a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_callout_done(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
     _id: u64,
     _result: u32,
     _headers: *const Header,
@@ -22,7 +22,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_callout_done(
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_headers(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
     _id: u64,
     _headers: *const Header,
     _count: usize,
@@ -34,7 +34,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_headers(
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_data(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
     _id: u64,
     _chunks: *const Bytes,
     _count: usize,
@@ -46,7 +46,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_data(
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_trailers(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
     _id: u64,
     _trailers: *const Header,
     _count: usize,
@@ -57,7 +57,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_trailers(
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
     _id: u64,
 ) {
 }
@@ -66,7 +66,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
     _id: u64,
     _reason: u32,
 ) {
@@ -76,7 +76,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
 ) {
 }
 
@@ -84,6 +84,6 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buf
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
     _: StreamPtr,
-    _: *const Stream,
+    _: *const c_void,
 ) {
 }

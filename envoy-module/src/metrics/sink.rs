@@ -1,11 +1,19 @@
 //! Tells Envoy of changes: through a configuration, or in Envoy 1.38 through a stream.
 
-use super::Change;
 use crate::abi::{Bytes, Callbacks, ConfigPtr, StreamPtr};
 use diana_filter::metrics::MetricKind;
 
 /// Envoy's functions that change a metric, all for a configuration or all for a stream.
 type Call = unsafe extern "C" fn(*mut std::ffi::c_void, usize, *const Bytes, usize, u64) -> u32;
+
+/// One change to tell Envoy.
+#[derive(Debug, PartialEq)]
+pub enum Change {
+    /// Adds to a counter or a gauge.
+    Add(i64),
+    /// Sets a gauge, or adds a value to a histogram.
+    Record(u64),
+}
 
 /// The way to Envoy's metrics.
 #[derive(Clone, Copy)]

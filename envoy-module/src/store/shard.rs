@@ -1,12 +1,14 @@
 //! A part of the store under one lock.
 
-use super::CLOSED;
 use crate::sync::{Mutex, MutexGuard};
 
 use diana_limiter::cells::store::{Fault, Loaded, Swap, Version};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
 use std::sync::PoisonError;
+
+/// The status of each call after the store is closed.
+pub(super) const CLOSED: Fault = Fault(1);
 
 /// A part of the store. It has cache lines of its own, so that workers with different shards do not
 /// slow each other down.
@@ -95,6 +97,10 @@ impl Shard {
         let mut entries = self.lock();
         entries.is_closed = true;
         entries.table = HashTable::new();
+    }
+
+    pub(super) fn open(&self) {
+        self.lock().is_closed = false;
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,6 +1,7 @@
 //! The contract of stores, workers in threads, and an end.
 
-use super::{CLOSED, Memory};
+use super::Memory;
+use super::shard::CLOSED;
 use diana_limiter::cells::store::{Store, Swap, Version, contract};
 use std::thread;
 
@@ -37,6 +38,9 @@ fn a_closed_store_is_empty_and_stays_so() {
     assert_eq!(memory.swap(b"key", b"value", None), Err(CLOSED));
     assert_eq!(memory.remove(b"key", Version(1)), Err(CLOSED));
     assert!(memory.is_empty());
+    memory.open();
+    assert_eq!(memory.load(b"key"), Ok(None));
+    assert_eq!(memory.swap(b"key", b"value", None), Ok(Swap::Done));
 }
 
 /// Adds one to the number under a key until the swap is done.

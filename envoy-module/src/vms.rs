@@ -1,0 +1,87 @@
+//! The VMs of all threads: one for each namespace in each worker, and one in the main thread.
+
+use crate::abi::Callbacks;
+use crate::config::FilterConfig;
+use crate::host::Module;
+use crate::namespace::Namespace;
+use crate::vm::{Context, Vm};
+use diana_base::exclusive::Exclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The VM of a thread.
+pub type ModuleVm = Vm<Module>;
+
+type VmRef = &'static ModuleVm;
+
+/// The VMs of all workers.
+static WORKERS: Mutex<Vec<VmRef>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// The VMs of this thread.
+    static VMS: Exclusive<Vec<VmRef>> = const { Exclusive::new(Vec::new()) };
+}
+
+/// The main thread's VM for the namespace of a configuration. Only on the main thread.
+pub fn of_main(config: &FilterConfig) -> Option<VmRef> {
+    of_thread(config, true)
+}
+
+/// The VM of the worker of this number. `workers` are those of the configuration. Only on this
+/// worker.
+pub fn of_worker(config: &FilterConfig, workers: &[VmRef], index: u32) -> Option<VmRef> {
+    let known = workers.iter().find(|vm| vm.index == Some(index)).copied();
+    // Envoy says how many workers it has, so each is known.
+    known.or_else(|| of_thread(config, false))
+}
+
+/// The VMs of all workers for a namespace, which are made if there are none. Only on the main
+/// thread.
+pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<VmRef> {
+    // SAFETY: this is the main thread.
+    let count = unsafe { (envoy.get_concurrency)() };
+    let mut workers = lock(&WORKERS);
+    let of = |index: u32| {
+        let is_it = |vm: &&VmRef| vm.index == Some(index) && Arc::ptr_eq(&vm.namespace, namespace);
+        let known = workers.iter().find(is_it).copied();
+        known.unwrap_or_else(|| {
+            let vm = Vm::new(envoy, namespace, Some(index), false);
+            workers.push(vm);
+            vm
+        })
+    };
+    (0..count).map(of).collect()
+}
+
+fn of_thread(config: &FilterConfig, is_main: bool) -> Option<VmRef> {
+    let of_this = |vm: &&VmRef| Arc::ptr_eq(&vm.namespace, &config.namespace);
+    let known = VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten();
+    known.or_else(|| {
+        let vm = Vm::new(config.envoy, &config.namespace, None, is_main);
+        if !is_main {
+            lock(&WORKERS).push(vm);
+        }
+        VMS.with(|vms| vms.with(|vms| vms.push(vm))).map(|()| vm)
+    })
+}
+
+/// Has all workers know a new configuration, except those that are busy: they know it when their
+/// next stream begins. Runs in its event.
+pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
+    for vm in workers {
+        vm.in_its_place(|| vm.within(Context::of_config(config), || _ = vm.knows(config)));
+    }
+}
+
+/// Acts in place of the workers of a namespace that have no waiting streams: runs their timers,
+/// delivers their replies, and frees what configurations take that have gone. Runs in an event of
+/// `config`. Returns whether a worker was busy; it may not look at its mark again soon.
+pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
+    let workers = lock(&WORKERS).clone();
+    let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));
+    let idle = of_this.filter(|vm| vm.needs_deputy());
+    idle.fold(false, |is_busy, vm| !vm.in_its_place(|| vm.act_as_deputy(context)) || is_busy)
+}
