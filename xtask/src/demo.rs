@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: runs the repository's `envoy.yaml` in a real Envoy, sends requests and shows
-//! the decisions. `--native` runs its twin with the native module. `--global` runs two Envoys of `examples/global-redis`, which count together in a
-//! Redis.
+//! the decisions. `--native` runs its twin with the native module. `--global` runs two Envoys of
+//! `examples/global-redis`, which count together in a Redis.
 
 mod show;
 
