@@ -82,6 +82,9 @@ pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
 pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
     let workers = lock(&WORKERS).clone();
     let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));
-    let idle = of_this.filter(|vm| vm.needs_deputy());
-    idle.fold(false, |is_busy, vm| !vm.in_its_place(|| vm.act_as_deputy(context)) || is_busy)
+    let mut is_busy = false;
+    for vm in of_this.filter(|vm| vm.needs_deputy()) {
+        is_busy |= !vm.in_its_place(|| vm.act_as_deputy(context));
+    }
+    is_busy
 }
