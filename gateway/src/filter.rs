@@ -81,7 +81,7 @@ pub struct Artefact {
     pub name: &'static str,
     /// The callbacks it leaves out.
     pub without: &'static [&'static str],
-    /// The letter behind the mark; see [`module`].
+    /// The letter behind the mark; see [`mod@module`].
     letter: u8,
 }
 
