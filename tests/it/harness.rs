@@ -157,6 +157,16 @@ impl<S> Counting<S> {
         Counting { store, loads: Cell::new(0), swaps: Cell::new(0) }
     }
 
+    /// The store whose calls are counted.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// The loads and swaps since the last [`Counting::take_counts`].
+    pub fn counts(&self) -> (usize, usize) {
+        (self.loads.get(), self.swaps.get())
+    }
+
     /// The loads and swaps since the previous call.
     pub fn take_counts(&self) -> (usize, usize) {
         (self.loads.take(), self.swaps.take())

@@ -11,6 +11,7 @@ mod corpus;
 mod decisions;
 mod docs;
 mod dry_run;
+mod fast_path;
 mod faults;
 mod flood;
 mod fuzz;

@@ -27,8 +27,10 @@ mod method;
 mod named;
 mod names;
 mod path;
+mod port;
 mod property;
 mod query;
+mod raw;
 mod segment;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -39,3 +41,4 @@ pub use key::{key, parse_key};
 pub use kind::{Actor, ActorKind, Bare, Scope};
 pub use named::Named;
 pub use names::Actors;
+pub use raw::Raw;

@@ -127,6 +127,8 @@ pub struct Policy {
     plan: Option<PlanSource>,
     /// Whether a rule keeps quota for important requests.
     pub(crate) keeps: bool,
+    /// Whether the same limits apply to every request, and no request is important.
+    matches_all: bool,
     /// In a dry run: the sample of actors that the policy decides for.
     sample: Option<Sample>,
     /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.

@@ -244,6 +244,7 @@ impl<'a> Request<'a> {
     /// ignores.
     pub fn get(&self, id: PartId) -> Option<&'a [u8]> {
         let mut lines = match self.lines(id) {
+            HeaderLines::One(line) => return line,
             HeaderLines::Joined(joined) => return joined.only(),
             lines => lines,
         };

@@ -14,6 +14,7 @@
 
 use super::address;
 use super::header_name::header_name;
+use super::port::without_port;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::{Fields, Node};
 use std::net::IpAddr;
@@ -104,13 +105,26 @@ impl ClientIp {
     /// or the entry is no address, the address that the host reports. `None` if the host reports no
     /// address.
     pub fn client(&self, request: &Request) -> Option<IpAddr> {
-        let forwarded = self.forwarded.as_ref().and_then(|forwarded| {
-            let lines = request.list(forwarded.header);
-            let mut entries = lines.flat_map(|line| line.split(|byte| *byte == b','));
-            let place = entries.clone().count().checked_sub(forwarded.skip)?.checked_sub(1)?;
-            address::parse(entries.nth(place)?)
-        });
+        let forwarded = self.forwarded.as_ref().and_then(|forwarded| forwarded.entry(request));
+        let forwarded = forwarded.and_then(address::parse);
         forwarded.or_else(|| address::parse(request.get(self.host_reports)?))
+    }
+
+    /// The text from which [`ClientIp::client`] reads the address, without a port.
+    pub(super) fn raw<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
+        let forwarded = self.forwarded.as_ref().and_then(|forwarded| forwarded.entry(request));
+        let forwarded = forwarded.filter(|entry| address::parse(entry).is_some());
+        forwarded.or_else(|| request.get(self.host_reports)).map(without_port)
+    }
+}
+
+impl Forwarded {
+    /// The trusted entry of the header, if the header is long enough.
+    fn entry<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
+        let lines = request.list(self.header);
+        let mut entries = lines.flat_map(|line| line.split(|byte| *byte == b','));
+        let place = entries.clone().count().checked_sub(self.skip)?.checked_sub(1)?;
+        entries.nth(place)
     }
 }
 

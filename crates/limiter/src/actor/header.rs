@@ -5,7 +5,7 @@
 
 use super::header_name::header_name;
 use super::value::append;
-use super::{Actor, ActorKind, Scope};
+use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
@@ -22,6 +22,10 @@ impl Actor for Header {
     /// White space around the value is not part of the value (RFC 9110, section 5.5).
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value.trim_ascii(), key))
+    }
+
+    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
+        Raw::of(request.get(self.0).map(<[u8]>::trim_ascii))
     }
 
     fn header(&self) -> Option<PartId> {

@@ -4,7 +4,7 @@
 
 use super::address::Network;
 use super::client_ip::Prefixes;
-use super::{Actor, ActorKind, Scope};
+use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Parts, Request};
 use diana_document::{Node, Value, quoted};
 
@@ -28,6 +28,10 @@ impl Actor for Ip {
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let client = self.0.client(request);
         client.inspect(|address| self.0.prefixes.write(*address, key)).is_some()
+    }
+
+    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
+        Raw::of(self.0.raw(request))
     }
 
     /// An address stands for the network that counts it. A network must have the prefix by which

@@ -1,5 +1,6 @@
 //! The trait of all kinds of actor, and the description by which [`super::compile`] finds a kind.
 
+use super::Raw;
 use super::client_ip::ClientIp;
 use super::value;
 use crate::matcher::pattern::Pattern;
@@ -35,6 +36,12 @@ pub trait Actor: Send + Sync {
     /// Appends the actor's value in this request to `key`. If the request has no value, returns
     /// `false` and appends nothing. Two spellings of one value append the same bytes.
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool;
+
+    /// The bytes of the request that alone decide what [`Actor::write`] appends. This reads no part
+    /// that `write` does not read, and costs less.
+    fn raw<'r>(&self, _request: &Request<'r>) -> Raw<'r> {
+        Raw::Unknown
+    }
 
     /// The source in canonical text, made of compiled values. Two sources with the same text give
     /// every request the same value, however their definitions are spelt.

@@ -4,7 +4,7 @@
 
 use super::kind::nothing_to_set;
 use super::value::append;
-use super::{Actor, ActorKind, Scope};
+use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
@@ -20,6 +20,10 @@ impl Actor for Method {
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value, key))
+    }
+
+    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
+        Raw::of(request.get(self.0))
     }
 }
 

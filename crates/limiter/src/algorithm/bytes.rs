@@ -23,3 +23,13 @@ pub(super) fn add_one(cell: &mut [u8], at: usize) {
     let next = u32_at(cell, at).wrapping_add(1);
     write(cell, at, next.to_le_bytes());
 }
+
+/// The cell as an array, whose numbers are read and written without checks. A cell that is too
+/// short is copied to `short`, and nothing is written to the cell.
+pub(super) fn whole<'c, const N: usize>(cell: &'c mut [u8], short: &'c mut [u8; N]) -> &'c mut [u8; N] {
+    if cell.len() < N {
+        short.iter_mut().zip(&*cell).for_each(|(to, from)| *to = *from);
+        return short;
+    }
+    cell.first_chunk_mut().unwrap_or(short)
+}

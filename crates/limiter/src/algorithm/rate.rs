@@ -52,12 +52,11 @@ impl Rate {
     /// How long `tokens` take. Saturates beyond the limits of the configuration.
     pub(super) fn span_of(self, tokens: u64) -> Exact {
         let per = u64::from(self.per);
-        if let Some(all) = tokens.checked_mul(self.ns) {
-            let (ns, fraction) = (all.checked_div(per), all.checked_rem(per));
-            return Exact {
-                ns: ns.unwrap_or(0),
-                fraction: u32::try_from(fraction.unwrap_or(0)).unwrap_or(0),
-            };
+        if let Some(all) = product(tokens, self.ns) {
+            // Divisions are slow, and most rates need none here.
+            let ns = if per == 1 { all } else { all.checked_div(per).unwrap_or(0) };
+            let fraction = all.saturating_sub(ns.wrapping_mul(per));
+            return Exact { ns, fraction: u32::try_from(fraction).unwrap_or(0) };
         }
         let all = u128::from(tokens).saturating_mul(u128::from(self.ns));
         let (ns, fraction) = (all.checked_div(per.into()), all.checked_rem(per.into()));
@@ -69,12 +68,27 @@ impl Rate {
 
     /// How many whole tokens come in `span`.
     pub(super) fn tokens_in(self, span: Exact) -> u64 {
+        self.tokens_and_next(span).0
+    }
+
+    /// How many whole tokens come in `span`, and how many nanoseconds after it the next one comes,
+    /// rounded up.
+    pub(super) fn tokens_and_next(self, span: Exact) -> (u64, u64) {
         let (per, fraction) = (u64::from(self.per), u64::from(span.fraction));
-        if let Some(all) = span.ns.checked_mul(per).and_then(|all| all.checked_add(fraction)) {
-            return all.checked_div(self.ns).unwrap_or(0);
-        }
-        let all = u128::from(span.ns).saturating_mul(per.into()).saturating_add(fraction.into());
-        u64::try_from(all.checked_div(self.ns.into()).unwrap_or(0)).unwrap_or(u64::MAX)
+        let (tokens, rest) = match product(span.ns, per).and_then(|all| all.checked_add(fraction)) {
+            Some(all) => {
+                let tokens = all.checked_div(self.ns).unwrap_or(0);
+                (tokens, all.saturating_sub(tokens.wrapping_mul(self.ns)))
+            }
+            None => {
+                let all = u128::from(span.ns).saturating_mul(per.into()).saturating_add(fraction.into());
+                let (tokens, rest) = (all.checked_div(self.ns.into()), all.checked_rem(self.ns.into()));
+                let rest = u64::try_from(rest.unwrap_or(0)).unwrap_or(0);
+                (u64::try_from(tokens.unwrap_or(0)).unwrap_or(u64::MAX), rest)
+            }
+        };
+        let next = self.ns.saturating_sub(rest);
+        (tokens, if per == 1 { next } else { next.div_ceil(per.max(1)) })
     }
 
     pub(super) fn add(self, a: Exact, b: Exact) -> Exact {
@@ -101,6 +115,13 @@ impl Rate {
             },
         }
     }
+}
+
+/// `a · b`. `None` if the product does not fit. In WebAssembly `checked_mul` multiplies in 128
+/// bits, which takes 30 instructions; the lengths of most factors show that their product fits.
+fn product(a: u64, b: u64) -> Option<u64> {
+    let fits = a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS;
+    if fits { Some(a.wrapping_mul(b)) } else { a.checked_mul(b) }
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {

@@ -46,7 +46,7 @@ mod settle;
 
 use super::EvictionRank;
 use super::adaptive::PartBucket;
-use super::bytes::{add_one, u32_at, u64_at, write};
+use super::bytes::{add_one, u32_at, u64_at, whole, write};
 use super::rate::{Exact, Rate};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Migrate, Parameters, Quota, RESERVED_FOR, Reserve,
@@ -217,6 +217,11 @@ impl Algorithm for TokenBucket {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        let is_usual = self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0;
+        let ahead = self.rate.sub(self.full_at(cell), Exact::whole(now.as_ns()));
+        if is_usual && ahead <= self.rate.add(self.reach, self.slack) {
+            return false;
+        }
         let ((full_at, reserved), last) = (self.without_expired(cell, now), self.latest_possible(now));
         let is_too_far_ahead = self.rate.add(full_at, self.rate.span_of(reserved)) > last;
         let follows_clock = self.follows_clock(cell, now);
@@ -239,41 +244,48 @@ impl Algorithm for TokenBucket {
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        let rate = self.rate;
-        let (instant, reserved_units) = (Exact::whole(now.as_ns()), self.reserved(cell));
-        let reserved = rate.span_of(reserved_units);
-        let (empty_full_at, latest) =
-            (rate.sub(self.full_at_if_empty(now), reserved), rate.sub(self.latest_full_at(now), reserved));
-        let before = self.full_at(cell).max(instant).min(self.latest_possible(now));
+        let mut short = [0; SIZE];
+        let cell = whole(cell, &mut short);
+        let (rate, instant, reserved) = (self.rate, Exact::whole(now.as_ns()), self.reserved(cell));
+        // How far ahead of `now` an empty bucket is full, and a bucket with its latest `full_at`.
+        let reserved_span = if reserved == 0 { Exact::default() } else { rate.span_of(reserved) };
+        let (empty, latest) = (rate.sub(self.fill, reserved_span), rate.sub(self.reach, reserved_span));
+        let before = rate.sub(self.full_at(cell), instant).min(rate.add(self.reach, self.slack));
         let after = rate.add(before, rate.span_of(cost.min(self.capacity)));
-        let (outcome, full_at) = if cost > self.capacity {
+        let (outcome, ahead) = if cost > self.capacity {
             (Admission::Refuse { retry_after: None }, before)
         } else if cost == 0 {
             (Admission::Admit { delay: Span::ZERO }, before)
         } else if after <= latest {
             // The request waits until its tokens have come.
-            (Admission::Admit { delay: Span::from_ns(rate.sub(after, empty_full_at).ceil()) }, after)
+            (Admission::Admit { delay: Span::from_ns(rate.sub(after, empty).ceil()) }, after)
         } else {
-            let short_of = Span::from_ns(rate.sub(after, latest).ceil());
-            (Admission::Refuse { retry_after: Some(short_of) }, before)
+            (Admission::Refuse { retry_after: Some(Span::from_ns(rate.sub(after, latest).ceil())) }, before)
         };
-        let charged = full_at > before;
+        let charged = ahead > before;
         if charged {
-            self.store(cell, full_at);
-            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
+            self.store(cell, rate.add(instant, ahead));
+            let latest_charge = now.as_ns().max(u64_at(cell, LATEST));
+            write(cell, LATEST, latest_charge.to_le_bytes());
         }
-        let remaining = rate.tokens_in(rate.sub(latest, full_at));
-        let most = self.capacity.saturating_sub(reserved_units);
-        let next = rate.add(full_at, rate.span_of(remaining.saturating_add(1).min(most)));
+        let (remaining, next) = rate.tokens_and_next(rate.sub(latest, ahead));
+        let more_in = if ahead > latest {
+            // The debt below an empty bucket comes back first.
+            rate.add(rate.sub(ahead, latest), rate.span_of(1)).ceil()
+        } else if remaining < self.capacity.saturating_sub(reserved) {
+            next
+        } else {
+            0
+        };
         Verdict {
             admission: outcome,
             remaining,
-            more_in: Span::from_ns(rate.sub(next, latest).ceil()),
-            full_in: Span::from_ns(rate.sub(full_at, instant).ceil()),
+            more_in: Span::from_ns(more_in),
+            full_in: Span::from_ns(ahead.ceil()),
             charge: Charge {
                 cost: if charged { cost } else { 0 },
                 at: now,
-                booked_at: Time::from_ns(before.ns),
+                booked_at: now.after(Span::from_ns(before.ns)),
                 stamp: (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS)),
             },
         }

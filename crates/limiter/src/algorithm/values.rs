@@ -150,10 +150,15 @@ impl Reservation {
         fits
     }
 
+    /// How many units are not spent.
+    pub(crate) fn left(&self) -> u64 {
+        self.charge.cost.saturating_sub(self.spent)
+    }
+
     /// Spends as many of `cost` units as are left, or none if the reservation no longer `covers`
     /// requests. The others are uncovered.
     pub(crate) fn spend_what_is_left(&mut self, cost: u64, covers: bool) {
-        let left = if covers { self.charge.cost.saturating_sub(self.spent) } else { 0 };
+        let left = if covers { self.left() } else { 0 };
         let paid = cost.min(left);
         self.spent = self.spent.saturating_add(paid);
         self.uncovered = self.uncovered.saturating_add(cost.saturating_sub(paid));

@@ -12,6 +12,8 @@
 //! tell whether the actor is busy. An infrequent actor costs no more than without
 //! reservations.
 
+mod spend;
+
 use super::context::Context;
 use super::events::Events;
 use super::slots::{SLOTS, index};

@@ -60,7 +60,8 @@ impl Scratch {
         self.refuse_if(is_refused)
     }
 
-    fn refuse_if(&mut self, is_refused: bool) -> bool {
+    /// Refuses the request by the reports, if `is_refused`. Returns whether it is.
+    pub(super) fn refuse_if(&mut self, is_refused: bool) -> bool {
         if is_refused {
             self.decision.events.cached = 1;
             self.decision.outcome = refusal(&self.decision.reports);

@@ -24,6 +24,7 @@ use super::decision::{Outcome, Reason};
 use super::global_check::GlobalCheck;
 use super::group_check::GroupCheck;
 use super::pending::Pending;
+use super::raw_values::RawValues;
 use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::Context;
@@ -44,41 +45,65 @@ pub(crate) fn decide<S: Store + ?Sized>(
         scratch.decision.outcome = outcome;
         return None;
     }
-    if let Some(rule) = scratch.identify(request, context) {
-        scratch.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+    let Scratch { decision, limits, matches, .. } = scratch;
+    decision.is_important = context.policy.applicable(request, matches, limits);
+    let raw = if cache.identities.is_off { None } else { RawValues::read(context.policy, limits, request) };
+    let Some(raw) = raw else {
+        return scratch.decide_in_full(request, cache, context);
+    };
+    if scratch.decide_fast(&raw, cache, context) {
         return None;
     }
-    if scratch.refuse_from_cache(cache, context) {
-        return None;
-    }
-    let is_available = scratch.use_local_groups(context);
-    scratch.check(&cache.reservations, context);
-    // A leased group that refuses has too little quota left: then its global store decides.
-    let is_refused = scratch.globals.iter().any(|global| global.refuses(context.policy))
-        || scratch.checks.iter().any(|check| !check.is_leased() && check.refuses());
-    if is_refused {
-        scratch.finish(true, cache, context);
-        return None;
-    }
-    let mut has_to_ask = is_available && scratch.is_unanswered();
-    let mut committed = Ok(());
-    if !has_to_ask {
-        committed = scratch.commit(&mut cache.reservations, context);
-        // Another worker has used up a lease just now: the global store has to decide.
-        has_to_ask = committed.is_err_and(|refused| refused.by_lease);
-    }
-    if has_to_ask {
-        let is_refused = scratch.refuse_leased_from_cache(cache, context);
-        return (!is_refused).then(|| scratch.suspend(context));
-    }
-    scratch.finish(committed.is_err(), cache, context);
-    None
+    let pending = scratch.decide_in_full(request, cache, context);
+    scratch.remember(&raw, context.policy, &mut cache.identities);
+    pending
 }
 
 impl Scratch {
+    /// Decides about a request by the limits that apply.
+    fn decide_in_full<S: Store + ?Sized>(
+        &mut self,
+        request: &Request,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) -> Option<Pending> {
+        if let Some(rule) = self.identify(request, context) {
+            self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+            return None;
+        }
+        if self.refuse_from_cache(cache, context) {
+            return None;
+        }
+        let is_available = self.use_local_groups(context);
+        self.check(&cache.reservations, context);
+        // A leased group that refuses has too little quota left: then its global store decides.
+        let is_refused = self.globals.iter().any(|global| global.refuses(context.policy))
+            || self.checks.iter().any(|check| !check.is_leased() && check.refuses());
+        if is_refused {
+            self.finish(true, cache, context);
+            return None;
+        }
+        let mut has_to_ask = is_available && self.is_unanswered();
+        let mut committed = Ok(());
+        if !has_to_ask {
+            committed = self.commit(&mut cache.reservations, context);
+            // Another worker has used up a lease just now: the global store has to decide.
+            has_to_ask = committed.is_err_and(|refused| refused.by_lease);
+        }
+        if has_to_ask {
+            let is_refused = self.refuse_leased_from_cache(cache, context);
+            return (!is_refused).then(|| self.suspend(context));
+        }
+        self.finish(committed.is_err(), cache, context);
+        None
+    }
+
     /// The outcome by the lists, if the client is on an enforced list.
     fn decide_by_lists<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<Outcome> {
         let (policy, decision) = (context.policy, &mut self.decision);
+        if !policy.has_deny_list() && !policy.has_allow_list() {
+            return None;
+        }
         let client = |request: &Request| policy.ip.client(request);
         let outcome = if policy.lists.deny.names(request, client) {
             if !policy.enforced {
@@ -95,13 +120,12 @@ impl Scratch {
         Some(outcome)
     }
 
-    /// Adds a check for each group of each limit that matches. Returns the first enforced rule that
+    /// Adds a check for each group of each limit that applies. Returns the first enforced rule that
     /// refuses because the request lacks its actor. Shadow rules only report the missing actor.
     fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
-        let Scratch { decision, keys, checks, globals, free_buffers, limits, matches, .. } = self;
+        let Scratch { decision, keys, checks, globals, free_buffers, limits, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;
-        decision.is_important = policy.applicable(request, matches, limits);
         for at in limits.iter().copied() {
             let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
             let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();

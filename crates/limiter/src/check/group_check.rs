@@ -10,7 +10,9 @@ use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
-use crate::policy::{ActorRules, Costs, Effect, Group, GroupIndex, Owed, PlanId, Role, actor_source};
+use crate::policy::{
+    ActorRules, ActorSource, Costs, Effect, Group, GroupIndex, Owed, PlanId, Role, actor_source,
+};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::ops::Range;
@@ -38,6 +40,21 @@ pub(crate) struct Buffers {
     pub(super) costs: Costs,
 }
 
+impl Buffers {
+    /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
+    pub(super) fn check_cached(&mut self, cached: &[u8], now: Time, rules: ActorRules) -> bool {
+        let Buffers { cell, verdict, costs } = self;
+        verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
+        // A refusal under another plan may have been cached; this one has to be counted.
+        verdict.is_refused() && !(rules.group.has_penalty && verdict.counts_refusals(rules))
+    }
+
+    /// Adds the reports of a cell from the refusal cache.
+    pub(super) fn report_cached(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
+        self.verdict.report(rules, actor, to);
+    }
+}
+
 impl GroupCheck {
     pub(crate) fn new(
         group: &Arc<Group>,
@@ -61,7 +78,8 @@ impl GroupCheck {
         &self.buffers.costs
     }
 
-    fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
+    /// The actor's key.
+    pub(super) fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
         keys.get(self.key.clone()).unwrap_or_default()
     }
 
@@ -82,12 +100,9 @@ impl GroupCheck {
         keys: &[u8],
         context: &Context<S>,
     ) -> bool {
-        let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
-        verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
-        // A refusal under another plan may have been cached; this one has to be counted.
-        verdict.is_refused() && !(self.group.has_penalty && verdict.counts_refusals(rules))
+        self.buffers.check_cached(cached, now, rules)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -176,6 +191,11 @@ impl GroupCheck {
                 !self.is_leased()
             }
         }
+    }
+
+    /// Whether the request spends from the worker's reservation.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.buffers.cell.is_reserved()
     }
 
     /// Keeps the rest of the reservation from which the request spends.
@@ -271,7 +291,7 @@ impl GroupCheck {
         to: &mut Vec<RuleReport>,
     ) {
         let rules = self.rules(keys, context);
-        self.buffers.verdict.report(rules, actor_source(self.key(keys)), to);
+        self.buffers.report_cached(rules, actor_source(self.key(keys)), to);
     }
 
     /// When the request may go on, if a rule delays it. The delay counts from the instant at which

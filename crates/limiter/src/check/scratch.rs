@@ -26,17 +26,22 @@ pub(crate) struct Scratch {
     pub(super) free_buffers: Vec<Box<Buffers>>,
     pub(super) limits: Vec<usize>,
     pub(super) matches: Vec<usize>,
+    /// The worker's copies of cells, before the fast path charges them.
+    pub(super) copies: Vec<u8>,
+    /// The slot of the actors in the identity cache, if the fast path refused the request.
+    pub(super) known: Option<usize>,
 }
 
 impl Scratch {
     pub(crate) fn clear(&mut self) {
-        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, .. } = self;
+        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, known, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.left_out = 0;
         decision.plan = None;
         decision.is_important = false;
         decision.reports.clear();
+        *known = None;
         charges.clear();
         keys.clear();
         globals.clear();

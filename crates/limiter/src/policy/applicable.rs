@@ -11,7 +11,7 @@ impl Policy {
     /// and its conditions match in one reading of the path. An exclusive limit switches less
     /// specific limits off only in the same reading, and only if it matches by every line of a
     /// header. If no url pattern asks for the path, the path is not read. `matches` is working
-    /// memory.
+    /// memory, and `found` begins with the limits of an earlier request under this policy.
     ///
     /// Returns whether the request is important: an important limit applies in every reading of the
     /// path and by every line of a header. If no rule keeps quota, no request is important.
@@ -21,6 +21,9 @@ impl Policy {
         matches: &mut Vec<usize>,
         found: &mut Vec<usize>,
     ) -> bool {
+        if self.matches_all && !found.is_empty() {
+            return false;
+        }
         found.clear();
         if self.tree.is_root() {
             return self.collect(self.tree.below(), request, found);

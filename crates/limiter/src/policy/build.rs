@@ -135,9 +135,20 @@ impl Draft {
             let cost_names = cost_names(&limit.rules);
             let (groups, global_groups) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
             let LimitDraft { conditions, exclusive, important, .. } = limit;
-            compiled.push(Limit { conditions, exclusive, important, rank, groups, global_groups });
+            let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
+            compiled.push(Limit {
+                conditions,
+                exclusive,
+                important,
+                rank,
+                groups,
+                global_groups,
+                is_cacheable,
+            });
         }
         let keeps = builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.kept() > 0));
+        let matches_all =
+            tree.is_root() && !keeps && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
         let adaptive = adaptive(&builder.rules);
@@ -158,6 +169,7 @@ impl Draft {
             enforced,
             plan,
             keeps,
+            matches_all,
             sample,
             shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),

@@ -82,6 +82,7 @@ impl Worker {
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
         self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
+        self.cache.identities.clear();
     }
 
     /// The worker, with a client for these global stores. A worker without a client treats every
@@ -147,6 +148,13 @@ impl Worker {
         self.adaptation.iter_mut().for_each(|adaptation| adaptation.wakes = false);
     }
 
+    /// Decides about every request in full. Decisions stay the same and take longer. For tests that
+    /// compare.
+    pub fn disable_fast_path(&mut self) {
+        self.cache.identities.clear();
+        self.cache.identities.is_off = true;
+    }
+
     /// Whether the worker holds reservations. If so, call [`Worker::tick`] at least every [`TICK`].
     #[must_use]
     pub fn holds_reservations(&self) -> bool {
@@ -193,7 +201,7 @@ impl Worker {
     /// number.
     #[must_use]
     pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
-        self.scratch.refused_actor(policy, &self.actors.hasher)
+        self.scratch.refused_actor(policy, &self.actors.hasher, &self.cache.identities)
     }
 
     /// The last decision.
