@@ -59,6 +59,9 @@ pub fn alone(only: u64) -> String {
 /// assert_eq!(policy, r#""per-user""#);
 /// ```
 pub fn field_string(to: &mut String, text: &str) {
+    if is_plain(text) {
+        return quoted(to, text);
+    }
     to.push('"');
     for character in text.chars() {
         match character {
@@ -70,6 +73,17 @@ pub fn field_string(to: &mut String, text: &str) {
     to.push('"');
 }
 
+/// Whether quotes around the text suffice, as around the names of rules.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\')
+}
+
+fn quoted(to: &mut String, text: &str) {
+    to.push('"');
+    to.push_str(text);
+    to.push('"');
+}
+
 /// Appends a JSON string (RFC 8259 §7).
 ///
 /// ```
@@ -78,7 +92,10 @@ pub fn field_string(to: &mut String, text: &str) {
 /// assert_eq!(body, r#"{"rule":"a \"b\"""#);
 /// ```
 pub fn json_string(to: &mut String, text: &str) {
-    to.push_str(&serde_json::to_string(text).unwrap_or_default());
+    match is_plain(text) {
+        true => quoted(to, text),
+        false => to.push_str(&serde_json::to_string(text).unwrap_or_default()),
+    }
 }
 
 /// The text after its length, so that different sequences of texts never have the same bytes.

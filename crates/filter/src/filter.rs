@@ -31,6 +31,7 @@ use super::plugin::Plugin;
 use super::streams::{NewStreams, NumberMap};
 use crate::Host;
 use diana_base::exclusive::Exclusive;
+use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
 use diana_remote_config::CandidateDecision;
 use std::cell::Cell;
@@ -60,7 +61,7 @@ struct Stream<H: Host> {
     plugin: Rc<Plugin<H>>,
     session: Session,
     /// Headers for the response.
-    headers: Vec<(&'static str, String)>,
+    headers: Option<QuotaHeaders>,
     /// Whether the stream waits for its turn or for a global store.
     is_waiting: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.

@@ -39,6 +39,7 @@ use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_limiter::cells::store::Watched;
 use diana_limiter::cells::table::Seed;
+use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
 use diana_remote_config::Candidate;
 use std::cell::Cell;
@@ -73,6 +74,7 @@ pub(super) struct Plugin<H: Host> {
     /// What the policy measures of requests.
     pub(super) metered: MeteredValues,
     pub(super) metrics: Metrics<H>,
+    responses: Exclusive<ResponseCache>,
     sampling: Sampling,
     prng_state: Cell<u64>,
 }

@@ -9,47 +9,34 @@
 //! INVARIANT: a response contains no bytes that a client sent. It is made of text and names from
 //! the configuration, and of numbers.
 
+mod cache;
 mod fields;
 mod options;
 mod overrides;
 mod own_headers;
 mod precedence;
 mod problem;
+mod refusal;
 mod rule_name;
+mod shown;
 mod status;
 #[cfg(test)]
 mod testing;
 mod wait;
 
+pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, percent, percent_of};
 pub use overrides::{ResponseOverride, RuleResponses};
 pub use own_headers::own_headers;
+pub use refusal::Refusal;
 
-use crate::check::{Decision, Outcome, Reason};
+use crate::check::{Decision, Outcome};
 use crate::policy::Policy;
 use diana_base::format;
-use fields::ShownRule;
 use options::{Body, Form};
+use problem::Problem;
+use shown::ShownRule;
 use std::borrow::Cow;
-
-/// The response to a refused request.
-#[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal<'a> {
-    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 instead.
-    pub status: u32,
-    /// All headers except those of message framing. Names are lower case and unique; values are
-    /// visible ASCII, space and tab.
-    pub headers: Vec<(&'a str, Cow<'a, str>)>,
-    /// The body; empty for gRPC.
-    pub body: Cow<'a, [u8]>,
-    /// The gRPC status, if the client uses gRPC.
-    pub grpc_status: Option<u32>,
-    /// The reason, without spaces, for the host's access log and for gRPC's message:
-    /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` if a store does not report which of
-    /// these rules refuses, `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
-    pub details: String,
-}
 
 impl ResponseOptions {
     /// The response to a request that `decision` refuses, including [`ResponseOptions::headers`];
@@ -94,6 +81,22 @@ impl ResponseOptions {
         grpc: bool,
         entropy: u32,
     ) -> Option<Refusal<'_>> {
+        let headers = self.headers(policy, decision).into_iter();
+        let headers = headers.map(|(name, value)| (name, value.into()));
+        let body = |problem: Problem| problem.json(policy, decision.refusing_rules()).into_bytes().into();
+        self.refusal_with(policy, decision, (grpc, entropy), headers, body)
+    }
+
+    /// [`ResponseOptions::refusal`] with these headers for the quota, and a function for the text
+    /// of a problem.
+    fn refusal_with<'a>(
+        &'a self,
+        policy: &Policy,
+        decision: &Decision,
+        (grpc, entropy): (bool, u32),
+        quota: impl Iterator<Item = (&'a str, Cow<'a, str>)>,
+        problem: impl FnOnce(Problem) -> Cow<'a, [u8]>,
+    ) -> Option<Refusal<'a>> {
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
@@ -101,12 +104,17 @@ impl ResponseOptions {
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = self.retry_after(reason, decision, entropy);
         headers.extend(seconds.map(|seconds| ("retry-after", format::alone(seconds).into())));
-        headers.extend(self.headers(policy, decision).into_iter().map(|(name, value)| (name, value.into())));
-        let (content_type, body) =
-            if grpc { (None, Cow::default()) } else { self.body(status, reason, policy, decision) };
+        headers.extend(quota);
+        let (content_type, body) = match &self.body {
+            _ if grpc => (None, Cow::default()),
+            Body::Problem => (Some(problem::CONTENT_TYPE), problem(Problem::of(status, reason, decision))),
+            // An empty body has no type.
+            Body::Text { content_type, text } => {
+                ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
+            }
+        };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
-        let own = self.own_headers(reason, decision, if grpc { 200 } else { status });
-        headers.extend(own.into_iter().map(|(name, value)| (name, Cow::from(value))));
+        self.own_headers(reason, decision, if grpc { 200 } else { status }, &mut headers);
         let grpc_status = grpc.then_some(grpc_status);
         Some(Refusal {
             status,
@@ -130,37 +138,24 @@ impl ResponseOptions {
     /// allow or deny list gets no such headers, because no rule counts the request.
     #[must_use]
     pub fn headers(&self, policy: &Policy, decision: &Decision) -> Vec<(&'static str, String)> {
-        let mut headers = Vec::new();
         if self.form == Form::Off {
-            return headers;
+            return Vec::new();
         }
-        let limits = ShownRule::tightest_first(policy, decision);
-        if matches!(self.form, Form::Ietf | Form::Both) {
-            headers.extend(fields::ietf(&limits));
-        }
-        if matches!(self.form, Form::XRateLimit | Form::Both) {
-            headers.extend(fields::x_ratelimit(&limits));
-        }
-        headers
+        let mut limits = Vec::new();
+        ShownRule::tightest_first(policy, decision, &mut limits);
+        self.fields(policy, &limits)
     }
 
-    /// The content type and the body; an empty body has no type.
-    fn body(
-        &self,
-        status: u32,
-        reason: Reason,
-        policy: &Policy,
-        decision: &Decision,
-    ) -> (Option<&str>, Cow<'_, [u8]>) {
-        match &self.body {
-            Body::Problem => {
-                let body = problem::json(status, reason, policy, decision);
-                (Some(problem::CONTENT_TYPE), body.into_bytes().into())
-            }
-            Body::Text { content_type, text } => {
-                ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
-            }
+    /// The headers that show the quotas of these rules.
+    fn fields(&self, policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
+        if matches!(self.form, Form::Ietf | Form::Both) {
+            headers.extend(fields::ietf(policy, limits));
         }
+        if matches!(self.form, Form::XRateLimit | Form::Both) {
+            headers.extend(fields::x_ratelimit(policy, limits));
+        }
+        headers
     }
 }
 

@@ -21,7 +21,7 @@ impl<H: Host> Filter<H> {
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
         // Most streams have no state.
-        if is_waiting || session.has_charges() || candidate.is_some() || !headers.is_empty() {
+        if is_waiting || session.has_charges() || candidate.is_some() || headers.is_some() {
             let (plugin, metering) = (Rc::clone(&plugin), None);
             let mut stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
             stream.goes_on();
@@ -78,15 +78,15 @@ impl<H: Host> Filter<H> {
             stream.meter(|metering, values, _| {
                 metering.response_headers(self.host, values, || plugin.clock.monotonic());
             });
-            Some(take(&mut stream.headers))
+            stream.headers.take()
         });
-        for (name, value) in headers.flatten().unwrap_or_default() {
+        for (name, value) in headers.flatten().iter().flat_map(|headers| headers.iter()) {
             // List-valued headers may have several lines, and an upstream's own limits stay valid
             // beside ours.
             if name.starts_with("x-") {
-                self.host.replace_response_header(name, &value);
+                self.host.replace_response_header(name, value);
             } else {
-                self.host.add_response_header(name, &value);
+                self.host.add_response_header(name, value);
             }
         }
         Action::Continue

@@ -129,6 +129,7 @@ impl<H: Host> Plugin<H> {
             wanted: Cell::new(None),
             metered,
             metrics,
+            responses: Exclusive::default(),
             sampling: Sampling::default(),
             prng_state,
         })

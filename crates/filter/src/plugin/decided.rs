@@ -3,6 +3,7 @@
 use crate::Host;
 use diana_base::time::Time;
 use diana_limiter::check::Outcome;
+use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
 use diana_remote_config::CandidateDecision;
 
@@ -19,8 +20,8 @@ pub(crate) struct Decided<H: Host> {
 /// The outcome of a decision, and what the client sees of the decision.
 pub(crate) struct Response<H: Host> {
     pub(crate) outcome: Outcome,
-    /// Headers for the upstream's response; empty if the request is refused.
-    pub(crate) headers: Vec<(&'static str, String)>,
+    /// Headers for the upstream's response; none if the request is refused.
+    pub(crate) headers: Option<QuotaHeaders>,
     /// The response in place of the upstream's, if the request is refused.
     pub(crate) rejection: Option<Box<Rejection<H>>>,
 }

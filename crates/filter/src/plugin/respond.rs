@@ -6,19 +6,22 @@ use crate::access_log;
 use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::response::ResponseCache;
 use log::debug;
 
 impl<H: Host> Plugin<H> {
     /// The response that follows from a decision. `is_grpc` is called for refusals only.
     pub(super) fn respond(&self, decision: &Decision, is_grpc: impl Fn() -> bool) -> Response<H> {
         let Configuration { policy, response, logs_all, .. } = &self.configuration;
-        let (outcome, mut headers, mut rejection) = (decision.outcome, Vec::new(), None);
+        let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
         if !matches!(outcome, Outcome::Query(_)) {
             self.metrics.decision(policy, decision);
             access_log::set_attributes(self.host, policy, decision, *logs_all);
             match outcome {
                 Outcome::Reject(_) => rejection = self.reject(decision, is_grpc()),
-                _ => headers = response.headers(policy, decision),
+                _ => {
+                    headers = self.responses.with(|cache| cache.headers(response, policy, decision)).flatten()
+                }
             }
         }
         Response { outcome, headers, rejection }
@@ -27,9 +30,12 @@ impl<H: Host> Plugin<H> {
     /// The refusal, which is sent at once, or after a delay if there is room to hold the refusal.
     fn reject(&self, decision: &Decision, is_grpc: bool) -> Option<Box<Rejection<H>>> {
         let Configuration { policy, response, .. } = &self.configuration;
-        let refusal = response.refusal(policy, decision, is_grpc, self.entropy())?;
-        debug!("{}", refusal.details);
-        let reply = self.host.local_reply(self.kind, refusal);
+        let prepare = |cache: &mut ResponseCache| {
+            let refusal = cache.refusal(response, policy, decision, is_grpc, self.entropy())?;
+            debug!("{}", refusal.details);
+            Some(self.host.local_reply(self.kind, refusal))
+        };
+        let reply = self.responses.with(prepare).flatten()?;
         let delay = decision.reject_delay(policy);
         let has_room = || self.timer_queue.with(|queue| queue.has_room()) == Some(true);
         let is_delayed = delay > Span::ZERO && has_room();

@@ -117,6 +117,74 @@ impl Rate {
     }
 }
 
+/// A span or an instant in the arithmetic of a rate: [`Exact`], or a whole number of nanoseconds if
+/// tokens come at whole nanoseconds, as with most rates. Whole numbers are an [`Exact`] without a
+/// fraction, and take half as long.
+pub(super) trait Amount: Copy + Ord + Default {
+    fn of(exact: Exact) -> Self;
+    fn exact(self) -> Exact;
+    fn add(rate: Rate, a: Self, b: Self) -> Self;
+    /// `a − b`, saturating at zero.
+    fn sub(rate: Rate, a: Self, b: Self) -> Self;
+    fn span_of(rate: Rate, tokens: u64) -> Self;
+    /// See [`Rate::tokens_and_next`].
+    fn tokens_and_next(self, rate: Rate) -> (u64, u64);
+}
+
+impl Amount for Exact {
+    fn of(exact: Exact) -> Exact {
+        exact
+    }
+
+    fn exact(self) -> Exact {
+        self
+    }
+
+    fn add(rate: Rate, a: Exact, b: Exact) -> Exact {
+        rate.add(a, b)
+    }
+
+    fn sub(rate: Rate, a: Exact, b: Exact) -> Exact {
+        rate.sub(a, b)
+    }
+
+    fn span_of(rate: Rate, tokens: u64) -> Exact {
+        rate.span_of(tokens)
+    }
+
+    fn tokens_and_next(self, rate: Rate) -> (u64, u64) {
+        rate.tokens_and_next(self)
+    }
+}
+
+/// For a rate with `per` 1.
+impl Amount for u64 {
+    fn of(exact: Exact) -> u64 {
+        exact.ns
+    }
+
+    fn exact(self) -> Exact {
+        Exact::whole(self)
+    }
+
+    fn add(_: Rate, a: u64, b: u64) -> u64 {
+        a.saturating_add(b)
+    }
+
+    fn sub(_: Rate, a: u64, b: u64) -> u64 {
+        a.saturating_sub(b)
+    }
+
+    fn span_of(rate: Rate, tokens: u64) -> u64 {
+        product(tokens, rate.ns).unwrap_or(u64::MAX)
+    }
+
+    fn tokens_and_next(self, rate: Rate) -> (u64, u64) {
+        let tokens = self.checked_div(rate.ns).unwrap_or(0);
+        (tokens, rate.ns.saturating_sub(self.saturating_sub(tokens.wrapping_mul(rate.ns))))
+    }
+}
+
 /// `a · b`. `None` if the product does not fit. In WebAssembly `checked_mul` multiplies in 128
 /// bits, which takes 30 instructions; the lengths of most factors show that their product fits.
 fn product(a: u64, b: u64) -> Option<u64> {

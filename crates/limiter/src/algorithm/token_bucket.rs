@@ -47,7 +47,7 @@ mod settle;
 use super::EvictionRank;
 use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, whole, write};
-use super::rate::{Exact, Rate};
+use super::rate::{Amount, Exact, Rate};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Migrate, Parameters, Quota, RESERVED_FOR, Reserve,
     Settle, Verdict,
@@ -183,6 +183,68 @@ impl TokenBucket {
         self.rate.add(full_at, self.rate.span_of(more))
     }
 
+    /// Whether a cell is valid at `now`, as most cells are: nothing is reserved, and the bucket is
+    /// not too far from full. `false`: not known.
+    fn is_valid(&self, cell: &mut [u8], now: Time) -> bool {
+        let mut short = [0; SIZE];
+        let cell = whole(cell, &mut short);
+        let ahead = u64_at(cell, 0).saturating_sub(now.as_ns());
+        // Whole nanoseconds decide, except within the last one.
+        let is_near = ahead < self.reach.ns.saturating_add(self.slack.ns);
+        is_near && self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0
+    }
+
+    /// [`Algorithm::step`] in the arithmetic of the rate. All spans are relative to `now`.
+    fn step_in<A: Amount>(&self, cell: &mut [u8; SIZE], now: Time, cost: u64) -> Verdict {
+        let (rate, reserved) = (self.rate, self.reserved(cell));
+        let (add, sub) = (|a, b| A::add(rate, a, b), |a, b| A::sub(rate, a, b));
+        let instant = A::of(Exact::whole(now.as_ns()));
+        let reserved_span = if reserved == 0 { A::default() } else { A::span_of(rate, reserved) };
+        // How far ahead an empty bucket is full, and a bucket with its latest `full_at`.
+        let (empty, latest) = (sub(A::of(self.fill), reserved_span), sub(A::of(self.reach), reserved_span));
+        let possible = add(A::of(self.reach), A::of(self.slack));
+        let before = sub(A::of(self.full_at(cell)), instant).min(possible);
+        let after = add(before, A::span_of(rate, cost.min(self.capacity)));
+        let span = |amount: A| Span::from_ns(amount.exact().ceil());
+        let (admission, ahead) = if cost > self.capacity {
+            (Admission::Refuse { retry_after: None }, before)
+        } else if cost == 0 {
+            (Admission::Admit { delay: Span::ZERO }, before)
+        } else if after <= latest {
+            // The request waits until its tokens have come.
+            (Admission::Admit { delay: span(sub(after, empty)) }, after)
+        } else {
+            (Admission::Refuse { retry_after: Some(span(sub(after, latest))) }, before)
+        };
+        let charged = ahead > before;
+        if charged {
+            self.store(cell, add(instant, ahead).exact());
+            let latest_charge = now.as_ns().max(u64_at(cell, LATEST));
+            write(cell, LATEST, latest_charge.to_le_bytes());
+        }
+        let (remaining, next) = sub(latest, ahead).tokens_and_next(rate);
+        let more_in = if ahead > latest {
+            // The debt below an empty bucket comes back first.
+            span(add(sub(ahead, latest), A::span_of(rate, 1)))
+        } else if remaining < self.capacity.saturating_sub(reserved) {
+            Span::from_ns(next)
+        } else {
+            Span::ZERO
+        };
+        Verdict {
+            admission,
+            remaining,
+            more_in,
+            full_in: span(ahead),
+            charge: Charge {
+                cost: if charged { cost } else { 0 },
+                at: now,
+                booked_at: now.after(Span::from_ns(before.exact().ns)),
+                stamp: (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS)),
+            },
+        }
+    }
+
     /// The latest `full_at` that a request admitted at `now` may leave.
     fn latest_full_at(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.reach)
@@ -217,9 +279,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let is_usual = self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0;
-        let ahead = self.rate.sub(self.full_at(cell), Exact::whole(now.as_ns()));
-        if is_usual && ahead <= self.rate.add(self.reach, self.slack) {
+        if self.is_valid(cell, now) {
             return false;
         }
         let ((full_at, reserved), last) = (self.without_expired(cell, now), self.latest_possible(now));
@@ -246,48 +306,9 @@ impl Algorithm for TokenBucket {
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let mut short = [0; SIZE];
         let cell = whole(cell, &mut short);
-        let (rate, instant, reserved) = (self.rate, Exact::whole(now.as_ns()), self.reserved(cell));
-        // How far ahead of `now` an empty bucket is full, and a bucket with its latest `full_at`.
-        let reserved_span = if reserved == 0 { Exact::default() } else { rate.span_of(reserved) };
-        let (empty, latest) = (rate.sub(self.fill, reserved_span), rate.sub(self.reach, reserved_span));
-        let before = rate.sub(self.full_at(cell), instant).min(rate.add(self.reach, self.slack));
-        let after = rate.add(before, rate.span_of(cost.min(self.capacity)));
-        let (outcome, ahead) = if cost > self.capacity {
-            (Admission::Refuse { retry_after: None }, before)
-        } else if cost == 0 {
-            (Admission::Admit { delay: Span::ZERO }, before)
-        } else if after <= latest {
-            // The request waits until its tokens have come.
-            (Admission::Admit { delay: Span::from_ns(rate.sub(after, empty).ceil()) }, after)
-        } else {
-            (Admission::Refuse { retry_after: Some(Span::from_ns(rate.sub(after, latest).ceil())) }, before)
-        };
-        let charged = ahead > before;
-        if charged {
-            self.store(cell, rate.add(instant, ahead));
-            let latest_charge = now.as_ns().max(u64_at(cell, LATEST));
-            write(cell, LATEST, latest_charge.to_le_bytes());
-        }
-        let (remaining, next) = rate.tokens_and_next(rate.sub(latest, ahead));
-        let more_in = if ahead > latest {
-            // The debt below an empty bucket comes back first.
-            rate.add(rate.sub(ahead, latest), rate.span_of(1)).ceil()
-        } else if remaining < self.capacity.saturating_sub(reserved) {
-            next
-        } else {
-            0
-        };
-        Verdict {
-            admission: outcome,
-            remaining,
-            more_in: Span::from_ns(more_in),
-            full_in: Span::from_ns(ahead.ceil()),
-            charge: Charge {
-                cost: if charged { cost } else { 0 },
-                at: now,
-                booked_at: now.after(Span::from_ns(before.ns)),
-                stamp: (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS)),
-            },
+        match self.rate.per {
+            1 => self.step_in::<u64>(cell, now, cost),
+            _ => self.step_in::<Exact>(cell, now, cost),
         }
     }
 

@@ -152,16 +152,18 @@ pub trait Reserve: Algorithm {
         true
     }
 
-    /// Charges a request to `copy`, the worker's copy of the cell without `reservation`. `None` if
-    /// the copy does not admit the request at once, if the copy has to be stored first, or if the
-    /// reservation no longer covers requests. The copy may then hold anything.
-    fn spend(&self, copy: &mut [u8], reservation: &Reservation, now: Time, cost: u64) -> Option<Verdict> {
+    /// Spends `cost` units of a reservation for a request, which is charged to `copy`: the worker's
+    /// copy of the cell, without the reservation. `None` if the reservation does not pay for the
+    /// request, if the copy does not admit the request at once, or if the copy has to be stored
+    /// first. The copy may then hold anything.
+    fn spend(&self, copy: &mut [u8], reservation: &mut Reservation, now: Time, cost: u64) -> Option<Verdict> {
         if self.prepare(copy, now) {
             return None;
         }
         let verdict = self.step(copy, now, cost);
         let admits_now = verdict.admission == Admission::Admit { delay: Span::ZERO };
-        (admits_now && self.covers(reservation, now)).then_some(verdict)
+        let is_paid = admits_now && self.covers(reservation, now) && reservation.spend(cost);
+        is_paid.then_some(verdict)
     }
 
     /// Returns a reservation that the worker stops spending, with any unspent rest.

@@ -24,7 +24,6 @@ use super::decision::{Outcome, Reason};
 use super::global_check::GlobalCheck;
 use super::group_check::GroupCheck;
 use super::pending::Pending;
-use super::raw_values::RawValues;
 use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::Context;
@@ -45,17 +44,16 @@ pub(crate) fn decide<S: Store + ?Sized>(
         scratch.decision.outcome = outcome;
         return None;
     }
-    let Scratch { decision, limits, matches, .. } = scratch;
+    let Scratch { decision, limits, matches, raw, .. } = scratch;
     decision.is_important = context.policy.applicable(request, matches, limits);
-    let raw = if cache.identities.is_off { None } else { RawValues::read(context.policy, limits, request) };
-    let Some(raw) = raw else {
+    if cache.identities.is_off || !raw.read(context.policy, limits, request) {
         return scratch.decide_in_full(request, cache, context);
-    };
-    if scratch.decide_fast(&raw, cache, context) {
+    }
+    if scratch.decide_fast(cache, context) {
         return None;
     }
     let pending = scratch.decide_in_full(request, cache, context);
-    scratch.remember(&raw, context.policy, &mut cache.identities);
+    scratch.remember(context.policy, &mut cache.identities);
     pending
 }
 

@@ -204,6 +204,11 @@ impl Decision {
         self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
 
+    /// The ids of the rules that refuse, in the same order.
+    pub(crate) fn refusing_rules(&self) -> impl Iterator<Item = RuleId> {
+        self.refusing().map(|report| report.rule)
+    }
+
     /// The rules that may have refused, if the global store does not say which did.
     pub fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
         self.reports.iter().filter(|report| report.result == RuleResult::Unattributed)

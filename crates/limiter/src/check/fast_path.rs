@@ -16,11 +16,10 @@ use super::cache::WorkerCache;
 use super::decision::Decision;
 use super::group_check::GroupCheck;
 use super::identities::{Identities, KnownActor};
-use super::raw_values::RawValues;
 use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
-use crate::cells::{Context, RefusalCache, Reservations};
-use crate::policy::{ActorRules, ActorSource, Counter, Group, Missing, Policy, actor_source};
+use crate::cells::{Context, RefusalCache, Reservations, ReservedCell};
+use crate::policy::{ActorRules, ActorSource, Group, Missing, Policy, actor_source};
 use diana_base::time::Time;
 use std::sync::Arc;
 
@@ -31,15 +30,10 @@ impl KnownActor {
 }
 
 impl Scratch {
-    /// Decides about the request with these raw values, if the worker's memory suffices.
-    pub(super) fn decide_fast<S: ?Sized>(
-        &mut self,
-        raw: &RawValues,
-        cache: &mut WorkerCache,
-        context: &Context<S>,
-    ) -> bool {
+    /// Decides about a request whose raw values are read, if the worker's memory suffices.
+    pub(super) fn decide_fast<S: ?Sized>(&mut self, cache: &mut WorkerCache, context: &Context<S>) -> bool {
         let WorkerCache { identities, refusals, reservations, .. } = cache;
-        let Some((slot, actors)) = identities.find(&self.limits, raw) else {
+        let Some((slot, actors)) = identities.find(&self.limits, &self.raw) else {
             return false;
         };
         let is_cached = actors.iter().any(|actor| refusals.contains(actor.group.id, actor.hash));
@@ -91,35 +85,55 @@ impl Scratch {
     ) -> bool {
         let Scratch { decision: Decision { reports, .. }, copies, .. } = self;
         copies.clear();
-        for actor in actors {
-            let (mut ids, source) = (actor.group.ids(), actor.source);
-            let report = |counter: &Counter, verdict| {
-                reports.extend(ids.next().map(|rule| RuleReport {
+        let mut spend = |actor: &KnownActor| {
+            let rules = actor.rules(context);
+            let Some(reserved) = reservations.fresh(actor.group.id, actor.hash, now) else {
+                return false;
+            };
+            copies.extend_from_slice(&reserved.cell);
+            let ids = actor.group.ids();
+            let ReservedCell { cell, reservations, .. } = reserved;
+            ids.zip(rules.counters()).zip(reservations).all(|((rule, (compiled, counter)), reservation)| {
+                reports.push(RuleReport {
                     rule,
                     quota: counter.shown(),
-                    actor: source,
+                    actor: actor.source,
                     result: RuleResult::Admitted,
-                    verdict: Some(verdict),
+                    verdict: None,
                     degraded: false,
-                }));
-            };
-            if !reservations.charge(actor.hash, actor.rules(context), now, copies, report) {
-                let undo = |copies, actor: &KnownActor| reservations.undo(actor.group.id, actor.hash, copies);
-                actors.iter().fold(&**copies, undo);
-                reports.clear();
-                return false;
-            }
+                });
+                let (cost, state) = (compiled.cost, counter.state_mut(cell));
+                let reserve = counter.algorithm.as_reserve().filter(|_| cost > 0);
+                let verdict = reserve.and_then(|reserve| reserve.spend(state, reservation, now, cost));
+                match reports.last_mut() {
+                    Some(report) if verdict.is_some() => report.verdict = verdict,
+                    _ => _ = reports.pop(),
+                }
+                verdict.is_some()
+            })
+        };
+        if actors.iter().all(&mut spend) {
+            actors.iter().for_each(|actor| reservations.spent(actor.group.id, actor.hash, now));
+            return true;
         }
-        actors.iter().for_each(|actor| reservations.pay(actor.hash, actor.rules(context), now));
-        true
+        // One report for each rule that spent.
+        let mut spent = reports.len();
+        let undo = |copies, actor: &KnownActor| {
+            let rules = actor.rules(context).own.iter().map(|rule| rule.cost).take(spent);
+            spent = spent.saturating_sub(actor.group.rules.len());
+            reservations.undo(actor.group.id, actor.hash, copies, rules)
+        };
+        actors.iter().fold(&**copies, undo);
+        reports.clear();
+        false
     }
 
     /// Remembers the actors of a request that was decided without a call to the store: the next
     /// request will be, too.
-    pub(super) fn remember(&self, raw: &RawValues, policy: &Policy, identities: &mut Identities) {
-        let Scratch { decision, keys, checks, limits, .. } = self;
+    pub(super) fn remember(&self, policy: &Policy, identities: &mut Identities) {
+        let Scratch { decision, keys, checks, limits, raw, .. } = self;
         let is_known = decision.events.cached > 0 || checks.iter().all(GroupCheck::is_reserved);
-        if !is_known || checks.is_empty() || !self.is_decided_by(raw, policy) {
+        if !is_known || checks.is_empty() || !self.is_decided_by_raw_values(policy) {
             return;
         }
         let known = |check: &GroupCheck| {
@@ -132,12 +146,12 @@ impl Scratch {
 
     /// Whether the groups found their actors where the raw values are: an actor whose raw value
     /// stands for no actor makes its group read other values.
-    fn is_decided_by(&self, raw: &RawValues, policy: &Policy) -> bool {
-        let (mut checks, mut bit) = (self.checks.iter(), 1u32);
-        let mut groups = self.limits.iter().flat_map(|at| policy.groups(*at));
-        let is_as_read = |group: &Arc<Group>| {
-            let lacks = raw.lacking & bit != 0;
-            bit = bit.checked_shl(1).unwrap_or(0);
+    fn is_decided_by_raw_values(&self, policy: &Policy) -> bool {
+        let mut checks = self.checks.iter();
+        let groups = self.limits.iter().flat_map(|at| policy.groups(*at));
+        let mut groups = (0u32..).zip(groups);
+        let is_as_read = |(at, group): (u32, &Arc<Group>)| {
+            let lacks = self.raw.lacks(at);
             let finds = |check: &GroupCheck| actor_source(check.key(&self.keys)) == ActorSource::Actor;
             lacks && group.missing == Missing::Skip
                 || checks.next().is_some_and(|check| finds(check) != lacks)

@@ -1,7 +1,7 @@
 //! The identity cache: which actors' cells a worker's last requests charged, by the raw values of
 //! the actors.
 
-use super::raw_values::{LONGEST, RawValues};
+use super::raw_values::{RawValues, WORDS};
 use crate::cells::SLOTS;
 use crate::policy::{ActorSource, Group};
 use std::sync::Arc;
@@ -19,10 +19,9 @@ pub(crate) struct Identities {
 /// The cells of requests with the same limits and raw values.
 #[derive(Clone, Debug, Default)]
 struct Identity {
-    is_taken: bool,
-    lacking: u32,
-    /// Each raw value behind its length in one byte.
-    raw: Vec<u8>,
+    /// The words of the raw values. None: the slot is free.
+    words: [u64; WORDS],
+    count: usize,
     limits: Vec<usize>,
     actors: Vec<KnownActor>,
 }
@@ -56,20 +55,12 @@ impl Identities {
         raw: &RawValues,
         actors: impl Iterator<Item = KnownActor>,
     ) {
-        if self.is_off {
-            return;
-        }
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, Identity::default());
         }
         if let Some(identity) = self.slots.get_mut(slot(raw)) {
-            identity.is_taken = true;
-            identity.lacking = raw.lacking;
-            identity.raw.clear();
-            for value in raw.values() {
-                identity.raw.push(u8::try_from(value.len()).unwrap_or(u8::MAX));
-                identity.raw.extend_from_slice(value);
-            }
+            identity.words.iter_mut().zip(raw.words()).for_each(|(to, word)| *to = *word);
+            identity.count = raw.words().len();
             identity.limits.clear();
             identity.limits.extend_from_slice(limits);
             identity.actors.clear();
@@ -83,37 +74,18 @@ impl Identities {
     }
 }
 
-const _: () = assert!(LONGEST <= u8::MAX as usize);
-
 impl Identity {
     fn is_of(&self, limits: &[usize], raw: &RawValues) -> bool {
-        let mut rest = &*self.raw;
-        let is_next = |value: &&[u8]| {
-            let (size, tail) = rest.split_first()?;
-            let (own, tail) = tail.split_at_checked((*size).into())?;
-            rest = tail;
-            (own == *value).then_some(())
-        };
-        self.is_taken
-            && self.lacking == raw.lacking
-            && raw.values().iter().map(is_next).all(|same| same.is_some())
-            && rest.is_empty()
-            && self.limits == limits
+        // Element by element: a call of `memcmp` takes longer.
+        let same = |own: &[usize]| own.len() == limits.len() && own.iter().zip(limits).all(|(a, b)| a == b);
+        self.count == raw.words().len()
+            && self.words.iter().zip(raw.words()).all(|(own, word)| own == word)
+            && same(&self.limits)
     }
 }
 
 /// The slot of these values. Clients may choose values with the same slot: then their requests take
 /// longer, and are decided alike.
 fn slot(raw: &RawValues) -> usize {
-    const MIXED: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut sum = u64::from(raw.lacking);
-    for value in raw.values() {
-        let (words, rest) = value.as_chunks::<8>();
-        for word in words {
-            sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(MIXED).rotate_left(29);
-        }
-        let rest = rest.iter().fold(1, |word: u64, byte| word << 8 | u64::from(*byte));
-        sum = (sum ^ rest).wrapping_mul(MIXED).rotate_left(29);
-    }
-    usize::try_from(sum & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
+    usize::try_from(raw.sum() & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
 }

@@ -3,6 +3,7 @@
 use super::decision::{Decision, Outcome};
 use super::global_check::GlobalCheck;
 use super::group_check::{Buffers, GroupCheck};
+use super::raw_values::RawValues;
 use super::refund::Charges;
 use crate::cells::{Context, Events};
 use crate::global::LeaseRefill;
@@ -26,6 +27,7 @@ pub(crate) struct Scratch {
     pub(super) free_buffers: Vec<Box<Buffers>>,
     pub(super) limits: Vec<usize>,
     pub(super) matches: Vec<usize>,
+    pub(super) raw: RawValues,
     /// The worker's copies of cells, before the fast path charges them.
     pub(super) copies: Vec<u8>,
     /// The slot of the actors in the identity cache, if the fast path refused the request.
@@ -44,9 +46,12 @@ impl Scratch {
         *known = None;
         charges.clear();
         keys.clear();
-        globals.clear();
         refills.clear();
-        free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
+        // The fast path leaves none.
+        if !checks.is_empty() || !globals.is_empty() {
+            globals.clear();
+            free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
+        }
     }
 
     /// Adds a check of one of a limit's groups for the actor of this key.

@@ -12,99 +12,20 @@
 //! Draft 10 is draft-ietf-httpapi-ratelimit-headers-10. Seconds are whole and rounded up: a unit of
 //! 500 ms is a window of one second.
 
-use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
-use crate::algorithm::{Admission, Quota};
-use crate::check::{Decision, RuleReport, RuleResult};
+use super::rule_name::rule_name;
+use super::shown::ShownRule;
+use super::wait::in_flight;
 use crate::policy::Policy;
 use diana_base::format::{alone, field_string, number};
-use diana_base::sort;
-use diana_base::time::Span;
-use std::cmp::Reverse;
-
-/// The most rules that the headers show, so that they stay short under any policy.
-const MAX_SHOWN: usize = 16;
-
-/// One rule as a client sees it.
-pub(super) struct ShownRule<'p> {
-    /// The index among the rules that counted the request.
-    index: usize,
-    name: &'p str,
-    quota: Quota,
-    remaining: u64,
-    refuses: bool,
-    /// The time until a refusing rule would admit the request, or until another rule has more left;
-    /// for requests in flight, a guess. `None`: never.
-    wait: Option<Span>,
-    /// The wait for fields that cannot express "never".
-    finite_wait: Span,
-}
-
-impl<'p> ShownRule<'p> {
-    /// The rules to show: refusing rules first, the longest wait first; then the others, the least
-    /// remaining first. Among those with equal remaining, the slowest to grow comes first. The sort
-    /// is stable.
-    pub(super) fn tightest_first(policy: &'p Policy, decision: &Decision) -> Vec<ShownRule<'p>> {
-        let mut limits = Vec::with_capacity(decision.reports.len());
-        let reports = decision.reports.iter().enumerate();
-        limits.extend(reports.filter_map(|(index, report)| ShownRule::of(policy, index, report)));
-        sort::sort_by_key(&mut limits, |limit| {
-            if limit.refuses {
-                (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.index)
-            } else {
-                (1, limit.remaining, Reverse(limit.wait.unwrap_or_default()), limit.index)
-            }
-        });
-        limits.truncate(MAX_SHOWN);
-        limits
-    }
-
-    /// `None` for a rule that is not shown: in shadow, without a verdict, or with only its result
-    /// known.
-    fn of(policy: &'p Policy, index: usize, report: &RuleReport) -> Option<ShownRule<'p>> {
-        let rule = policy.rule(report.rule).filter(|rule| rule.enforced())?;
-        let verdict = report.verdict.filter(|_| report.result != RuleResult::Unattributed)?;
-        let (refuses, wait) = match verdict.admission {
-            Admission::Refuse { retry_after } => (true, retry_after),
-            Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
-        };
-        let RuleReport { quota, .. } = *report;
-        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { bound(report, wait) });
-        let finite_wait = bound(report, finite_wait(quota));
-        Some(ShownRule {
-            index,
-            name: rule.name(),
-            quota,
-            remaining: verdict.remaining,
-            refuses,
-            wait,
-            finite_wait,
-        })
-    }
-
-    /// `None` for a quota of requests in flight.
-    fn window_secs(&self) -> Option<u64> {
-        (!in_flight(self.quota)).then(|| self.quota.unit.as_secs_ceil())
-    }
-
-    /// Seconds until the client may expect more. A rule that never admits the request has its unit,
-    /// as in `Retry-After`; a rule that cannot grow has 0.
-    fn reset_secs(&self) -> u64 {
-        match (self.wait, self.refuses) {
-            (Some(wait), _) => wait.as_secs_ceil(),
-            (None, true) => self.finite_wait.as_secs_ceil(),
-            (None, false) => 0,
-        }
-    }
-}
 
 /// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; empty
 /// without a rule to show. `RateLimit` omits `t` if no time brings more or the time is unknown.
-pub(super) fn ietf(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+pub(super) fn ietf(all: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
     if limits.is_empty() {
         return Vec::new();
     }
     let policy = list(limits, |list, limit| {
-        field_string(list, limit.name);
+        field_string(list, rule_name(all, limit.rule));
         list.push_str(";q=");
         number(list, integer(limit.quota.rpu));
         match limit.window_secs() {
@@ -116,7 +37,7 @@ pub(super) fn ietf(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
         }
     });
     let service = list(limits, |list, limit| {
-        field_string(list, limit.name);
+        field_string(list, rule_name(all, limit.rule));
         list.push_str(";r=");
         number(list, integer(limit.remaining));
         if let Some(wait) = limit.wait.filter(|_| !in_flight(limit.quota)) {
@@ -128,7 +49,7 @@ pub(super) fn ietf(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
 }
 
 /// `x-ratelimit-limit`, `-remaining` and `-reset`; empty without a rule to show.
-pub(super) fn x_ratelimit(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+pub(super) fn x_ratelimit(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
     let Some(tightest) = limits.first() else {
         return Vec::new();
     };
@@ -141,7 +62,7 @@ pub(super) fn x_ratelimit(limits: &[ShownRule]) -> Vec<(&'static str, String)> {
             number(&mut all, window);
         }
         all.push_str(";name=");
-        field_string(&mut all, limit.name);
+        field_string(&mut all, rule_name(policy, limit.rule));
     }
     vec![
         ("x-ratelimit-limit", all),
@@ -173,15 +94,24 @@ fn integer(number: u64) -> u64 {
 mod tests {
     use super::super::testing::{Bare, RuleState, admit, decision, items, policy, refuse};
     use super::*;
+    use crate::algorithm::Admission;
+    use crate::response::shown::MAX_SHOWN;
+    use diana_base::time::Span;
     use proptest::prelude::*;
 
-    fn show(
-        form: fn(&[ShownRule]) -> Vec<(&'static str, String)>,
-        names: &[&str],
-        states: &[RuleState],
-    ) -> Vec<(&'static str, String)> {
+    /// The rules to show.
+    fn shown(policy: &Policy, states: &[RuleState]) -> Vec<ShownRule> {
+        let mut limits = Vec::new();
+        ShownRule::tightest_first(policy, &decision(policy, states), &mut limits);
+        limits
+    }
+
+    /// Header fields in one of the two forms.
+    type ShowFields = fn(&Policy, &[ShownRule]) -> Vec<(&'static str, String)>;
+
+    fn show(form: ShowFields, names: &[&str], states: &[RuleState]) -> Vec<(&'static str, String)> {
         let policy = policy(names);
-        form(&ShownRule::tightest_first(&policy, &decision(&policy, states)))
+        form(&policy, &shown(&policy, states))
     }
 
     /// The names of the rules shown, in order.
@@ -353,7 +283,7 @@ mod tests {
         ) {
             let policy = policy(rules.iter().map(|(name, ..)| name));
             let states: Vec<RuleState> = rules.iter().map(|&(_, n, unit, ms)| (n, unit, admit(n, ms))).collect();
-            let shown = ietf(&ShownRule::tightest_first(&policy, &decision(&policy, &states)));
+            let shown = ietf(&policy, &shown(&policy, &states));
             let shown: Vec<_> = shown.iter().map(|(_, value)| items(value)).collect();
             let [Some(policies), Some(limits)] = &shown[..] else {
                 return Err(TestCaseError::fail(format!("{shown:?}")));

@@ -5,6 +5,7 @@ use super::overrides::{ResponseOverride, RuleResponses};
 use crate::check::{Decision, Reason};
 use crate::policy::{Policy, RuleId};
 use diana_base::map::KeyMap;
+use std::borrow::Cow;
 
 impl ResponseOptions {
     /// Assigns these responses to the rules of `policy` by name. All other rules use the document's
@@ -44,20 +45,25 @@ impl ResponseOptions {
         overrides.filter_map(|own| own.status).next().unwrap_or(self.status)
     }
 
-    /// The configured headers, each name once, and the challenge that a 401 must have (RFC 9110
-    /// §15.5.2).
-    pub(super) fn own_headers(&self, reason: Reason, decision: &Decision, status: u32) -> Vec<(&str, &str)> {
+    /// Adds the configured headers, each name once, and the challenge that a 401 must have (RFC
+    /// 9110 §15.5.2).
+    pub(super) fn own_headers<'a>(
+        &'a self,
+        reason: Reason,
+        decision: &Decision,
+        status: u32,
+        headers: &mut Vec<(&'a str, Cow<'a, str>)>,
+    ) {
         const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer");
         let overrides = self.overrides(reason, decision).into_iter().flatten();
         let all = overrides.map(|own| &own.headers).chain([&self.headers]).flatten();
-        let mut headers: Vec<(&str, &str)> = Vec::new();
         let all = all.map(|(name, value)| (&**name, &**value));
+        // Other headers have other names: see `own_headers::reserved`.
         for (name, value) in all.chain((status == 401).then_some(CHALLENGE)) {
             if !headers.iter().any(|(known, _)| *known == name) {
-                headers.push((name, value));
+                headers.push((name, value.into()));
             }
         }
-        headers
     }
 }
 

@@ -33,57 +33,94 @@ fn phrase(status: u32) -> &'static str {
     }
 }
 
-/// The type and the title for a client that is refused for its behaviour.
-const ABNORMAL: (&str, &str) = ("abnormal-usage-detected", "Abnormal Usage Detected");
-
 /// The initial capacity in bytes; enough for most problems.
 const CAPACITY: usize = 256;
 
-/// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, and
-/// `violated-policies`. The last lists the names of all rules that are known to refuse, in the
-/// order they were checked. The text ends with a newline for terminals.
-pub(super) fn json(status: u32, reason: Reason, policy: &Policy, decision: &Decision) -> String {
-    let is_penalty = |id: RuleId| {
-        let report = decision.refusing().find(|report| report.rule == id);
-        report.and_then(|report| report.verdict).is_some_and(|verdict| verdict.is_penalty())
-    };
-    let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
-    let (kind, title) = match (reason, is_reduced) {
-        (Reason::NoActor(_), _) => ("", phrase(status)),
-        (Reason::Denied, _) if !matches!(status, 429 | 503) => ("", phrase(status)),
-        (Reason::Denied, _) => ABNORMAL,
-        (Reason::Rule(id), _) if is_penalty(id) => ABNORMAL,
-        (_, true) => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
-        _ => ("quota-exceeded", "Quota Exceeded"),
-    };
-    let detail = match reason {
-        Reason::NoActor(_) => r#","detail":"the request does not say whom it is to be counted for""#,
-        _ => "",
-    };
-    let mut json = String::with_capacity(CAPACITY);
-    let registry = if kind.is_empty() { "about:blank" } else { REGISTRY };
-    for part in [r#"{"type":""#, registry, kind, "\""] {
-        json.push_str(part);
-    }
-    if !title.is_empty() {
-        for part in [r#","title":""#, title, "\""] {
-            json.push_str(part);
+/// All of a problem but the names of the rules. Equal problems with equal names are equal texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    status: u32,
+    kind: Kind,
+    /// Whether the request lacks an actor.
+    lacks_actor: bool,
+    is_denied: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Blank,
+    Abnormal,
+    Reduced,
+    Exceeded,
+}
+
+impl Kind {
+    /// The name in the registry, and the title.
+    fn names(self, status: u32) -> (&'static str, &'static str) {
+        match self {
+            Kind::Blank => ("", phrase(status)),
+            Kind::Abnormal => ("abnormal-usage-detected", "Abnormal Usage Detected"),
+            Kind::Reduced => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
+            Kind::Exceeded => ("quota-exceeded", "Quota Exceeded"),
         }
     }
-    json.push_str(r#","status":"#);
-    number(&mut json, status.into());
-    json.push_str(detail);
-    json.push_str(r#","violated-policies":["#);
-    let mut between = "";
-    let mut violated = |name: &str| {
-        json.push_str(between);
-        json_string(&mut json, name);
-        between = ",";
-    };
-    match reason {
-        Reason::Denied => violated(DENY),
-        _ => decision.refusing().for_each(|report| violated(rule_name(policy, report.rule))),
+}
+
+impl Problem {
+    /// The problem of a refusal.
+    pub(super) fn of(status: u32, reason: Reason, decision: &Decision) -> Problem {
+        let is_penalty = |id: RuleId| {
+            let report = decision.refusing().find(|report| report.rule == id);
+            report.and_then(|report| report.verdict).is_some_and(|verdict| verdict.is_penalty())
+        };
+        let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
+        let kind = match (reason, is_reduced) {
+            (Reason::NoActor(_), _) => Kind::Blank,
+            (Reason::Denied, _) if !matches!(status, 429 | 503) => Kind::Blank,
+            (Reason::Denied, _) => Kind::Abnormal,
+            (Reason::Rule(id), _) if is_penalty(id) => Kind::Abnormal,
+            (_, true) => Kind::Reduced,
+            _ => Kind::Exceeded,
+        };
+        let (lacks_actor, is_denied) = (matches!(reason, Reason::NoActor(_)), reason == Reason::Denied);
+        Problem { status, kind, lacks_actor, is_denied }
     }
-    json.push_str("]}\n");
-    json
+
+    /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, and
+    /// `violated-policies`. The last lists the names of all rules that are known to refuse, in the
+    /// order they were checked. The text ends with a newline for terminals.
+    pub(super) fn json(self, policy: &Policy, refusing: impl Iterator<Item = RuleId>) -> String {
+        let Problem { status, kind, lacks_actor, is_denied } = self;
+        let (kind, title) = kind.names(status);
+        let detail = match lacks_actor {
+            true => r#","detail":"the request does not say whom it is to be counted for""#,
+            false => "",
+        };
+        let mut json = String::with_capacity(CAPACITY);
+        let registry = if kind.is_empty() { "about:blank" } else { REGISTRY };
+        for part in [r#"{"type":""#, registry, kind, "\""] {
+            json.push_str(part);
+        }
+        if !title.is_empty() {
+            for part in [r#","title":""#, title, "\""] {
+                json.push_str(part);
+            }
+        }
+        json.push_str(r#","status":"#);
+        number(&mut json, status.into());
+        json.push_str(detail);
+        json.push_str(r#","violated-policies":["#);
+        let mut between = "";
+        let mut violated = |name: &str| {
+            json.push_str(between);
+            json_string(&mut json, name);
+            between = ",";
+        };
+        match is_denied {
+            true => violated(DENY),
+            false => refusing.for_each(|rule| violated(rule_name(policy, rule))),
+        }
+        json.push_str("]}\n");
+        json
+    }
 }

@@ -40,9 +40,12 @@ impl ResponseOptions {
             Reason::Unavailable(_) => Span::ZERO,
         };
         let seconds = wait.as_secs_ceil().max(1);
-        let most = u128::from(seconds).saturating_mul(self.jitter_percent.into()).div_ceil(100);
-        let extra = most.saturating_add(1).saturating_mul(entropy.into()) >> 32;
-        Some(seconds.saturating_add(u64::try_from(extra).unwrap_or(0)))
+        // No product overflows: there are less than 2³⁵ seconds in 64 bits of nanoseconds. Checked
+        // multiplications take long in WebAssembly.
+        let choices = seconds.wrapping_mul(self.jitter_percent.into()).div_ceil(100).saturating_add(1);
+        let (high, low) = (choices >> 32, choices & u64::from(u32::MAX));
+        let extra = high.wrapping_mul(entropy.into()).saturating_add(low.wrapping_mul(entropy.into()) >> 32);
+        Some(seconds.saturating_add(extra))
     }
 }
 

@@ -1,0 +1,242 @@
+//! Texts of responses that a worker has built, for the next decision that shows the same.
+
+use super::options::{Form, ResponseOptions};
+use super::problem::Problem;
+use super::refusal::Refusal;
+use super::shown::ShownRule;
+use crate::check::Decision;
+use crate::policy::{Policy, RuleId};
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// The number of slots of each cache; a power of two. Texts with the same slot take turns.
+const SLOTS: usize = 64;
+
+/// The headers that show the remaining quota, with their names.
+pub type QuotaHeaders = Rc<[(&'static str, String)]>;
+
+/// The texts of one worker's last responses under one policy. A text is built once while the
+/// numbers in it stay the same, for clients whose numbers are the same.
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::session::{Session, Worker};
+/// # use diana_limiter::time::Time;
+/// use diana_limiter::response::ResponseCache;
+///
+/// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "minute"}]}"#;
+/// # let configuration = diana_config::compile(document).expect("a valid document");
+/// # let (policy, options) = (configuration.policy, configuration.response);
+/// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let values = Values::default().with(Part::Path, "/");
+/// # let request = policy.request(&values);
+/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let mut cache = ResponseCache::default();
+/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// let headers = cache.headers(&options, &policy, decision);
+/// assert_eq!(headers.as_deref(), Some(&*options.headers(&policy, decision)));
+/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// let refusal = options.refusal(&policy, decision, false, 0);
+/// assert_eq!(cache.refusal(&options, &policy, decision, false, 0), refusal);
+/// # Ok::<(), Fault>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct ResponseCache {
+    /// The rules that the present response shows.
+    shown: Vec<ShownRule>,
+    headers: Vec<ShownQuota>,
+    bodies: Vec<Body>,
+}
+
+/// Headers, and the rules that they show.
+#[derive(Clone, Debug, Default)]
+struct ShownQuota {
+    shown: Vec<ShownRule>,
+    headers: Option<QuotaHeaders>,
+}
+
+/// The text of a problem, and the rules that it names.
+#[derive(Clone, Debug, Default)]
+struct Body {
+    problem: Option<Problem>,
+    rules: Vec<RuleId>,
+    text: String,
+}
+
+impl ResponseCache {
+    /// [`ResponseOptions::headers`], if there are any. `options` and `policy` are always the same.
+    #[must_use]
+    pub fn headers(
+        &mut self,
+        options: &ResponseOptions,
+        policy: &Policy,
+        decision: &Decision,
+    ) -> Option<QuotaHeaders> {
+        self.quota(options, policy, decision).map(Rc::clone)
+    }
+
+    /// [`ResponseOptions::refusal`]. `options` and `policy` are always the same.
+    #[must_use]
+    pub fn refusal<'a>(
+        &'a mut self,
+        options: &'a ResponseOptions,
+        policy: &Policy,
+        decision: &Decision,
+        grpc: bool,
+        entropy: u32,
+    ) -> Option<Refusal<'a>> {
+        self.quota(options, policy, decision);
+        let ResponseCache { shown, headers, bodies } = self;
+        let quota = find(shown, headers).map_or(&[][..], |headers| headers);
+        let quota = quota.iter().map(|(name, value)| (*name, Cow::from(&**value)));
+        options.refusal_with(policy, decision, (grpc, entropy), quota, move |problem| {
+            text(bodies, problem, policy, decision).as_bytes().into()
+        })
+    }
+
+    /// The headers of the decision, built if they are not in their slot. `None` without headers.
+    fn quota(
+        &mut self,
+        options: &ResponseOptions,
+        policy: &Policy,
+        decision: &Decision,
+    ) -> Option<&QuotaHeaders> {
+        let ResponseCache { shown, headers, .. } = self;
+        shown.clear();
+        if options.form == Form::Off {
+            return None;
+        }
+        ShownRule::tightest_first(policy, decision, shown);
+        if shown.is_empty() {
+            return None;
+        }
+        if find(shown, headers).is_none() {
+            if headers.is_empty() {
+                headers.resize(SLOTS, ShownQuota::default());
+            }
+            let slot = headers.get_mut(slot(shown))?;
+            slot.shown.clone_from(shown);
+            slot.headers = Some(options.fields(policy, shown).into());
+        }
+        find(shown, headers)
+    }
+}
+
+/// The headers that show what `shown` does.
+fn find<'h>(shown: &[ShownRule], headers: &'h [ShownQuota]) -> Option<&'h QuotaHeaders> {
+    let slot = headers.get(slot(shown))?;
+    let digits = |rules: &'h [ShownRule]| rules.iter().map(ShownRule::digits);
+    let same = slot.shown.len() == shown.len() && digits(&slot.shown).eq(shown.iter().map(ShownRule::digits));
+    slot.headers.as_ref().filter(|_| same)
+}
+
+fn slot(shown: &[ShownRule]) -> usize {
+    slot_of(shown.iter().fold(0, |sum: u64, rule| sum.rotate_left(7) ^ rule.remaining))
+}
+
+fn slot_of(number: u64) -> usize {
+    usize::try_from(number & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
+}
+
+/// The text of the problem, built if it is not in its slot.
+fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decision: &Decision) -> &'b str {
+    let first = decision.refusing_rules().next().map_or(0, RuleId::index);
+    if bodies.is_empty() {
+        bodies.resize(SLOTS, Body::default());
+    }
+    let Some(body) = bodies.get_mut(slot_of(u64::try_from(first).unwrap_or(0))) else {
+        return "";
+    };
+    if body.problem != Some(problem) || !body.rules.iter().copied().eq(decision.refusing_rules()) {
+        body.problem = Some(problem);
+        body.rules.clear();
+        body.rules.extend(decision.refusing_rules());
+        body.text = problem.json(policy, decision.refusing_rules());
+    }
+    &body.text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{RuleState, admit, decision, penalty, policy, refuse};
+    use super::*;
+    use crate::check::{Outcome, Reason, RuleResult};
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// A few states, so that many decisions show the same numbers.
+    fn state() -> impl Strategy<Value = RuleState> {
+        let quota = select(vec![(10, 1000), (10, 60_000), (9, 1000), (8, 0), (0, 1000)]);
+        let verdict = select(vec![
+            admit(1, 900),
+            admit(1, 1000),
+            admit(1, 1001),
+            admit(65, 900),
+            admit(u64::from(u16::MAX) + 2, 900),
+            admit(9, 0),
+            refuse(900),
+            refuse(1001),
+            refuse(2001),
+            refuse(None),
+            penalty(),
+            None,
+        ]);
+        (quota, verdict).prop_map(|((rpu, unit_ms), verdict)| (rpu, unit_ms, verdict))
+    }
+
+    /// What else a decision may be, besides what the states of its rules make it.
+    fn changed(mut decision: Decision, change: u8) -> Decision {
+        let Some(rule) = decision.reports.first().map(|report| report.rule) else {
+            return decision;
+        };
+        match change {
+            0 => decision.outcome = Outcome::Reject(Reason::Denied),
+            1 => decision.outcome = Outcome::Allowed,
+            2 => decision.outcome = Outcome::Reject(Reason::NoActor(rule)),
+            3 => decision.outcome = Outcome::Reject(Reason::Unavailable(rule)),
+            4 => {
+                decision.outcome = Outcome::Reject(Reason::Unattributed);
+                decision.reports.iter_mut().for_each(|report| report.result = RuleResult::Unattributed);
+            }
+            5 => decision.reports.iter_mut().for_each(|report| report.degraded = true),
+            6 => decision.reports.truncate(1),
+            _ => {}
+        }
+        decision
+    }
+
+    proptest! {
+        #[test]
+        fn a_cached_response_is_the_one_that_would_be_built(
+            decisions in prop::collection::vec((prop::collection::vec(state(), 3), 0u8..12, any::<bool>(), any::<u32>()), 1..200),
+            form in select(vec![Form::Ietf, Form::XRateLimit, Form::Both, Form::Off]),
+            status in select(vec![429, 503, 401]),
+        ) {
+            let policy = policy(["a", "b", "~c"]);
+            let options = ResponseOptions { status, form, ..ResponseOptions::default() };
+            let mut cache = ResponseCache::default();
+            for (states, change, grpc, entropy) in decisions {
+                let decision = changed(decision(&policy, &states), change);
+                let headers = cache.headers(&options, &policy, &decision);
+                prop_assert_eq!(headers.as_deref().unwrap_or_default(), &*options.headers(&policy, &decision));
+                let refusal = options.refusal(&policy, &decision, grpc, entropy);
+                prop_assert_eq!(cache.refusal(&options, &policy, &decision, grpc, entropy), refusal);
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_built_once_while_they_show_the_same() {
+        let (policy, options) = (policy(["a", "b"]), ResponseOptions::default());
+        let mut cache = ResponseCache::default();
+        let mut headers = |ms| {
+            let decision = decision(&policy, &[(10, 1000, admit(3, ms))]);
+            cache.headers(&options, &policy, &decision).unwrap()
+        };
+        let first = headers(400);
+        assert!(Rc::ptr_eq(&first, &headers(1000)), "one second, rounded up");
+        assert!(!Rc::ptr_eq(&first, &headers(1001)));
+    }
+}
