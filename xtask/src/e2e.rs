@@ -7,7 +7,7 @@ use anyhow::Result;
 use gateway::Shell;
 
 /// The tests of things that the native module does not have: the names of the tests begin so.
-const WASM_ONLY: [(&str, &str); 8] = [
+const WASM_ONLY: [(&str, &str); 9] = [
     ("capabilities::", "Envoy's restriction of callbacks and host calls"),
     ("lean::", "the files with fewer callbacks"),
     ("size::", "the size of the files"),
@@ -15,6 +15,7 @@ const WASM_ONLY: [(&str, &str); 8] = [
     ("original::an_empty_vm_id", "`vm_id`; a module has a `filter_name`"),
     ("remote::refused::a_document_that_the_lean_filter", "the files with fewer callbacks"),
     ("remote::updates::restarted_workers", "a VM that Envoy replaces after a trap"),
+    ("soak::", "VMs that trap under load"),
     ("settling::a_file_that_does_not_read_bodies", "the files with fewer callbacks"),
 ];
 
