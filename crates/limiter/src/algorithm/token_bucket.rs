@@ -40,6 +40,7 @@
 //! Debt is also clamped if the next token would take longer than the unit.
 
 mod compile;
+mod expiry;
 mod migrate;
 mod reserve;
 mod settle;
@@ -148,26 +149,6 @@ impl TokenBucket {
 
     fn store_reserved(&self, cell: &mut [u8], reserved: u64) {
         write(cell, RESERVED, u32::try_from(reserved).unwrap_or(u32::MAX).to_le_bytes());
-    }
-
-    /// The instant at which the bucket is full except for reserved units, and the number of
-    /// reserved units. If all reservations must have expired, their units count as spent, and the
-    /// number is 0. They also count as expired if the latest charge is further ahead than
-    /// [`MAX_SKEW`].
-    fn without_expired(&self, cell: &[u8], now: Time) -> (Exact, u64) {
-        let (mut full_at, reserved, latest) =
-            (self.full_at(cell), self.reserved(cell), Time::from_ns(u64_at(cell, LATEST)));
-        if self.follows_clock(cell, now) {
-            full_at = self.rate.sub(full_at, Exact::whole(latest.since(now).as_ns()));
-        }
-        let expires_at =
-            if latest.since(now) > MAX_SKEW { now } else { latest.after(RESERVED_FOR).after(MAX_SKEW) };
-        match reserved > 0 && expires_at <= now {
-            true => {
-                (self.rate.add(full_at.max(Exact::whole(expires_at.as_ns())), self.rate.span_of(reserved)), 0)
-            }
-            false => (full_at, reserved),
-        }
     }
 
     /// Whether the clock stepped back since the last charge of a bucket that may owe units. Then
