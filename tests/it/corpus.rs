@@ -1,7 +1,9 @@
 //! The configurations in `tests/corpus`: accepted ones, which stay accepted for ever; refused ones,
 //! with their exact messages; and documents of the same shape with mistakes in them.
 //!
-//! Those in `over` are laid over `over/local.json`, like remote documents.
+//! Those in `over` are laid over `over/local.json`, like remote documents, and those in `route`
+//! over `route/listener.json`, like documents of routes. Those in `route-alone` are documents of
+//! routes that are checked before the listener's document is known.
 //!
 //! To add one, put a file into `accept`. Or put a file into `refuse`, run `UPDATE=1 cargo test
 //! corpus`, and review the messages that the test writes beside the file. Files in `accept` are
@@ -9,7 +11,7 @@
 
 mod shapes;
 
-use diana_config::{Configuration, compile, compile_over};
+use diana_config::{check_route, compile, compile_over, compile_route};
 use diana_document::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -26,13 +28,26 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     files.into_iter().collect()
 }
 
-/// Compiles a document alone, or laid over the local one.
-type Read = fn(&[u8]) -> Result<Configuration, Vec<Error>>;
+/// Reads a document alone, or laid over another one.
+type Read = fn(&[u8]) -> Result<(), Vec<Error>>;
 
-const KINDS: [(&str, Read); 2] = [("", compile), ("over/", over)];
+const KINDS: [(&str, Read); 4] =
+    [("", alone), ("over/", over), ("route/", route), ("route-alone/", route_alone)];
 
-fn over(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
-    compile_over(include_bytes!("../corpus/over/local.json"), bytes, None)
+fn alone(bytes: &[u8]) -> Result<(), Vec<Error>> {
+    compile(bytes).map(drop)
+}
+
+fn over(bytes: &[u8]) -> Result<(), Vec<Error>> {
+    compile_over(include_bytes!("../corpus/over/local.json"), bytes, None).map(drop)
+}
+
+fn route(bytes: &[u8]) -> Result<(), Vec<Error>> {
+    compile_route(include_bytes!("../corpus/route/listener.json"), bytes).map(drop)
+}
+
+fn route_alone(bytes: &[u8]) -> Result<(), Vec<Error>> {
+    check_route(bytes).map(drop)
 }
 
 /// The documents of a folder, and how each is compiled.
@@ -61,6 +76,13 @@ fn accepted_configurations_stay_accepted() {
         }
     }
     assert!(report.is_empty(), "\n{report}Configurations that were accepted once are accepted for ever.");
+}
+
+#[test]
+fn a_route_that_fits_its_listener_has_no_mistake_alone() {
+    for path in files("route/accept", "json").into_iter().chain(files("over/accept", "json")) {
+        assert!(check_route(&fs::read(&path).unwrap()).is_ok(), "{}", name(&path));
+    }
 }
 
 #[test]
@@ -93,7 +115,7 @@ fn refused_configurations_say_why() {
 
 #[test]
 fn every_expected_message_has_its_configuration() {
-    for path in files("refuse", "txt").into_iter().chain(files("over/refuse", "txt")) {
+    for path in KINDS.iter().flat_map(|(kind, _)| files(&format!("{kind}refuse"), "txt")) {
         assert!(path.with_extension("json").exists(), "{} has no .json beside it", name(&path));
     }
 }

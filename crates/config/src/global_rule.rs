@@ -2,6 +2,7 @@
 
 use super::counter::{Weight, count};
 use super::global_store::GlobalStore;
+use super::overlay::Reading;
 use super::penalty::penalty;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
@@ -11,8 +12,6 @@ use diana_limiter::response;
 
 const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";
-const NO_LOCAL_STORE: &str =
-    "a global rule is counted in a store, and there is none: the local document has to have it";
 const NOTHING_FAILS: &str = "this document has no store that could fail or lend: leave it out, or write the full form \
     with `limits` and `store`";
 const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
@@ -42,7 +41,7 @@ pub(super) struct Reader<'a> {
 /// The meaning of a global rule without a global store.
 #[derive(Clone, Copy)]
 enum NoStore {
-    /// There is a global store, possibly with mistakes.
+    /// There is a global store, possibly with mistakes, or there may be one.
     Stored,
     /// The rule is a mistake, for this reason.
     Wrong(&'static str),
@@ -89,18 +88,17 @@ impl Roles {
 }
 
 impl Reader<'_> {
-    /// `has_remote`: whether the limits may come from a remote document, which cannot have a global
-    /// store. `is_short`: whether the document has one of the short forms, which cannot have a
-    /// global store either.
+    /// `is_short`: whether the document has one of the short forms, which cannot have a global
+    /// store. Neither can the upper one of two documents.
     pub(super) fn new(
         store: Option<&GlobalStore>,
         has_store: bool,
-        has_remote: bool,
+        reading: Reading,
         is_short: bool,
     ) -> Reader<'_> {
-        let no_store = match (has_store, has_remote, is_short) {
-            (true, ..) => NoStore::Stored,
-            (_, true, _) => NoStore::Wrong(NO_LOCAL_STORE),
+        let no_store = match (has_store, reading, is_short) {
+            (true, ..) | (_, Reading::Upper, _) => NoStore::Stored,
+            (_, Reading::Over(overlay), _) => NoStore::Wrong(overlay.no_store()),
             (_, _, true) => NoStore::Alone,
             _ => NoStore::Wrong(NO_STORE),
         };

@@ -54,6 +54,7 @@ mod limit;
 mod lists;
 mod mode;
 mod names;
+mod overlay;
 mod penalty;
 mod plans;
 mod priority;
@@ -69,6 +70,7 @@ use diana_limiter::request::Parts;
 use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
 use mode::Mode;
+use overlay::{Overlay, Reading};
 use top::Top;
 
 /// A valid configuration.
@@ -119,7 +121,8 @@ pub struct Configuration {
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
-    let configuration = Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None, false));
+    let configuration =
+        Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None, Reading::Whole));
     checked(configuration, errors.into_vec())
 }
 
@@ -145,18 +148,74 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// assert!(configuration.policy.rules().all(|(_, rule)| !rule.enforced()));
 /// ```
 pub fn compile_over(bytes: &[u8], over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
-    let (document, other) = (diana_document::parse(bytes), diana_document::parse(over));
+    lay_over(bytes, over, dry_run, Overlay::Remote)
+}
+
+/// Like [`compile`], with the document `route` of a route laid over the `listener`'s document, as a
+/// remote document is laid over a local one. The listener's document must not have `remote`.
+///
+/// ```
+/// let listener = br#"{
+///     "limits": [],
+///     "actors": {"tenant": {"header": "x-tenant"}},
+///     "mode": "shadow"
+/// }"#;
+/// let route = br#"{
+///     "limits": [{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "second"}]}],
+///     "mode": "enforce"
+/// }"#;
+/// let configuration = diana_config::compile_route(listener, route).expect("both are valid");
+/// assert!(configuration.policy.rules().all(|(_, rule)| rule.enforced()));
+///
+/// let other = br#"{"limits": []}"#;
+/// let errors = diana_config::compile_route(other, route).expect_err("no such actor");
+/// assert_eq!(errors[0].path, "limits[0].rules[0].actor");
+/// ```
+pub fn compile_route(listener: &[u8], route: &[u8]) -> Result<Configuration, Vec<Error>> {
+    lay_over(listener, route, None, Overlay::Route)
+}
+
+/// Looks for mistakes in the document of a route before the listener's document is known. A key
+/// that the listener's document may complete is not a mistake. Returns the configuration of this
+/// document alone, unless its limits need more keys of the listener's.
+///
+/// ```
+/// let rule = br#"{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "second"}]}"#;
+/// // The listener's document may define `tenant`.
+/// assert!(diana_config::check_route(rule).is_ok());
+///
+/// let rule = br#"{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "sec"}]}"#;
+/// let errors = diana_config::check_route(rule).expect_err("a mistake");
+/// assert_eq!(errors[0].path, "rules[0].unit");
+/// ```
+pub fn check_route(route: &[u8]) -> Result<Option<Configuration>, Vec<Error>> {
+    let document = diana_document::parse(route).map_err(|error| vec![error])?;
+    let errors = Errors::default();
+    let top = Overlay::Route.top(Node::root(&document, &errors));
+    let configuration = top.and_then(|top| read(top, None, Reading::Upper));
+    let errors = errors.into_vec();
+    if errors.is_empty() { Ok(configuration) } else { Err(errors) }
+}
+
+fn lay_over(
+    lower: &[u8],
+    upper: &[u8],
+    dry_run: Option<DryRun>,
+    overlay: Overlay,
+) -> Result<Configuration, Vec<Error>> {
+    let (document, other) = (diana_document::parse(lower), diana_document::parse(upper));
     let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
     let (known, errors) = (Errors::default(), Errors::default());
-    let base = Top::of(Node::root(&document, &known));
-    let over = remote::over(Node::root(&other, &errors));
-    let configuration =
-        base.zip(over).map(|(base, over)| over.or(base)).and_then(|top| read(top, dry_run, true));
-    // A local key may be wrong only in combination with the remote document, for example a rule
-    // whose actor no longer exists.
-    let of_first = |error: Error| Error { path: ["the local document's ", &error.path].concat(), ..error };
+    let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
+    let over = overlay.top(Node::root(&other, &errors));
+    let configuration = base
+        .zip(over)
+        .map(|(base, over)| over.or(base))
+        .and_then(|top| read(top, dry_run, Reading::Over(overlay)));
+    // A key of the lower document may be wrong only in combination with the upper one, for example
+    // a rule whose actor no longer exists.
     let mut errors = errors.into_vec();
-    errors.extend(known.into_vec().into_iter().map(of_first));
+    errors.extend(known.into_vec().into_iter().map(|error| overlay.of_lower(error)));
     checked(configuration, errors)
 }
 
@@ -164,18 +223,21 @@ fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<C
     configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
-/// `has_remote`: whether some keys come from a remote document.
-fn read(top: Top, dry_run: Option<DryRun>, has_remote: bool) -> Option<Configuration> {
+fn read(top: Top, dry_run: Option<DryRun>, reading: Reading) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::ClientIp::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
-    let actors = Actors::compile(top.actors, &mut scope);
+    let is_open = reading == Reading::Upper;
+    let actors = match top.actors {
+        None if is_open => Actors::open(),
+        actors => Actors::compile(actors, &mut scope),
+    };
     let mode = Mode::compile(top.mode);
     let has_store = top.store.is_some();
     let store = top.store.and_then(global_store::compile);
-    let global = global_rule::Reader::new(store.as_ref(), has_store, has_remote, top.is_short);
+    let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
-    let plans = plans::Plans::compile(top.plan, &actors, &mut scope);
+    let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);
     let mut reader = rule::Reader { actors: &actors, mode, names, plans, global, responses };
 
     let nodes = top.limits.unwrap_or_default();

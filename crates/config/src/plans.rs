@@ -21,6 +21,8 @@ const MAX_NAME_BYTES: usize = 64;
 /// The plans that the document names so far.
 pub(super) struct Plans<'a> {
     node: Option<Node<'a>>,
+    /// Whether a document that is not here may have `plan`.
+    is_open: bool,
     /// What tells the plan. `None` without `plan`, or if it is wrong.
     actor: Option<Named>,
     names: Vec<String>,
@@ -32,8 +34,14 @@ pub(super) struct Plans<'a> {
 
 impl<'a> Plans<'a> {
     /// Reads `plan`.
-    pub(super) fn compile(node: Option<Node<'a>>, actors: &Actors, scope: &mut Scope) -> Plans<'a> {
-        let mut plans = Plans { node, actor: None, names: Vec::new(), members: None, is_used: false };
+    pub(super) fn compile(
+        node: Option<Node<'a>>,
+        is_open: bool,
+        actors: &Actors,
+        scope: &mut Scope,
+    ) -> Plans<'a> {
+        let mut plans =
+            Plans { node, is_open, actor: None, names: Vec::new(), members: None, is_used: false };
         let Some(node) = node else {
             return plans;
         };
@@ -127,7 +135,7 @@ impl<'a> Plans<'a> {
         global: Option<&global_rule::Rule>,
     ) -> Option<Vec<(PlanId, Option<PlanCounters>)>> {
         self.is_used = true;
-        if self.node.is_none() {
+        if self.node.is_none() && !self.is_open {
             node.fail(NO_PLAN);
         }
         if global.is_some_and(|global| global.windows_only) {

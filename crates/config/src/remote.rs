@@ -1,9 +1,6 @@
-//! `remote`: the source of a remote document, and how the remote document is laid over the local
-//! one.
+//! `remote`: the source of a remote document.
 
 use super::global_store::{cluster, reserved};
-use super::keys::{REMOTE_KEYS, STORE_KEYS};
-use super::top::{Top, is_limit, is_wrapped};
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::response;
@@ -101,35 +98,4 @@ fn reserved_header(name: &str) -> Option<&'static str> {
         "content-type" => None,
         name => reserved(name),
     }
-}
-
-/// The top level of a remote document in any of the three forms.
-pub(super) fn over(node: Node) -> Option<Top> {
-    let Value::Object(entries) = node.value() else {
-        return Top::of(node);
-    };
-    if entries.is_empty() {
-        node.fail("it says nothing: expected `limits`, or what else stands in place of the local document's");
-        return None;
-    }
-    if is_wrapped(entries) || is_limit(entries) {
-        return Top::of(node);
-    }
-    let mut fields = node.fields()?;
-    fields.belong(STORE_KEYS, "to the local document's `store`");
-    fields.belong(REMOTE_KEYS, "to the local document's `remote`");
-    let limits = fields.take("limits");
-    Some(Top::rest(fields, limits, refuse))
-}
-
-/// Refuses a key that only the local document may have. The value is not read.
-fn refuse<'a>(fields: &mut Fields<'a>, key: &'static str) -> Option<Node<'a>> {
-    let node = fields.take_unoffered(key)?;
-    let what = match key {
-        "remote" => "where documents come from",
-        "store" => "where counts are kept",
-        _ => "how much memory is used",
-    };
-    node.fail(["a remote document cannot say ", what, ": leave that to the local one"].concat());
-    None
 }

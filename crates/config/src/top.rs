@@ -7,7 +7,7 @@ const WRAPPED: &str =
     "`@type` and `value` are the gateway's, around a document: write here what stands in `value`";
 
 /// How a key is taken: a method of [`Fields`] or a function that refuses the key.
-type Take<'a> = fn(&mut Fields<'a>, &'static str) -> Option<Node<'a>>;
+pub(super) type Take<'a> = fn(&mut Fields<'a>, &'static str) -> Option<Node<'a>>;
 
 /// The top level of a document. In the two short forms, only `limits` is set.
 #[derive(Default)]

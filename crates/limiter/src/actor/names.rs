@@ -48,7 +48,11 @@ const MAX_TUPLE_LEN: usize = 8;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Actors(Vec<Definition>);
+pub struct Actors {
+    definitions: Vec<Definition>,
+    /// Whether more names are defined elsewhere, in a document that is not here.
+    is_open: bool,
+}
 
 #[derive(Debug)]
 struct Definition {
@@ -66,7 +70,30 @@ impl Actors {
             check_name(name, &node);
             Definition { name: name.into(), actor: compile(node, scope).map(Arc::from) }
         };
-        Actors(entries.into_iter().map(define).collect())
+        Actors { definitions: entries.into_iter().map(define).collect(), is_open: false }
+    }
+
+    /// The actors of a document whose other part, with more definitions, is not known yet. An
+    /// unknown name is not reported.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, Value};
+    /// use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
+    /// use diana_limiter::request::Parts;
+    ///
+    /// let (value, errors) = (Value::Text("tenant".into()), Errors::default());
+    /// let mut parts = Parts::default();
+    /// let ip = ClientIp::compile(None, &mut parts);
+    /// let mut scope = Scope { parts: &mut parts, ip: &ip };
+    /// let place = Node::root(&value, &errors);
+    /// assert!(Actors::open().find("tenant", &place, &mut scope).is_none());
+    /// assert!(errors.is_empty());
+    /// assert!(Actors::default().find("tenant", &place, &mut scope).is_none());
+    /// assert!(!errors.is_empty());
+    /// ```
+    #[must_use]
+    pub fn open() -> Actors {
+        Actors { definitions: Vec::new(), is_open: true }
     }
 
     /// The actors of a rule: a name or a `{segment: …}`, or a list of these whose values count
@@ -129,7 +156,7 @@ impl Actors {
 
     fn known(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<Named> {
         let name = if name == ALIAS.0 { ALIAS.1 } else { name };
-        if let Some(definition) = self.0.iter().find(|definition| *definition.name == *name) {
+        if let Some(definition) = self.definitions.iter().find(|definition| *definition.name == *name) {
             return Some(Named::new(&definition.name, definition.actor.clone()?, scope));
         }
         if name == IP {
@@ -143,9 +170,13 @@ impl Actors {
             place.fail("`all` is nobody in particular: it stands alone and has no values");
             return None;
         }
+        if self.is_open {
+            return None;
+        }
         let mut known = vec![ALL, IP, ALIAS.0];
         known.extend(DEFAULTS.map(|(name, _)| name));
-        known.extend(self.0.iter().map(|definition| &*definition.name).filter(|name| is_name(name)));
+        known
+            .extend(self.definitions.iter().map(|definition| &*definition.name).filter(|name| is_name(name)));
         sort::sort_by_key(&mut known, |name| *name);
         known.dedup();
         let hint = match nearest(name, &known) {
