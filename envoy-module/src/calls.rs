@@ -2,6 +2,7 @@
 
 use crate::abi::{Bytes, Callbacks, ConfigPtr, ConfigScheduler, StreamPtr, StreamScheduler, metadata};
 use crate::alarm::Bell;
+use std::ffi::c_void;
 
 /// Writes a line to Envoy's log.
 pub fn log(envoy: &Callbacks, level: u32, line: &str) {
@@ -142,6 +143,12 @@ impl Reader {
         let found =
             unsafe { (self.envoy.http_filter_get_attribute_bool)(self.stream, attribute, &raw mut value) };
         found.then_some(value)
+    }
+
+    /// The address of what a module has made for the stream's route; null if there is nothing.
+    pub fn route(self) -> *const c_void {
+        // SAFETY: the stream lives, and this is its thread.
+        unsafe { (self.envoy.get_most_specific_route_config)(self.stream) }
     }
 
     /// A value of metadata, as the bytes that proxy-wasm gives for it: text as it is, a number as

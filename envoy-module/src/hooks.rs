@@ -9,9 +9,11 @@
 //!   on_http_filter_scheduled       worker        a bell rang: timers, replies of stores
 //!   on_http_filter_stream_complete worker        Filter::on_delete: refunds
 //!   on_http_filter_config_…        main thread   calls to stores and their replies
+//!   on_http_filter_per_route_…     main thread   a route's document; refuses a wrong one
 //! ```
 
 mod config;
+mod route;
 mod stream;
 mod unused;
 

@@ -45,6 +45,8 @@ mod namespace;
 #[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
+mod routes;
+#[cfg(not(feature = "loom"))]
 mod streams;
 #[cfg(not(feature = "loom"))]
 pub mod timer;

@@ -2,6 +2,7 @@
 
 use crate::alarm::Alarm;
 use crate::metrics::Metrics;
+use crate::routes;
 use crate::store::Memory;
 use crate::timer::TIMER;
 use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
@@ -37,14 +38,20 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Registry {
+    /// Streams have numbers in the upper half.
+    fn next_root(&mut self) -> u32 {
+        self.last_root = self.last_root.wrapping_add(1) & !FIRST_STREAM;
+        self.last_root
+    }
+}
+
 impl Namespace {
     /// The namespace of this name, and a new root context in it. Each root ends by
     /// [`leave`](Namespace::leave).
     pub fn enter(name: &[u8]) -> (Arc<Namespace>, u32) {
         let mut registry = registry();
-        // Streams have numbers in the upper half.
-        registry.last_root = registry.last_root.wrapping_add(1) & !FIRST_STREAM;
-        let root = registry.last_root;
+        let root = registry.next_root();
         if let Some((known, roots)) = registry.namespaces.iter_mut().find(|(known, _)| *known.name == *name) {
             if roots.is_empty() {
                 known.store.0.open();
@@ -86,9 +93,21 @@ impl Namespace {
         }
     }
 
-    /// A number that changes whenever a configuration goes.
+    /// The number of a root context for a route. It ends with its listener's root, or with the
+    /// route's document.
+    pub fn root_for_route() -> u32 {
+        registry().next_root()
+    }
+
+    /// Has the main thread look at all namespaces.
+    pub fn wake_all() {
+        let all: Vec<_> = registry().namespaces.iter().map(|(known, _)| Arc::clone(known)).collect();
+        all.iter().for_each(|namespace| namespace.main.ring());
+    }
+
+    /// A number that changes whenever a configuration or the document of a route goes.
     pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        self.epoch.load(Ordering::Acquire).wrapping_add(routes::epoch())
     }
 
     /// Whether this root's configuration exists.

@@ -5,7 +5,6 @@ use crate::config::FilterConfig;
 use crate::guard::guarded;
 use crate::vm::Context;
 use crate::vms::{self, ModuleVm};
-use std::ffi::c_void;
 use std::ptr::null;
 use std::slice;
 
@@ -202,19 +201,3 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
 ) {
     on_main(config, |config, _| config.callouts.ended(id, false));
 }
-
-/// Configurations of routes are refused: the module does not lay them over the listener's.
-#[unsafe(no_mangle)]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
-    _name: Bytes,
-    _document: Bytes,
-) -> *const c_void {
-    guarded(null(), || {
-        log::error!("configuration refused: a route has no document of its own, write limits for its paths");
-        null()
-    })
-}
-
-/// Nothing to delete.
-#[unsafe(no_mangle)]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(_config: *const c_void) {}

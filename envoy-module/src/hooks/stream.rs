@@ -86,12 +86,14 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         let vm = stream.vm;
         let decide = || {
             vm.forget_the_gone();
-            if !vm.knows(config) {
+            let Some(root) = vm.root(config) else {
                 return headers_status::CONTINUE;
-            }
+            };
+            stream.root.set(root);
+            vm.context.set(context(stream));
             vm.catch_up();
             stream.is_known.set(true);
-            vm.filter().on_context_create(stream.id, config.root);
+            vm.filter().on_context_create(stream.id, root);
             let action = vm.filter().on_request_headers(stream.id, ends);
             let status = carry_out(stream, action);
             vm.catch_up();

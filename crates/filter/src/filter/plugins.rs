@@ -38,6 +38,15 @@ impl<H: Host> Filter<H> {
         true
     }
 
+    /// Configures the plugin `root` for a route: the `route`'s document lies over the `listener`'s.
+    /// If the documents do not fit together, returns the reason and does not log it.
+    pub fn on_configure_route(&self, root: u32, listener: &[u8], route: &[u8]) -> Result<(), String> {
+        let plugin = Plugin::configure_route(self.host, listener, route, &self.ids)?;
+        plugin.timer_queue.with(|queue| queue.share_held_requests(&self.held_requests));
+        self.activate(root, plugin);
+        Ok(())
+    }
+
     /// Handles the deletion of a context: of a stream, or of a plugin with all its waiting streams.
     pub fn on_delete(&self, id: u32) {
         self.new_streams.with(|streams| streams.take(id));

@@ -37,10 +37,9 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let (keys, size) = policy.footprint();
         let (rules, keys) = (plural(policy.named_rules().count(), "rule"), plural(keys, "key"));
-        let mut words = format!(
-            "configuration taken, {rules}; at most {keys} and {} KiB of shared data",
-            size.div_ceil(1024)
-        );
+        let kind = if self.is_of_route { "configuration of a route" } else { "configuration" };
+        let mut words =
+            format!("{kind} taken, {rules}; at most {keys} and {} KiB of shared data", size.div_ceil(1024));
         let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
         if !clusters.is_empty() {
             let secret = policy.fingerprint().to_be_bytes();

@@ -60,6 +60,21 @@ impl<H: Host> Plugin<H> {
         }
     }
 
+    /// The plugin for a route, whose document lies over the listener's; or why there is none.
+    pub(crate) fn configure_route(
+        host: H,
+        listener: &[u8],
+        route: &[u8],
+        ids: &Rc<Ids>,
+    ) -> Result<Plugin<H>, String> {
+        let configuration =
+            diana_config::compile_route(listener, route).map_err(|errors| mistakes(&errors))?;
+        let mut plugin = Plugin::build(host, configuration, None, ids)?;
+        plugin.is_of_route = true;
+        plugin.announce(&[listener, b"\0", route].concat());
+        Ok(plugin)
+    }
+
     /// The plugin of a configuration, or why it cannot be built.
     pub(super) fn build(
         host: H,
@@ -114,6 +129,7 @@ impl<H: Host> Plugin<H> {
             host,
             kind,
             configuration,
+            is_of_route: false,
             clock: Clock::new(host)?,
             store,
             seed,
@@ -137,6 +153,9 @@ impl<H: Host> Plugin<H> {
 
     /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
     /// another one or stand beside it. In either case the counts of rules that both have continue.
+    ///
+    /// Plugins of routes take no part: they stand beside the listener's for good. Only where all
+    /// rules of a limit for one actor are the same do they count in the same cells.
     pub(crate) fn migrate_from(&self, before: Option<&Plugin<H>>, plugins: &[(u32, Option<Rc<Plugin<H>>>)]) {
         let mut previous = Vec::new();
         let mut add = |other: &Plugin<H>| {
@@ -145,7 +164,11 @@ impl<H: Host> Plugin<H> {
         let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
         match before {
             Some(before) => add(before),
-            None => plugins.iter().rev().filter_map(|(_, other)| other.as_deref()).for_each(add),
+            None if self.is_of_route => {}
+            None => {
+                let others = plugins.iter().rev().filter_map(|(_, other)| other.as_deref());
+                others.filter(|other| !other.is_of_route).for_each(add);
+            }
         }
         let now = self.now();
         self.worker

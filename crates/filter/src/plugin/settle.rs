@@ -23,6 +23,10 @@ impl<H: Host> Plugin<H> {
     /// Before a request ends, refunds charges that were migrated. The active configuration, or its
     /// candidate, may have copied the cells that this request charged.
     pub(crate) fn settle_migrated(&self, session: &Session, active: &Plugin<H>) {
+        if active.is_of_route {
+            // No counts migrate to the configuration of a route.
+            return;
+        }
         let settle = |later: &Policy, successor: &Worker| {
             let policy = &self.configuration.policy;
             let events = self.worker.with(|worker| {
