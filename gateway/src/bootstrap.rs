@@ -12,6 +12,8 @@ use std::path::Path;
 pub(crate) const LISTENER: &str = "gateway";
 /// The file of listeners, in the process' folder.
 pub(crate) const LISTENERS_FILE: &str = "listeners.json";
+/// The file of routes, in the process' folder.
+pub(crate) const ROUTES_FILE: &str = "routes.json";
 /// The access log, in the process' folder.
 pub(crate) const ACCESS_LOG: &str = "access.log";
 /// A socket in the process' folder, so that the upstream's listener needs no port.
@@ -54,16 +56,27 @@ pub(crate) fn listeners(config: &Config, filter: &Path, port: u16) -> Value {
     json!({"resources": [listener]})
 }
 
-fn gateway_hcm(config: &Config, filter: &Path) -> Value {
-    let router = json!({
-        "name": "envoy.filters.http.router",
-        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
-    });
+/// The file of routes.
+pub(crate) fn route_file(config: &Config) -> Value {
+    let mut routes = gateway_routes(config);
+    routes["@type"] = json!("type.googleapis.com/envoy.config.route.v3.RouteConfiguration");
+    json!({"resources": [routes]})
+}
+
+fn gateway_routes(config: &Config) -> Value {
     let mut all = config.routes.clone();
     all.push(if config.direct {
         answer(config)
     } else {
         json!({"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "30s"}})
+    });
+    routes(LISTENER, &all)
+}
+
+fn gateway_hcm(config: &Config, filter: &Path) -> Value {
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
     });
     let mut filters = config.instead.clone().unwrap_or_else(|| vec![http_filter(config, filter)]);
     filters.push(router);
@@ -73,9 +86,19 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "use_remote_address": config.use_remote_address,
         "normalize_path": config.normalize_path,
         "max_request_headers_kb": config.max_request_headers_kb,
-        "route_config": routes("gateway", &all),
         "http_filters": filters,
     });
+    if config.rds {
+        manager["rds"] = json!({
+            "route_config_name": LISTENER,
+            "config_source": {
+                "resource_api_version": "V3",
+                "path_config_source": {"path": ROUTES_FILE, "watched_directory": {"path": "."}},
+            },
+        });
+    } else {
+        manager["route_config"] = gateway_routes(config);
+    }
     if let Some(timeout) = config.request_timeout {
         manager["request_timeout"] = json!(seconds(timeout));
     }

@@ -69,6 +69,9 @@ pub struct Config {
     /// More routes, matched before the route that sends everything to the upstream with a timeout
     /// of 30 s.
     pub routes: Vec<Value>,
+    /// Whether the routes come by the route discovery service, so that
+    /// [`Gateway::reroute`](crate::Gateway::reroute) replaces them alone.
+    pub rds: bool,
     /// Envoy's `request_timeout`: how long a request may take until it is complete and sent
     /// upstream.
     pub request_timeout: Option<Duration>,
@@ -115,6 +118,7 @@ impl Config {
             upstream: None,
             answer: (200, "hello from upstream\n".into()),
             routes: Vec::new(),
+            rds: false,
             request_timeout: None,
             use_remote_address: true,
             normalize_path: false,

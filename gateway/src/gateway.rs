@@ -1,12 +1,15 @@
 //! A running gateway, with the operations that tests need.
 
 use crate::admin::{Admin, Sample, Stats};
-use crate::bootstrap::{self, ACCESS_LOG, LISTENER, LISTENERS_FILE, bootstrap, listeners};
+use crate::bootstrap::{
+    self, ACCESS_LOG, LISTENER, LISTENERS_FILE, ROUTES_FILE, bootstrap, listeners, route_file,
+};
 use crate::process::{Folder, Process, Start};
 use crate::{
     Answer, Config, Connection, Load, Plugin, Report, Response, Shell, Shot, filter, http, load, wait_until,
 };
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -51,6 +54,9 @@ impl Gateway {
         };
         let folder = Folder::create()?;
         folder.write(LISTENERS_FILE, &listeners(&config, &filter, 0).to_string())?;
+        if config.rds {
+            folder.write(ROUTES_FILE, &route_file(&config).to_string())?;
+        }
         let file = folder.write("envoy.json", &bootstrap(&config).to_string())?;
         let directory = folder.path().to_owned();
         let start = Start {
@@ -165,6 +171,31 @@ impl Gateway {
     /// environment) stay as they were at the start.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) -> Result<Update> {
         self.change(change, true)
+    }
+
+    /// Replaces the routes of a gateway with [`Config::rds`], and waits until Envoy has accepted or
+    /// rejected them.
+    pub fn reroute(&mut self, routes: Vec<Value>) -> Result<Update> {
+        let Some((config, _)) = &mut self.generated else {
+            bail!("a gateway that was started from a file cannot be changed");
+        };
+        let changed = Config { routes, ..config.clone() };
+        let count =
+            |name: &str| self.process.admin.counter(&format!("http.{LISTENER}.rds.{LISTENER}.{name}"));
+        let before = (count("config_reload")?, count("update_rejected")?);
+        let logged = self.process.log().len();
+        self.process.folder.write(ROUTES_FILE, &route_file(&changed).to_string())?;
+        let accepted = wait_until("Envoy to judge the routes", UPDATE, || {
+            if count("update_rejected").ok()? > before.1 {
+                return Some(false);
+            }
+            (count("config_reload").ok()? > before.0).then_some(true)
+        })?;
+        if !accepted {
+            return Ok(Update::Rejected(self.process.complaints(logged)));
+        }
+        *config = changed;
+        Ok(Update::Accepted)
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Config), drained: bool) -> Result<Update> {

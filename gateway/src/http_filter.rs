@@ -38,8 +38,22 @@ fn wasm(config: &Config, file: &Path) -> Value {
                     "backoff": {"base_interval": seconds(config.reload_backoff)},
                 },
                 "vm_config": vm,
-                "configuration": document(config),
+                "configuration": any(&config.plugin),
             },
+        },
+    })
+}
+
+const NATIVE: &str = "envoy.filters.http.dynamic_modules";
+
+/// A route's `typed_per_filter_config` with a document of its own for the native module.
+pub fn per_filter_config(document: impl Into<Plugin>) -> Value {
+    json!({
+        NATIVE: {
+            "@type":
+                "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute",
+            "dynamic_module_config": {"name": "diana"},
+            "filter_config": any(&document.into()),
         },
     })
 }
@@ -48,19 +62,20 @@ fn wasm(config: &Config, file: &Path) -> Value {
 /// as filters with one `vm_id` do.
 fn native(config: &Config) -> Value {
     json!({
-        "name": "envoy.filters.http.dynamic_modules",
+        "name": NATIVE,
         "typed_config": {
             "@type":
                 "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
             "dynamic_module_config": {"name": "diana", "metrics_namespace": "diana"},
             "filter_name": config.vm_id,
-            "filter_config": document(config),
+            "filter_config": any(&config.plugin),
         },
     })
 }
 
-fn document(config: &Config) -> Value {
-    match &config.plugin {
+/// A document in the message that Envoy gets.
+fn any(document: &Plugin) -> Value {
+    match document {
         Plugin::Struct(value) => {
             json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": value})
         }

@@ -23,13 +23,13 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The quota of one user over both gateways, and in each gateway alone.
 const QUOTA: usize = 20;
 const SHARE: usize = QUOTA / 2;
 
 /// The secret that all gateways of a test share.
-const SECRET: &str = "a secret of the tests only";
+pub const SECRET: &str = "a secret of the tests only";
 
 /// A Redis, its front, and gateways of two workers each that count in it.
 pub struct Shared {

@@ -28,6 +28,7 @@ mod permits;
 mod plans;
 mod priorities;
 mod remote;
+mod routes;
 mod settling;
 mod shaping;
 mod size;

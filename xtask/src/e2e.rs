@@ -19,6 +19,9 @@ const WASM_ONLY: [(&str, &str); 9] = [
     ("settling::a_file_that_does_not_read_bodies", "the files with fewer callbacks"),
 ];
 
+/// The tests of things that only the native module has.
+const NATIVE_ONLY: [(&str, &str); 1] = [("routes::", "documents of routes; proxy-wasm has none")];
+
 /// Runs the tests whose names contain `filter`, or all.
 pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
     programs::install()?;
@@ -32,11 +35,15 @@ pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
 pub fn line(shell: Shell) -> Line {
     let harness = ["--test-threads", "2", "--format", "pretty", "--nocapture"];
     let mut line = cargo(&[&["test", "--quiet", "--test", "e2e", "--"], &harness[..]].concat());
+    let skipped = match shell {
+        Shell::Wasm => &NATIVE_ONLY[..],
+        Shell::Native => &WASM_ONLY,
+    };
     if shell == Shell::Native {
         line.env.push(("DIANA_SHELL", "native".to_owned()));
-        let skip = |(name, _): &(&str, &str)| ["--skip".to_owned(), (*name).to_owned()];
-        line.args.extend(WASM_ONLY.iter().flat_map(skip));
     }
+    let skip = |(name, _): &(&str, &str)| ["--skip".to_owned(), (*name).to_owned()];
+    line.args.extend(skipped.iter().flat_map(skip));
     line
 }
 
