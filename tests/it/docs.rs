@@ -3,7 +3,7 @@
 
 mod names;
 
-use diana_limiter::policy::Policy;
+use diana_limiter::policy::{Policy, Rule};
 use serde_json::Value;
 use std::fs;
 
@@ -72,6 +72,18 @@ fn the_reference_and_the_readme_are_accepted() {
         }
     }
     assert!(count >= 9, "the documentation has lost its configurations");
+}
+
+/// It lies over the demo's document.
+#[test]
+fn the_example_of_a_route_is_accepted() {
+    let [block] = <[String; 1]>::try_from(blocks("docs/configuration/routes.md", "yaml")).unwrap();
+    let [route] = <[Value; 1]>::try_from(plugins(&yaml(&block))).unwrap();
+    let (listener, route) = (plugin("envoy-native.yaml").to_string(), route.to_string());
+    assert!(diana_config::check_route(route.as_bytes()).unwrap().is_some());
+    let both = diana_config::compile_route(listener.as_bytes(), route.as_bytes()).unwrap();
+    let rules: Vec<&str> = both.policy.named_rules().map(Rule::name).collect();
+    assert_eq!(rules, ["downloads"]);
 }
 
 #[test]
@@ -176,7 +188,7 @@ fn text(file: &str) -> String {
 }
 
 /// The pages of the reference.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "docs/configuration/README.md",
     "docs/configuration/limits.md",
     "docs/configuration/actors.md",
@@ -185,6 +197,7 @@ const PAGES: [&str; 8] = [
     "docs/configuration/global.md",
     "docs/configuration/remote.md",
     "docs/configuration/canary.md",
+    "docs/configuration/routes.md",
 ];
 
 /// All pages of the reference, concatenated.
