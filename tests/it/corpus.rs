@@ -11,7 +11,7 @@
 
 mod shapes;
 
-use diana_config::{check_route, compile, compile_over, compile_route};
+use diana_config::{Secret, Source, check_route, compile, compile_over, compile_route};
 use diana_document::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,8 +31,8 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 /// Reads a document alone, or laid over another one.
 type Read = fn(&[u8]) -> Result<(), Vec<Error>>;
 
-const KINDS: [(&str, Read); 4] =
-    [("", alone), ("over/", over), ("route/", route), ("route-alone/", route_alone)];
+const KINDS: [(&str, Read); 5] =
+    [("", alone), ("over/", over), ("route/", route), ("route-alone/", route_alone), ("native/", native)];
 
 fn alone(bytes: &[u8]) -> Result<(), Vec<Error>> {
     compile(bytes).map(drop)
@@ -44,6 +44,15 @@ fn over(bytes: &[u8]) -> Result<(), Vec<Error>> {
 
 fn route(bytes: &[u8]) -> Result<(), Vec<Error>> {
     compile_route(include_bytes!("../corpus/route/listener.json"), bytes).map(drop)
+}
+
+fn native(bytes: &[u8]) -> Result<(), Vec<Error>> {
+    let known = Secret::of(b"0123456789abcdef").unwrap();
+    let compile = |secret| Source::new(bytes, &secret).compile().map(drop);
+    // What is a mistake does not depend on whether the secret has arrived.
+    let (early, late) = (compile(Secret::Absent), compile(known));
+    assert_eq!(early, late);
+    late
 }
 
 fn route_alone(bytes: &[u8]) -> Result<(), Vec<Error>> {

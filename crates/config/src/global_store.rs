@@ -1,5 +1,6 @@
 //! `store`: the global store that counts global rules for all gateways.
 
+use super::secret::{self, Secret};
 use diana_base::format::plain;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
@@ -9,9 +10,6 @@ use diana_limiter::global::{GlobalStoreOptions, Protocol};
 use diana_limiter::policy::StoreDraft;
 use diana_limiter::response;
 
-/// In bytes. A shorter secret could be found by brute force.
-const MIN_SECRET_BYTES: usize = 16;
-
 const TIMEOUT: Span = Span::from_ms(50);
 
 /// Keys that `rls` does not have.
@@ -19,8 +17,8 @@ const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers"];
 
 /// The compiled `store` object.
 pub(super) struct GlobalStore {
-    pub(super) options: GlobalStoreOptions,
-    pub(super) draft: StoreDraft,
+    /// `None` until the gateway has the secret. Until then nobody asks the store.
+    pub(super) client: Option<(StoreDraft, GlobalStoreOptions)>,
     /// The number of gateways by which a quota is divided while the global store is down.
     pub(super) replicas: u64,
     /// Whether the global store counts in its own windows, and supports neither leases nor refunds.
@@ -28,7 +26,7 @@ pub(super) struct GlobalStore {
 }
 
 /// Compiles `store`. Reports each mistake at its place and then returns `None`.
-pub(super) fn compile(node: Node) -> Option<GlobalStore> {
+pub(super) fn compile(node: Node, secret: &Secret) -> Option<GlobalStore> {
     let Value::Object(_) = node.value() else {
         return node.expected("`{redis: {cluster: …, secret: …}}`, or the same with `rls`");
     };
@@ -40,8 +38,8 @@ pub(super) fn compile(node: Node) -> Option<GlobalStore> {
     let is_misspelt = fields.misspells("redis") || fields.misspells("rls");
     fields.finish();
     match (redis, rls) {
-        (Some(redis), None) => self::redis(&redis),
-        (None, Some(rls)) => self::rls(&rls),
+        (Some(redis), None) => self::redis(&redis, secret),
+        (None, Some(rls)) => self::rls(&rls, secret),
         (Some(_), Some(rls)) => {
             rls.fail("`redis` is given already, and there is one store: leave one of them out");
             None
@@ -54,7 +52,7 @@ pub(super) fn compile(node: Node) -> Option<GlobalStore> {
     }
 }
 
-fn redis(node: &Node) -> Option<GlobalStore> {
+fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     let mut fields = node.fields()?;
     let clusters = match (fields.take("cluster"), fields.take("clusters")) {
         (Some(_), Some(clusters)) => {
@@ -76,7 +74,7 @@ fn redis(node: &Node) -> Option<GlobalStore> {
     };
     let headers =
         fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
-    let common = common(&mut fields, 1);
+    let common = common(&mut fields, 1, secret);
     fields.belong(&["domain"], "to `rls`");
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
@@ -84,7 +82,7 @@ fn redis(node: &Node) -> Option<GlobalStore> {
     common?.global_store(clusters?, Box::new(redis), false)
 }
 
-fn rls(node: &Node) -> Option<GlobalStore> {
+fn rls(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     let mut fields = node.fields()?;
     let cluster = fields.require("cluster").and_then(|node| cluster(&node));
     let domain = match fields.take("domain") {
@@ -95,7 +93,7 @@ fn rls(node: &Node) -> Option<GlobalStore> {
         None => Some("diana".into()),
     };
     // A call asks about one request only, so many calls may be in flight.
-    let common = common(&mut fields, 64);
+    let common = common(&mut fields, 64, secret);
     fields.belong(REDIS_ONLY, "to `redis`");
     fields.finish();
     common?.global_store(vec![cluster?], Box::new(Rls::new(domain?)), true)
@@ -105,11 +103,12 @@ fn rls(node: &Node) -> Option<GlobalStore> {
 struct Common {
     timeout: Span,
     in_flight: usize,
-    secret: String,
+    /// `None` until the gateway has it.
+    secret: Option<String>,
     replicas: u64,
 }
 
-fn common(fields: &mut Fields, in_flight: u64) -> Option<Common> {
+fn common(fields: &mut Fields, in_flight: u64, secret: &Secret) -> Option<Common> {
     let timeout = match fields.take("timeout") {
         Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),
         None => Some(TIMEOUT),
@@ -122,17 +121,7 @@ fn common(fields: &mut Fields, in_flight: u64) -> Option<Common> {
         Some(node) => node.whole(1..=10_000),
         None => Some(1),
     };
-    let secret = fields.require("secret").and_then(|node| match node.value() {
-        Value::Text(text) if text.len() >= MIN_SECRET_BYTES => Some(text.clone()),
-        _ => {
-            // The error omits the value found, because mistakes are logged.
-            node.fail(
-                "expected a text of at least 16 letters that only these gateways know, such as `openssl rand -hex 16` \
-                 prints",
-            );
-            None
-        }
-    });
+    let secret = fields.require("secret").and_then(|node| secret::read(&node, secret));
     Some(Common {
         timeout: timeout?,
         in_flight: usize::try_from(in_flight?).unwrap_or(1),
@@ -149,13 +138,11 @@ impl Common {
         is_service: bool,
     ) -> Option<GlobalStore> {
         let Common { timeout, in_flight, secret, replicas } = self;
-        let draft = StoreDraft { shards: clusters.clone(), secret };
-        Some(GlobalStore {
-            options: GlobalStoreOptions { clusters, timeout, in_flight, protocol },
-            draft,
-            replicas,
-            is_service,
-        })
+        let client = secret.map(|secret| {
+            let draft = StoreDraft { shards: clusters.clone(), secret };
+            (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol })
+        });
+        Some(GlobalStore { client, replicas, is_service })
     }
 }
 

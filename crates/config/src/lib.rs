@@ -60,6 +60,7 @@ mod plans;
 mod priority;
 mod remote;
 mod rule;
+mod secret;
 mod top;
 
 use diana_document::{Error, Errors, Fields, Node};
@@ -71,6 +72,7 @@ use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
 use mode::Mode;
 use overlay::{Overlay, Reading};
+pub use secret::{Secret, SecretSource};
 use top::Top;
 
 /// A valid configuration.
@@ -119,11 +121,7 @@ pub struct Configuration {
 /// assert_eq!(places, ["rules[0].rpu", "rules[1].rpu"]);
 /// ```
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
-    let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
-    let errors = Errors::default();
-    let configuration =
-        Top::of(Node::root(&document, &errors)).and_then(|top| read(top, None, Reading::Whole));
-    checked(configuration, errors.into_vec())
+    Source::new(bytes, &Secret::Unsupported).compile()
 }
 
 /// Like [`compile`], with the remote document `over` laid over the local document `bytes`: each
@@ -148,7 +146,7 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// assert!(configuration.policy.rules().all(|(_, rule)| !rule.enforced()));
 /// ```
 pub fn compile_over(bytes: &[u8], over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
-    lay_over(bytes, over, dry_run, Overlay::Remote)
+    Source::new(bytes, &Secret::Unsupported).compile_over(over, dry_run)
 }
 
 /// Like [`compile`], with the document `route` of a route laid over the `listener`'s document, as a
@@ -172,7 +170,76 @@ pub fn compile_over(bytes: &[u8], over: &[u8], dry_run: Option<DryRun>) -> Resul
 /// assert_eq!(errors[0].path, "limits[0].rules[0].actor");
 /// ```
 pub fn compile_route(listener: &[u8], route: &[u8]) -> Result<Configuration, Vec<Error>> {
-    lay_over(listener, route, None, Overlay::Route)
+    Source::new(listener, &Secret::Unsupported).compile_route(route)
+}
+
+/// A document that comes from the gateway itself, and the gateway's secret for it.
+///
+/// ```
+/// use diana_config::{Secret, Source};
+///
+/// let document = br#"{
+///     "limits": [],
+///     "store": {"redis": {"cluster": "redis", "secret": {"sds": "diana"}}}
+/// }"#;
+/// let compile = |secret| Source::new(document, &secret).compile();
+/// let errors = compile(Secret::Unsupported).expect_err("such a host has no secrets");
+/// assert_eq!(errors[0].path, "store.redis.secret");
+/// // Until the secret arrives, the store counts as down.
+/// assert!(compile(Secret::Absent).expect("valid").store.is_none());
+/// assert!(compile(Secret::Known("0123456789abcdef".into())).expect("valid").store.is_some());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    document: &'a [u8],
+    secret: &'a Secret,
+}
+
+impl<'a> Source<'a> {
+    /// This document with this secret.
+    #[must_use]
+    pub fn new(document: &'a [u8], secret: &'a Secret) -> Source<'a> {
+        Source { document, secret }
+    }
+
+    /// Like [`compile`].
+    pub fn compile(self) -> Result<Configuration, Vec<Error>> {
+        let document = diana_document::parse(self.document).map_err(|error| vec![error])?;
+        let errors = Errors::default();
+        let top = Top::of(Node::root(&document, &errors));
+        let configuration = top.and_then(|top| read(top, self.secret, None, Reading::Whole));
+        checked(configuration, errors.into_vec())
+    }
+
+    /// Like [`compile_over`], with this as the local document.
+    pub fn compile_over(self, over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
+        self.lay_under(over, dry_run, Overlay::Remote)
+    }
+
+    /// Like [`compile_route`], with this as the listener's document.
+    pub fn compile_route(self, route: &[u8]) -> Result<Configuration, Vec<Error>> {
+        self.lay_under(route, None, Overlay::Route)
+    }
+
+    fn lay_under(
+        self,
+        upper: &[u8],
+        dry_run: Option<DryRun>,
+        overlay: Overlay,
+    ) -> Result<Configuration, Vec<Error>> {
+        let (document, other) = (diana_document::parse(self.document), diana_document::parse(upper));
+        let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
+        let (known, errors) = (Errors::default(), Errors::default());
+        let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
+        let over = overlay.top(Node::root(&other, &errors));
+        let top = base.zip(over).map(|(base, over)| over.or(base));
+        let configuration = top.and_then(|top| read(top, self.secret, dry_run, Reading::Over(overlay)));
+        // A key of the lower document may be wrong only in combination with the upper one, for
+        // example a rule whose actor no longer exists.
+        let mut errors = errors.into_vec();
+        errors.extend(known.into_vec().into_iter().map(|error| overlay.of_lower(error)));
+        checked(configuration, errors)
+    }
 }
 
 /// Looks for mistakes in the document of a route before the listener's document is known. A key
@@ -192,38 +259,16 @@ pub fn check_route(route: &[u8]) -> Result<Option<Configuration>, Vec<Error>> {
     let document = diana_document::parse(route).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Overlay::Route.top(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, None, Reading::Upper));
+    let configuration = top.and_then(|top| read(top, &Secret::Unsupported, None, Reading::Upper));
     let errors = errors.into_vec();
     if errors.is_empty() { Ok(configuration) } else { Err(errors) }
-}
-
-fn lay_over(
-    lower: &[u8],
-    upper: &[u8],
-    dry_run: Option<DryRun>,
-    overlay: Overlay,
-) -> Result<Configuration, Vec<Error>> {
-    let (document, other) = (diana_document::parse(lower), diana_document::parse(upper));
-    let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
-    let (known, errors) = (Errors::default(), Errors::default());
-    let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
-    let over = overlay.top(Node::root(&other, &errors));
-    let configuration = base
-        .zip(over)
-        .map(|(base, over)| over.or(base))
-        .and_then(|top| read(top, dry_run, Reading::Over(overlay)));
-    // A key of the lower document may be wrong only in combination with the upper one, for example
-    // a rule whose actor no longer exists.
-    let mut errors = errors.into_vec();
-    errors.extend(known.into_vec().into_iter().map(|error| overlay.of_lower(error)));
-    checked(configuration, errors)
 }
 
 fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<Configuration, Vec<Error>> {
     configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
-fn read(top: Top, dry_run: Option<DryRun>, reading: Reading) -> Option<Configuration> {
+fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::ClientIp::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -234,7 +279,7 @@ fn read(top: Top, dry_run: Option<DryRun>, reading: Reading) -> Option<Configura
     };
     let mode = Mode::compile(top.mode);
     let has_store = top.store.is_some();
-    let store = top.store.and_then(global_store::compile);
+    let store = top.store.and_then(|node| global_store::compile(node, secret));
     let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
     let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);
@@ -271,7 +316,7 @@ fn read(top: Top, dry_run: Option<DryRun>, reading: Reading) -> Option<Configura
         store: None,
         dry_run,
     };
-    let (store, mut options) = store.map(|store| (store.draft, store.options)).unzip();
+    let (store, mut options) = store.and_then(|store| store.client).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
     options.iter_mut().for_each(|options: &mut GlobalStoreOptions| options.protocol.name_rules(&policy));

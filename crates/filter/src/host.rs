@@ -7,7 +7,7 @@
 use crate::HostKind;
 use crate::metrics::Series;
 use diana_base::time::Time;
-use diana_config::Configuration;
+use diana_config::{Configuration, Secret};
 use diana_limiter::cells::store::{Fault, Store};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::Source;
@@ -51,6 +51,11 @@ pub trait Host: Copy + 'static {
 
     /// The plugin's configuration of `size` bytes; only while the plugin is configured.
     fn configuration(self, size: usize) -> Vec<u8>;
+
+    /// The secret for the store of the plugin's configuration; only while the plugin is configured.
+    fn secret(self) -> Secret {
+        Secret::Unsupported
+    }
 
     /// The effective stream's request. `ends`: whether the request ends with its headers.
     fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> Self::Request;

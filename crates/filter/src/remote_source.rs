@@ -8,7 +8,7 @@ use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
 use diana_base::format;
 use diana_base::time::Time;
-use diana_config::Configuration;
+use diana_config::{Configuration, Secret, Source};
 use diana_document::Error;
 use diana_limiter::cells::store::{Fault, Store};
 use diana_limiter::cells::table::Hasher;
@@ -25,6 +25,7 @@ pub(super) struct RemoteSource<H> {
     host: H,
     kind: HostKind,
     local: Vec<u8>,
+    secret: Secret,
     options: RemoteOptions,
     /// Whether the host has a monotonic clock.
     is_monotonic: bool,
@@ -34,11 +35,16 @@ pub(super) struct RemoteSource<H> {
 }
 
 impl<H: Host> RemoteSource<H> {
-    pub(super) fn new(host: H, kind: HostKind, local: Vec<u8>, options: RemoteOptions) -> RemoteSource<H> {
+    pub(super) fn new(
+        (host, kind): (H, HostKind),
+        (local, secret): (Vec<u8>, Secret),
+        options: RemoteOptions,
+    ) -> RemoteSource<H> {
         let follower = Follower::new(options.clone(), host.random()).over(Hasher::name(&local));
         let is_monotonic = host.monotonic().is_some();
         let follower = Exclusive::new(follower);
-        RemoteSource { host, kind, local, options, is_monotonic, follower, failed_generation: Cell::new(0) }
+        let failed_generation = Cell::new(0);
+        RemoteSource { host, kind, local, secret, options, is_monotonic, follower, failed_generation }
     }
 
     /// The time by the clock that all workers use. `None` while that clock cannot be read, because
@@ -139,9 +145,13 @@ impl<H: Host> RemoteSource<H> {
             .for_each(|warning| self.log(Level::Warn, ": ", &warning.to_string()));
     }
 
+    fn local(&self) -> Source<'_> {
+        Source::new(&self.local, &self.secret)
+    }
+
     /// Compiles the local configuration, or returns the mistakes.
     pub(super) fn compile_local(&self) -> Result<Configuration, String> {
-        diana_config::compile(&self.local).map_err(|errors| mistakes(&errors))
+        self.local().compile().map_err(|errors| mistakes(&errors))
     }
 
     /// Compiles a document laid over the local configuration, or returns the mistakes.
@@ -164,7 +174,7 @@ impl<H: Host> RemoteSource<H> {
 
     fn compile_over(&self, document: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, String> {
         let configuration =
-            diana_config::compile_over(&self.local, document, dry_run).map_err(|errors| mistakes(&errors))?;
+            self.local().compile_over(document, dry_run).map_err(|errors| mistakes(&errors))?;
         let refusals = self.host.refusals(self.kind, &configuration);
         if refusals.is_empty() { Ok(configuration) } else { Err(refusals.join("; ")) }
     }

@@ -41,7 +41,8 @@ impl<H: Host> Filter<H> {
     /// Configures the plugin `root` for a route: the `route`'s document lies over the `listener`'s.
     /// If the documents do not fit together, returns the reason and does not log it.
     pub fn on_configure_route(&self, root: u32, listener: &[u8], route: &[u8]) -> Result<(), String> {
-        let plugin = Plugin::configure_route(self.host, listener, route, &self.ids)?;
+        let before = self.plugin(root).flatten();
+        let plugin = Plugin::configure_route(self.host, listener, route, before.as_deref(), &self.ids)?;
         plugin.timer_queue.with(|queue| queue.share_held_requests(&self.held_requests));
         self.activate(root, plugin);
         Ok(())

@@ -14,7 +14,7 @@ use crate::wording::mistakes;
 use crate::zone::Zone;
 use diana_base::exclusive::Exclusive;
 use diana_base::time::{Span, Time};
-use diana_config::Configuration;
+use diana_config::{Configuration, Source};
 use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{Fault, Watched};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
@@ -32,15 +32,15 @@ impl<H: Host> Plugin<H> {
         before: Option<&Plugin<H>>,
         ids: &Rc<Ids>,
     ) -> Option<Plugin<H>> {
-        let bytes = host.configuration(size);
-        let configuration = diana_config::compile(&bytes).map_err(|errors| mistakes(&errors));
+        let (bytes, secret) = (host.configuration(size), host.secret());
+        let configuration = Source::new(&bytes, &secret).compile().map_err(|errors| mistakes(&errors));
         let plugin = configuration.and_then(|configuration| Plugin::build(host, configuration, before, ids));
         match plugin {
             Ok(mut plugin) => {
                 plugin.announce(&bytes);
                 let mut generation = 0;
                 if let Some(options) = plugin.configuration.remote.take() {
-                    let source = Rc::new(RemoteSource::new(host, plugin.kind, bytes, options));
+                    let source = Rc::new(RemoteSource::new((host, plugin.kind), (bytes, secret), options));
                     plugin.remote = Some(Rc::clone(&source));
                     // Another worker, or the configuration before this one, may already have a
                     // document.
@@ -65,11 +65,13 @@ impl<H: Host> Plugin<H> {
         host: H,
         listener: &[u8],
         route: &[u8],
+        before: Option<&Plugin<H>>,
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, String> {
-        let configuration =
-            diana_config::compile_route(listener, route).map_err(|errors| mistakes(&errors))?;
-        let mut plugin = Plugin::build(host, configuration, None, ids)?;
+        let secret = host.secret();
+        let configuration = Source::new(listener, &secret).compile_route(route);
+        let configuration = configuration.map_err(|errors| mistakes(&errors))?;
+        let mut plugin = Plugin::build(host, configuration, before, ids)?;
         plugin.is_of_route = true;
         plugin.announce(&[listener, b"\0", route].concat());
         Ok(plugin)

@@ -45,6 +45,21 @@ fn without_its_store_a_rule_follows_its_on_error() {
     }
 }
 
+/// No proxy-wasm host delivers secrets.
+#[test]
+fn a_secret_of_the_gateways_is_refused_with_its_place_and_the_old_configuration_stays() {
+    let gateway = start(2, &rule(r#""on_error": "deny""#));
+    assert_eq!(each(&gateway, 1), [Fate::Upstream]);
+    let json = configuration(r#""a""#, &rule(r#""on_error": "allow""#));
+    assert!(!gateway.configure(&json.replace(r#""sixteen letters!""#, r#"{"sds": "diana"}"#)));
+    let why = "configuration refused, 1 mistake: (1) store.redis.secret: only the native module reads secrets by SDS";
+    assert_eq!(gateway.world.logged(why), 2, "each worker says why");
+    clusters(&gateway).down.set(true);
+    assert_eq!(each(&gateway, 1), [Fate::Answered(503)], "`on_error` is the old one");
+    gateway.end_all();
+    gateway.no_crash();
+}
+
 #[test]
 fn a_refusal_without_a_store_says_so() {
     let gateway = start(1, &rule(r#""on_error": "deny""#));
