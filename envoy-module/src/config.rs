@@ -6,6 +6,7 @@ use crate::callouts::{Caller, Callouts};
 use crate::calls::ConfigBell;
 use crate::metrics::{self, Ids, Sink};
 use crate::namespace::Namespace;
+use crate::secret::SharedSecret;
 use crate::timer::TIMER;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub struct FilterConfig {
     pub root: u32,
     /// The document.
     pub document: Box<[u8]>,
+    /// The store's secret, if Envoy delivers it.
+    pub secret: Option<SharedSecret>,
     /// Envoy's numbers of the metrics.
     pub ids: Ids,
     /// The calls to stores and document servers.
@@ -48,7 +51,7 @@ impl Bell for SharedBell {
 }
 
 impl FilterConfig {
-    /// A configuration with this document.
+    /// A configuration with this document; `None` if Envoy does not know its secret.
     ///
     /// # Safety
     /// Envoy is making the configuration `pointer`, and [`leave`](FilterConfig::leave) is called
@@ -58,7 +61,10 @@ impl FilterConfig {
         pointer: ConfigPtr,
         name: &[u8],
         document: &[u8],
-    ) -> FilterConfig {
+    ) -> Option<FilterConfig> {
+        // SAFETY: by the caller's promise.
+        let secret = unsafe { SharedSecret::follow(envoy, pointer, document) };
+        let secret = secret.inspect_err(|why| log::error!("configuration refused, {why}")).ok()?;
         let (namespace, root) = Namespace::enter(name);
         // SAFETY: by the caller's promise.
         let (ids, bell) = unsafe { (metrics::define(envoy, pointer), ConfigBell::new(envoy, pointer)) };
@@ -72,7 +78,7 @@ impl FilterConfig {
         let document = document.into();
         let pointer = Pointer(pointer);
         let callouts = Callouts::default();
-        FilterConfig { envoy, namespace, root, document, ids, callouts, pointer, bell }
+        Some(FilterConfig { envoy, namespace, root, document, secret, ids, callouts, pointer, bell })
     }
 
     /// Envoy's configuration. It lives only during an event of this configuration or of one of its

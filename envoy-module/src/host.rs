@@ -12,7 +12,7 @@ use crate::request::{self, EnvoyRequest};
 use crate::streams::Stream;
 use crate::vm::{Context, Vm};
 use diana_base::time::Time;
-use diana_config::Configuration;
+use diana_config::{Configuration, Secret};
 use diana_filter::metrics::Series;
 use diana_filter::{Host, HostKind};
 use diana_limiter::cells::store::Fault;
@@ -133,6 +133,10 @@ impl Host for Module {
 
     fn configuration(self, _: usize) -> Vec<u8> {
         self.vm.document.with(std::mem::take).unwrap_or_default()
+    }
+
+    fn secret(self) -> Secret {
+        self.vm.secret.with(std::mem::take).unwrap_or_default()
     }
 
     fn request(self, policy: &Policy, _: HostKind, ends: bool) -> EnvoyRequest {

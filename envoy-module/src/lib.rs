@@ -47,6 +47,8 @@ mod request;
 #[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
+mod secret;
+#[cfg(not(feature = "loom"))]
 mod streams;
 #[cfg(not(feature = "loom"))]
 pub mod timer;

@@ -4,22 +4,24 @@
 //! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
 //! the process.
 
+mod known;
 mod route_roots;
+mod secrets;
 
 use crate::abi::{Callbacks, StreamPtr};
 use crate::alarm::Alarm;
-use crate::calls::Reader;
 use crate::config::{FilterConfig, can_flush};
 use crate::mailbox::{Content, Mailbox, Reply};
 use crate::metrics::{Counter, Sink};
 use crate::namespace::Namespace;
-use crate::routes::{self, Route};
 use crate::streams::Streams;
 use crate::timers::Timers;
 use crate::turns::Turns;
 use diana_base::exclusive::Exclusive;
+use diana_config::Secret;
 use diana_filter::{Filter, Host};
 use route_roots::RouteRoots;
+use secrets::Secrets;
 use std::cell::{Cell, OnceCell};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -48,12 +50,15 @@ pub struct Vm<H: Host + 'static> {
     pub reply: Exclusive<Option<Content>>,
     /// The document that is being configured.
     pub document: Exclusive<Vec<u8>>,
+    /// Its secret.
+    pub secret: Exclusive<Secret>,
     /// The counters of this thread, by the numbers of their series.
     pub counters: Exclusive<Vec<Option<Arc<Counter>>>>,
     next_token: Cell<u32>,
-    /// The configurations that the filter has.
-    roots: Exclusive<Vec<u32>>,
-    last_root: Cell<u32>,
+    /// The configurations that the filter has, each with the version of its secret.
+    roots: Exclusive<Vec<(u32, u32)>>,
+    last_root: Cell<(u32, u32)>,
+    secrets: Exclusive<Secrets>,
     route_roots: Exclusive<RouteRoots>,
     /// The namespace's epoch when this VM last freed what has gone.
     epoch: AtomicU64,
@@ -119,10 +124,12 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
             alarm,
             reply: Exclusive::default(),
             document: Exclusive::default(),
+            secret: Exclusive::default(),
             counters: Exclusive::default(),
             next_token: Cell::new(0),
             roots: Exclusive::default(),
-            last_root: Cell::new(0),
+            last_root: Cell::new((0, 0)),
+            secrets: Exclusive::default(),
             route_roots: Exclusive::default(),
             epoch: AtomicU64::new(namespace.epoch()),
             namespace,
@@ -176,107 +183,6 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         }
         let _restore = Restore(&self.context, self.context.replace(context));
         work()
-    }
-
-    /// Has the filter know a configuration; `false` if the filter refuses it. Runs in an event of
-    /// this configuration.
-    pub fn knows(&'static self, config: &FilterConfig) -> bool {
-        if self.last_root.get() == config.root {
-            return true;
-        }
-        let is_known = self.roots.with(|roots| roots.contains(&config.root)) == Some(true);
-        if !is_known && !self.configure(config) {
-            return false;
-        }
-        self.last_root.set(config.root);
-        true
-    }
-
-    /// The root in which the effective stream is decided: that of its route's document over the
-    /// listener's, or else the listener's. `None` if the filter refuses the listener's document.
-    /// Runs in an event of this configuration.
-    pub fn root(&'static self, config: &FilterConfig) -> Option<u32> {
-        // Most processes have no documents of routes, and asking Envoy costs time.
-        let of_route = if routes::any() { self.root_of_route(config) } else { None };
-        of_route.or_else(|| self.knows(config).then_some(config.root))
-    }
-
-    fn root_of_route(&'static self, config: &FilterConfig) -> Option<u32> {
-        let stream = self.context.get().stream;
-        if stream.is_null() {
-            return None;
-        }
-        // SAFETY: the effective stream lives, and this is its thread.
-        let address = unsafe { Reader::new(self.envoy, stream) }.route();
-        if address.is_null() {
-            return None;
-        }
-        let known = self.route_roots.with(|roots| roots.find(config.root, address)).flatten();
-        known.unwrap_or_else(|| {
-            let route = routes::find(address)?;
-            let root = self.configure_route(config, &route);
-            self.route_roots.with(|roots| roots.add(config.root, route, root));
-            root
-        })
-    }
-
-    /// Has the filter know the document of a route over the listener's; `None` if they do not fit.
-    fn configure_route(&'static self, config: &FilterConfig, route: &Route) -> Option<u32> {
-        let root = Namespace::root_for_route();
-        let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };
-        let result = self.within(context, || {
-            self.filter().on_context_create(root, 0);
-            self.filter().on_configure_route(root, &config.document, &route.document)
-        });
-        let refused = result.err();
-        if let Some(why) = &refused {
-            self.forget(root);
-            if route.refuse(config.root) {
-                let what = Route::described(&route.name);
-                log::error!("{what} refused, {why}; the listener's configuration decides about its requests");
-            }
-        }
-        refused.is_none().then_some(root)
-    }
-
-    fn configure(&'static self, config: &FilterConfig) -> bool {
-        let context =
-            Context { stream: null_mut(), id: config.root, root: config.root, ..self.context.get() };
-        self.document.with(|document| *document = config.document.to_vec());
-        let is_taken = self.within(context, || {
-            self.filter().on_context_create(config.root, 0);
-            self.filter().on_configure(config.root, config.document.len())
-        });
-        self.document.with(|document| *document = Vec::new());
-        match is_taken {
-            true => _ = self.roots.with(|roots| roots.push(config.root)),
-            false => self.forget(config.root),
-        }
-        is_taken
-    }
-
-    /// Frees what configurations take that have gone. Runs in an event.
-    pub fn forget_the_gone(&'static self) {
-        let epoch = self.namespace.epoch();
-        if self.epoch.load(Ordering::Relaxed) == epoch {
-            return;
-        }
-        self.epoch.store(epoch, Ordering::Relaxed);
-        let roots = self.roots.with(|roots| roots.clone()).unwrap_or_default();
-        for root in roots.into_iter().filter(|root| !self.namespace.has(*root)) {
-            self.forget(root);
-        }
-        let exists = |listener, route: &_| self.namespace.has(listener) && routes::has(route);
-        let gone = self.route_roots.with(|roots| roots.take_gone(exists));
-        gone.into_iter().flatten().for_each(|root| self.forget(root));
-    }
-
-    fn forget(&'static self, root: u32) {
-        self.last_root.set(0);
-        self.roots.with(|roots| roots.retain(|known| *known != root));
-        let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };
-        self.within(context, || self.filter().on_delete(root));
-        self.timers.set(root, 0);
     }
 
     /// A number for a call.

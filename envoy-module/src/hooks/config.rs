@@ -29,7 +29,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
             return null();
         };
         // SAFETY: Envoy lends both texts, and makes the configuration now.
-        let config = unsafe { FilterConfig::new(envoy, pointer, name.get(), document.get()) };
+        let made = unsafe { FilterConfig::new(envoy, pointer, name.get(), document.get()) };
+        let Some(config) = made else {
+            return null();
+        };
         let is_taken = vms::of_main(&config).is_some_and(|vm| {
             vm.within(Context::of_config(&config), || {
                 vm.forget_the_gone();

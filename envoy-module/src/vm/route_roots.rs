@@ -6,28 +6,36 @@ use hashbrown::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// The roots, by the listener's root and the address of the route's document. Each keeps its
-/// document, so that no other one gets the address.
+/// The roots, by the listener's root and the address of the route's document.
 #[derive(Default)]
-pub struct RouteRoots(HashMap<(u32, usize), (Arc<Route>, Option<u32>)>);
+pub struct RouteRoots(HashMap<(u32, usize), RouteRoot>);
+
+/// A listener and the document of a route that have met.
+pub struct RouteRoot {
+    /// The document; kept so that no other one gets its address.
+    pub route: Arc<Route>,
+    /// The root in which the route decides; `None` if the two documents do not fit.
+    pub root: Option<u32>,
+    /// The version of the listener's secret that the root uses.
+    pub secret: u32,
+}
 
 impl RouteRoots {
-    /// The root in which the route decides; `Some(None)` if the two documents do not fit, `None`
-    /// if they have not met.
-    pub fn find(&self, listener: u32, address: *const c_void) -> Option<Option<u32>> {
-        self.0.get(&(listener, address as usize)).map(|(_, root)| *root)
+    /// The root of a listener's and a route's documents; `None` if they have not met.
+    pub fn find(&self, listener: u32, address: *const c_void) -> Option<&RouteRoot> {
+        self.0.get(&(listener, address as usize))
     }
 
-    /// Adds the root of a listener's and a route's documents, or that they do not fit.
-    pub fn add(&mut self, listener: u32, route: Arc<Route>, root: Option<u32>) {
-        self.0.insert((listener, route.address() as usize), (route, root));
+    /// Adds a root, in place of the one of the same documents.
+    pub fn add(&mut self, listener: u32, root: RouteRoot) {
+        self.0.insert((listener, root.route.address() as usize), root);
     }
 
     /// Takes away what has gone, and returns the roots. `exists`: whether both a listener and a
     /// route's document exist.
     pub fn take_gone(&mut self, exists: impl Fn(u32, &Arc<Route>) -> bool) -> Vec<u32> {
-        let gone = self.0.extract_if(|(listener, _), (route, _)| !exists(*listener, route));
-        gone.filter_map(|(_, (_, root))| root).collect()
+        let gone = self.0.extract_if(|(listener, _), known| !exists(*listener, &known.route));
+        gone.filter_map(|(_, known)| known.root).collect()
     }
 }
 
@@ -40,13 +48,14 @@ mod tests {
         let (one, other) = (Route::new("", b"one"), Route::new("", b"other"));
         let mut roots = RouteRoots::default();
         for (listener, route, root) in [(1, &one, Some(11)), (2, &one, None), (1, &other, Some(12))] {
-            assert_eq!(roots.find(listener, route.address()), None);
-            roots.add(listener, Arc::clone(route), root);
-            assert_eq!(roots.find(listener, route.address()), Some(root));
+            assert!(roots.find(listener, route.address()).is_none());
+            roots.add(listener, RouteRoot { route: Arc::clone(route), root, secret: 0 });
+            assert_eq!(roots.find(listener, route.address()).unwrap().root, root);
         }
         assert_eq!(roots.take_gone(|_, _| true), [0; 0]);
         assert_eq!(roots.take_gone(|listener, _| listener == 1), [0; 0], "no root was made for it");
         assert_eq!(roots.take_gone(|_, route| Arc::ptr_eq(route, &one)), [12]);
-        assert_eq!(roots.find(1, one.address()), Some(Some(11)));
+        assert_eq!(roots.find(1, one.address()).unwrap().root, Some(11));
+        assert!(roots.find(1, other.address()).is_none());
     }
 }
