@@ -37,7 +37,11 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
                 "path_config_source": {"path": LISTENERS_FILE, "watched_directory": {"path": "."}},
             },
         },
-        "static_resources": {"listeners": [upstream_listener(config, &inside)], "clusters": clusters},
+        "static_resources": {
+            "listeners": [upstream_listener(config, &inside)],
+            "clusters": clusters,
+            "secrets": config.secrets,
+        },
         "stats_config": {"stats_tags": stats_tags()},
     })
 }

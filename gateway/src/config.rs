@@ -97,6 +97,8 @@ pub struct Config {
     pub drain: Duration,
     /// Environment of the process, such as `EVENT_PRECISE_TIMER`.
     pub env: Vec<(String, String)>,
+    /// Secrets of the bootstrap.
+    pub secrets: Vec<Value>,
     /// More clusters, for call-outs and [`Config::routes`]; `cluster` makes one.
     pub clusters: Vec<Value>,
 }
@@ -130,6 +132,7 @@ impl Config {
             balanced: false,
             drain: Duration::from_secs(2),
             env: Vec::new(),
+            secrets: Vec::new(),
             clusters: Vec::new(),
         }
     }

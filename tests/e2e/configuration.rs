@@ -42,6 +42,20 @@ fn a_wrong_update_is_refused_with_every_mistake_and_the_old_one_stays() {
     assert_eq!(gateway.get("/", &[]).unwrap().status, 429, "the old configuration has its count");
 }
 
+/// Only the native module reads secrets by SDS.
+#[test]
+fn the_proxy_wasm_filter_refuses_a_secret_by_sds_with_the_place() {
+    let document = |rpu: u64| limits(json!([{"name": "few", "rpu": rpu, "unit": "hour"}]));
+    let mut gateway = Gateway::start(Config { shell: Shell::Wasm, ..Config::new(document(1)) }).unwrap();
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 200);
+    let mut wrong = document(2);
+    wrong["store"] = json!({"redis": {"cluster": "upstream", "secret": {"sds": "diana"}}});
+    assert!(matches!(gateway.update(wrong).unwrap(), Update::Rejected(_)));
+    let why = "configuration refused, 1 mistake: (1) store.redis.secret: only the native module reads secrets by SDS";
+    assert!(gateway.log_contains(why), "{}", gateway.logs());
+    assert_eq!(gateway.get("/", &[]).unwrap().status, 429, "the old configuration has its count");
+}
+
 #[test]
 fn a_gateway_does_not_start_with_a_wrong_configuration_and_says_why() {
     let error = Gateway::start(Config::new("{\"limits\": [")).map(|_| ()).unwrap_err();

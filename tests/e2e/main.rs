@@ -29,6 +29,7 @@ mod plans;
 mod priorities;
 mod remote;
 mod routes;
+mod secrets;
 mod settling;
 mod shaping;
 mod size;

@@ -20,7 +20,10 @@ const WASM_ONLY: [(&str, &str); 9] = [
 ];
 
 /// The tests of things that only the native module has.
-const NATIVE_ONLY: [(&str, &str); 1] = [("routes::", "documents of routes; proxy-wasm has none")];
+const NATIVE_ONLY: [(&str, &str); 2] = [
+    ("routes::", "documents of routes; proxy-wasm has none"),
+    ("secrets::", "secrets by SDS, which a proxy-wasm filter cannot read"),
+];
 
 /// Runs the tests whose names contain `filter`, or all.
 pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
