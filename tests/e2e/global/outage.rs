@@ -7,7 +7,7 @@
 use super::{Shared, counted, shared_rule};
 use crate::machine::{Control, Ending};
 use crate::waiting::ms;
-use gateway::{Gateway, wait_until};
+use gateway::{Gateway, Response, wait_until};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -38,6 +38,8 @@ struct Sample {
     gateway: usize,
     user: usize,
     status: u16,
+    /// Whether the gateway counted the request alone.
+    is_alone: bool,
     sent: Instant,
     received: Instant,
 }
@@ -64,8 +66,9 @@ impl Clients<'_> {
             let user = (client / self.gateways.len() + turn) % USERS;
             let name = format!("{}-{user}", PHASES[phase]);
             let sent = Instant::now();
-            let status = connection.request("GET", "/", &[("x-user-id", &name)], b"").unwrap().status;
-            let sample = Sample { phase, gateway, user, status, sent, received: Instant::now() };
+            let answer = connection.request("GET", "/", &[("x-user-id", &name)], b"").unwrap();
+            let (status, is_alone, received) = (answer.status, is_alone(&answer), Instant::now());
+            let sample = Sample { phase, gateway, user, status, is_alone, sent, received };
             self.samples.lock().unwrap().push(sample);
             self.reached[client].store(phase, Ordering::SeqCst);
             thread::sleep(PAUSE); // the client's pause
@@ -92,6 +95,16 @@ impl Clients<'_> {
             (all && requests.values().all(|count| *count >= times)).then_some(())
         })
         .unwrap();
+    }
+}
+
+/// Whether a response shows a gateway's share of the quota: the gateway has counted alone.
+fn is_alone(answer: &Response) -> bool {
+    let policy = answer.header("ratelimit-policy").unwrap_or_default();
+    match policy.strip_prefix("\"quota\";q=").and_then(|rest| rest.split(';').next()?.parse().ok()) {
+        Some(QUOTA) => false,
+        Some(SHARE) => true,
+        _ => panic!("no quota is shown: {policy}"),
     }
 }
 
@@ -128,11 +141,9 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         samples: Mutex::default(),
     };
     let calls = || counted(&gateways, "store.webdis.calls");
-    let degraded = || counted(&gateways, "rule.quota.degraded");
-    let (mut alone, mut late) = ([0; PHASES.len()], Ok(()));
+    let mut late = Ok(());
     let mut script = || {
         clients.ask_all(QUOTA / 2 + 1);
-        alone[0] = degraded();
         clients.begin("going");
         goes(&mut shared);
         wait_for_log(&gateways, "is not asked until it answers a probe", 2);
@@ -155,10 +166,7 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
             late = Err(format!("{name}: {resumed:?} until the next query"));
         }
         clients.begin("after");
-        let before = degraded();
-        assert!(before > 0, "{name}: none was counted alone");
         clients.ask_all(QUOTA / 2 + 1);
-        alone[4] = degraded() - before;
     };
     let work = || {
         thread::scope(|scope| {
@@ -174,17 +182,16 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         });
     };
     let ((), machine) = Control::beside(work);
-    late.and(check_samples(name, &clients.samples.into_inner().unwrap(), &machine, alone))
+    let samples = clients.samples.into_inner().unwrap();
+    let alone = samples.iter().filter(|sample| sample.is_alone).count();
+    assert_eq!(counted(&gateways, "rule.quota.degraded"), alone as u64, "{name}: counted alone");
+    late.and(check_samples(name, &samples, &machine))
 }
 
-/// `alone` is how many requests a gateway counted alone while the store was up: none, unless the
-/// machine stalled so long that calls timed out.
-fn check_samples(
-    name: &str,
-    samples: &[Sample],
-    machine: &Control,
-    alone: [u64; PHASES.len()],
-) -> Result<(), String> {
+/// The store admits each user's quota and no more, whatever happens to calls: a charge may be lost,
+/// but is never granted twice. While the store is up, no gateway counts alone, unless the machine
+/// stalled so long that calls timed out.
+fn check_samples(name: &str, samples: &[Sample], machine: &Control) -> Result<(), String> {
     let mut stalls: Vec<f64> = machine.all().map(ms).collect();
     stalls.sort_by(f64::total_cmp);
     let (usual, worst) = (stalls[stalls.len() * 99 / 100], stalls[stalls.len() - 1]);
@@ -216,22 +223,24 @@ fn check_samples(
         if own > ms(most) {
             result = Err(format!("{name}, {title}: {own:.1} ms, {most:?} are allowed"));
         }
-        if alone[phase] > 0 && is_calm {
-            result = Err(format!("{name}, {title}: {} were counted alone", alone[phase]));
+        let is_up = ["before", "after"].contains(title);
+        let alone = of_phase().filter(|sample| sample.is_alone).count();
+        if is_up && alone > 0 && is_calm {
+            result = Err(format!("{name}, {title}: {alone} were counted alone"));
         }
-        // The requests that passed, by user and gateway.
-        let mut passed = HashMap::<usize, [usize; 2]>::new();
-        for one in of_phase().filter(|one| one.status == 200) {
-            passed.entry(one.user).or_default()[one.gateway] += 1;
-        }
-        for (user, each) in passed {
-            let sum: usize = each.iter().sum();
-            match *title {
-                "before" | "after" if alone[phase] == 0 => {
-                    assert_eq!(sum, QUOTA, "{name}, {title}, user {user}: {each:?}")
-                }
-                "gone" => assert_eq!(each, [SHARE; 2], "{name}, {title}, user {user}"),
-                _ => assert!(sum <= QUOTA + 2 * SHARE, "{name}, {title}, user {user}: {each:?}"),
+        let passed = |user: usize, is_of: &dyn Fn(&Sample) -> bool| {
+            of_phase().filter(|one| one.user == user && one.status == 200 && is_of(one)).count()
+        };
+        for user in 0..USERS {
+            let together = passed(user, &|one| !one.is_alone);
+            let each = [0, 1].map(|gateway| passed(user, &|one| one.is_alone && one.gateway == gateway));
+            let context = format!("{name}, {title}, user {user}: {together} by the store, {each:?} alone");
+            assert!(together <= QUOTA && each.iter().all(|each| *each <= SHARE), "{context}");
+            if is_up && alone == 0 {
+                assert_eq!(together, QUOTA, "{context}");
+            }
+            if *title == "gone" {
+                assert_eq!((together, each), (0, [SHARE; 2]), "{context}");
             }
         }
     }
