@@ -2,7 +2,7 @@
 //! only, so they do not end with the stream whose request needed them.
 //!
 //! ```text
-//!   worker ─► Callouts::post ─► main thread: HTTP call-out or HTTP/2 stream ─► Mailbox ─► worker
+//!   worker ─► Outbox ─► main thread: HTTP call-out or HTTP/2 stream ─► Mailbox ─► worker
 //! ```
 
 mod grpc;
@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The calls of one configuration.
 #[derive(Default)]
 pub struct Callouts {
-    posted: Mutex<Vec<Call>>,
     /// Calls in flight, by Envoy's numbers.
     in_flight: Mutex<HashMap<u64, Flight>>,
 }
@@ -65,26 +64,17 @@ impl Flight {
 }
 
 impl Callouts {
-    /// Has the main thread make a call. Any thread may call this.
-    pub fn post(&self, call: Call) {
-        lock(&self.posted).push(call);
-    }
-
-    /// Makes the posted calls.
+    /// Makes these calls.
     ///
     /// # Safety
     /// This is an event of this configuration on the main thread.
-    pub unsafe fn make(&self, config: Caller) {
-        for call in take(&mut *lock(&self.posted)) {
+    pub unsafe fn make(&self, config: Caller, calls: Vec<Call>) {
+        for call in calls {
             let Call { token, mailbox, is_grpc, .. } = &call;
             let (token, mailbox, is_grpc) = (*token, Arc::clone(mailbox), *is_grpc);
             // SAFETY: by the caller's promise.
             if !unsafe { self.make_now(config, call) } {
-                let content = match is_grpc {
-                    true => Content::Status(UNAVAILABLE),
-                    false => Content::Http { headers: Vec::new(), body: Vec::new() },
-                };
-                mailbox.put(Reply { token, content });
+                mailbox.put(Reply { token, content: failure(is_grpc) });
             }
         }
     }
@@ -125,12 +115,29 @@ impl Callouts {
         }
     }
 
+    /// The configuration ends, and Envoy ends its calls without a word. They count as failed, so
+    /// that nobody waits for the timeout.
+    pub fn end_all(&self) {
+        for (_, flight) in take(&mut *lock(&self.in_flight)) {
+            let content = failure(flight.grpc.is_some());
+            flight.reply(content);
+        }
+    }
+
     /// A gRPC call has ended; `is_whole`: by the server.
     pub fn ended(&self, id: u64, is_whole: bool) {
         if let Some(mut flight) = lock(&self.in_flight).remove(&id) {
             let grpc = flight.grpc.take().unwrap_or_default();
             flight.reply(if is_whole { grpc.end() } else { Content::Status(UNAVAILABLE) });
         }
+    }
+}
+
+/// What a call without a reply comes to.
+fn failure(is_grpc: bool) -> Content {
+    match is_grpc {
+        true => Content::Status(UNAVAILABLE),
+        false => Content::Http { headers: Vec::new(), body: Vec::new() },
     }
 }
 

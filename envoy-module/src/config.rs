@@ -29,7 +29,6 @@ pub struct FilterConfig {
     /// The calls to stores and document servers.
     pub callouts: Callouts,
     pointer: Pointer,
-    bell: Arc<ConfigBell>,
 }
 
 /// Envoy's configuration.
@@ -72,13 +71,14 @@ impl FilterConfig {
         let shared = || Box::new(SharedBell(Arc::clone(&bell)));
         namespace.main.add(root, shared());
         namespace.retry.add(root, shared());
+        namespace.outbox.add(root, shared());
         if can_flush(envoy) {
             namespace.metrics.flush.add(root, shared());
         }
         let document = document.into();
         let pointer = Pointer(pointer);
         let callouts = Callouts::default();
-        Some(FilterConfig { envoy, namespace, root, document, secret, ids, callouts, pointer, bell })
+        Some(FilterConfig { envoy, namespace, root, document, secret, ids, callouts, pointer })
     }
 
     /// Envoy's configuration. It lives only during an event of this configuration or of one of its
@@ -92,9 +92,13 @@ impl FilterConfig {
         Caller { envoy: self.envoy, pointer: self.pointer() }
     }
 
-    /// Has Envoy run the module on the main thread for this configuration.
-    pub fn wake_main(&self) {
-        self.bell.ring();
+    /// Makes the calls that wait, if this is the newest configuration.
+    ///
+    /// # Safety
+    /// This is an event of the configuration on the main thread.
+    pub unsafe fn make_calls(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.callouts.make(self.caller(), self.namespace.outbox.take(self.root)) };
     }
 
     /// Has Envoy run the module on the main thread a little later: a worker was busy.
@@ -125,8 +129,10 @@ impl FilterConfig {
         }
     }
 
-    /// Ends the configuration: nobody rings its bells any more.
+    /// Ends the configuration: nobody rings its bells any more, and its calls have failed.
     pub fn leave(&self) {
+        self.namespace.outbox.remove(self.root);
+        self.callouts.end_all();
         self.namespace.main.remove(self.root);
         self.namespace.retry.remove(self.root);
         self.namespace.metrics.flush.remove(self.root);

@@ -85,13 +85,13 @@ impl Module {
         let (token, mailbox, cluster) =
             (self.vm.next_token(), Arc::clone(&self.vm.mailbox), cluster.to_vec());
         let call = Call { token, mailbox, cluster, headers, body, timeout_ms, is_grpc };
-        if self.context().is_main {
+        let outbox = &self.vm.namespace.outbox;
+        if self.context().is_main && outbox.is_newest(config.root) {
             // SAFETY: this is an event of the configuration on the main thread.
             let is_made = unsafe { config.callouts.make_now(config.caller(), call) };
             return if is_made { Ok(token) } else { Err(NO_CLUSTER) };
         }
-        config.callouts.post(call);
-        config.wake_main();
+        outbox.post(call);
         Ok(token)
     }
 }

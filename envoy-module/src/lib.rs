@@ -43,6 +43,8 @@ mod metrics;
 #[cfg(not(feature = "loom"))]
 mod namespace;
 #[cfg(not(feature = "loom"))]
+mod outbox;
+#[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
 mod routes;

@@ -2,6 +2,7 @@
 
 use crate::alarm::Alarm;
 use crate::metrics::Metrics;
+use crate::outbox::Outbox;
 use crate::routes;
 use crate::store::Memory;
 use crate::timer::TIMER;
@@ -18,6 +19,8 @@ pub struct Namespace {
     pub metrics: Metrics,
     /// The mark and the bells of the main thread for its own filter.
     pub main: Arc<Alarm>,
+    /// The calls that wait for the main thread.
+    pub outbox: Outbox,
     /// Rings when the main thread looks again after a busy worker.
     pub retry: Arc<Alarm>,
     /// Changes whenever a configuration goes.
@@ -64,6 +67,7 @@ impl Namespace {
             store: Counts::default(),
             metrics: Metrics::default(),
             main: Arc::default(),
+            outbox: Outbox::default(),
             retry: Arc::default(),
             epoch: AtomicU64::new(0),
         });

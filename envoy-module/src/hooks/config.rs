@@ -89,7 +89,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: Config
             config.retry_soon();
         }
         // SAFETY: this is an event of the configuration on the main thread.
-        unsafe { config.callouts.make(config.caller()) };
+        unsafe { config.make_calls() };
         // SAFETY: the same.
         unsafe { config.flush_if_due() };
     });
