@@ -255,9 +255,12 @@ impl Gateway {
         let (begun, mut since) = (Instant::now(), Instant::now());
         // A gateway under load never stands still.
         while is_native && since.elapsed() < STANDSTILL && begun.elapsed() < 4 * STANDSTILL {
+            let slept = Instant::now();
             thread::sleep(STANDSTILL / 16);
+            // A machine that stalls this process may stall the module as well.
+            let stalled = slept.elapsed() > STANDSTILL / 4;
             let next = self.process.admin.stats()?;
-            if own(&next) != own(&stats) {
+            if stalled || own(&next) != own(&stats) {
                 since = Instant::now();
             }
             stats = next;

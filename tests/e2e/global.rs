@@ -136,8 +136,9 @@ pub fn assert_alone(gateways: &[Gateway], user: &str) {
         let refused = connections[0].request("GET", "/", &[("x-user-id", user)], b"").unwrap();
         let body = refused.text();
         assert!(refused.status == 429 && body.contains("#temporary-reduced-capacity"), "{user}: {body}");
-        let grown = degraded(std::slice::from_ref(gateway), "quota") - before;
-        assert!(grown >= SHARE as u64, "{user}: {grown} counted alone");
+        let grown = || degraded(std::slice::from_ref(gateway), "quota") - before;
+        let is_told = || (grown() >= SHARE as u64).then_some(());
+        wait_until("requests counted alone", PATIENCE, is_told).unwrap_or_else(|error| panic!("{user}: {error}"));
     }
 }
 
