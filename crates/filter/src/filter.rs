@@ -20,6 +20,7 @@ mod contexts;
 mod following;
 mod global_calls;
 mod metering;
+mod panics;
 mod plugins;
 mod requests;
 mod streams;

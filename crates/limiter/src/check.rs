@@ -25,6 +25,7 @@ mod refusal_count;
 mod refused_actor;
 mod report;
 mod scratch;
+mod uncounted;
 mod verdict;
 
 pub use decision::{ALLOW, DENY, Decision, Outcome, Reason};

@@ -108,6 +108,49 @@ impl Session {
         (session, decision)
     }
 
+    /// Decides about a request whose decision has ended by a bug, as a host notices that contains
+    /// panics. No rule counts the request. Lists, `missing: deny` and `on_error: deny` refuse it,
+    /// as if all stores were down; all other rules let it pass. Without a `request`, which may
+    /// cause the bug once more, the request is refused if any enforced rule says `on_error: deny`.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::session::{Session, Worker};
+    /// # use diana_limiter::time::Time;
+    /// let document = br#"{
+    ///     "store": {"redis": {"cluster": "redis", "secret": "a secret of sixteen bytes"}},
+    ///     "limits": [
+    ///         {"url": "/orders", "rules": [
+    ///             {"name": "all", "rpu": 9, "unit": "day", "scope": "global", "on_error": "deny"}
+    ///         ]},
+    ///         {"url": "/", "rules": [{"name": "each", "rpu": 1, "unit": "day"}]}
+    ///     ]}"#;
+    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let mut worker = Worker::new(&policy, &[7; 16]);
+    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+    /// for (path, is_refused) in [("/orders", true), ("/", false), ("/", false)] {
+    ///     let values = Values::default().with(Part::Path, path);
+    ///     let request = policy.request(&values);
+    ///     let decision = Session::fail(&policy, &mut worker, &store, Some(&request), now);
+    ///     assert_eq!(decision.is_rejected(), is_refused, "{path}");
+    /// }
+    /// assert!(Session::fail(&policy, &mut worker, &store, None, now).is_rejected());
+    /// # Ok::<(), Fault>(())
+    /// ```
+    #[must_use]
+    pub fn fail<'w, S: Store + ?Sized>(
+        policy: &Policy,
+        worker: &'w mut Worker,
+        store: &S,
+        request: Option<&Request>,
+        clock: impl Fn() -> Time,
+    ) -> &'w Decision {
+        worker.decide_uncounted(policy, store, request, &clock);
+        worker.decision()
+    }
+
     /// The session after the worker's last decision.
     fn decided(worker: &mut Worker) -> (Session, &Decision) {
         let charges = worker.take_charges();

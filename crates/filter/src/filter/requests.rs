@@ -94,7 +94,7 @@ impl<H: Host> Filter<H> {
 
     /// Sends a reply to the client of the effective stream. If the reply cannot be sent, the host
     /// must not keep the request.
-    fn send(&self, reply: &H::LocalReply) -> Action {
+    pub(super) fn send(&self, reply: &H::LocalReply) -> Action {
         match self.host.send(reply) {
             Ok(()) => Action::Pause,
             Err(_) => Action::Continue,

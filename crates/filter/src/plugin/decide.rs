@@ -4,7 +4,7 @@
 //!   candidate ─► policy: Session::start, or refuse if it cannot be held ─► compare ─► upkeep
 //! ```
 
-use super::{Decided, Plugin};
+use super::{Decided, Plugin, Response};
 use crate::Host;
 use diana_limiter::check::Outcome;
 use diana_limiter::session::Session;
@@ -44,6 +44,19 @@ impl<H: Host> Plugin<H> {
             let is_grpc = matches!(decision.outcome, Outcome::Query(_)) && policy.is_grpc(&request);
             let response = self.respond(decision, || policy.is_grpc(&request));
             Decided { session, response, is_grpc, candidate }
+        })
+    }
+
+    /// Decides about the request of the effective stream after a panic. If `reads` is false, the
+    /// request is not read. `None` if the worker is in use.
+    pub(crate) fn decide_after_panic(&self, reads: bool) -> Option<Response<H>> {
+        let policy = &self.configuration.policy;
+        let source = self.host.request(policy, self.kind, true);
+        let request = policy.request(&source);
+        self.worker.with(|worker| {
+            let read = reads.then_some(&request);
+            let decision = Session::fail(policy, worker, &self.store, read, || self.now());
+            self.respond(decision, || reads && policy.is_grpc(&request))
         })
     }
 

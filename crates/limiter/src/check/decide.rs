@@ -97,7 +97,11 @@ impl Scratch {
     }
 
     /// The outcome by the lists, if the client is on an enforced list.
-    fn decide_by_lists<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<Outcome> {
+    pub(super) fn decide_by_lists<S: ?Sized>(
+        &mut self,
+        request: &Request,
+        context: &Context<S>,
+    ) -> Option<Outcome> {
         let (policy, decision) = (context.policy, &mut self.decision);
         if !policy.has_deny_list() && !policy.has_allow_list() {
             return None;
@@ -120,7 +124,7 @@ impl Scratch {
 
     /// Adds a check for each group of each limit that applies. Returns the first enforced rule that
     /// refuses because the request lacks its actor. Shadow rules only report the missing actor.
-    fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
+    pub(super) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
         let Scratch { decision, keys, checks, globals, free_buffers, limits, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;

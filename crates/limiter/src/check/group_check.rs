@@ -269,6 +269,17 @@ impl GroupCheck {
         if !self.buffers.cell.is_failed() {
             return self.buffers.verdict.report(rules, actor, to);
         }
+        self.report_uncounted(keys, context, to);
+    }
+
+    /// Adds one report for each rule that decides but could not count the request.
+    pub(super) fn report_uncounted<S: ?Sized>(
+        &self,
+        keys: &[u8],
+        context: &Context<S>,
+        to: &mut Vec<RuleReport>,
+    ) {
+        let (actor, rules) = (actor_source(self.key(keys)), self.rules(keys, context));
         let (result, verdict) = (RuleResult::Uncounted, None);
         let degraded = self.group.role == Role::Fallback;
         let deciding = self.group.ids().zip(rules.counters());

@@ -236,6 +236,21 @@ impl Worker {
         pending
     }
 
+    /// Decides about a request that cannot be counted. `None`: without reading the request.
+    pub(super) fn decide_uncounted<S: Store + ?Sized>(
+        &mut self,
+        policy: &Policy,
+        store: &S,
+        request: Option<&Request>,
+        clock: &dyn Fn() -> Time,
+    ) {
+        let Worker { actors, cache, scratch, .. } = self;
+        match request {
+            Some(request) => scratch.decide_uncounted(request, cache, &actors.context(policy, store, clock)),
+            None => scratch.decide_unread(policy, cache),
+        }
+    }
+
     /// Takes the charges of the last decision, if any, and schedules the refills of its leases.
     pub(super) fn take_charges(&mut self) -> Option<Box<Charges>> {
         let Scratch { charges, refills, decision, .. } = &mut self.scratch;

@@ -1,0 +1,76 @@
+//! The decision about a request that cannot be counted, because a bug has ended its decision.
+
+use super::cache::WorkerCache;
+use super::decision::{Outcome, Reason, refusal};
+use super::global_check::GlobalState;
+use super::report::{RuleReport, RuleResult};
+use super::scratch::Scratch;
+use crate::cells::Context;
+use crate::policy::{ActorSource, GlobalGroup, OnError, Policy, RuleId};
+use crate::request::Request;
+
+impl Scratch {
+    /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were
+    /// down. No rule counts the request. What a bug may have left half-made is dropped.
+    pub(crate) fn decide_uncounted<S: ?Sized>(
+        &mut self,
+        request: &Request,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) {
+        self.forget(cache);
+        if let Some(outcome) = self.decide_by_lists(request, context) {
+            self.decision.outcome = outcome;
+            return;
+        }
+        let Scratch { decision, limits, matches, .. } = self;
+        decision.is_important = context.policy.applicable(request, matches, limits);
+        if let Some(rule) = self.identify(request, context) {
+            self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+            return;
+        }
+        let Scratch { decision, keys, checks, globals, .. } = self;
+        checks.iter().for_each(|check| check.report_uncounted(keys, context, &mut decision.reports));
+        for global in globals {
+            if let Some(global_group) = context.policy.global_group(global.place) {
+                global.state = GlobalState::Unavailable(global_group.on_error);
+                global.report(context.policy, keys, &mut decision.reports);
+            }
+        }
+        decision.outcome = refusal(&decision.reports);
+    }
+
+    /// Decides without reading the request: refuses it if any enforced rule says `on_error: deny`.
+    pub(crate) fn decide_unread(&mut self, policy: &Policy, cache: &mut WorkerCache) {
+        self.forget(cache);
+        if let Some(rule) = first_that_denies(policy)
+            && let Some(compiled) = policy.rule(rule)
+        {
+            self.decision.outcome = Outcome::Reject(Reason::Unavailable(rule));
+            self.decision.reports.push(RuleReport {
+                rule,
+                quota: compiled.primary.default.shown(),
+                actor: ActorSource::Missing,
+                result: RuleResult::Refused,
+                verdict: None,
+                degraded: true,
+            });
+        }
+    }
+
+    fn forget(&mut self, cache: &mut WorkerCache) {
+        *self = Scratch::default();
+        cache.identities.clear();
+    }
+}
+
+/// The first enforced rule with `on_error: deny`.
+fn first_that_denies(policy: &Policy) -> Option<RuleId> {
+    let denies = |global: &&GlobalGroup| global.on_error == OnError::Deny;
+    let all = (0..policy.limits.len()).flat_map(|limit| policy.global_groups(limit)).filter(denies);
+    let rules = all.flat_map(|global| {
+        let rules = global.group.ids().zip(global.group.rules(&policy.rules));
+        rules.map(|(id, rule)| (global.group.reported_id(id, rule), rule))
+    });
+    rules.filter(|(_, rule)| rule.enforced).map(|(id, _)| id).next()
+}
