@@ -9,6 +9,7 @@ use crate::namespace::Namespace;
 use crate::secret::SharedSecret;
 use crate::timer::TIMER;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// After this span the main thread looks again whether a worker is busy.
@@ -29,6 +30,7 @@ pub struct FilterConfig {
     /// The calls to stores and document servers.
     pub callouts: Callouts,
     pointer: Pointer,
+    has_left: AtomicBool,
 }
 
 /// Envoy's configuration.
@@ -78,7 +80,17 @@ impl FilterConfig {
         let document = document.into();
         let pointer = Pointer(pointer);
         let callouts = Callouts::default();
-        Some(FilterConfig { envoy, namespace, root, document, secret, ids, callouts, pointer })
+        Some(FilterConfig {
+            envoy,
+            namespace,
+            root,
+            document,
+            secret,
+            ids,
+            callouts,
+            pointer,
+            has_left: AtomicBool::new(false),
+        })
     }
 
     /// Envoy's configuration. It lives only during an event of this configuration or of one of its
@@ -129,14 +141,25 @@ impl FilterConfig {
         }
     }
 
-    /// Ends the configuration: nobody rings its bells any more, and its calls have failed.
+    /// Ends the configuration: nobody rings its bells any more, and its calls have failed. Repeated
+    /// calls have no effect.
     pub fn leave(&self) {
+        if self.has_left.swap(true, Ordering::Relaxed) {
+            return;
+        }
         self.namespace.outbox.remove(self.root);
         self.callouts.end_all();
         self.namespace.main.remove(self.root);
         self.namespace.retry.remove(self.root);
         self.namespace.metrics.flush.remove(self.root);
         self.namespace.leave(self.root);
+    }
+}
+
+/// A configuration ends also if a panic keeps it from being made.
+impl Drop for FilterConfig {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -6,23 +6,25 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The panics since the module was loaded.
+/// The caught panics of which Envoy has not been told.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// How many panics were caught since the module was loaded.
+/// How many panics were caught since the last call.
 #[must_use]
-pub fn panics() -> u64 {
-    PANICS.load(Ordering::Relaxed)
+pub fn take_panics() -> u64 {
+    PANICS.swap(0, Ordering::Relaxed)
 }
 
-/// The result of `work`, or `fallback` if it panics. State that `work` shares with other callbacks
-/// stays usable: each value is borrowed for one caller at a time, and a panic ends the borrow.
+/// The result of `work`, or `fallback` if it panics.
 pub fn guarded<R>(fallback: R, work: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        PANICS.fetch_add(1, Ordering::Relaxed);
-        forget(panic);
-        fallback
-    })
+    caught(work).unwrap_or(fallback)
+}
+
+/// The result of `work`; `None` if it panics. State that `work` shares with other callbacks stays
+/// usable: a panic ends each borrow and each turn, and no lock of the module refuses later callers.
+pub fn caught<R>(work: impl FnOnce() -> R) -> Option<R> {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    result.inspect_err(|_| _ = PANICS.fetch_add(1, Ordering::Relaxed)).map_err(forget).ok()
 }
 
 /// Drops a panic's payload, whose own drop may panic.
@@ -51,11 +53,10 @@ mod tests {
                 panic!("once more");
             }
         }
-        let before = panics();
         assert_eq!(guarded(1, || 2), 2);
-        assert_eq!(panics(), before);
+        assert_eq!(take_panics(), 0);
         assert_eq!(guarded(1, || panic!("a bug")), 1);
         assert_eq!(guarded(1, || std::panic::panic_any(Twice)), 1);
-        assert_eq!(panics(), before + 2);
+        assert_eq!((take_panics(), take_panics()), (2, 0));
     }
 }

@@ -13,6 +13,7 @@
 //! ```
 
 mod config;
+mod recovery;
 mod route;
 mod stream;
 mod unused;

@@ -66,13 +66,6 @@ impl Module {
         self.vm.streams.get(self.context().id).ok_or(NOT_FOUND)
     }
 
-    /// Has a held stream ring no more.
-    fn end_hold(self, stream: &StreamEntry) {
-        if stream.has_bell.replace(false) {
-            self.vm.alarm.remove(stream.id);
-        }
-    }
-
     fn post(
         self,
         cluster: &[u8],
@@ -200,7 +193,7 @@ impl Host for Module {
 
     fn send(self, reply: &LocalReply) -> Result<(), Fault> {
         let stream = self.stream()?;
-        self.end_hold(stream);
+        self.vm.end_hold(stream);
         stream.is_answered.set(true);
         // SAFETY: the stream is open. Envoy may call back; no value is borrowed.
         unsafe { reply.send(self.vm.envoy, stream.envoy.get()) };
@@ -209,7 +202,7 @@ impl Host for Module {
 
     fn resume_request(self) -> Result<(), Fault> {
         let stream = self.stream()?;
-        self.end_hold(stream);
+        self.vm.end_hold(stream);
         // SAFETY: the stream is open. Envoy may call back; no value is borrowed.
         unsafe { (self.vm.envoy.http_filter_continue_decoding)(stream.envoy.get()) };
         Ok(())

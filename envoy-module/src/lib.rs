@@ -52,6 +52,8 @@ mod routes;
 mod secret;
 #[cfg(not(feature = "loom"))]
 mod streams;
+#[cfg(feature = "test-panics")]
+mod test_panics;
 #[cfg(not(feature = "loom"))]
 pub mod timer;
 #[cfg(not(feature = "loom"))]

@@ -47,8 +47,6 @@ struct State {
     counters: Vec<(Arc<Counter>, u64)>,
     /// Values for gauges and histograms, in the order of their calls.
     records: Vec<(u32, u64)>,
-    /// The panics that Envoy has been told.
-    panics: u64,
 }
 
 /// A series, as Envoy has to be told.
@@ -120,7 +118,7 @@ impl Metrics {
     /// Tells Envoy what has changed.
     pub fn flush(&self, ids: &Ids, sink: Sink) {
         self.is_changed.store(false, Ordering::Relaxed);
-        let (changes, panics) = self.take_changes();
+        let (changes, panics) = (self.take_changes(), guard::take_panics());
         for (series, change) in &changes {
             if let Some(id) = ids.of(series.metric)
                 && let Some(metric) = METRICS.get(series.metric)
@@ -133,10 +131,10 @@ impl Metrics {
         }
     }
 
-    /// What has changed since the last call, and the number of panics.
-    fn take_changes(&self) -> (Vec<(KnownSeries, Change)>, u64) {
+    /// What has changed since the last call.
+    fn take_changes(&self) -> Vec<(KnownSeries, Change)> {
         let mut state = self.lock();
-        let State { series, told, counters, records, panics } = &mut *state;
+        let State { series, told, counters, records } = &mut *state;
         let known = |number: u32| series.get(usize::try_from(number).ok()?).cloned();
         let fresh = series.get(std::mem::replace(told, series.len())..).unwrap_or_default();
         let mut changes: Vec<_> = fresh.iter().map(|series| (series.clone(), Change::Add(0))).collect();
@@ -154,8 +152,7 @@ impl Metrics {
         counters.retain(|(counter, told)| {
             Arc::strong_count(counter) > 1 || counter.sum.load(Ordering::Relaxed) != *told
         });
-        let all = guard::panics();
-        (changes, all.saturating_sub(std::mem::replace(panics, all)))
+        changes
     }
 }
 
@@ -207,14 +204,14 @@ mod tests {
         two.add(3);
         waiting.add(-1);
         metrics.record(gauge, 7);
-        let changes: Vec<Change> = metrics.take_changes().0.into_iter().map(|(_, change)| change).collect();
+        let changes: Vec<Change> = metrics.take_changes().into_iter().map(|(_, change)| change).collect();
         let zeros = [Change::Add(0), Change::Add(0)];
         assert_eq!(changes[..2], zeros, "both series exist");
         assert_eq!(changes[2..], [Change::Add(2), Change::Add(3), Change::Add(-1), Change::Record(7)]);
-        assert!(metrics.take_changes().0.is_empty());
+        assert!(metrics.take_changes().is_empty());
         one.add(1);
         drop(one);
-        assert_eq!(metrics.take_changes().0.len(), 1, "the last counts of a thread that has ended");
+        assert_eq!(metrics.take_changes().len(), 1, "the last counts of a thread that has ended");
         assert_eq!(metrics.lock().counters.len(), 2);
         TIMER.end();
     }

@@ -79,6 +79,14 @@ impl<V, C> Streams<V, C> {
         self.free.with(|free| free.push(stream));
     }
 
+    /// The numbers of the streams that wait.
+    pub fn held(&self) -> Vec<u32> {
+        let held = |stream: &&&Stream<V, C>| stream.has_bell.get() && !stream.envoy.get().is_null();
+        let ids =
+            |all: &mut Vec<&'static Stream<V, C>>| all.iter().filter(held).map(|stream| stream.id).collect();
+        self.all.with(ids).unwrap_or_default()
+    }
+
     /// The stream of this number, if it is open.
     pub fn get(&self, id: u32) -> Option<&'static Stream<V, C>> {
         let index = usize::try_from(id.checked_sub(FIRST_STREAM)?).ok()?;

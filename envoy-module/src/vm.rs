@@ -11,10 +11,11 @@ mod secrets;
 use crate::abi::{Callbacks, StreamPtr};
 use crate::alarm::Alarm;
 use crate::config::{FilterConfig, can_flush};
+use crate::guard;
 use crate::mailbox::{Content, Mailbox, Reply};
 use crate::metrics::{Counter, Sink};
 use crate::namespace::Namespace;
-use crate::streams::Streams;
+use crate::streams::{Stream, Streams};
 use crate::timers::Timers;
 use crate::turns::Turns;
 use diana_base::exclusive::Exclusive;
@@ -89,6 +90,19 @@ impl Context {
     /// The context of an event of a configuration on the main thread, in which Envoy makes calls.
     pub fn on_main(config: &FilterConfig) -> Context {
         Context { is_main: true, ..Context::of_config(config) }
+    }
+
+    /// The context of an event of a stream.
+    pub fn of_stream<V>(stream: &Stream<V, FilterConfig>) -> Context {
+        let envoy = stream.envoy.get();
+        Context {
+            config: stream.config.get(),
+            carrier: envoy,
+            stream: envoy,
+            id: stream.id,
+            root: stream.root.get(),
+            is_main: false,
+        }
     }
 
     /// The context of an event of a configuration.
@@ -167,7 +181,8 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         if !self.alarm.has_bells() {
             self.within(context, || {
                 self.forget_the_gone();
-                self.run_due();
+                // No stream waits that a panic could lose.
+                _ = self.run_due();
             });
         }
     }
@@ -185,6 +200,13 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         work()
     }
 
+    /// Has a held stream ring no more.
+    pub fn end_hold(&self, stream: &Stream<Vm<H>, FilterConfig>) {
+        if stream.has_bell.replace(false) {
+            self.alarm.remove(stream.id);
+        }
+    }
+
     /// A number for a call.
     pub fn next_token(&self) -> u32 {
         let token = self.next_token.get();
@@ -197,26 +219,44 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
     /// one's event.
     pub fn catch_up(&'static self) {
         if self.alarm.is_due() && !self.alarm.has_bells() {
-            self.run_due();
+            // No stream waits that a panic could lose.
+            _ = self.run_due();
         }
         if !can_flush(self.envoy) && self.namespace.metrics.flush.take_due() {
             self.flush_through_stream();
         }
     }
 
-    /// Runs timers and delivers replies. Runs in an event.
-    pub fn run_due(&'static self) {
+    /// Runs timers and delivers replies. Runs in an event. Returns whether no panic was caught; a
+    /// panic may have lost streams that wait.
+    pub fn run_due(&'static self) -> bool {
         if !self.alarm.take_due() {
-            return;
+            return true;
         }
+        let mut is_whole = true;
         for Reply { token, content } in self.mailbox.take() {
-            self.deliver(token, content);
+            is_whole &= self.caught(|| self.deliver(token, content)).is_some();
         }
         for root in self.timers.take_due(Instant::now()) {
             let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };
-            self.within(context, || self.filter().on_tick(root));
+            let tick = || {
+                #[cfg(feature = "test-panics")]
+                crate::test_panics::at(crate::test_panics::Place::Tick);
+                self.filter().on_tick(root);
+            };
+            is_whole &= self.caught(|| self.within(context, tick)).is_some();
         }
         self.timers.arm();
+        is_whole
+    }
+
+    /// The result of `work`; `None` if it panics. The panic is counted.
+    pub fn caught<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        let result = guard::caught(work);
+        if result.is_none() {
+            self.namespace.metrics.changed();
+        }
+        result
     }
 
     fn deliver(&'static self, token: u32, content: Content) {

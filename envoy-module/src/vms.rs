@@ -4,12 +4,16 @@ use crate::abi::Callbacks;
 use crate::config::FilterConfig;
 use crate::host::Module;
 use crate::namespace::Namespace;
+use crate::streams;
 use crate::vm::{Context, Vm};
 use diana_base::exclusive::Exclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The VM of a thread.
 pub type ModuleVm = Vm<Module>;
+
+/// A stream of a thread.
+pub type Stream = streams::Stream<ModuleVm, FilterConfig>;
 
 type VmRef = &'static ModuleVm;
 

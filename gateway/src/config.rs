@@ -46,7 +46,8 @@ pub struct Config {
     pub shell: Shell,
     /// The released file of the proxy-wasm filter to load. The native module has one file.
     pub file: &'static str,
-    /// The proxy-wasm filter to load; by default `file` as this workspace builds it.
+    /// Another build to load: of the proxy-wasm filter, by default `file` as this workspace builds
+    /// it; or of the native module, in the folder where Envoy looks for modules.
     pub filter: Option<PathBuf>,
     /// The name of the shared data within one process.
     pub vm_id: String,

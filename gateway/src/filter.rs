@@ -48,15 +48,27 @@ pub fn module() -> Result<&'static Path> {
 
 /// Builds the native module and returns the path of `target/libdiana.so`.
 pub fn build_module() -> Result<PathBuf> {
+    place(MODULE, &fs::read(compile_module(&cargo_target()?, &[])?)?)
+}
+
+/// A build of the native module, `target/libdiana-panics.so`, that panics where a request wants it
+/// to. It shows what a bug in the module would do to requests.
+pub fn panicking_module() -> Result<PathBuf> {
+    // In a folder of its own: cargo gives files of all features one name.
+    let folder = cargo_target()?.join("panics");
+    place("libdiana-panics.so", &fs::read(compile_module(&folder, &["--features", "test-panics"])?)?)
+}
+
+/// Compiles the native module in this target folder.
+fn compile_module(folder: &Path, more: &[&str]) -> Result<PathBuf> {
     const PACKAGE: &str = "diana-envoy-module";
-    let command = ["build", "--quiet", "--profile", "module", "--package", PACKAGE];
-    let status = cargo().args(command).status().context("cannot run `cargo`")?;
-    if !status.success() {
+    let command = [&["build", "--quiet", "--profile", "module", "--package", PACKAGE], more].concat();
+    let status = cargo().args(&command).arg("--target-dir").arg(folder).status();
+    if !status.context("cannot run `cargo`")?.success() {
         bail!("the native module does not build; repeat it with `cargo {}`", command.join(" "));
     }
-    let built = cargo_target()?.join("module").join("libdiana_envoy_module.so");
     fs::create_dir_all(target())?;
-    place(MODULE, &fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?)
+    Ok(folder.join("module").join("libdiana_envoy_module.so"))
 }
 
 /// A copy of the tests' filter, `target/mortal.wasm`, that [`TRAP_BYTES`] of a response body kill.

@@ -46,8 +46,8 @@ impl Gateway {
     /// words.
     pub fn start(config: Config) -> Result<Self> {
         let filter = match (config.shell, &config.filter) {
-            (Shell::Native, _) => filter::module()?.to_owned(),
-            (Shell::Wasm, Some(path)) => {
+            (Shell::Native, None) => filter::module()?.to_owned(),
+            (_, Some(path)) => {
                 path.canonicalize().with_context(|| format!("no filter at `{}`", path.display()))?
             }
             (Shell::Wasm, None) => filter::released(config.file)?,

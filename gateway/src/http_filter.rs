@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) fn http_filter(config: &Config, file: &Path) -> Value {
     match config.shell {
         Shell::Wasm => wasm(config, file),
-        Shell::Native => native(config),
+        Shell::Native => native(config, file),
     }
 }
 
@@ -58,15 +58,17 @@ pub fn per_filter_config(document: impl Into<Plugin>) -> Value {
     })
 }
 
-/// Envoy finds the file by `ENVOY_DYNAMIC_MODULES_SEARCH_PATH`. Filters of one name share counts,
-/// as filters with one `vm_id` do.
-fn native(config: &Config) -> Value {
+/// Envoy finds the file `libNAME.so` by `ENVOY_DYNAMIC_MODULES_SEARCH_PATH`. Filters of one
+/// `filter_name` share counts, as filters with one `vm_id` do.
+fn native(config: &Config, file: &Path) -> Value {
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let name = stem.strip_prefix("lib").unwrap_or(stem);
     json!({
         "name": NATIVE,
         "typed_config": {
             "@type":
                 "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
-            "dynamic_module_config": {"name": "diana", "metrics_namespace": "diana"},
+            "dynamic_module_config": {"name": name, "metrics_namespace": "diana"},
             "filter_name": config.vm_id,
             "filter_config": any(&config.plugin),
         },

@@ -138,7 +138,8 @@ pub fn assert_alone(gateways: &[Gateway], user: &str) {
         assert!(refused.status == 429 && body.contains("#temporary-reduced-capacity"), "{user}: {body}");
         let grown = || degraded(std::slice::from_ref(gateway), "quota") - before;
         let is_told = || (grown() >= SHARE as u64).then_some(());
-        wait_until("requests counted alone", PATIENCE, is_told).unwrap_or_else(|error| panic!("{user}: {error}"));
+        wait_until("requests counted alone", PATIENCE, is_told)
+            .unwrap_or_else(|error| panic!("{user}: {error}"));
     }
 }
 

@@ -24,6 +24,7 @@ mod matching;
 mod memory;
 mod metrics;
 mod original;
+mod panics;
 mod permits;
 mod plans;
 mod priorities;

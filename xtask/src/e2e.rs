@@ -20,7 +20,8 @@ const WASM_ONLY: [(&str, &str); 9] = [
 ];
 
 /// The tests of things that only the native module has.
-const NATIVE_ONLY: [(&str, &str); 2] = [
+const NATIVE_ONLY: [(&str, &str); 3] = [
+    ("panics::", "panics that are caught"),
     ("routes::", "documents of routes; proxy-wasm has none"),
     ("secrets::", "secrets by SDS, which a proxy-wasm filter cannot read"),
 ];

@@ -84,7 +84,8 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static ModuleVm)) 
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
     on_main(config, |config, vm| {
-        vm.run_due();
+        // No stream waits in the main thread.
+        _ = vm.run_due();
         if vms::stand_in(config, Context::on_main(config)) {
             config.retry_soon();
         }

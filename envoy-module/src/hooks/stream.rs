@@ -1,22 +1,19 @@
 //! The events of a stream, on its worker.
 
 use super::config::Kept;
+use super::recovery;
 use crate::abi::body;
 use crate::abi::{StreamPtr, body_status, headers_status, trailers_status};
 use crate::calls::{Reader, StreamBell};
-use crate::config::FilterConfig;
 use crate::guard::guarded;
 use crate::host::Module;
-use crate::streams;
 use crate::vm::Context;
-use crate::vms::{self, ModuleVm};
+use crate::vms::{self, Stream};
 use diana_filter::{Action, Filter};
 use std::ptr::null;
 
 /// An entry of a stream as Envoy keeps it.
 type Entry = *const Stream;
-
-type Stream = streams::Stream<ModuleVm, FilterConfig>;
 
 /// Begins a stream; null would close the connection, so a bug must not cause it.
 #[unsafe(no_mangle)]
@@ -37,7 +34,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const Kept, e
 }
 
 /// The result of `work` in an event of a stream that the filter knows; `fallback` otherwise, and
-/// after a panic.
+/// after a panic: the request has been decided.
 fn event<R: Copy>(
     entry: Entry,
     fallback: R,
@@ -47,24 +44,12 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
-    guarded(fallback, || {
-        let within = || stream.vm.within(context(stream), || work(stream, stream.vm.filter()));
+    let event = || {
+        let within = || stream.vm.within(Context::of_stream(stream), || work(stream, stream.vm.filter()));
         // SAFETY: events of a stream come on its worker.
         unsafe { stream.vm.in_turn(|| if stream.is_known.get() { within() } else { fallback }) }
-    })
-}
-
-/// What calls apply to in an event of this stream.
-fn context(stream: &Stream) -> Context {
-    let envoy = stream.envoy.get();
-    Context {
-        config: stream.config.get(),
-        carrier: envoy,
-        stream: envoy,
-        id: stream.id,
-        root: stream.root.get(),
-        is_main: false,
-    }
+    };
+    stream.vm.caught(event).unwrap_or(fallback)
 }
 
 /// Decides about a request.
@@ -78,34 +63,40 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return headers_status::CONTINUE;
     };
-    guarded(headers_status::CONTINUE, || {
-        // SAFETY: Envoy keeps the configuration while the stream lives.
-        let Some(config) = (unsafe { stream.config.get().as_ref() }) else {
+    let decided = stream.vm.caught(|| decide(stream, ends));
+    decided.unwrap_or_else(|| recovery::decide(stream))
+}
+
+fn decide(stream: &'static Stream, ends: bool) -> u32 {
+    // SAFETY: Envoy keeps the configuration while the stream lives.
+    let Some(config) = (unsafe { stream.config.get().as_ref() }) else {
+        return headers_status::CONTINUE;
+    };
+    let vm = stream.vm;
+    // SAFETY: the stream of an event lives.
+    #[cfg(feature = "test-panics")]
+    crate::test_panics::arm(unsafe { Reader::new(vm.envoy, stream.envoy.get()) });
+    let decide = || {
+        vm.forget_the_gone();
+        let Some(root) = vm.root(config) else {
             return headers_status::CONTINUE;
         };
-        let vm = stream.vm;
-        let decide = || {
-            vm.forget_the_gone();
-            let Some(root) = vm.root(config) else {
-                return headers_status::CONTINUE;
-            };
-            stream.root.set(root);
-            vm.context.set(context(stream));
-            vm.catch_up();
-            stream.is_known.set(true);
-            vm.filter().on_context_create(stream.id, root);
-            let action = vm.filter().on_request_headers(stream.id, ends);
-            let status = carry_out(stream, action);
-            vm.catch_up();
-            status
-        };
-        let in_turn = || {
-            stream.root.set(config.root);
-            vm.within(context(stream), decide)
-        };
-        // SAFETY: events of a stream come on its worker.
-        unsafe { vm.in_turn(in_turn) }
-    })
+        stream.root.set(root);
+        vm.context.set(Context::of_stream(stream));
+        vm.catch_up();
+        stream.is_known.set(true);
+        vm.filter().on_context_create(stream.id, root);
+        let action = vm.filter().on_request_headers(stream.id, ends);
+        let status = carry_out(stream, action);
+        vm.catch_up();
+        status
+    };
+    let in_turn = || {
+        stream.root.set(config.root);
+        vm.within(Context::of_stream(stream), decide)
+    };
+    // SAFETY: events of a stream come on its worker.
+    unsafe { vm.in_turn(in_turn) }
 }
 
 /// Gives a held stream a bell.
@@ -158,6 +149,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     _ends: bool,
 ) -> u32 {
     event(entry, headers_status::CONTINUE, |stream, filter| {
+        #[cfg(feature = "test-panics")]
+        crate::test_panics::at(crate::test_panics::Place::Response);
         filter.on_response_headers(stream.id);
         headers_status::CONTINUE
     })
@@ -188,7 +181,11 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(_: Strea
 /// A bell of the worker has rung.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(_: StreamPtr, entry: Entry, _event: u64) {
-    event(entry, (), |stream, _| stream.vm.run_due());
+    event(entry, (), |stream, _| {
+        if !stream.vm.run_due() {
+            recovery::release_all(stream.vm);
+        }
+    });
 }
 
 /// The stream ends, before its line in the access log.
@@ -212,9 +209,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_destroy(entry: Entry) {
 fn end(entry: Entry) {
     event(entry, (), |stream, filter| {
         stream.is_known.set(false);
-        if stream.has_bell.replace(false) {
-            stream.vm.alarm.remove(stream.id);
-        }
+        stream.vm.end_hold(stream);
         filter.on_delete(stream.id);
         stream.vm.catch_up();
     });

@@ -55,6 +55,8 @@ impl Shard {
         hash_of: impl Fn(&[u8]) -> u64,
     ) -> Result<Swap, Fault> {
         let mut entries = self.lock();
+        #[cfg(feature = "test-panics")]
+        crate::test_panics::at(crate::test_panics::Place::Swap);
         let Entries { table, last_version, is_closed } = &mut *entries;
         if *is_closed {
             return Err(CLOSED);

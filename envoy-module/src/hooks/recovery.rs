@@ -1,0 +1,53 @@
+//! What follows a caught panic: the request gets what `on_error` of its rules says, and no request
+//! is left waiting.
+
+use crate::abi::headers_status;
+use crate::vm::Context;
+use crate::vms::{ModuleVm, Stream};
+use diana_filter::Action;
+
+/// Decides about a request whose decision has ended by a panic. Returns the status of its headers.
+pub(super) fn decide(stream: &'static Stream) -> u32 {
+    match act(stream) {
+        Action::Continue => headers_status::CONTINUE,
+        Action::Pause => headers_status::STOP,
+    }
+}
+
+/// Ends the waits of all streams of a worker: which of them a panic has lost is unknown. Runs in an
+/// event of the worker.
+pub(super) fn release_all(vm: &'static ModuleVm) {
+    for id in vm.streams.held() {
+        // Envoy may end several streams while it resumes one.
+        let Some(stream) = vm.streams.get(id).filter(|stream| stream.has_bell.get()) else {
+            continue;
+        };
+        if act(stream) == Action::Continue && !stream.envoy.get().is_null() {
+            // SAFETY: the stream is open, and this is its worker. Envoy may call back; no value is
+            // borrowed.
+            unsafe { (vm.envoy.http_filter_continue_decoding)(stream.envoy.get()) };
+        }
+    }
+}
+
+/// Drops what the filter knows of the stream, and does what `on_error` says. If that panics too,
+/// the document decides without the request.
+fn act(stream: &'static Stream) -> Action {
+    let vm = stream.vm;
+    let forget = || {
+        stream.is_known.set(false);
+        vm.end_hold(stream);
+        vm.filter().on_delete(stream.id);
+    };
+    // SAFETY: events of a stream come on its worker.
+    vm.caught(|| unsafe { vm.in_turn(|| vm.within(Context::of_stream(stream), forget)) });
+    if stream.is_answered.get() || stream.envoy.get().is_null() {
+        return Action::Pause;
+    }
+    let decide = |reads| {
+        let decide = || vm.filter().on_panic(stream.root.get(), reads);
+        // SAFETY: events of a stream come on its worker.
+        vm.caught(|| unsafe { vm.in_turn(|| vm.within(Context::of_stream(stream), decide)) })
+    };
+    decide(true).or_else(|| decide(false)).unwrap_or(Action::Continue)
+}

@@ -1,0 +1,50 @@
+//! Panics on demand, for the test that shows what follows a bug. Only with the feature
+//! `test-panics`, which no released file has.
+
+use crate::abi::header_map;
+use crate::calls::Reader;
+use std::cell::Cell;
+
+/// The request header that names a [`Place`].
+const HEADER: &[u8] = b"x-diana-test-panic";
+
+/// Where the module panics.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Place {
+    /// Under a lock of the store, in the middle of a decision. Once.
+    Swap,
+    /// Whenever the request is read.
+    Read,
+    /// In the next timer's event of this worker. Once.
+    Tick,
+    /// In the next event of a response on this worker. Once.
+    Response,
+}
+
+thread_local! {
+    static ARMED: Cell<Option<Place>> = const { Cell::new(None) };
+}
+
+/// Arms the place that the request names.
+pub fn arm(reader: Reader) {
+    let armed = match reader.header(header_map::REQUEST, HEADER, 0).0 {
+        Some(b"swap") => Some(Place::Swap),
+        Some(b"read") => Some(Place::Read),
+        Some(b"tick") => Some(Place::Tick),
+        Some(b"response") => Some(Place::Response),
+        // The request has not asked for a panic. What an earlier one wants to happen later stays.
+        _ => ARMED.get().filter(|place| [Place::Tick, Place::Response].contains(place)),
+    };
+    ARMED.set(armed);
+}
+
+/// Panics if this place is armed.
+#[expect(clippy::panic, reason = "this is what the test wants")]
+pub fn at(place: Place) {
+    if ARMED.get() == Some(place) {
+        if place != Place::Read {
+            ARMED.set(None);
+        }
+        panic!("a test wants it");
+    }
+}
