@@ -52,6 +52,8 @@ mod routes;
 mod secret;
 #[cfg(not(feature = "loom"))]
 mod streams;
+#[cfg(not(feature = "loom"))]
+mod sweep;
 #[cfg(feature = "test-panics")]
 mod test_panics;
 #[cfg(not(feature = "loom"))]

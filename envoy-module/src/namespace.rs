@@ -7,7 +7,7 @@ use crate::routes;
 use crate::store::Memory;
 use crate::timer::TIMER;
 use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The shared part of all configurations with one `filter_name`.
@@ -25,6 +25,8 @@ pub struct Namespace {
     pub retry: Arc<Alarm>,
     /// Changes whenever a configuration goes.
     epoch: AtomicU64,
+    /// Whether counts may be there that no configuration uses.
+    has_unused: AtomicBool,
 }
 
 /// All namespaces, and the last root context's number. A namespace without configurations stays, so
@@ -70,6 +72,7 @@ impl Namespace {
             outbox: Outbox::default(),
             retry: Arc::default(),
             epoch: AtomicU64::new(0),
+            has_unused: AtomicBool::new(false),
         });
         registry.namespaces.push((Arc::clone(&namespace), vec![root]));
         (namespace, root)
@@ -95,6 +98,22 @@ impl Namespace {
         if is_last {
             TIMER.end();
         }
+    }
+
+    /// Has the main thread look for counts that no configuration uses.
+    pub fn tables_changed(&self) {
+        self.keep_unused();
+        self.main.ring();
+    }
+
+    /// Has the main thread's next event look for counts that no configuration uses.
+    pub fn keep_unused(&self) {
+        self.has_unused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether counts may be there that no configuration uses. Returns `true` once.
+    pub fn take_unused(&self) -> bool {
+        self.has_unused.load(Ordering::Relaxed) && self.has_unused.swap(false, Ordering::Relaxed)
     }
 
     /// The number of a root context for a route. It ends with its listener's root, or with the
@@ -127,7 +146,7 @@ pub const FIRST_STREAM: u32 = 1 << 31;
 
 /// The counts of a namespace.
 #[derive(Clone, Default)]
-pub struct Counts(Arc<Memory>);
+pub struct Counts(pub Arc<Memory>);
 
 impl Store for Counts {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {

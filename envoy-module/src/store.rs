@@ -48,6 +48,17 @@ impl Memory {
         Memory { shards, hasher: DefaultHashBuilder::default() }
     }
 
+    /// All keys, with the versions of their values. Keys may come and go meanwhile.
+    #[must_use]
+    pub fn keys(&self) -> Vec<(Box<[u8]>, Version)> {
+        self.shards.iter().flat_map(Shard::keys).collect()
+    }
+
+    /// Returns memory that removed keys have left.
+    pub fn shrink(&self) {
+        self.shards.iter().for_each(|shard| shard.shrink(|key| self.hasher.hash_one(key)));
+    }
+
     /// Removes a key if it is still at version `expected`.
     pub fn remove(&self, key: &[u8], expected: Version) -> Result<Swap, Fault> {
         let (shard, hash) = self.place(key)?;

@@ -4,7 +4,9 @@ use crate::abi::Callbacks;
 use crate::config::FilterConfig;
 use crate::host::Module;
 use crate::namespace::Namespace;
+use crate::routes;
 use crate::streams;
+use crate::sweep::Sweep;
 use crate::vm::{Context, Vm};
 use diana_base::exclusive::Exclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,4 +93,44 @@ pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
         is_busy |= !vm.in_its_place(|| vm.act_as_deputy(context));
     }
     is_busy
+}
+
+/// Deletes counts that no configuration of the namespace uses, if there may be any. Returns whether
+/// a worker was busy, so that another try is due. Only on the main thread.
+///
+/// While routes have documents, counts stay: a worker knows a route's rules only after a request
+/// has come by the route.
+pub fn sweep(config: &FilterConfig) -> bool {
+    let namespace = &config.namespace;
+    if routes::any() {
+        return false;
+    }
+    let Some(main) = of_main(config).filter(|_| namespace.take_unused()) else {
+        return false;
+    };
+    let (store, is_living) = (&*namespace.store.0, |root| namespace.has(root));
+    let sweep = Sweep::begin(store);
+    let mut used = main.filter().tables(is_living);
+    let mut is_busy = used.is_none();
+    let all = lock(&WORKERS).clone().into_iter();
+    for vm in all.filter(|vm| Arc::ptr_eq(&vm.namespace, namespace)) {
+        let add = || match (&mut used, vm.filter().tables(is_living)) {
+            (Some(used), Some(tables)) => used.extend(tables),
+            (used, _) => *used = None,
+        };
+        is_busy |= !vm.in_its_place(add);
+    }
+    match used.filter(|_| !is_busy) {
+        Some(used) => {
+            let removed = sweep.end(store, used);
+            if removed > 0 {
+                log::info!("{removed} keys of counts that no configuration uses are deleted");
+            }
+            false
+        }
+        None => {
+            namespace.keep_unused();
+            true
+        }
+    }
 }

@@ -107,6 +107,10 @@ pub trait Host: Copy + 'static {
         self
     }
 
+    /// A configuration has replaced another one, so that some counts may no longer be used.
+    /// [`Filter::tables`](crate::Filter::tables) tells which are.
+    fn tables_changed(self) {}
+
     /// Sets the plugin's timer to fire every `ms` milliseconds; 0 stops the timer.
     fn set_tick_period(self, ms: u32) -> Result<(), Fault>;
 

@@ -62,6 +62,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
         let Kept { config, .. } = *unsafe { Box::from_raw(config.cast_mut()) };
         config.leave();
         vms::stand_in(&config, Context::of_config(&config));
+        config.namespace.tables_changed();
         // SAFETY: Envoy's configuration lives until this event ends.
         unsafe { config.flush() };
     });
@@ -86,7 +87,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: Config
     on_main(config, |config, vm| {
         // No stream waits in the main thread.
         _ = vm.run_due();
-        if vms::stand_in(config, Context::on_main(config)) {
+        let is_busy = vms::stand_in(config, Context::on_main(config));
+        if vms::sweep(config) || is_busy {
             config.retry_soon();
         }
         // SAFETY: this is an event of the configuration on the main thread.

@@ -95,6 +95,14 @@ impl Shard {
         })
     }
 
+    pub(super) fn keys(&self) -> Vec<(Box<[u8]>, Version)> {
+        self.lock().table.iter().map(|entry| (entry.key.clone(), entry.version)).collect()
+    }
+
+    pub(super) fn shrink(&self, hash_of: impl Fn(&[u8]) -> u64) {
+        self.lock().table.shrink_to_fit(|entry| hash_of(&entry.key));
+    }
+
     pub(super) fn close(&self) {
         let mut entries = self.lock();
         entries.is_closed = true;

@@ -3,6 +3,7 @@
 use super::{Filter, Plugins};
 use crate::Host;
 use crate::plugin::Plugin;
+use diana_limiter::cells::table::TableId;
 use std::rc::Rc;
 
 /// At most this many earlier configurations are kept. Permits held by streams of older
@@ -96,8 +97,22 @@ impl<H: Host> Filter<H> {
                 }
                 retired.push((root, before));
             });
+            self.host.tables_changed();
         }
         self.wake(root);
+    }
+
+    /// The tables that the plugins of living root contexts use. `None` if that cannot be told in the
+    /// middle of another callback.
+    pub fn tables(&self, is_living: impl Fn(u32) -> bool) -> Option<Vec<TableId>> {
+        let active = self.plugins.with(|plugins| plugins.clone())?.into_iter();
+        let retired = self.retired.with(|retired| retired.clone())?.into_iter();
+        let all = active.filter_map(|(root, plugin)| Some((root, plugin?))).chain(retired);
+        let mut tables = Vec::new();
+        for (_, plugin) in all.filter(|(root, _)| is_living(*root)) {
+            plugin.tables(&mut tables)?;
+        }
+        Some(tables)
     }
 
     /// Arms the timer for the next task of the plugin `root`.

@@ -3,6 +3,7 @@
 use super::Plugin;
 use crate::Host;
 use crate::metering::Metering;
+use diana_limiter::cells::table::TableId;
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
 
@@ -39,6 +40,17 @@ impl<H: Host> Plugin<H> {
         }
         let candidate = active.candidate.with(|candidate| candidate.clone()).flatten();
         candidate.iter().for_each(|candidate| candidate.with_worker(settle));
+    }
+
+    /// Adds the tables that this configuration and its candidate use. `None` if one of them is in
+    /// use itself.
+    pub(crate) fn tables(&self, to: &mut Vec<TableId>) -> Option<()> {
+        let now = self.now();
+        self.worker.with(|worker| to.extend(worker.tables(&self.configuration.policy, now)))?;
+        let candidate = self.candidate.with(|candidate| candidate.clone())?;
+        let mut add = |policy: &Policy, worker: &Worker| to.extend(worker.tables(policy, now));
+        candidate.iter().for_each(|candidate| candidate.with_worker(&mut add));
+        Some(())
     }
 
     /// Whether this configuration has nothing left to send to stores.

@@ -14,7 +14,7 @@
 use super::group_migration::GENERATIONS;
 use super::group_migration::{GroupMigration, MARGIN, PreviousGroup, Replacement};
 use super::slots::{SLOTS, index};
-use super::table::Table;
+use super::table::{Table, TableId};
 use crate::policy::{Group, GroupIndex, Policy, Role, Rule};
 use diana_base::sort;
 use diana_base::time::Time;
@@ -115,6 +115,12 @@ impl Migration {
     /// Whether no group has a previous group.
     pub(crate) fn is_empty(&self) -> bool {
         self.migrations.is_empty()
+    }
+
+    /// The tables from which states may still migrate at `now`.
+    pub(crate) fn tables(&self, now: Time) -> impl Iterator<Item = TableId> + '_ {
+        let migrations = self.migrations.iter().flatten().filter(move |migration| now < migration.ends);
+        migrations.flat_map(|migration| &migration.previous).map(|previous| previous.group.table.id())
     }
 
     /// The migration to this group, if it has a previous group.

@@ -20,6 +20,7 @@
 mod layout;
 mod seed;
 
+pub use layout::TableId;
 pub use seed::{Dated, Hasher, Seed, keep_seed, shared_seed};
 
 use crate::algorithm::EvictionRank;
@@ -117,6 +118,12 @@ impl Table {
             _ => format!("{name} {cell}"),
         };
         Table { layout: Layout::new(Hasher::name(name.as_bytes()), cell, actors), salt }
+    }
+
+    /// What the keys of this table have in common.
+    #[must_use]
+    pub fn id(&self) -> TableId {
+        self.layout.id()
     }
 
     /// The number of keys that this table can ever use.

@@ -4,7 +4,7 @@ mod adaptation;
 mod store_calls;
 
 use crate::cells::store::{Fault, Store};
-use crate::cells::table::{Dated, Hasher, Seed, shared_seed};
+use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
 use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement, used_cells};
 use crate::check::Pending;
 use crate::check::{Charges, Decision, MigratedCharges, Refund, Scratch, WorkerCache, decide};
@@ -139,6 +139,43 @@ impl Worker {
     /// ```
     pub fn migrate_from(&mut self, policy: &Policy, older: &[Previous], replacement: Replacement, now: Time) {
         self.actors.migration = Migration::new(policy, older, replacement, now);
+    }
+
+    /// The tables that this worker may read or write at `now` or later. A host that can delete keys
+    /// may delete those of tables that no worker of any configuration names.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::time::Time;
+    /// use diana_limiter::cells::Replacement;
+    /// use diana_limiter::cells::table::TableId;
+    /// use diana_limiter::session::Worker;
+    ///
+    /// let old = br#"{"url": "/", "rules": [{"name": "a", "rpu": 9, "unit": "hour"}]}"#;
+    /// let new = br#"{"url": "/", "rules": [
+    ///     {"name": "a", "rpu": 9, "unit": "hour"}, {"name": "b", "algo": "C", "rpu": 1}
+    /// ]}"#;
+    /// # let old = diana_config::compile(old).expect("a valid document").policy;
+    /// # let new = diana_config::compile(new).expect("a valid document").policy;
+    /// let now = Time::from_ns(1_795_392_000_000_000_000);
+    /// let worker = Worker::new(&old, &[7; 16]);
+    /// let before: Vec<TableId> = worker.tables(&old, now).collect();
+    /// assert_eq!(before.len(), 1);
+    ///
+    /// // The count of `a` may migrate from the old table, until the old count no longer matters.
+    /// let mut successor = Worker::new(&new, &[7; 16]);
+    /// successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, now);
+    /// assert!(successor.tables(&new, now).any(|table| table == before[0]));
+    /// let tomorrow = now.after(diana_limiter::time::Span::from_secs(86_400));
+    /// assert!(!successor.tables(&new, tomorrow).any(|table| table == before[0]));
+    ///
+    /// assert_eq!(TableId::of_key(b"diana/seed"), None);
+    /// # Ok::<(), Fault>(())
+    /// ```
+    pub fn tables<'a>(&'a self, policy: &'a Policy, now: Time) -> impl Iterator<Item = TableId> + 'a {
+        let own = policy.limits.iter().flat_map(|limit| &limit.groups).map(|group| group.table.id());
+        own.chain(self.actors.migration.tables(now))
     }
 
     /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Adaptive

@@ -13,6 +13,8 @@ const FINGERPRINT: usize = 8;
 /// The size of a key: `diana/`, eleven characters for the table, four for the index.
 const KEY_SIZE: usize = 21;
 
+const START: &[u8] = b"diana/";
+
 /// The name of one key. The prefix `diana/` lets nginx put the key into the zone of that name.
 /// Within a table, keys differ only in the last four bytes. The CRC-32 of equally long keys that
 /// differ only there never collides.
@@ -22,6 +24,24 @@ pub(super) struct Key([u8; KEY_SIZE]);
 impl Key {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// The part of a key that all keys of a table have.
+const PREFIX_SIZE: usize = 17;
+
+/// Tells the keys of one table from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableId([u8; PREFIX_SIZE]);
+
+impl TableId {
+    /// The table of a key. `None` if the key is no table's: it has the seed, for example.
+    #[must_use]
+    pub fn of_key(key: &[u8]) -> Option<TableId> {
+        let (prefix, index) = key.split_first_chunk()?;
+        let digits = key.strip_prefix(START)?;
+        let is_key = index.len() == KEY_SIZE - PREFIX_SIZE && digits.iter().all(|byte| DIGITS.contains(byte));
+        is_key.then_some(TableId(*prefix))
     }
 }
 
@@ -57,12 +77,17 @@ impl Layout {
         super::Hasher::name(&self.prefix)
     }
 
+    pub(super) fn id(&self) -> TableId {
+        let prefix = self.prefix.first_chunk();
+        TableId(prefix.copied().unwrap_or([b'A'; PREFIX_SIZE]))
+    }
+
     pub(super) fn new(name: u64, cell: usize, actors: u64) -> Layout {
         let ways = if actors <= 1 { 1 } else { WAYS };
         // Twice the room: 16 ways for every 8 actors. Four digits can name 2²⁴ sets.
         let sets = if actors <= 1 { 1 } else { actors.div_ceil(8).clamp(1, 1 << 24) };
         let mut prefix = [b'A'; KEY_SIZE];
-        prefix.iter_mut().zip(b"diana/").for_each(|(to, from)| *to = *from);
+        prefix.iter_mut().zip(START).for_each(|(to, from)| *to = *from);
         if let Some(digits) = prefix.get_mut(6..17) {
             write_digits(name, digits);
         }
