@@ -6,6 +6,7 @@
 //! place.
 
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 /// A way to have Envoy run the module on a thread: the scheduler of a stream or of a configuration.
@@ -14,12 +15,14 @@ pub trait Bell: Send {
     fn ring(&self);
 }
 
+type Bells = BTreeMap<u32, Box<dyn Bell>>;
+
 /// The mark and the bells of one worker.
 #[derive(Default)]
 pub struct Alarm {
     is_due: AtomicBool,
-    /// The bells by the streams they belong to.
-    bells: Mutex<Vec<(u32, Box<dyn Bell>)>>,
+    /// The bells by the streams they belong to. Thousands of streams may wait.
+    bells: Mutex<Bells>,
     /// The alarm of the main thread; `None` for that alarm itself.
     deputy: Option<Arc<Alarm>>,
 }
@@ -31,7 +34,7 @@ impl Alarm {
         Alarm { deputy: Some(deputy), ..Alarm::default() }
     }
 
-    fn bells(&self) -> MutexGuard<'_, Vec<(u32, Box<dyn Bell>)>> {
+    fn bells(&self) -> MutexGuard<'_, Bells> {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -45,8 +48,8 @@ impl Alarm {
     }
 
     /// Rings a bell, or the deputy.
-    fn ring_one(&self, bells: &[(u32, Box<dyn Bell>)]) {
-        match (bells.last(), &self.deputy) {
+    fn ring_one(&self, bells: &Bells) {
+        match (bells.last_key_value(), &self.deputy) {
             (Some((_, bell)), _) => bell.ring(),
             (None, Some(deputy)) => deputy.ring(),
             (None, None) => {}
@@ -78,21 +81,15 @@ impl Alarm {
         if self.is_due() {
             bell.ring();
         }
-        match bells.iter_mut().find(|(known, _)| *known == stream) {
-            Some((_, known)) => *known = bell,
-            None => bells.push((stream, bell)),
-        }
+        bells.insert(stream, bell);
     }
 
     /// Takes the bell of a stream away. If the worker is still due, the ring may have been for this
     /// stream, so another bell rings.
     pub fn remove(&self, stream: u32) {
         let mut bells = self.bells();
-        let Some(index) = bells.iter().position(|(known, _)| *known == stream) else {
-            return;
-        };
-        drop(bells.swap_remove(index));
-        if self.is_due() {
+        let is_removed = bells.remove(&stream).is_some();
+        if is_removed && self.is_due() {
             self.ring_one(&bells);
         }
     }
