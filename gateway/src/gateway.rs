@@ -85,6 +85,13 @@ impl Gateway {
 
     /// The same from a file's text.
     pub fn from_text(text: &str, mut port: impl FnMut(u16) -> u16) -> Result<Self> {
+        // What the file loads may not be built yet.
+        if text.contains("target/diana") {
+            filter::filter()?;
+        }
+        if text.contains("envoy.filters.http.dynamic_modules") {
+            filter::module()?;
+        }
         let mut known = BTreeMap::new();
         let text = replace_ports(text, |number| *known.entry(number).or_insert_with(|| port(number)));
         let folder = Folder::create()?;

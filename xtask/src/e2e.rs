@@ -7,8 +7,9 @@ use anyhow::Result;
 use gateway::Shell;
 
 /// The tests of things that the native module does not have: the names of the tests begin so.
-const WASM_ONLY: [(&str, &str); 9] = [
+const WASM_ONLY: [(&str, &str); 10] = [
     ("capabilities::", "Envoy's restriction of callbacks and host calls"),
+    ("examples::", "the examples, which load `diana.wasm`"),
     ("lean::", "the files with fewer callbacks"),
     ("size::", "the size of the files"),
     ("embedded::", "the engine in a filter on the SDK"),
