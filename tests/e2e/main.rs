@@ -12,6 +12,7 @@ mod canary;
 mod capabilities;
 mod clock;
 mod configuration;
+mod deleted;
 mod embedded;
 mod exact;
 mod examples;

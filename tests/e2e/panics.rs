@@ -3,7 +3,7 @@
 //! to.
 
 use crate::global::{Shared, shared_rule};
-use gateway::{Config, Gateway, Response, filter};
+use gateway::{Config, Gateway, Response, Shell, filter};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -34,7 +34,7 @@ fn assert_limited(gateway: &Gateway, path: &str) {
 
 fn after_panics(on_error: &str, status: u16) {
     let module = filter::panicking_module().unwrap();
-    let change = |config| Config { filter: Some(module.clone()), ..config };
+    let change = |config| Config { shell: Shell::Native, filter: Some(module.clone()), ..config };
     let mut shared = Shared::with(json!({}), &limits(on_error), change);
     let gateway = &mut shared.gateways[0];
 

@@ -21,7 +21,8 @@ const WASM_ONLY: [(&str, &str); 10] = [
 ];
 
 /// The tests of things that only the native module has.
-const NATIVE_ONLY: [(&str, &str); 3] = [
+const NATIVE_ONLY: [(&str, &str); 4] = [
+    ("deleted::", "counts that are deleted"),
     ("panics::", "panics that are caught"),
     ("routes::", "documents of routes; proxy-wasm has none"),
     ("secrets::", "secrets by SDS, which a proxy-wasm filter cannot read"),

@@ -102,8 +102,8 @@ impl<H: Host> Filter<H> {
         self.wake(root);
     }
 
-    /// The tables that the plugins of living root contexts use. `None` if that cannot be told in the
-    /// middle of another callback.
+    /// The tables that the plugins of living root contexts use. `None` if that cannot be told in
+    /// the middle of another callback.
     pub fn tables(&self, is_living: impl Fn(u32) -> bool) -> Option<Vec<TableId>> {
         let active = self.plugins.with(|plugins| plugins.clone())?.into_iter();
         let retired = self.retired.with(|retired| retired.clone())?.into_iter();
