@@ -26,6 +26,13 @@ fn lacks(version: &str) -> Vec<&'static str> {
 }
 
 #[test]
+fn an_older_envoy_lacks_what_the_module_requires() {
+    let exported = exported("1.37.0");
+    let missing = REQUIRED.iter().filter(|name| !exported.contains(**name)).count();
+    assert!(!exported.is_empty() && missing > 0, "the module would load");
+}
+
+#[test]
 fn every_supported_envoy_exports_what_the_module_requires() {
     let versions: Vec<_> = envoy::versions(Shell::Native).collect();
     let [newest, second, oldest] = versions[..] else { panic!("{versions:?}") };

