@@ -105,6 +105,11 @@ impl Metrics {
         }
     }
 
+    /// Whether something has changed of which Envoy may not know.
+    pub fn has_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
     /// Sets a gauge, or adds a value to a histogram.
     pub fn record(&self, number: u32, value: u64) {
         let mut state = self.lock();

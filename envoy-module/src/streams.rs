@@ -79,6 +79,12 @@ impl<V, C> Streams<V, C> {
         self.free.with(|free| free.push(stream));
     }
 
+    /// How many streams are open.
+    pub fn count(&self) -> usize {
+        let [all, free] = [&self.all, &self.free].map(|list| list.with(|list| list.len()).unwrap_or(0));
+        all.saturating_sub(free)
+    }
+
     /// The numbers of the streams that wait.
     pub fn held(&self) -> Vec<u32> {
         let held = |stream: &&&Stream<V, C>| stream.has_bell.get() && !stream.envoy.get().is_null();

@@ -277,6 +277,14 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         self.reply.with(|reply| *reply = None);
     }
 
+    /// At the end of this thread's only open stream, tells Envoy 1.38 what the metrics are: there
+    /// may be no later stream for a long time.
+    pub fn flush_at_rest(&self) {
+        if !can_flush(self.envoy) && self.streams.count() == 1 && self.namespace.metrics.has_changed() {
+            self.flush_through_stream();
+        }
+    }
+
     /// Tells Envoy 1.38 what the metrics of all threads are.
     fn flush_through_stream(&self) {
         let Context { config, carrier, .. } = self.context.get();

@@ -212,5 +212,6 @@ fn end(entry: Entry) {
         stream.vm.end_hold(stream);
         filter.on_delete(stream.id);
         stream.vm.catch_up();
+        stream.vm.flush_at_rest();
     });
 }
