@@ -245,6 +245,7 @@ impl<'a> Request<'a> {
     pub fn get(&self, id: PartId) -> Option<&'a [u8]> {
         let mut lines = match self.lines(id) {
             HeaderLines::One(line) => return line,
+            HeaderLines::Named(pairs, name) => return pairs.only(name),
             HeaderLines::Joined(joined) => return joined.only(),
             lines => lines,
         };
