@@ -1,12 +1,14 @@
 //! Host calls of a decision: one load for each group, one swap for each charged group, and none for
 //! a refusal from the worker's cache.
 
-use crate::harness::{Counting, Gateway, at, get, store};
+use crate::harness::{Counting, Gateway, at, get, policy, store, worker};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
 use diana_limiter::check::Outcome;
 use diana_limiter::policy::Usage;
-use diana_limiter::request::{Part, Values};
+use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
+use diana_limiter::session::Session;
+use std::cell::Cell;
 
 type Counted<'h> = Gateway<Counting<Portable<&'h Simulated>>>;
 
@@ -180,6 +182,47 @@ fn a_rule_with_priority_is_one_load_and_one_swap_and_no_reservation() {
         "the cached refusal is not its own"
     );
     assert_eq!(ask(&mut keeps, 0, &get("/", "bob"), at(2)), (false, 0, 0));
+}
+
+/// A request whose address is read at most so often, and a clock that counts its readings.
+struct Reads<'r>(&'r Values, Cell<usize>);
+
+impl Source for Reads<'_> {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
+        self.1.set(self.1.get() + 1);
+        self.0.lines(id, part)
+    }
+}
+
+/// A known actor's request reads each part once and the clock once, whether it passes or is refused.
+#[test]
+fn the_fast_path_reads_each_part_and_the_clock_once() {
+    for (rpu, passes) in [(1_000_000, true), (1, false)] {
+        let host = Simulated::new(Rules::Lenient);
+        let (store, policy) = (
+            store(&host),
+            policy(&format!(
+                r#"[{{"url": "/", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}},
+                {{"actor": ["user", "ip"], "rpu": {rpu}, "unit": "day"}}]}}]"#
+            )),
+        );
+        let mut worker = worker(&policy, &[7; 16]);
+        let reads: Vec<_> = (0..20)
+            .map(|_| {
+                let (clock_reads, values) = (Cell::new(0), get("/", "ann"));
+                let source = Reads(&values, Cell::new(0));
+                let clock = || {
+                    clock_reads.set(clock_reads.get() + 1);
+                    at(0)
+                };
+                let request = policy.request(&source);
+                let (_, decision) = Session::start(&policy, &mut worker, &store, &request, clock);
+                (!decision.is_rejected(), source.1.get(), clock_reads.get())
+            })
+            .collect();
+        assert_eq!(reads[10..], [(passes, 2, 1); 10], "{reads:?}");
+        assert_eq!(reads[0].1, 5, "the raw values, and the values of three actors: {reads:?}");
+    }
 }
 
 const ONE_A_MINUTE: &str = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;

@@ -216,6 +216,30 @@ mod tests {
         });
     }
 
+    /// Whichever entry is trusted, and whether or not it is an address.
+    #[test]
+    fn equal_raw_values_are_equal_clients() {
+        let entries = ["192.0.2.7", "192.0.2.7:80", "192.0.2.8", "x", "", "[::1]:80", "pipe"];
+        let lines = entries.iter().flat_map(|one| entries.map(|other| format!("{one}, {other}")));
+        let lines: Vec<Option<String>> = lines.map(Some).chain([None]).collect();
+        let mut clients = std::collections::HashMap::new();
+        for (hops, line, reported) in lines.iter().flat_map(|line| {
+            entries.iter().flat_map(move |reported| (0..3).map(move |hops| (hops, line, reported)))
+        }) {
+            let mut parts = Parts::default();
+            let (options, _) = options(&format!(r#"{{"trusted_hops": {hops}}}"#), &mut parts);
+            let values = Values::default().with(Part::Address, *reported);
+            let values = match line {
+                Some(line) => values.with(Part::Header("x-forwarded-for".into()), line.as_bytes()),
+                None => values,
+            };
+            let request = Request::new(&values, &parts);
+            let (raw, client) = (options.raw(&request).map(<[u8]>::to_vec), options.client(&request));
+            let known = *clients.entry((hops, raw)).or_insert(client);
+            assert_eq!(known, client, "{hops} {line:?} {reported}");
+        }
+    }
+
     #[test]
     fn mistakes_in_the_options_are_reported() {
         let json = r#"{"trusted_hop": 1, "header": "x forwarded", "v4_prefix": 33, "v6_prefix": 129}"#;

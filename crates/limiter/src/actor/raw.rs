@@ -36,3 +36,55 @@ impl<'r> Raw<'r> {
         value.filter(|value| !value.is_empty()).map_or(Raw::Missing, Raw::Value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::actor::testing::{raw, value};
+    use crate::request::{Part, Values};
+    use proptest::prelude::*;
+
+    /// A request of few values, so that two requests often agree.
+    fn request() -> impl Strategy<Value = Values> {
+        let line = "a|b| a|A|1\\.2\\.3\\.4(:[12])?|\\[::1\\](:[12])?|";
+        let parts = [Part::Address, Part::Method, Part::Host, Part::Path, Part::Header("a".into())];
+        let more =
+            [Part::Header("a".into()), Part::Header("cookie".into()), Part::Property(vec!["a".into()])];
+        let parts: Vec<Part> = parts.into_iter().chain(more).collect();
+        prop::collection::vec(prop::option::of(line), parts.len()).prop_map(move |lines| {
+            let lines = parts.iter().zip(lines).filter_map(|(part, line)| Some((part.clone(), line?)));
+            lines.fold(Values::default(), |values, (part, line)| values.with(part, line))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn equal_raw_values_are_equal_values(one in request(), other in request()) {
+            for definition in [
+                r#"{"header": "a"}"#, r#"{"cookie": "a"}"#, r#"{"query": "a"}"#, r#"{"jwt": "a.b"}"#,
+                r#"{"property": "a"}"#, r#"{"ip": {}}"#, r#"{"ip": {"v4_prefix": 8}}"#, r#"{"method": {}}"#,
+                r#"{"host": {}}"#, r#"{"path": 1}"#, r#"{"segment": "a"}"#,
+            ] {
+                let (raw_value, value_of_one) = (raw(definition, &one), value(definition, one.clone()));
+                if raw_value == Some(None) {
+                    prop_assert_eq!(&value_of_one, &None, "{}", definition);
+                }
+                if raw_value.is_some() && raw_value == raw(definition, &other) {
+                    prop_assert_eq!(value_of_one, value(definition, other.clone()), "{}", definition);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_kinds_have_raw_values() {
+        let request = Values::default().with(Part::Header("a".into()), " ann ").with(Part::Host, "b");
+        assert_eq!(raw(r#"{"header": "a"}"#, &request), Some(Some(b"ann".to_vec())));
+        assert_eq!(raw(r#"{"host": {}}"#, &request), Some(Some(b"b".to_vec())));
+        assert_eq!(raw(r#"{"method": {}}"#, &request), Some(None));
+        assert_eq!(raw(r#"{"query": "a"}"#, &request), None);
+        let twice = request.with(Part::Header("a".into()), "bob");
+        assert_eq!(raw(r#"{"header": "a"}"#, &twice), Some(None), "the lines differ");
+    }
+}

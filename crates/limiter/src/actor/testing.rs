@@ -1,6 +1,6 @@
 //! Compiles definitions and returns values or mistakes.
 
-use super::{Actor, Scope, compile, ip};
+use super::{Actor, Raw, Scope, compile, ip};
 use crate::request::{Parts, Request, Values};
 use diana_document::{Error, Errors, Node};
 
@@ -28,6 +28,17 @@ pub fn value(definition: &str, request: Values) -> Option<Vec<u8>> {
     let value = key.strip_prefix(b"before").unwrap().to_vec();
     assert!(found || value.is_empty(), "a missing actor writes nothing");
     found.then_some(value)
+}
+
+/// The raw value of a request for the actor of a definition: `Some(None)` if the actor is missing,
+/// `None` if it is unknown.
+pub fn raw(definition: &str, request: &Values) -> Option<Option<Vec<u8>>> {
+    let (actor, parts) = compiled(definition);
+    match actor.raw(&Request::new(request, &parts)) {
+        Raw::Value(value) => Some(Some(value.to_vec())),
+        Raw::Missing => Some(None),
+        Raw::Unknown => None,
+    }
 }
 
 /// The parsed form of a configured value.

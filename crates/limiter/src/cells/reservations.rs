@@ -119,6 +119,12 @@ impl Reservations {
         slot.requests >= BUSY_AFTER
     }
 
+    /// Whether the actor was busy at its last request that could reserve.
+    pub(crate) fn has_busy(&self, group: usize, hash: u64) -> bool {
+        let slot = self.slots.get(index(group, hash)).filter(|slot| slot.is_of(group, hash));
+        slot.is_some_and(|slot| slot.requests >= BUSY_AFTER)
+    }
+
     /// Keeps a reservation that was just charged. `cell` is the cell without it.
     pub(crate) fn put(
         &mut self,

@@ -21,6 +21,7 @@
 
 use super::cache::WorkerCache;
 use super::decision::{Outcome, Reason};
+use super::fast_path::Progress;
 use super::global_check::GlobalCheck;
 use super::group_check::GroupCheck;
 use super::pending::Pending;
@@ -46,29 +47,32 @@ pub(crate) fn decide<S: Store + ?Sized>(
     }
     let Scratch { decision, limits, matches, raw, .. } = scratch;
     decision.is_important = context.policy.applicable(request, matches, limits);
-    if cache.identities.is_off || !raw.read(context.policy, limits, request) {
-        return scratch.decide_in_full(request, cache, context);
+    let is_read = !cache.identities.is_off && raw.read(context.policy, limits, request);
+    let progress = if is_read { scratch.decide_fast(cache, context) } else { Progress::None };
+    match progress {
+        Progress::Decided => return None,
+        Progress::Identified => {}
+        Progress::None => {
+            if let Some(rule) = scratch.identify(request, context) {
+                scratch.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+                return None;
+            }
+        }
     }
-    if scratch.decide_fast(cache, context) {
-        return None;
+    let pending = scratch.decide_identified(cache, context);
+    if is_read && progress == Progress::None {
+        scratch.remember(cache, context);
     }
-    let pending = scratch.decide_in_full(request, cache, context);
-    scratch.remember(context.policy, &mut cache.identities);
     pending
 }
 
 impl Scratch {
-    /// Decides about a request by the limits that apply.
-    fn decide_in_full<S: Store + ?Sized>(
+    /// Decides about a request whose actors are identified.
+    fn decide_identified<S: Store + ?Sized>(
         &mut self,
-        request: &Request,
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) -> Option<Pending> {
-        if let Some(rule) = self.identify(request, context) {
-            self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
-            return None;
-        }
         if self.refuse_from_cache(cache, context) {
             return None;
         }

@@ -110,6 +110,14 @@ impl Decision {
         matches!(self.outcome, Outcome::Reject(_))
     }
 
+    /// Whether the request passes at once, every rule admits it, and there are no events.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.outcome == Outcome::Pass
+            && self.reports.iter().all(|report| report.result == RuleResult::Admitted && !report.degraded)
+            && self.events == Events::default()
+    }
+
     /// For access logs: the name of the request's plan. `None` without a plan, and if no rule with
     /// plans counts the request.
     #[must_use]

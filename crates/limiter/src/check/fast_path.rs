@@ -2,10 +2,9 @@
 //! reading of the clock.
 //!
 //! ```text
-//!   raw values ─► identity cache ─► refusal cache, still refuses   ─► Reject
-//!                                 ─► a reservation in each group   ─► Pass
-//!                                 ─► else decide in full, and remember the actors if the worker
-//!                                    did not ask the store
+//!   raw values ─► identity cache ─┬─► refusal cache, still refuses   ─► Reject
+//!                                 ├─► a reservation in each group    ─► Pass
+//!                                 └─► else decide in full, with the known actors
 //! ```
 //!
 //! The identity cache saves the keys and the hashes of actors. All else is decided by what the full
@@ -15,13 +14,24 @@
 use super::cache::WorkerCache;
 use super::decision::Decision;
 use super::group_check::GroupCheck;
-use super::identities::{Identities, KnownActor};
+use super::identities::KnownActor;
 use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::{Context, RefusalCache, Reservations, ReservedCell};
-use crate::policy::{ActorRules, ActorSource, Group, Missing, Policy, actor_source};
+use crate::policy::{ActorRules, ActorSource, Group, Missing, PlanId, Policy, actor_source};
 use diana_base::time::Time;
 use std::sync::Arc;
+
+/// How far the fast path came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The actors are not known.
+    None,
+    /// The checks of the known actors are added.
+    Identified,
+    /// The decision is made.
+    Decided,
+}
 
 impl KnownActor {
     fn rules<'a, S: ?Sized>(&'a self, context: &Context<'a, S>) -> ActorRules<'a> {
@@ -31,25 +41,42 @@ impl KnownActor {
 
 impl Scratch {
     /// Decides about a request whose raw values are read, if the worker's memory suffices.
-    pub(super) fn decide_fast<S: ?Sized>(&mut self, cache: &mut WorkerCache, context: &Context<S>) -> bool {
+    pub(super) fn decide_fast<S: ?Sized>(
+        &mut self,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) -> Progress {
         let WorkerCache { identities, refusals, reservations, .. } = cache;
         let Some((slot, actors)) = identities.find(&self.limits, &self.raw) else {
-            return false;
+            return Progress::None;
         };
         let is_cached = actors.iter().any(|actor| refusals.contains(actor.group.id, actor.hash));
         let is_reserved = |actor: &KnownActor| {
             !actor.group.may_wait && reservations.find(actor.group.id, actor.hash).is_some()
         };
         let is_reserved = actors.iter().all(is_reserved);
-        if !is_cached && !is_reserved {
-            return false;
+        if is_cached || is_reserved {
+            let now = (context.clock)();
+            if is_cached && self.refuse_fast(actors, refusals, now, context) {
+                self.known = Some(slot);
+                return Progress::Decided;
+            }
+            if is_reserved && self.pass_fast(actors, reservations, now, context) {
+                return Progress::Decided;
+            }
         }
-        let now = (context.clock)();
-        if is_cached && self.refuse_fast(actors, refusals, now, context) {
-            self.known = Some(slot);
-            return true;
-        }
-        is_reserved && self.pass_fast(actors, reservations, now, context)
+        actors.iter().for_each(|actor| self.add_known(actor));
+        Progress::Identified
+    }
+
+    /// Adds a check of a group for a known actor.
+    fn add_known(&mut self, actor: &KnownActor) {
+        let KnownActor { group, place, hash, key, .. } = actor;
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        let key = (start..self.keys.len(), PlanId::default(), self.decision.is_important);
+        let buffers = self.free_buffers.pop().unwrap_or_default();
+        self.checks.push(GroupCheck::new(group, *place, *hash, key, buffers));
     }
 
     /// Refuses the request if a cached refusal still holds. See [`Scratch::refuse_from_cache`].
@@ -128,18 +155,21 @@ impl Scratch {
         false
     }
 
-    /// Remembers the actors of a request that was decided without a call to the store: the next
-    /// request will be, too.
-    pub(super) fn remember(&self, policy: &Policy, identities: &mut Identities) {
+    /// Remembers the actors of a request if they come often: if the worker's memory was enough for
+    /// the decision, or if the actors are busy. Actors that do not come back take no slot.
+    pub(super) fn remember<S: ?Sized>(&self, cache: &mut WorkerCache, context: &Context<S>) {
+        let WorkerCache { identities, reservations, .. } = cache;
         let Scratch { decision, keys, checks, limits, raw, .. } = self;
-        let is_known = decision.events.cached > 0 || checks.iter().all(GroupCheck::is_reserved);
-        if !is_known || checks.is_empty() || !self.is_decided_by_raw_values(policy) {
+        let is_busy = |check: &GroupCheck| reservations.has_busy(check.group.id, check.hash);
+        let comes_often = decision.events.cached > 0 || checks.iter().all(is_busy);
+        if !comes_often || checks.is_empty() || !self.is_decided_by_raw_values(context.policy) {
             return;
         }
         let known = |check: &GroupCheck| {
+            let GroupCheck { group, place, hash, .. } = check;
             let key = check.key(keys);
-            let (group, source) = (Arc::clone(&check.group), actor_source(key));
-            KnownActor { group, hash: check.hash, key: key.to_vec(), source }
+            let (group, source) = (Arc::clone(group), actor_source(key));
+            KnownActor { group, place: *place, hash: *hash, key: key.to_vec(), source }
         };
         identities.insert(limits, raw, checks.iter().map(known));
     }

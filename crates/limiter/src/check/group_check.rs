@@ -193,11 +193,6 @@ impl GroupCheck {
         }
     }
 
-    /// Whether the request spends from the worker's reservation.
-    pub(super) fn is_reserved(&self) -> bool {
-        self.buffers.cell.is_reserved()
-    }
-
     /// Keeps the rest of the reservation from which the request spends.
     pub(crate) fn record_spending(&self, keys: &[u8], reservations: &mut Reservations) {
         self.buffers.cell.record_spending(self.actor(keys), reservations);

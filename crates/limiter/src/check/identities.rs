@@ -3,7 +3,7 @@
 
 use super::raw_values::{RawValues, WORDS};
 use crate::cells::SLOTS;
-use crate::policy::{ActorSource, Group};
+use crate::policy::{ActorSource, Group, GroupIndex};
 use std::sync::Arc;
 
 /// The cells of earlier requests, by the limits that applied and by the actors' raw values. An
@@ -30,6 +30,7 @@ struct Identity {
 #[derive(Clone, Debug)]
 pub(crate) struct KnownActor {
     pub(crate) group: Arc<Group>,
+    pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: Vec<u8>,
     pub(crate) source: ActorSource,

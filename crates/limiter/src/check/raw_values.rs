@@ -13,6 +13,9 @@ const MOST: usize = 4;
 /// The bits of the first word for the length of one value. The length is less than 8 · [`WORDS`].
 const LENGTH_BITS: u32 = 8;
 
+/// The most groups of one request.
+const MOST_GROUPS: u32 = 16;
+
 /// The first bit of the first word for the groups whose actor the request lacks.
 const FIRST_GROUP: u32 = 32;
 
@@ -106,6 +109,9 @@ impl<'a> Reading<'a, '_> {
     fn group(&mut self, group: &'a Group) -> Option<()> {
         let bit = 1u64.checked_shl(self.groups.saturating_add(FIRST_GROUP))?;
         self.groups = self.groups.saturating_add(1);
+        if self.groups > MOST_GROUPS {
+            return None;
+        }
         let before = (self.raw.count, self.raw.sum, self.first, self.values);
         for named in &group.actors {
             if !self.actor(named)? {

@@ -28,6 +28,7 @@ impl GroupVerdict {
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
         let (mut is_refused, mut all_admit_now, mut remaining) = (false, true, u64::MAX);
+        let mut any_admits = false;
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
             let only_counts = rules.only_counts(rule);
@@ -48,11 +49,13 @@ impl GroupVerdict {
                 verdict = algorithm.step(counter.state_mut(cell), now, verdict.remaining);
             }
             is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
+            any_admits |= verdict.admits();
             self.verdicts.push(verdict);
         }
         (self.is_refused, self.all_admit_now, self.remaining) = (is_refused, all_admit_now, remaining);
         self.is_counted = false;
-        if is_refused {
+        // A rule that refuses has left its state as it was.
+        if is_refused && any_admits {
             self.undo(rules, cell, now);
         }
     }
