@@ -31,6 +31,9 @@ pub const ATTRIBUTES: [&str; 7] = [RULE, SHADOW, CANARY, ACTOR, PLAN, REMAINING,
 /// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
 /// rule admits without delay.
 pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decision, logs_all: bool) {
+    if decision.is_plain() && !logs_all {
+        return;
+    }
     let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
     let is_logged =
         refused.is_some() || shadowed.is_some() || matches!(decision.outcome, Outcome::Delay(_)) || logs_all;

@@ -181,6 +181,11 @@ impl<H: Host> Metrics<H> {
     /// Counts a decision. A rule that would admit a request has no result if another rule refuses
     /// it.
     pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
+        if decision.is_plain() {
+            let rules = decision.reports.iter().map(|report| report.rule.index());
+            rules.for_each(|rule| self.add(Id::Requests, rule, 0, 1));
+            return self.add(Id::Decisions, 0, 0, 1);
+        }
         for report in &decision.reports {
             let result = match report.result {
                 RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
