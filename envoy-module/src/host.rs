@@ -94,9 +94,6 @@ impl Host for Module {
     type Request = EnvoyRequest;
     type LocalReply = LocalReply;
 
-    /// A load and a swap take 0.1 µs.
-    const RESERVES: bool = false;
-
     fn open(self) -> Result<(Counts, HostKind), Fault> {
         Ok((self.vm.namespace.store.clone(), HostKind::Envoy))
     }

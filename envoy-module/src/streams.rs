@@ -19,7 +19,7 @@ pub struct Stream<V: 'static, C: 'static> {
     pub config: Cell<*const C>,
     /// The root context that decides.
     pub root: Cell<u32>,
-    /// Whether the filter has been told of the stream.
+    /// Whether later events of the stream concern the filter.
     pub is_known: Cell<bool>,
     /// Whether the alarm has a bell of this stream.
     pub has_bell: Cell<bool>,

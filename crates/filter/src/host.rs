@@ -26,10 +26,6 @@ pub trait Host: Copy + 'static {
     /// A response in place of the upstream's, ready to be sent now or later.
     type LocalReply: Debug;
 
-    /// Whether workers reserve quota ahead. It pays if a load of the store costs much more than a
-    /// decision.
-    const RESERVES: bool = true;
-
     /// Opens the shared counts of the plugin that is configured, and finds out the kind of host.
     fn open(self) -> Result<(Self::Store, HostKind), Fault>;
 

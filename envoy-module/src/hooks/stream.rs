@@ -5,6 +5,7 @@ use super::recovery;
 use crate::abi::body;
 use crate::abi::{StreamPtr, body_status, headers_status, trailers_status};
 use crate::calls::{Reader, StreamBell};
+use crate::config::can_flush;
 use crate::guard::guarded;
 use crate::host::Module;
 use crate::vm::Context;
@@ -44,10 +45,14 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
+    // Most streams have no state. Only the worker sets the mark, so it needs no turn to read it.
+    if !stream.is_known.get() {
+        return fallback;
+    }
     let event = || {
         let within = || stream.vm.within(Context::of_stream(stream), || work(stream, stream.vm.filter()));
         // SAFETY: events of a stream come on its worker.
-        unsafe { stream.vm.in_turn(|| if stream.is_known.get() { within() } else { fallback }) }
+        unsafe { stream.vm.in_turn(within) }
     };
     stream.vm.caught(event).unwrap_or(fallback)
 }
@@ -84,9 +89,11 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
         stream.root.set(root);
         vm.context.set(Context::of_stream(stream));
         vm.catch_up();
+        // A refusal may end the stream before the filter returns.
         stream.is_known.set(true);
-        vm.filter().on_context_create(stream.id, root);
-        let action = vm.filter().on_request_headers(stream.id, ends);
+        let (action, has_state) = vm.filter().on_request_of(root, stream.id, ends);
+        // Envoy 1.38 learns the metrics when streams end.
+        stream.is_known.set(has_state || !can_flush(vm.envoy));
         let status = carry_out(stream, action);
         vm.catch_up();
         status

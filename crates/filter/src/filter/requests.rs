@@ -13,23 +13,40 @@ impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
     pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
-        let Some(plugin) = self.plugin_of(id) else {
-            return self.on_request_more(id);
-        };
+        match self.plugin_of(id) {
+            Some(plugin) => self.decide(id, &plugin, ends),
+            None => self.on_request_more(id),
+        }
+    }
+
+    /// Decides about a stream of the plugin `root` when its request headers arrive, for hosts that
+    /// say with the headers whose stream it is. Returns the action, and whether the filter keeps
+    /// state for the stream. Without state, no later callback of the stream does anything.
+    pub fn on_request_of(&self, root: u32, id: u32, ends: bool) -> (Action, bool) {
+        match self.plugin(root).flatten() {
+            Some(plugin) => {
+                let action = self.decide(id, &plugin, ends);
+                (action, self.has_stream(id))
+            }
+            None => (Action::Continue, false),
+        }
+    }
+
+    fn decide(&self, id: u32, plugin: &Rc<Plugin<H>>, ends: bool) -> Action {
         let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide(ends) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
         // Most streams have no state.
         if is_waiting || session.has_charges() || candidate.is_some() || headers.is_some() {
-            let (plugin, metering) = (Rc::clone(&plugin), None);
+            let (plugin, metering) = (Rc::clone(plugin), None);
             let mut stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
             stream.goes_on();
             self.streams.with(|streams| streams.insert(id, stream));
         }
         match response.outcome {
-            Outcome::Query(ticket) => self.hold_for_query(id, ticket, &plugin),
-            _ => self.carry_out(id, &plugin, response),
+            Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),
+            _ => self.carry_out(id, plugin, response),
         }
     }
 

@@ -111,10 +111,9 @@ impl<H: Host> Plugin<H> {
         let seed = dated.seed;
         let mut worker = Worker::new(&configuration.policy, &seed);
         let mut timeout = Span::ZERO;
-        if is_nginx || !H::RESERVES {
+        if is_nginx {
             worker.disable_reservations();
-        }
-        if !is_nginx && let Some(options) = configuration.store.take() {
+        } else if let Some(options) = configuration.store.take() {
             timeout = options.timeout;
             worker = worker.with_global_store(options, host.random());
         }
