@@ -40,6 +40,17 @@ unsafe extern "C" {
     ) -> u32;
     fn proxy_set_shared_data(key: *const u8, key_size: usize, value: *const u8, size: usize, cas: u32)
     -> u32;
+    fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, size: usize) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> u32;
 }
 
 const PLUGIN_CONFIGURATION: u32 = 7;
@@ -47,7 +58,7 @@ const REQUEST_HEADERS: u32 = 0;
 const COUNTER: u32 = 0;
 
 /// The host calls that a request can make, by their names in the configuration.
-const CALLS: [(&str, fn()); 7] = [
+const CALLS: [(&str, fn()); 9] = [
     ("clock", clock),
     ("counter", count),
     ("address", address),
@@ -55,7 +66,12 @@ const CALLS: [(&str, fn()); 7] = [
     ("absent", || header("x-absent")),
     ("headers", headers),
     ("shared", shared),
+    ("attribute", attribute),
+    ("reply", reply),
 ];
+
+/// The place of `reply`, the last call.
+const REPLY: usize = CALLS.len() - 1;
 
 /// The calls of each request, as the bits of their places in [`CALLS`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
@@ -114,7 +130,8 @@ pub extern "C" fn proxy_on_request_headers(_id: u32, _lines: u32, _ends: u32) ->
             call();
         }
     }
-    0
+    // A request with a reply stops here.
+    u32::from(wanted >> REPLY != 0)
 }
 
 #[unsafe(no_mangle)]
@@ -160,4 +177,33 @@ fn shared() {
         proxy_get_shared_data(key.as_ptr(), key.len(), &mut data, &mut size, &mut version);
         proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), version);
     }
+}
+
+fn attribute() {
+    let (path, value) = ("diana.rule", "used-up");
+    // SAFETY: both texts live through the call.
+    unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) };
+}
+
+/// The encoded headers of the reply: two of them, the sizes first, each text with a zero byte.
+const HEADERS: &[u8] = b"\x02\0\0\0\x0c\0\0\0\x18\0\0\0\x0b\0\0\0\x06\0\0\0\
+    content-type\0application/problem+json\0retry-after\x00604800\0";
+
+/// Refuses the request, with the status, the headers and a body as long as Diana's.
+fn reply() {
+    const DETAILS: &str = "diana_refused:used-up";
+    const BODY: [u8; 200] = [b' '; 200];
+    // SAFETY: all texts live through the call.
+    unsafe {
+        proxy_send_local_response(
+            429,
+            DETAILS.as_ptr(),
+            DETAILS.len(),
+            BODY.as_ptr(),
+            BODY.len(),
+            HEADERS.as_ptr(),
+            HEADERS.len(),
+            -1,
+        )
+    };
 }

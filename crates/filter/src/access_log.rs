@@ -8,7 +8,7 @@ use crate::Host;
 use diana_base::format::alone;
 use diana_base::time::Span;
 use diana_limiter::check::{Decision, Outcome};
-use diana_limiter::policy::Policy;
+use diana_limiter::policy::{ActorSource, Policy};
 
 /// The rules that refuse a request, or the deny list.
 pub const RULE: &str = "diana.rule";
@@ -49,8 +49,13 @@ pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decisi
         host.set_attribute(PLAN, plan);
     }
     if let Some(report) = decision.decisive(policy) {
-        host.set_attribute(ACTOR, report.actor.name());
-        if let Some(verdict) = report.verdict {
+        // Most refused requests have their actor, and nothing is left.
+        if logs_all || report.actor != ActorSource::Actor {
+            host.set_attribute(ACTOR, report.actor.name());
+        }
+        if let Some(verdict) = report.verdict
+            && (logs_all || verdict.remaining > 0)
+        {
             host.set_attribute(REMAINING, &alone(verdict.remaining));
         }
     }

@@ -40,14 +40,20 @@ impl<H: Host> Filter<H> {
         // Most streams have no state.
         if is_waiting || session.has_charges() || candidate.is_some() || headers.is_some() {
             let (plugin, metering) = (Rc::clone(plugin), None);
-            let mut stream = Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering };
-            stream.goes_on();
-            self.streams.with(|streams| streams.insert(id, stream));
+            self.keep(id, Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering });
         }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),
             _ => self.carry_out(id, plugin, response),
         }
+    }
+
+    // Out of line, because most requests do without: code that is not executed costs less if it is
+    // elsewhere. So are the other functions of this crate and the engine with this attribute.
+    #[inline(never)]
+    fn keep(&self, id: u32, mut stream: Stream<H>) {
+        stream.goes_on();
+        self.streams.with(|streams| streams.insert(id, stream));
     }
 
     /// Carries out a decision for the effective stream.
@@ -60,6 +66,7 @@ impl<H: Host> Filter<H> {
         }
     }
 
+    #[inline(never)]
     fn reject(&self, id: u32, plugin: &Plugin<H>, rejection: Option<Box<Rejection<H>>>) -> Action {
         let Some(rejection) = rejection else {
             return Action::Continue;
@@ -71,6 +78,7 @@ impl<H: Host> Filter<H> {
     }
 
     /// Holds the effective stream, or acts at once if the host has no timer.
+    #[inline(never)]
     fn hold(&self, id: u32, plugin: &Plugin<H>, until: Time, held: Held<H>) -> Action {
         let Err(held) = plugin.hold(id, until, held) else {
             return Action::Pause;

@@ -31,6 +31,11 @@ impl<H: Host> Plugin<H> {
     /// Lets the candidate decide about the request of the effective stream.
     pub(super) fn decide_by_candidate(&self, ends: bool) -> Option<Box<CandidateDecision>> {
         self.remote.as_ref()?;
+        self.decide_beside(ends)
+    }
+
+    #[inline(never)]
+    fn decide_beside(&self, ends: bool) -> Option<Box<CandidateDecision>> {
         let candidate = self.candidate.with(|candidate| candidate.clone()).flatten()?;
         let source = self.host.request(candidate.policy(), self.kind, ends);
         let request = candidate.policy().request(&source);
@@ -44,6 +49,13 @@ impl<H: Host> Plugin<H> {
 
     /// Compares the decision that was just made with the candidate's decision.
     pub(crate) fn compare(&self, candidate: &mut Option<Box<CandidateDecision>>) {
+        if candidate.is_some() {
+            self.compare_decisions(candidate);
+        }
+    }
+
+    #[inline(never)]
+    fn compare_decisions(&self, candidate: &mut Option<Box<CandidateDecision>>) {
         let active = &self.configuration.policy;
         if let Some(decision) = candidate {
             let compared = self.worker.with(|worker| decision.compare(active, worker)).flatten();

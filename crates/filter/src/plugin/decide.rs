@@ -80,9 +80,13 @@ impl<H: Host> Plugin<H> {
     /// Samples how many cells are in use, if a sample is due. There are no samples in nginx,
     /// because a load there would keep the set from being evicted.
     fn sample_cells(&self) {
-        if !self.sampling.is_due() || self.kind.is_nginx() {
-            return;
+        if self.sampling.is_due() && !self.kind.is_nginx() {
+            self.take_sample();
         }
+    }
+
+    #[inline(never)]
+    fn take_sample(&self) {
         let policy = &self.configuration.policy;
         let used_cells = |table, random| {
             let last_now = self.clock.last_now();

@@ -28,6 +28,7 @@ impl<H: Host> Plugin<H> {
     }
 
     /// The refusal, which is sent at once, or after a delay if there is room to hold the refusal.
+    #[inline(never)]
     fn reject(&self, decision: &Decision, is_grpc: bool) -> Option<Box<Rejection<H>>> {
         let Configuration { policy, response, .. } = &self.configuration;
         let prepare = |cache: &mut ResponseCache| {

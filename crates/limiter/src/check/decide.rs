@@ -68,6 +68,7 @@ pub(crate) fn decide<S: Store + ?Sized>(
 
 impl Scratch {
     /// Decides about a request whose actors are identified.
+    #[inline(never)]
     fn decide_identified<S: Store + ?Sized>(
         &mut self,
         cache: &mut WorkerCache,
@@ -128,6 +129,7 @@ impl Scratch {
 
     /// Adds a check for each group of each limit that applies. Returns the first enforced rule that
     /// refuses because the request lacks its actor. Shadow rules only report the missing actor.
+    #[inline(never)]
     pub(super) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
         let Scratch { decision, keys, checks, globals, free_buffers, limits, .. } = self;
         let Context { policy, hasher, .. } = *context;

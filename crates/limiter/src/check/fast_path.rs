@@ -70,6 +70,7 @@ impl Scratch {
     }
 
     /// Adds a check of a group for a known actor.
+    #[inline(never)]
     fn add_known(&mut self, actor: &KnownActor) {
         let KnownActor { group, place, hash, key, .. } = actor;
         let start = self.keys.len();
@@ -80,6 +81,7 @@ impl Scratch {
     }
 
     /// Refuses the request if a cached refusal still holds. See [`Scratch::refuse_from_cache`].
+    #[inline(never)]
     fn refuse_fast<S: ?Sized>(
         &mut self,
         actors: &[KnownActor],
@@ -157,6 +159,7 @@ impl Scratch {
 
     /// Remembers the actors of a request if they come often: if the worker's memory was enough for
     /// the decision, or if the actors are busy. Actors that do not come back take no slot.
+    #[inline(never)]
     pub(super) fn remember<S: ?Sized>(&self, cache: &mut WorkerCache, context: &Context<S>) {
         let WorkerCache { identities, reservations, .. } = cache;
         let Scratch { decision, keys, checks, limits, raw, .. } = self;
