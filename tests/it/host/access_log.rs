@@ -51,22 +51,34 @@ fn refusals_and_delays_set_attributes_and_nothing_else_does() {
     for _ in 0..3 {
         assert_eq!(attributes(&gateway, "/", "ann"), "");
     }
-    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight actor=actor remaining=0");
-    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight actor=actor remaining=0", "the cached refusal");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight", "the cached refusal");
     (0..3).for_each(|_| _ = attributes(&gateway, "/", ""));
-    assert_eq!(attributes(&gateway, "/", ""), "rule=tight actor=ip remaining=0");
+    assert_eq!(attributes(&gateway, "/", ""), "rule=tight actor=ip");
     assert_eq!(attributes(&gateway, "/shared", ""), "");
-    assert_eq!(attributes(&gateway, "/shared", ""), "rule=together actor=shared remaining=0");
+    assert_eq!(attributes(&gateway, "/shared", ""), "rule=together actor=shared");
     assert_eq!(attributes(&gateway, "/mine", ""), "rule=own actor=missing");
     assert_eq!(attributes(&gateway, "/watched", "ann"), "");
-    assert_eq!(attributes(&gateway, "/watched", "ann"), "shadow=watched actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "shadow=watched");
     assert_eq!(attributes(&gateway, "/", "mallory"), "rule=deny");
     assert_eq!(attributes(&gateway, "/", "root"), "");
     assert_eq!(attributes(&gateway, "/slow", "ann"), "");
     let waits = gateway.world.records.borrow().len();
-    assert_eq!(attributes(&gateway, "/slow", "ann"), "actor=actor remaining=0");
+    assert_eq!(attributes(&gateway, "/slow", "ann"), "");
     gateway.settle();
-    assert_eq!(attributes_of(&gateway, waits), "actor=actor remaining=0 waited_ms=1000");
+    assert_eq!(attributes_of(&gateway, waits), "waited_ms=1000");
+}
+
+/// A rule refuses a request that costs more than is left.
+#[test]
+fn a_refusal_shows_what_is_left_if_anything_is() {
+    let json = r#"{"limits": [{"url": "/", "rules": [
+        {"name": "units", "actor": "user", "rpu": 3, "unit": "day", "cost": 2}]}]}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, json);
+    assert_eq!(attributes(&gateway, "/", "ann"), "");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=units remaining=1");
+    assert_eq!(attributes(&gateway, "/", ""), "");
+    assert_eq!(attributes(&gateway, "/", ""), "rule=units actor=ip remaining=1");
 }
 
 #[test]
