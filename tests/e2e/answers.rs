@@ -42,11 +42,14 @@ fn a_refusal_is_as_configured() {
     assert_eq!(refused.header("ratelimit"), None);
 }
 
+/// An empty gRPC message: not compressed, no bytes.
+const MESSAGE: &[u8] = &[0; 5];
+
 #[test]
 fn a_grpc_client_gets_resource_exhausted() {
     let gateway = start(limits(json!([{"name": "none", "rpu": 0, "unit": "hour"}])));
     let headers = [("content-type", "application/grpc+proto"), ("te", "trailers")];
-    let refused = gateway.request("POST", "/pkg.Service/Method", &headers, b"").unwrap();
+    let refused = gateway.request("POST", "/pkg.Service/Method", &headers, MESSAGE).unwrap();
     assert_eq!((refused.status, refused.header("grpc-status")), (200, Some("8")));
     assert!(refused.body.is_empty());
 }
@@ -77,7 +80,7 @@ fn every_kind_of_refusal_is_as_configured() {
         assert_eq!(refused.header("www-authenticate"), challenge);
         assert_eq!(refused.header("x-why"), why);
         let headers = [&user[..], &[grpc, ("te", "trailers")]].concat();
-        let refused = gateway.request("POST", path, &headers, b"").unwrap();
+        let refused = gateway.request("POST", path, &headers, MESSAGE).unwrap();
         assert_eq!((refused.status, refused.header("grpc-status")), (200, Some(grpc_status)), "{path}");
     }
     assert_eq!(gateway.get("/", &[("x-user-id", "ann")]).unwrap().status, 200);

@@ -130,8 +130,7 @@ pub fn lines() -> Vec<Line> {
         floor("floor-user", "floor, one header, clock, counter", "header clock counter"),
         floor("floor-headers", "floor, all headers, clock, counter", "headers clock counter"),
         floor("floor-swap", "floor, address, clock, counter, shared data", "address clock counter shared"),
-        floor("floor-refused", "floor, address, absent header, clock, counter, attribute, reply", REFUSAL)
-            .refused(),
+        floor("floor-refused", "floor, address, clock, counter, attribute, reply", REFUSAL).refused(),
     ];
     lines.extend(of(Shell::Wasm));
     lines.extend(of(Shell::Native));
@@ -139,7 +138,7 @@ pub fn lines() -> Vec<Line> {
 }
 
 /// The host calls of a refusal.
-const REFUSAL: &str = "address absent clock counter attribute reply";
+const REFUSAL: &str = "address clock counter attribute reply";
 
 /// Diana's lines in one shell.
 fn of(shell: Shell) -> Vec<Line> {

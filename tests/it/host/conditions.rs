@@ -7,12 +7,17 @@ use diana_limiter::request::Part;
 
 /// The host calls of a request that no limit of the document applies to.
 fn calls(rules: Rules, limits: &str, own: &[(Part, &str)]) -> usize {
+    calls_of(rules, limits, own, Fate::Upstream)
+}
+
+/// The host calls of the second of two requests, which both have this fate.
+fn calls_of(rules: Rules, limits: &str, own: &[(Part, &str)], fate: Fate) -> usize {
     let gateway = Gateway::start(rules, 1, &format!(r#"{{"limits": [{limits}]}}"#));
     let ask = || {
         let parts = [(Part::Path, "/a"), (Part::Method, "POST")].into_iter().chain(own.iter().cloned());
         let before = gateway.world.called.get();
         let request = gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).collect());
-        assert_eq!(gateway.fate(request), Fate::Upstream);
+        assert_eq!(gateway.fate(request), fate);
         gateway.world.called.get() - before
     };
     // The first request may set the worker up.
@@ -51,6 +56,16 @@ fn all_headers_are_read_by_one_call() {
     let none = calls(Rules::Lenient, "", &[]);
     assert_eq!(calls(Rules::Lenient, &limits, &[(Part::BodySize, "7")]), none + 1);
     assert_eq!(calls(Rules::Strict, &limits, &[(Part::BodySize, "7")]), none + 4);
+}
+
+/// In Envoy. nginx does not say whether a request ends with its headers.
+#[test]
+fn a_refusal_reads_the_content_type_only_if_there_is_a_body() {
+    let refusing = r#"{"url": "/", "rules": [{"rpu": 0, "unit": "day"}]}"#;
+    for (rules, more) in [(Rules::Lenient, 1), (Rules::Strict, 0)] {
+        let calls = |size| calls_of(rules, refusing, &[(Part::BodySize, size)], Fate::Answered(429));
+        assert_eq!(calls("7"), calls("0") + more, "{rules:?}");
+    }
 }
 
 /// Over HTTP/1 nginx tells by two variables that there is no body.

@@ -41,8 +41,12 @@ impl<H: Host> Plugin<H> {
                 }
                 _ => worker.decision(),
             };
-            let is_grpc = matches!(decision.outcome, Outcome::Query(_)) && policy.is_grpc(&request);
-            let response = self.respond(decision, || policy.is_grpc(&request));
+            // A gRPC request never ends with its headers: even one without a message has an empty
+            // DATA frame (gRPC over HTTP/2, "Requests"). So most refusals read no content type.
+            let is_grpc = || !ends && policy.is_grpc(&request);
+            let asks_stores = matches!(decision.outcome, Outcome::Query(_));
+            let response = self.respond(decision, is_grpc);
+            let is_grpc = asks_stores && is_grpc();
             Decided { session, response, is_grpc, candidate }
         })
     }
