@@ -96,6 +96,9 @@ pub struct Config {
     pub balanced: bool,
     /// How long an old configuration lives after an update.
     pub drain: Duration,
+    /// A program with its arguments, such as Valgrind, that runs Envoy. Empty: Envoy runs by
+    /// itself.
+    pub under: Vec<String>,
     /// Environment of the process, such as `EVENT_PRECISE_TIMER`.
     pub env: Vec<(String, String)>,
     /// Secrets of the bootstrap.
@@ -132,6 +135,7 @@ impl Config {
             direct: false,
             balanced: false,
             drain: Duration::from_secs(2),
+            under: Vec::new(),
             env: Vec::new(),
             secrets: Vec::new(),
             clusters: Vec::new(),

@@ -65,6 +65,7 @@ impl Gateway {
             concurrency: config.concurrency,
             drain: config.drain,
             log_level: &config.log_level,
+            under: &config.under,
             env: &config.env,
         };
         let process = Process::start(folder, &start)?;
@@ -102,6 +103,7 @@ impl Gateway {
             concurrency: 2,
             drain: Duration::from_secs(2),
             log_level: "info",
+            under: &[],
             env: &[],
         };
         let process = Process::start(folder, &start)?;

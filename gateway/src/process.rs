@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Envoy compiles the filter at its start, and the machine may be busy.
 const START: Duration = Duration::from_secs(60);
+/// The same for an Envoy under another program. Valgrind makes an Envoy 50 times slower.
+const START_UNDER: Duration = Duration::from_secs(300);
 const LOG: &str = "envoy.log";
 const ADMIN: &str = "admin.address";
 
@@ -65,6 +67,8 @@ pub(crate) struct Start<'a> {
     pub concurrency: u32,
     pub drain: Duration,
     pub log_level: &'a str,
+    /// A program that runs Envoy, and the program's arguments.
+    pub under: &'a [String],
     pub env: &'a [(String, String)],
 }
 
@@ -82,7 +86,14 @@ impl Process {
         let binary = envoy::find()?;
         let log = File::create(folder.path().join(LOG))?;
         let (level, components) = start.log_level.split_once(',').unwrap_or((start.log_level, ""));
-        let mut command = Command::new(&binary);
+        let mut command = match start.under {
+            [] => Command::new(&binary),
+            [program, arguments @ ..] => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(&binary);
+                command
+            }
+        };
         command.arg("-c").arg(start.bootstrap);
         command.arg("--admin-address-path").arg(folder.path().join(ADMIN));
         command.args(["--disable-hot-restart", "--concurrency", &start.concurrency.to_string()]);
@@ -100,16 +111,16 @@ impl Process {
         // Where Envoy finds the native module.
         command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", target());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn().with_context(|| format!("cannot run `{}`", binary.display()))?;
+        let child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
         let nowhere = Admin { address: ([127, 0, 0, 1], 0).into() };
         let mut process = Self { child, admin: nowhere, folder };
-        process.wait_ready()?;
+        process.wait_ready(if start.under.is_empty() { START } else { START_UNDER })?;
         Ok(process)
     }
 
-    fn wait_ready(&mut self) -> Result<()> {
+    fn wait_ready(&mut self, limit: Duration) -> Result<()> {
         let file = self.folder.path().join(ADMIN);
-        let started = wait_until("Envoy to be ready", START, || {
+        let started = wait_until("Envoy to be ready", limit, || {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(Err(status));
             }

@@ -6,6 +6,7 @@
 //!                                     └─ generator ─► requests; cpu ─► CPU time of the process
 //!   workers: two workers on one key and on two         memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
+//!   count: one Envoy each under Callgrind ─► counts.md
 //!   adapt: a simulation without Envoy ─► adapt.md
 //!   slow: an upstream that becomes slow ─► slow-upstream.md
 //! ```
@@ -14,8 +15,10 @@
 #![forbid(unsafe_code)]
 
 mod adapt;
+mod callgrind;
 mod chart;
 mod compare;
+mod count;
 mod cpu;
 mod filter;
 mod generator;
@@ -73,6 +76,8 @@ enum Other {
     Slow(slow::Arguments),
     /// Compares this build with another build's modules. One run alternates between both
     Compare(compare::Arguments),
+    /// Counts instructions and cache misses under Valgrind, and writes docs/bench/counts.md
+    Count(count::Arguments),
 }
 
 /// Sections of the report without a line in the table.
@@ -94,6 +99,7 @@ fn main() -> ExitCode {
         Some(Other::Global(arguments)) => global::run(arguments),
         Some(Other::Slow(arguments)) => slow::run(arguments),
         Some(Other::Compare(arguments)) => compare::run(arguments),
+        Some(Other::Count(arguments)) => count::run(arguments),
         None => run(&arguments),
     };
     match done {

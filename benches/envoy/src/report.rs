@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 /// The folder of the files, relative to the workspace's root.
-const FOLDER: &str = "docs/bench";
+pub const FOLDER: &str = "docs/bench";
 
 /// All results.
 pub struct Report {
