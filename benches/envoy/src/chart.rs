@@ -44,7 +44,7 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 /// Returns the chart as SVG.
 pub fn svg(title: &str, bars: &[Bar]) -> String {
     let height = TOP + ROW * bars.len() as f64 + 26.0;
-    let greatest = bars.iter().map(|bar| bar.value.max.max(bar.value.median)).fold(1.0, f64::max);
+    let greatest = bars.iter().map(|bar| bar.value.high.max(bar.value.median)).fold(1.0, f64::max);
     let step = step(greatest);
     let end = (greatest / step).ceil() * step;
     let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value.max(0.0) / end;
@@ -70,8 +70,8 @@ pub fn svg(title: &str, bars: &[Bar]) -> String {
     }
     for (index, bar) in bars.iter().enumerate() {
         let middle = TOP + ROW * (index as f64 + 0.5);
-        let Summary { median, min, max } = bar.value;
-        let (x_min, x_max, base) = (x(min), x(max), middle + 4.0);
+        let Summary { median, low, high } = bar.value;
+        let (x_low, x_high, base) = (x(low), x(high), middle + 4.0);
         put(format!(
             "<text x=\"{}\" y=\"{base}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
@@ -84,12 +84,12 @@ pub fn svg(title: &str, bars: &[Bar]) -> String {
             x(median) - LEFT,
         ));
         let mut ends = String::new();
-        for end in [x_min, x_max] {
+        for end in [x_low, x_high] {
             // A write to a string cannot fail.
             let _ = write!(ends, "M{end:.1} {}v6", middle - 3.0);
         }
-        put(format!("<path class=\"whisker\" d=\"M{x_min:.1} {middle}H{x_max:.1}{ends}\"/>"));
-        put(format!("<text x=\"{:.1}\" y=\"{base}\">{median:.1}</text>", x(max.max(median)) + 8.0));
+        put(format!("<path class=\"whisker\" d=\"M{x_low:.1} {middle}H{x_high:.1}{ends}\"/>"));
+        put(format!("<text x=\"{:.1}\" y=\"{base}\">{median:.1}</text>", x(high.max(median)) + 8.0));
     }
     put("</svg>".into());
     out
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         let bar =
-            Bar { title: "a < b".into(), ours: true, value: Summary { median: 1.0, min: 0.5, max: 2.0 } };
+            Bar { title: "a < b".into(), ours: true, value: Summary { median: 1.0, low: 0.5, high: 2.0 } };
         let svg = svg("x & y", &[bar]);
         assert!(svg.contains("a &lt; b") && svg.contains("x &amp; y") && svg.ends_with("</svg>\n"));
     }

@@ -2,15 +2,16 @@
 //! line.
 //!
 //! Each module runs in its own Envoy. The run alternates between both, so other load on the machine
-//! disturbs both equally.
+//! disturbs both equally. All Envoys start several times, because a module's place in memory
+//! decides about more than most changes do.
 
 use crate::filter::Filters;
 use crate::generator::Generator;
-use crate::line::{self, Line, PATH};
-use crate::speed::{Meter, Plan, Round, rounds};
+use crate::line::{self, Line};
+use crate::speed::{Plan, Start, Subject, starts};
 use crate::statistics::Summary;
 use anyhow::{Context, Result, bail};
-use gateway::{Config, Gateway, Shell};
+use gateway::{Config, Shell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,11 +20,14 @@ use std::time::Duration;
 pub struct Arguments {
     /// Folder with the other build's `diana.wasm`, `diana-lean.wasm` and, if any, `diana-min.wasm`
     folder: PathBuf,
-    /// Rounds; each round measures every line once
-    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Starts of all Envoys; each start runs all rounds
+    #[arg(long, default_value_t = crate::STARTS, value_parser = clap::value_parser!(u32).range(1..))]
+    starts: u32,
+    /// Rounds in each start; each round measures every line once
+    #[arg(long, default_value_t = crate::ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds for each line in each round
-    #[arg(long, default_value = "1", value_parser = crate::seconds)]
+    #[arg(long, default_value = crate::SECONDS, value_parser = crate::seconds)]
     seconds: Duration,
     /// Measure only these lines
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
@@ -48,35 +52,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
     let filters = Filters::build(lines.iter().any(Line::asks))?;
-    let mut gateways = vec![Gateway::start(filters.gateway(&none.filter))?];
+    let mut subjects = vec![Subject::of(&none, &filters)];
     for line in &lines {
-        let new = filters.gateway(&line.filter);
-        let old = other(&new, &arguments.folder)?;
-        gateways.push(Gateway::start(new).context(line.name.clone())?);
-        gateways.push(Gateway::start(old).context(line.name.clone())?);
+        let new = Subject::of(line, &filters);
+        let config = other(&new.config, &arguments.folder)?;
+        let old = Subject { config, title: format!("{}, the other build", new.title), ..new };
+        subjects.extend([Subject::of(line, &filters), old]);
     }
-    let plan = Plan { rounds: arguments.rounds, each: arguments.seconds, generator: &generator };
-    let twice = lines.iter().flat_map(|line| [line, line]);
-    let mut meters = Vec::new();
-    for (line, gateway) in std::iter::once(&none).chain(twice).zip(&gateways) {
-        // Exhausts the quota of lines that expect a refusal.
-        gateway.get(PATH, &[])?;
-        meters.push(Meter::new(&line.title, gateway, &[PATH], line.status, &plan)?);
-    }
-    let measured = rounds("round", &mut meters, &plan)?;
+    let plan = Plan {
+        starts: arguments.starts,
+        rounds: arguments.rounds,
+        each: arguments.seconds,
+        generator: &generator,
+    };
+    let measured = starts("lines", &subjects, &plan)?;
     let [none, measured @ ..] = measured.as_slice() else {
         bail!("no line was measured");
     };
     println!("| line | whole Envoy | the filter alone |\n| --- | --- | --- |");
     for (line, pair) in lines.iter().zip(measured.chunks_exact(2)) {
         let [new, old] = pair else { continue };
-        let whole = ratio(new, old, |round, _| round.least.cpu_us, none);
-        let added = ratio(new, old, |round, none| round.least.cpu_us - none.least.cpu_us, none);
+        let whole = ratio(new, old, |start, _| start.least.cpu_us, none);
+        let added = ratio(new, old, |start, none| start.least.cpu_us - none.least.cpu_us, none);
         println!("| {} | {} | {} |", line.title, shown(&whole), shown(&added));
     }
-    println!(
-        "CPU time per request, this build divided by the other: median of the rounds (minimum to maximum)."
-    );
+    println!("CPU time per request, this build divided by the other: median of the starts (quartiles).");
     Ok(())
 }
 
@@ -91,11 +91,11 @@ fn other(config: &Config, folder: &Path) -> Result<Config> {
     Ok(Config { filter: Some(file), ..config.clone() })
 }
 
-fn ratio(new: &[Round], old: &[Round], cost: impl Fn(&Round, &Round) -> f64, none: &[Round]) -> Summary {
-    let rounds = new.iter().zip(old).zip(none);
-    Summary::of(rounds.map(|((new, old), none)| cost(new, none) / cost(old, none)))
+fn ratio(new: &[Start], old: &[Start], cost: impl Fn(&Start, &Start) -> f64, none: &[Start]) -> Summary {
+    let starts = new.iter().zip(old).zip(none);
+    Summary::quartiles(starts.map(|((new, old), none)| cost(new, none) / cost(old, none)))
 }
 
 fn shown(summary: &Summary) -> String {
-    format!("{:.3} ({:.3} to {:.3})", summary.median, summary.min, summary.max)
+    format!("{:.3} ({:.3} to {:.3})", summary.median, summary.low, summary.high)
 }

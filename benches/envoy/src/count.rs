@@ -3,9 +3,10 @@
 
 use crate::callgrind::{self, Counts};
 use crate::filter::Filters;
+use crate::format::thousands;
 use crate::line::{self, COMPARED_WITH, Line};
 use crate::machine::Machine;
-use crate::report::{FOLDER, thousands};
+use crate::report::FOLDER;
 use anyhow::{Context, Result, bail};
 use gateway::root;
 use std::fs;

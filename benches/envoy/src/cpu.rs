@@ -15,9 +15,15 @@ const LOOKS: u32 = 1000;
 /// The function waits until the process is idle, because the kernel accounts for a running thread's
 /// last milliseconds later.
 pub fn used_when_idle_ns(process: u32) -> Result<u64> {
+    used_when_still_ns(process, PAUSE)
+}
+
+/// The same for a process whose threads may run on without requests: it is idle if two readings at
+/// this distance are equal.
+pub fn used_when_still_ns(process: u32, pause: Duration) -> Result<u64> {
     let mut last = used_ns(process)?;
     for _ in 0..LOOKS {
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
         let before = std::mem::replace(&mut last, used_ns(process)?);
         if before == last {
             return Ok(last);

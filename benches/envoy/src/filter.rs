@@ -96,7 +96,8 @@ impl Filters {
             Filter::Floor(exports, calls) => ((*calls).into(), beside(exports.module().0)),
             Filter::Diana(of, plugin) => {
                 shell = *of;
-                (plugin.clone().into(), beside(file(plugin)))
+                let file = if shell == Shell::Wasm { beside(file(plugin)) } else { None };
+                (plugin.clone().into(), file)
             }
         };
         let clusters =

@@ -3,10 +3,10 @@
 //! The baselines are the same rule as a local rule, and no filter. All gateways live through all
 //! rounds, and take turns within each round.
 
+use crate::format::{range, thousands};
 use crate::line::PATH;
 use crate::machine::Machine;
 use crate::paced::{Answered, Paced};
-use crate::report::{range, thousands};
 use crate::speed::order;
 use crate::statistics::{Summary, percentile};
 use crate::traffic::Target;
@@ -172,13 +172,13 @@ impl Measured {
     }
 
     fn summary(&self, of: impl Fn(&Round) -> f64) -> Summary {
-        Summary::of(self.rounds.iter().map(of))
+        Summary::range(self.rounds.iter().map(of))
     }
 
     /// Returns the line's row in the table.
     fn row(&self) -> String {
         let (requests, calls) = (self.summary(|round| round.requests), self.summary(|round| round.calls));
-        let asks = calls.max > 0.0;
+        let asks = calls.high > 0.0;
         let when = |text: String| if asks { text } else { String::new() };
         format!(
             "| {} | {:.0} | {} | {} | {} | {} | {} |\n",

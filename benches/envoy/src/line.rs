@@ -90,6 +90,11 @@ pub fn one_at_a_time(actor: &Value) -> Value {
     json!({"name": "one", "actor": actor, "rpu": 1_000_000_000, "unit": "second", "burst": 1})
 }
 
+/// One rule for this actor, which no load exhausts.
+pub fn one_rule(actor: &str) -> Value {
+    off(&[limit("/", &[high("second", actor, "second")])])
+}
+
 fn used_up(actor: &str) -> Value {
     json!({"name": "used-up", "actor": actor, "rpu": 1, "unit": "7d", "burst": 1})
 }
@@ -140,6 +145,14 @@ pub fn lines() -> Vec<Line> {
 /// The host calls of a refusal.
 const REFUSAL: &str = "address clock counter attribute reply";
 
+/// The title of one of Diana's lines in a shell.
+pub fn shell_title(shell: Shell, title: &str) -> String {
+    match shell {
+        Shell::Wasm => title.to_owned(),
+        Shell::Native => format!("native: {title}"),
+    }
+}
+
 /// Diana's lines in one shell.
 fn of(shell: Shell) -> Vec<Line> {
     let second = high("second", "ip", "second");
@@ -150,12 +163,9 @@ fn of(shell: Shell) -> Vec<Line> {
         .map(|n| limit(&format!("/api/{n}"), &[high(&format!("limit-{n}"), "ip", "second")]))
         .collect();
     let one = one_at_a_time(&json!("ip"));
-    let by = |actor| off(&[limit("/", &[high("second", actor, "second")])]);
-    let line = |name: &str, title: &str, plugin| match shell {
-        Shell::Wasm => Line::new(name, title, Filter::Diana(shell, plugin)),
-        Shell::Native => {
-            Line::new(&format!("{NATIVE}{name}"), &format!("native: {title}"), Filter::Diana(shell, plugin))
-        }
+    let prefix = if shell == Shell::Native { NATIVE } else { "" };
+    let line = |name: &str, title: &str, plugin| {
+        Line::new(&format!("{prefix}{name}"), &shell_title(shell, title), Filter::Diana(shell, plugin))
     };
     let goal = |wasm: f64, native: Option<f64>, line| Line {
         goal: if shell == Shell::Wasm { Some(wasm) } else { native },
@@ -163,9 +173,9 @@ fn of(shell: Shell) -> Vec<Line> {
     };
     vec![
         line("unmatched", "no limit matches", off(&[limit("/other", [&second])])),
-        goal(0.75, None, line("all", "one rule, `actor: all`", by("all"))),
-        goal(1.15, Some(0.5), line("ip", "one rule, `actor: ip`", by("ip"))),
-        goal(1.15, None, line("user", "one rule, `actor: user`", by("user"))),
+        goal(0.75, None, line("all", "one rule, `actor: all`", one_rule("all"))),
+        goal(1.15, Some(0.5), line("ip", "one rule, `actor: ip`", one_rule("ip"))),
+        goal(1.15, None, line("user", "one rule, `actor: user`", one_rule("user"))),
         line(
             "ip-ietf",
             "one rule, `headers: ietf`",

@@ -2,9 +2,11 @@
 //! filter, Envoy's own limiter and an empty filter.
 //!
 //! ```text
-//!   line::lines ─► one Envoy each ─► rounds: every line once, shuffled ─► statistics ─► report
-//!                                     └─ generator ─► requests; cpu ─► CPU time of the process
-//!   workers: two workers on one key and on two         memory: bytes per actor
+//!   line::lines ─► starts: one Envoy each ─► rounds: every line once, shuffled
+//!                   │                         └─ generator ─► requests; cpu ─► CPU time
+//!                   └─ statistics ─► report
+//!   workers: two workers on one key and on two    start: CPU time of a start
+//!   memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
 //!   count: one Envoy each under Callgrind ─► counts.md
 //!   adapt: a simulation without Envoy ─► adapt.md
@@ -21,6 +23,7 @@ mod compare;
 mod count;
 mod cpu;
 mod filter;
+mod format;
 mod generator;
 mod global;
 mod line;
@@ -32,6 +35,7 @@ mod report;
 mod size;
 mod slow;
 mod speed;
+mod start;
 mod statistics;
 mod traffic;
 mod workers;
@@ -50,14 +54,17 @@ use std::time::Duration;
 struct Arguments {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Rounds; each round measures every line once
-    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Starts of all Envoys; each start runs all rounds
+    #[arg(long, default_value_t = STARTS, value_parser = clap::value_parser!(u32).range(1..))]
+    starts: u32,
+    /// Rounds in each start; each round measures every line once
+    #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds for each line in each round
-    #[arg(long, default_value = "2", value_parser = seconds)]
+    #[arg(long, default_value = SECONDS, value_parser = seconds)]
     seconds: Duration,
-    /// Measure only these lines, or `workers` or `memory`. Lines also need the two baselines.
-    /// Writes no files
+    /// Measure only these lines, or `workers`, `start` or `memory`. Lines also need the two
+    /// baselines. Writes no files
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
     /// Load generator: wrk, oha or own. Default: the first one installed
@@ -82,7 +89,14 @@ enum Other {
 
 /// Sections of the report without a line in the table.
 const WORKERS: &str = "workers";
+const START: &str = "start";
 const MEMORY: &str = "memory";
+const SECTIONS: [&str; 3] = [WORKERS, START, MEMORY];
+
+/// The defaults. All lines and sections together take a quarter of an hour.
+const STARTS: u32 = 5;
+const ROUNDS: u32 = 3;
+const SECONDS: &str = "0.5";
 
 fn seconds(text: &str) -> Result<Duration> {
     let seconds = Duration::try_from_secs_f64(text.parse()?)?;
@@ -114,13 +128,13 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let mut lines = line::lines();
     for name in &arguments.only {
-        if ![WORKERS, MEMORY].contains(&name.as_str()) && !lines.iter().any(|line| line.name == *name) {
+        if !SECTIONS.contains(&name.as_str()) && !lines.iter().any(|line| line.name == *name) {
             let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-            bail!("unknown line `{name}`; the lines are {}, {WORKERS}, {MEMORY}", names.join(", "));
+            bail!("unknown line `{name}`; the lines are {}, {}", names.join(", "), SECTIONS.join(", "));
         }
     }
     let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
-    let (with_workers, with_memory) = (wanted(WORKERS), wanted(MEMORY));
+    let [with_workers, with_start, with_memory] = SECTIONS.map(wanted);
     let any_line = lines.iter().any(|line| wanted(&line.name));
     lines
         .retain(|line| any_line && (wanted(&line.name) || line::COMPARED_WITH.contains(&line.name.as_str())));
@@ -128,8 +142,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
     let filters = Filters::build(lines.iter().any(Line::asks))?;
-    let plan = speed::Plan { rounds: arguments.rounds, each: arguments.seconds, generator: &generator };
+    let plan = speed::Plan {
+        starts: arguments.starts,
+        rounds: arguments.rounds,
+        each: arguments.seconds,
+        generator: &generator,
+    };
     let report = report::Report {
+        starts: plan.starts,
         rounds: plan.rounds,
         seconds: arguments.seconds.as_secs_f64(),
         generator: generator.name(),
@@ -137,6 +157,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         size: size::Size::of(&filters.diana)?,
         speed: if lines.is_empty() { Vec::new() } else { speed::measure(lines, &filters, &plan)? },
         workers: if with_workers { workers::measure(&filters, &plan)? } else { Vec::new() },
+        start: if with_start { start::measure(&filters, plan.starts)? } else { Vec::new() },
         memory: if with_memory { memory::measure(&filters)? } else { Vec::new() },
     };
     print!("{}", report.markdown());

@@ -1,14 +1,16 @@
 //! Writes the results as a table, as JSON and as a chart.
 
 use crate::chart::{self, Bar};
+use crate::format::{range, summary, thousands};
 use crate::line::{By, COMPARED_WITH, PAIRS, Pair};
 use crate::machine::Machine;
 use crate::memory::{ACTORS, Memory};
 use crate::size::Size;
 use crate::speed::Measured;
+use crate::start::{self, Started};
 use crate::statistics::Summary;
 use crate::traffic::CONNECTIONS;
-use crate::workers::Workers;
+use crate::workers::{self, Workers};
 use anyhow::Result;
 use gateway::root;
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ pub const FOLDER: &str = "docs/bench";
 
 /// All results.
 pub struct Report {
+    pub starts: u32,
     pub rounds: u32,
     pub seconds: f64,
     pub generator: &'static str,
@@ -26,6 +29,7 @@ pub struct Report {
     pub size: Size,
     pub speed: Vec<Measured>,
     pub workers: Vec<Workers>,
+    pub start: Vec<Started>,
     pub memory: Vec<Memory>,
 }
 
@@ -56,8 +60,8 @@ impl<'a> Row<'a> {
             measured,
             cpu: measured.cpu(),
             rate: measured.rate(),
-            added: other.then(|| Summary::of(measured.added(none))),
-            ratio: other.then(|| Summary::of(measured.ratio(none, empty))),
+            added: other.then(|| Summary::quartiles(measured.added(none))),
+            ratio: other.then(|| Summary::quartiles(measured.ratio(none, empty))),
         }
     }
 }
@@ -79,10 +83,10 @@ impl Report {
         let compare = |pair: &Pair| {
             let (line, beside) = (self.line(pair.line)?, self.line(pair.beside)?);
             let (how, value) = match pair.by {
-                By::Times => ("times as much", Summary::of(line.ratio(none, beside))),
+                By::Times => ("times as much", Summary::quartiles(line.ratio(none, beside))),
                 By::More => {
                     let more = line.added(beside).zip(empty.added(none)).map(|(more, empty)| more / empty);
-                    ("more, × empty", Summary::of(more))
+                    ("more, × empty", Summary::quartiles(more))
                 }
             };
             let [line, beside] = [line, beside].map(|measured| measured.line.title.clone());
@@ -97,15 +101,19 @@ impl Report {
         let mut text = format!(
             "# Measured\n\n`cargo xtask bench` writes this file; measured on commit {commit}. Envoy {envoy}, \
              Linux {kernel}. The {cores} cores are shared with the load generator ({}). {CONNECTIONS} connections \
-             stay open, and the route answers by itself. Each line has {} rounds of {} s; all lines take turns in \
-             small slices. The values are medians of the rounds, with minimum and maximum.\n\nThe filter is {} bytes ({} without custom sections).\n",
-            self.generator, self.rounds, self.seconds, self.size.file, self.size.stripped,
+             stay open, and the route answers by itself. All Envoys start {} times, because what a line costs depends on \
+             the process: on the code's place in memory. In each start, each line has {} rounds of {} s after a warm-up; \
+             all lines take turns in small slices. The values are medians of the starts, with quartiles.\n\nThe filter is {} bytes ({} without custom sections).\n",
+            self.generator, self.starts, self.rounds, self.seconds, self.size.file, self.size.stripped,
         );
         if !self.speed.is_empty() {
             text += &self.speed_table();
         }
         if !self.workers.is_empty() {
-            text += &self.workers_table();
+            text += &workers::table(&self.workers);
+        }
+        if !self.start.is_empty() {
+            text += &start::table(&self.start);
         }
         if !self.memory.is_empty() {
             text += &self.memory_table();
@@ -117,7 +125,7 @@ impl Report {
         let mut text = String::from(
             "\n## Speed\n\nCPU is the processor time of the whole Envoy process per request, with one worker, in µs. \
              The next columns show what a line adds to no filter, and this as a multiple of what an empty filter \
-             adds. Both are taken within each round. In each round the slice with the lowest time per request \
+             adds. Both are taken within each start. In each start the slice with the lowest time per request \
              counts. Limits are high unless the line says otherwise, and headers are off.\n\n\
              | | CPU | added | × empty | goal | requests/s |\n| --- | --- | --- | --- | --- | --- |\n",
         );
@@ -142,27 +150,6 @@ impl Report {
         }
         for Compared { line, beside, how, value, goal } in pairs {
             text += &format!("| {line} | {beside} | {} | {how} | ≤ {goal} |\n", range(value, 2));
-        }
-        text
-    }
-
-    fn workers_table(&self) -> String {
-        let mut text = String::from(
-            "\n## Two workers\n\nBoth workers count one actor, or each counts its own. The table shows requests per second, \
-             and processor time per request in µs. The line without a filter shows how much is chance.\n\n\
-             | | one key | two keys | one ÷ two | CPU, one key | CPU, two keys |\n| --- | --- | --- | --- | --- | --- |\n",
-        );
-        for workers in &self.workers {
-            let ([one, two], cpu) = (workers.rates(), workers.cpu());
-            text += &format!(
-                "| {} | {:.0} | {:.0} | {} | {} | {} |\n",
-                workers.title,
-                one.median,
-                two.median,
-                range(workers.ratio(), 2),
-                range(cpu[0], 1),
-                range(cpu[1], 1),
-            );
         }
         text
     }
@@ -200,15 +187,6 @@ impl Report {
             })
         };
         let pair = |Compared { line, beside, how, value, goal }| json!({"line": line, "beside": beside, "how": how, "value": summary(value), "goal": goal});
-        let workers = |workers: &Workers| {
-            let ([one, two], cpu) = (workers.rates(), workers.cpu());
-            json!({
-                "title": workers.title,
-                "one_key": {"requests_per_s": summary(one), "cpu_us": summary(cpu[0])},
-                "two_keys": {"requests_per_s": summary(two), "cpu_us": summary(cpu[1])},
-                "one_to_two": summary(workers.ratio()),
-            })
-        };
         let memory = |memory: &Memory| {
             json!({
                 "rules": memory.title,
@@ -225,12 +203,14 @@ impl Report {
             },
             "generator": self.generator,
             "connections": CONNECTIONS,
+            "starts": self.starts,
             "rounds": self.rounds,
             "seconds": self.seconds,
             "filter_bytes": {"file": self.size.file, "without_custom_sections": self.size.stripped},
             "lines": self.rows().into_iter().map(line).collect::<Vec<_>>(),
             "pairs": self.pairs().into_iter().map(pair).collect::<Vec<_>>(),
-            "workers": self.workers.iter().map(workers).collect::<Vec<_>>(),
+            "workers": workers::json(&self.workers),
+            "start": start::json(&self.start),
             "memory": self.memory.iter().map(memory).collect::<Vec<_>>(),
         })
     }
@@ -254,39 +234,5 @@ impl Report {
         fs::write(folder.join("speed.svg"), self.chart())?;
         eprintln!("wrote {FOLDER}");
         Ok(())
-    }
-}
-
-fn summary(summary: Summary) -> Value {
-    let three = |number: f64| (number * 1e3).round() / 1e3;
-    json!({"median": three(summary.median), "min": three(summary.min), "max": three(summary.max)})
-}
-
-/// Formats a summary as `4.6 (4.4–5.1)`.
-pub fn range(summary: Summary, digits: usize) -> String {
-    let Summary { median, min, max } = summary;
-    format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
-}
-
-/// Formats a number as `100,000`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_shown_in_groups() {
-        assert_eq!(["7", "100", "100,000", "1,000,000"], [7, 100, 100_000, 1_000_000].map(thousands)[..]);
     }
 }

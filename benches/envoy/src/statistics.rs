@@ -1,24 +1,36 @@
-//! Reduces repeated measurements to their median and range, or to a percentile.
+//! Reduces repeated measurements to their median and range or quartiles, or to a percentile.
 
 /// The summary of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// The median.
     pub median: f64,
-    /// The lowest value.
-    pub min: f64,
-    /// The highest value.
-    pub max: f64,
+    /// The lowest value, or the lower quartile.
+    pub low: f64,
+    /// The highest value, or the upper quartile.
+    pub high: f64,
 }
 
 impl Summary {
-    /// Summarises at least one measurement.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    /// Summarises at least one measurement by the lowest and highest value.
+    pub fn range(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::between(values, 0.0, 1.0)
+    }
+
+    /// Summarises at least one measurement by its quartiles, interpolated between two values.
+    pub fn quartiles(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::between(values, 0.25, 0.75)
+    }
+
+    fn between(values: impl IntoIterator<Item = f64>, low: f64, high: f64) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
-        let upper = sorted[sorted.len() / 2];
-        let lower = sorted[(sorted.len() - 1) / 2];
-        Self { median: (lower + upper) / 2.0, min: sorted[0], max: sorted[sorted.len() - 1] }
+        let at = |share: f64| {
+            let place = (sorted.len() - 1) as f64 * share;
+            let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        Self { median: at(0.5), low: at(low), high: at(high) }
     }
 }
 
@@ -32,12 +44,18 @@ pub fn percentile(values: &mut [u64], percent: usize) -> u64 {
 mod tests {
     use super::*;
 
+    fn check(values: &[f64], [low, median, high]: [f64; 3], [min, max]: [f64; 2]) {
+        let values = values.iter().copied();
+        assert_eq!(Summary::quartiles(values.clone()), Summary { median, low, high });
+        assert_eq!(Summary::range(values), Summary { median, low: min, high: max });
+    }
+
     #[test]
-    fn the_median_is_in_the_middle() {
-        let summary = |values: &[f64]| Summary::of(values.iter().copied());
-        assert_eq!(summary(&[3.0, 1.0, 9.0]), Summary { median: 3.0, min: 1.0, max: 9.0 });
-        assert_eq!(summary(&[4.0, 1.0, 9.0, 2.0]), Summary { median: 3.0, min: 1.0, max: 9.0 });
-        assert_eq!(summary(&[-1.0]), Summary { median: -1.0, min: -1.0, max: -1.0 });
+    fn the_median_is_in_the_middle_and_quartiles_are_beside() {
+        check(&[3.0, 1.0, 9.0], [2.0, 3.0, 6.0], [1.0, 9.0]);
+        check(&[4.0, 1.0, 9.0, 2.0], [1.75, 3.0, 5.25], [1.0, 9.0]);
+        check(&[5.0, 1.0, 40.0, 2.0, 3.0], [2.0, 3.0, 5.0], [1.0, 40.0]);
+        check(&[-1.0], [-1.0; 3], [-1.0; 2]);
     }
 
     #[test]
