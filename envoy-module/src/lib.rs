@@ -29,6 +29,8 @@ mod config;
 #[cfg(not(feature = "loom"))]
 mod guard;
 #[cfg(not(feature = "loom"))]
+pub mod held;
+#[cfg(not(feature = "loom"))]
 pub mod hooks;
 #[cfg(not(feature = "loom"))]
 mod host;

@@ -78,15 +78,13 @@ impl Namespace {
         (namespace, root)
     }
 
-    /// Ends a root context. With the last one of the namespace, the counts go; with the last one of
-    /// all, the module's thread ends.
+    /// Ends a root context. With the last one of the namespace, the counts go.
     pub fn leave(&self, root: u32) {
         let mut registry = registry();
         registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|known| *known != root));
         let is_over = |roots: &[u32]| roots.is_empty();
         let ends =
             registry.namespaces.iter().any(|(known, roots)| std::ptr::eq(&**known, self) && is_over(roots));
-        let is_last = registry.namespaces.iter().all(|(_, roots)| is_over(roots));
         drop(registry);
         self.epoch.fetch_add(1, Ordering::Release);
         if ends {
@@ -95,7 +93,14 @@ impl Namespace {
             }
             self.store.0.close();
         }
-        if is_last {
+    }
+
+    /// Ends the module's thread if there is no root context. What a configuration leaves in workers
+    /// may set deadlines when it is freed, so this comes afterwards.
+    pub fn rest() {
+        // While the lock is held, nobody makes a configuration that needs the thread.
+        let registry = registry();
+        if registry.namespaces.iter().all(|(_, roots)| roots.is_empty()) {
             TIMER.end();
         }
     }
@@ -131,6 +136,11 @@ impl Namespace {
     /// A number that changes whenever a configuration or the document of a route goes.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire).wrapping_add(routes::epoch())
+    }
+
+    /// How many keys the counts of all namespaces have.
+    pub fn keys() -> usize {
+        registry().namespaces.iter().map(|(known, _)| known.store.0.len()).sum()
     }
 
     /// Whether this root's configuration exists.

@@ -75,6 +75,11 @@ pub fn any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
+/// How many documents there are.
+pub fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
 /// A number that changes whenever a document goes.
 pub fn epoch() -> u64 {
     EPOCH.load(Ordering::Acquire)

@@ -87,6 +87,12 @@ impl Timer {
         self.lock().must_end = false;
     }
 
+    /// Whether the thread runs.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.lock().thread.is_some()
+    }
+
     /// Rings alarms at their deadlines until the end.
     fn run(&self) {
         let mut state = self.lock();

@@ -134,3 +134,15 @@ pub fn sweep(config: &FilterConfig) -> bool {
         }
     }
 }
+
+/// The open streams and the configurations of all workers that are not busy.
+pub fn held() -> (usize, usize) {
+    let workers = lock(&WORKERS).clone();
+    let mut held = (0_usize, 0_usize);
+    for vm in workers {
+        vm.in_its_place(|| {
+            held = (held.0.saturating_add(vm.streams.count()), held.1.saturating_add(vm.known_count()));
+        });
+    }
+    held
+}

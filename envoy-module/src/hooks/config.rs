@@ -3,6 +3,7 @@
 use crate::abi::{Bytes, ConfigPtr, Header, envoy};
 use crate::config::FilterConfig;
 use crate::guard::guarded;
+use crate::namespace::Namespace;
 use crate::vm::Context;
 use crate::vms::{self, ModuleVm};
 use std::ptr::null;
@@ -24,7 +25,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     name: Bytes,
     document: Bytes,
 ) -> Config {
-    guarded(null(), || {
+    let made = guarded(null(), || {
         let Some(envoy) = envoy() else {
             return null();
         };
@@ -47,8 +48,12 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         vms::introduce(&config, &workers);
         // SAFETY: Envoy makes the configuration now.
         unsafe { config.flush() };
-        Box::into_raw(Box::new(Kept { config, workers }))
-    })
+        Box::into_raw(Box::new(Kept { config, workers })).cast_const()
+    });
+    if made.is_null() {
+        guarded((), Namespace::rest);
+    }
+    made
 }
 
 /// Deletes a configuration, on any thread: all streams have ended.
@@ -66,6 +71,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
         // SAFETY: Envoy's configuration lives until this event ends.
         unsafe { config.flush() };
     });
+    guarded((), Namespace::rest);
 }
 
 /// Runs `work` on the main thread, in an event of this configuration.

@@ -67,6 +67,12 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         }
     }
 
+    /// How many configurations the filter has, with those of routes.
+    pub fn known_count(&self) -> usize {
+        let routes = self.route_roots.with(|roots| roots.len()).unwrap_or(0);
+        self.roots.with(|roots| roots.len()).unwrap_or(0).saturating_add(routes)
+    }
+
     /// The root in which the effective stream is decided: that of its route's document over the
     /// listener's, or else the listener's. `None` if the filter refuses the listener's document.
     /// Runs in an event of this configuration.

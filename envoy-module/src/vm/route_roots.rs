@@ -31,6 +31,11 @@ impl RouteRoots {
         self.0.insert((listener, root.route.address() as usize), root);
     }
 
+    /// How many roots and refusals there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Takes away what has gone, and returns the roots. `exists`: whether both a listener and a
     /// route's document exist.
     pub fn take_gone(&mut self, exists: impl Fn(u32, &Arc<Route>) -> bool) -> Vec<u32> {
