@@ -194,7 +194,8 @@ impl Source for Reads<'_> {
     }
 }
 
-/// A known actor's request reads each part once and the clock once, whether it passes or is refused.
+/// A known actor's request reads each part once and the clock once, whether it passes or is
+/// refused.
 #[test]
 fn the_fast_path_reads_each_part_and_the_clock_once() {
     for (rpu, passes) in [(1_000_000, true), (1, false)] {

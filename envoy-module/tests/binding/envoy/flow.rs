@@ -1,4 +1,5 @@
-//! How Envoy runs the module: the order of a stream's events, and what happens inside of a callback.
+//! How Envoy runs the module: the order of a stream's events, and what happens inside of a
+//! callback.
 //!
 //! ```text
 //!   new ─► headers ─► body … ─► trailers     a held request gets no event until it continues; what
@@ -7,8 +8,8 @@
 //!   complete ─► destroy                      also inside of a callback that ends the stream
 //! ```
 //!
-//! Source: Envoy's `source/extensions/filters/http/dynamic_modules/filter.cc` and `filter_config.cc`,
-//! and `source/common/http/filter_manager.cc`.
+//! Source: Envoy's `source/extensions/filters/http/dynamic_modules/filter.cc` and
+//! `filter_config.cc`, and `source/common/http/filter_manager.cc`.
 
 use super::hooks;
 use super::world::{Owner, Stream, Thread, with};
