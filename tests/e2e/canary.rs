@@ -117,10 +117,14 @@ fn a_candidate_that_refuses_no_more_is_promoted() {
     // A higher quota than before.
     canary.server.put(document(FIRST + 10));
     canary.wait("the candidate", |canary| canary.gateway.logs().matches("tried beside").count() == 2);
-    while canary.counter("canary.result.newly_admitted.requests") == 0 {
+    // The candidate decides for a second only, and reading a counter may take as long.
+    wait_until("its promotion", PATIENCE, || {
         canary.user(FIRST + 5);
-    }
-    canary.wait("its promotion", |canary| canary.counter("canary.promotions") == 2);
+        (canary.gateway.logs().matches("promoted: ").count() == 2).then_some(())
+    })
+    .unwrap_or_else(|error| panic!("{error}\n{}", canary.gateway.logs()));
+    assert!(canary.counter("canary.result.newly_admitted.requests") > 0);
+    assert_eq!(canary.counter("canary.promotions"), 2);
 }
 
 #[test]
