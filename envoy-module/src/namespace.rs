@@ -78,14 +78,14 @@ impl Namespace {
         (namespace, root)
     }
 
-    /// Ends a root context. With the last one of the namespace, the counts go.
+    /// Ends a root context. With the last one of the namespace, the counts go. A configuration that
+    /// enters meanwhile waits: it must find the memory open.
     pub fn leave(&self, root: u32) {
         let mut registry = registry();
         registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|known| *known != root));
         let is_over = |roots: &[u32]| roots.is_empty();
         let ends =
             registry.namespaces.iter().any(|(known, roots)| std::ptr::eq(&**known, self) && is_over(roots));
-        drop(registry);
         self.epoch.fetch_add(1, Ordering::Release);
         if ends {
             for alarm in [&self.main, &self.retry, &self.metrics.flush] {
@@ -171,6 +171,7 @@ impl Store for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn configurations_of_one_name_share_counts_until_the_last_goes() {
@@ -191,5 +192,29 @@ mod tests {
         assert_eq!(anew.store.load(b"key"), Ok(None));
         anew.leave(root);
         other.leave(third);
+    }
+
+    /// Envoy makes configurations on the main thread, and deletes them on any thread.
+    #[test]
+    fn a_configuration_has_counts_also_if_the_last_one_goes_meanwhile() {
+        // Keeps the module's thread running, which other tests use.
+        let (other, kept) = Namespace::enter(b"kept");
+        // One thread often comes while the other goes.
+        let come_and_go = || {
+            let come_and_go = |_: &u32| {
+                let (namespace, root) = Namespace::enter(b"raced");
+                thread::yield_now();
+                let has_counts = namespace.store.load(b"key").is_ok();
+                namespace.leave(root);
+                has_counts
+            };
+            (0..50_000).filter(|turn| !come_and_go(turn)).count()
+        };
+        let failed = thread::scope(|scope| {
+            let other = scope.spawn(come_and_go);
+            come_and_go() + other.join().unwrap()
+        });
+        other.leave(kept);
+        assert_eq!(failed, 0, "times, the memory of a configuration was closed");
     }
 }
