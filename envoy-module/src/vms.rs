@@ -36,6 +36,12 @@ pub fn of_main(config: &FilterConfig) -> Option<VmRef> {
     of_thread(config, true)
 }
 
+/// The main thread's VM for the namespace of a configuration; `None` on other threads, and if there
+/// is none.
+pub fn of_main_here(config: &FilterConfig) -> Option<VmRef> {
+    known_here(config).filter(|vm| Arc::ptr_eq(&vm.alarm, &config.namespace.main))
+}
+
 /// The VM of the worker of this number. `workers` are those of the configuration. Only on this
 /// worker.
 pub fn of_worker(config: &FilterConfig, workers: &[VmRef], index: u32) -> Option<VmRef> {
@@ -62,10 +68,13 @@ pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<
     (0..count).map(of).collect()
 }
 
-fn of_thread(config: &FilterConfig, is_main: bool) -> Option<VmRef> {
+fn known_here(config: &FilterConfig) -> Option<VmRef> {
     let of_this = |vm: &&VmRef| Arc::ptr_eq(&vm.namespace, &config.namespace);
-    let known = VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten();
-    known.or_else(|| {
+    VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten()
+}
+
+fn of_thread(config: &FilterConfig, is_main: bool) -> Option<VmRef> {
+    known_here(config).or_else(|| {
         let vm = Vm::new(config.envoy, &config.namespace, None, is_main);
         if !is_main {
             lock(&WORKERS).push(vm);

@@ -66,6 +66,9 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
         // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
         let Kept { config, .. } = *unsafe { Box::from_raw(config.cast_mut()) };
         config.leave();
+        if let Some(vm) = vms::of_main_here(&config) {
+            vm.within(Context::of_config(&config), || vm.forget_the_gone());
+        }
         vms::stand_in(&config, Context::of_config(&config));
         config.namespace.tables_changed();
         // SAFETY: Envoy's configuration lives until this event ends.
@@ -91,6 +94,7 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static ModuleVm)) 
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
     on_main(config, |config, vm| {
+        vm.forget_the_gone();
         // No stream waits in the main thread.
         _ = vm.run_due();
         let is_busy = vms::stand_in(config, Context::on_main(config));

@@ -1,7 +1,7 @@
 //! State that survives changes of documents, and new VMs that start with the document.
 
 use super::clients::quota as quota_of;
-use super::{LOCAL, Remote, VMS, local, quota};
+use super::{INTERVAL, LOCAL, Remote, VMS, local, quota};
 use gateway::config::cluster;
 use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
 use serde_json::{Value, json};
@@ -51,6 +51,21 @@ fn an_updated_listener_has_the_remote_document_at_once() {
     let other = local(&json!({"path": "/none.json"}));
     assert_eq!(remote.gateway.update(other).unwrap(), Update::Accepted);
     assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+}
+
+/// The old configuration has gone in all threads, and its polls with it.
+#[test]
+fn a_server_that_no_configuration_follows_is_asked_no_more() {
+    let mut remote = Remote::start(json!({}));
+    remote.documents.put(quota(2_000).to_string());
+    remote.wait_for(&mut remote.connect(), 2_000);
+    assert_eq!(remote.gateway.update(quota(LOCAL)).unwrap(), Update::Accepted);
+    assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
+    remote.wait("ten intervals without a poll", || {
+        let before = remote.documents.requests();
+        std::thread::sleep(10 * INTERVAL);
+        remote.documents.requests() == before
+    });
 }
 
 /// The local document lost a part that the remote document needs.
