@@ -9,6 +9,7 @@ pub mod cell;
 pub mod configuration;
 pub mod headers;
 mod input;
+pub mod native_module;
 pub mod path;
 mod query;
 pub mod redis_reply;
@@ -27,6 +28,7 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("cell", cell::run),
     ("configuration", configuration::run),
     ("headers", headers::run),
+    ("native_module", native_module::run),
     ("path", path::run),
     ("redis_reply", redis_reply::run),
     ("remote_document", remote_document::run),
