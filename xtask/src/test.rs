@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything that must hold, cheapest first: `lint`, native tests, end-to-end
-//! tests.
+//! tests of both shells.
 
 use crate::step::{self, Step, cargo};
 use crate::{e2e, lint, programs};
@@ -13,7 +13,8 @@ pub fn run() -> Result<()> {
     let mut steps = lint::steps();
     let native = cargo(&["test", "--quiet", "--workspace"]);
     steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
-    // `cargo xtask e2e --native` is a command of its own until its tests pass on a busy machine.
-    steps.push(e2e::step(e2e::line(Shell::Wasm), Shell::Wasm));
+    for shell in [Shell::Wasm, Shell::Native] {
+        steps.push(e2e::step(e2e::line(shell), shell));
+    }
     step::run_all(&steps)
 }

@@ -91,7 +91,12 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
         vm.catch_up();
         // A refusal may end the stream before the filter returns.
         stream.is_known.set(true);
+        let envoy = stream.envoy.get();
         let (action, has_state) = vm.filter().on_request_of(root, stream.id, ends);
+        if stream.envoy.get() != envoy {
+            // The stream has ended, and the entry may be another one's by now.
+            return headers_status::STOP;
+        }
         // Envoy 1.38 learns the metrics when streams end.
         stream.is_known.set(has_state || !can_flush(vm.envoy));
         let status = carry_out(stream, action);

@@ -8,6 +8,7 @@ mod exchange;
 mod flow;
 mod hooks;
 #[allow(dead_code, reason = "other targets read numbers")]
+#[allow(clippy::duplicate_mod, reason = "the fuzzer has the file, too")]
 #[path = "../../../../fuzz/src/targets/input.rs"]
 mod input;
 mod lent;
