@@ -122,8 +122,7 @@ impl Metrics {
 
     /// Tells Envoy what has changed.
     pub fn flush(&self, ids: &Ids, sink: Sink) {
-        self.is_changed.store(false, Ordering::Relaxed);
-        let (changes, panics) = (self.take_changes(), guard::take_panics());
+        let (changes, panics) = (self.begin_flush(), guard::take_panics());
         for (series, change) in &changes {
             if let Some(id) = ids.of(series.metric)
                 && let Some(metric) = METRICS.get(series.metric)
@@ -134,6 +133,17 @@ impl Metrics {
         if panics > 0 {
             sink.tell(MetricKind::Counter, ids.panics, &[], &Change::Add(i64::try_from(panics).unwrap_or(0)));
         }
+    }
+
+    /// What has changed since the last flush. If anything has, one more flush follows: a worker that
+    /// counts during this one may not see that no flush is planned.
+    fn begin_flush(&self) -> Vec<(KnownSeries, Change)> {
+        self.is_changed.store(false, Ordering::Relaxed);
+        let changes = self.take_changes();
+        if !changes.is_empty() {
+            self.changed();
+        }
+        changes
     }
 
     /// What has changed since the last call.
@@ -214,6 +224,11 @@ mod tests {
         assert_eq!(changes[..2], zeros, "both series exist");
         assert_eq!(changes[2..], [Change::Add(2), Change::Add(3), Change::Add(-1), Change::Record(7)]);
         assert!(metrics.take_changes().is_empty());
+        one.add(1);
+        for (changes, is_planned) in [(1, true), (0, false), (0, false)] {
+            assert_eq!(metrics.begin_flush().len(), changes);
+            assert_eq!(metrics.is_changed.load(Ordering::Relaxed), is_planned, "one more flush");
+        }
         one.add(1);
         drop(one);
         assert_eq!(metrics.take_changes().len(), 1, "the last counts of a thread that has ended");
