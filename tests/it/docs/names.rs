@@ -289,7 +289,7 @@ fn every_key_of_the_reference_is_accepted() {
 
 #[test]
 fn every_measurement_report_names_its_commit() {
-    for file in ["speed.md", "global.md", "goals.md"] {
+    for file in ["speed.md", "counts.md", "global.md", "goals.md"] {
         let text = text(&format!("docs/bench/{file}"));
         let commits = names(&text, "commit ", |letter| letter.is_ascii_hexdigit());
         assert!(commits.iter().any(|(commit, _)| commit.len() >= 7), "{file}");
