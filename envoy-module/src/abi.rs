@@ -1,8 +1,8 @@
 //! Envoy's ABI for dynamic modules, version 0.2.0, as far as this module uses it.
 //!
-//! Source: `source/extensions/dynamic_modules/abi/abi.h` in Envoy's repository. Envoy 1.38 to 1.40
-//! have the same signatures of what is used here. What an Envoy exports is checked when it loads
-//! the module.
+//! Source: `source/extensions/dynamic_modules/abi/abi.h` in Envoy's repository. The part that is
+//! used here has the same signatures in Envoy 1.38 to 1.40. When an Envoy loads the module, the
+//! module checks what Envoy exports.
 
 mod callbacks;
 mod types;

@@ -1,9 +1,10 @@
-//! How another thread gets a worker to act: it marks the worker as due and rings one of its bells.
+//! Makes a worker act for another thread: that thread marks the worker as due and rings one of the
+//! worker's bells.
 //!
 //! Envoy runs a module on a worker only for a stream, and forgets a ring if its stream ends first.
-//! So a worker also looks at the mark whenever it takes a bell away, and rings another one. A
-//! worker without waiting streams has no bell. Its ring goes to the main thread, which acts in its
-//! place.
+//! So a worker that removes a bell also checks the mark, and rings another bell if the worker is
+//! due. A worker without waiting streams has no bell. Then the ring goes to the main thread, which
+//! acts in the worker's place.
 
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ impl Alarm {
         self.is_due.load(Ordering::Acquire)
     }
 
-    /// Takes the mark away; whether there was one.
+    /// Removes the mark. Returns whether there was one.
     #[must_use]
     pub fn take_due(&self) -> bool {
         self.is_due() && self.is_due.swap(false, Ordering::AcqRel)
@@ -84,7 +85,7 @@ impl Alarm {
         bells.insert(stream, bell);
     }
 
-    /// Takes the bell of a stream away. If the worker is still due, the ring may have been for this
+    /// Removes the bell of a stream. If the worker is still due, the ring may have been for this
     /// stream, so another bell rings.
     pub fn remove(&self, stream: u32) {
         let mut bells = self.bells();

@@ -115,8 +115,8 @@ impl Callouts {
         }
     }
 
-    /// The configuration ends, and Envoy ends its calls without a word. They count as failed, so
-    /// that nobody waits for the timeout.
+    /// The configuration ends, and Envoy ends its calls without an event. The calls count as
+    /// failed, so that no request waits for the timeout.
     pub fn end_all(&self) {
         for (_, flight) in take(&mut *lock(&self.in_flight)) {
             let content = failure(flight.grpc.is_some());
@@ -133,7 +133,7 @@ impl Callouts {
     }
 }
 
-/// What a call without a reply comes to.
+/// The result of a call without a reply.
 fn failure(is_grpc: bool) -> Content {
     match is_grpc {
         true => Content::Status(UNAVAILABLE),

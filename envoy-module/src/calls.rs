@@ -1,4 +1,4 @@
-//! Safe wrappers of those callbacks of Envoy that need no more than a live pointer.
+//! Safe wrappers for the callbacks of Envoy that need only a live pointer.
 
 use crate::abi::{Bytes, Callbacks, ConfigPtr, ConfigScheduler, StreamPtr, StreamScheduler, metadata};
 use crate::alarm::Bell;
@@ -34,7 +34,7 @@ unsafe impl Send for StreamBell {}
 impl Bell for StreamBell {
     fn ring(&self) {
         // SAFETY: the scheduler lives until it is dropped. Its worker lives, because the bell is
-        // taken away when the stream ends.
+        // removed when the stream ends.
         unsafe { (self.envoy.http_filter_scheduler_commit)(self.scheduler, 0) };
     }
 }
@@ -156,7 +156,7 @@ impl Reader {
     pub fn metadata(self, source: u32, namespace: &str, key: &str) -> Option<Vec<u8>> {
         let (namespace, key) = (Bytes::of(namespace.as_bytes()), Bytes::of(key.as_bytes()));
         let (mut text, mut number, mut truth) = (Bytes::NONE, 0.0, false);
-        // Only the first is of any other kind than text; Envoy says which of the three it is.
+        // Envoy does not name the kind of a value. Each call fails if the value is of another kind.
         // SAFETY: both names live through the calls; Envoy writes a value of each kind.
         unsafe {
             if (self.envoy.http_get_metadata_string)(self.stream, source, namespace, key, &raw mut text) {

@@ -113,13 +113,14 @@ impl FilterConfig {
         unsafe { self.callouts.make(self.caller(), self.namespace.outbox.take(self.root)) };
     }
 
-    /// Has Envoy run the module on the main thread a little later: a worker was busy.
+    /// Makes Envoy run the module on the main thread a little later, because a worker was busy.
     pub fn retry_soon(&self) {
         let alarm = &self.namespace.retry;
         _ = TIMER.set_deadline(alarm, Instant::now().checked_add(RETRY_AFTER));
     }
 
-    /// Tells Envoy what the metrics of all threads are, if that is due and a configuration can.
+    /// Reports the metrics of all threads to Envoy, if a report is due and a configuration can
+    /// report.
     ///
     /// # Safety
     /// This is an event of the configuration, on a thread of Envoy's.
@@ -130,7 +131,7 @@ impl FilterConfig {
         }
     }
 
-    /// Tells Envoy what the metrics of all threads are, if a configuration can.
+    /// Reports the metrics of all threads to Envoy, if a configuration can report.
     ///
     /// # Safety
     /// This is an event of the configuration, on a thread of Envoy's.
@@ -141,8 +142,8 @@ impl FilterConfig {
         }
     }
 
-    /// Ends the configuration: nobody rings its bells any more, and its calls have failed. Repeated
-    /// calls have no effect.
+    /// Ends the configuration: no thread rings its bells any more, and its calls count as failed.
+    /// Repeated calls have no effect.
     pub fn leave(&self) {
         if self.has_left.swap(true, Ordering::Relaxed) {
             return;
@@ -163,7 +164,7 @@ impl Drop for FilterConfig {
     }
 }
 
-/// Whether a configuration can tell Envoy about metrics. In Envoy 1.38 only a stream can.
+/// Whether a configuration can report metrics to Envoy. In Envoy 1.38 only a stream can.
 pub fn can_flush(envoy: &Callbacks) -> bool {
     envoy.http_filter_config_increment_counter.is_some()
 }

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The caught panics of which Envoy has not been told.
+/// The number of caught panics that Envoy does not know yet.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// How many panics were caught since the last call.
@@ -32,7 +32,7 @@ fn forget(panic: Box<dyn Any + Send>) {
     _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
 }
 
-/// Has panics write to Envoy's log from now on.
+/// Makes panics write to Envoy's log from now on.
 pub fn log_panics() {
     set_hook(Box::new(|info| {
         if let Some(envoy) = envoy() {

@@ -1,4 +1,4 @@
-//! What the module holds at a moment, for tests: after the last configuration there is nothing.
+//! What the module holds, for tests. After the last configuration ends, all numbers are 0.
 
 use crate::namespace::Namespace;
 use crate::timer::TIMER;

@@ -102,7 +102,7 @@ impl Host for Module {
         request::refusals(&configuration.policy).collect()
     }
 
-    /// Nobody but the module knows its memory.
+    /// Only the module has access to its memory.
     fn shares_with_others(self, _: HostKind) -> bool {
         false
     }

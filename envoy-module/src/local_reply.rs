@@ -14,8 +14,8 @@ pub struct LocalReply {
 }
 
 impl LocalReply {
-    /// The response for a refusal. If the client speaks gRPC, Envoy turns the response into that of
-    /// gRPC, keeps a status among the headers, and takes the message from the body.
+    /// The response for a refusal. If the client speaks gRPC, Envoy converts the response to gRPC:
+    /// it keeps a gRPC status in the headers, and takes the message from the body.
     pub(crate) fn new(refusal: Refusal) -> LocalReply {
         let Refusal { status, headers, body, grpc_status, details } = refusal;
         let own = |(name, value): (&str, std::borrow::Cow<str>)| (name.into(), value.into_owned().into());

@@ -38,7 +38,7 @@ impl Log for EnvoyLog {
     fn flush(&self) {}
 }
 
-/// Has the `log` crate write to Envoy from now on. Repeated calls have no effect.
+/// Makes the `log` crate write to Envoy from now on. Repeated calls have no effect.
 pub fn install() {
     if log::set_logger(&EnvoyLog).is_ok() {
         log::set_max_level(LevelFilter::Debug);

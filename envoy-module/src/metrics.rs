@@ -1,5 +1,5 @@
-//! The metrics of one namespace. Workers count in memory of their own, and Envoy gets the sums at
-//! once, a little later: a call with labels costs Envoy 0.7 µs.
+//! The metrics of one namespace. Each worker counts in its own memory. A flush reports the sums to
+//! Envoy a little later, because a call with labels costs Envoy 0.7 µs.
 //!
 //! ```text
 //!   worker ─► Counter (its own)  ─┐
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a change may stay unknown to Envoy.
+/// The longest time until Envoy learns of a change.
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
-/// At most so many values of gauges and histograms wait for a flush. The oldest remain.
+/// At most this many values of gauges and histograms wait for a flush. Later values are dropped.
 const MAX_RECORDS: usize = 10_000;
 
 /// The metrics of all threads.
@@ -41,15 +41,16 @@ pub struct Metrics {
 struct State {
     /// By the numbers that the filter gets.
     series: Vec<KnownSeries>,
-    /// How many of the series Envoy has been told, so that each exists with 0.
+    /// How many of the series Envoy knows. A flush reports each new series, so that the series
+    /// exists with 0.
     told: usize,
-    /// The counters of all threads, each with the value that Envoy has been told.
+    /// The counters of all threads, each with the value that Envoy knows.
     counters: Vec<(Arc<Counter>, u64)>,
     /// Values for gauges and histograms, in the order of their calls.
     records: Vec<(u32, u64)>,
 }
 
-/// A series, as Envoy has to be told.
+/// A series, as a report to Envoy names it.
 #[derive(Clone, PartialEq)]
 pub struct KnownSeries {
     /// The metric's place in [`METRICS`].
@@ -100,12 +101,12 @@ impl Metrics {
     pub fn changed(&self) {
         if !self.is_changed.load(Ordering::Relaxed) {
             self.is_changed.store(true, Ordering::Relaxed);
-            // Without a thread, the next flush tells Envoy.
+            // Without a thread, the next flush reports the change.
             _ = TIMER.set_deadline(&self.flush, Instant::now().checked_add(FLUSH_AFTER));
         }
     }
 
-    /// Whether something has changed of which Envoy may not know.
+    /// Whether there may be changes that Envoy does not know.
     pub fn has_changed(&self) -> bool {
         self.is_changed.load(Ordering::Relaxed)
     }
@@ -120,7 +121,7 @@ impl Metrics {
         self.changed();
     }
 
-    /// Tells Envoy what has changed.
+    /// Reports all changes to Envoy.
     pub fn flush(&self, ids: &Ids, sink: Sink) {
         let (changes, panics) = (self.begin_flush(), guard::take_panics());
         for (series, change) in &changes {
@@ -135,8 +136,8 @@ impl Metrics {
         }
     }
 
-    /// What has changed since the last flush. If anything has, one more flush follows: a worker that
-    /// counts during this one may not see that no flush is planned.
+    /// Takes the changes since the last flush. If there are any, one more flush follows: a worker
+    /// that counts during this flush may not see that no other one is planned.
     fn begin_flush(&self) -> Vec<(KnownSeries, Change)> {
         self.is_changed.store(false, Ordering::Relaxed);
         let changes = self.take_changes();
@@ -146,7 +147,7 @@ impl Metrics {
         changes
     }
 
-    /// What has changed since the last call.
+    /// Takes the changes since the last call.
     fn take_changes(&self) -> Vec<(KnownSeries, Change)> {
         let mut state = self.lock();
         let State { series, told, counters, records } = &mut *state;

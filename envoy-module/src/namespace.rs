@@ -30,7 +30,7 @@ pub struct Namespace {
 }
 
 /// All namespaces, and the last root context's number. A namespace without configurations stays, so
-/// that the VMs of its name are used again.
+/// that the next configuration of its name reuses the VMs.
 struct Registry {
     /// Each with the roots of its configurations.
     namespaces: Vec<(Arc<Namespace>, Vec<u32>)>,
@@ -78,8 +78,8 @@ impl Namespace {
         (namespace, root)
     }
 
-    /// Ends a root context. With the last one of the namespace, the counts go. A configuration that
-    /// enters meanwhile waits: it must find the memory open.
+    /// Ends a root context. The end of the namespace's last root frees the counts. A configuration
+    /// that enters meanwhile waits: it must find the memory open.
     pub fn leave(&self, root: u32) {
         let mut registry = registry();
         registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|known| *known != root));
@@ -95,23 +95,23 @@ impl Namespace {
         }
     }
 
-    /// Ends the module's thread if there is no root context. What a configuration leaves in workers
-    /// may set deadlines when it is freed, so this comes afterwards.
+    /// Ends the module's thread if there is no root context. Call this after workers have freed a
+    /// configuration, because freeing may set deadlines.
     pub fn rest() {
-        // While the lock is held, nobody makes a configuration that needs the thread.
+        // While the lock is held, no thread makes a configuration that needs the timer's thread.
         let registry = registry();
         if registry.namespaces.iter().all(|(_, roots)| roots.is_empty()) {
             TIMER.end();
         }
     }
 
-    /// Has the main thread look for counts that no configuration uses.
+    /// Makes the main thread look for counts that no configuration uses.
     pub fn tables_changed(&self) {
         self.keep_unused();
         self.main.ring();
     }
 
-    /// Has the main thread's next event look for counts that no configuration uses.
+    /// Makes the main thread's next event look for counts that no configuration uses.
     pub fn keep_unused(&self) {
         self.has_unused.store(true, Ordering::Relaxed);
     }
@@ -127,7 +127,7 @@ impl Namespace {
         registry().next_root()
     }
 
-    /// Has the main thread look at all namespaces.
+    /// Makes the main thread look at all namespaces.
     pub fn wake_all() {
         let all: Vec<_> = registry().namespaces.iter().map(|(known, _)| Arc::clone(known)).collect();
         all.iter().for_each(|namespace| namespace.main.ring());

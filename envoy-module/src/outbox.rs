@@ -18,7 +18,7 @@ struct State {
 }
 
 impl State {
-    /// Has Envoy run the newest configuration.
+    /// Makes Envoy run the newest configuration.
     fn ring(&self) {
         if let Some((_, bell)) = self.callers.last() {
             bell.ring();
@@ -36,8 +36,8 @@ impl Outbox {
         self.lock().callers.push((root, bell));
     }
 
-    /// Removes a configuration. The one that is the newest now makes the calls that wait. Without
-    /// one, nobody waits for a reply.
+    /// Removes a configuration. The newest of the remaining configurations makes the waiting calls.
+    /// Without one, drops the calls: no filter waits for a reply.
     pub fn remove(&self, root: u32) {
         let mut state = self.lock();
         state.callers.retain(|(known, _)| *known != root);
@@ -48,7 +48,7 @@ impl Outbox {
         }
     }
 
-    /// Has the main thread make a call. Any thread may call this.
+    /// Makes the main thread make a call. Any thread may call this.
     pub fn post(&self, call: Call) {
         let mut state = self.lock();
         state.calls.push(call);

@@ -14,7 +14,8 @@ pub struct Route {
     /// The name that Envoy's configuration gives to the first of these routes; may be empty.
     pub name: Box<str>,
     pub document: Box<[u8]>,
-    /// The listeners whose documents do not go with this one, by their roots. The log has them.
+    /// The listeners whose documents do not fit this one, by their roots. The mistakes are in the
+    /// log.
     refused_by: Mutex<Vec<u32>>,
 }
 
@@ -28,7 +29,7 @@ impl Route {
         Arc::as_ptr(self).cast()
     }
 
-    /// Notes that the document does not go with a listener's. Returns whether that is new.
+    /// Notes that the document does not fit a listener's. Returns whether this is new.
     pub fn refuse(&self, listener: u32) -> bool {
         let mut refused_by = lock(&self.refused_by);
         let is_new = !refused_by.contains(&listener);
@@ -103,7 +104,7 @@ pub fn add(name: &str, document: &[u8]) -> Arc<Route> {
     route
 }
 
-/// Takes the document of one route away. Returns whether no route has it any more.
+/// Removes the document of one route. Returns whether no other route has the document.
 pub fn remove(address: *const c_void) -> bool {
     let mut routes = lock(&ROUTES);
     let Some(routes) = routes.as_mut() else {

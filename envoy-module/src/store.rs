@@ -9,8 +9,8 @@ use shard::{CLOSED, Shard};
 use std::hash::BuildHasher;
 use std::iter::repeat_with;
 
-/// The number of locks. Of four workers that do nothing but write different keys, each finds its
-/// lock taken at 3 of 64 writes at most.
+/// The number of locks. If four workers only write different keys, each finds its lock taken for at
+/// most 3 of 64 writes.
 const SHARDS: usize = 64;
 
 /// The lowest bit of a hash that selects the shard. The map uses the lowest bits and the highest
@@ -54,7 +54,7 @@ impl Memory {
         self.shards.iter().flat_map(Shard::keys).collect()
     }
 
-    /// Returns memory that removed keys have left.
+    /// Shrinks the tables, to free the memory that removed keys have left.
     pub fn shrink(&self) {
         self.shards.iter().for_each(|shard| shard.shrink(|key| self.hasher.hash_one(key)));
     }

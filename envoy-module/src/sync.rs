@@ -1,4 +1,4 @@
-//! What threads share: the standard library's, or that of loom, which runs a test under all
+//! Types that threads share: the standard library's, or those of loom, which runs a test under all
 //! interleavings.
 
 #[cfg(feature = "loom")]

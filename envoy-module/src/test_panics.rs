@@ -1,5 +1,5 @@
-//! Panics on demand, for the test that shows what follows a bug. Only with the feature
-//! `test-panics`, which no released file has.
+//! Panics on demand, for the test of recovery. Only with the feature `test-panics`, which no
+//! released file has.
 
 use crate::abi::header_map;
 use crate::calls::Reader;
@@ -32,7 +32,8 @@ pub fn arm(reader: Reader) {
         Some(b"read") => Some(Place::Read),
         Some(b"tick") => Some(Place::Tick),
         Some(b"response") => Some(Place::Response),
-        // The request has not asked for a panic. What an earlier one wants to happen later stays.
+        // The request asks for no panic. A panic that an earlier request armed for later stays
+        // armed.
         _ => ARMED.get().filter(|place| [Place::Tick, Place::Response].contains(place)),
     };
     ARMED.set(armed);

@@ -126,7 +126,7 @@ impl State {
         self.thread.is_some()
     }
 
-    /// The alarms whose deadline has come, which have none from now on.
+    /// Takes the alarms whose deadlines have come. Each then has no deadline.
     fn take_due(&mut self, now: Instant) -> Vec<Arc<Alarm>> {
         let is_due = |deadline: &Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         let due = self.alarms.iter_mut().filter(|(_, deadline)| is_due(deadline));

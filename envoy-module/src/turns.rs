@@ -15,7 +15,7 @@ const SPINS: u32 = 100;
 /// The turns at one filter.
 pub struct Turns {
     state: AtomicU32,
-    /// How many events of the worker interrupt one another. Only the worker uses it.
+    /// How many events of the worker are nested. Only the worker uses it.
     depth: Cell<u32>,
 }
 

@@ -32,8 +32,7 @@ use std::time::Instant;
 /// The module in one thread for one namespace.
 ///
 /// INVARIANT: `envoy`, `namespace`, `index`, `turns`, `epoch`, `alarm` and `mailbox` are for all
-/// threads. All else
-/// belongs to whoever has the turn.
+/// threads. All else belongs to the thread that has the turn.
 pub struct Vm<H: Host + 'static> {
     pub envoy: &'static Callbacks,
     pub namespace: Arc<Namespace>,
@@ -42,7 +41,7 @@ pub struct Vm<H: Host + 'static> {
     turns: Turns,
     filter: OnceCell<Filter<H>>,
     pub streams: Streams<Vm<H>, FilterConfig>,
-    /// What calls of the filter apply to.
+    /// The context that the filter's calls apply to.
     pub context: Cell<Context>,
     pub alarm: Arc<Alarm>,
     pub timers: Timers,
@@ -61,11 +60,11 @@ pub struct Vm<H: Host + 'static> {
     last_root: Cell<(u32, u32)>,
     secrets: Exclusive<Secrets>,
     route_roots: Exclusive<RouteRoots>,
-    /// The namespace's epoch when this VM last freed what has gone.
+    /// The namespace's epoch when this VM last freed configurations that have ended.
     epoch: AtomicU64,
 }
 
-/// What calls of the filter apply to, during one event.
+/// The context that the filter's calls apply to, during one event.
 #[derive(Clone, Copy)]
 pub struct Context {
     /// The configuration of the event, which lives until its end.
@@ -111,8 +110,8 @@ impl Context {
     }
 }
 
-// SAFETY: by the invariant, what is not for all threads belongs to whoever has the turn, and turns
-// exclude each other.
+// SAFETY: by the invariant, what is not for all threads belongs to the thread that has the turn,
+// and turns exclude each other.
 unsafe impl<H: Host> Sync for Vm<H> {}
 
 impl<H: Host + From<&'static Vm<H>>> Vm<H> {
@@ -200,7 +199,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         work()
     }
 
-    /// Has a held stream ring no more.
+    /// Removes the bell of a held stream.
     pub fn end_hold(&self, stream: &Stream<Vm<H>, FilterConfig>) {
         if stream.has_bell.replace(false) {
             self.alarm.remove(stream.id);
@@ -277,15 +276,15 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         self.reply.with(|reply| *reply = None);
     }
 
-    /// At the end of this thread's only open stream, tells Envoy 1.38 what the metrics are: there
-    /// may be no later stream for a long time.
+    /// At the end of this thread's only open stream, reports the metrics to Envoy 1.38. There may
+    /// be no later stream for a long time.
     pub fn flush_at_rest(&self) {
         if !can_flush(self.envoy) && self.streams.count() == 1 && self.namespace.metrics.has_changed() {
             self.flush_through_stream();
         }
     }
 
-    /// Tells Envoy 1.38 what the metrics of all threads are.
+    /// Reports the metrics of all threads to Envoy 1.38.
     fn flush_through_stream(&self) {
         let Context { config, carrier, .. } = self.context.get();
         if carrier.is_null() || config.is_null() {

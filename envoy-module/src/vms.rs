@@ -83,8 +83,8 @@ fn of_thread(config: &FilterConfig, is_main: bool) -> Option<VmRef> {
     })
 }
 
-/// Has all workers know a new configuration, except those that are busy: they know it when their
-/// next stream begins. Runs in its event.
+/// Makes a new configuration known to all workers except busy ones, which learn it when their next
+/// stream begins. Runs in an event of the configuration.
 pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
     for vm in workers {
         vm.in_its_place(|| vm.within(Context::of_config(config), || _ = vm.knows(config)));
@@ -92,8 +92,8 @@ pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
 }
 
 /// Acts in place of the workers of a namespace that have no waiting streams: runs their timers,
-/// delivers their replies, and frees what configurations take that have gone. Runs in an event of
-/// `config`. Returns whether a worker was busy; it may not look at its mark again soon.
+/// delivers their replies, and frees the memory of configurations that have ended. Runs in an event
+/// of `config`. Returns whether a worker was busy; a busy worker may not check its mark again soon.
 pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
     let workers = lock(&WORKERS).clone();
     let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));

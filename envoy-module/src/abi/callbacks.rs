@@ -1,5 +1,4 @@
-//! The functions that Envoy exports for modules. A line in the list below is all that a new one
-//! needs.
+//! The functions that Envoy exports for modules. To add a function, add a line to the list below.
 
 use super::types::*;
 use std::ffi::{CStr, c_void};

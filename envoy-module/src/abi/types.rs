@@ -37,7 +37,7 @@ impl Bytes {
     /// The bytes as a slice.
     ///
     /// # Safety
-    /// `start` points to `size` bytes, which nobody changes and which live for `'a`.
+    /// `start` points to `size` bytes, which no thread changes and which live for `'a`.
     #[must_use]
     pub unsafe fn get<'a>(self) -> &'a [u8] {
         if self.start.is_null() || self.size == 0 {
@@ -125,7 +125,8 @@ pub mod trailers_status {
     pub const STOP: u32 = 1;
 }
 
-/// The result of a call about metrics, or of starting a call-out: all else is a failure.
+/// The result of a successful call about metrics, or of a call-out that starts. All else is a
+/// failure.
 pub const SUCCESS: u32 = 0;
 
 /// The numbers of attributes, which Envoy's documentation describes.

@@ -9,12 +9,12 @@ use super::reply_bytes::append;
 use crate::mailbox::Content;
 use diana_limiter::request::pairs;
 
-/// The size of what precedes a message.
+/// The size of the bytes in front of a message.
 const HEAD: usize = 5;
 
 /// The gRPC status of a call that did not reach the service.
 pub const UNAVAILABLE: u32 = 14;
-/// The gRPC status of a reply that is none.
+/// The gRPC status of a malformed reply.
 const INTERNAL: u32 = 13;
 const OK: u32 = 0;
 
@@ -79,8 +79,8 @@ impl Grpc {
     }
 }
 
-/// The cluster in a serialised `envoy.config.core.v3.GrpcService`: field 1 of field 1, and both
-/// have a size.
+/// The cluster in a serialised `envoy.config.core.v3.GrpcService`: field 1 of field 1, both
+/// length-delimited.
 pub fn cluster_of(service: &[u8]) -> Option<&[u8]> {
     fn first(message: &[u8]) -> Option<&[u8]> {
         let [0x0a, rest @ ..] = message else {

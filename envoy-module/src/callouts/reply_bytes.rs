@@ -1,4 +1,4 @@
-//! The bytes of a reply, as many as the filter reads.
+//! Collects the bytes of a reply, as many as the filter reads.
 
 use diana_limiter::global::MAX_REPLY_BYTES;
 

@@ -90,7 +90,8 @@ fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static ModuleVm)) 
     });
 }
 
-/// A bell has rung: makes calls, runs the timers of the main thread, tells Envoy the metrics.
+/// A bell has rung: makes calls, runs the timers of the main thread, and reports the metrics to
+/// Envoy.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: ConfigPtr, config: Config, _: u64) {
     on_main(config, |config, vm| {

@@ -1,4 +1,4 @@
-//! What follows a caught panic: the request gets what `on_error` of its rules says, and no request
+//! Recovers from a caught panic: the request gets what `on_error` of its rules says, and no request
 //! is left waiting.
 
 use crate::abi::headers_status;
@@ -6,7 +6,7 @@ use crate::vm::Context;
 use crate::vms::{ModuleVm, Stream};
 use diana_filter::Action;
 
-/// Decides about a request whose decision has ended by a panic. Returns the status of its headers.
+/// Decides about a request whose decision panicked. Returns the status of its headers.
 pub(super) fn decide(stream: &'static Stream) -> u32 {
     match act(stream) {
         Action::Continue => headers_status::CONTINUE,
@@ -14,8 +14,8 @@ pub(super) fn decide(stream: &'static Stream) -> u32 {
     }
 }
 
-/// Ends the waits of all streams of a worker: which of them a panic has lost is unknown. Runs in an
-/// event of the worker.
+/// Ends the waits of all streams of a worker, because the panic may have lost any of them. Runs in
+/// an event of the worker.
 pub(super) fn release_all(vm: &'static ModuleVm) {
     for id in vm.streams.held() {
         // Envoy may end several streams while it resumes one.
@@ -30,8 +30,8 @@ pub(super) fn release_all(vm: &'static ModuleVm) {
     }
 }
 
-/// Drops what the filter knows of the stream, and does what `on_error` says. If that panics too,
-/// the document decides without the request.
+/// Drops the filter's state of the stream, and does what `on_error` says. If this panics too, the
+/// document decides without the request.
 fn act(stream: &'static Stream) -> Action {
     let vm = stream.vm;
     let forget = || {

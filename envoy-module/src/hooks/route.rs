@@ -8,8 +8,8 @@ use crate::routes::{self, Route};
 use std::ffi::c_void;
 use std::ptr::null;
 
-/// Takes the document of a route; null refuses it. Whether it goes with a listener's document shows
-/// when a request comes by both.
+/// Takes the document of a route; null refuses it. Whether the document fits a listener's document
+/// shows at the first request that uses both.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     name: Bytes,
@@ -34,7 +34,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route: *const c_void) {
     guarded((), || {
         if routes::remove(route) {
-            // The main thread frees what the document takes in idle workers.
+            // The main thread frees the document's memory in idle workers.
             Namespace::wake_all();
         }
     });

@@ -16,7 +16,7 @@ use std::ptr::null;
 /// An entry of a stream as Envoy keeps it.
 type Entry = *const Stream;
 
-/// Begins a stream; null would close the connection, so a bug must not cause it.
+/// Begins a stream. No bug may lead to null, because Envoy would close the connection.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const Kept, envoy: StreamPtr) -> Entry {
     guarded(null(), || {
@@ -45,7 +45,8 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
-    // Most streams have no state. Only the worker sets the mark, so it needs no turn to read it.
+    // Most streams have no state. Only the worker sets the mark, so the worker needs no turn to
+    // read the mark.
     if !stream.is_known.get() {
         return fallback;
     }
@@ -94,7 +95,7 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
         let envoy = stream.envoy.get();
         let (action, has_state) = vm.filter().on_request_of(root, stream.id, ends);
         if stream.envoy.get() != envoy {
-            // The stream has ended, and the entry may be another one's by now.
+            // The stream has ended, and the entry may belong to another stream by now.
             return headers_status::STOP;
         }
         // Envoy 1.38 learns the metrics when streams end.

@@ -62,6 +62,6 @@ pub unsafe fn define(envoy: &Callbacks, config: ConfigPtr) -> Ids {
     if ids.contains(&None) || panics.is_none() {
         warn!("Envoy does not define all metrics");
     }
-    // A number that Envoy does not know is refused by Envoy.
+    // Envoy refuses a number that it does not know.
     Ids { ids, panics: panics.unwrap_or(usize::MAX) }
 }

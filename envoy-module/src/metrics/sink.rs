@@ -1,4 +1,4 @@
-//! Tells Envoy of changes: through a configuration, or in Envoy 1.38 through a stream.
+//! Reports changes to Envoy: through a configuration, or in Envoy 1.38 through a stream.
 
 use crate::abi::{Bytes, Callbacks, ConfigPtr, StreamPtr};
 use diana_filter::metrics::MetricKind;
@@ -6,7 +6,7 @@ use diana_filter::metrics::MetricKind;
 /// Envoy's functions that change a metric, all for a configuration or all for a stream.
 type Call = unsafe extern "C" fn(*mut std::ffi::c_void, usize, *const Bytes, usize, u64) -> u32;
 
-/// One change to tell Envoy.
+/// One change to report to Envoy.
 #[derive(Debug, PartialEq)]
 pub enum Change {
     /// Adds to a counter or a gauge.
@@ -57,7 +57,7 @@ impl Sink {
         }
     }
 
-    /// Tells Envoy of one change. Errors are ignored: nothing fails because of a metric.
+    /// Reports one change to Envoy. Ignores errors, because nothing may fail because of a metric.
     pub fn tell(self, kind: MetricKind, id: usize, labels: &[Box<str>], change: &Change) {
         let (call, value) = match (kind, change) {
             // Envoy shows a histogram from its definition on.
@@ -70,7 +70,7 @@ impl Sink {
             (MetricKind::Histogram, Change::Record(value)) => (self.histogram, *value),
         };
         let labels: Vec<Bytes> = labels.iter().map(|label| Bytes::of(label.as_bytes())).collect();
-        // SAFETY: what the sink goes through lives, and the labels live through the call.
+        // SAFETY: the sink's configuration or stream lives, and the labels live through the call.
         unsafe { call(self.of, id, labels.as_ptr(), labels.len(), value) };
     }
 }

@@ -1,4 +1,4 @@
-//! The contract of stores, workers in threads, and an end.
+//! Tests the contract of stores, writes from several threads, and the end of a store.
 
 use super::Memory;
 use super::shard::CLOSED;

@@ -1,4 +1,5 @@
-//! What the filter of one thread knows: the configurations, and the documents of routes over them.
+//! Keeps the configurations that the filter of one thread knows, and the documents of routes over
+//! them.
 
 use super::route_roots::{RouteRoot, RouteRoots};
 use super::secrets::Delivered;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl<H: Host + From<&'static Vm<H>>> Vm<H> {
-    /// Has the filter know a configuration with its present secret; `false` if the filter refuses
-    /// it. Runs in an event of this configuration.
+    /// Makes a configuration with its present secret known to the filter; `false` if the filter
+    /// refuses the configuration. Runs in an event of this configuration.
     pub fn knows(&'static self, config: &FilterConfig) -> bool {
         let own = (config.root, self.secret_version(config));
         if self.last_root.get() == own {
@@ -23,7 +24,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         }
         let find = |roots: &mut Vec<(u32, u32)>| roots.iter().find(|(root, _)| *root == config.root).copied();
         let known = self.roots.with(find).flatten();
-        // With another secret, the earlier configuration goes on if the filter refuses.
+        // If the filter refuses another secret, the earlier configuration stays in use.
         if known != Some(own) && !self.configure(config) && known.is_none() {
             self.forget(config.root);
             return false;
@@ -109,8 +110,9 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         root
     }
 
-    /// Has the filter know the document of a route over the listener's. `before` is the root that
-    /// it had with another secret. Returns the root; `None` if the documents do not fit.
+    /// Makes the document of a route over the listener's known to the filter. `before` is the root
+    /// that the documents had with another secret. Returns the root; `None` if the documents do not
+    /// fit.
     fn configure_route(
         &'static self,
         config: &FilterConfig,
@@ -150,7 +152,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         is_taken
     }
 
-    /// Frees what configurations take that have gone. Runs in an event.
+    /// Frees the memory of configurations that have ended. Runs in an event.
     pub fn forget_the_gone(&'static self) {
         let epoch = self.namespace.epoch();
         if self.epoch.load(Ordering::Relaxed) == epoch {

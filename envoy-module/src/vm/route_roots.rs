@@ -36,8 +36,8 @@ impl RouteRoots {
         self.0.len()
     }
 
-    /// Takes away what has gone, and returns the roots. `exists`: whether both a listener and a
-    /// route's document exist.
+    /// Removes the pairs that have ended, and returns their roots. `exists`: whether both a
+    /// listener and a route's document exist.
     pub fn take_gone(&mut self, exists: impl Fn(u32, &Arc<Route>) -> bool) -> Vec<u32> {
         let gone = self.0.extract_if(|(listener, _), known| !exists(*listener, &known.route));
         gone.filter_map(|(_, known)| known.root).collect()

@@ -26,7 +26,7 @@ pub enum Delivered {
 }
 
 impl Secrets {
-    /// Takes what Envoy has now for a configuration.
+    /// Takes the secret that Envoy has now for a configuration.
     pub fn update(&mut self, root: u32, delivered: &[u8]) -> Delivered {
         let absent = || Used { delivered: Vec::new(), secret: Secret::Absent, version: 0 };
         let used = self.0.entry(root).or_insert_with(absent);
