@@ -1,4 +1,4 @@
-//! What threads share, under all interleavings that loom finds: `cargo xtask interleavings`.
+//! Tests the types that threads share, in loom's interleavings: `cargo xtask interleavings`.
 
 use diana_envoy_module::alarm::{Alarm, Bell};
 use diana_envoy_module::store::Memory;
@@ -154,10 +154,10 @@ fn what_precedes_a_ring_is_seen_after_it() {
 #[test]
 fn the_worker_and_the_main_thread_take_turns() {
     loom::model(|| {
-        // A plain number: loom reports two uses at once.
+        // A plain number. loom reports two threads that use it at once.
         let shared = Arc::new((Turns::default(), loom::cell::UnsafeCell::new(0)));
         let main = Arc::clone(&shared);
-        // SAFETY: whoever has the turn is alone.
+        // SAFETY: only the thread that has the turn uses the number.
         let add = |number: &loom::cell::UnsafeCell<u32>| number.with_mut(|number| unsafe { *number += 1 });
         let thread = thread::spawn(move || main.0.in_place_of_worker(|| add(&main.1)));
         // SAFETY: this thread is the worker.

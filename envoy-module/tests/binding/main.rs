@@ -6,7 +6,7 @@ mod envoy;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// A fixed seed, unless `PROPTEST_RNG_SEED` says another one.
+/// A fixed seed, unless `PROPTEST_RNG_SEED` sets another one.
 fn config() -> ProptestConfig {
     let config = ProptestConfig { cases: 600, max_shrink_iters: 4000, ..ProptestConfig::default() };
     match config.rng_seed {

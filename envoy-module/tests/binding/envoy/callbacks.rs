@@ -211,7 +211,7 @@ unsafe extern "C" fn http_filter_get_attribute_int(stream: Pointer, _: u32, valu
 }
 
 unsafe extern "C" fn http_filter_get_attribute_bool(stream: Pointer, _: u32, value: *mut bool) -> bool {
-    // SAFETY: the module has room for a truth.
+    // SAFETY: the module has room for a `bool`.
     unsafe { *value = true };
     with(|world| world.stream(stream, "get_attribute").is_some())
 }

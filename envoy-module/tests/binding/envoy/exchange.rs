@@ -1,4 +1,5 @@
-//! Bytes between Envoy and the module: copies of the module's, and Envoy's for an event.
+//! Copies bytes between Envoy and the module: those that the module lends for a call, and those
+//! that Envoy lends for an event.
 
 use super::world::with;
 use diana_envoy_module::abi::{Bytes, Header};
@@ -15,15 +16,15 @@ pub unsafe fn copy(bytes: Bytes) -> Vec<u8> {
 /// Copies of the lines that the module lends for a call.
 ///
 /// # Safety
-/// The module lends so many lines now.
+/// The module lends this number of lines now.
 pub unsafe fn lines(start: *const Header, count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    // SAFETY: the module lends so many lines until the call returns.
+    // SAFETY: the module lends this number of lines until the call returns.
     (0..count)
         .map(|index| unsafe { (copy((*start.add(index)).name), copy((*start.add(index)).value)) })
         .collect()
 }
 
-/// Writes a value that the event lends, if there is one; whether there is.
+/// Writes a value that the event lends, if there is one. Returns whether there is one.
 ///
 /// # Safety
 /// The module has room for a value.

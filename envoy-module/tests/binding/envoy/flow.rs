@@ -1,5 +1,4 @@
-//! How Envoy runs the module: the order of a stream's events, and what happens inside of a
-//! callback.
+//! How Envoy runs the module: the order of a stream's events, and what happens inside a callback.
 //!
 //! ```text
 //!   new ─► headers ─► body … ─► trailers     a held request gets no event until it continues; what
@@ -130,8 +129,7 @@ pub fn request_more(stream: usize, chunks: Vec<Vec<u8>>, is_trailers: bool) {
     }
 }
 
-/// A held request continues, inside of the callback: what has arrived follows, and the stream may
-/// end.
+/// A held request continues inside the callback: what has arrived follows, and the stream may end.
 pub fn continued(stream: usize) {
     let pending = change(stream, |stream| std::mem::take(&mut stream.pending)).unwrap_or(0);
     for _ in 0..pending {

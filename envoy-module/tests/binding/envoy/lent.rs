@@ -5,10 +5,10 @@ use diana_envoy_module::abi::Bytes;
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
 
-/// The size of one piece of memory. What an event reads takes less, or several pieces.
+/// The size of one piece of memory. An event's bytes fit into one piece, or take several.
 const PIECE: usize = 1 << 16;
 
-/// A piece serves again only after so many other events.
+/// A piece is reused only after this many other events.
 const POOL: usize = 64;
 
 /// Pieces of memory: those of the running events, and those that nobody may read.
@@ -24,7 +24,7 @@ struct Piece {
     used: usize,
 }
 
-// SAFETY: the memory belongs to nobody's thread.
+// SAFETY: the memory belongs to no thread.
 unsafe impl Send for Lender {}
 
 impl Lender {
@@ -66,7 +66,7 @@ impl Lender {
 /// A new piece.
 fn map() -> NonNull<u8> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: memory of its own, which is never unmapped.
+    // SAFETY: this is newly mapped memory, which is never unmapped.
     let start = unsafe { libc::mmap(null_mut(), PIECE, access, kind, -1, 0) };
     assert!(start != libc::MAP_FAILED, "no memory");
     NonNull::new(start.cast()).unwrap()

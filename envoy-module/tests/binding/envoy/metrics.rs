@@ -7,7 +7,7 @@ use std::ffi::c_void;
 
 type Pointer = *mut c_void;
 
-/// The counter of caught panics, of which there must be none.
+/// The counter of caught panics. There must be none.
 const PANICS: &str = "panics";
 
 const NOT_FOUND: u32 = 1;
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn define(
 }
 
 unsafe fn texts(labels: *const Bytes, count: usize) -> Vec<Vec<u8>> {
-    // SAFETY: the module lends so many labels until the call returns.
+    // SAFETY: the module lends this number of labels until the call returns.
     (0..count).map(|index| unsafe { copy(*labels.add(index)) }).collect()
 }
 

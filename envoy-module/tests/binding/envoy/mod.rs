@@ -1,5 +1,5 @@
-//! A simulated Envoy drives the module: any bytes are a sequence of events that Envoy may send.
-//! The simulation notes what Envoy forbids, and what the module leaves behind.
+//! A simulated Envoy drives the module: any bytes are a sequence of events that Envoy may send. The
+//! simulation records calls that Envoy forbids, and what the module leaves behind.
 
 mod callbacks;
 mod config_callbacks;
@@ -25,13 +25,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use world::{Owner, Stream, Thread, WORKERS, wait_for_event, with};
 
-/// Longer inputs take longer and find no more.
+/// Longer inputs take longer, but find no more mistakes.
 const MOST_BYTES: usize = 600;
 
 /// The `filter_name`s, which share counts.
 const NAMES: [&str; 2] = ["one", "other"];
 
-/// No request waits so long: all its timeouts are far shorter.
+/// No request waits this long: all timeouts are far shorter.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// Loads the module as Envoy does, but lets panics be printed. Then the module's lines go to the
@@ -85,7 +85,7 @@ fn stream(input: &mut Input) -> Option<usize> {
     })
 }
 
-/// One event; its name.
+/// Plays one event. Returns the name of the event.
 fn step(input: &mut Input) -> &'static str {
     match input.below(32) {
         0..9 => {
@@ -220,7 +220,7 @@ fn request(input: &mut Input) {
     lifetimes::end_unused(Thread::Worker(worker));
 }
 
-/// A response to a request that has passed; or Envoy gives a request up that waits.
+/// The upstream responds to a request that has passed, or Envoy gives up a waiting request.
 fn respond(input: &mut Input) {
     const STATUSES: [&[u8]; 4] = [b"200", b"503", b"429", b"99x"];
     const BODIES: [&[&[u8]]; 4] = [&[], &[b"{\"n\": 2}"], &[b"{\"n\"", b": 3, \"x\": [1,2", b"]}"], &[b""]];

@@ -1,5 +1,5 @@
-//! What the simulated Envoy has: configurations, streams, schedulers, calls and their events. It
-//! notes each mistake of the module; the run fails when the event is over.
+//! What the simulated Envoy has: configurations, streams, schedulers, calls and their events. The
+//! simulation records each mistake of the module, and the run fails when the event is over.
 
 use super::hooks::Entry;
 use super::lent::Lender;
@@ -20,7 +20,7 @@ pub enum Thread {
     Worker(usize),
 }
 
-/// Who gets an event of a scheduler.
+/// The receiver of a scheduler's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Config(usize),
