@@ -1,4 +1,4 @@
-//! What follows a panic, for hosts that contain panics. The request gets what `on_error` of its
+//! Recovers from a panic, for hosts that contain panics. The request gets what `on_error` of its
 //! rules says, as if all stores were down.
 
 use super::{Action, Filter};

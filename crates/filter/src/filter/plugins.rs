@@ -102,7 +102,7 @@ impl<H: Host> Filter<H> {
         self.wake(root);
     }
 
-    /// The tables that the plugins of living root contexts use. `None` if that cannot be told in
+    /// The tables that the plugins of living root contexts use. `None` if the tables are unknown in
     /// the middle of another callback.
     pub fn tables(&self, is_living: impl Fn(u32) -> bool) -> Option<Vec<TableId>> {
         let active = self.plugins.with(|plugins| plugins.clone())?.into_iter();

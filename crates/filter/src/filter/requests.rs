@@ -48,8 +48,8 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    // Out of line, because most requests do without: code that is not executed costs less if it is
-    // elsewhere. So are the other functions of this crate and the engine with this attribute.
+    // Out of line, because most requests skip this function: skipped code costs less if it is
+    // elsewhere. The same holds for other functions with this attribute, here and in the engine.
     #[inline(never)]
     fn keep(&self, id: u32, mut stream: Stream<H>) {
         stream.goes_on();

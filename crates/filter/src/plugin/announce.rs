@@ -13,7 +13,7 @@ impl<H: Host> Plugin<H> {
     /// Logs that the configuration with these bytes is accepted, unless another worker has just
     /// logged it.
     pub(super) fn announce(&self, bytes: &[u8]) {
-        // Another secret for the same document is news.
+        // A new secret for the same document gets a line, too.
         let fingerprint = self.configuration.policy.fingerprint().to_be_bytes();
         if !announced::record(&self.store, &[bytes, &fingerprint].concat(), || self.now()) {
             return;

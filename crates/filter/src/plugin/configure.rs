@@ -155,8 +155,8 @@ impl<H: Host> Plugin<H> {
     /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
     /// another one or stand beside it. In either case the counts of rules that both have continue.
     ///
-    /// Plugins of routes take no part: they stand beside the listener's for good. Only where all
-    /// rules of a limit for one actor are the same do they count in the same cells.
+    /// Plugins of routes take no part, because they stay beside the listener's plugin. Both count
+    /// in the same cells only if all rules of a limit for one actor are the same.
     pub(crate) fn migrate_from(&self, before: Option<&Plugin<H>>, plugins: &[(u32, Option<Rc<Plugin<H>>>)]) {
         let mut previous = Vec::new();
         let mut add = |other: &Plugin<H>| {

@@ -1,5 +1,5 @@
-//! Calls to global stores: makes the calls that are due, and turns replies into completions.
-//! Streams are known here only by their tickets.
+//! Calls to global stores: makes the calls that are due, and turns replies into completions. This
+//! module knows streams only by their tickets.
 
 use super::{Plugin, Response};
 use crate::Host;

@@ -7,9 +7,9 @@
 //!                                 └─► else decide in full, with the known actors
 //! ```
 //!
-//! The identity cache saves the keys and the hashes of actors. All else is decided by what the full
-//! path looks at as well: the same refusal cache, the same reservations, and the same rules. So the
-//! fast path makes the same decision.
+//! The identity cache saves building the keys and the hashes of actors. For all else, the fast path
+//! uses the refusal cache, reservations and rules of the full path. So both paths make the same
+//! decision.
 
 use super::cache::WorkerCache;
 use super::decision::Decision;
@@ -40,7 +40,7 @@ impl KnownActor {
 }
 
 impl Scratch {
-    /// Decides about a request whose raw values are read, if the worker's memory suffices.
+    /// Decides about a request whose raw values are read, if the worker's memory is enough.
     pub(super) fn decide_fast<S: ?Sized>(
         &mut self,
         cache: &mut WorkerCache,
@@ -158,7 +158,7 @@ impl Scratch {
     }
 
     /// Remembers the actors of a request if they come often: if the worker's memory was enough for
-    /// the decision, or if the actors are busy. Actors that do not come back take no slot.
+    /// the decision, or if the actors are busy. Actors that come once take no slot.
     #[inline(never)]
     pub(super) fn remember<S: ?Sized>(&self, cache: &mut WorkerCache, context: &Context<S>) {
         let WorkerCache { identities, reservations, .. } = cache;
@@ -177,8 +177,8 @@ impl Scratch {
         identities.insert(limits, raw, checks.iter().map(known));
     }
 
-    /// Whether the groups found their actors where the raw values are: an actor whose raw value
-    /// stands for no actor makes its group read other values.
+    /// Whether the groups found their actors where the raw values are. If a raw value stands for no
+    /// actor, its group reads other values.
     fn is_decided_by_raw_values(&self, policy: &Policy) -> bool {
         let mut checks = self.checks.iter();
         let groups = self.limits.iter().flat_map(|at| policy.groups(*at));

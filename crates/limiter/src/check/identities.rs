@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The cells of earlier requests, by the limits that applied and by the actors' raw values. An
 /// entry never becomes wrong: policy and seed decide the rest, and a new seed clears the cache.
-/// Requests with the same slot take turns.
+/// Requests with the same slot replace each other.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     slots: Vec<Identity>,
@@ -19,7 +19,7 @@ pub(crate) struct Identities {
 /// The cells of requests with the same limits and raw values.
 #[derive(Clone, Debug, Default)]
 struct Identity {
-    /// The words of the raw values. None: the slot is free.
+    /// The words of the raw values. Without words, the slot is free.
     words: [u64; WORDS],
     count: usize,
     limits: Vec<usize>,
@@ -85,8 +85,8 @@ impl Identity {
     }
 }
 
-/// The slot of these values. Clients may choose values with the same slot: then their requests take
-/// longer, and are decided alike.
+/// The slot of these values. If clients choose values with the same slot, their requests take
+/// longer, but the decisions stay the same.
 fn slot(raw: &RawValues) -> usize {
     usize::try_from(raw.sum() & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
 }

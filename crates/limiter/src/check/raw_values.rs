@@ -7,7 +7,7 @@ use crate::request::Request;
 /// The most words: one for the lengths, and one for each eight bytes that a value begins.
 pub(super) const WORDS: usize = 10;
 
-/// The most raw values of one request, of which each actor has one.
+/// The most raw values of one request. Each actor has one.
 const MOST: usize = 4;
 
 /// The bits of the first word for the length of one value. The length is less than 8 · [`WORDS`].
@@ -82,7 +82,7 @@ impl RawValues {
         }
         match (rest, value.last_chunk()) {
             ([], _) => Some(()),
-            // The last eight bytes, of which the word before has some already.
+            // The last eight bytes. The word before already contains some of them.
             (_, Some(last)) => self.push_word(u64::from_le_bytes(*last)),
             (few, None) => self.push_word(few.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))),
         }

@@ -1,4 +1,4 @@
-//! Texts of responses that a worker has built, for the next decision that shows the same.
+//! Caches the texts of a worker's responses, for later decisions that show the same.
 
 use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
@@ -9,14 +9,14 @@ use crate::policy::{Policy, RuleId};
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// The number of slots of each cache; a power of two. Texts with the same slot take turns.
+/// The number of slots of each cache; a power of two. Texts with the same slot replace each other.
 const SLOTS: usize = 64;
 
 /// The headers that show the remaining quota, with their names.
 pub type QuotaHeaders = Rc<[(&'static str, String)]>;
 
-/// The texts of one worker's last responses under one policy. A text is built once while the
-/// numbers in it stay the same, for clients whose numbers are the same.
+/// The texts of one worker's last responses under one policy. The worker builds a text once for all
+/// clients that get the same numbers.
 ///
 /// ```
 /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
@@ -186,7 +186,7 @@ mod tests {
         (quota, verdict).prop_map(|((rpu, unit_ms), verdict)| (rpu, unit_ms, verdict))
     }
 
-    /// What else a decision may be, besides what the states of its rules make it.
+    /// What else a decision may be, besides what follows from the states of its rules.
     fn changed(mut decision: Decision, change: u8) -> Decision {
         let Some(rule) = decision.reports.first().map(|report| report.rule) else {
             return decision;
