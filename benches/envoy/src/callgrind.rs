@@ -1,4 +1,4 @@
-//! Counts what the worker of a real Envoy executes, under Valgrind's Callgrind.
+//! Counts instructions and cache misses of the worker of a real Envoy, under Valgrind's Callgrind.
 //!
 //! The counts do not depend on other load of the machine, and hardly on the place of the code in
 //! memory.
@@ -85,7 +85,7 @@ fn ask(connection: &mut Connection, requests: u32, status: u16) -> Result<()> {
     Ok(())
 }
 
-/// Sends a command to Callgrind, and returns after Callgrind has obeyed.
+/// Sends a command to Callgrind, and returns after Callgrind has executed the command.
 fn control(gateway: &Gateway, command: &[&str]) -> Result<()> {
     let process = format!("--pid={}", gateway.process_id());
     let output = Command::new("vgdb").arg(process).args(command).output().context("cannot run `vgdb`")?;

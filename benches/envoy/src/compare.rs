@@ -3,7 +3,7 @@
 //!
 //! Each module runs in its own Envoy. The run alternates between both, so other load on the machine
 //! disturbs both equally. All Envoys start several times, because a module's place in memory
-//! decides about more than most changes do.
+//! affects the time more than most changes do.
 
 use crate::filter::Filters;
 use crate::generator::Generator;

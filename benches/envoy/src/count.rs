@@ -36,7 +36,8 @@ struct Counted {
 /// Counts all lines that need no global store, and prints a table.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let mut lines = line::lines();
-    // A store's replies arrive in other loop turns at each run, so the counts would differ.
+    // A store's replies arrive in different turns of the event loop at each run, so the counts
+    // would differ.
     lines.retain(|line| !line.asks());
     for name in &arguments.only {
         if !lines.iter().any(|line| line.name == *name) {

@@ -217,8 +217,8 @@ impl Start {
     /// Other load on the machine only ever increases a request's CPU time; on a shared machine, the
     /// CPU time can double. So the slice with the lowest CPU time per request counts.
     ///
-    /// The least of 75 slices of 20 ms differs by 2.7 % on a busy machine (standard deviation), the
-    /// mean of their lowest tenth by 2.8 %. With slices of 40 ms it is 4.3 % and 3.6 %.
+    /// On a busy machine, the least of 75 slices of 20 ms has a standard deviation of 2.7 %. The
+    /// mean of their lowest tenth has 2.8 %. With slices of 40 ms, the two are 4.3 % and 3.6 %.
     fn of(slices: &[Slice]) -> Self {
         let mean = Sample::of(slices);
         let each = slices.iter().map(|slice| Sample::of(std::slice::from_ref(slice)));

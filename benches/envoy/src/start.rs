@@ -76,7 +76,7 @@ fn once(config: Config) -> Result<f64> {
     Ok(used_ns as f64 / 1e9)
 }
 
-/// What each kind adds to the first, by starts, and each kind's own time.
+/// The time that each kind adds to the first kind, by starts, and each kind's own time.
 fn rows(started: &[Started]) -> impl Iterator<Item = (&Started, Summary, Summary)> {
     started.iter().zip(started.first().into_iter().cycle()).map(|(started, none)| {
         let added = started.seconds.iter().zip(&none.seconds).map(|(with, without)| with - without);
