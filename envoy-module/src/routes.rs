@@ -24,7 +24,7 @@ impl Route {
         Arc::new(Route { name: name.into(), document: document.into(), refused_by: Mutex::default() })
     }
 
-    /// The document's address, by which Envoy names it.
+    /// The address of the document in memory. Envoy passes this address for each stream.
     pub fn address(self: &Arc<Route>) -> *const c_void {
         Arc::as_ptr(self).cast()
     }

@@ -49,7 +49,7 @@ fn route(bytes: &[u8]) -> Result<(), Vec<Error>> {
 fn native(bytes: &[u8]) -> Result<(), Vec<Error>> {
     let known = Secret::of(b"0123456789abcdef").unwrap();
     let compile = |secret| Source::new(bytes, &secret).compile().map(drop);
-    // What is a mistake does not depend on whether the secret has arrived.
+    // The mistakes do not depend on the arrival of the secret.
     let (early, late) = (compile(Secret::Absent), compile(known));
     assert_eq!(early, late);
     late

@@ -35,7 +35,7 @@ pub struct Plan<'a> {
     pub generator: &'a Generator,
 }
 
-/// What is measured: a gateway and its load.
+/// One line of the measurement: a gateway and its load.
 pub struct Subject {
     /// The title in messages.
     pub title: String,

@@ -59,7 +59,7 @@ pub struct Stream {
     pub is_stopped: bool,
     pub is_answered: bool,
     pub has_trailers: bool,
-    /// What has arrived while the request is held.
+    /// The events that arrived while the request was held.
     pub pending: usize,
     pub filter_state: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Whether a local response or the upstream ends the stream before a callback returns.
