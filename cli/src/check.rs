@@ -1,0 +1,19 @@
+//! Finds mistakes in documents and in the gateway's configuration around them.
+
+use crate::source;
+use miette::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The arguments of `diana check`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file with the document
+    pub file: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    source::configuration(&args.file)?;
+    Ok(ExitCode::SUCCESS)
+}

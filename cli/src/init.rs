@@ -1,0 +1,19 @@
+//! Writes a first document and the gateway's configuration around it.
+
+use crate::source;
+use miette::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The arguments of `diana init`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file with the document
+    pub file: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    source::configuration(&args.file)?;
+    Ok(ExitCode::SUCCESS)
+}

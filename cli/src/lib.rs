@@ -1,0 +1,66 @@
+//! The command `diana`: checks, explains and replays rate limits without a gateway, over the same
+//! engine as the filter. A command is a module with `Args` and `run`, and a line in [`Command`].
+//!
+//! Exit codes: 0 if all is well, 1 if a command found mistakes, 2 if it could not run.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod explain;
+pub mod init;
+pub mod output;
+pub mod replay;
+pub mod schema;
+pub mod shell;
+pub mod source;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Check, explain and replay rate limits without a gateway
+#[derive(Debug, Parser)]
+#[command(name = "diana", version, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Find mistakes in documents, and in the gateway's configuration around them
+    Check(check::Args),
+    /// Show which limits a request meets, and what each rule says
+    Explain(explain::Args),
+    /// Decide the requests of an access log, and report who would have been refused
+    Replay(replay::Args),
+    /// Print the JSON Schema of documents
+    Schema(schema::Args),
+    /// Write a first document and the gateway's configuration around it
+    Init(init::Args),
+    /// Print the completions of a shell
+    Completions(shell::Completions),
+    /// Print the manual page
+    Man,
+}
+
+/// The exit code of a command that could not run.
+const COULD_NOT_RUN: u8 = 2;
+
+/// Runs the command. Errors go to the standard error.
+#[must_use]
+pub fn run(arguments: Arguments) -> ExitCode {
+    let result = match &arguments.command {
+        Command::Check(args) => check::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Schema(args) => schema::run(args),
+        Command::Init(args) => init::run(args),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man => shell::man(),
+    };
+    result.unwrap_or_else(|report| {
+        eprintln!("{report:?}");
+        ExitCode::from(COULD_NOT_RUN)
+    })
+}
