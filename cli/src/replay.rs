@@ -1,5 +1,7 @@
 //! Decides the requests of an access log on a virtual clock.
 
+pub mod summary;
+
 use crate::source;
 use miette::Result;
 use std::path::PathBuf;

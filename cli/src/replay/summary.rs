@@ -1,0 +1,237 @@
+//! What `diana replay` found. `--json` prints it, the text report and the HTML report show it.
+//!
+//! Instants are seconds since the Unix epoch. Lists are bounded, whatever the log holds.
+
+use serde::{Deserialize, Serialize};
+
+/// The result of a replay.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// The file with the document.
+    pub document: String,
+    /// What was read.
+    pub log: LogSummary,
+    /// All requests together.
+    pub totals: Totals,
+    /// The requests over time.
+    pub timeline: Timeline,
+    /// The requests by weekday (Monday first) and hour, in UTC.
+    pub hours: Vec<Hour>,
+    /// Each rule, in the order of the document.
+    pub rules: Vec<RuleSummary>,
+    /// The decisions of another document about the same requests.
+    pub against: Option<Comparison>,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LogSummary {
+    /// The files, in the order of the arguments.
+    pub files: Vec<String>,
+    /// The format, as `--format` takes it.
+    pub format: String,
+    /// All lines.
+    pub lines: u64,
+    /// Lines that are no request of the format.
+    pub unreadable: u64,
+    /// The first of the unreadable lines.
+    pub examples: Vec<Unreadable>,
+    /// Requests that were logged too late to be decided in the order of their starts.
+    pub late: u64,
+    /// The first request.
+    pub first_s: f64,
+    /// The last request.
+    pub last_s: f64,
+    /// What the replay assumes because the log does not say it, one sentence each.
+    pub assumptions: Vec<String>,
+}
+
+/// A line that is no request of the format.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// The file.
+    pub file: String,
+    /// The number of the line, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Numbers of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// All requests.
+    pub requests: u64,
+    /// Admitted at once.
+    pub admitted: u64,
+    /// Admitted after a wait.
+    pub delayed: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Admitted, but refused if no rule were in shadow mode.
+    pub shadow_refused: u64,
+    /// Requests that the gateway of the log had answered with status 429.
+    pub logged_429: u64,
+}
+
+/// Numbers of requests in intervals of equal length.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Timeline {
+    /// The start of the first interval.
+    pub start_s: f64,
+    /// The length of each interval.
+    pub interval_s: f64,
+    /// The intervals, at most 400.
+    pub intervals: Vec<Interval>,
+}
+
+/// The requests of an interval.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// All requests.
+    pub requests: u64,
+    /// Refused requests.
+    pub refused: u64,
+    /// Requests that waited.
+    pub delayed: u64,
+}
+
+/// The requests of an hour of the week.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Hour {
+    /// From 0, Monday, to 6.
+    pub weekday: u8,
+    /// From 0 to 23, UTC.
+    pub hour: u8,
+    /// All requests.
+    pub requests: u64,
+    /// Refused requests.
+    pub refused: u64,
+}
+
+/// A rule.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RuleSummary {
+    /// The rule's name.
+    pub name: String,
+    /// The rule's place in the document, such as `limits[0].rules[1]`.
+    pub place: String,
+    /// The url pattern of its limit.
+    pub url: String,
+    /// Whom the rule counts, such as `ip`.
+    pub actor: String,
+    /// The algorithm, such as `TB`.
+    pub algorithm: String,
+    /// Requests per unit.
+    pub rpu: u64,
+    /// The unit in seconds; 0 if the rule counts requests in flight.
+    pub unit_s: f64,
+    /// Whether the rule refuses, or only counts.
+    pub is_enforced: bool,
+    /// Requests that the rule judged.
+    pub judged: u64,
+    /// Requests that the rule refused.
+    pub refused: u64,
+    /// Requests that waited for this rule.
+    pub delayed: u64,
+    /// The longest wait.
+    pub longest_delay_s: f64,
+    /// Actors, estimated to 2 % above 1,000.
+    pub actors: u64,
+    /// Actors with at least one refused request, estimated likewise.
+    pub refused_actors: u64,
+    /// The first refusal.
+    pub first_refusal_s: Option<f64>,
+    /// The last refusal.
+    pub last_refusal_s: Option<f64>,
+    /// Refusals in each interval of the timeline.
+    pub refusals: Vec<u64>,
+    /// The actors with the most refusals, then with the highest peaks; at most 50.
+    pub top: Vec<ActorSummary>,
+    /// What other quotas would have refused, in ascending order of `rpu`.
+    pub what_if: Vec<WhatIf>,
+    /// The least `rpu` that would have refused no request, at most 0.1 % and at most 1 %.
+    pub least: Least,
+    /// The peaks of the actors: how many requests an actor makes within one unit at most.
+    pub peaks: Vec<Quantile>,
+    /// A quota that the log suggests.
+    pub suggestion: Option<Suggestion>,
+}
+
+/// An actor of a rule.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ActorSummary {
+    /// The actor's value in the log, such as an address.
+    pub actor: String,
+    /// Requests that the rule judged.
+    pub judged: u64,
+    /// Requests that the rule refused.
+    pub refused: u64,
+    /// Requests that waited.
+    pub delayed: u64,
+    /// The most requests within one unit.
+    pub peak: u64,
+    /// The unit with the peak.
+    pub peak_s: f64,
+    /// The first refusal.
+    pub first_refusal_s: Option<f64>,
+    /// The last refusal.
+    pub last_refusal_s: Option<f64>,
+}
+
+/// What a quota would have refused.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// Requests per unit.
+    pub rpu: u64,
+    /// Refused requests.
+    pub refused: u64,
+    /// Actors with at least one refused request.
+    pub refused_actors: u64,
+}
+
+/// The least quotas that refuse no more than a share of the requests.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Least {
+    /// No request.
+    pub none: Option<u64>,
+    /// At most 0.1 %.
+    pub per_mille: Option<u64>,
+    /// At most 1 %.
+    pub percent: Option<u64>,
+}
+
+/// A quantile of the actors' peaks.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Quantile {
+    /// The share of the actors, such as 0.99.
+    pub share: f64,
+    /// The peak that this share of the actors does not exceed.
+    pub peak: u64,
+}
+
+/// A quota that the log suggests.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Suggestion {
+    /// Requests per unit.
+    pub rpu: u64,
+    /// The reasoning, in sentences.
+    pub why: String,
+}
+
+/// The decisions of another document about the same requests.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The file with the other document.
+    pub document: String,
+    /// The decisions of the other document.
+    pub totals: Totals,
+    /// Requests that both refuse.
+    pub both_refuse: u64,
+    /// Requests that only the first document refuses.
+    pub only_first: u64,
+    /// Requests that only the other document refuses.
+    pub only_other: u64,
+    /// The rules of the other document.
+    pub rules: Vec<RuleSummary>,
+}
